@@ -34,7 +34,7 @@ pub struct ChapAdd {
     /// Its secret. By default the node generates one and returns it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
-    /// The node's account for mutual CHAP; by default there is none.
+    /// The node's account for mutual CHAP. Without it, authentication is one-way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<ChapMutual>,
 }

@@ -123,7 +123,7 @@ pub struct Published {
 pub struct IscsiAccess {
     /// Every target, by name.
     pub targets: Vec<IscsiTarget>,
-    /// Every CHAP user. While there is none, the anonymous doors require no authentication.
+    /// Every CHAP user. An empty list means that the anonymous doors require no authentication.
     pub accounts: Vec<ChapAccount>,
 }
 
@@ -239,7 +239,7 @@ pub struct AskedBy {
 pub struct DirectAccess {
     /// Every volume, by name.
     pub volumes: Vec<DirectVolume>,
-    /// Every credential, by key id. While there is none, the anonymous doors give full access.
+    /// Every credential, by key id. An empty list means full access through the anonymous doors.
     pub credentials: Vec<DirectCredential>,
 }
 

@@ -66,7 +66,7 @@ impl Series {
         self.done
     }
 
-    /// Continues with the next piece. Returns `false` if there is none.
+    /// Continues with the next piece. Returns `false` after the last one.
     pub fn advance(&mut self) -> bool {
         let len = self.piece.len();
         self.done.0 += len.0;

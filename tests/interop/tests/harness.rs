@@ -17,21 +17,21 @@ fn failed(reason: &str) -> Outcome {
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn script_that_fails_is_reported_with_its_reason() {
     let outcome = outcome_of("failing", &["faults"], ("FAULT", "fail"), 60);
     assert_eq!(outcome, failed("the answer is '41', expected '42'"));
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn guest_whose_kernel_panics_is_reported_dead() {
     let outcome = outcome_of("panicking", &["faults"], ("FAULT", "panic"), 60);
     assert_eq!(outcome, Outcome::Died);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn guest_that_hangs_is_ended_at_its_timeout() {
     let outcome = outcome_of("hanging", &["faults"], ("FAULT", "hang"), 6);
     assert_eq!(outcome, Outcome::TimedOut);
@@ -39,7 +39,7 @@ fn guest_that_hangs_is_ended_at_its_timeout() {
 
 /// The script that a node must pass, on a target that loses acknowledged writes.
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn target_that_loses_acknowledged_writes_is_found_out() {
     let parts = ["nvmet", "restart"];
     let outcome = outcome_of("forgetful", &parts, ("FORGETFUL", "yes"), 240);

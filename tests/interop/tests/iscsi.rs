@@ -66,31 +66,31 @@ fn add_mutual_account(node: &mut Node) {
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn session_outlives_idleness_resize_and_resets() {
     run("iscsi_sessions", &[("grow", |node| node.resize("data", "9GiB"))]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn fio_and_ext4_read_back_what_they_wrote_by_every_way_to_send_data() {
     run("iscsi_verify", &[]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn who_has_the_secret_comes_in_and_nobody_else() {
     run("iscsi_chap", &[("one_way", add_account), ("mutual", add_mutual_account)]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn reservation_binds_the_other_initiator_also_after_a_crash() {
     run("iscsi_reservations", &[("restart", Node::crash_and_restart)]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn nothing_acknowledged_is_lost_when_the_node_crashes_or_restarts() {
     run(
         "restart",
@@ -100,7 +100,7 @@ fn nothing_acknowledged_is_lost_when_the_node_crashes_or_restarts() {
 
 /// The kernel's own target serves only one protocol.
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn volume_is_the_same_through_iscsi_and_nvme_tcp_at_a_time() {
     if !is_self_check() {
         run("iscsi_doors", &[]);

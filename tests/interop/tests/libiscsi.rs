@@ -80,25 +80,25 @@ fn allocated_len(path: &Path) -> u64 {
 }
 
 #[test]
-#[ignore = "it runs libiscsi-bin: make test"]
+#[ignore = "needs the Debian package libiscsi-bin: installed and run by make test"]
 fn thin_volume_with_blocks_of_512_bytes_conforms() {
     conforms("libiscsi-thin-512", 512, false);
 }
 
 #[test]
-#[ignore = "it runs libiscsi-bin: make test"]
+#[ignore = "needs the Debian package libiscsi-bin: installed and run by make test"]
 fn thin_volume_with_blocks_of_4096_bytes_conforms() {
     conforms("libiscsi-thin-4096", 4096, false);
 }
 
 #[test]
-#[ignore = "it runs libiscsi-bin: make test"]
+#[ignore = "needs the Debian package libiscsi-bin: installed and run by make test"]
 fn thick_volume_with_blocks_of_512_bytes_conforms() {
     conforms("libiscsi-thick-512", 512, true);
 }
 
 #[test]
-#[ignore = "it runs libiscsi-bin: make test"]
+#[ignore = "needs the Debian package libiscsi-bin: installed and run by make test"]
 fn thick_volume_with_blocks_of_4096_bytes_conforms() {
     conforms("libiscsi-thick-4096", 4096, true);
 }

@@ -42,43 +42,43 @@ fn run_self_check(script: &str) {
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn host_discovers_connects_and_reads_every_page() {
     run("identify", &[]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn ext4_and_xfs_are_sound_on_a_volume() {
     run("file_systems", &[]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn fio_reads_back_what_it_wrote_from_512_bytes_to_1_mib() {
     run("verify", &[]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn each_command_does_what_it_says_or_is_refused_by_its_own_error() {
     run("commands", &[]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn what_a_host_reserves_binds_the_other_and_outlives_the_node() {
     run("reservations", &[("restart", Node::crash_and_restart)]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn connection_outlives_idleness_resize_and_reset() {
     run("sessions", &[("grow", |node| node.resize("data", "9GiB"))]);
 }
 
 #[test]
-#[ignore = "it boots a guest: make test-guest"]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
 fn nothing_acknowledged_is_lost_when_the_node_crashes_or_restarts() {
     run(
         "restart",

@@ -54,7 +54,7 @@ fn read_directly(volume: &Volume, offset: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "it runs qemu-utils: make test"]
+#[ignore = "needs the Debian package qemu-utils: installed and run by make test"]
 fn image_that_qemu_copies_to_a_volume_reads_back_the_same_directly_and_through_qemu() {
     if is_self_check() {
         return;
@@ -81,7 +81,7 @@ fn image_that_qemu_copies_to_a_volume_reads_back_the_same_directly_and_through_q
 }
 
 #[test]
-#[ignore = "it runs qemu-utils: make test"]
+#[ignore = "needs the Debian package qemu-utils: installed and run by make test"]
 fn writes_zeroes_and_discards_of_qemu_and_of_direct_clients_are_seen_by_each_other() {
     if is_self_check() {
         return;
@@ -112,7 +112,7 @@ fn writes_zeroes_and_discards_of_qemu_and_of_direct_clients_are_seen_by_each_oth
 }
 
 #[test]
-#[ignore = "it runs qemu-utils: make test"]
+#[ignore = "needs the Debian package qemu-utils: installed and run by make test"]
 fn qemu_comes_in_with_the_secret_and_not_without() {
     if is_self_check() {
         return;

@@ -311,7 +311,7 @@ impl Network {
         self.due.push((at, Delivery { link: id, side: to, what }));
     }
 
-    /// Sends as many bytes as there is room for; `Sent::Bytes(0)` if there is none.
+    /// Sends as many bytes as the buffer accepts; `Sent::Bytes(0)` if the buffer is full.
     pub(crate) fn send(&mut self, now: Nanos, id: LinkId, from: Side, bytes: &[u8]) -> Sent {
         let Self { faults, dice, links, due, .. } = self;
         let link = links.get_mut(&id).expect("links stay");

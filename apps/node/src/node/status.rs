@@ -43,7 +43,7 @@ impl Node {
         let is_meant = |device: &&Arc<Device>| device.name().as_str() == name;
         let Some(device) = self.devices.iter().find(is_meant) else { return Ok(None) };
         if device.health().clear() {
-            // What is not recorded would come back with the next start.
+            // An unrecorded clearing would be undone by the next start.
             self.record_health().inspect_err(|_| device.health().note_failure())?;
             tracing::warn!(device = name, "device cleared: it is believed again");
         }

@@ -81,7 +81,7 @@ fn microseconds(value: f64) -> String {
     format!("{} µs", three_digits(value))
 }
 
-/// A ratio with two decimals, `1.07`; `–` if there is none.
+/// A ratio with two decimals, `1.07`; `–` for a missing ratio.
 pub(super) fn ratio(change: &Change) -> String {
     change.ratio.map_or_else(|| "–".to_owned(), times)
 }

@@ -60,8 +60,8 @@ impl Legend {
         }
     }
 
-    /// Draws it to the right of the data with its upper left corner at `beside`, or below them at
-    /// `below`. Returns the height that it takes below.
+    /// Draws the legend to the right of the data, its upper left corner at `beside`, or below them at
+    /// `below`. Returns the height that the legend occupies below the data.
     pub(super) fn draw(
         &self,
         canvas: &mut Canvas,

@@ -306,7 +306,7 @@ fn a_report_that_cannot_be_written_says_where() {
 }
 
 #[test]
-#[ignore = "it looks through Chromium: make test-all"]
+#[ignore = "needs Chromium, which only make test-all installs and runs"]
 fn a_browser_shows_the_page_with_its_figures() {
     let out = out_dir("browser");
     let written = report::write(&sample::document(), &out).unwrap();

@@ -193,7 +193,7 @@ impl InitiatorSession {
     }
 }
 
-/// The sense data of a response; `None` if there is none, or it cannot be parsed.
+/// The sense data of a response; `None` if the response has no valid sense data.
 fn sense(data: &[u8]) -> Option<Sense> {
     let (len, sense) = data.split_first_chunk::<SENSE_LEN_FIELD>()?;
     let len = usize::from(u16::from_be_bytes(*len)).min(sense.len());
