@@ -52,7 +52,9 @@ pub fn run_conformance_suite(url: &str, log: &Path) -> Vec<Finding> {
     let errors = output.try_clone().expect("a file can have two owners");
     // The exit code has no information; a crash shows as a test without a verdict.
     let status = Command::new("timeout")
-        .args(["--signal=KILL", "300", "iscsi-test-cu", "--dataloss", "--verbose", "--test=ALL"])
+        // In the foreground it stays in our process group and ends with it.
+        .args(["--foreground", "--signal=KILL", "300"])
+        .args(["iscsi-test-cu", "--dataloss", "--verbose", "--test=ALL"])
         .args([url, url])
         .stdin(Stdio::null())
         .stdout(output)
