@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nearflash_units::Nanos;
 
-/// Things by the moment at which they happen; those of one moment in the order they were put in.
+/// Events by time; events of the same moment keep the order in which they were put in.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     entries: BTreeMap<(Nanos, u64), T>,

@@ -1,11 +1,11 @@
-//! The control side's part in what sessions share, as in production: a change is decided and recorded,
-//! shown to every core when it restricts somebody, told to the sessions that it concerns, and answered
-//! when the older requests of its volumes have ended. Changes of one volume are made one after the
-//! other, those of others meanwhile.
+//! The control side's part in state that sessions share, as in production. It decides on a change
+//! and records it, shows it to every core if it restricts a host, tells the sessions concerned, and
+//! answers when the older requests of its volumes have ended. Changes of one volume run one after
+//! another; changes of different volumes run concurrently.
 //!
-//! Checked with each answer that says so: nothing that was under way on the volume's devices before is
-//! so any more. And once the older requests have ended, nothing is of whoever has lost its right to
-//! write.
+//! Checked with each answer that promises it: no operation that was under way on the volume's
+//! devices before the change is still under way. Once the older requests have ended, a peer that
+//! has lost its access has no operation under way.
 
 use std::collections::VecDeque;
 
@@ -27,36 +27,36 @@ pub(crate) struct Wanted {
     pub change: Box<Change>,
 }
 
-/// Something that every core has to confirm before the next step.
+/// A step that every core must confirm before the next one.
 #[derive(Debug)]
 enum Step {
-    /// What restricts whom.
+    /// Show every core which hosts are restricted.
     Show,
-    /// What sessions hear of it.
+    /// Tell the sessions concerned.
     Tell(Vec<Raised>),
-    /// Earlier requests must end.
+    /// Wait until earlier requests have ended.
     Quiesce,
 }
 
-/// One that is made.
+/// A change being made.
 #[derive(Debug)]
 struct UnderWay {
     wanted: Wanted,
     result: ChangeResult,
     volumes: Vec<VolumeId>,
     steps: VecDeque<Step>,
-    /// Has to be confirmed before the next step.
+    /// Number of the step that cores must confirm before the next one.
     awaited: Option<u64>,
-    /// Have to have quiesced before the answer.
+    /// Steps whose older requests must have ended before the answer.
     quiescing: Vec<u64>,
-    /// What was under way on devices when it began, on the volumes that it is about, if that is to be
+    /// Device operations under way on the affected volumes when the change began, if they must be
     /// over when it is answered.
     older: Vec<(usize, u64)>,
-    /// Commands that were sent before it is answered may be aborted.
+    /// Commands sent before the answer may be aborted.
     ending: Option<EndingId>,
 }
 
-/// All that sessions wait for.
+/// All changes that sessions wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     waiting: VecDeque<Wanted>,
@@ -68,19 +68,19 @@ impl Changes {
         self.waiting.push_back(wanted);
     }
 
-    /// The node is gone, and everybody who waited.
+    /// The node is gone, and with it all sessions that waited.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// The number of changes that wait to be answered.
+    /// The number of changes not yet answered.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.under_way.len()
     }
 }
 
 impl Sim {
-    /// Goes on with changes, as far as that goes without waiting for cores.
+    /// Advances all changes as far as possible without waiting for cores.
     pub(crate) fn go_on_with_changes(&mut self) {
         for mut under_way in std::mem::take(&mut self.changes.under_way) {
             if self.is_over(&mut under_way) {
@@ -102,7 +102,8 @@ impl Sim {
         }
     }
 
-    /// Takes the steps of a change, as far as cores have confirmed. Whether it can be answered.
+    /// Takes the steps of a change as far as cores have confirmed. Returns whether the change can
+    /// be answered.
     fn is_over(&mut self, under_way: &mut UnderWay) -> bool {
         let cores = self.node.core_count();
         loop {
@@ -145,7 +146,7 @@ impl Sim {
         self.outside.note(name_of(wanted.change.kind, &result), &[u64::from(volume)]);
         self.rights_changed(volume);
         let waits = must_wait(wanted.change.kind);
-        // Preempting and aborting as well as any of the functions for that.
+        // Preemption with abort ends commands, as task management functions do.
         let ending = waits.then(|| self.checks.endings.begins(None));
         let volumes = self.node.volumes_of(&wanted.change);
         let older = volumes.iter().filter(|_| waits || restricts);
@@ -158,7 +159,8 @@ impl Sim {
         let steps = [
             restricts.then_some(Step::Show),
             (!raised.is_empty()).then_some(Step::Tell(raised)),
-            // Sessions give up commands first; what of these is with a device is then waited for.
+            // Sessions abort their commands first; then device operations of these commands are
+            // awaited.
             waits.then_some(Step::Quiesce),
         ];
         let steps = steps.into_iter().flatten().collect();
@@ -172,7 +174,7 @@ impl Sim {
         }
     }
 
-    /// Operations of a volume that are under way on devices.
+    /// The operations of a volume that are under way on devices.
     fn operations_of(&self, volume: u32) -> Vec<(usize, u64)> {
         let disks = self.outside.disks.iter().enumerate();
         let all = disks.flat_map(|(index, disk)| disk.under_way().map(move |it| (index, it)));
@@ -181,8 +183,8 @@ impl Sim {
             .collect()
     }
 
-    /// Other reservations are in force than before, or other grants: who is shut out by all of them
-    /// has nothing under way, and what it sent has no effect any more.
+    /// The reservations or grants in force have changed. A peer excluded by all of them has no
+    /// operation under way, and its earlier requests no longer take effect.
     pub(crate) fn rights_changed(&mut self, volume: u32) {
         let now = self.outside.tick();
         let Checks { reservations, history, .. } = &mut self.checks;
@@ -191,7 +193,7 @@ impl Sim {
         history.rights_changed(volume, |writer| witness.may_write(volume, writer), now);
     }
 
-    /// Every core goes by the newest state of a volume.
+    /// Every core uses the newest state of a volume.
     fn goes_by(&mut self, volume: u32) {
         let now = self.outside.tick();
         self.checks.reservations.counts(volume, now);
@@ -213,7 +215,7 @@ impl Sim {
         self.outside.post(None, core, Message::Changed(owner, (volume, tag), result));
     }
 
-    /// The power is gone: nobody waits any more, and what was not recorded is as if it never was.
+    /// The power is gone: no session waits any more, and unrecorded changes are undone.
     pub(crate) fn forget_changes(&mut self) {
         self.changes.forget();
         let now = self.outside.tick();
@@ -230,7 +232,7 @@ impl Sim {
     }
 }
 
-/// What a change is called among all that happens.
+/// The name of a change in the trace.
 fn name_of(kind: ChangeKind, result: &ChangeResult) -> &'static str {
     match (result, kind) {
         (ChangeResult::Conflict, _) => "change in conflict",
@@ -248,7 +250,7 @@ fn name_of(kind: ChangeKind, result: &ChangeResult) -> &'static str {
     }
 }
 
-/// Whether everything that was under way before is over when this is answered.
+/// Whether all operations under way before the change must be over when it is answered.
 fn must_wait(kind: ChangeKind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! All chance of a run, from one seed: splitmix64, which needs no dependency and never changes.
+//! All randomness of a run, from one seed: splitmix64, which needs no dependency and never changes.
 
 use nearflash_units::Nanos;
 
@@ -14,7 +14,7 @@ impl Dice {
         Self { state: seed }
     }
 
-    /// Another stream, so that more draws here do not change what is drawn there.
+    /// Another stream, so that more draws in one do not change the other.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.roll())
@@ -29,7 +29,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From `low` to `high`, both possible.
+    /// A number from `low` to `high`, both inclusive.
     ///
     /// # Panics
     /// When `high` is below `low`.
@@ -41,15 +41,15 @@ impl Dice {
         }
     }
 
-    /// A place in something of `len` elements.
+    /// An index into `len` elements.
     ///
     /// # Panics
-    /// When it has none.
+    /// When `len` is zero.
     pub fn index(&mut self, len: usize) -> usize {
         self.len(0, len - 1)
     }
 
-    /// From `low` to `high`, both possible.
+    /// A length from `low` to `high`, both inclusive.
     pub fn len(&mut self, low: usize, high: usize) -> usize {
         let wide = |len: usize| u64::try_from(len).expect("usize is at most 64 bits wide");
         usize::try_from(self.between(wide(low), wide(high))).expect("no more than a usize")

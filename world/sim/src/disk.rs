@@ -1,8 +1,8 @@
 //! Devices: operations that end in any order, late, in parts, or with an error.
 //!
 //! An operation takes effect block by block, at one moment or at two, between its submission and
-//! its end. A block of the device is never torn while the power is on. One that fails may have
-//! taken effect in any of its blocks. When a flush or a durable write fails for another reason than
+//! its end. A block of the device is never torn while the power is on. Any blocks of a failed
+//! operation may have taken effect. When a flush or a durable write fails for another reason than
 //! lack of space, any part of the volatile data is lost, and the next flush succeeds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,15 +22,15 @@ use crate::stamp::{Stamp, Value};
 pub(crate) struct DiskOperation {
     pub(crate) core: CoreId,
     pub(crate) request: DeviceRequest,
-    /// What is written, or what was read so far.
+    /// The data to write, or the data read so far.
     pub(crate) bytes: Vec<u8>,
     pub(crate) result: DeviceResult,
     submitted_at: u64,
-    /// Which of its blocks take effect first: all whose bit is set.
+    /// Bit mask of the blocks that take effect first.
     first_blocks: u64,
-    /// Which of its blocks take effect at all, if it fails.
+    /// Bit mask of the blocks that take effect if the operation fails.
     failed_blocks: u64,
-    /// Which have taken effect.
+    /// Bit mask of the blocks that have taken effect.
     taken_blocks: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Disk {
     operations: BTreeMap<u64, DiskOperation>,
     /// The offsets of blocks that cannot be read.
     unreadable: BTreeSet<usize>,
-    /// Operations that are not answered for now.
+    /// Hung operations: unanswered until [`Self::recover`].
     hung: Vec<u64>,
     /// Counts submissions and completions.
     count: u64,
@@ -93,7 +93,7 @@ impl Disk {
         self.operations.len()
     }
 
-    /// Them, by number.
+    /// Operations under way, by number.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = (u64, &DeviceRequest)> {
         self.operations.iter().map(|(number, operation)| (*number, &operation.request))
     }
@@ -103,17 +103,17 @@ impl Disk {
         self.operations.contains_key(&number)
     }
 
-    /// The core whose operation it is.
+    /// The core that submitted the operation.
     pub(crate) fn core_of(&self, number: u64) -> CoreId {
         self.operations[&number].core
     }
 
-    /// Whether the next operation ends while it is submitted.
+    /// Whether the next operation ends during its submission.
     pub(crate) fn is_at_once(&mut self) -> bool {
         self.dice.permille(self.faults.at_once_permille) && self.faults.hung.is_none()
     }
 
-    /// Takes an operation. `bytes` is what it writes.
+    /// Takes an operation. `bytes` is the data of a write.
     pub(crate) fn submit(
         &mut self,
         now: Nanos,
@@ -155,18 +155,18 @@ impl Disk {
         Moments { operation: number, part_at, done_at }
     }
 
-    /// Whether an operation is not answered for now.
+    /// Whether an operation hangs.
     pub(crate) fn hangs(&self) -> bool {
         !self.hung.is_empty()
     }
 
-    /// The device answers again. Returns what it did not answer.
+    /// The device answers again. Returns the operations that hung.
     pub(crate) fn recover(&mut self) -> Vec<u64> {
         self.faults.hung = None;
         std::mem::take(&mut self.hung)
     }
 
-    /// The control side zeroes a range durably, which nothing else uses.
+    /// The control side durably zeroes a range that nobody else uses.
     ///
     /// # Panics
     /// When an operation on it is under way.
@@ -233,7 +233,7 @@ impl Disk {
         operation
     }
 
-    /// What reads as zeroes is not allocated here.
+    /// Sectors of zeroes count as not allocated.
     fn run(&self, offset: ByteOffset, len: ByteLen) -> DeviceResult {
         let sectors = self.bytes(offset, len).chunks(SECTOR_LEN);
         let mut mapped = sectors.map(|sector| sector.iter().any(|byte| *byte != 0));
@@ -249,8 +249,7 @@ impl Disk {
         self.sectors.complete(number, sectors, self.count, durable);
     }
 
-    /// Those blocks of the operation whose bit is chosen take effect. Beyond 64 blocks the bits
-    /// come again.
+    /// The blocks whose bit `is_chosen` take effect. Beyond 64 blocks the bits repeat.
     fn take_effect(&mut self, number: u64, is_chosen: impl Fn(u64) -> bool) {
         let Some(operation) = self.operations.get_mut(&number) else { return };
         let block_len = ByteLen(u64::from(self.properties.block_size.bytes())).to_usize();
@@ -297,7 +296,7 @@ impl Disk {
         }
     }
 
-    /// The power goes and comes back; nothing that was under way ends.
+    /// The power goes and comes back; operations under way never end.
     pub(crate) fn lose_power(&mut self) {
         let unfinished: Vec<u64> = self.operations.keys().copied().collect();
         for number in unfinished {
@@ -311,12 +310,13 @@ impl Disk {
     }
 }
 
-/// Draws only where there is something to draw: what is never so does not disturb other draws.
+/// Draws only if the rate is above zero, so that a fault that is switched off does not change other
+/// draws.
 fn chance(dice: &mut Dice, permille: u32) -> bool {
     permille > 0 && dice.permille(permille)
 }
 
-/// Where a block that is written to `place` lands, and as what; nowhere if it is lost.
+/// The place and content that a block written to `place` really gets; `None` if the write is lost.
 fn landing(
     (betrayal, dice): (&Betrayal, &mut Dice),
     place: usize,
@@ -336,7 +336,7 @@ fn landing(
     Some(((place + blocks_off * block.len()) % disk_len, block))
 }
 
-/// Whether an operation is about any of these bytes.
+/// Whether an operation touches any of these bytes.
 pub(crate) fn touches(request: &DeviceRequest, bytes: &Range<u64>) -> bool {
     let end = request.offset.0 + request.len.0;
     request.offset.0 < bytes.end && bytes.start < end

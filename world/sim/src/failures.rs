@@ -1,9 +1,9 @@
-//! Operations that devices failed: the only reason for a command to be answered so.
+//! Failed device operations: the only reason for a device error in an answer.
 //!
-//! A command fails because of its own operation: one on bytes that it is about, which ended after the
-//! command was sent. A flush is an operation on everything that its device holds. The exception is a
-//! device that failed a flush or a durable write: from then on it is not believed, and what promises
-//! durability fails without an operation.
+//! A command may fail because of its own operation: one on its bytes that ended after the command
+//! was sent. A flush is an operation on everything that its device holds. The exception is a device
+//! that failed a flush or a durable write: from then on the node does not trust it, and commands
+//! that promise durability fail without an operation.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use crate::witness::Tick;
 pub(crate) struct Part {
     pub(crate) volume: u32,
     pub(crate) disk: usize,
-    /// On the device.
+    /// The bytes on the device.
     pub(crate) bytes: Range<u64>,
-    /// Where in the volume it begins.
+    /// The offset in the volume.
     pub(crate) start: u64,
 }
 
-/// What a command is about.
+/// The bytes of a command, and the time at which it was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     pub(crate) volume: u32,
-    /// Of the volume.
+    /// The bytes of the volume.
     pub(crate) bytes: Range<u64>,
     pub(crate) sent: Tick,
     /// It may have promised durability.
@@ -36,7 +36,7 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// So many blocks that are read.
+    /// `count` blocks that are read.
     pub(crate) fn blocks(first: Block, count: usize, block_len: usize, sent: Tick) -> Self {
         let len = |blocks| blocks * ByteLen::from_usize(block_len).0;
         let start = len(first.lba.0);
@@ -44,12 +44,12 @@ impl About {
         Self { volume: first.volume, bytes, sent, writes: false }
     }
 
-    /// All of a volume, which is flushed.
+    /// A whole volume, which is flushed.
     pub(crate) fn all(volume: u32, sent: Tick) -> Self {
         Self { volume, bytes: 0..u64::MAX, sent, writes: true }
     }
 
-    /// The same, but written.
+    /// The same bytes, but written.
     pub(crate) fn that_writes(self) -> Self {
         Self { writes: true, ..self }
     }
@@ -60,7 +60,7 @@ struct Failure {
     volume: u32,
     bytes: Range<u64>,
     at: Tick,
-    /// Its device is not believed any more.
+    /// The device is no longer trusted.
     loses: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// With the volumes where they are for the whole run.
+    /// Made with the volumes' places, which are fixed for the run.
     pub(crate) fn new(parts: Vec<Part>) -> Self {
         Self { parts, failures: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! How bad the world is. The rates themselves are drawn from the seed, so that some runs are calm,
+//! The faults of a run. The rates themselves are drawn from the seed, so that some runs are calm,
 //! some are bad in one way, and some in all.
 
 use nearflash_units::{KIB, Nanos};
@@ -12,15 +12,15 @@ pub struct NetworkFaults {
     pub latency: (Nanos, Nanos),
     /// The longest piece in which bytes arrive.
     pub piece_len_max: usize,
-    /// Bytes on their way, after which nothing more can be sent.
+    /// Bytes in transit, after which nothing more can be sent.
     pub buffer_len: usize,
-    /// A send or receive moves less than it could.
+    /// A send or receive moves fewer bytes than it could.
     pub short_permille: u32,
-    /// A piece, and all behind it, comes late.
+    /// A piece, and all bytes after it, come late.
     pub stall_permille: u32,
     /// The delay of such a piece.
     pub stall: Nanos,
-    /// A send meets a connection that is reset instead.
+    /// A send finds its connection reset.
     pub reset_permille: u32,
 }
 
@@ -41,23 +41,24 @@ pub struct DiskFaults {
     pub read_error_permille: u32,
     /// A write, a flush, zeroes or a deallocation fails; any part of it may have taken effect.
     pub write_error_permille: u32,
-    /// An operation that writes finds no space.
+    /// A write finds no space.
     pub no_space_permille: u32,
     /// An operation finds the device gone.
     pub gone_permille: u32,
     /// A block that is written cannot be read from then on, until it is written again.
     pub latent_permille: u32,
-    /// Operations on these bytes, from the first to the one behind the last, are not answered before the
-    /// world is calm.
+    /// Operations on these bytes, from the first to the one after the last, hang until the run
+    /// becomes calm.
     pub hung: Option<(u64, u64)>,
-    /// What no host is told of, and the node does not promise to find.
+    /// Faults that the device reports to nobody, and that the node does not promise to detect.
     pub betrayal: Betrayal,
 }
 
-/// How a device breaks its word. No seed draws any of it: runs with it show that the checkers see it.
+/// Silent faults of a device. No seed draws them: runs with them show that the checkers detect
+/// them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Betrayal {
-    /// A block is acknowledged, and not written.
+    /// A block is acknowledged and not written.
     pub lost_permille: u32,
     /// A block is written to another place.
     pub misdirected_permille: u32,
@@ -84,7 +85,7 @@ pub struct CoreFaults {
     pub turn: (Nanos, Nanos),
     /// A turn comes late, as on a machine that is shared.
     pub pause_permille: u32,
-    /// The delay of such a piece.
+    /// The delay of such a turn.
     pub pause: Nanos,
     /// How long a core turns without work before it sleeps.
     pub spin: Nanos,
@@ -94,7 +95,7 @@ pub struct CoreFaults {
     pub events_per_turn_max: usize,
 }
 
-/// All of it.
+/// All faults of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
     /// Of the network.
@@ -112,7 +113,7 @@ fn micros(range: (u64, u64)) -> (Nanos, Nanos) {
 }
 
 impl Faults {
-    /// Nothing goes wrong, and nothing takes long.
+    /// No faults, and short latencies.
     pub fn none() -> Self {
         let piece_len_max = 64 * 1024;
         Self {
@@ -150,7 +151,7 @@ impl Faults {
         }
     }
 
-    /// Rates from the seed.
+    /// Rates drawn from the seed.
     pub fn draw(dice: &mut Dice) -> Self {
         let latency_max = dice.pick(&[20, 200, 2_000]);
         let network = NetworkFaults {
@@ -188,7 +189,7 @@ impl Faults {
         Self { network, disk, core }
     }
 
-    /// As slow as before, but nothing is lost and nothing fails any more: what is under way can end.
+    /// The same latencies, but no losses and no failures any more: operations under way can end.
     #[must_use]
     pub fn calmed(mut self) -> Self {
         self.network.reset_permille = 0;

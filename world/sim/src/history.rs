@@ -10,19 +10,20 @@
 //!   `w` was overwritten.
 //!
 //! A write is known to have taken effect once it was answered with success, or once some read has
-//! returned it; and a write that a read returned has ended, as far as this rule goes, when the read
-//! did. So a value that was seen is never followed by an older one.
+//! returned it. A write that a read returned counts as ended when the read did. So no older value
+//! follows one that was read.
 //!
-//! A write that failed may or may not have taken effect before its answer. One whose connection was
-//! lost may take effect until the device operation that carries it has ended, which
-//! [`crate::witness`] sees; if it was never given to a device, or carries no name of its own (zeroes,
-//! a deallocation), until the node has said that nothing of its connection is under way.
+//! A write that failed may or may not have taken effect before its answer. A write whose connection
+//! was lost may take effect until its device operation ends, which [`crate::witness`] sees. If it
+//! was never given to a device, or carries no stamp (zeroes, a deallocation), it may take effect
+//! until the node confirms that nothing of its connection is under way.
 //!
-//! One whose writer has lost its right, by a reservation or because its grants were revoked, takes no
-//! effect from the moment on that this is said to be so, whenever it is answered. Unless the right
-//! comes back first: then it may have been on its way to the node all the while.
+//! A write whose writer has lost its access, by a reservation or because its grants were revoked,
+//! takes no effect once the node has confirmed the loss, whenever the write is answered. The
+//! exception: if the access is restored first, the write may have been on its way to the node
+//! meanwhile.
 //!
-//! The rule never accuses wrongly: every history of a real register keeps it.
+//! The rule has no false positives: every history of a real register satisfies it.
 
 use std::collections::BTreeMap;
 
@@ -34,13 +35,13 @@ use crate::witness::{Tick, Witness};
 /// A block of a volume.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Block {
-    /// Which volume.
+    /// The volume.
     pub volume: u32,
-    /// Which of its blocks.
+    /// The block's address.
     pub lba: Lba,
 }
 
-/// Names a write of a block.
+/// Identifies a write of a block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct WriteId {
     block: Block,
@@ -52,9 +53,9 @@ pub(crate) struct WriteId {
 pub(crate) enum Ending {
     /// It was answered with success.
     Done,
-    /// It was answered with an error, and may have taken effect, or in part.
+    /// It was answered with an error, and may have taken effect fully or in part.
     Failed,
-    /// It was answered as not having been done.
+    /// It was answered as not done.
     NotDone,
     /// Its connection was lost.
     Lost,
@@ -69,9 +70,9 @@ struct Write {
     ending: Option<Ending>,
     /// On stable media when answered.
     durable: bool,
-    /// When some read had returned it.
+    /// When the first read had returned it.
     seen: Tick,
-    /// Since when its writer is without the right to it.
+    /// Since when its writer has no access.
     shut_out: Tick,
 }
 
@@ -88,7 +89,7 @@ impl Write {
         self.ended.min(self.seen).min(self.shut_out)
     }
 
-    /// After when it takes no effect any more.
+    /// The moment after which it can no longer take effect.
     fn over(&self, witness: &Witness) -> Tick {
         let device = match (self.ending, self.value) {
             (Some(Ending::Lost), Value::Written(stamp)) => witness.end_of(&stamp),
@@ -99,7 +100,7 @@ impl Write {
     }
 }
 
-/// A write as it is sent: by whom, when, and whether it is to be on stable media when answered.
+/// A write as it is sent: the writer, the time, and whether it is durable when answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) writer: Writer,
@@ -127,14 +128,14 @@ struct Flush {
 pub(crate) struct History {
     registers: BTreeMap<Block, Register>,
     flushes: Vec<Flush>,
-    /// Flushes that were sent while an earlier one was under way, which may have been given its answer.
+    /// Flushes sent while an earlier one was under way, whose answer they may share.
     overlapping: u64,
     reads: u64,
 }
 
 impl Register {
-    /// The last write of a value that is meant and that something may have found, asked for at `sent`
-    /// and answered at `now`.
+    /// The last write that meets the condition and that a request sent at `sent` and answered at
+    /// `now` may have found.
     fn find(
         &self,
         is_meant: impl Fn(Value) -> bool,
@@ -180,8 +181,8 @@ impl History {
         WriteId { block, index: register.writes.len() - 1 }
     }
 
-    /// Who may write a volume has changed, and cores go by it: what of each other's writes is not
-    /// answered yet takes no effect any more.
+    /// The set of allowed writers of a volume has changed on all cores. Unanswered writes of all
+    /// others take no effect any more.
     pub(crate) fn rights_changed(
         &mut self,
         volume: u32,
@@ -205,7 +206,7 @@ impl History {
     /// A write is over for its host.
     ///
     /// # Panics
-    /// When it ends twice, or was seen though it was not done.
+    /// When it ends twice, or was read although it was not done.
     pub(crate) fn write_ended(&mut self, id: WriteId, ending: Ending, now: Tick) {
         let Some(register) = self.registers.get_mut(&id.block) else { return };
         let write = &mut register.writes[id.index];
@@ -218,7 +219,7 @@ impl History {
         assert!(unseen, "{:?}: {:?} was not done, and was read", id.block, write.value);
     }
 
-    /// The node has nothing under way: what was lost has ended.
+    /// The node has nothing under way: lost writes have ended.
     pub(crate) fn all_ended(&mut self, now: Tick) {
         let writes = self.registers.values_mut().flat_map(|register| &mut register.writes);
         for write in writes.filter(|write| write.ended == Tick::NEVER) {
@@ -233,7 +234,7 @@ impl History {
         self.flushes.push(Flush { volume, sent, ended });
     }
 
-    /// How many flushes have succeeded that were sent while another was under way.
+    /// The number of successful flushes that were sent while another was under way.
     pub(crate) fn overlapping_flushes(&self) -> u64 {
         self.overlapping
     }
@@ -271,7 +272,7 @@ impl History {
     /// A comparison with `value` did not hold.
     ///
     /// # Panics
-    /// When every order of events has it hold.
+    /// When the comparison holds in every order of events.
     pub(crate) fn differed(
         &mut self,
         block: Block,
@@ -289,8 +290,8 @@ impl History {
         );
     }
 
-    /// The power is back: whether what is left of a block may be, sector by sector. From here on it
-    /// is what the block held at the beginning.
+    /// The power is back: checks each sector's remaining content, which is the block's initial
+    /// content from here on.
     ///
     /// # Panics
     /// When something durable is lost.
@@ -332,7 +333,7 @@ impl History {
         self.registers.insert(block, fresh);
     }
 
-    /// A new beginning: only what blocks hold now counts.
+    /// Starts again: only the current content of blocks counts.
     pub(crate) fn forget_flushes(&mut self) {
         self.flushes.clear();
     }

@@ -1,5 +1,6 @@
-//! Blocks in which hosts count by compare-and-write: each step takes effect on exactly the block that
-//! was compared with. Where nothing else writes, all successes are one chain without forks.
+//! Counter blocks, which hosts increment by compare-and-write: each step takes effect on exactly
+//! the block with which it was compared. Where nothing else writes, all successes are one chain
+//! without forks.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::stamp::{Stamp, Value};
 /// The result of one compare-and-write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
-    /// Not known, perhaps for ever.
+    /// Not known, perhaps permanently.
     Open,
     Won,
     /// The comparison failed.
@@ -24,7 +25,7 @@ pub(crate) struct Increments {
 }
 
 impl Increments {
-    /// A step from the block as it was read to `to`.
+    /// A step from the block as read to `to` is sent.
     pub(crate) fn sent(&mut self, block: Block, from: Value, to: Stamp) {
         self.steps.entry(block).or_default().insert(to, (from, Step::Open));
     }
@@ -32,11 +33,11 @@ impl Increments {
     /// A step succeeded.
     ///
     /// # Panics
-    /// When another succeeded from the same block: something came between compare and write.
+    /// When another step succeeded from the same block: a write came between compare and write.
     pub(crate) fn won(&mut self, block: Block, to: Stamp) {
         let Some(steps) = self.steps.get_mut(&block) else { return };
         let Some((from, _)) = steps.get(&to).copied() else { return };
-        // Zeroes can come again, where they are written.
+        // Zeroes can recur, where they are written.
         let is_unique = matches!(from, Value::Written(_));
         let twin = steps.iter().find(|(_, step)| is_unique && **step == (from, Step::Won));
         assert_eq!(twin, None, "{block:?}: {to:?} and another both succeeded from {from:?}");
@@ -54,10 +55,10 @@ impl Increments {
     /// A step takes effect on its device.
     ///
     /// # Panics
-    /// When the block is not what it was compared with: something came between.
+    /// When the block differs from the compared one: a write came between.
     pub(crate) fn took_effect(&self, to: Stamp, before: Value) {
         if before == Value::Written(to) {
-            return; // somebody has written it back as it is
+            return; // rewritten with its own content
         }
         let block = Block { volume: to.volume, lba: to.lba };
         let Some((from, _)) = self.steps.get(&block).and_then(|steps| steps.get(&to)) else {
@@ -66,8 +67,8 @@ impl Increments {
         assert_eq!(*from, before, "{to:?}: something came between compare and write");
     }
 
-    /// Nothing is under way, and the counter holds `now`: whether exactly the successes led there,
-    /// and perhaps steps whose answers were lost.
+    /// No step is under way, and the counter holds `now`: exactly the successes led there, and
+    /// perhaps steps whose answers were lost.
     ///
     /// # Panics
     /// When a success is missing, or a refusal had an effect.
@@ -88,7 +89,7 @@ impl Increments {
         assert_eq!(won, all_won, "{block:?}: {taken} steps lead to {now:?}; every success is one");
     }
 
-    /// The node's memory is gone: what is on the disk is the beginning of a new chain.
+    /// The node restarted: the content of the disk begins a new chain.
     pub(crate) fn restart(&mut self) {
         self.steps.clear();
     }

@@ -1,5 +1,5 @@
-//! The judgement of answers, the same for all doors: what each command was about, and whether it can
-//! have been answered so.
+//! The checks of answers, the same for all protocols: the subject of each command, and whether its
+//! answer is possible.
 
 mod answer;
 mod checks;

@@ -1,41 +1,41 @@
 //! The simulator: the node's cores and the hosts around it in one thread, with sockets, devices,
 //! mail between cores and time all drawn from one seed.
 //!
-//! The shards are those of production, under another [`World`](nearflash_shard::World). A run draws
-//! from its seed how bad the world is ([`Faults`]), who is there ([`WorkerPlan`],
-//! [`InitiatorPlan`], [`ClientPlan`], [`Misbehaviour`]) and what happens to the node ([`Plan`]); then everything that happens is one
-//! list of events in the order of their moments, and the same seed gives the same run to the last
+//! The shards are those of production, on another [`World`](nearflash_shard::World). A run draws
+//! from its seed the faults ([`Faults`]), the peers ([`WorkerPlan`], [`InitiatorPlan`],
+//! [`ClientPlan`], [`Misbehaviour`]) and the fate of the node ([`Plan`]). Everything that happens is
+//! one list of events in the order of their times, and the same seed gives the same run to the last
 //! byte ([`Trace`]).
 //!
-//! What is checked, always:
+//! Each run checks the following:
 //!
-//! - every command is answered once, with a status that it can have, or its connection was lost; a
-//!   command fails because of a device only when one of its own operations failed (`failures`), and is
-//!   aborted only while a function that may end it is under way (`judge/endings`);
-//! - a read returns what some order of events allows, per block, and never another volume's bytes,
-//!   whichever of the three doors it and the writes came in by (`history`); counters changed by
-//!   compare-and-write alone lose no step (`increments`);
-//! - on a volume of theirs, each byte that one direct client alone writes is what it wrote last,
-//!   whatever others write beside it in the same block, and words are what some order of atomic
-//!   operations makes them (`ownership`, `words`); once a revocation is confirmed, nothing of its
-//!   client has any effect;
-//! - a comparison fails only if something else may have been there (`history`);
-//! - whom a reservation shuts out is shut out, by every door, from the moment on that its command is
-//!   answered, and nobody else (`reservations`); of what it had under way nothing lands after that
-//!   answer (`history`, `witness`, `changes`), and who is told that it has its way has it;
-//! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
-//! - each block that was written lies at its place in its volume, and where no volume is, there is
-//!   nothing (`sim/places`);
-//! - each write is given to a device at most once, and never when it was answered as not done; none
-//!   begins after its connection was closed, and who comes back, by whichever door, finds nothing of
-//!   its last visit under way (`witness`);
-//! - buffers that a device uses are used by nobody else; all of them return; memory that a client
-//!   shares is kept until nothing uses it (`ring`);
-//! - a host that keeps the protocol is never said to have broken it, whatever its neighbours do; a
-//!   host that says nothing is given up; draining ends, and leaves nothing.
+//! - Every command is answered once, with a possible status, or its connection was lost. A command
+//!   fails because of a device only if one of its own operations failed (`failures`), and is aborted
+//!   only while a function that may abort it is under way (`judge/endings`).
+//! - A read returns a value that some order of events allows, for each block, over any protocol, and
+//!   never another volume's bytes (`history`). Counters that only compare-and-write changes lose no
+//!   step (`increments`).
+//! - On the direct clients' own volume, each byte that only one client writes holds its last write,
+//!   whatever others write in the same block. Words hold a value that some order of atomic operations
+//!   explains (`ownership`, `words`). Once a revocation is confirmed, no request of its client has
+//!   any effect.
+//! - A comparison fails only if the block may have held something else (`history`).
+//! - From the answer to a reservation command on, exactly the excluded peers are excluded, over every
+//!   protocol (`reservations`), and none of their earlier commands takes effect (`history`, `witness`,
+//!   `changes`). A command answered with success has had its effect.
+//! - A loss of power loses nothing durable, sector by sector (`sectors`, `history`).
+//! - Each written block is at its place in its volume, and outside volumes there is nothing
+//!   (`sim/places`).
+//! - Each write is given to a device at most once, and never if it was answered as not done. None
+//!   begins after its connection was closed. A peer that returns, over any protocol, finds none of
+//!   its earlier operations under way (`witness`).
+//! - While a device uses a buffer, nobody else does, and all buffers are returned. Memory that a
+//!   client shares is kept until nobody uses it (`ring`).
+//! - A host that keeps the protocol is never reported to have broken it, whatever other hosts do. A
+//!   silent host is given up. A drain ends, and leaves nothing behind.
 //!
-//! That all of this comes up, and by far more often than once, is a test of the seeds themselves
-//! (`tests/seeds.rs`): a run that ends early, or a fault that nobody draws any more, is a failure too.
+//! A test of the seeds themselves (`tests/seeds.rs`) checks that all of this occurs, and by far more
+//! often than once: a run that ends early, or a fault that is no longer drawn, is a failure, too.
 //!
 //! Knows nothing of real sockets, files, clocks or threads.
 

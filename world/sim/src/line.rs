@@ -1,5 +1,4 @@
-//! The bytes of one connection, whichever door it came by: from the link to its session and the other
-//! way.
+//! The bytes of one connection, in both directions between link and session, for every protocol.
 
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
@@ -10,28 +9,28 @@ use crate::misbehaviour::Crook;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
 
-/// Whether a connection lives on.
+/// Whether a connection continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
     Lives,
     Lost,
 }
 
-/// Why a session takes nothing more.
+/// The reason why a session accepts no more input.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The node says that it ends the connection, in the protocol's own words.
+    /// The node announced the end of the connection in the protocol's terms.
     Ended,
-    /// The node says that nothing came for too long, or that the connection is over as it should be.
+    /// The node reported a time-out, or a regular end of the connection.
     GivenUp,
-    /// The node broke the protocol, or says that we did.
+    /// The node broke the protocol, or reported that the simulated host did.
     Broken(String),
 }
 
-/// Bytes looked at in one send.
+/// The most bytes examined in one send.
 const SEND_LEN_MAX: usize = 64 * 1024;
 
-/// What every protocol's own end of a connection has.
+/// Operations that every protocol's end of a connection has.
 pub(crate) trait Spoken {
     fn receiving(&self) -> Receiving;
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble>;
@@ -41,7 +40,7 @@ pub(crate) trait Spoken {
     fn advance_output(&mut self, sent: usize);
     fn is_closing(&self) -> bool;
 
-    /// Which part of a buffer the session wants to see before it is sent. Some want none.
+    /// The part of a buffer that the session must see before it is sent; `None` for most sessions.
     fn wants_payload(&self) -> Option<(BufferId, usize, usize)> {
         None
     }
@@ -55,20 +54,20 @@ pub(crate) struct Line<'a, S> {
     pub(crate) link: LinkId,
     pub(crate) session: &'a mut S,
     pub(crate) memory: &'a mut Memory,
-    /// Received, and not taken by the session yet.
+    /// Received bytes that the session has not taken yet.
     pub(crate) leftover: &'a mut Vec<u8>,
-    /// Of one that does not keep the protocol.
+    /// The misbehaviour of a peer that violates the protocol.
     pub(crate) crook: Option<&'a mut Crook>,
-    /// The most that it takes at a time, and then nothing more for now.
+    /// The receive limit: the bytes to take before a pause.
     pub(crate) take_max: Option<usize>,
 }
 
 impl<S: Spoken> Line<'_, S> {
-    /// Takes all that has arrived, unless it is deaf, and sends all that there is room for.
+    /// Takes all input that has arrived, unless the peer is deaf, and sends as much output as fits.
     ///
     /// # Panics
-    /// When the node breaks the protocol: it never does, and has no reason to end a connection that
-    /// keeps it, unless it drains, or somebody has it begin anew.
+    /// When the node breaks the protocol, or ends a connection that keeps it. The node may end one
+    /// only while it drains, or when a reset was requested.
     pub(crate) fn pump(&mut self, is_deaf: bool, outside: &mut Outside) -> Fate {
         loop {
             if !is_deaf && self.receive(outside) == Fate::Lost {
@@ -87,7 +86,7 @@ impl<S: Spoken> Line<'_, S> {
         }
     }
 
-    /// Whether the session takes what it left before, now that it has sent something.
+    /// Whether the session, having sent output, can now take input that it had left.
     fn has_leftover(&self) -> bool {
         !self.leftover.is_empty() && !matches!(self.session.receiving(), Receiving::Paused)
     }
@@ -145,7 +144,7 @@ impl<S: Spoken> Line<'_, S> {
         Ok(())
     }
 
-    /// What becomes of one that does not keep the protocol is nobody's business.
+    /// The checks ignore the connections of peers that violate the protocol.
     pub(crate) fn judge(&self, trouble: &Trouble, outside: &Outside) {
         match trouble {
             _ if self.crook.is_some() => {}

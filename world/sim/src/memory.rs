@@ -13,7 +13,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A buffer of that length, full of what nobody put there.
+    /// A buffer of that length, filled with bytes that belong to nobody.
     pub(crate) fn take(&mut self, len: usize) -> BufferId {
         self.hold(vec![0xC3; len])
     }
@@ -37,7 +37,7 @@ impl Memory {
         self.buffers.get_mut(&buffer).expect("the buffer is taken")
     }
 
-    /// A chunk's bytes onto the end of `stream`.
+    /// Appends a chunk's bytes to `stream`.
     pub(crate) fn append(&self, stream: &mut Vec<u8>, chunk: Chunk<'_>) {
         match chunk {
             Chunk::Bytes(bytes) => stream.extend_from_slice(bytes),

@@ -1,21 +1,21 @@
-//! Peers that violate their protocol, whichever it is.
+//! Peers that violate their protocol.
 
 use crate::Dice;
 
 /// A kind of protocol violation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Misbehaviour {
-    /// Sends so many bytes of a valid stream, then nothing, and waits.
+    /// Sends this many bytes of a valid stream, then nothing, and waits.
     Silence(usize),
-    /// Sends so many valid bytes, then bytes at random.
+    /// Sends this many valid bytes, then random bytes.
     Noise(usize),
-    /// Says all that there is to say, and one bit is wrong in so many of a hundred thousand bytes.
+    /// Sends the whole valid stream, with one wrong bit in this many of 100,000 bytes.
     Damage(u32),
 }
 
 impl Misbehaviour {
-    /// From the seed: silent after any number of bytes up to `silence_max`, or noisy after one of
-    /// `noise`.
+    /// Drawn from the seed: silence after up to `silence_max` bytes, noise after one of `noise`, or
+    /// damage.
     pub(crate) fn draw(dice: &mut Dice, silence_max: usize, noise: &[usize]) -> Self {
         match dice.between(0, 2) {
             0 => Self::Silence(dice.len(0, silence_max)),
@@ -25,11 +25,11 @@ impl Misbehaviour {
     }
 }
 
-/// One connection of such a one.
+/// One connection of such a peer.
 #[derive(Debug)]
 pub(crate) struct Crook {
     how: Misbehaviour,
-    /// Bytes that it still sends of what it has to say.
+    /// Bytes of the valid stream that it still sends.
     left: usize,
     dice: Dice,
 }
@@ -43,12 +43,12 @@ impl Crook {
         Self { how, left, dice }
     }
 
-    /// Whether anything of what it has to say is still sent.
+    /// Whether it still sends bytes of the valid stream.
     pub(crate) fn speaks(&self) -> bool {
         self.left > 0
     }
 
-    /// What becomes of bytes that should be sent.
+    /// Applies the misbehaviour to bytes that are to be sent.
     pub(crate) fn spoil(&mut self, bytes: &mut Vec<u8>) {
         bytes.truncate(self.left);
         let Misbehaviour::Damage(rate) = self.how else { return };
@@ -59,12 +59,12 @@ impl Crook {
         }
     }
 
-    /// So many of them were sent.
+    /// `len` bytes were sent.
     pub(crate) fn sent(&mut self, len: usize) {
         self.left -= len;
     }
 
-    /// What it sends when it has nothing more to say.
+    /// The bytes that it sends after the valid stream.
     pub(crate) fn noise(&mut self) -> Vec<u8> {
         let is_noisy = matches!(self.how, Misbehaviour::Noise(_)) && !self.speaks();
         let words = std::iter::repeat_with(|| self.dice.roll().to_le_bytes());

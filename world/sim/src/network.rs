@@ -1,11 +1,11 @@
 //! TCP connections between hosts and the node, as its sockets show them: streams that arrive late
 //! and in pieces, buffers that fill, ends, resets and silence.
 //!
-//! A link is one connection, with a host's end and the node's. What is modelled of TCP is what a
-//! program can notice: order, no loss while the link lives, bounded buffers, half-close, and a reset
-//! for who closes with input unread or is sent something after it closed.
+//! A link is one connection, with a host's end and the node's. The model has the properties of TCP
+//! that a program can notice: order, no loss while the link lives, bounded buffers, half-close, and
+//! a reset for an end that closes with unread input or receives bytes after its close.
 //!
-//! Knows nothing of what the bytes mean.
+//! Knows nothing of the meaning of the bytes.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,11 +18,11 @@ use crate::Dice;
 use crate::faults::NetworkFaults;
 use crate::pipe::{Arrival, Pipe};
 
-/// A connection. Never used again.
+/// A connection. Never reused.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct LinkId(pub u32);
 
-/// Which end of a link.
+/// One end of a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
     Host,
@@ -42,7 +42,7 @@ impl Side {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     pub(crate) link: LinkId,
-    /// Where.
+    /// The place.
     pub(crate) side: Side,
     pub(crate) what: What,
 }
@@ -54,7 +54,7 @@ pub(crate) enum What {
     Stream(Arrival),
 }
 
-/// Who has to look.
+/// The recipient of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stir {
     Host(LinkId),
@@ -74,7 +74,7 @@ struct End {
 struct Link {
     door: Door,
     peer: SocketAddr,
-    /// Nothing arrives any more, at either end, and nobody is told.
+    /// Nothing more arrives at either end, and no end is told.
     silent: bool,
     host: End,
     node: End,
@@ -123,7 +123,7 @@ pub(crate) struct Network {
     dice: Dice,
     links: BTreeMap<LinkId, Link>,
     link_count: u32,
-    /// By [`SocketId`], which are used again as soon as they are free.
+    /// By [`SocketId`], which are reused as soon as they are free.
     sockets: Vec<Option<LinkId>>,
     listening: bool,
     /// Connections that broke in the middle.
@@ -148,17 +148,17 @@ impl Network {
         }
     }
 
-    /// A host asks for a connection. It can send at once; whether anybody is there shows later.
+    /// A host requests a connection. It can send at once; it learns later whether the node accepts.
     pub(crate) fn connect(&mut self, now: Nanos) -> LinkId {
         self.connect_to(now, Door::NvmeTcp)
     }
 
-    /// The same at another door.
+    /// The same at another listener.
     pub(crate) fn connect_to(&mut self, now: Nanos, door: Door) -> LinkId {
         self.link_count += 1;
         let link = LinkId(self.link_count);
         let [.., high, low] = self.link_count.to_be_bytes();
-        // Unique while fewer than 2^32 connections are made: the address counts them, too.
+        // Unique for fewer than 2^32 connections, as the address counts them, too.
         let [a, b, ..] = self.link_count.to_be_bytes();
         let peer = SocketAddr::from((Ipv4Addr::new(10, a, b, 1), u16::from_be_bytes([high, low])));
         let room = self.faults.buffer_len;
@@ -180,7 +180,7 @@ impl Network {
         link
     }
 
-    /// The link whose peer that is.
+    /// The link of a peer.
     pub(crate) fn link_of(&self, peer: Peer) -> Option<LinkId> {
         self.links.iter().find(|(_, link)| Peer::Address(link.peer) == peer).map(|(id, _)| *id)
     }
@@ -190,12 +190,12 @@ impl Network {
         self.links[&link].to_host.unread()
     }
 
-    /// Whether the node has let go of it.
+    /// Whether the node has closed its end.
     pub(crate) fn is_closed_by_node(&self, link: LinkId) -> bool {
         self.links[&link].node.closed
     }
 
-    /// Whether its host has let go of it, or nothing gets through any more.
+    /// Whether the host has closed its end, or the link is cut.
     pub(crate) fn has_lost_host(&self, link: LinkId) -> bool {
         let link = &self.links[&link];
         link.silent || link.host.closed || link.host.broken
@@ -206,7 +206,7 @@ impl Network {
         self.links.iter().filter(|(_, link)| link.socket.is_some()).map(|(id, _)| *id)
     }
 
-    /// Takes no more connections.
+    /// Accepts no more connections.
     pub(crate) fn stop_listening(&mut self) {
         self.listening = false;
     }
@@ -229,19 +229,19 @@ impl Network {
         self.listening = false;
     }
 
-    /// The node is there again.
+    /// The node is up again.
     pub(crate) fn listen(&mut self) {
         self.listening = true;
     }
 
-    /// From now on nothing arrives any more, and nobody is told: the host's machine lost its power.
+    /// From now on nothing arrives, and no end is told: the host's machine lost its power.
     pub(crate) fn silence(&mut self, link: LinkId) {
         let link = self.links.get_mut(&link).expect("links stay");
         link.silent = true;
         link.host.closed = true;
     }
 
-    /// Something arrives.
+    /// Delivers an event.
     pub(crate) fn deliver(&mut self, now: Nanos, delivery: Delivery) {
         let Delivery { link: id, side, what } = delivery;
         let link = self.links.get_mut(&id).expect("links stay");
@@ -259,7 +259,7 @@ impl Network {
             What::Stream(_) if link.end(side).broken => return,
             What::Stream(_) if link.silent => return,
             What::Stream(Arrival::Piece) if link.end(side).closed => {
-                // Nobody is there to take it: the sender is told.
+                // No receiver is left: the sender is told.
                 link.input(side).arrive_piece();
                 return self.send_reset(now, id, side.other());
             }
@@ -293,7 +293,7 @@ impl Network {
         }
     }
 
-    /// Ends the watch if what is watched for is there.
+    /// Ends the watch if its event has occurred.
     fn stir_node(&mut self, id: LinkId) {
         let link = self.links.get_mut(&id).expect("links stay");
         if link.watch.is_some_and(|interest| link.node_has(interest)) {
@@ -345,7 +345,7 @@ impl Network {
         self.send_reset(now, id, first.other());
     }
 
-    /// Receives into `into` what has arrived, or some of it.
+    /// Receives into `into` some or all of the bytes that have arrived.
     pub(crate) fn receive(
         &mut self,
         now: Nanos,
@@ -375,7 +375,7 @@ impl Network {
         Received::Bytes(len)
     }
 
-    /// Says that nothing more comes from this end.
+    /// Announces that this end sends nothing more.
     pub(crate) fn send_end(&mut self, now: Nanos, id: LinkId, from: Side) {
         let link = self.links.get_mut(&id).expect("links stay");
         if link.output(from).is_end_sent() {
@@ -387,8 +387,8 @@ impl Network {
         self.due.push((at, Delivery { link: id, side: from.other(), what }));
     }
 
-    /// Closes an end. With input unread the other end is reset, as TCP does; otherwise what was sent
-    /// still arrives.
+    /// Closes an end. With unread input the other end is reset, as by TCP; otherwise bytes already
+    /// sent still arrive.
     pub(crate) fn close(&mut self, now: Nanos, id: LinkId, side: Side) {
         let link = self.links.get_mut(&id).expect("links stay");
         assert!(!link.end(side).closed, "a socket is closed once");
@@ -435,7 +435,7 @@ impl Network {
         self.stir_node(id);
     }
 
-    /// The core lets another have the socket.
+    /// The core hands the socket over to another.
     pub(crate) fn detach(&mut self, core: CoreId, socket: SocketId) {
         let id = self.link_at(core, socket);
         let link = self.links.get_mut(&id).expect("links stay");
@@ -443,7 +443,7 @@ impl Network {
         link.watch = None;
     }
 
-    /// The core takes a socket that another let go.
+    /// The core takes a socket that another handed over.
     pub(crate) fn attach(&mut self, core: CoreId, socket: SocketId) {
         let id = self.link_of_socket(socket);
         let link = self.links.get_mut(&id).expect("links stay");

@@ -1,5 +1,5 @@
-//! The node: one or several cores that take turns one after another, and what the control side keeps
-//! and tells them.
+//! The node: one or several cores that take turns, and the state that the control side keeps and
+//! distributes to them.
 
 mod exports;
 mod turns;
@@ -36,22 +36,22 @@ use crate::outside::Outside;
 pub struct NodeConfig {
     /// The number of cores.
     pub cores: u16,
-    /// Each core's pool.
+    /// The length of each core's pool.
     pub pool_len: ByteLen,
-    /// Of its volumes.
+    /// The block size of its volumes.
     pub block_size: BlockSize,
     /// Its devices have a volatile write cache.
     pub volatile_cache: bool,
     /// The limits of sessions.
     pub session: SessionConfig,
-    /// Direct clients need keys. Otherwise whoever comes may do everything.
+    /// Direct clients need keys. Without keys, every client may do everything.
     pub keys: bool,
     /// Requests that a direct client may have in flight.
     pub credits: u32,
-    /// How long a host may neither take answers nor send the data it promised, and how long an initiator
-    /// may say nothing before it is asked, and then once more.
+    /// Time-out for a host that neither takes answers nor sends promised data. An initiator that is
+    /// silent for this long gets a NOP-In, and is given up after the same time again.
     pub stall_timeout: Nanos,
-    /// Requests of one core that a device has at a time.
+    /// Requests in flight per core and device.
     pub device_depth: u32,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Applied {
     pub(crate) result: ChangeResult,
     /// The conditions to report to sessions.
     pub(crate) raised: Vec<Raised>,
-    /// Cores have to refuse something else than before.
+    /// The cores must refuse different accesses than before.
     pub(crate) restricts: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Applied {
 pub(crate) struct Node {
     config: NodeConfig,
     cores: Vec<Core>,
-    /// Of its devices: the same for all cores.
+    /// Health of its devices, shared by all cores.
     health: Arc<[Arc<Health>]>,
     volumes: Vec<SimVolume>,
     reservations: BTreeMap<u32, Reservations>,
@@ -173,7 +173,7 @@ impl Node {
         map.locate(BlockRange { start: lba, count: Blocks(1) })?.next()
     }
 
-    /// What a place on a device is: of which volume, and where in it.
+    /// The volume and the offset in it of a place on a device.
     pub(crate) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<(u32, ByteOffset)> {
         let place = |volume: &SimVolume| Some((volume.id, volume.place_of(disk, offset)?));
         self.volumes.iter().find_map(place)
@@ -189,12 +189,12 @@ impl Node {
         self.volumes.iter().find(|known| known.id == volume)?.bytes_on(disk)
     }
 
-    /// Whether a place on a device is a volume's.
+    /// Whether a place on a device belongs to a volume.
     pub(crate) fn is_of(&self, volume: u32, disk: usize, offset: ByteOffset) -> bool {
         self.place_of(disk, offset).is_some_and(|(of, _)| of == volume)
     }
 
-    /// Gives a volume another length; first every core has to know. Returns the number with which
+    /// Changes the length of a volume; every core must learn it first. Returns the number that
     /// cores confirm.
     pub(crate) fn resize(&mut self, volume: u32, blocks: Blocks, outside: &mut Outside) -> u64 {
         self.changes += 1;
@@ -205,7 +205,7 @@ impl Node {
         self.publish(outside)
     }
 
-    /// Gives every core the volumes as they are. Returns the number with which cores confirm.
+    /// Sends every core the current volumes. Returns the number that cores confirm.
     pub(crate) fn tell_volumes(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
         self.publish(outside)
@@ -217,8 +217,8 @@ impl Node {
         number
     }
 
-    /// Makes a change that a session asks for, as the control side does: decided at once, and recorded
-    /// if it is to last.
+    /// Makes a change that a session requests, as the control side does: it decides at once, and
+    /// records a change that persists.
     pub(crate) fn apply(&mut self, change: &Change) -> Applied {
         let mut applied =
             Applied { result: ChangeResult::Done, raised: Vec::new(), restricts: false };
@@ -234,7 +234,7 @@ impl Node {
         applied
     }
 
-    /// The volumes that a change is about: one, or all of the target.
+    /// The volumes that a change affects: one, or all of the target.
     pub(crate) fn volumes_of(&self, change: &Change) -> Vec<VolumeId> {
         match change.kind {
             ChangeKind::Reset(ResetScope::Target | ResetScope::TargetAndSessions) => {
@@ -245,17 +245,17 @@ impl Node {
         }
     }
 
-    /// What it would report of a volume's reservations.
+    /// The reservations of a volume, as the node would report them.
     pub(crate) fn report(&self, volume: u32) -> Report {
         self.reservations[&volume].report()
     }
 
-    /// What cores have to refuse of a volume.
+    /// The accesses to a volume that cores must refuse.
     fn restriction(&self, volume: u32) -> Option<Restriction> {
         self.reservations.get(&volume)?.restriction()
     }
 
-    /// Sessions are told what others changed. Returns the number with which cores confirm.
+    /// Tells sessions what others changed. Returns the number that cores confirm.
     pub(crate) fn raise(&mut self, raised: &Arc<[Raised]>, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let number = self.changes;
@@ -263,14 +263,14 @@ impl Node {
         number
     }
 
-    /// Initiators are told that the first volume has another size.
+    /// Tells initiators that the first volume has a new size.
     pub(crate) fn tell_of_capacity(&mut self, outside: &mut Outside) {
         let (volume, to) = (Some(VolumeId(0)), Addressees::All);
         let raised = Raised { volume, to, attention: Attention::CapacityChanged };
         self.raise(&[raised].into(), outside);
     }
 
-    /// The power goes: what was not recorded is gone. Which volumes that may concern.
+    /// The power goes: unrecorded changes are gone. Returns the volumes concerned.
     pub(crate) fn forget_changes(&mut self) -> Vec<u32> {
         for reservations in self.reservations.values_mut() {
             let recorded = reservations.persistent().map(Reservations::restore);
@@ -279,7 +279,7 @@ impl Node {
         self.reservations.keys().copied().collect()
     }
 
-    /// Tells every core what direct clients may reach. Returns the number with which cores confirm.
+    /// Tells every core the grants of direct clients. Returns the number that cores confirm.
     pub(crate) fn export_direct(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let (number, exports) = (self.changes, self.direct_exports());
@@ -287,8 +287,8 @@ impl Node {
         number
     }
 
-    /// Tells the first core what hosts see, and all what initiators see. Returns the number with which
-    /// cores confirm.
+    /// Sends the exports to hosts to the first core, and those to initiators to all cores. Returns
+    /// the number that cores confirm.
     pub(crate) fn export(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let (number, exports) = (self.changes, self.iscsi_exports());
@@ -297,8 +297,8 @@ impl Node {
         number
     }
 
-    /// Tells every core that requests on these volumes which came before are to end. Returns the number
-    /// with which cores confirm.
+    /// Tells every core to end earlier requests on these volumes. Returns the number that cores
+    /// confirm.
     pub(crate) fn quiesce(&mut self, volumes: &[VolumeId], outside: &mut Outside) -> u64 {
         self.changes += 1;
         let (number, volumes) = (self.changes, Arc::<[VolumeId]>::from(volumes));
@@ -313,12 +313,12 @@ impl Node {
         }
     }
 
-    /// A core takes its turn.
+    /// A core takes a turn.
     pub(crate) fn turn(&mut self, core: CoreId, ticket: u64, outside: &mut Outside) {
         self.cores[usize::from(core.0)].turn_if_due(ticket, outside);
     }
 
-    /// Cores that have something new look at it.
+    /// Cores with new events take a turn.
     pub(crate) fn wake(&mut self, outside: &mut Outside) {
         for id in std::mem::take(&mut outside.woken) {
             let core = &mut self.cores[usize::from(id.0)];
@@ -338,7 +338,7 @@ impl Node {
         self.cores.iter().map(|core| core.pool.free_len())
     }
 
-    /// Whether every buffer is back, but for each engine's reserve.
+    /// Whether every buffer is free again, except each engine's reserves.
     pub(crate) fn pools_are_whole(&self) -> bool {
         self.cores.iter().all(Core::pool_is_whole)
     }

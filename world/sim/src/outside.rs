@@ -1,4 +1,4 @@
-//! Everything outside the cores: network, devices, mail between cores, and what will happen when.
+//! Everything outside the cores: network, devices, mail between cores, and the agenda of events.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -26,15 +26,15 @@ pub(crate) enum Happening {
     DiskPart(usize, u64),
     /// A device operation ends.
     DiskDone(usize, u64),
-    /// The oldest message of a road arrives.
+    /// The oldest message of a channel arrives.
     Mail(Road),
-    /// A core takes a turn, if the number is still the one it waits for.
+    /// A core takes a turn, if the number is still that of the turn it waits for.
     Turn(CoreId, u64),
-    /// A host looks around, if the moment is still the one it waits for.
+    /// A host takes a step, if the moment is still the one it waits for.
     Host(usize),
 }
 
-/// From whom a message comes (`None`: the control plane) and to which core.
+/// The sender of a message (`None`: the control plane) and the receiving core.
 pub(crate) type Road = (Option<CoreId>, CoreId);
 
 #[derive(Debug, Default)]
@@ -43,12 +43,12 @@ struct Mailbag {
     last_arrival: Nanos,
 }
 
-/// A notice, and by whom it was given.
+/// A notice, and the core that gave it.
 #[derive(Debug)]
 pub(crate) struct Noted {
-    /// By which core.
+    /// The core.
     pub core: CoreId,
-    /// What.
+    /// The notice.
     pub notice: Notice,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Outside {
     pub(crate) disks: Vec<Disk>,
     pub(crate) cores: CoreFaults,
     pub(crate) inboxes: Vec<VecDeque<Event>>,
-    /// Cores that have something new in their inbox.
+    /// Cores that have a new event in their inbox.
     pub(crate) woken: BTreeSet<CoreId>,
     pub(crate) stirred: BTreeSet<LinkId>,
     pub(crate) notices: Vec<Noted>,
@@ -71,17 +71,17 @@ pub(crate) struct Outside {
     pub(crate) failures: Failures,
     /// Turns that cores took.
     pub(crate) turns: u64,
-    /// Length of the volumes' blocks.
+    /// Block length of the volumes.
     pub(crate) block_len: usize,
-    /// How many blocks the first volume has, and since when; `None` while that changes.
+    /// The size of the first volume in blocks, and since when; `None` while it changes.
     pub(crate) size: Option<(Tick, u64)>,
-    /// Bytes of a device that nobody may touch: whose they are has no rights.
+    /// Bytes of a device that nobody may touch: their owner has no grants.
     pub(crate) forbidden: Option<(usize, Range<u64>)>,
     /// The number of starts of the node.
     pub(crate) starts: u32,
     /// The node was told to drain.
     pub(crate) is_draining: bool,
-    /// Somebody has asked for a reset that ends everybody's sessions.
+    /// A peer has requested a reset that ends all sessions.
     pub(crate) ends_sessions: bool,
     mail: BTreeMap<Road, Mailbag>,
     tick: u64,
@@ -129,13 +129,13 @@ impl Outside {
         }
     }
 
-    /// Bytes that never came before.
+    /// Bytes that differ from all earlier ones.
     pub(crate) fn nonce(&mut self) -> [u8; 16] {
         self.nonces += 1;
         u128::from(self.nonces).to_le_bytes()
     }
 
-    /// The next moment in the order of everything.
+    /// The next tick.
     pub(crate) fn tick(&mut self) -> Tick {
         self.tick += 1;
         Tick(self.tick)
@@ -145,7 +145,7 @@ impl Outside {
         self.trace.note(self.now, what, details);
     }
 
-    /// Takes over what the network wants to happen and whom it stirs.
+    /// Takes the network's future events, and the list of links with news.
     pub(crate) fn settle_network(&mut self) {
         for (at, delivery) in self.network.due.drain(..) {
             self.agenda.push(at, Happening::Wire(delivery));
@@ -171,7 +171,7 @@ impl Outside {
         self.woken.insert(core);
     }
 
-    /// Sends a message to a core. Messages of one road arrive in order.
+    /// Sends a message to a core. Messages of one channel arrive in order.
     pub(crate) fn post(&mut self, from: Option<CoreId>, to: CoreId, message: Message) {
         let road = (from, to);
         let at = self.now.plus(self.dice.span(self.cores.mail));
@@ -187,7 +187,7 @@ impl Outside {
         self.drop_in(road.1, Event::Message(message));
     }
 
-    /// Ends a device operation: what it read is in its buffer.
+    /// Ends a device operation; the data of a read is in its buffer.
     pub(crate) fn end_operation(
         &mut self,
         disk: usize,
@@ -208,7 +208,7 @@ impl Outside {
         operation
     }
 
-    /// The node is gone: nothing that concerned it happens any more.
+    /// The node is gone: all events that concerned it are dropped.
     pub(crate) fn lose_node(&mut self) {
         let tick = self.tick();
         self.network.lose_node(self.now);
@@ -228,7 +228,7 @@ impl Outside {
 /// The byte that devices fill a read's buffer with before they write the data to it.
 pub(crate) const SCRIBBLE: u8 = 0xA5;
 
-/// Hands a read's bytes over, and sees to it that nobody used the buffer meanwhile.
+/// Hands over a read's bytes, and checks that nobody used the buffer meanwhile.
 fn finish(operation: &DiskOperation, pool: &mut Pool, rings: &mut Rings) {
     let len = operation.request.len.to_usize();
     match operation.request.operation {

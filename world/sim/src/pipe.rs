@@ -16,7 +16,7 @@ pub(crate) enum Arrival {
     Piece,
     /// The end of the stream.
     End,
-    /// Room to send so many bytes more.
+    /// Room to send this many bytes more.
     Room(usize),
     /// A reset.
     Reset,
@@ -29,7 +29,7 @@ pub(crate) struct Pipe {
     room: usize,
     flight: VecDeque<Vec<u8>>,
     arrived: VecDeque<u8>,
-    /// Nothing overtakes what was sent before.
+    /// Later bytes arrive after this moment, so that nothing overtakes.
     last_arrival: Nanos,
     end_sent: bool,
     end_arrived: bool,
@@ -63,12 +63,12 @@ impl Pipe {
         self.end_sent
     }
 
-    /// Something for the receiver to see.
+    /// Adds an event for the receiver.
     pub(crate) fn is_readable(&self) -> bool {
         !self.arrived.is_empty() || self.end_arrived
     }
 
-    /// The moment for what is sent now to arrive: not before anything sent earlier.
+    /// The arrival time of bytes sent now: not before earlier bytes.
     pub(crate) fn arrival(&mut self, now: Nanos, faults: &NetworkFaults, dice: &mut Dice) -> Nanos {
         let mut at = now.plus(dice.span(faults.latency));
         if dice.permille(faults.stall_permille) {
@@ -78,7 +78,7 @@ impl Pipe {
         self.last_arrival
     }
 
-    /// Puts in `bytes`, for which there is room, and names the moments at which pieces arrive.
+    /// Puts in `bytes`, for which there is room, and returns the moments at which pieces arrive.
     pub(crate) fn send(
         &mut self,
         bytes: &[u8],
@@ -118,7 +118,7 @@ impl Pipe {
         self.room += len;
     }
 
-    /// Takes the next bytes into `into`; all of it is filled.
+    /// Takes the next bytes; fills all of `into`.
     pub(crate) fn receive(&mut self, into: &mut [u8]) {
         for (byte, place) in self.arrived.drain(..into.len()).zip(into) {
             *place = byte;

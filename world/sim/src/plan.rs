@@ -45,7 +45,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Nothing goes wrong, nobody is there yet.
+    /// No faults, and no peers yet.
     pub fn calm(seed: u64) -> Self {
         Self {
             seed,
@@ -107,7 +107,7 @@ impl Plan {
             visits: dice.pick(&[1, 2, 5]),
         };
         let misfits = (0..misfit_count).map(misfit).collect();
-        // A stream in small pieces is slow to simulate, and as telling when it is short.
+        // A stream in small pieces is slow to simulate, and a short one tests the same.
         let piece = ByteLen::from_usize(faults.network.piece_len_max).0;
         let command_len_max = ByteLen((piece * 64).clamp(4 * KIB, 128 * KIB));
         for worker in workers.iter_mut().filter(|_| piece <= 100) {
@@ -129,7 +129,7 @@ impl Plan {
         };
         plan.draw_clients(dice);
         plan.draw_initiators(dice);
-        // By dice of its own, so that everything else of a seed stays as it was before this came.
+        // With its own dice, so that the rest of each seed's run does not depend on it.
         let mut latent = Dice::new(seed ^ 0x1A7E);
         plan.faults.disk.latent_permille = latent.pick(&[0, 0, 0, 5]);
         plan

@@ -1,12 +1,12 @@
-//! Whom reservations let do what, and since when: what each answer to a host is held against.
+//! The accesses that reservations allow, over time: each answer to a host is compared with them.
 //!
 //! A change of reservations begins when the control side tells the cores, and is over when each has
-//! confirmed. In between either state may be the one that counts. So a request that was sent at `s`
-//! and answered at `n` is judged by every state that was in force, somewhere, from `s` to `n`: it
-//! may succeed only if one of them allows it, and may be refused only if one of them refuses it. A
-//! write of a host that had lost its right before it was sent never succeeds.
+//! confirmed. In between, either state may be in force. So a request that was sent at `s` and
+//! answered at `n` is checked against every state that was in force, on any core, from `s` to `n`:
+//! it may succeed only if one of them allows it, and may be refused only if one of them refuses it.
+//! A write of a host that had lost its access before the write was sent never succeeds.
 //!
-//! Who may do what is not asked of the node: [`Rules`] say it, and each change is made there, too.
+//! The node is not asked who may do what: [`Rules`] decide this, and repeat each change.
 
 mod rules;
 
@@ -35,9 +35,9 @@ impl State {
 /// An access to a volume by a nexus, and the time at which its command was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// Of which volume.
+    /// The volume.
     pub volume: u32,
-    /// By whom.
+    /// The nexus that sent the command.
     pub nexus: Nexus,
     /// The kind of access.
     pub access: Access,
@@ -49,11 +49,11 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     states: BTreeMap<u32, Vec<State>>,
-    /// The number of requested changes that ended so and whose answer is not yet known.
+    /// The number of requested changes with this result whose answers are still due.
     unanswered: BTreeMap<(Nexus, Ends), u64>,
-    /// Answers that were held against a restriction.
+    /// Answers that were compared with a restriction.
     pub(crate) judged: u64,
-    /// Those among them that were refusals.
+    /// Refusals among these answers.
     pub(crate) refused: u64,
 }
 
@@ -63,7 +63,8 @@ impl Ledger {
         !self.states.is_empty()
     }
 
-    /// The cores begin to learn of what a change made of a volume's state. How it has to end.
+    /// The cores begin to learn the state after a change. Returns the expected result of the
+    /// change.
     pub(crate) fn begins(&mut self, change: &Change, now: Tick) -> Ends {
         let free = || vec![State { rules: Rules::default(), begins: Tick(0), ends: Tick::NEVER }];
         let states = self.states.entry(change.volume.0).or_insert_with(free);
@@ -76,10 +77,10 @@ impl Ledger {
         ends
     }
 
-    /// Somebody was answered that a change it asked for ended so.
+    /// A nexus received this result of a change.
     ///
     /// # Panics
-    /// When fewer of its changes did than it was answered.
+    /// When it received this result more often than its changes had it.
     pub(crate) fn answered(&mut self, nexus: Nexus, ends: Ends) {
         let left = self.unanswered.get_mut(&(nexus, ends)).filter(|left| **left > 0);
         let left =
@@ -87,7 +88,7 @@ impl Ledger {
         *left -= 1;
     }
 
-    /// Whether a report of a volume says what it has to.
+    /// Whether a report of a volume's reservations is correct.
     pub(crate) fn agrees_with(&self, volume: u32, report: &Report) -> bool {
         match self.states.get(&volume) {
             Some(states) => newest(states).agree_with(report),
@@ -95,7 +96,8 @@ impl Ledger {
         }
     }
 
-    /// The power was lost: what was not to outlive that is gone, and nobody goes by what was before.
+    /// The power was lost: reservations that do not persist are gone, and older states no longer
+    /// matter.
     pub(crate) fn power_lost(&mut self, now: Tick) {
         for volume in self.volumes() {
             if let Some(states) = self.states.get_mut(&volume) {
@@ -107,7 +109,7 @@ impl Ledger {
         }
     }
 
-    /// Every core goes by the newest state of a volume.
+    /// Every core uses the newest state of a volume.
     pub(crate) fn counts(&mut self, volume: u32, now: Tick) {
         let Some((_, older)) = self.states.get_mut(&volume).and_then(|all| all.split_last_mut())
         else {
@@ -118,14 +120,14 @@ impl Ledger {
         }
     }
 
-    /// What is in force of a volume, on some core at least.
+    /// The states of a volume in force on at least one core.
     pub(crate) fn in_force(&self, volume: u32) -> Vec<Rules> {
         let Some(states) = self.states.get(&volume) else { return vec![Rules::default()] };
         let in_force = states.iter().filter(|state| state.ends == Tick::NEVER);
         in_force.map(|state| state.rules.clone()).collect()
     }
 
-    /// The volumes of which anything was ever reserved.
+    /// The volumes on which a change was ever made.
     pub(crate) fn volumes(&self) -> Vec<u32> {
         self.states.keys().copied().collect()
     }
@@ -133,7 +135,7 @@ impl Ledger {
     /// A request was done.
     ///
     /// # Panics
-    /// When no state that was in force allows that.
+    /// When no state in force meanwhile allows it.
     pub(crate) fn judge_done(&mut self, asked: Asked, now: Tick) {
         let Some(states) = self.states.get(&asked.volume) else { return };
         self.judged += u64::from(states.iter().any(|state| state.rules.restrict()));
@@ -144,7 +146,7 @@ impl Ledger {
     /// A request was refused because of a reservation of one of these volumes.
     ///
     /// # Panics
-    /// When no state that was in force of any of them refuses it.
+    /// When no state of any of them in force meanwhile refuses it.
     pub(crate) fn judge_refusal(&mut self, asked: &[Asked], now: Tick) {
         (self.judged, self.refused) = (self.judged + 1, self.refused + 1);
         let of = |asked: &Asked| self.states.get(&asked.volume);
@@ -156,7 +158,7 @@ impl Ledger {
     }
 }
 
-/// Whether a state that was in force, while something was under way, lets it in, or refuses it.
+/// Whether any state in force during a request allows it, or refuses it.
 fn explains(states: &[State], asked: Asked, is_refused: bool, now: Tick) -> bool {
     let Asked { nexus, access, sent, .. } = asked;
     let mut in_force = states.iter().filter(|it| it.begins <= now && it.ends >= sent);

@@ -1,7 +1,7 @@
 //! Rings in memory that a simulated client shares with its core.
 //!
-//! Their bytes are the simulator's; an entry or a byte is there for the other side at once. A core
-//! does not sleep while there is something to take, as with the bells of real ones.
+//! The simulator holds their bytes; the other side sees an entry or a byte at once. As with the
+//! doorbells of real rings, a core does not sleep while an entry is left.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(crate) struct Ring {
 /// All rings of the node.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
-    /// By [`RingId`]; never used again, so that whoever uses one too late is found.
+    /// By [`RingId`]; ids are never reused, so that a late use is detected.
     rings: Vec<Option<Ring>>,
 }
 
@@ -47,7 +47,7 @@ impl Rings {
         RingId(u32::try_from(self.rings.len() - 1).expect("few rings"))
     }
 
-    /// The memory is given up.
+    /// Releases the memory.
     pub(crate) fn detach(&mut self, ring: RingId) {
         let place = &mut self.rings[index(ring.0)];
         assert!(place.take().is_some(), "{ring:?} is detached once");
@@ -58,12 +58,12 @@ impl Rings {
         place.unwrap_or_else(|| panic!("{ring:?} is used after it was given up"))
     }
 
-    /// The rings behind a link, if the node still has them.
+    /// The rings of a link, if the node still has them.
     pub(crate) fn of_link(&mut self, link: LinkId) -> Option<&mut Ring> {
         self.rings.iter_mut().flatten().find(|ring| ring.link == link)
     }
 
-    /// Where bytes of a buffer are: in the pool, or in a client's memory.
+    /// The place of a buffer's bytes: in the pool, or in a client's memory.
     pub(crate) fn memory<'a>(
         &'a mut self,
         pool: &'a mut Pool,
@@ -80,13 +80,13 @@ impl Rings {
         }
     }
 
-    /// Whether a core has something to take.
+    /// Whether a core has an entry to take.
     pub(crate) fn has_work(&self, core: CoreId) -> bool {
         let mut rings = self.rings.iter().flatten();
         rings.any(|ring| ring.core == core && !ring.submissions.is_empty())
     }
 
-    /// How many there are.
+    /// The number of rings.
     pub(crate) fn count(&self) -> usize {
         self.rings.iter().flatten().count()
     }

@@ -5,26 +5,26 @@ use nearflash_request::ReservationType;
 
 use crate::Dice;
 
-/// One of several that want the same volumes.
+/// One of several peers that compete for the same volumes.
 #[derive(Clone, Debug)]
 pub(crate) struct Rival {
     pub(crate) own: u64,
-    /// The keys of all of them, and some that nobody has.
+    /// The keys of all rivals, and some that nobody has.
     pub(crate) all: Vec<u64>,
 }
 
 impl Rival {
-    /// All of them.
+    /// `count` rivals.
     pub(crate) fn several(count: u64) -> impl Iterator<Item = Self> {
         let all: Vec<u64> = (0..=count + 1).collect();
         (1..=count).map(move |own| Self { own, all: all.clone() })
     }
 }
 
-/// What one of them asks for. Keys stand in it where they may be wrong.
+/// A reservation command of a rival. It includes keys where they may be wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Move {
-    /// Registers, whatever was before.
+    /// Registers, whatever the earlier registration.
     Register {
         persist: bool,
     },

@@ -25,38 +25,38 @@ pub struct Report {
     pub lost: u64,
     /// Blocks read and judged.
     pub reads: u64,
-    /// Of those, by the door of who read (hosts, initiators, direct clients), how many each door had
-    /// written.
+    /// Of those, by the reader's protocol (hosts, initiators, direct clients), the number written
+    /// over each protocol.
     pub across: [[u64; 3]; 3],
-    /// By door: writes that were acknowledged.
+    /// Acknowledged writes, by protocol.
     pub acknowledged: [u64; 3],
     /// Compare-and-writes that succeeded.
     pub counted: u64,
-    /// Comparisons that did not hold, and were judged.
+    /// Comparisons that failed and were checked.
     pub differed: u64,
-    /// Blocks that were read and written back as they were, by one operation.
+    /// Blocks rewritten with their own content by one operation.
     pub touched: u64,
     /// Requests of direct clients that were done.
     pub direct_succeeded: u64,
-    /// Requests that were made by rings.
+    /// Requests made over rings.
     pub direct_by_ring: u64,
-    /// Those that were refused: grants, stale epochs.
+    /// Refused requests: missing grants, stale epochs.
     pub direct_refused: u64,
-    /// Those for what was another's, which were refused.
+    /// Refused requests for other clients' bytes.
     pub direct_trespasses: u64,
-    /// Those whose connection was lost.
+    /// Requests whose connection was lost.
     pub direct_lost: u64,
-    /// Bytes of direct clients, and words, that were judged.
+    /// Checked bytes and words of direct clients.
     pub direct_judged: u64,
-    /// Answers that were held against reservations, and those among them that were refusals.
+    /// Answers compared with reservations, and the refusals among them.
     pub reserved: (u64, u64),
     /// Commands that were aborted before they began.
     pub aborted: u64,
-    /// Commands that there was no room for.
+    /// Commands for which there was no room.
     pub turned_away: u64,
     /// Connections that the network broke.
     pub broken: u64,
-    /// How often each thing happened that has a name: faults, changes, partings.
+    /// The number of events by name: faults, changes, closed connections.
     pub events: BTreeMap<&'static str, u64>,
     /// The number of logins of initiators.
     pub logged_in: u32,
@@ -73,7 +73,7 @@ impl Report {
     }
 }
 
-/// How long it is waited for a moment at which the loss of power is a risk.
+/// How long the run waits for a moment at which a loss of power is a risk.
 const RISK_SPAN: Nanos = Nanos::from_millis(200);
 
 /// Says which seed failed.
@@ -90,7 +90,7 @@ impl Drop for Seed {
 /// Runs a plan to its end and checks everything.
 ///
 /// # Panics
-/// When anything is not as it must be. The seed is printed.
+/// When any check fails. The seed is printed.
 pub fn run(plan: Plan) -> Report {
     let seed = Seed(plan.seed);
     let mut sim = Sim::new(plan);
@@ -111,8 +111,8 @@ pub fn run(plan: Plan) -> Report {
 }
 
 impl Sim {
-    /// While hosts work: sizes change and the power goes, each after a share of the work that is
-    /// drawn from the seed. If the node is to drain while busy, that comes after the last of them.
+    /// While hosts work, sizes change and the power goes, each after a share of the work drawn from
+    /// the seed. A drain while busy comes after the last of them.
     fn disturb(&mut self) {
         let mut resizes = self.plan.resizes;
         let mut power_losses = self.plan.power_losses;
@@ -138,8 +138,8 @@ impl Sim {
         }
     }
 
-    /// Most often the power goes right after a flush is answered that came while another was under way:
-    /// what it promises is then on the disks, or lost. By dice of its own.
+    /// The power usually goes right after the answer to a flush that was sent while another was
+    /// under way: its data is then on the disks, or lost. With its own dice.
     fn await_risk(&mut self, power_losses: u32) {
         let mut dice = Dice::new(self.plan.seed ^ u64::from(power_losses) ^ 0xF1C5);
         if dice.permille(750) {

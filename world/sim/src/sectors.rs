@@ -1,11 +1,12 @@
 //! The content of a disk: the bytes that reads see, and those that survive a loss of power.
 //!
-//! Between the two stand versions: a completed write is volatile until it was durable itself, or
-//! until a flush has completed that was submitted after the write completed. When the power goes,
-//! each volatile write is by itself kept, dropped, or torn between sectors of 512 bytes.
+//! The difference between the two consists of versions: a completed write is volatile unless it was
+//! durable itself, until a flush completes that was submitted after the write completed. When the
+//! power goes, each volatile write is kept, dropped, or torn between sectors of 512 bytes,
+//! independently of the others.
 //!
-//! When a flush fails, any part of what was volatile is forgotten, as by Linux: reads see it as long as
-//! the power is on, and no later flush saves it.
+//! When a flush fails, any part of the volatile data is forgotten, as by Linux: reads see it as
+//! long as the power is on, and no later flush saves it.
 //!
 //! Invariant: of two writes to a sector, the one that took effect later is never lost to the
 //! earlier one.
@@ -40,7 +41,7 @@ enum Fate {
 pub(crate) struct Sectors {
     visible: Vec<u8>,
     stable: Vec<u8>,
-    /// In the order in which they took effect; the last one is what is visible.
+    /// In the order in which they took effect; the last one is visible.
     versions: BTreeMap<usize, VecDeque<Version>>,
 }
 
@@ -59,7 +60,7 @@ impl Sectors {
         &self.visible
     }
 
-    /// What is left when the power goes now, of whatever is not in doubt.
+    /// The content after a loss of power now, except for sectors in doubt.
     #[cfg(test)]
     pub(crate) fn stable(&self) -> &[u8] {
         &self.stable
@@ -93,7 +94,7 @@ impl Sectors {
         }
     }
 
-    /// Everything that had completed by `until` is stable.
+    /// All writes completed by `until` are stable.
     pub(crate) fn flush(&mut self, until: u64) {
         let sectors: Vec<usize> = self.versions.keys().copied().collect();
         for sector in sectors {
@@ -101,7 +102,7 @@ impl Sectors {
         }
     }
 
-    /// Some of what has completed and is volatile will never be stable.
+    /// Some completed volatile writes will never be stable.
     pub(crate) fn forget_some(&mut self, dice: &mut Dice) {
         for versions in self.versions.values_mut() {
             versions.retain(|version| version.completed_at.is_none() || dice.coin());
@@ -109,7 +110,7 @@ impl Sectors {
         self.versions.retain(|_, versions| !versions.is_empty());
     }
 
-    /// The last version that is meant becomes stable, and all before it are gone.
+    /// The last version that meets the condition becomes stable, and all earlier ones are dropped.
     fn settle(&mut self, sector: usize, is_meant: impl Fn(&Version) -> bool) {
         let Some(versions) = self.versions.get_mut(&sector) else { return };
         let Some(last) = versions.iter().rposition(is_meant) else { return };

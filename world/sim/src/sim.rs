@@ -1,4 +1,4 @@
-//! The run itself: what comes next happens, who is concerned looks, and what was noticed is judged.
+//! The run itself: it takes the next event, lets the hosts concerned act, and checks the notices.
 
 mod control;
 mod notices;
@@ -23,7 +23,7 @@ use crate::outside::{Happening, Outside};
 use crate::plan::Plan;
 use crate::sim::notices::Confirmed;
 
-/// The longest time for anything that must end: far more than all the faults together need.
+/// The time limit for anything that must end: far more than all the faults together need.
 pub(crate) const PATIENCE: Nanos = Nanos::from_secs(600);
 
 /// A node, its hosts, and everything between and around them.
@@ -41,11 +41,10 @@ pub struct Sim {
     pub(crate) common: Common,
     pub(crate) ground: Ground,
     pub(crate) checks: Checks,
-    /// When each host looks around next, by its place: workers first, then misfits, clients and
-    /// initiators.
+    /// When each host takes its next step, in this order: workers, misfits, clients, initiators.
     looks: Vec<Nanos>,
     writers: u32,
-    /// The block that is changed by compare-and-write alone.
+    /// The block that only compare-and-writes change.
     counter: u64,
     notices_judged: usize,
     pub(crate) confirmed: Confirmed,
@@ -64,7 +63,7 @@ impl Sim {
         }
     }
 
-    /// The next thing happens. `false` when nothing is left.
+    /// Executes the next event. Returns `false` when there is none.
     pub fn step(&mut self) -> bool {
         let Some((at, happening)) = self.outside.agenda.pop() else { return false };
         self.outside.now = at;
@@ -104,7 +103,7 @@ impl Sim {
     fn look(&mut self, host: usize) {
         let now = self.outside.now;
         if self.looks[host] != now {
-            return; // it looked, or will look, at another moment instead
+            return; // its step has moved to another moment
         }
         self.looks[host] = Nanos::NEVER;
         let first_misfit = self.workers.len();
@@ -125,7 +124,7 @@ impl Sim {
         }
     }
 
-    /// Hosts at whose connections something happened look around soon. Misfits look when they like.
+    /// Hosts with an event on a connection take a step soon. Misfits keep their own times.
     fn stir(&mut self) {
         for link in std::mem::take(&mut self.outside.stirred) {
             let worker = self.workers.iter().position(|worker| worker.has(link));
@@ -140,17 +139,17 @@ impl Sim {
         }
     }
 
-    /// The place of the first client among all hosts.
+    /// The index of the first client among all hosts.
     fn first_client(&self) -> usize {
         self.workers.len() + self.misfits.len()
     }
 
-    /// The place of the first initiator.
+    /// The index of the first initiator.
     fn first_initiator(&self) -> usize {
         self.first_client() + self.clients.len()
     }
 
-    /// Goes on until `done`, or until nothing happens any more, at most for `span`. Whether it is
+    /// Runs until `done`, at most for `span`, or until there is no event. Returns whether it is
     /// done.
     pub fn run_until(&mut self, span: Nanos, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.outside.now.plus(span);
@@ -178,7 +177,7 @@ impl Sim {
         commands + requests + tasks
     }
 
-    /// How many commands are to be left at each of `count` moments.
+    /// Draws, for each of `count` moments, how many commands are left at it.
     pub(crate) fn draw_shares_of_work(&mut self, count: u32) -> Vec<u32> {
         let all = u64::from(self.commands_left());
         let draw = |_| u32::try_from(self.dice.between(0, all)).expect("a share of a u32");
@@ -191,34 +190,34 @@ impl Sim {
         self.dice.coin()
     }
 
-    /// Goes on for `span`.
+    /// Runs for `span`.
     pub fn run_for(&mut self, span: Nanos) {
         self.run_until(span, |_| false);
     }
 
-    /// Whether a working host has done all that it had to do.
+    /// Whether a working host has done all its commands.
     pub fn is_done(&self, host: usize) -> bool {
         let worker = &self.workers[host];
         worker.commands_left() == 0 && worker.in_flight() == 0
     }
 
-    /// Whether the node has closed an I/O queue that a host still thinks it has.
+    /// Whether the node has closed an I/O queue that a host still regards as open.
     pub fn is_given_up(&self, host: usize) -> bool {
         let mut links = self.workers[host].io_links();
         links.any(|link| self.outside.network.is_closed_by_node(link))
     }
 
-    /// How often a working host was told that something happened.
+    /// The number of events reported to a working host.
     pub fn events(&self, host: usize) -> u32 {
         self.workers[host].events
     }
 
-    /// How often a working initiator was told this, by unit attentions: ASC and ASCQ.
+    /// The number of unit attentions with this ASC and ASCQ that a working initiator received.
     pub fn told(&self, initiator: usize, code: u16) -> u32 {
         self.initiators[initiator].told(code)
     }
 
-    /// The least that is free in any core's pool, in bytes.
+    /// The fewest free bytes in any core's pool.
     pub fn pool_free_min(&self) -> ByteLen {
         self.node.pools_free().min().expect("a node has a core")
     }

@@ -1,4 +1,5 @@
-//! Every block that a simulated host writes says who wrote it, and when.
+//! Every block that a simulated host writes carries a stamp: its writer and the writer's sequence
+//! number.
 
 use nearflash_units::Lba;
 
@@ -11,15 +12,15 @@ pub(crate) struct Writer(pub u32);
 /// One write of one block.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Stamp {
-    /// Of which volume the block is.
+    /// The volume of the block.
     pub volume: u32,
-    /// Which block.
+    /// The block's address.
     pub lba: Lba,
     /// The writer of the block.
     pub writer: Writer,
-    /// Counts the writer's commands.
+    /// Sequence number of the writer's command.
     pub sequence: u32,
-    /// In a block that hosts count in: how far they have come.
+    /// In a counter block: the count.
     pub count: u32,
 }
 
@@ -28,15 +29,15 @@ pub(crate) struct Stamp {
 pub(crate) enum Value {
     /// Zeroes.
     Zero,
-    /// What a host wrote, all of it.
+    /// A block that a host wrote, complete.
     Written(Stamp),
-    /// Neither: torn, damaged, or foreign. The number tells one from another.
+    /// Neither: torn, damaged, or foreign. The number distinguishes such contents.
     Other(u64),
 }
 
 const MAGIC: u32 = 0x4E46_5331;
 
-/// Words of 8 bytes that say who; the rest of a sector is made from them.
+/// Words of 8 bytes in a stamp; the rest of a sector is derived from them.
 const WORDS: usize = 4;
 
 impl Stamp {
@@ -67,7 +68,7 @@ impl Stamp {
         }
     }
 
-    /// The stamp at the beginning of a sector, believed as it stands.
+    /// The stamp at the beginning of a sector, without any check.
     fn parse(sector: &[u8]) -> Option<Self> {
         let halves = |index: usize| {
             let bytes: [u8; 8] = sector[index * 8..][..8].try_into().expect("8 bytes");
@@ -100,8 +101,7 @@ impl Value {
         Self::Other(words.fold(1, |sum, word| mix(sum ^ u64::from_le_bytes(word))))
     }
 
-    /// What each sector of a block holds, as if all the block were like it: for blocks that were
-    /// torn.
+    /// The content of each sector of a block, as if the whole block were like it; for torn blocks.
     pub(crate) fn of_sectors(block: &[u8]) -> Vec<Self> {
         let sectors = (0..).zip(block.chunks_exact(SECTOR_LEN));
         sectors.map(|(index, bytes)| Self::of_sector(index, bytes)).collect()
@@ -118,7 +118,7 @@ impl Value {
         }
     }
 
-    /// How far hosts have counted in this block.
+    /// The count that hosts have reached in this block.
     pub(crate) fn count(self) -> u32 {
         match self {
             Self::Written(stamp) => stamp.count,

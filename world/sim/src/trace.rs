@@ -1,5 +1,5 @@
-//! What happened in a run, as one number: two runs of a seed have the same, or something drew from
-//! outside.
+//! All events of a run, as one number. Two runs of a seed have the same number, unless something
+//! drew from outside.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Something happened.
+    /// Adds an event.
     pub(crate) fn note(&mut self, at: Nanos, what: &'static str, details: &[u64]) {
         self.entries += 1;
         *self.counts.entry(what).or_default() += 1;
@@ -30,7 +30,7 @@ impl Trace {
         }
     }
 
-    /// Bytes moved.
+    /// Adds bytes that were moved.
     pub(crate) fn note_bytes(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];

@@ -1,21 +1,20 @@
-//! Sees every write that is given to a device, and judges when that may be.
+//! Observes every write given to a device, and checks that the device may receive it then.
 //!
-//! A write whose connection is lost without an answer may take effect until the device operation
-//! that carries it has ended; and that operation must have begun before the node closed the
-//! connection's socket, unless the write is the second half of a compare-and-write, which waits for
-//! its fence first. So once a connection is closed and its device operations have ended, what it
-//! left behind never changes again.
+//! A write whose connection is lost without an answer may take effect until its device operation
+//! ends. That operation must begin before the node closes the connection's socket. The exception is
+//! the second half of a compare-and-write, which waits for its fence first. So once a connection is
+//! closed and its device operations have ended, its writes never change anything again.
 //!
-//! And who comes back, and is told that what it left behind is over (a host whose old controller
-//! ended, an initiator in place of its old session, a client that claims what it was), finds that
-//! nothing of its old connections is under way. The same when the node says that a client or an
-//! initiator's session is gone.
+//! A peer may return and be told that its earlier commands are over: a host whose old controller
+//! ended, an initiator that reinstates its session, or a client that claims its lineage. Then no
+//! operation of its old connections is under way. The same holds when the node reports that a
+//! client or an initiator's session is gone.
 //!
-//! And who has lost its right, by a reservation or because its grants were revoked, has nothing
-//! under way from the moment on that this is said to be so, and begins nothing.
+//! A peer may lose its access, by a reservation or because its grants were revoked. From the moment
+//! at which the node confirms this, none of its operations is under way, and none begins.
 //!
-//! Invariants checked: each write is given to a device at most once, and one that was answered as
-//! not having been done never is.
+//! Invariants checked: each write is given to a device at most once; a write answered as not done
+//! is never given to a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,13 +35,13 @@ impl Tick {
     pub(crate) const NEVER: Self = Self(u64::MAX);
 }
 
-/// One write of one block, on its device.
+/// The state of one write of one block on its device.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     ended: Tick,
 }
 
-/// By which door somebody comes.
+/// The protocol by which a peer connects.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Door {
     NvmeTcp,
@@ -51,7 +50,7 @@ pub(crate) enum Door {
 }
 
 impl Door {
-    /// Its place among all of them.
+    /// Its index among all protocols.
     pub(crate) fn index(self) -> usize {
         match self {
             Self::NvmeTcp => 0,
@@ -61,28 +60,29 @@ impl Door {
     }
 }
 
-/// Somebody who reads and writes, whatever connections it has.
+/// A peer that reads and writes, on any number of connections.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Who {
     pub(crate) door: Door,
     pub(crate) number: u32,
 }
 
-/// A connection on which somebody writes.
+/// A connection on which a peer writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) who: Who,
-    /// As reservations know it.
+    /// The peer's nexus in the terms of reservations.
     pub(crate) nexus: Nexus,
     pub(crate) link: LinkId,
-    /// Of a queue: the admin queue of its controller.
+    /// For an I/O queue: the admin queue of its controller.
     pub(crate) admin: Option<LinkId>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     opened: Opened,
-    /// When whose it is was told that nothing of it is under way any more, or the control side was.
+    /// When the peer or the control side was told that nothing of this connection is under way any
+    /// more.
     silent: Tick,
 }
 
@@ -91,19 +91,19 @@ type Place = (u32, Lba, Writer, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     fates: BTreeMap<Place, Fate>,
-    /// Answered as not having been done.
+    /// Writes that were answered as not done.
     refused: BTreeSet<Place>,
     writers: BTreeMap<Writer, Connection>,
-    /// The host whose admin queue a link is.
+    /// The host that owns each admin queue's link.
     admins: BTreeMap<LinkId, Who>,
-    /// In which turn of a core a link was closed by the node.
+    /// The core's turn in which the node closed each link.
     closed: BTreeMap<LinkId, u64>,
-    /// What reservations of a volume are in force somewhere.
+    /// The reservations of each volume that are in force on at least one core.
     in_force: BTreeMap<u32, Vec<Rules>>,
     /// Clients without any grant.
     revoked: BTreeSet<Who>,
-    /// Blocks that somebody has written back as they are, or may, and on which connection: how often
-    /// that is under way.
+    /// Blocks that a peer rewrites with their own content, by connection, with the number of such
+    /// requests under way.
     touched: BTreeMap<(Block, Writer), u32>,
 }
 
@@ -117,19 +117,18 @@ impl Witness {
         self.admins.insert(admin, host);
     }
 
-    /// Somebody connects, and will write.
+    /// A peer opens a connection on which it will write.
     pub(crate) fn opens(&mut self, writer: Writer, opened: Opened) {
         self.writers.insert(writer, Connection { opened, silent: Tick::NEVER });
     }
 
-    /// By which door a writer came.
+    /// The protocol of a writer.
     pub(crate) fn door_of(&self, writer: Writer) -> Option<Door> {
         self.writers.get(&writer).map(|connection| connection.opened.who.door)
     }
 
-    /// The node grants a controller to whoever is at `admin`. What that host left behind on a
-    /// controller that is no more has ended, and stays so: the host may write anew what was not
-    /// answered.
+    /// The node grants a controller to the host at `admin`. The host's commands on an earlier
+    /// controller have ended for good: the host may repeat its unanswered writes.
     pub(crate) fn granted(&mut self, admin: LinkId, now: Tick) {
         let Some(host) = self.admins.get(&admin).copied() else { return };
         let left = self.writers_of(|it| {
@@ -138,20 +137,20 @@ impl Witness {
         self.fall_silent(&left, now);
     }
 
-    /// An initiator or a client is in again, at `link`, and was told that what it left behind is
-    /// over.
+    /// An initiator or a client is connected again, at `link`, and was told that its earlier
+    /// commands are over.
     pub(crate) fn is_back(&mut self, who: Who, link: LinkId, now: Tick) {
         let left = self.writers_of(|it| it.who == who && it.link != link);
         self.fall_silent(&left, now);
     }
 
-    /// A client's connection is gone, and so is every request it had.
+    /// A client's connection is gone, and so are all its requests.
     pub(crate) fn is_gone(&mut self, link: LinkId, now: Tick) {
         let left = self.writers_of(|it| it.link == link);
         self.fall_silent(&left, now);
     }
 
-    /// An initiator's session is over, and every request of it.
+    /// An initiator's session is over, and so are all its requests.
     pub(crate) fn is_over(&mut self, nexus: Nexus, now: Tick) {
         let left = self.writers_of(|it| it.nexus == nexus && self.closed.contains_key(&it.link));
         self.fall_silent(&left, now);
@@ -184,14 +183,14 @@ impl Witness {
         self.closed.insert(link, turn);
     }
 
-    /// From now on these reservations of a volume are in force somewhere, and no others are. Who is
-    /// shut out by all of them has nothing under way.
+    /// From now on exactly these reservations of a volume are in force on some core. A peer
+    /// excluded by all of them has no operation under way.
     pub(crate) fn goes_by(&mut self, volume: u32, rules: Vec<Rules>) {
         self.in_force.insert(volume, rules);
         self.check_rights(volume);
     }
 
-    /// From now on a client has no grants, or has them again.
+    /// Revokes a client's grants, or restores them.
     pub(crate) fn set_revoked(&mut self, client: Who, is_revoked: bool) {
         if is_revoked {
             self.revoked.insert(client);
@@ -210,7 +209,7 @@ impl Witness {
         }
     }
 
-    /// Whether a writer may still have its way with a volume, somewhere.
+    /// Whether any state in force allows a writer to write to a volume.
     pub(crate) fn may_write(&self, volume: u32, writer: Writer) -> bool {
         let Some(Connection { opened, .. }) = self.writers.get(&writer) else { return true };
         let allows = |rules: &Rules| rules.allow(opened.nexus, Access::Write);
@@ -218,19 +217,19 @@ impl Witness {
             && self.in_force.get(&volume).is_none_or(|rules| rules.iter().any(allows))
     }
 
-    /// Somebody is about to have a block written back as it is.
+    /// A peer is about to rewrite a block with its own content.
     pub(crate) fn touches(&mut self, block: Block, writer: Writer) {
         *self.touched.entry((block, writer)).or_default() += 1;
     }
 
-    /// That is over.
+    /// The rewrite is over.
     pub(crate) fn touched(&mut self, block: Block, writer: Writer) {
         if let Some(count) = self.touched.get_mut(&(block, writer)) {
             *count -= 1;
         }
     }
 
-    /// Whether this is what its block held already, and what somebody writes back.
+    /// Whether a peer rewrites the block with this content, which it already held.
     fn is_touched(&self, stamp: &Stamp) -> bool {
         let block = Block { volume: stamp.volume, lba: stamp.lba };
         let has_ended = self.fates.get(&place(stamp)).is_some_and(|it| it.ended != Tick::NEVER);
@@ -238,7 +237,7 @@ impl Witness {
         has_ended && touches.any(|(_, count)| *count > 0)
     }
 
-    /// A write was answered as not having been done.
+    /// A write was answered as not done.
     pub(crate) fn refused(&mut self, stamp: &Stamp) {
         let is_known = self.fates.contains_key(&place(stamp));
         assert!(!is_known, "{stamp:?} was given to a device, and answered as not done");
@@ -272,23 +271,23 @@ impl Witness {
         for block in bytes.chunks_exact(block_len) {
             let Value::Written(stamp) = Value::of(block) else { continue };
             if let Some(fate) = self.fates.get_mut(&place(&stamp)) {
-                // What was only written back ended before.
+                // A block rewritten with its own content ended before.
                 fate.ended = fate.ended.min(now);
             }
         }
     }
 
-    /// Until when a write may take effect, whatever becomes of its connection.
+    /// The moment after which a write can no longer take effect, even if its connection is lost.
     pub(crate) fn end_of(&self, stamp: &Stamp) -> Tick {
         self.fates.get(&place(stamp)).map_or(Tick::NEVER, |fate| fate.ended)
     }
 
-    /// Since when nothing of a writer is under way, and nothing of it begins.
+    /// The moment since which no operation of a writer is under way or begins.
     pub(crate) fn silent_since(&self, writer: Writer) -> Tick {
         self.writers.get(&writer).map_or(Tick::NEVER, |connection| connection.silent)
     }
 
-    /// Nothing that was under way ever ends.
+    /// The power goes: operations under way never end.
     pub(crate) fn lose_power(&mut self, now: Tick) {
         for fate in self.fates.values_mut() {
             fate.ended = fate.ended.min(now);

@@ -13,14 +13,14 @@ use crate::stamp::{Stamp, Writer};
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) block_size: BlockSize,
-    /// Volumes by number, and their namespaces.
+    /// The volumes' numbers, and their namespaces.
     pub(crate) volumes: Vec<(u32, NamespaceId)>,
-    /// Blocks that everybody wants; two extents meet in the middle.
+    /// Hot blocks, which all peers use; two extents meet in the middle.
     pub(crate) hot: (u64, u64),
-    /// Blocks in which hosts count: the first by compare-and-write alone, the second is overwritten
-    /// now and then.
+    /// Counter blocks: the first is changed by compare-and-write only, the second is sometimes
+    /// overwritten.
     pub(crate) counters: [u64; 2],
-    /// Blocks of the first volume that come and go.
+    /// Blocks of the first volume that come and go as its size changes.
     pub(crate) tail: (u64, u64),
     /// The longest command.
     pub(crate) blocks_max: u64,
@@ -56,12 +56,12 @@ pub struct Mix {
     pub flushes: u32,
     /// Compares with what was last read.
     pub compares: u32,
-    /// Steps of a counter, by compare-and-write.
+    /// Increments of a counter, by compare-and-write.
     pub steps: u32,
-    /// Other writes to a block in which hosts count.
+    /// Other writes to a counter block.
     pub overwrites: u32,
-    /// What reads a block and writes it back as it is: ORs of zeroes, additions of zero. By the doors
-    /// that have such a thing; others read.
+    /// Commands that rewrite a block with its own content: ORs of zeroes, additions of zero.
+    /// Protocols without such a command read instead.
     pub touches: u32,
     /// Reads and writes around the end of a volume that changes its size.
     pub tails: u32,
@@ -82,7 +82,7 @@ impl Mix {
         tails: 4,
     };
 
-    /// From the seed: each kind as usual, or never, or less, or more.
+    /// Drawn from the seed: each kind at its usual rate, or never, or less often, or more often.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         let usual = Self::USUAL;
         let mut draw = |weight: u32| weight * dice.pick(&[1, 1, 1, 0, 1, 4]);
@@ -116,7 +116,7 @@ impl Mix {
     }
 }
 
-/// What one host knows and wants.
+/// The knowledge and the plan of one host.
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) mix: Mix,
@@ -131,7 +131,7 @@ pub(crate) struct Run {
     pub(crate) block: Block,
     pub(crate) nsid: NamespaceId,
     pub(crate) count: u64,
-    /// Around the end of a volume that changes its size.
+    /// Blocks around the end of a volume that changes its size.
     pub(crate) in_tail: bool,
 }
 
@@ -143,7 +143,7 @@ impl Run {
 }
 
 impl Workload {
-    /// What was read is known.
+    /// Remembers the content that was read.
     pub(crate) fn learn(&mut self, seen: Seen) {
         let of_interest = |block: &Block| {
             let (start, end) = self.field.hot;
@@ -168,7 +168,7 @@ impl Workload {
     pub(crate) fn hot_run(&self, dice: &mut Dice) -> Run {
         let (start, end) = self.field.hot;
         let (volume, nsid) = self.field.volumes[dice.index(self.field.volumes.len())];
-        // Mostly short, sometimes as long as can be; a long one begins far before the hot blocks.
+        // Mostly short, sometimes of maximum length; a long one begins far before the hot blocks.
         let count_max = dice.pick(&[1, 2, 4, 4, 16, self.field.blocks_max]);
         let count = dice.between(1, count_max.min(self.field.blocks_max));
         let last = dice.between(start, end - 1);
@@ -176,14 +176,14 @@ impl Workload {
         Run { block: Block { volume, lba: Lba(first) }, nsid, count, in_tail: false }
     }
 
-    /// A block in which hosts count.
+    /// A counter block.
     pub(crate) fn counter(&self, dice: &mut Dice) -> Run {
         let (volume, nsid) = self.field.volumes[0];
         let block = Block { volume, lba: Lba(dice.pick(&self.field.counters)) };
         Run { block, nsid, count: 1, in_tail: false }
     }
 
-    /// The counter that is overwritten now and then.
+    /// The counter that is sometimes overwritten.
     pub(crate) fn overwritten(&self) -> Run {
         let (volume, nsid) = self.field.volumes[0];
         let block = Block { volume, lba: Lba(self.field.counters[1]) };
@@ -198,7 +198,7 @@ impl Workload {
         Run { block, nsid, count: dice.between(1, 3), in_tail: true }
     }
 
-    /// One that everybody wants, of any kind.
+    /// Any of the hot blocks.
     pub(crate) fn one_block(&self, dice: &mut Dice) -> Run {
         if dice.coin() { self.counter(dice) } else { Run { count: 1, ..self.hot_run(dice) } }
     }

@@ -32,12 +32,13 @@ impl SimWorld<'_> {
         &mut self.outside.inboxes[usize::from(self.core.0)]
     }
 
-    /// No event for this socket comes any more.
+    /// No event for this socket follows.
     fn forget_events(&mut self, socket: SocketId) {
         self.inbox().retain(|event| !matches!(event, Event::Ready(ready) if *ready == socket));
     }
 
-    /// What the operation writes; a read's place is made unlike what was there.
+    /// The data of a write. A read's buffer is filled with bytes that differ from its earlier
+    /// content.
     fn bytes_for(&mut self, request: &DeviceRequest) -> Vec<u8> {
         let len = request.len.to_usize();
         match request.operation {
@@ -105,7 +106,7 @@ impl World for SimWorld<'_> {
 
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
         let link = self.outside.network.link_at(self.core, socket);
-        // No more is looked at than a system call would take.
+        // Examines no more than a system call would take.
         let len_max = 64 * 1024;
         let mut bytes = Vec::new();
         for chunk in chunks {

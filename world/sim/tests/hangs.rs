@@ -1,11 +1,11 @@
-//! What one volume's device, or one peer, holds up by not answering: nothing of other volumes.
+//! One volume's device, or one peer, that does not answer delays nothing on other volumes.
 
 use nearflash_sim::{Plan, Sim, WorkerPlan};
 use nearflash_units::{ByteLen, KIB, MIB, Nanos};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// The other volume that hosts read and write; sizes change on the first.
+/// The other volume that hosts read and write; only the first one changes its size.
 const SECOND_VOLUME: u32 = 1;
 
 #[test]
@@ -43,7 +43,8 @@ fn a_host_that_asks_for_little_is_served_beside_one_that_floods() {
         plan.node.device_depth = 4;
         let mut sim = Sim::new(plan);
         let is_served = sim.run_until(Nanos::from_secs(600), |sim| sim.is_done(1));
-        // In the order of coming, each of its commands would wait for all that the flood has in flight.
+        // Served in order of arrival, each of its commands would wait for all of the flood's
+        // commands in flight.
         assert!(is_served && !sim.is_done(0), "seed {seed}: it waited for the flood to end");
         sim.finish_work();
         sim.rest();
@@ -52,7 +53,7 @@ fn a_host_that_asks_for_little_is_served_beside_one_that_floods() {
     }
 }
 
-/// Hosts that read much more than they take.
+/// Hosts that request much more than they receive.
 fn with_slow_readers(seed: u64, slow: WorkerPlan) -> Sim {
     let slow =
         WorkerPlan { entries: 129, think: (Nanos(100), Nanos::from_micros(20)), ..slow.reading() };

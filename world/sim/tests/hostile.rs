@@ -1,12 +1,12 @@
-//! Devices that break their word. The node does not promise to notice: the checkers must, or a run
-//! that passes proves nothing about what devices hold.
+//! Devices with silent faults. The node does not promise to detect them. The checkers must, or a
+//! run that passes proves nothing about the devices' content.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
 use nearflash_sim::{Betrayal, Plan, run};
 
-/// What was said of those of eight runs in which something was found.
+/// The failure messages of eight runs.
 fn found(betrayal: Betrayal) -> Vec<String> {
     let said = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
         Ok(text) => *text,
@@ -22,7 +22,7 @@ fn found(betrayal: Betrayal) -> Vec<String> {
 
 #[test]
 fn the_checkers_see_lost_misdirected_and_corrupt_writes_and_nothing_where_there_are_none() {
-    // A hundred expected panics need not be printed.
+    // Do not print a hundred expected panics.
     set_hook(Box::new(|_| {}));
     let none = Betrayal::default();
     assert_eq!(found(none), [] as [String; 0]);

@@ -1,5 +1,5 @@
-//! Initiators, alone and beside hosts and direct clients: cases that chance seldom reaches, each over
-//! a few seeds.
+//! Initiators, alone and together with hosts and direct clients: cases that chance seldom reaches,
+//! each over a few seeds.
 
 mod shared;
 
@@ -12,7 +12,7 @@ fn plan(seed: u64, initiators: Vec<InitiatorPlan>) -> Plan {
     Plan { initiators, ..Plan::calm(seed) }
 }
 
-/// Several connections, digests, data in every way.
+/// Several connections, digests, and every way to transfer data.
 fn ways(commands: u32) -> Vec<InitiatorPlan> {
     let plain = InitiatorPlan::plain(commands);
     vec![
@@ -59,7 +59,7 @@ fn what_one_door_writes_the_others_read() {
     }
 }
 
-/// Direct clients on what everybody reads and writes, by the stream and by rings.
+/// Direct clients on the shared blocks, over TCP and over rings.
 fn by_all_ways(requests: u32) -> Vec<ClientPlan> {
     let think = (Nanos::from_micros(1), Nanos::from_micros(200));
     let client = ClientPlan { field_permille: 900, think, ..ClientPlan::plain(requests) };
@@ -90,8 +90,8 @@ fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
     }
 }
 
-/// Long writes over the place where a request of direct is cut in two: the second part is on its way
-/// while the size, and with it the epoch, becomes another.
+/// Long writes across the seam where the node splits a direct request: the second part is under way
+/// while the size, and with it the epoch, changes.
 #[test]
 fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
     let mut met = 0;
@@ -117,7 +117,7 @@ fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
     assert!(met > 0, "some are under way while the size becomes another");
 }
 
-/// What is under way when a preemption comes is slow, on several cores, by every door.
+/// Operations under way at a preemption are slow, on several cores, over every protocol.
 #[test]
 fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
     let (mut refused, mut under_load) = (0, 0);
@@ -140,8 +140,8 @@ fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
     assert!(under_load > 5, "with something under way on devices: {under_load}");
 }
 
-/// Commands bring part of their data along, and the rest is asked for: it lies in the stream behind
-/// the next commands, whose data wants buffers, too.
+/// Commands carry part of their data, and the target requests the rest: it follows the next
+/// commands in the stream, whose data needs buffers, too.
 #[test]
 fn initiators_that_want_more_than_the_pool_at_once_go_on() {
     for seed in 0..8 {
@@ -179,8 +179,8 @@ fn aborts_and_resets_end_what_they_say_and_nothing_else() {
     }
 }
 
-/// On the same unit, over several cores, with writes that devices take their time for: what is aborted
-/// was never written, which every read is held against.
+/// On the same unit, over several cores, with slow writes: an aborted write never took effect,
+/// which every read checks.
 #[test]
 fn what_initiators_end_of_one_another_is_never_done() {
     for seed in 0..16 {
@@ -235,7 +235,8 @@ fn an_initiator_that_comes_back_finds_that_its_last_writes_have_ended() {
     }
 }
 
-/// Those that come back take the place of what they were; those that do not are asked, and given up.
+/// Initiators that return reinstate their sessions; those that do not get a NOP-In, and are given
+/// up.
 #[test]
 fn an_initiator_whose_machine_died_is_asked_and_given_up() {
     let mut given_up = 0;
@@ -287,7 +288,8 @@ fn a_volume_that_changes_its_size_ends_for_initiators_where_it_should() {
     }
 }
 
-/// Everybody fights with everybody, by all doors that there are for it; direct clients only suffer.
+/// All peers compete with each other over all protocols that have reservations; direct clients only
+/// bear them.
 fn fight(seed: u64) -> Plan {
     let initiator = |plan| InitiatorPlan { rival_permille: 100, leave_permille: 2, ..plan };
     let mut plan = plan(seed, ways(300).into_iter().map(initiator).collect());
@@ -327,7 +329,7 @@ fn reservations_that_are_to_last_survive_the_loss_of_power_and_others_do_not() {
     }
 }
 
-/// Writes that were asked for hold buffers that reads wait for: nothing comes for them any more.
+/// Writes with an outstanding R2T hold buffers for which reads wait: their data never comes.
 #[test]
 fn a_node_that_drains_with_its_pool_full_of_half_received_writes_answers_what_it_has() {
     for seed in 0..8 {

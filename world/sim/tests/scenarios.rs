@@ -52,7 +52,7 @@ fn a_core_with_little_memory_goes_on() {
     }
 }
 
-/// What was asked for lies in the stream behind a small command whose data wants a buffer, too.
+/// Requested data follows a small command in the stream whose data needs a buffer, too.
 #[test]
 fn a_connection_that_holds_its_share_for_data_behind_a_capsule_goes_on() {
     for seed in 0..8 {
@@ -76,7 +76,7 @@ fn a_connection_that_holds_its_share_for_data_behind_a_capsule_goes_on() {
     }
 }
 
-/// Hosts that ask for much and take nothing, beside one that works.
+/// Hosts that request much and receive nothing, together with one that works.
 fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
     let deaf = WorkerPlan {
         entries: 129,
@@ -86,7 +86,7 @@ fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
         ..WorkerPlan::plain(4_000).reading()
     };
     let mut workers = vec![deaf; 4];
-    // Its writes wait in their capsules, or to be asked for.
+    // Its writes wait as in-capsule data or for an R2T.
     let in_capsule_len_max = if seed.is_multiple_of(2) { 0 } else { 8_192 };
     let mut working = WorkerPlan { in_capsule_len_max, ..WorkerPlan::plain(300) };
     working.mix.writes = 150;
@@ -101,7 +101,7 @@ fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
 #[test]
 fn hosts_that_stop_reading_leave_room_for_others_and_are_given_up() {
     for seed in 0..4 {
-        // Half of what is free, again and again, leaves more than such a command needs.
+        // Each takes at most half of the free memory, which leaves more than such a command needs.
         let mut sim = with_deaf_hosts(seed, ByteLen(16 * KIB));
         let done = sim.run_until(Nanos::from_secs(3), |sim| sim.is_done(4));
         assert!(done, "seed {seed}: a host that reads waits for those that do not");
@@ -109,7 +109,7 @@ fn hosts_that_stop_reading_leave_room_for_others_and_are_given_up() {
         let given_up = |sim: &Sim| (0..4).all(|host| sim.is_given_up(host));
         assert!(
             sim.run_until(Nanos::from_secs(15), given_up),
-            "seed {seed}: nobody holds for ever"
+            "seed {seed}: nobody holds memory forever"
         );
         sim.drain();
         sim.check_disks();
@@ -119,8 +119,8 @@ fn hosts_that_stop_reading_leave_room_for_others_and_are_given_up() {
 #[test]
 fn a_host_whose_commands_wait_for_our_memory_is_not_said_to_stall() {
     for seed in 0..12 {
-        // More than the others leave: it waits until they are given up, for longer than a host may
-        // take to send what it promised.
+        // More than the others leave: it waits until they are given up, longer than a host may take
+        // to send promised data.
         let mut sim = with_deaf_hosts(seed, ByteLen(128 * KIB));
         let done = sim.run_until(Nanos::from_secs(15), |sim| sim.is_done(4));
         assert!(done, "seed {seed}: it goes on once there is memory");
@@ -203,7 +203,7 @@ fn every_compare_and_write_of_hosts_on_several_cores_counts_once() {
 fn plain_writes_do_not_come_between_compare_and_write() {
     for seed in 0..6 {
         let mut workers = vec![WorkerPlan::plain(200).counting(); 2];
-        // These lose their connections over and over, with steps of the counters under way.
+        // This host loses its connections again and again, with steps of the counters under way.
         workers.push(WorkerPlan { leave_permille: 60, ..WorkerPlan::plain(200).counting() });
         let mut plan = plan(seed, workers);
         plan.node.cores = 3;
@@ -240,7 +240,7 @@ fn connections_that_break_at_every_turn_lose_no_acknowledged_write() {
     }
 }
 
-/// Its slot stays until they have ended; its socket is gone, and may be another's.
+/// Its slot stays until they have ended; its socket is closed, and its id may be reused.
 #[test]
 fn a_connection_that_dies_with_requests_under_way_is_left_alone_by_a_core_that_sleeps() {
     for seed in 0..6 {
@@ -271,7 +271,7 @@ fn power_that_goes_again_and_again_takes_nothing_durable() {
     }
 }
 
-/// The flush of one core fails, and takes with it what another core acknowledged.
+/// The flush of one core fails, and with it data is lost that another core acknowledged.
 #[test]
 fn a_device_that_fails_a_flush_is_not_believed_by_the_next_one() {
     let mut failed = 0;
@@ -337,7 +337,7 @@ fn a_node_that_drains_under_load_answers_and_empties() {
     }
 }
 
-/// Direct clients and nobody else.
+/// Direct clients only.
 fn clients(seed: u64, clients: Vec<ClientPlan>) -> Plan {
     Plan { clients, ..Plan::calm(seed) }
 }
@@ -375,7 +375,7 @@ fn a_direct_client_that_comes_back_finds_that_its_last_writes_have_ended() {
     }
 }
 
-/// Something that waits would wait for the shard's sweep, once a second.
+/// After a missed wake-up, a request would wait for the shard's sweep, once a second.
 #[test]
 fn direct_clients_do_not_wait_for_the_sweep() {
     for seed in 0..12 {
@@ -405,8 +405,8 @@ fn direct_clients_on_a_core_with_little_memory_go_on() {
     }
 }
 
-/// Where the slowest requests are the longest, and half of them wait for memory in front of the
-/// engine when the grants go.
+/// The slowest requests are the longest, and half of them wait for memory before they reach the
+/// engine when the grants are revoked.
 #[test]
 fn what_a_revoked_client_had_under_way_is_over_when_the_revocation_is_confirmed() {
     for seed in 0..12u64 {

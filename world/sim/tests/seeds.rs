@@ -1,4 +1,4 @@
-//! Runs drawn from seeds: `SIM_SEEDS` of them from `SIM_FIRST` on, or the one that `SIM_SEED` names.
+//! Runs drawn from seeds: `SIM_SEEDS` of them, from `SIM_FIRST` on, or the one seed `SIM_SEED`.
 
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, resume_unwind};
@@ -21,7 +21,7 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// All of them, on every processor there is; the first failure ends the test.
+/// Runs all seeds on every processor; the first failure ends the test.
 fn run_all(seeds: &[u64]) -> Total {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -49,12 +49,13 @@ fn run_all(seeds: &[u64]) -> Total {
     })
 }
 
-/// How many runs there are by default. As many together reach all of [`FLOOR`]; fewer are not held
-/// against it.
+/// The number of runs by default. This many runs together reach all of [`FLOOR`]; fewer are not
+/// compared with it.
 const MANY: u64 = 64;
 
-/// How often each thing must occur in as many runs as that: far less often than it does, so that no
-/// seeds fall short by chance, and enough that no check, door or fault can go missing unnoticed.
+/// How often each event must occur in this many runs: far less often than it does, so that no set
+/// of seeds falls short by chance, and often enough that no missing check, protocol or fault goes
+/// unnoticed.
 const FLOOR: [(&str, u64); 47] = [
     ("reads judged", 10_000),
     ("writes acknowledged to hosts", 900),
@@ -174,7 +175,7 @@ fn whatever_the_world_does_nothing_is_lost_stale_or_left() {
     }
 }
 
-/// By every door, with a loss of power, and whatever else comes up.
+/// Over every protocol, with a loss of power and all other faults.
 #[test]
 fn a_seed_is_the_same_run_every_time() {
     let is_rich = |seed: &u64| {

@@ -11,7 +11,7 @@ use crate::sim::{PATIENCE, Sim};
 use crate::witness::Tick;
 
 impl Sim {
-    /// What the shared volume holds, on its devices.
+    /// The content of the shared volume on its devices.
     fn shared_bytes(&self, range: &Range<u64>) -> Vec<u8> {
         let block_len = u64::from(self.plan.node.block_size.bytes());
         let first = range.start / block_len;
@@ -29,8 +29,7 @@ impl Sim {
         client.owned.ranges().iter().map(|range| self.shared_bytes(range)).collect()
     }
 
-    /// The blocks that nobody but one client ever touches: those within its stretch. They are in one
-    /// extent.
+    /// The blocks that only one client touches: those within its stretch. They are in one extent.
     fn own_blocks(&self, client: &Client) -> (usize, Range<u64>) {
         let block_len = u64::from(self.plan.node.block_size.bytes());
         let stretch = client.owned.ranges().last().expect("each has a stretch");
@@ -41,7 +40,7 @@ impl Sim {
         (disk, start..start + (blocks.end - blocks.start) * block_len)
     }
 
-    /// Tells all cores what direct clients may reach, and waits until they have confirmed.
+    /// Tells all cores the grants of direct clients, and waits until they have confirmed.
     pub(crate) fn export_direct(&mut self) {
         let number = self.node.export_direct(&mut self.outside);
         let cores = self.node.core_count();
@@ -49,11 +48,11 @@ impl Sim {
         assert!(confirmed, "every core takes what direct clients may reach");
     }
 
-    /// A direct client loses its grants for a while. Once all cores have confirmed, nothing that it
-    /// asked for, before or after, has any effect any more.
+    /// Revokes a direct client's grants for a while. Once all cores have confirmed, none of its
+    /// requests, earlier or later, has any effect.
     ///
     /// # Panics
-    /// When something has.
+    /// When a request has an effect.
     pub fn revoke(&mut self) {
         let keeps = |client: &Client| client.plan.crooked.is_none();
         let victims: Vec<usize> =
@@ -89,7 +88,8 @@ impl Sim {
         self.clients[victim].refusable_until = self.outside.tick();
     }
 
-    /// Of what it writes on the field, nothing has an effect from now on, or may again.
+    /// Revokes or restores its access to the hosts' blocks. Revoked, none of its writes there takes
+    /// effect.
     fn set_revoked(&mut self, client: usize, is_revoked: bool) {
         let who = self.clients[client].who();
         self.outside.witness.set_revoked(who, is_revoked);
@@ -98,7 +98,7 @@ impl Sim {
 
     /// The node has nothing under way.
     pub(crate) fn check_clients_at_rest(&mut self) {
-        // Those that listen to nothing do not know that their connection is gone.
+        // A client that receives nothing does not learn that its connection is gone.
         for client in self.clients.iter_mut().filter(|client| client.is_deaf()) {
             let (checks, outside) = (&mut self.checks, &mut self.outside);
             client.leave(Leaving::Resetting, &mut self.common, checks, outside);
@@ -106,7 +106,7 @@ impl Sim {
         self.check_clients(false);
     }
 
-    /// The node is gone, and with it all that was under way.
+    /// The node is gone, and with it all requests under way.
     pub(crate) fn check_clients_after_power_loss(&mut self) {
         self.check_clients(true);
     }

@@ -10,39 +10,38 @@ use crate::workload::Mix;
 /// A direct client.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
-    /// Requests that it makes.
+    /// The total number of its requests.
     pub requests: u32,
     /// The most requests that it has in flight.
     pub depth: usize,
-    /// What it asks for.
+    /// The kind of its requests.
     pub digests: Digests,
-    /// It is on the node's machine and asks for rings.
+    /// It is on the node's machine and asks for shared-memory rings.
     pub rings: bool,
-    /// Between looks at what to do.
+    /// The time between two steps.
     pub think: (Nanos, Nanos),
     /// The permille of its requests that are reads of the greatest length.
     pub long_read_permille: u32,
-    /// Of its other requests, how many are for what is another client's alone. Only where there are
-    /// keys.
+    /// The share of its other requests that address another client's bytes. Needs keys.
     pub trespass_permille: u32,
-    /// Of its other requests, how many are about the blocks that hosts and initiators work on.
+    /// The share of its other requests that go to the blocks of hosts and initiators.
     pub field_permille: u32,
-    /// What it does there. What direct has no such thing for, it reads instead.
+    /// Its mix of commands there. It reads in place of commands that direct does not have.
     pub mix: Mix,
-    /// Of its changes, how many are to be durable.
+    /// The share of its changes that are durable.
     pub durable_permille: u32,
-    /// After making requests, how often it ends its connection.
+    /// How often it ends its connection after making requests.
     pub leave_permille: u32,
     /// It claims the same lineage for each of its connections.
     pub claims: bool,
-    /// It takes no answers once it has made so many requests.
+    /// It stops receiving answers after this many requests.
     pub deaf_after: Option<u32>,
-    /// It does not keep the protocol. What such a one is answered is nobody's business.
+    /// It violates the protocol. The checks ignore its answers.
     pub crooked: Option<Misbehaviour>,
 }
 
 impl ClientPlan {
-    /// One that keeps the protocol and stays.
+    /// A client that keeps the protocol and stays connected.
     pub fn plain(requests: u32) -> Self {
         Self {
             requests,

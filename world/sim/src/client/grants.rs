@@ -15,11 +15,11 @@ use crate::node::{FIELD_IDS, JUNK_ID, SHARED_ID};
 #[derive(Clone, Debug)]
 pub(crate) struct Grants {
     ground: Ground,
-    /// Whether each client keeps the protocol; those that do not have a volume of their own.
+    /// Whether each client keeps the protocol. Clients that do not have a volume of their own.
     keeps_protocol: Vec<bool>,
     /// Clients whose grants are revoked.
     pub(crate) revoked: BTreeSet<usize>,
-    /// Of the shared volume.
+    /// The epoch of the shared volume.
     pub(crate) epoch: u32,
 }
 
@@ -28,7 +28,7 @@ impl Grants {
         Self { ground, keeps_protocol, revoked: BTreeSet::new(), epoch: 1 }
     }
 
-    /// Each client's key, and what it may do: exactly where it has to.
+    /// Each client's key and grants, as narrow as possible.
     pub(crate) fn credentials(&self) -> Vec<(Box<str>, CredentialExport)> {
         let clients = self.keeps_protocol.iter().enumerate();
         let credential = |(number, keeps): (usize, &bool)| {

@@ -1,21 +1,21 @@
 //! The division of the direct clients' shared volume: the bytes that each client may write.
 //!
-//! Around the place where two extents meet, stripes of a hundred bytes belong to the clients in turn,
-//! so that every block is written by all of them, never at its whole length; between the stripes
-//! stand words that all of them change by atomic operations. Behind that, each has a stretch of its
-//! own, for longer requests, that begins and ends within blocks.
+//! Around the seam of two extents, stripes of a hundred bytes belong to the clients in turn, so
+//! that all of them write every block and none writes a whole one. Between the stripes are words
+//! that all clients change by atomic operations. After that, each client has a stretch of its own
+//! for longer requests; it begins and ends within blocks.
 
 use std::ops::Range;
 
-/// Bytes before and behind the seam that are shared.
+/// Shared bytes before and after the seam.
 const SHARED_HALF: u64 = 3 * 1024;
-/// A stripe and the word behind it.
+/// A stripe and the word after it.
 const STRIPE: u64 = 104;
 const WORD_LEN: u64 = 8;
-/// A client's own stretch: not of whole blocks.
+/// The length of a client's own stretch; not a multiple of the block length.
 const STRETCH: u64 = 70_001;
 
-/// What a word is changed by.
+/// The operation that changes a word.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum WordUse {
     /// Additions of one.
@@ -48,7 +48,7 @@ impl Ground {
         2 * SHARED_HALF / STRIPE
     }
 
-    /// The bytes that are a client's alone, in order.
+    /// The bytes that only this client writes, in order.
     pub(crate) fn owned(&self, client: u64) -> Vec<Range<u64>> {
         let stripes = (0..self.stripe_count()).filter(|stripe| stripe % self.clients == client);
         let start = self.shared().start;
@@ -61,7 +61,7 @@ impl Ground {
         owned
     }
 
-    /// Every word that clients change together. Few, so that they meet.
+    /// Every word that clients change together. They are few, so that clients collide.
     pub(crate) fn words(&self) -> Vec<(u64, WordUse)> {
         let word = |stripe: u64| self.shared().start + stripe * STRIPE + STRIPE - WORD_LEN;
         let middle = self.stripe_count() / 2;
@@ -73,13 +73,13 @@ impl Ground {
         ]
     }
 
-    /// A stretch that is another client's, if there is another.
+    /// A stretch of another client, if there is one.
     pub(crate) fn anothers(&self, client: u64) -> Option<Range<u64>> {
         let other = (client + 1) % self.clients;
         (other != client).then(|| self.owned(other).pop().expect("each has a stretch"))
     }
 
-    /// All that clients read: the shared part, and a client's own.
+    /// The range that a client reads: the shared part and its own stretch.
     pub(crate) fn readable(&self, client: u64) -> [Range<u64>; 2] {
         let own = self.owned(client).pop().expect("each has a stretch");
         [self.shared(), own]

@@ -18,24 +18,25 @@ use crate::network::LinkId;
 use crate::outside::Outside;
 use crate::witness::Tick;
 
-/// The direct door of the simulated node.
+/// The direct listener of the simulated node.
 pub(crate) fn door(anonymous: bool, local: bool) -> Door {
     Door::Direct { anonymous, local }
 }
 
-/// Places of requests in the data area.
+/// Slots for requests in the data area.
 #[derive(Debug)]
 pub(crate) struct Places {
     free: Vec<u32>,
-    /// By tag: where the place begins, and where in it the request's bytes do.
+    /// For each tag: where its slot begins, and the offset of the request's bytes in it.
     taken: BTreeMap<u32, (u32, u32)>,
 }
 
-/// Room in front of a request's bytes, so that they can lie where devices cannot use them.
+/// Room before a request's bytes, so that they can be misaligned for devices.
 pub(crate) const SKEW_MAX: u32 = 4096;
 
 impl Places {
-    /// So many, for requests of at most `len_max` bytes, and how long the data area is.
+    /// Makes `count` slots for requests of at most `len_max` bytes, and returns them with the
+    /// length of the data area.
     pub(crate) fn new(count: u32, len_max: u64) -> (Self, u64) {
         let len_max = u32::try_from(len_max).expect("short requests");
         let step = len_max.next_multiple_of(4096) + SKEW_MAX;
@@ -59,20 +60,20 @@ pub(crate) struct Connection {
     pub(crate) session: ClientSession,
     pub(crate) memory: Memory,
     pub(crate) asker: Asker,
-    /// Counts what it writes.
+    /// The number of its writes.
     sequence: u32,
     /// The volumes that it has open.
     pub(crate) volumes: BTreeMap<u32, VolumeHandle>,
-    /// Those that it has asked for, and when, by the number of the question.
+    /// Volumes that it has asked for, by the request's number, with the time of the request.
     pub(crate) asked: BTreeMap<u32, (u32, Tick)>,
     pub(crate) pending: BTreeMap<u32, Pending>,
-    /// Its part of the rings, once it has any.
+    /// Its side of the rings, if it has any.
     pub(crate) places: Option<Places>,
-    /// It takes no more answers.
+    /// It receives no more answers.
     pub(crate) is_deaf: bool,
-    /// Of a client that does not keep the protocol.
+    /// The misbehaviour of a client that violates the protocol.
     crook: Option<Crook>,
-    /// Received, and not taken by the session yet.
+    /// Received bytes that the session has not taken yet.
     leftover: Vec<u8>,
 }
 
@@ -114,7 +115,7 @@ impl Connection {
         self.pending.remove(&tag.0).expect("a request is answered once, and was made")
     }
 
-    /// Takes all that has arrived, and sends all that there is room for.
+    /// Takes all input that has arrived, and sends as much output as fits.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         if !self.is_deaf && self.take_entries(outside) == Fate::Lost {
             return Fate::Lost;
@@ -128,10 +129,10 @@ impl Connection {
         Line { link: *link, session, memory, leftover, crook: crook.as_mut(), take_max: None }
     }
 
-    /// Takes what there is in the completion ring.
+    /// Takes all entries of the completion ring.
     fn take_entries(&mut self, outside: &mut Outside) -> Fate {
         let Some(places) = &self.places else { return Fate::Lives };
-        // When the node has let go of them, the socket will say so, too.
+        // When the node has released the rings, the socket ends, too.
         let Some(ring) = outside.rings.of_link(self.link) else { return Fate::Lives };
         while let Some(entry) = ring.take_completion() {
             let [_, _, _, _, a, b, c, d, ..] = entry;
@@ -149,7 +150,7 @@ impl Connection {
         Fate::Lives
     }
 
-    /// Makes a request by the rings. `skew` is how far its place is from where it could be.
+    /// Makes a request over the rings. `skew` is the distance of its bytes from an aligned place.
     pub(crate) fn submit_entry(
         &mut self,
         volume: VolumeHandle,
@@ -176,8 +177,8 @@ impl Connection {
     }
 }
 
-/// The node has no reason to end a connection that keeps the protocol but that it goes down or that
-/// nothing came in time, and never breaks the protocol itself.
+/// The node never breaks the protocol, and ends a connection that keeps it only when the node shuts
+/// down or a time-out passed.
 fn trouble_of(error: PeerError) -> Trouble {
     match error {
         PeerError::Goodbye { status: Status::SHUTTING_DOWN } => Trouble::Ended,

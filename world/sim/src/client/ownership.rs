@@ -1,12 +1,13 @@
 //! The possible values of bytes that only one client writes.
 //!
-//! A client has no two changes of one byte in flight, and reads no byte that it is changing. So a
-//! read returns what was written last; or what a change left behind that failed since then; or, of
-//! a change whose connection was lost, what it may still leave behind until the node has nothing
-//! under way. When the power goes, a byte is what it was when last known to be durable, or anything
-//! that was written since.
+//! A client has no two changes of one byte in flight, and reads no byte that it is changing. A read
+//! therefore returns one of these: the value written last; a value of a change that failed since
+//! then; a value of a change whose connection was lost, until the node has no operation under way.
+//! After a loss of power, a byte has its last value known to be durable, or any value written
+//! since.
 //!
-//! Values are a function of the write and of the place, below 64, so that sets of them are words.
+//! Values are a function of the write and of the place, and are below 64: a set of values is one
+//! word.
 
 use std::ops::Range;
 
@@ -15,22 +16,22 @@ use crate::witness::Tick;
 /// The result of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
-    /// Done; durable, if that was asked.
+    /// The change was done; it is durable, if that was requested.
     Done { durable: bool },
-    /// Not done at all.
+    /// The change was not done at all.
     NotDone,
-    /// An error: done, not done, or in part.
+    /// The change failed: done, not done, or done in part.
     Failed,
-    /// The connection was lost first.
+    /// The connection was lost before the answer.
     Lost,
 }
 
 /// The value that a change writes to its bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fill {
-    /// A pattern that this number and the place give.
+    /// A pattern derived from this number and the place.
     Pattern(u64),
-    /// Nothing in particular: zeroes, or what was there.
+    /// A deallocation: zeroes, or the previous value.
     Discard,
 }
 
@@ -46,13 +47,13 @@ type Values = u64;
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// Written last.
+    /// The value written last.
     known: u8,
-    /// Left behind by changes that failed since, perhaps.
+    /// Possible values left by changes that failed since.
     loose: Values,
-    /// Left behind by changes whose connection was lost, perhaps, now or later.
+    /// Possible values, now or later, of changes whose connection was lost.
     lost: Values,
-    /// What it was since it was last known to be durable.
+    /// All values since the byte was last known to be durable.
     since: Values,
     /// When its last change was answered.
     ended: Tick,
@@ -75,9 +76,9 @@ fn set(value: u8) -> Values {
 pub(crate) struct Ownership {
     ranges: Vec<Range<u64>>,
     cells: Vec<Vec<Cell>>,
-    /// The devices keep what they have answered.
+    /// The devices keep writes that they have acknowledged.
     steady: bool,
-    /// Bytes judged.
+    /// The number of bytes checked.
     pub(crate) judged: u64,
 }
 
@@ -87,7 +88,7 @@ impl Ownership {
         Self { ranges, cells, steady, judged: 0 }
     }
 
-    /// The cells of `range` that are ours, each with its place.
+    /// The cells of `range` that this client owns, each with its place.
     fn cells(&mut self, range: &Range<u64>) -> impl Iterator<Item = (u64, &mut Cell)> {
         let range = range.clone();
         self.ranges.iter().zip(&mut self.cells).flat_map(move |(owned, cells)| {
@@ -99,7 +100,7 @@ impl Ownership {
         })
     }
 
-    /// A change is over for its client.
+    /// The client knows the result of a change.
     pub(crate) fn ended(&mut self, range: &Range<u64>, fill: Fill, ending: Ending, now: Tick) {
         let steady = self.steady;
         for (at, cell) in self.cells(range) {
@@ -108,7 +109,7 @@ impl Ownership {
                 Fill::Discard => set(0),
             };
             if ending != Ending::NotDone {
-                // A flush that was sent before is none of this.
+                // A flush sent before this change does not cover it.
                 cell.ended = now;
             }
             match (ending, fill) {
@@ -140,7 +141,7 @@ impl Ownership {
     /// A read has returned these bytes.
     ///
     /// # Panics
-    /// When one of ours is not what it may be.
+    /// When an owned byte has an impossible value.
     pub(crate) fn read(&mut self, client: usize, start: u64, bytes: &[u8]) {
         let range = start..start + u64::try_from(bytes.len()).expect("a length in memory");
         let mut judged = 0;
@@ -160,8 +161,8 @@ impl Ownership {
         self.judged += judged;
     }
 
-    /// The client has come back, and nothing of its lost connections is under way any more: what it
-    /// writes from now on stays.
+    /// The client has returned, and its lost connections have nothing under way: later writes are
+    /// final.
     pub(crate) fn claimed(&mut self) {
         for cell in self.cells.iter_mut().flatten() {
             cell.loose |= std::mem::take(&mut cell.lost);
@@ -171,7 +172,7 @@ impl Ownership {
     /// The node has nothing under way, and the disk holds these bytes.
     ///
     /// # Panics
-    /// When one of ours is not what it may be.
+    /// When an owned byte has an impossible value.
     pub(crate) fn at_rest(&mut self, client: usize, start: u64, bytes: &[u8]) {
         self.read(client, start, bytes);
         let end = start + u64::try_from(bytes.len()).expect("a length in memory");
@@ -198,7 +199,7 @@ impl Ownership {
         }
     }
 
-    /// Whether the devices keep what they have answered.
+    /// Whether the devices keep writes that they have acknowledged.
     pub(crate) fn keeps_all(&self) -> bool {
         self.steady
     }

@@ -1,10 +1,11 @@
-//! Words that clients change together, by atomic operations alone: whether what each was answered
-//! can have happened one after the other.
+//! Words that clients change by atomic operations only, and the check that some order of these
+//! operations explains their answers.
 //!
-//! A word of sums grows by one at a time. So no two additions found the same sum, one that was sent
-//! after another's answer found more than that one did, and in the end there are as many as were
-//! answered, and no more than were sent. A word of swaps holds, one after the other, numbers that
-//! are used once: no two swaps replaced the same, and those that did something form one chain.
+//! A word of sums grows by one at a time. So no two additions found the same sum. An addition sent
+//! after another's answer found more than that one did. In the end the sum is at least the number
+//! of answered additions and at most the number sent. A word of swaps holds a series of numbers
+//! that are used once: no two swaps replaced the same number, and the successful swaps form one
+//! chain.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +21,13 @@ struct Added {
 
 #[derive(Debug, Default)]
 struct Sum {
-    /// What the power, when it came back, left.
+    /// The value after the last loss of power.
     base: u64,
     added: BTreeMap<u64, Added>,
     sent: u64,
-    /// Of which nobody knows whether they were done.
+    /// Additions whose result is unknown.
     open: u64,
-    /// What it is at least when the power goes.
+    /// A lower bound of the value after a loss of power.
     durable: u64,
 }
 
@@ -40,7 +41,7 @@ enum Fate {
 
 #[derive(Clone, Copy, Debug)]
 struct Swap {
-    /// What it replaced, or would have.
+    /// The value that it replaced, or would have replaced.
     expected: u64,
     fate: Fate,
 }
@@ -48,15 +49,16 @@ struct Swap {
 #[derive(Debug, Default)]
 struct Chain {
     base: u64,
-    /// By what they put there.
+    /// Swaps by their new value.
     swaps: BTreeMap<u64, Swap>,
 }
 
 impl Chain {
-    /// What led from the base to what the word is: every swap whose value it was, the last one first.
+    /// The values from the current one back to the base: every swap that had its value in the word,
+    /// the last one first.
     ///
     /// # Panics
-    /// When one of them was refused, or nobody put there what the word is.
+    /// When one of these swaps was refused, or no swap wrote the current value.
     fn way_to(&self, word: u64, found: u64) -> Vec<u64> {
         let (mut at, mut way) = (found, Vec::new());
         while at != self.base {
@@ -69,7 +71,7 @@ impl Chain {
         way
     }
 
-    /// Of those that are meant, one that is not on the way.
+    /// A swap that meets the condition and is not in the chain.
     fn missing(&self, way: &[u64], is_meant: impl Fn(Fate) -> bool) -> Option<u64> {
         let mut meant = self.swaps.iter().filter(|(_, swap)| is_meant(swap.fate));
         meant.find(|(new, _)| !way.contains(new)).map(|(new, _)| *new)
@@ -81,14 +83,14 @@ impl Chain {
 pub(crate) struct Words {
     sums: BTreeMap<u64, Sum>,
     chains: BTreeMap<u64, Chain>,
-    /// Numbers for swaps: none comes twice.
+    /// Numbers for swaps: each is used once.
     swap_count: u64,
     /// Operations that were answered.
     pub(crate) judged: u64,
 }
 
 impl Words {
-    /// A number that no swap has put anywhere.
+    /// A number that no swap has used.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.swap_count += 1;
         self.swap_count
@@ -101,10 +103,10 @@ impl Words {
         sum.open += 1;
     }
 
-    /// It was answered with what it found.
+    /// An addition was answered with the value that it found.
     ///
     /// # Panics
-    /// When that cannot be.
+    /// When no order of operations explains the value.
     pub(crate) fn added(
         &mut self,
         word: u64,
@@ -134,7 +136,7 @@ impl Words {
         }
     }
 
-    /// It was refused: nothing was done.
+    /// An addition was refused: it was not done.
     pub(crate) fn add_refused(&mut self, word: u64) {
         let sum = self.sums.get_mut(&word).expect("it was sent");
         sum.open -= 1;
@@ -161,10 +163,10 @@ impl Words {
         self.chains.entry(word).or_default().swaps.insert(new, swap);
     }
 
-    /// It was answered with what it found.
+    /// A swap was answered with the value that it found.
     ///
     /// # Panics
-    /// When that cannot be.
+    /// When no order of operations explains the value.
     pub(crate) fn swapped(
         &mut self,
         word: u64,
@@ -190,7 +192,7 @@ impl Words {
         chain.swaps.insert(new, Swap { expected, fate });
     }
 
-    /// It was refused: nothing was done.
+    /// A swap was refused: it was not done.
     pub(crate) fn swap_refused(&mut self, word: u64, new: u64) {
         let chain = self.chains.get_mut(&word).expect("it was sent");
         if let Some(swap) = chain.swaps.get_mut(&new) {
@@ -198,10 +200,10 @@ impl Words {
         }
     }
 
-    /// The node has nothing under way, and a word is this.
+    /// The node has nothing under way, and a word has this value.
     ///
     /// # Panics
-    /// When something is missing, or was done that was not asked for.
+    /// When an operation is missing, or one that nobody requested was done.
     pub(crate) fn at_rest(&self, word: u64, kind: WordUse, found: u64) {
         match kind {
             WordUse::Sum => {
@@ -219,7 +221,7 @@ impl Words {
         }
     }
 
-    /// The power is back, and a word is this: the beginning of what follows.
+    /// The power is back, and a word has this value, which is its new base.
     ///
     /// # Panics
     /// When something durable is lost.

@@ -1,5 +1,5 @@
-//! A direct client at work: it comes, opens the volume, changes and reads what it may, and judges
-//! what it is answered.
+//! A working direct client: it connects, opens the volume, changes and reads the ranges that it may
+//! access, and checks its answers.
 
 mod coming;
 mod draw;
@@ -39,15 +39,15 @@ pub(crate) struct Common {
     pub(crate) refused: u64,
     pub(crate) failed: u64,
     pub(crate) lost: u64,
-    /// Requests for what is another's that were refused.
+    /// Refused requests for other clients' bytes.
     pub(crate) trespasses: u64,
-    /// Answers that an epoch was stale.
+    /// Answers with a stale epoch.
     pub(crate) stale: u64,
-    /// Requests made by rings.
+    /// Requests made over rings.
     pub(crate) by_ring: u64,
-    /// Counts connections.
+    /// The number of connections.
     pub(crate) joined: u64,
-    /// Some volume has, or has had, another epoch than at the beginning.
+    /// The epoch of at least one volume has changed since the beginning.
     pub(crate) epochs_change: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Common {
 pub(crate) enum Pending {
     /// On the volume that clients share.
     Own(OwnRequest),
-    /// On the blocks that hosts and initiators work on, too: judged as theirs are.
+    /// On the blocks of hosts and initiators: checked as their commands are.
     Field(Io),
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct OwnRequest {
 }
 
 impl OwnRequest {
-    /// What a device may fail of it.
+    /// The parts of devices whose failure may fail the request.
     fn about(&self) -> About {
         match self.what {
             What::Flush => About::all(SHARED_ID, self.sent),
@@ -95,9 +95,9 @@ enum What {
         expected: u64,
         new: u64,
     },
-    /// What it has no right to.
+    /// A request for bytes to which the client has no right.
     Trespass,
-    /// Of a client that does not keep the protocol.
+    /// A request of a client that violates the protocol.
     Junk,
 }
 
@@ -118,7 +118,7 @@ impl Pending {
         self.buffer().filter(|_| reads)
     }
 
-    /// Which volume it is about.
+    /// The volume of the request.
     fn volume(&self) -> u32 {
         match self {
             Self::Own(request) if request.what == What::Junk => JUNK_ID,
@@ -136,7 +136,7 @@ const RING_ENTRIES_MAX: u32 = 8;
 enum Life {
     Away(Nanos),
     Connecting,
-    /// It has asked what its volumes are, and asks for nothing else until it knows.
+    /// It has asked for its volumes' descriptions, and sends nothing else until it has them.
     Opening,
     Working,
     Gone,
@@ -152,25 +152,25 @@ pub(crate) struct Client {
     pub(crate) owned: Ownership,
     workload: Workload,
     connection: Option<Connection>,
-    /// The node has credentials.
+    /// It has a key, as the node has credentials.
     has_key: bool,
-    /// For the rings that it has asked for.
+    /// Slots in the data area of the rings that it has asked for.
     places: Option<Places>,
     left: u32,
     made: u32,
-    /// Tells its writes apart.
+    /// Distinguishes its writes.
     fills: u64,
-    /// The last known value of each word of swaps.
+    /// The last known value of each word changed by swaps.
     guesses: Vec<(u64, u64)>,
     pub(crate) resting: bool,
-    /// Since when it has no rights at all: the node has said that nothing of it is under way.
+    /// When it lost all its grants: the node has confirmed that none of its requests is under way.
     pub(crate) revoked_at: Option<Tick>,
-    /// What it asked for before then may be refused: its grants were gone, or about to come back.
+    /// Requests sent before this moment may be refused: the grants were gone, or not yet restored.
     pub(crate) refusable_until: Tick,
     think_until: Nanos,
-    /// Links on which it said nothing more, until its next connection has claimed what it was.
+    /// Links that it abandoned silently, until its next connection claims its lineage.
     silenced: Vec<LinkId>,
-    /// Links on which it says nothing, or not what it should.
+    /// Links on which it says nothing or violates the protocol.
     pub(crate) crooked_links: Vec<LinkId>,
 }
 
@@ -220,7 +220,7 @@ impl Client {
         self.connection.as_ref().is_some_and(|connection| connection.link == link)
     }
 
-    /// Whether that was ever a link of its, and what it sends there is nonsense.
+    /// Whether this was ever one of its links, and it violates the protocol there.
     pub(crate) fn is_crooked_at(&self, link: LinkId) -> bool {
         self.crooked_links.contains(&link)
     }
@@ -242,8 +242,7 @@ impl Client {
         self.connection.as_ref().map(|connection| connection.link)
     }
 
-    /// Looks around and does what there is to do. Returns when to look again, if nothing comes
-    /// before.
+    /// Takes its next step. Returns when to take another if no event comes earlier.
     pub(crate) fn look(
         &mut self,
         writers: &mut u32,
@@ -285,7 +284,7 @@ impl Client {
         Some(match self.left {
             0 => now.plus(Nanos::from_millis(50)),
             _ if self.resting => now.plus(Nanos::from_millis(50)),
-            // With nothing to do but wait, what comes wakes it; room to send does not.
+            // With nothing to do but wait, input wakes it; room to send does not.
             _ if self.made == made => self.think_until.max(now.plus(Nanos::from_micros(500))),
             _ => self.think_until,
         })
@@ -293,14 +292,14 @@ impl Client {
 
     fn draw_leaving(&mut self) -> Leaving {
         let mut ways = vec![Leaving::Closing, Leaving::Resetting];
-        // The node would not notice, but for the claim of the next connection.
+        // The node would notice the loss only by the claim of the next connection.
         if self.plan.claims && self.plan.crooked.is_none() {
             ways.push(Leaving::Silently);
         }
         self.dice.pick(&ways)
     }
 
-    /// As witnesses know it.
+    /// Its identity for the witness.
     pub(crate) fn who(&self) -> Who {
         Who { door: Door::Direct, number: u32::try_from(self.number).expect("few clients") }
     }
@@ -333,7 +332,7 @@ impl Client {
         connection.pump(outside)
     }
 
-    /// Ends its connection, or finds it ended: nobody knows what became of what was in flight.
+    /// Ends its connection, or finds it ended: the results of requests in flight are unknown.
     pub(crate) fn leave(
         &mut self,
         how: Leaving,
@@ -409,7 +408,7 @@ impl Client {
         }
     }
 
-    /// The power was lost: nothing it knew of words holds.
+    /// The power was lost: remembered values of words are no longer valid.
     pub(crate) fn forget(&mut self) {
         self.guesses.clear();
     }
@@ -442,7 +441,7 @@ impl Client {
     fn submit(&mut self, pending: Pending, operation: &ClientOperation, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
         let volume = pending.volume();
-        // One that takes no answers asks for nonsense of what it has open.
+        // A client that receives no answers sends arbitrary requests on its open volumes.
         let volume = if connection.is_deaf { SHARED_ID } else { volume };
         let volume = connection.volumes[&volume];
         if connection.places.is_some() {

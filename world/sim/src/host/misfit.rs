@@ -1,6 +1,6 @@
-//! Hosts that misbehave: that say nothing, that say nonsense, that damage what they say.
+//! Hosts that misbehave: they send nothing, invalid bytes, or damaged PDUs.
 //!
-//! What they do must not be noticed by anybody else, and must end.
+//! No other host notices them, and the node gives them up.
 
 use nearflash_nvme::property::{Configuration, offset};
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId};
@@ -21,7 +21,7 @@ use crate::outside::Outside;
 /// A host that misbehaves.
 #[derive(Clone, Copy, Debug)]
 pub struct MisfitPlan {
-    /// How.
+    /// Its kind of misbehaviour.
     pub how: Misbehaviour,
     /// The number of its visits.
     pub visits: u32,
@@ -86,7 +86,7 @@ impl Misfit {
             subsystem: Nqn::new(UNCHECKED).expect("a name"),
         };
         let how = match self.how {
-            // It gets that far.
+            // The admin queue stays sound, so that the host reaches its I/O queue.
             Misbehaviour::Damage(_) if queue.is_admin() => Misbehaviour::Damage(0),
             how => how,
         };
@@ -95,7 +95,7 @@ impl Misfit {
         self.queues.push(Crooked { link, session, memory, leftover: Vec::new(), crook });
     }
 
-    /// Does what it does. Returns when to look again.
+    /// Takes its next step. Returns when to take another.
     pub(crate) fn look(&mut self, outside: &mut Outside) -> Option<Nanos> {
         let now = outside.now;
         if self.queues.is_empty() {
@@ -120,7 +120,7 @@ impl Misfit {
         Some(now.plus(Nanos::from_millis(5)))
     }
 
-    /// Gives up its connections.
+    /// Closes its connections.
     pub(crate) fn leave(&mut self, outside: &mut Outside) {
         for queue in self.queues.drain(..) {
             outside.network.close(outside.now, queue.link, Side::Host);
@@ -129,7 +129,7 @@ impl Misfit {
         self.away_until = outside.now.plus(Nanos::from_millis(self.dice.between(1, 50)));
     }
 
-    /// Never comes back.
+    /// It never returns.
     pub(crate) fn stop(&mut self) {
         self.visits = 0;
     }
@@ -171,7 +171,7 @@ impl Crooked {
             HostData::ToHost { buffer, len }
         };
         let bytes = self.memory.bytes(buffer).to_vec();
-        // A full queue is no matter: it was nonsense anyway.
+        // A full queue does not matter: the command was invalid anyway.
         let _ = self.session.submit(&command, data, &bytes);
     }
 

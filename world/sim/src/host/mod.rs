@@ -1,4 +1,4 @@
-//! Simulated hosts: those that work, and those that misbehave.
+//! Simulated NVMe/TCP hosts: working and misbehaving ones.
 
 pub(crate) mod misfit;
 pub(crate) mod pending;

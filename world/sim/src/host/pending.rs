@@ -1,4 +1,4 @@
-//! What a command of a host is about while it is in flight, and what its status means.
+//! Kinds of a host's commands in flight, and the meaning of their status.
 
 use nearflash_nvme::Status;
 
@@ -7,34 +7,34 @@ use crate::judge::{Answer, Io};
 /// A command in flight.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
-    /// Of the admin queue.
+    /// A command on the admin queue.
     Admin(AdminStep),
-    /// Of an I/O queue.
+    /// A command on an I/O queue.
     Io(Io),
-    /// Of a fight over a volume: what becomes of it is judged where it is decided.
+    /// A reservation command; the ledger of reservations checks its result.
     Rivalry,
 }
 
-/// What an admin command is for.
+/// The purpose of an admin command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum AdminStep {
-    /// How many queues there may be.
+    /// Sets the number of queues.
     Queues,
-    /// The controller starts to work.
+    /// Enables the controller.
     Enable,
-    /// The controller begins anew, or a queue of it ends.
+    /// Resets the controller, or disconnects a queue.
     Reset,
-    /// Answered when something happens.
+    /// Asynchronous Event Request: answered when an event occurs.
     Event,
-    /// The page that tells what.
+    /// Reads the log page of the event.
     EventPage,
     KeepAlive,
-    /// Of a command that may or may not be there.
+    /// Aborts a command that may or may not exist.
     Abort,
 }
 
 impl Answer {
-    /// The answer that an NVMe status stands for.
+    /// The answer that corresponds to an NVMe status.
     pub(crate) fn of_nvme(status: Status) -> Self {
         match status.code() {
             _ if status.is_success() => Self::Done,
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// What devices' failures become.
+/// The statuses that report device failures.
 fn is_of_disk(code: Status) -> bool {
     [
         Status::UNRECOVERED_READ,

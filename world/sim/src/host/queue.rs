@@ -21,16 +21,16 @@ pub(crate) struct Queue {
     pub(crate) session: HostSession,
     pub(crate) memory: Memory,
     pub(crate) asker: Asker,
-    /// Counts the commands.
+    /// The sequence number of the last command.
     pub(crate) sequence: u32,
     pub(crate) pending: BTreeMap<CommandId, Pending>,
     /// Compare-and-writes in flight, whose halves are answered one by one.
     pub(crate) steps: BTreeMap<StepId, StepState>,
     /// It receives nothing until then.
     pub(crate) deaf_until: Nanos,
-    /// It takes so many bytes, and then nothing for so long.
+    /// It receives this many bytes, and then nothing for this long.
     pub(crate) trickle: Option<(usize, Nanos)>,
-    /// Received, and not taken by the session yet.
+    /// Received bytes that the session has not taken yet.
     leftover: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Takes all that has arrived, and sends all that there is room for.
+    /// Takes all input that has arrived, and sends as much output as fits.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, .. } = self;
         let is_deaf = outside.now < self.deaf_until;
@@ -65,7 +65,7 @@ impl Queue {
         fate
     }
 
-    /// Whether so many commands more can be submitted.
+    /// Whether this many more commands can be submitted.
     pub(crate) fn has_room(&self, entries: u16, commands: usize) -> bool {
         self.session.is_ready()
             && self.session.commands_in_flight() + commands < usize::from(entries)
@@ -82,7 +82,7 @@ impl Queue {
         assert!(twin.is_none(), "{cid:?} names one command in flight");
     }
 
-    /// The next command that is over, and what it was.
+    /// The next completed command.
     ///
     /// # Panics
     /// When a command is answered that is not in flight.

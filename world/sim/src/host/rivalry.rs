@@ -18,11 +18,11 @@ const PREEMPT_AND_ABORT: u32 = 2;
 const CLEAR: u32 = 1;
 /// IEKEY.
 const IGNORE_KEY: u32 = 1 << 3;
-/// CPTPL: the registration is not to outlive a loss of power, or is to.
+/// CPTPL: whether the registration persists through a loss of power.
 const FORGET: u32 = 2 << 30;
 const PERSIST: u32 = 3 << 30;
 
-/// Submits one such command: there is room.
+/// Submits one such command; the queue has room.
 pub(crate) fn fight(queue: &mut Queue, rival: &Rival, wanted: Move, nsid: NamespaceId) {
     let own = rival.own;
     let code =

@@ -101,7 +101,7 @@ impl Workload {
         queue.submit(&command, HostData::None, pending);
     }
 
-    /// As two ranges, the second perhaps empty.
+    /// Deallocates a range as two ranges, the second perhaps empty.
     fn advise(&self, queue: &mut Queue, run: Run, checks: &mut Checks, outside: &mut Outside) {
         let now = outside.tick();
         let (history, by) = (&mut checks.history, queue.asker.sends(now, false));
@@ -122,7 +122,7 @@ impl Workload {
         let (volume, nsid) = self.field.volumes[dice.index(self.field.volumes.len())];
         let all = dice.permille(300);
         let volumes = self.field.volumes.iter().map(|(volume, _)| *volume);
-        // Of the subsystem's, that is; the one that direct clients share is another.
+        // All volumes of the subsystem; the volume that direct clients share is in another one.
         let flushed = if all { volumes.chain([SHARED_ID]).collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
         let block = Block { volume, lba: Lba(0) };
@@ -131,7 +131,7 @@ impl Workload {
         queue.submit(&command, HostData::None, pending);
     }
 
-    /// With what the host last read, if it has read the block.
+    /// Compares a block with what the host last read, if it has read the block.
     fn compare(&self, queue: &mut Queue, run: Run, outside: &mut Outside) {
         let run = Run { count: 1, ..run };
         let Some(bytes) = self.known.get(&run.block).cloned() else {
@@ -146,7 +146,7 @@ impl Workload {
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 
-    /// Counts one further, from what the host last read; it reads first if it has not.
+    /// Increments a counter from the value that the host last read; reads first if it has not.
     fn step(
         &mut self,
         queue: &mut Queue,
@@ -186,7 +186,7 @@ impl Workload {
         }
     }
 
-    /// Writes over a counter, whoever counts there.
+    /// Overwrites a counter, regardless of other hosts.
     fn overwrite(
         &self,
         queue: &mut Queue,
@@ -202,7 +202,7 @@ impl Workload {
         }
     }
 
-    /// Around the end of a volume that changes its size.
+    /// Reads or writes around the end of a volume that changes its size.
     fn tail(&self, queue: &mut Queue, dice: &mut Dice, checks: &mut Checks, outside: &mut Outside) {
         let run = self.tail_run(dice);
         match dice.coin() {

@@ -1,4 +1,4 @@
-//! A working host: it joins a controller, uses its queues, and comes back when it lost them.
+//! A working host: it connects to a controller, uses its queues, and reconnects when it lost them.
 
 mod answers;
 
@@ -25,16 +25,16 @@ use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
 use crate::workload::{Field, Workload};
 
-/// How far a host has come.
+/// The phase of a host's life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Life {
-    /// Not there until then.
+    /// Not connected until then.
     Away(Nanos),
-    /// Its admin queue is being connected.
+    /// It is connecting its admin queue.
     Joining,
-    /// Its controller is being made ready.
+    /// It is enabling its controller.
     Preparing,
-    /// Its I/O queues are being connected.
+    /// It is connecting its I/O queues.
     Opening,
     Working,
     /// It does not come back.
@@ -44,15 +44,15 @@ pub(crate) enum Life {
 /// The way in which a host leaves its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Leaving {
-    /// As a program that ends.
+    /// It closes them, like a program that exits.
     Closing,
-    /// With a reset.
+    /// It resets them.
     Resetting,
-    /// Without a word: its machine lost its power.
+    /// It vanishes: its machine lost its power.
     Silently,
     /// It resets its controller, and the node ends the I/O queues.
     ResettingController,
-    /// It deletes one of its queues with a Disconnect, and gives up the others then.
+    /// It deletes one of its queues with a Disconnect, and then closes the others.
     DeletingQueue,
 }
 
@@ -67,20 +67,20 @@ pub(crate) struct Worker {
     admin: Option<Queue>,
     queues: Vec<Queue>,
     controller: Option<ControllerId>,
-    /// Which life of the node it joined.
+    /// The start of the node at which it connected.
     pub(crate) node_life: u32,
-    /// It has reset its controller, which takes few commands since.
+    /// It has reset its controller, which executes few commands since.
     resets: bool,
     keep_alive_at: Nanos,
     think_until: Nanos,
     left: u32,
-    /// Does nothing new.
+    /// It starts nothing new.
     pub(crate) resting: bool,
-    /// How often its controller said that something happened.
+    /// The number of events that its controller reported.
     pub(crate) events: u32,
-    /// The number of times that it joined.
+    /// The number of times that it connected.
     pub(crate) joined: u32,
-    /// Links on which the node was told nothing, and since when.
+    /// Links that it left silently, and when.
     pub(crate) silenced: Vec<(Nanos, LinkId)>,
 }
 
@@ -122,7 +122,7 @@ impl Worker {
         all.map(|queue| queue.pending.values().filter(waits_for_event).count()).sum()
     }
 
-    /// Commands of its budget that it has not submitted.
+    /// Commands that it has yet to submit.
     pub(crate) fn commands_left(&self) -> u32 {
         self.left
     }
@@ -131,12 +131,12 @@ impl Worker {
         self.controller
     }
 
-    /// Whether this is a link that it uses.
+    /// Whether it uses this link.
     pub(crate) fn has(&self, link: LinkId) -> bool {
         self.admin.iter().chain(&self.queues).any(|queue| queue.link == link)
     }
 
-    /// Whether it takes nothing from a link, or has not for long again.
+    /// Whether it receives nothing from a link, or did so until recently.
     pub(crate) fn is_deaf_at(&self, link: LinkId, now: Nanos) -> bool {
         let mut queues = self.queues.iter().filter(|queue| queue.link == link);
         queues.any(|queue| now < queue.deaf_until.plus(Nanos::from_secs(2)))
@@ -175,8 +175,7 @@ impl Worker {
         Queue::connect(config, Asker { writer, nexus }, outside)
     }
 
-    /// Looks around and does what there is to do. Returns when to look again, if nothing comes
-    /// before.
+    /// Takes its next step. Returns when to take another if no event comes earlier.
     pub(crate) fn look(
         &mut self,
         writers: &mut u32,
@@ -250,7 +249,7 @@ impl Worker {
         if self.plan.keep_alive_ms > 0 {
             at = at.min(self.keep_alive_at.max(now.plus(Nanos(1))));
         }
-        // With all queues full it waits for answers, which stir it.
+        // With all queues full it waits for answers, which wake it.
         let has_room = self.queues.iter().any(|queue| queue.has_room(self.plan.entries, 2));
         if self.life == Life::Working && !self.resting && self.left > 0 && has_room {
             at = at.min(self.think_until.max(now.plus(Nanos(1))));
@@ -284,7 +283,7 @@ impl Worker {
         Fate::Lives
     }
 
-    /// The next step of coming to work, if the last one is done.
+    /// The next step towards working, once the previous one is done.
     fn go_on(&mut self, writers: &mut u32, outside: &mut Outside) {
         let Some(admin) = &mut self.admin else { return };
         match self.life {
@@ -399,7 +398,7 @@ impl Worker {
             }
         }
         self.controller = None;
-        // The content read before may have changed: a host that comes back reads again.
+        // Blocks may have changed since the last read: a host that returns reads again.
         self.workload.known.clear();
         let away = Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000]));
         let until = outside.now.plus(away);
@@ -417,7 +416,7 @@ fn next_writer(writers: &mut u32) -> Writer {
     Writer(*writers)
 }
 
-/// Abort: of a command of that queue. NVMe Base 2.0, 5.1.
+/// Aborts a command of that queue. NVMe Base 2.0, 5.1.
 fn abort(queue: QueueId, command: CommandId) -> Command {
     let dword = u32::from(command.0) << 16 | u32::from(queue.0);
     Command { cdw10: dword.into(), ..Command::new(AdminOpcode::ABORT.0, NamespaceId::NONE) }

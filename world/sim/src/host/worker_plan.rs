@@ -11,13 +11,13 @@ use crate::workload::Mix;
 pub struct WorkerPlan {
     /// I/O queues.
     pub io_queues: u16,
-    /// Entries of each.
+    /// Entries of each I/O queue.
     pub entries: u16,
-    /// Digests that it asks for.
+    /// Digests that it requests.
     pub digests: Digests,
-    /// How it wants data aligned, in dwords, 0's based.
+    /// The data alignment that it requests (HPDA), in dwords, 0's based.
     pub alignment: u8,
-    /// Whether it keeps SQ flow control.
+    /// Whether it uses SQ flow control.
     pub flow_control: bool,
     /// The most data in a capsule.
     pub in_capsule_len_max: u32,
@@ -25,25 +25,25 @@ pub struct WorkerPlan {
     pub keep_alive_ms: u32,
     /// The total number of commands that it submits.
     pub commands: u32,
-    /// From one look around to the next.
+    /// The time between two steps.
     pub think: (Nanos, Nanos),
-    /// In one look, it loses all its connections.
+    /// The share of steps in which it loses all its connections.
     pub leave_permille: u32,
-    /// In one look, it stops reading one of its queues for a while.
+    /// The share of steps in which it stops reading one of its queues for a while.
     pub deaf_permille: u32,
-    /// How long that is.
+    /// The duration of that pause.
     pub deaf: Nanos,
-    /// As soon as it has submitted a command to a queue, it takes so many bytes of it at a time, and then
-    /// nothing for so long.
+    /// After each command, it receives this many bytes from the queue, and then nothing for this
+    /// long.
     pub trickle: Option<(usize, Nanos)>,
-    /// In one look, it registers, reserves, preempts or lets go.
+    /// The share of steps in which it registers, reserves, preempts or releases.
     pub rival_permille: u32,
     /// The mix of its other commands.
     pub mix: Mix,
 }
 
 impl WorkerPlan {
-    /// A plain host with so many commands to do.
+    /// A plain host with this many commands to submit.
     pub fn plain(commands: u32) -> Self {
         Self {
             io_queues: 2,
@@ -85,13 +85,13 @@ impl WorkerPlan {
         }
     }
 
-    /// Reads and nothing else.
+    /// Reads only.
     pub fn reading(mut self) -> Self {
         self.mix = Mix { reads: 1, ..Mix::default() };
         self
     }
 
-    /// Compare-and-writes and the reads that they need, and nothing else.
+    /// Compare-and-writes and the reads that they need.
     pub fn counting(mut self) -> Self {
         self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };
         self

@@ -22,9 +22,9 @@ use crate::outside::Outside;
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
     Io(Io),
-    /// A compare-and-write: one command here.
+    /// A compare-and-write, which is one command here.
     Step(StepState, BufferId),
-    /// Registers, reserves and the like; what it is to do is in the plan of who sent it.
+    /// A reservation command; its sender knows its parameters.
     Rivalry,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Connection {
     pub(crate) session: InitiatorSession,
     pub(crate) memory: Memory,
     pub(crate) asker: Asker,
-    /// Counts the commands.
+    /// The sequence number of the last command.
     sequence: u32,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
-    /// A task management function that is under way.
+    /// A task management function under way.
     pub(crate) managing: Option<(Managing, EndingId)>,
-    /// Received, and not taken by the session yet.
+    /// Received bytes that the session has not taken yet.
     leftover: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// Takes all that has arrived, and sends all that there is room for.
+    /// Takes all input that has arrived, and sends as much output as fits.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, .. } = self;
         let mut line = Line { link: *link, session, memory, leftover, crook: None, take_max: None };
@@ -72,7 +72,7 @@ impl Connection {
         self.sequence
     }
 
-    /// Submits a command, if the target takes one. Whether it did.
+    /// Submits a command, if the target accepts one. Returns whether it did.
     pub(crate) fn submit(&mut self, lun: u16, cdb: &Cdb, data: TaskData, task: Task) -> bool {
         let payload = match &data {
             TaskData::FromInitiator { buffer, .. } => self.memory.bytes(*buffer),
@@ -84,7 +84,7 @@ impl Connection {
         true
     }
 
-    /// The next command that is over, and what it was.
+    /// The next completed command.
     ///
     /// # Panics
     /// When a command is answered that is not in flight.
@@ -96,7 +96,7 @@ impl Connection {
 }
 
 impl Answer {
-    /// What a SCSI status and its sense mean.
+    /// The answer that corresponds to a SCSI status and its sense data.
     pub(crate) fn of_scsi(completion: &TaskCompletion) -> Self {
         match (completion.ending, completion.sense) {
             (Ending::Answered(Status::GOOD), _) => Self::Done,

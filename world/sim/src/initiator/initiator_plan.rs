@@ -1,45 +1,46 @@
-//! How an initiator works: written down by a scenario, or drawn from the seed.
+//! The plan of an initiator: given by a scenario, or drawn from the seed.
 
 use nearflash_units::Nanos;
 
 use crate::Dice;
 use crate::workload::Mix;
 
-/// How an initiator works.
+/// The plan of an initiator.
 #[derive(Clone, Debug)]
 pub struct InitiatorPlan {
     /// Connections of its session.
     pub connections: u16,
     /// Commands in flight on each.
     pub depth: u16,
-    /// Digests that it wants, of header and data.
+    /// HeaderDigest and DataDigest that it offers.
     pub digests: (bool, bool),
-    /// InitialR2T that it wants.
+    /// InitialR2T that it offers.
     pub initial_r2t: bool,
-    /// ImmediateData that it wants.
+    /// ImmediateData that it offers.
     pub immediate_data: bool,
-    /// FirstBurstLength and MaxBurstLength that it wants.
+    /// FirstBurstLength and MaxBurstLength that it offers.
     pub bursts: (u32, u32),
     /// MaxRecvDataSegmentLength that it declares.
     pub receive_len_max: u32,
-    /// How many commands it submits in all.
+    /// The total number of commands that it submits.
     pub commands: u32,
-    /// From one look around to the next.
+    /// The time between two steps.
     pub think: (Nanos, Nanos),
-    /// In one look, it loses all its connections.
+    /// The share of steps in which it loses all its connections.
     pub leave_permille: u32,
-    /// With one command, it asks for a reset, or has commands aborted: its own, or everybody's.
+    /// The share of commands with which it requests a reset or an abort: of its own commands, or of
+    /// everybody's.
     pub manage_permille: u32,
-    /// With one of these, it is a reset of the target that ends all sessions.
+    /// The share of these requests that reset the target and end all sessions.
     pub cold_permille: u32,
-    /// In one look, it registers, reserves, preempts or lets go.
+    /// The share of steps in which it registers, reserves, preempts or releases.
     pub rival_permille: u32,
-    /// What it does beside that.
+    /// The mix of its other commands.
     pub mix: Mix,
 }
 
 impl InitiatorPlan {
-    /// A plain initiator with so many commands to do.
+    /// A plain initiator with this many commands to submit.
     pub fn plain(commands: u32) -> Self {
         Self {
             connections: 1,
@@ -80,7 +81,7 @@ impl InitiatorPlan {
         }
     }
 
-    /// Compare-and-writes and the reads that they need, and nothing else.
+    /// Compare-and-writes and the reads that they need.
     pub fn counting(mut self) -> Self {
         self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };
         self

@@ -1,4 +1,4 @@
-//! Simulated iSCSI initiators: those that work, and fight over reservations.
+//! Simulated iSCSI initiators: they read and write, and compete for reservations.
 
 pub(crate) mod connection;
 pub(crate) mod initiator_plan;

@@ -1,4 +1,4 @@
-//! What initiators say in a fight over a volume: PERSISTENT RESERVE OUT.
+//! The commands of initiators that compete for a volume: PERSISTENT RESERVE OUT.
 //!
 //! Spec: SPC-4, 6.16.
 
@@ -16,10 +16,10 @@ const CLEAR: u8 = 0x03;
 const PREEMPT: u8 = 0x04;
 const PREEMPT_AND_ABORT: u8 = 0x05;
 const REGISTER_ANYWAY: u8 = 0x06;
-/// Length of the parameters.
+/// Length of the parameter list.
 const PARAMETERS_LEN: u8 = 24;
 
-/// Submits one such command to a logical unit: there is room.
+/// Submits one such command to a logical unit; there is room.
 pub(crate) fn fight(connection: &mut Connection, rival: &Rival, wanted: Move, lun: u16) {
     let own = rival.own;
     let mut persists = false;

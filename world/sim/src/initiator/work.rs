@@ -1,4 +1,5 @@
-//! What working initiators do: the same as hosts of NVMe/TCP, on the same blocks, by SCSI's commands.
+//! The commands of working initiators: the same operations as NVMe/TCP hosts', on the same blocks,
+//! as SCSI commands.
 
 use nearflash_iscsi::initiator::TaskData;
 use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
@@ -12,11 +13,11 @@ use crate::workload::{Kind, Run, Workload, io};
 
 /// ORWRITE (16).
 const ORWRITE: u8 = 0x8B;
-/// VERIFY (16) with the data that should be there.
+/// VERIFY (16) with the expected data.
 const VERIFY: u8 = 0x8F;
 const COMPARE_BYTES: u8 = 1 << 1;
 
-/// One command of an initiator: where it goes, what all of them need.
+/// One command of an initiator: its destination and parameters common to all commands.
 pub(crate) struct Begin<'a> {
     pub(crate) connection: &'a mut Connection,
     pub(crate) dice: &'a mut Dice,
@@ -33,7 +34,7 @@ fn count(run: Run) -> u32 {
 }
 
 impl Begin<'_> {
-    /// Submits one command of the workload's mix: there is room.
+    /// Submits one command of the workload's mix; there is room.
     pub(crate) fn work(mut self, workload: &mut Workload) {
         let kind = workload.draw_kind(self.dice);
         let run = workload.hot_run(self.dice);
@@ -99,8 +100,8 @@ impl Begin<'_> {
         self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
     }
 
-    /// What UNMAP releases reads as zeroes, as the unit says: no mere advice. As two ranges, the second
-    /// perhaps empty.
+    /// UNMAP: released blocks read as zeroes, as the unit reports (LBPRZ). Sends two ranges, the
+    /// second perhaps empty.
     fn unmap(&mut self, run: Run) {
         let what = self.sent(run, std::iter::repeat(Value::Zero), false);
         let half = count(run).div_ceil(2);
@@ -116,7 +117,7 @@ impl Begin<'_> {
         self.submit(run, &cdb::synchronize_cache(), TaskData::None, io);
     }
 
-    /// With what the host last read, if it has read the block.
+    /// Compares a block with what the host last read, if it has read the block.
     fn compare(&mut self, workload: &Workload, run: Run) {
         let Some(bytes) = workload.known.get(&run.block).cloned() else {
             return self.read(workload, run);
@@ -130,7 +131,7 @@ impl Begin<'_> {
         self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
     }
 
-    /// Counts one further, from what the host last read; it reads first if it has not.
+    /// Increments a counter from the value that the host last read; reads first if it has not.
     fn step(&mut self, workload: &mut Workload) {
         let run = workload.counter(self.dice);
         let block = run.block;
@@ -156,7 +157,7 @@ impl Begin<'_> {
         self.connection.submit(lun(run), &cdb, data, Task::Step(state, buffer));
     }
 
-    /// ORWRITE of zeroes, which leaves a block as it is, whoever writes it meanwhile.
+    /// ORWRITE of zeroes: the block keeps its content, even if others write it meanwhile.
     fn touch(&mut self, workload: &Workload) {
         let run = workload.one_block(self.dice);
         let len = workload.bytes_len(run);
@@ -169,7 +170,7 @@ impl Begin<'_> {
         self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
     }
 
-    /// Around the end of a volume that changes its size.
+    /// Reads or writes around the end of a volume that changes its size.
     fn tail(&mut self, workload: &Workload) {
         let run = workload.tail_run(self.dice);
         self.read(workload, run);

@@ -1,5 +1,5 @@
-//! A working initiator: it logs in, adds connections to its session, works on them, and comes back
-//! when it lost them: by its name and ISID in place of the session that there was.
+//! A working initiator: it logs in, adds connections to its session, and works on them. When it
+//! loses them, it logs in again by session reinstatement, with the same name and ISID.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Tick, Who};
 use crate::workload::{Field, Workload};
 
-/// ILLEGAL REQUEST, INVALID FIELD IN PARAMETER LIST and what is like it: 5h, 26h.
+/// ILLEGAL REQUEST, INVALID FIELD IN PARAMETER LIST and related codes: 5h, 26h.
 const ILLEGAL_PARAMETER: u32 = 0x526;
 
 #[derive(Debug)]
@@ -44,13 +44,13 @@ pub(crate) struct Initiator {
     connections: Vec<Connection>,
     think_until: Nanos,
     left: u32,
-    /// Does nothing new.
+    /// It starts nothing new.
     pub(crate) resting: bool,
-    /// How often it logged in.
+    /// The number of its logins.
     pub(crate) joined: u32,
-    /// Links on which the node was told nothing, and since when.
+    /// Links that it left silently, and when.
     pub(crate) silenced: Vec<(Nanos, LinkId)>,
-    /// How often it was told of what, by unit attentions.
+    /// The number of unit attentions received, by code.
     told: BTreeMap<u16, u32>,
 }
 
@@ -80,7 +80,7 @@ impl Initiator {
         }
     }
 
-    /// How often a unit attention told it this.
+    /// The number of unit attentions with this code.
     pub(crate) fn told(&self, code: u16) -> u32 {
         self.told.get(&code).copied().unwrap_or_default()
     }
@@ -90,12 +90,12 @@ impl Initiator {
         self.connections.iter().map(|connection| connection.tasks.len()).sum()
     }
 
-    /// Commands of its budget that it has not submitted.
+    /// Commands that it has yet to submit.
     pub(crate) fn commands_left(&self) -> u32 {
         self.left
     }
 
-    /// Whether this is a link that it uses.
+    /// Whether it uses this link.
     pub(crate) fn has(&self, link: LinkId) -> bool {
         self.connections.iter().any(|connection| connection.link == link)
     }
@@ -162,8 +162,7 @@ impl Initiator {
         self.connections.push(connection);
     }
 
-    /// Looks around and does what there is to do. Returns when to look again, if nothing comes
-    /// before.
+    /// Takes its next step. Returns when to take another if no event comes earlier.
     pub(crate) fn look(
         &mut self,
         writers: &mut u32,
@@ -213,7 +212,7 @@ impl Initiator {
     }
 
     fn next_look(&self, now: Nanos) -> Nanos {
-        // With all connections full it waits for answers, which stir it.
+        // With all connections full it waits for answers, which wake it.
         let has_room = self.connections.iter().any(|connection| self.has_room(connection));
         if self.life == Life::Working && !self.resting && self.left > 0 && has_room {
             return self.think_until.max(now.plus(Nanos(1)));
@@ -230,7 +229,7 @@ impl Initiator {
         Fate::Lives
     }
 
-    /// The next step of coming to work, if the last one is done.
+    /// The next step towards working, once the previous one is done.
     fn go_on(&mut self, writers: &mut u32, outside: &mut Outside) {
         let is_ready = self.connections.iter().all(|connection| connection.session.is_ready());
         let Some(established) =
@@ -247,7 +246,7 @@ impl Initiator {
                     self.open(established.tsih, writers, outside);
                 }
                 self.life = Life::Opening;
-                // Without others, nothing comes that would wake it.
+                // Without other connections, no event would wake it.
                 self.go_on(writers, outside);
             }
             Life::Opening if is_ready => {
@@ -284,7 +283,8 @@ impl Initiator {
         }
     }
 
-    /// Has a command aborted, all of its own, those of everybody, or a unit or the target reset.
+    /// Requests one task management function: aborts a command, aborts its own commands or
+    /// everybody's, or resets a unit or the target.
     fn manage(&mut self, index: usize, checks: &mut Checks, outside: &mut Outside) {
         let functions = [
             TaskFunction::ABORT_TASK,
@@ -303,7 +303,7 @@ impl Initiator {
         if function == TaskFunction::ABORT_TASK && task.is_none() {
             return;
         }
-        // Another one may be under way.
+        // Another function may be under way.
         if let Ok(managing) = connection.session.manage(function, 0, task) {
             let own = [TaskFunction::ABORT_TASK, TaskFunction::ABORT_TASK_SET].contains(&function);
             let id = checks.endings.begins(own.then_some(connection.asker.nexus));
@@ -312,7 +312,7 @@ impl Initiator {
         }
     }
 
-    /// What a function ended is over on all connections.
+    /// Commands that a function aborted are over on all connections.
     fn conclude(&mut self, checks: &mut Checks, now: Tick) {
         let mut ended = Vec::new();
         for connection in &mut self.connections {
@@ -323,7 +323,7 @@ impl Initiator {
                         checks.endings.is_over(id, now);
                         ended.push((managing, result));
                     }
-                    // A volume that changes its size is told of unasked.
+                    // The target reports a changed volume size by itself.
                     Event::Reported(Some(_)) => {}
                     other => panic!("{other:?} was not asked for"),
                 }
@@ -362,7 +362,7 @@ impl Initiator {
         }
     }
 
-    /// Gives up all connections. What was not answered is lost.
+    /// Closes all connections. Unanswered commands are lost.
     pub(crate) fn leave(
         &mut self,
         how: Leaving,
@@ -391,7 +391,7 @@ impl Initiator {
                 }
             }
         }
-        // What was read may no longer be there: who comes back reads again.
+        // Blocks may have changed since the last read: an initiator that returns reads again.
         self.workload.known.clear();
         let away = Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000]));
         let until = outside.now.plus(away);
@@ -400,7 +400,7 @@ impl Initiator {
     }
 }
 
-/// A change of reservations is answered: as it was decided, or it was not looked at.
+/// A change of reservations was answered: with its expected result, or it was not executed.
 fn judge_rivalry(nexus: Nexus, answer: Answer, checks: &mut Checks) {
     match answer {
         Answer::Done => checks.reservations.answered(nexus, Ends::Done),

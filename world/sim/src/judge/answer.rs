@@ -3,29 +3,29 @@
 /// The answer to a command, in any protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
-    /// With success.
+    /// Success.
     Done,
     /// A comparison failed.
     Differs,
-    /// The other half of it failed.
+    /// The other half of the compare-and-write failed.
     OtherHalfFailed,
     /// A reservation forbids it.
     Conflict,
-    /// It lies behind the volume's end.
+    /// It is beyond the end of the volume.
     BehindTheEnd,
     /// A device failed, or may have.
     DeviceFailed,
-    /// It was not looked at: something else had to be told first.
+    /// Not executed: the target had to report a condition first.
     Attention,
-    /// A task management function ended it before it began.
+    /// A task management function aborted it before it began.
     Aborted,
-    /// The node had no room for its data, and it was not begun.
+    /// The node had no room for its data, and did not begin it.
     Full,
     /// No grant allows it.
     NotLetIn,
-    /// The volume has changed and has to be looked at again.
+    /// The volume has changed and must be opened again.
     Stale,
-    /// Something else, by this number.
+    /// Another error, with this code.
     Unexpected(u32),
 }
 

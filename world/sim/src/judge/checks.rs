@@ -14,53 +14,54 @@ use crate::reservations::{Asked, Ledger};
 use crate::stamp::{Value, Writer};
 use crate::witness::{Door, Tick};
 
-/// What a command may have failed of.
+/// Possible causes of a command's failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause<'a> {
     pub(super) nexus: Nexus,
     pub(super) sent: Tick,
-    /// What it is about.
+    /// The parts of volumes that the command is about.
     pub(super) about: &'a [About],
-    /// Of devices.
+    /// Failures of the devices.
     pub(super) failures: &'a Failures,
 }
 
-/// What is judged, over all hosts.
+/// All checks, over all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Of each block.
+    /// Contents of each block.
     pub history: History,
-    /// Of counters.
+    /// Steps of counters.
     pub increments: Increments,
-    /// Of reservations.
+    /// Access under reservations.
     pub reservations: Ledger,
-    /// Functions that end commands.
+    /// Functions that abort commands.
     pub(crate) endings: Endings,
     /// Commands answered with success.
     pub succeeded: u64,
     /// Commands answered with an error.
     pub failed: u64,
-    /// Of those, commands that were aborted before they began.
+    /// Failed commands that were aborted before they began.
     pub(crate) aborted: u64,
-    /// And those that there was no room for.
+    /// Failed commands for which there was no room.
     pub(crate) turned_away: u64,
     /// Commands whose connection was lost.
     pub lost: u64,
-    /// Comparisons that did not hold, and were judged.
+    /// Comparisons that failed and were checked.
     pub(crate) differed: u64,
-    /// Blocks that were read and written back as they were.
+    /// Blocks rewritten with their own content.
     pub(crate) touched: u64,
-    /// By door: writes that were acknowledged.
+    /// Acknowledged writes, by protocol.
     pub(crate) acknowledged: [u64; 3],
-    /// By door: blocks read that were written by each door.
+    /// Blocks read, by the reader's protocol and the writer's.
     pub(crate) across: [[u64; 3]; 3],
 }
 
 impl Checks {
-    /// A command was answered so. `own` are the answers that it can have and others cannot.
+    /// Checks a command's answer. `own` are the answers that are possible for this command and not
+    /// for others.
     ///
     /// # Panics
-    /// When nothing that happened so far is a reason for that.
+    /// When no earlier event explains the answer.
     pub(super) fn count(
         &mut self,
         answer: Answer,
@@ -80,7 +81,7 @@ impl Checks {
             Answer::Conflict => self.reservations.is_used(),
             Answer::DeviceFailed => cause.about.iter().any(|it| cause.failures.explain(it)),
             Answer::Aborted => self.endings.explain(cause.nexus, cause.sent),
-            // The client has judged that.
+            // The client has checked that.
             Answer::NotLetIn | Answer::Stale => true,
             Answer::Differs
             | Answer::OtherHalfFailed
@@ -97,7 +98,7 @@ impl Checks {
         }
     }
 
-    /// Something was read that came in by a door, this one or another.
+    /// Checks read data that was written over any protocol.
     pub(super) fn note_doors(&mut self, reader: Writer, value: Value, outside: &Outside) {
         let Value::Written(stamp) = value else { return };
         let door = |writer| outside.witness.door_of(writer).map(Door::index);
@@ -106,8 +107,9 @@ impl Checks {
         }
     }
 
-    /// Whether somebody was let in, or shut out, as reservations were: of all of these volumes, or of
-    /// one of them, nobody says of which.
+    /// Checks that reservations of these volumes explain why a command was admitted or refused.
+    /// Admission needs all volumes to allow it; for a refusal one volume is enough, and the answer
+    /// does not say which.
     pub(super) fn judge_right(&mut self, asked: &[Asked], answer: Answer, now: Tick) {
         match answer {
             Answer::Done | Answer::Differs => {

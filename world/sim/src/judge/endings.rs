@@ -1,20 +1,20 @@
-//! Functions that end commands of others: aborts, resets, preemptions with abort.
+//! Functions that abort commands of others: aborts, resets, preemptions with abort.
 //!
-//! A command is answered as aborted only if such a function was under way between its being sent and
-//! its answer: from the moment somebody asks for the function until it is known to be over. One whose
-//! connection is lost is never known to be over.
+//! A command may be answered as aborted only if such a function was under way between sending and
+//! answer. A function is under way from its request until it is known to be over. A function whose
+//! connection is lost stays under way.
 
 use nearflash_request::Nexus;
 
 use crate::witness::Tick;
 
-/// Names one of them.
+/// Identifies one of these functions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndingId(usize);
 
 #[derive(Debug)]
 struct Ending {
-    /// Whose commands it may end; everybody's if nobody is named.
+    /// The nexus whose commands it may abort; `None` for all.
     of: Option<Nexus>,
     over: Tick,
 }
@@ -23,7 +23,7 @@ struct Ending {
 pub(crate) struct Endings(Vec<Ending>);
 
 impl Endings {
-    /// Somebody asks for one.
+    /// A peer requests a function.
     pub(crate) fn begins(&mut self, of: Option<Nexus>) -> EndingId {
         self.0.push(Ending { of, over: Tick::NEVER });
         EndingId(self.0.len() - 1)
@@ -34,12 +34,12 @@ impl Endings {
         self.0[id.0].over = now;
     }
 
-    /// The node is gone, and all of them with it.
+    /// The node is gone, and all functions with it.
     pub(crate) fn are_over(&mut self, now: Tick) {
         self.0.iter_mut().for_each(|ending| ending.over = ending.over.min(now));
     }
 
-    /// Whether a command of this nexus that is answered now may have been aborted.
+    /// Whether a command of this nexus, answered now, may have been aborted.
     pub(crate) fn explain(&self, nexus: Nexus, sent: Tick) -> bool {
         let may_end = |ending: &Ending| ending.of.is_none_or(|of| of == nexus);
         self.0.iter().any(|ending| may_end(ending) && ending.over > sent)

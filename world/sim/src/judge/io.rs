@@ -1,4 +1,4 @@
-//! Commands that read, write or flush, and what is made of their answers.
+//! Commands that read, write or flush, and the checks of their answers.
 
 use nearflash_request::{Access, BufferId, Nexus};
 
@@ -12,7 +12,7 @@ use crate::reservations::Asked;
 use crate::stamp::{Value, Writer};
 use crate::witness::Tick;
 
-/// Who asks: on a connection, and as reservations know it.
+/// The sender of a command: its connection and its nexus.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) writer: Writer,
@@ -33,9 +33,9 @@ pub(crate) struct Io {
     pub(crate) sent: Tick,
     pub(crate) first: Block,
     pub(crate) buffer: Option<BufferId>,
-    /// It may lie behind the volume's end.
+    /// The command may be beyond the end of the volume.
     pub(crate) in_tail: bool,
-    /// It is done in parts, and one that is refused may be done in part.
+    /// The command is done in parts; one that is refused may have been done in part.
     pub(crate) in_parts: bool,
     pub(crate) what: What,
 }
@@ -43,18 +43,18 @@ pub(crate) struct Io {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Read,
-    /// A write, or zeroes.
+    /// A write, or a write of zeroes.
     Write(Vec<WriteId>),
-    /// Something that reads a block and writes it back as it is.
+    /// A command that rewrites a block with its own content.
     Touch,
     /// A deallocation: each block may become zeroes.
     Advice(Vec<WriteId>),
     Flush(Vec<u32>),
-    /// Of one block with what it was when last read.
+    /// A compare of one block with its content at the last read.
     Compare(Value),
-    /// The first half of a step of a counter.
+    /// The compare half of a counter's step.
     StepCompare(StepId),
-    /// The second half.
+    /// The write half of a counter's step.
     StepWrite(StepId),
 }
 
@@ -118,7 +118,7 @@ impl Io {
         Vec::new()
     }
 
-    /// What a device may fail of it: `len` bytes of data, or its blocks.
+    /// The parts of devices whose failure may fail the command: `len` bytes of data, or its blocks.
     fn about(&self, len: usize, block_len: usize) -> Vec<About> {
         if let What::Flush(volumes) = &self.what {
             return volumes.iter().map(|volume| About::all(*volume, self.sent)).collect();
@@ -131,7 +131,7 @@ impl Io {
         vec![if self.reads() { about } else { about.that_writes() }]
     }
 
-    /// Answers that not every command can have.
+    /// Answers that are possible for some commands only.
     fn own_answers(&self) -> &'static [Answer] {
         match self.what {
             _ if self.in_tail => &[Answer::BehindTheEnd],
@@ -140,7 +140,7 @@ impl Io {
         }
     }
 
-    /// Whether the host was let in, or shut out, as the reservations were.
+    /// Checks that the reservations explain why the host was admitted or refused.
     fn judge_right(&self, answer: Answer, checks: &mut Checks, now: Tick) {
         let access = match self.what {
             What::Read | What::Compare(_) => Access::Read,
@@ -156,8 +156,8 @@ impl Io {
         checks.judge_right(&volumes.iter().map(asked).collect::<Vec<_>>(), answer, now);
     }
 
-    /// Unless the volume's size changed meanwhile, the command may succeed if the volume has all its
-    /// blocks, and lies behind the end if not.
+    /// Unless the volume's size changed meanwhile, the command may succeed only if the volume has
+    /// all its blocks, and may be answered as beyond the end only if not.
     fn judge_size(&self, answer: Answer, len: usize, outside: &Outside) {
         let Some((since, blocks)) = outside.size else { return };
         if since > self.sent {
@@ -173,7 +173,7 @@ impl Io {
         assert!(is_due, "{self:?} was answered {answer:?}, and the end is at {blocks}");
     }
 
-    /// Whether it reads into its buffer.
+    /// Whether the command reads into its buffer.
     pub(crate) fn reads(&self) -> bool {
         matches!(self.what, What::Read)
     }

@@ -1,4 +1,4 @@
-//! Compare-and-writes: one command, or two that are answered one by one.
+//! Compare-and-writes: one command, or two fused commands answered one by one.
 
 use nearflash_request::Access;
 
@@ -29,7 +29,7 @@ pub(crate) struct StepState {
 }
 
 impl StepState {
-    /// What became of it: the answer of the half that says why, if it is known.
+    /// The outcome: the answer of the half that gives the reason, if it is known.
     fn verdict(&self) -> Option<Answer> {
         let mut halves = [self.first, self.second].into_iter().flatten();
         halves.find(|answer| *answer != Answer::OtherHalfFailed)

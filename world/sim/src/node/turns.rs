@@ -1,7 +1,7 @@
 //! One core: a shard with its pool, and when it takes its turns.
 //!
-//! It behaves as the reactor does: it turns while there is work, goes on turning for a while when
-//! there is none, then sleeps until something comes or the shard's deadline.
+//! It behaves as the reactor does: it takes turns while there is work, continues for a while
+//! without work, and then sleeps until an event or the shard's deadline.
 
 use nearflash_engine::{CoreId, Pool};
 use nearflash_shard::Shard;
@@ -19,7 +19,7 @@ pub(super) struct Core {
     free_at_first: ByteLen,
     awake: bool,
     worked_at: Nanos,
-    /// The turn that it waits for.
+    /// The number of the turn that it waits for.
     ticket: u64,
 }
 
@@ -29,7 +29,7 @@ impl Core {
         Self { id, shard, pool, free_at_first, awake: true, worked_at: Nanos(0), ticket: 0 }
     }
 
-    /// It begins to turn.
+    /// Starts to take turns.
     pub(super) fn begin(&mut self, outside: &mut Outside) {
         self.awake = true;
         self.worked_at = outside.now;
@@ -40,14 +40,14 @@ impl Core {
         self.awake
     }
 
-    /// It takes a turn, if the number is still that of the one it waits for.
+    /// Takes a turn, if the number is still that of the turn it waits for.
     pub(super) fn turn_if_due(&mut self, ticket: u64, outside: &mut Outside) {
         if self.ticket == ticket {
             self.turn(outside);
         }
     }
 
-    /// Whether every buffer is back, but for the engine's reserves.
+    /// Whether every buffer is free again, except the engine's reserves.
     pub(super) fn pool_is_whole(&self) -> bool {
         self.pool.free_len() == self.free_at_first && self.pool.foreign_count() == 0
     }

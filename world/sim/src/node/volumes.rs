@@ -1,4 +1,4 @@
-//! The node's volumes: where they lie, who is shown them, and what they are for.
+//! The node's volumes: their extents, their exports and their uses.
 
 use nearflash_device::DeviceId;
 use nearflash_nvme::{NamespaceId, Nqn};
@@ -14,7 +14,7 @@ pub(crate) struct SimVolume {
     pub id: u32,
     /// The subsystem that exports it, if one does.
     pub subsystem: Option<Nqn>,
-    /// As which namespace.
+    /// Its number as a namespace.
     pub namespace: NamespaceId,
     /// The current number of blocks.
     pub blocks: Blocks,
@@ -24,15 +24,15 @@ pub(crate) struct SimVolume {
 
 /// Devices of the node.
 pub(crate) const DISKS: u32 = 2;
-/// Their length.
+/// The devices' length.
 pub(super) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
 
 /// The volumes that hosts, initiators and direct clients all read and write.
 pub(crate) const FIELD_IDS: [u32; 2] = [0, 1];
-/// The volume that direct clients share. Others see it, too, fight over it, and leave its blocks
-/// alone.
+/// The volume that direct clients share. Hosts and initiators see it, compete for its reservations,
+/// and do not write its blocks.
 pub(crate) const SHARED_ID: u32 = 3;
-/// The volume of which nobody checks anything.
+/// A volume whose content is not checked.
 pub(crate) const JUNK_ID: u32 = 2;
 
 /// The name by which clients know a volume.
@@ -48,7 +48,7 @@ pub(crate) fn name_of(volume: u32) -> &'static str {
 
 /// The subsystem whose volumes are checked.
 pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
-/// The same as an iSCSI target.
+/// The same volumes as an iSCSI target.
 pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:data";
 /// The subsystem for hosts that send garbage.
 pub(crate) const UNCHECKED: &str = "nqn.2026-11.io.nearflash:junk";
@@ -62,7 +62,8 @@ fn extent(device: u32, granule: u64) -> Extent {
     Extent { device: DeviceId(device), start, len: GRANULE }
 }
 
-/// Most of several extents on both devices, so that ranges around the seams have two pieces.
+/// Most volumes have several extents on both devices, so that ranges around the seams have two
+/// pieces.
 pub(super) fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
     let granules = |count: u64| block_size.blocks_in(ByteLen(count * GRANULE.0));
     let volume = |id, subsystem: Option<&str>, namespace, blocks, extents| SimVolume {
@@ -88,18 +89,18 @@ impl SimVolume {
         Map::new(self.epoch, block_size, self.blocks, &self.extents).expect("extents suffice")
     }
 
-    /// The map of all that its extents hold.
+    /// The map of its extents.
     pub(super) fn whole_map(&self, block_size: BlockSize) -> Map {
         let len = ByteLen(self.extents.iter().map(|extent| extent.len.0).sum());
         Self { blocks: block_size.blocks_in(len), ..self.clone() }.map(block_size)
     }
 
-    /// Whether somebody judges what it holds.
+    /// Whether the checks know its content.
     pub(crate) fn is_checked(&self) -> bool {
         self.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
     }
 
-    /// The places of its bytes on the devices, independent of its length.
+    /// The places of its bytes on the devices, independent of its current size.
     pub(super) fn parts(&self) -> Vec<Part> {
         let mut start = 0;
         let part = |extent: &Extent| {
@@ -119,7 +120,7 @@ impl SimVolume {
         Some((extent.start.0, extent.start.0 + extent.len.0))
     }
 
-    /// Where in it a place on a device is, if that is its.
+    /// The offset in the volume of a place on a device, if the place belongs to the volume.
     pub(super) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<ByteOffset> {
         let mut before = 0;
         for extent in &self.extents {

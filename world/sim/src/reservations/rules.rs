@@ -1,8 +1,8 @@
 //! A plain second implementation of the standards' rules for registrations and reservations. The
 //! node's behaviour is checked against it.
 //!
-//! Spec: SPC-4, 5.13; NVMe Base 2.0, 8.19. Of persistent reservations alone: nobody here uses the
-//! older ones, and nobody changes modes. Knows nothing of how the node keeps any of it.
+//! Spec: SPC-4, 5.13; NVMe Base 2.0, 8.19. Persistent reservations only: the simulated initiators
+//! use neither RESERVE(6) nor mode changes. Knows nothing of the node's implementation.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) enum Ends {
 }
 
 impl Ends {
-    /// How the node says that it ended.
+    /// The node's result as one of these.
     pub(crate) fn of(result: &ChangeResult) -> Self {
         match result {
             ChangeResult::Done | ChangeResult::Report(_) => Self::Done,
@@ -33,13 +33,13 @@ impl Ends {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Rules {
     keys: BTreeMap<Nexus, u64>,
-    /// By whom, says nothing where all registrants hold it.
+    /// The kind and the holder; the holder has no meaning if all registrants hold it.
     held: Option<(Type, Nexus)>,
     persists: bool,
 }
 
 impl Rules {
-    /// Whether somebody may read, or write.
+    /// Whether a nexus may read, or write.
     pub(crate) fn allow(&self, nexus: Nexus, access: Access) -> bool {
         let Some((kind, holder)) = self.held else { return true };
         let is_registered = self.keys.contains_key(&nexus);
@@ -52,7 +52,7 @@ impl Rules {
         }
     }
 
-    /// Whether anybody is kept from anything.
+    /// Whether any access is restricted.
     pub(crate) fn restrict(&self) -> bool {
         self.held.is_some()
     }
@@ -65,7 +65,7 @@ impl Rules {
         }
     }
 
-    /// Nobody reports that it holds what it does not, or the other way about.
+    /// Whether a report lists exactly these registrants and holders.
     pub(crate) fn agree_with(&self, report: &Report) -> bool {
         let is_known =
             |nexus, key, holds| self.keys.get(&nexus) == Some(&key) && self.holds(nexus) == holds;
@@ -82,7 +82,7 @@ impl Rules {
         }
     }
 
-    /// A change is asked for.
+    /// Makes a change, and returns its result.
     pub(crate) fn change(&mut self, change: &Change) -> Ends {
         let nexus = change.nexus;
         let own = self.keys.get(&nexus).copied();

@@ -12,8 +12,8 @@ use crate::sim::{PATIENCE, Sim};
 use crate::stamp::{Value, Writer};
 
 impl Sim {
-    /// Gives the first volume another size, as the control plane does: first every core knows, then
-    /// hosts.
+    /// Changes the size of the first volume as the control plane does: it tells every core first,
+    /// and then the hosts.
     ///
     /// # Panics
     /// When the cores do not confirm.
@@ -57,7 +57,7 @@ impl Sim {
     /// Tells the node to drain, and waits until it has. Hosts may be at work.
     ///
     /// # Panics
-    /// When it does not, or keeps anything.
+    /// When it does not drain, or keeps a connection or a buffer.
     pub fn drain(&mut self) {
         let what = if self.is_work_done() { "drain" } else { "drain under load" };
         self.outside.note(what, &[]);
@@ -66,7 +66,7 @@ impl Sim {
         let cores = self.node.core_count();
         let drained = self.run_until(PATIENCE, |sim| sim.confirmed.drained().len() == cores);
         assert!(drained, "the node is told to drain and does: {:?}", self.confirmed.drained());
-        // One that was on its way, to the first core or from core to core, is closed where it arrives.
+        // A connection in transit, to the first core or between cores, is closed on arrival.
         self.run_until(Nanos::from_secs(10), |sim| sim.connections() == 0);
         let open: Vec<LinkId> = self.outside.network.open_at_node().collect();
         assert!(open.is_empty(), "a drained node has no connections: {open:?}");

@@ -1,4 +1,4 @@
-//! What the cores notice: each of it is held against what hosts did, or is what somebody waits for.
+//! Notices of the cores: each is either compared with the hosts' behaviour or awaited by the run.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::host::worker::{Life, Worker};
 use crate::network::LinkId;
 use crate::sim::Sim;
 
-/// What cores have confirmed: the number of what they were told, and which core.
+/// Confirmations by the cores: the number of each message, with the core.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmed {
     shown: BTreeSet<(u64, CoreId)>,
@@ -55,7 +55,7 @@ impl Confirmed {
         cores(&self.told, number)
     }
 
-    /// Whether hosts are shown that, or something newer.
+    /// Whether hosts see the state with that number, or a newer one.
     pub(super) fn namespaces_since(&self, number: u64) -> bool {
         self.namespaces >= number
     }
@@ -113,7 +113,7 @@ impl Sim {
     fn judge_peer_error(&mut self, peer: Peer, error: PeerError) {
         let link = self.link_of(peer);
         let is_crooked = self.clients.iter().any(|client| client.is_crooked_at(link));
-        // A network that holds back what was sent may do so for longer than the node waits.
+        // A network may delay bytes for longer than the node waits.
         let is_unheard =
             self.outside.network.has_lost_host(link) || self.plan.faults.network.stall_permille > 0;
         let is_due = (error.is_silence() && is_unheard) || is_crooked || self.is_misfit(link);

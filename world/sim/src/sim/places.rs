@@ -1,4 +1,4 @@
-//! Checks of the places on the devices: no data is anywhere it was not written to.
+//! Checks of the places on the devices: data is only where it was written.
 
 use nearflash_units::{ByteLen, ByteOffset, Lba};
 
@@ -6,15 +6,15 @@ use crate::node::FIELD_IDS;
 use crate::sim::Sim;
 use crate::stamp::Value;
 
-/// As long as the longest block.
+/// The length of the longest block.
 const ZEROES: [u8; 4096] = [0; 4096];
 
 impl Sim {
-    /// Each block that hosts wrote lies at its own place in its own volume, all of it; and where there
-    /// is no volume, there is nothing. Looked for everywhere, not only where somebody wrote.
+    /// Each block that hosts wrote lies complete at its own place in its own volume, and outside
+    /// volumes there is nothing. The check reads all devices, not only written blocks.
     ///
     /// # Panics
-    /// When something else is found.
+    /// When a place holds anything else.
     pub(super) fn check_places(&self) {
         let block_len = ByteLen(u64::from(self.plan.node.block_size.bytes()));
         for (disk, device) in self.outside.disks.iter().enumerate() {
@@ -31,7 +31,8 @@ impl Sim {
             panic!("device {disk} holds something at {offset:?}, where no volume is")
         };
         let lba = Lba(place.0 / u64::from(self.plan.node.block_size.bytes()));
-        // Bytes of the others have no names; but none of theirs has another's.
+        // Other peers' bytes carry no stamp, but none of their places may hold a stamp of another
+        // volume.
         let is_field = FIELD_IDS.contains(&volume);
         for value in Value::of_sectors(block) {
             let is_due = match value {

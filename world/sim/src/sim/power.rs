@@ -1,4 +1,4 @@
-//! The power goes: everybody is gone, and what is left on the disks is held against what was durable.
+//! A loss of power: all peers are gone, and the disks must still hold all durable data.
 
 use crate::host::worker::{Leaving, Life};
 use crate::sim::Sim;

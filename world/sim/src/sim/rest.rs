@@ -1,4 +1,4 @@
-//! The end of a run: work is done, everybody rests, and then nothing is left that should not be.
+//! The end of a run: all work ends, all peers rest, and the node must hold nothing more.
 
 use nearflash_shard::IscsiConfig;
 use nearflash_units::Nanos;
@@ -10,7 +10,7 @@ use crate::sim::{PATIENCE, Sim};
 use crate::stamp::Value;
 
 impl Sim {
-    /// Whether every working host has done all that it had to do.
+    /// Whether every working host has done all its commands.
     pub fn is_work_done(&self) -> bool {
         self.workers.iter().all(|worker| worker.commands_left() == 0 && worker.in_flight() == 0)
             && self.initiators.iter().all(|it| it.commands_left() == 0 && it.in_flight() == 0)
@@ -19,10 +19,10 @@ impl Sim {
             })
     }
 
-    /// Goes on until all work is done.
+    /// Runs until all work is done.
     ///
     /// # Panics
-    /// When some command is never answered.
+    /// When a command is never answered.
     pub fn finish_work(&mut self) {
         let is_done = self.run_until(PATIENCE, Self::is_work_done);
         let left: Vec<_> =
@@ -38,7 +38,7 @@ impl Sim {
         assert!(is_done, "not done at {now:?}: {left:?}, {clients:?}, {initiators:?}");
     }
 
-    /// From now on nothing is lost and nothing fails, and what hung is answered.
+    /// From now on no fault occurs, and hung operations are answered.
     pub fn calm(&mut self) {
         let calmed = self.plan.faults.calmed();
         self.outside.network.faults = calmed.network;
@@ -51,7 +51,7 @@ impl Sim {
         }
     }
 
-    /// From now on a volume's operations are not answered, until the world is calm.
+    /// From now on a volume's operations hang, until [`Self::calm`].
     pub fn hang(&mut self, volume: u32) {
         self.outside.note("hang", &[u64::from(volume)]);
         for (index, disk) in self.outside.disks.iter_mut().enumerate() {
@@ -59,7 +59,7 @@ impl Sim {
         }
     }
 
-    /// Whether a device does not answer some operation.
+    /// Whether some operation of a device hangs.
     pub fn hangs(&self) -> bool {
         self.outside.disks.iter().any(Disk::hangs)
     }
@@ -69,10 +69,10 @@ impl Sim {
         self.changes.len()
     }
 
-    /// Everybody stops doing anything new; what is under way ends.
+    /// All peers start nothing new; operations under way end.
     ///
     /// # Panics
-    /// When some command is never answered, or a connection that should have ended is there.
+    /// When a command is never answered, or a connection that should have ended is left.
     pub fn rest(&mut self) {
         for worker in &mut self.workers {
             worker.resting = true;
@@ -94,18 +94,19 @@ impl Sim {
         assert!(idle, "every command is answered, or its connection lost");
     }
 
-    /// Connections on which the node hears nothing have been closed, once there was time for it.
+    /// The node must have closed silent connections, once their time-outs have passed.
     ///
     /// # Panics
-    /// When one is there.
+    /// When such a connection is left.
     pub fn check_silence_ends(&mut self) {
         let node = &self.plan.node;
-        // The longest keep-alive time-out that hosts ask for. An initiator's session notices when its
-        // time for the login is over that it has said something since, then that it has not, and asks.
+        // The longest keep-alive time-out that hosts request. For a silent initiator, the node
+        // needs several rounds: one in which it still saw input, one in which it saw none, then a
+        // NOP-In.
         let stall = node.stall_timeout;
         let initiators = IscsiConfig::default().session.login_timeout.plus(stall).plus(stall);
         let longest = Nanos::from_secs(5).max(initiators).max(node.session.handshake_timeout);
-        // And a second or two for each look.
+        // Plus a second or two for each check.
         self.run_for(longest.plus(Nanos::from_secs(15)));
         let of_hosts = self.workers.iter().flat_map(|worker| &worker.silenced);
         let of_initiators = self.initiators.iter().flat_map(|initiator| &initiator.silenced);
@@ -119,10 +120,11 @@ impl Sim {
         }
     }
 
-    /// The node has nothing under way: every block holds what it may, and counters count all.
+    /// The node has nothing under way: every block holds a possible value, and counters include
+    /// every step.
     ///
     /// # Panics
-    /// When one does not.
+    /// When a block does not.
     pub fn check_disks(&mut self) {
         let now = self.outside.tick();
         self.checks.history.all_ended(now);

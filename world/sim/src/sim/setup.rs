@@ -42,7 +42,7 @@ fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
     }
 }
 
-/// What direct clients share: around the seam of their volume.
+/// The direct clients' layout: around the seam of their volume.
 fn ground(plan: &Plan) -> Ground {
     let clients = u64::try_from(plan.clients.len()).expect("few clients");
     let block_len = u64::from(plan.node.block_size.bytes());
@@ -74,7 +74,7 @@ fn initiators(
 }
 
 impl Sim {
-    /// The beginning of a run.
+    /// The start of a run.
     pub fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed ^ 0x5EED);
         let Faults { network, disk, core } = plan.faults;

@@ -1,9 +1,9 @@
-//! What scenarios have in common.
+//! Helpers that several scenarios share.
 
 use nearflash_sim::{Plan, Sim};
 use nearflash_units::Nanos;
 
-/// The rest of every run: what is under way ends, the node drains, and all is as it must be.
+/// The end of every run: operations under way end, the node drains, and the disks are checked.
 pub(crate) fn end(mut sim: Sim) {
     sim.calm();
     sim.rest();
@@ -12,8 +12,8 @@ pub(crate) fn end(mut sim: Sim) {
     sim.lose_power();
 }
 
-/// Cores that sleep early or never, and a network of small pieces: a missed wake-up would wait for the
-/// shard's sweep, once a second.
+/// Cores that sleep early or never, and a network of small pieces. After a missed wake-up, work
+/// would wait for the shard's sweep, once a second.
 pub(crate) fn assert_nothing_waits_for_the_sweep(seed: u64, mut plan: Plan) {
     let choice = usize::try_from(seed).expect("seeds are small");
     plan.faults.core.spin = Nanos::from_micros([0, 3, 40][choice % 3]);

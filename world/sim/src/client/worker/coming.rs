@@ -1,4 +1,4 @@
-//! How a client comes in: it says who it is, has what it left behind ended, and opens its volumes.
+//! A client's start: it identifies itself, has its earlier requests ended, and opens its volumes.
 
 use nearflash_direct::Status;
 use nearflash_direct::client::{ClientEvent, VolumeInfo};
@@ -50,7 +50,8 @@ impl Client {
         if self.connection.is_some() { Fate::Lives } else { Fate::Lost }
     }
 
-    /// What a volume is, or that it may not open it. With the last of them it is at work.
+    /// Handles the answer that describes a volume, or refuses to open it. After the last one the
+    /// client starts work.
     fn opened(
         &mut self,
         number: u32,
@@ -95,7 +96,8 @@ impl Client {
         self.life = Life::Opening;
     }
 
-    /// It is in, and what it had under way before is over: it asks for rings, or for its volumes.
+    /// The client is connected and its earlier requests are over: it asks for rings, or for its
+    /// volumes.
     fn begin(&mut self, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
         let is_crooked = self.plan.crooked.is_some();
@@ -110,13 +112,13 @@ impl Client {
         }
     }
 
-    /// Asks again what a volume is.
+    /// Asks for a volume's description again.
     pub(super) fn refresh(&mut self, volume: u32, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
         if connection.asked.values().any(|(asked, _)| *asked == volume) {
             return;
         }
-        // A connection that is closing by now finds out by itself.
+        // A connection that is already closing fails by itself.
         if let Ok(number) = connection.session.refresh(connection.volumes[&volume]) {
             connection.asked.insert(number, (volume, outside.tick()));
             self.life = Life::Opening;

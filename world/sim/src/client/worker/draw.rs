@@ -13,7 +13,7 @@ use crate::outside::Outside;
 use crate::witness::Tick;
 
 impl Client {
-    /// Whether a change, or a read, of this range would meet one of ours in flight.
+    /// Whether a change, or a read, of this range would overlap one of this client's in flight.
     fn meets(&self, range: &Range<u64>, changes: bool) -> bool {
         let Some(connection) = &self.connection else { return true };
         let mut own = connection.pending.values().filter_map(|pending| match pending {
@@ -30,7 +30,7 @@ impl Client {
         })
     }
 
-    /// The next request, if what it would touch is free.
+    /// The next request, if its range is free.
     pub(super) fn draw(
         &mut self,
         common: &mut Common,
@@ -69,8 +69,8 @@ impl Client {
         }
     }
 
-    /// What nobody judges: of one that does not keep the protocol, or takes no answers and asks for as
-    /// much as can be.
+    /// A request that nobody checks: from a client that violates the protocol, or that receives no
+    /// answers and requests as much as possible.
     fn draw_junk(&mut self, sent: Tick, durable: bool) -> (Pending, ClientOperation) {
         let (offset, len) = if self.is_deaf() {
             let start = self.ground.readable(self.own_number())[1].start;
@@ -89,7 +89,7 @@ impl Client {
         (Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation)
     }
 
-    /// A request for what is another client's, which that one would notice.
+    /// A request for another client's bytes. That client would notice an effect.
     fn draw_trespass(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {
         let range = self.ground.anothers(self.own_number())?;
         let (offset, len) = place_of(&self.draw_within(&range));
@@ -176,7 +176,7 @@ impl Client {
         u64::try_from(self.number).expect("few clients")
     }
 
-    /// Bytes that are its own, all or some of a stripe, or of its stretch.
+    /// A range that the client owns: all or part of a stripe or of its stretch.
     fn draw_own(&mut self) -> Range<u64> {
         let ranges = self.owned.ranges();
         let stretch = ranges.len() - 1;
@@ -191,7 +191,7 @@ impl Client {
         self.draw_within(&range)
     }
 
-    /// A part of the range; now and then of whole blocks.
+    /// A part of the range; sometimes whole blocks.
     fn draw_within(&mut self, range: &Range<u64>) -> Range<u64> {
         let len_max = self.ground.len_max.min(range.end - range.start);
         let len = 1 + self.dice.between(0, len_max - 1);

@@ -1,5 +1,5 @@
-//! A client's work on the blocks that hosts and initiators share: whole blocks, written and judged
-//! like theirs.
+//! A client's requests on the blocks that hosts and initiators share: whole blocks, written and
+//! checked as theirs are.
 
 use nearflash_direct::client::ClientOperation;
 use nearflash_direct::{Status, segments};
@@ -131,7 +131,7 @@ impl Client {
         Some((io, ClientOperation::Discard { offset, len }))
     }
 
-    /// Adds nothing to a word, which leaves its block as it is, whoever writes it meanwhile.
+    /// Adds zero to a word. The block keeps its content, even if others write it meanwhile.
     fn touch(&mut self, durable: bool, outside: &mut Outside) -> Option<(Io, ClientOperation)> {
         let run = self.workload.one_block(&mut self.dice);
         let (offset, len) = self.place(run);
@@ -143,7 +143,7 @@ impl Client {
 }
 
 impl Answer {
-    /// The answer that a status of a direct request stands for.
+    /// The answer that corresponds to a status of a direct request.
     pub(crate) fn of_direct(status: Status) -> Self {
         match status {
             Status::OK => Self::Done,

@@ -15,7 +15,7 @@ use crate::reservations::Asked;
 use crate::witness::Tick;
 
 impl Client {
-    /// Whether it was let in, or shut out, as the reservations were.
+    /// Checks that the reservations explain why the request was admitted or refused.
     pub(super) fn judge_right(
         &self,
         request: &OwnRequest,
@@ -24,7 +24,7 @@ impl Client {
         outside: &mut Outside,
     ) {
         let is_refused = status == Status::RESERVED;
-        // A discard of no whole block touches nothing, and nobody asks who may do that.
+        // A deallocation of less than a block has no effect and needs no access.
         let touches = request.what != What::Change(Fill::Discard)
             || holds_a_block(&request.range, outside.block_len);
         if is_refused || (status.is_ok() && touches) {
@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// It has asked for what is another's.
+    /// A request for another client's bytes was answered.
     pub(super) fn judge_trespass(&self, status: Status, common: &mut Common) {
         common.trespasses += u64::from(status == Status::NOT_GRANTED);
         let is_due = status == Status::NOT_GRANTED
@@ -104,7 +104,7 @@ impl Client {
         assert!(is_due, "client {} asked for another's, and was answered {status:?}", self.number);
     }
 
-    /// Whether it may be answered so: with its grants, and with the devices as they are.
+    /// Whether the answer is possible, with the client's grants and the devices' failures.
     pub(super) fn judge_answer(&self, sent: Tick, status: Status, common: &mut Common) {
         let had_rights = self.revoked_at.is_none_or(|since| sent < since);
         let is_due = had_rights || !status.is_ok();
@@ -122,7 +122,7 @@ impl Client {
                 common.stale += 1;
                 common.epochs_change
             }
-            // The ledger judges that.
+            // The ledger checks that.
             Status::RESERVED => {
                 common.refused += 1;
                 true
@@ -131,7 +131,7 @@ impl Client {
                 common.refused += 1;
                 sent < self.refusable_until
             }
-            // Which operation failed is judged with what the request is about.
+            // The failed operation is matched with the request elsewhere.
             status if is_of_device(status) => {
                 common.failed += 1;
                 true
@@ -141,7 +141,7 @@ impl Client {
         assert!(is_due, "client {}: a request was answered {status:?}", self.number);
     }
 
-    /// Remembers the likely value of a word of swaps.
+    /// Remembers the likely value of a word changed by swaps.
     fn guess(&mut self, word: u64, guess: u64) {
         match self.guesses.iter_mut().find(|(of, _)| *of == word) {
             Some(place) => place.1 = guess,
@@ -155,7 +155,7 @@ fn holds_a_block(range: &Range<u64>, block_len: usize) -> bool {
     range.start.next_multiple_of(block_len) + block_len <= range.end
 }
 
-/// Whether such an answer says that a device failed.
+/// Whether a status means that a device failed.
 fn is_of_device(status: Status) -> bool {
     [
         Status::UNRECOVERED_READ,
@@ -166,7 +166,7 @@ fn is_of_device(status: Status) -> bool {
     .contains(&status)
 }
 
-/// Whether such an answer says that nothing was done.
+/// Whether a status means that the request was not done.
 fn is_not_done(status: Status) -> bool {
     [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME, Status::STALE_EPOCH, Status::RESERVED]
         .contains(&status)

@@ -74,7 +74,8 @@ impl Worker {
     }
 }
 
-/// A change of reservations is answered: as it was decided, or because there are too many at a time.
+/// A change of reservations was answered: with its expected result, or because there are too many
+/// changes at a time.
 fn judge_rivalry(nexus: Nexus, status: Status, checks: &mut Checks) {
     match status.code() {
         _ if status.is_success() => checks.reservations.answered(nexus, Ends::Done),
