@@ -309,21 +309,24 @@ fn a_chap_account_lets_in_who_knows_its_secret() {
     let (mut session, unit) = open_with(&right);
     read_much(&mut session, &unit);
     let wrong = refusal(&Options { account: account("no secret of hers"), ..options(&target) });
-    let expected = "iqn.test:a refuses the login: authentication failure (0201h); are user and \
-                    secret those of an account there?";
+    let expected = "iqn.test:a refuses the login: authentication failure (0201h); check the user \
+                    and the secret";
     assert_eq!(wrong.to_string(), expected);
     let none = refusal(&options(&target));
-    assert!(none.to_string().ends_with("; give a CHAP account's user and secret"), "{none}");
+    assert!(
+        none.to_string().ends_with("; add the user and the secret of a CHAP account"),
+        "{none}"
+    );
     assert!(!none.is_transient() && !wrong.is_transient());
 }
 
 #[test]
 fn a_refused_login_names_the_remedy() {
     let cases = [
-        (LoginStatus::NOT_FOUND, "is there such a target?", false),
+        (LoginStatus::NOT_FOUND, "does this target exist?", false),
         (LoginStatus::AUTHORIZATION_FAILURE, "admit the initiator iqn.test:me there", false),
-        (LoginStatus::TOO_MANY_CONNECTIONS, "ask for fewer connections", false),
-        (LoginStatus::OUT_OF_RESOURCES, "no room for one more", true),
+        (LoginStatus::TOO_MANY_CONNECTIONS, "request fewer connections", false),
+        (LoginStatus::OUT_OF_RESOURCES, "no room for another session", true),
         (LoginStatus::SERVICE_UNAVAILABLE, "(0301h)", true),
     ];
     for (status, remedy, is_transient) in cases {

@@ -19,8 +19,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 pub enum ControlError {
     /// No node listens on the socket.
     #[error(
-        "no node is running on data directory {}: start one with 'nearflash serve', \
-         or name its --data-dir",
+        "no node is running on data directory {}: start one with 'nearflash serve', or name \
+         another directory with --data-dir",
         data_dir.display()
     )]
     NotRunning {
@@ -36,7 +36,8 @@ pub enum ControlError {
         source: io::Error,
     },
     /// The answer has another schema.
-    #[error("control socket {}: the answer is not of schema {SCHEMA}: use the nearflash of the node's version", path.display())]
+    #[error("control socket {}: the answer does not have schema {SCHEMA}: use the same version of \
+             nearflash as the node", path.display())]
     Answer {
         /// The socket.
         path: PathBuf,

@@ -88,7 +88,7 @@ impl ErrorCode {
     /// Every code with its text and its remedy.
     pub const TABLE: [(Self, &str, &str); 29] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
-        (Self::UnknownSchema, "unknown-schema", "use the nearflash of the node's version"),
+        (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
         (Self::Busy, "busy", "try again"),
         (
@@ -101,8 +101,8 @@ impl ErrorCode {
         (Self::VolumeDiffers, "volume-differs", "correct the configuration of the volume"),
         (Self::WouldShrink, "would-shrink", "allow the volume to shrink if its end may be lost"),
         (Self::DeviceNotFound, "device-not-found", "name one of the node's devices"),
-        (Self::DeviceUnusable, "device-unusable", "do what the message says about the device"),
-        (Self::DeviceFailed, "device-failed", "check the device; 'dmesg' may say more"),
+        (Self::DeviceUnusable, "device-unusable", "follow the remedy in the message"),
+        (Self::DeviceFailed, "device-failed", "check the device; see 'dmesg'"),
         (Self::NoSpace, "no-space", "free space on the device, or use another"),
         (Self::CredentialExists, "credential-exists", "choose another key id, or remove it first"),
         (Self::CredentialNotFound, "credential-not-found", "list the credentials"),
@@ -112,14 +112,22 @@ impl ErrorCode {
         (Self::JobNotFound, "job-not-found", "list the jobs"),
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),
-        (Self::CoreSilent, "core-silent", "look for a device that hangs in the log; try again"),
+        (Self::CoreSilent, "core-silent", "look in the log for a device that hangs; try again"),
         (Self::NotQuiesced, "not-quiesced", "look for a device or a host that does not answer"),
         (Self::Configuration, "configuration", "correct the flag or key that the message names"),
-        (Self::Catalog, "catalog", "do what the message says; restore a backup of the catalog"),
-        (Self::Address, "address", "choose another address or path, or stop who has it"),
-        (Self::System, "system", "look at the system's reason in the message"),
-        (Self::NotDrained, "not-drained", "look for a device that hangs in the log"),
-        (Self::Unknown, "unknown", "use the nearflash of the node's version"),
+        (
+            Self::Catalog,
+            "catalog",
+            "follow the remedy in the message, or restore a backup of the catalog",
+        ),
+        (
+            Self::Address,
+            "address",
+            "choose another address or path, or stop the program that uses it",
+        ),
+        (Self::System, "system", "see the system's reason in the message"),
+        (Self::NotDrained, "not-drained", "look in the log for a device that hangs"),
+        (Self::Unknown, "unknown", "use the same version of nearflash as the node"),
     ];
 
     fn row(self) -> &'static (Self, &'static str, &'static str) {

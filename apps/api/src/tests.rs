@@ -630,7 +630,7 @@ fn jobs_are_as_they_always_were() {
               "error": {
                 "code": "device-failed",
                 "message": "device 'flash': cannot zero blocks",
-                "remedy": "check the device; 'dmesg' may say more"
+                "remedy": "check the device; see 'dmesg'"
               }
             }
           ]

@@ -50,7 +50,7 @@ pub struct BenchArgs {
     /// together may reach the device as one request; no limit for remote volumes and floor://
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth_batch: Option<u32>,
-    /// Equal jobs at the same time, each with a connection of its own
+    /// Number of identical jobs that run at the same time, each with its own connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
     /// Threads that run the jobs in turn; by default one per job. More spinning threads than cores
@@ -272,7 +272,9 @@ pub enum ListError {
     #[error("'{0}' is not a valid list of cores: write 0,2 or 0-3")]
     Cores(String),
     /// Not a pair of cores.
-    #[error("'{0}' is not a valid pair of cores: write the server's and the client's, as 0,1")]
+    #[error(
+        "'{0}' is not a valid pair of cores: write the server's and the client's, for example 0,1"
+    )]
     CorePair(String),
 }
 

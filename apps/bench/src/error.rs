@@ -129,9 +129,7 @@ pub enum OptionsError {
         block_len: nearflash_units::ByteLen,
     },
     /// The operations exceed the target's maximum transfer length.
-    #[error(
-        "--bs {op_len} exceeds the {max} that the target takes in one command: make it smaller"
-    )]
+    #[error("--bs {op_len} exceeds the {max} that the target takes in one command: reduce it")]
     OpTooLong {
         /// Length of one operation.
         op_len: nearflash_units::ByteLen,

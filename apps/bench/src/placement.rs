@@ -19,7 +19,9 @@ pub struct CoreId(pub u16);
 #[derive(Clone, Copy, Debug, Eq, thiserror::Error, PartialEq)]
 pub enum PlacementError {
     /// The core does not exist, or the process may not use it.
-    #[error("core {core} cannot be used: {reason}; `nproc` and `taskset -p $$` show which can")]
+    #[error(
+        "core {core} cannot be used: {reason}; `nproc` and `taskset -p $$` show the available ones"
+    )]
     CoreRefused {
         /// The core.
         core: u16,

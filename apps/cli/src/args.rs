@@ -38,7 +38,7 @@ Examples:
   # For iSCSI initiators as well: the volume is LUN 0 of iqn.2026-11.io.nearflash:data
   nearflash serve --device flash=file:/srv/flash.img --iscsi 127.0.0.1:3260
 
-  # For applications as well: by TCP, and through memory that they share with the node
+  # For applications as well: over TCP, and through memory that they share with the node
   nearflash serve --device flash=file:/srv/flash.img --direct 127.0.0.1:4421 \\
     --direct-local /run/nearflash/direct.sock
 
@@ -300,14 +300,14 @@ pub(crate) enum GrantSubcommand {
     },
     /// List all grants, or those of one credential
     List {
-        /// Only those of this credential
+        /// List only the grants of this credential
         id: Option<String>,
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Revoke a grant; when this returns, it has no effect
     Revoke {
-        /// Its number, which 'nearflash grant list' shows
+        /// The grant's number, as 'nearflash grant list' shows it
         number: u64,
         #[command(flatten)]
         node: NodeArgs,
@@ -350,7 +350,7 @@ pub(crate) enum ChapSubcommand {
 pub(crate) enum ReservationSubcommand {
     /// List registrations and reservations
     List {
-        /// Only those of this volume
+        /// List only the registrations and reservations of this volume
         volume: Option<String>,
         #[command(flatten)]
         node: NodeArgs,

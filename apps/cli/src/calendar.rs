@@ -15,7 +15,10 @@ pub(crate) struct Lifetime(u64);
 
 /// The text is not a valid lifetime.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{text}' is not a time: write a whole number and s, m, h, d or w, as 12h or 30d")]
+#[error(
+    "'{text}' is not a valid time: write a whole number and a unit (s, m, h, d or w), for example \
+     12h or 30d"
+)]
 pub(crate) struct ParseLifetimeError {
     text: Box<str>,
 }

@@ -45,7 +45,7 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
                 provisioning: (volume.provisioning != Provisioning::Thin)
                     .then(|| volume.provisioning.to_string()),
             };
-            change(&node, call, no_wait, "made")
+            change(&node, call, no_wait, "created")
         }
         VolumeSubcommand::List { node } => {
             control(&node, VolumeList {}, |answer| tables::volumes(&answer.volumes))
@@ -122,7 +122,7 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
                 rights: rights.to_string(),
                 expires_at: expires.map(Lifetime::end),
             };
-            control(&node, call, |made| output::grant("made", &made.grant))
+            control(&node, call, |made| output::grant("added", &made.grant))
         }
         GrantSubcommand::List { id, node } => {
             let call = GrantList { credential: id };

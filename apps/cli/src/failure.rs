@@ -32,7 +32,7 @@ pub(crate) enum Failure {
         error: nearflash_api::ApiError,
     },
     /// A job was cancelled by an operator during the wait.
-    #[error("job {id} is cancelled: its change is undone")]
+    #[error("job {id} was cancelled, and its change was undone")]
     JobCancelled {
         /// Its number.
         id: u64,

@@ -83,6 +83,9 @@ mod tests {
         let failed = wait(7, |_| Ok(job(JobState::Failed, error.clone())));
         assert_eq!(failed.unwrap_err().to_string(), "job 7: device 'flash' failed");
         let cancelled = wait(7, |_| Ok(job(JobState::Cancelled, None)));
-        assert_eq!(cancelled.unwrap_err().to_string(), "job 7 is cancelled: its change is undone");
+        assert_eq!(
+            cancelled.unwrap_err().to_string(),
+            "job 7 was cancelled, and its change was undone"
+        );
     }
 }

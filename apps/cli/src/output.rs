@@ -24,14 +24,17 @@ pub(crate) fn show<A: Serialize>(
 pub(crate) fn volume(done: &str, volume: &VolumeInfo, job: Option<&JobInfo>) -> String {
     let job = job.filter(|job| !job.state.is_over());
     let waiting = job.map_or(String::new(), |job| {
-        format!("job {} prepares it: 'nearflash job wait {}' waits for that\n", job.id, job.id)
+        format!(
+            "job {} prepares it: 'nearflash job wait {}' waits until it has ended\n",
+            job.id, job.id
+        )
     });
     format!("{done} {}\n{waiting}", sentence(volume))
 }
 
 /// A new credential.
 pub(crate) fn credential_made(credential: &CredentialInfo) -> String {
-    format!("made {}\n", named(credential))
+    format!("created {}\n", named(credential))
 }
 
 /// A removed credential.
@@ -60,8 +63,8 @@ fn sentence(volume: &VolumeInfo) -> String {
 /// A new credential with its secret.
 pub(crate) fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
     format!(
-        "made {}\nsecret: {secret}\nIt is not shown again. Without a grant the credential has no \
-         rights: 'nearflash grant add {} VOLUME'\n",
+        "created {}\nsecret: {secret}\nThe secret is not shown again. Without a grant the \
+         credential has no rights: 'nearflash grant add {} VOLUME'\n",
         named(credential),
         credential.id
     )
@@ -71,15 +74,15 @@ pub(crate) fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
 pub(crate) fn chap_made(made: &OneAccount) -> String {
     let OneAccount { account, secret, mutual_secret } = made;
     let mutual = account.mutual_user.as_deref();
-    let in_return = mutual.map_or(String::new(), |user| format!(", answered by '{user}'"));
-    let mut text = format!("made CHAP user '{}'{in_return}\n", account.user);
-    for (whose, secret) in [("secret", secret), ("secret in return", mutual_secret)] {
+    let in_return = mutual.map_or(String::new(), |user| format!(", mutual user '{user}'"));
+    let mut text = format!("added CHAP user '{}'{in_return}\n", account.user);
+    for (whose, secret) in [("secret", secret), ("mutual secret", mutual_secret)] {
         if let Some(secret) = secret {
             text += &format!("{whose}: {}\n", secret.0);
         }
     }
     if secret.is_some() || mutual_secret.is_some() {
-        text += "It is not shown again.\n";
+        text += "Secrets are not shown again.\n";
     }
     text
 }
@@ -164,12 +167,12 @@ mod tests {
     fn a_credential_is_made_and_removed_in_words() {
         let secret = SecretText("5ec2e7".to_owned());
         insta::assert_snapshot!(with_secret(&credential(0, None), &secret.0), @r#"
-            made credential 'app', which does not expire
+            created credential 'app', which does not expire
             secret: 5ec2e7
-            It is not shown again. Without a grant the credential has no rights: 'nearflash grant add app VOLUME'
+            The secret is not shown again. Without a grant the credential has no rights: 'nearflash grant add app VOLUME'
             "#);
         let made = credential_made(&credential(0, Some(1_795_269_350)));
-        insta::assert_snapshot!(made, @r#"made credential 'app', until 2026-11-21 13:55Z"#);
+        insta::assert_snapshot!(made, @r#"created credential 'app', until 2026-11-21 13:55Z"#);
         let removed = credential_removed(&credential(2, None));
         insta::assert_snapshot!(removed, @r#"removed credential 'app' and its 2 grants"#);
     }
@@ -181,7 +184,7 @@ mod tests {
             mutual_user: mutual_user.map(str::to_owned),
         };
         let made = OneAccount { account: account(None), secret: None, mutual_secret: None };
-        insta::assert_snapshot!(chap_made(&made), @"made CHAP user 'app'");
+        insta::assert_snapshot!(chap_made(&made), @"added CHAP user 'app'");
         insta::assert_snapshot!(chap_removed(&made), @"removed CHAP user 'app' and its sessions");
         let drawn = OneAccount {
             account: account(Some("node")),
@@ -189,17 +192,17 @@ mod tests {
             mutual_secret: Some(SecretText("07e2".to_owned())),
         };
         insta::assert_snapshot!(chap_made(&drawn), @r#"
-            made CHAP user 'app', answered by 'node'
+            added CHAP user 'app', mutual user 'node'
             secret: 5ec2e7
-            secret in return: 07e2
-            It is not shown again.
+            mutual secret: 07e2
+            Secrets are not shown again.
             "#);
     }
 
     #[test]
     fn a_grant_is_made_and_revoked_in_words() {
-        let made = super::grant("made", &grant(Some(8 << 30), "r", Some(1_795_269_350)));
-        insta::assert_snapshot!(made, @r#"made grant 7 of 'app': read 0..8GiB of volume 'data', until 2026-11-21 13:55Z"#);
+        let made = super::grant("added", &grant(Some(8 << 30), "r", Some(1_795_269_350)));
+        insta::assert_snapshot!(made, @r#"added grant 7 of 'app': read 0..8GiB of volume 'data', until 2026-11-21 13:55Z"#);
         let revoked = super::grant("revoked", &grant(None, "rw", None));
         insta::assert_snapshot!(revoked, @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
     }

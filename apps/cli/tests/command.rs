@@ -97,7 +97,7 @@ fn a_node_serves_answers_and_drains_on_sigterm() {
     let made = said(&["volume", "create", "logs=1MiB@r,block-size=512", "--data-dir", data_dir]);
     assert_eq!(
         made,
-        "made volume 'logs': 1MiB on device 'r', namespace 1 of nqn.2026-11.io.nearflash:logs\n"
+        "created volume 'logs': 1MiB on device 'r', namespace 1 of nqn.2026-11.io.nearflash:logs\n"
     );
     let resized = said(&["volume", "resize", "logs", "2MiB", "--data-dir", data_dir, "--json"]);
     let resized: Value = serde_json::from_str(&resized).unwrap();
@@ -135,18 +135,18 @@ fn credentials_and_grants_are_made_listed_and_taken_away() {
     let run = |arguments: &[&str]| said(&[arguments, &["--data-dir", data_dir]].concat());
     let made = run(&["credential", "create", "app"]);
     let lines: Vec<&str> = made.lines().collect();
-    assert_eq!(lines[0], "made credential 'app', which does not expire");
+    assert_eq!(lines[0], "created credential 'app', which does not expire");
     let secret = lines[1].strip_prefix("secret: ").unwrap();
     assert!(secret.len() == 64 && secret.bytes().all(|b| b.is_ascii_hexdigit()), "{made}");
     let file = folder.path().join("guest.secret");
     let with_file = ["credential", "create", "guest", "--expires", "30d", "--secret-file"];
     let made = run(&[&with_file[..], &[text(&file)]].concat());
-    assert!(made.starts_with("made credential 'guest', until "), "{made}");
+    assert!(made.starts_with("created credential 'guest', until "), "{made}");
     let written = std::fs::read_to_string(&file).unwrap();
     assert_eq!((written.len(), made.matches(written.trim()).count()), (65, 0));
     let add = ["grant", "add", "app", "data", "--range", "0..4MiB", "--rights", "rw"];
     let granted = run(&add);
-    assert_eq!(granted, "made grant 1 of 'app': read and write 0..4MiB of volume 'data'\n");
+    assert_eq!(granted, "added grant 1 of 'app': read and write 0..4MiB of volume 'data'\n");
     let granted = run(&["grant", "add", "guest", "data", "--json"]);
     let granted: Value = serde_json::from_str(&granted).unwrap();
     assert_eq!((&granted["schema"], &granted["grant"]["rights"]), (&1.into(), &"r".into()));
@@ -196,10 +196,10 @@ fn what_is_written_wrong_is_said_in_one_line_with_exit_code_2() {
     assert_eq!(code, 2);
     let (message, code) =
         failed(&["serve", "--device", "r=ram:1MiB", "--nvme-tcp", "0.0.0.0:4420"]);
-    assert!(message.contains("say which hosts may connect with --host NQN"), "{message}");
+    assert!(message.contains("name the hosts that may connect with --host NQN"), "{message}");
     assert_eq!(code, 2);
     let (message, code) = failed(&["volume", "create", "data"]);
-    assert!(message.starts_with("nearflash: 'data' is not a volume: write"), "{message}");
+    assert!(message.starts_with("nearflash: 'data' is not a valid volume: write"), "{message}");
     assert_eq!(code, 2);
 }
 

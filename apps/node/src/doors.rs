@@ -171,10 +171,10 @@ fn advertised(protocol: Protocol, bound: SocketAddr, advertise: Option<Advertise
 fn address_remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or choose another port (0 takes a free one)"
+            "another program listens there: stop it, or choose another port (0 selects a free one)"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address: 'ip address' shows all"
+            "this machine has no such address: 'ip address' lists its addresses"
         }
         io::ErrorKind::PermissionDenied => "choose a port above 1023",
         _ => "choose another address",

@@ -26,14 +26,14 @@ pub enum NodeError {
     Device(#[from] OpenError),
     /// A change is in force, while requests from before it are still under way.
     #[error(
-        "the change is recorded and holds for every new request, but requests from before it are \
-         still under way: a device or a host does not answer"
+        "the change is recorded and applies to all new requests, but earlier requests are still \
+         under way: a device or a host does not answer"
     )]
     NotQuiesced,
     /// A volume has become shorter, and requests from before may still write behind its new end.
     #[error(
-        "volume '{name}': requests from before its last change are still under way: \
-         a device or a host does not answer; try again when it does"
+        "volume '{name}': requests from before its last change are still under way: a device or a \
+         host does not answer; try again later"
     )]
     Quiescing {
         /// The volume.
@@ -59,8 +59,8 @@ pub enum NodeError {
     Start(#[from] StartError),
     /// A volume of that name has another size.
     #[error(
-        "volume '{name}' is {recorded}, --volume says {asked}: correct that, \
-         or start without it and use 'nearflash volume resize {name} {asked}'"
+        "volume '{name}' is {recorded}, but --volume says {asked}: correct --volume, or start \
+         without it and use 'nearflash volume resize {name} {asked}'"
     )]
     VolumeSize {
         /// The volume.
@@ -72,8 +72,8 @@ pub enum NodeError {
     },
     /// A volume of that name has another block size.
     #[error(
-        "volume '{name}' has blocks of {recorded} bytes, --volume says {asked}: correct that, \
-         or remove the volume first"
+        "volume '{name}' has blocks of {recorded} bytes, but --volume says {asked}: correct \
+         --volume, or remove the volume first"
     )]
     VolumeBlockSize {
         /// The volume.
@@ -85,7 +85,7 @@ pub enum NodeError {
     },
     /// A volume of that name is on another device.
     #[error(
-        "volume '{name}' lies on device '{recorded}', --volume says '{asked}': correct that, \
+        "volume '{name}' is on device '{recorded}', but --volume says '{asked}': correct --volume, \
          or remove the volume first"
     )]
     VolumeDevice {
@@ -98,8 +98,8 @@ pub enum NodeError {
     },
     /// A volume of that name is in another subsystem.
     #[error(
-        "volume '{name}' is in subsystem '{recorded}', --volume says '{asked}': correct that, \
-         or remove the volume first"
+        "volume '{name}' is in subsystem '{recorded}', but --volume says '{asked}': correct \
+         --volume, or remove the volume first"
     )]
     VolumeSubsystem {
         /// The volume.
@@ -111,8 +111,8 @@ pub enum NodeError {
     },
     /// A volume of that name has another kind of provisioning.
     #[error(
-        "volume '{name}' is {recorded}, --volume says {asked}: correct that, \
-         or remove the volume first"
+        "volume '{name}' is {recorded}, but --volume says {asked}: correct --volume, or remove the \
+         volume first"
     )]
     VolumeProvisioning {
         /// The volume.
@@ -137,8 +137,8 @@ pub enum NodeError {
     /// A door for direct clients that other machines can reach, while there is no credential.
     #[error(
         "{key}: {address} can be reached from other machines, and there is no credential: start \
-         without it, make one with 'nearflash credential create ID', and start again; or let in \
-         everyone with --host any"
+         without this address, create one with 'nearflash credential create ID', and start again; \
+         or admit every client with --host any"
     )]
     NoCredential {
         /// The key.
@@ -149,8 +149,8 @@ pub enum NodeError {
     /// A door for initiators that other machines can reach, while there is no CHAP user.
     #[error(
         "{key}: {address} can be reached from other machines, and there is no CHAP user: start \
-         without it, make one with 'nearflash chap add USER', and start again; or say which \
-         initiators may connect with --host NAME (repeatable), or --host any"
+         without this address, add one with 'nearflash chap add USER', and start again; or name \
+         the initiators that may connect with --host NAME (repeatable), or use --host any"
     )]
     NoAccount {
         /// The key.
@@ -176,8 +176,8 @@ pub enum NodeError {
     },
     /// Hosts are connected to the volume's subsystem.
     #[error(
-        "volume '{name}' is in use: {hosts} connected to its subsystem, \
-         disconnect there first or add --force"
+        "volume '{name}' is in use: {hosts} connected to its subsystem: disconnect first, or add \
+         --force"
     )]
     HostsConnected {
         /// The volume.
@@ -187,15 +187,15 @@ pub enum NodeError {
     },
     /// The core that knows which hosts are connected does not answer.
     #[error(
-        "volume '{name}' may be in use: the core that knows who is connected does not answer, the \
-         log may name a device that hangs; ask again, or add --force"
+        "volume '{name}' may be in use: the core that knows its hosts does not answer: look in the \
+         log for a device that hangs and try again, or add --force"
     )]
     NobodySaysWho {
         /// The volume.
         name: Name,
     },
     /// The most jobs that can be unfinished exist already.
-    #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel it")]
+    #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel one")]
     TooManyJobs,
     /// The job has already ended.
     #[error("job {id} has already ended: there is nothing to cancel")]
@@ -204,7 +204,10 @@ pub enum NodeError {
         id: u64,
     },
     /// No job has this number.
-    #[error("no job {id}: 'nearflash job list' lists those that run, and the last that ended")]
+    #[error(
+        "job {id} does not exist: 'nearflash job list' lists the running and the recently ended \
+         jobs"
+    )]
     NoJob {
         /// Its number.
         id: u64,
@@ -214,8 +217,8 @@ pub enum NodeError {
     Value(#[from] crate::config::ValueError),
     /// The node ended before every request was finished and flushed.
     #[error(
-        "ended before everything was finished and flushed: writes that were not answered or not \
-         flushed may be lost; the log above names the device"
+        "ended before all requests were completed and flushed: writes that were not answered or \
+         not flushed may be lost; the log above names the device"
     )]
     NotDrained,
     /// Signals cannot be received, or the ready line cannot be written.

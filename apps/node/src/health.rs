@@ -131,7 +131,7 @@ fn read(path: &Path) -> io::Result<Record> {
     };
     let record: Record = serde_json::from_slice(&bytes)?;
     let is_known = record.schema == 1;
-    is_known.then_some(record).ok_or_else(|| io::Error::other("it is of a later version"))
+    is_known.then_some(record).ok_or_else(|| io::Error::other("a later version wrote it"))
 }
 
 /// Replaces the file atomically: a new file is written, synced and renamed.

@@ -195,9 +195,7 @@ impl Node {
     /// The same, where nobody waits for it.
     pub(crate) fn record_suspects(&self) {
         if let Err(error) = self.record_health() {
-            tracing::error!(
-                "a restart may clear a suspect device, for it cannot be recorded: {error}"
-            );
+            tracing::error!("cannot record a suspect device, so a restart may clear it: {error}");
         }
     }
 

@@ -114,7 +114,8 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
     if recorded > asked {
         // The volume has grown since the configuration was written; a restart never shrinks it.
         tracing::warn!(
-            "volume '{name}' is {recorded} and stays so, --volume says {asked}: correct that"
+            "volume '{name}' is {recorded} and keeps this size, but --volume says {asked}: correct \
+             --volume"
         );
     }
     Ok(())

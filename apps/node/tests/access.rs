@@ -234,8 +234,8 @@ fn a_door_to_other_machines_opens_when_there_is_a_credential_or_everyone_may_com
     assert_eq!(
         refused.to_string(),
         "--direct: 0.0.0.0:0 can be reached from other machines, and there is no credential: start \
-         without it, make one with 'nearflash credential create ID', and start again; or let in \
-         everyone with --host any"
+         without this address, create one with 'nearflash credential create ID', and start again; \
+         or admit every client with --host any"
     );
     assert_eq!(refused.exit_code(), 2);
     assert!(!bench.0.path().join("flash.img").exists(), "no device was touched");

@@ -124,8 +124,8 @@ fn a_door_to_other_machines_opens_with_a_chap_user_or_when_it_is_said_who_may_co
     assert_eq!(
         refused.to_string(),
         "--iscsi: 0.0.0.0:0 can be reached from other machines, and there is no CHAP user: start \
-         without it, make one with 'nearflash chap add USER', and start again; or say which \
-         initiators may connect with --host NAME (repeatable), or --host any"
+         without this address, add one with 'nearflash chap add USER', and start again; or name \
+         the initiators that may connect with --host NAME (repeatable), or use --host any"
     );
     assert_eq!(refused.exit_code(), 2);
     for hosts in ["any", "iqn.2026-11.test:a"] {

@@ -93,12 +93,12 @@ fn a_start_after_a_kill_waits_for_what_the_dead_node_holds() {
         tracing::subscriber::with_default(log, || start(&path))
     });
     let pid = node.id();
-    wait_for(&lines, &format!("waiting until process {pid}, which has ended, gives up its lock"));
+    wait_for(&lines, &format!("waiting until process {pid}, which has ended, releases its lock"));
     drop(lock);
     wait_for(
         &lines,
         &format!(
-            "device 'flash': waiting until the last operations of process {pid}, which has ended"
+            "device 'flash': waiting for the last operations of process {pid}, which has ended"
         ),
     );
     drop(device);

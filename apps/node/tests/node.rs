@@ -138,23 +138,23 @@ fn a_volume_that_is_asked_for_otherwise_than_it_is_refuses_the_start() {
     let refused = |volume| bench.refused(&devices, &[volume]);
     assert_eq!(
         refused("data=9MiB@r"),
-        "volume 'data' is 8MiB, --volume says 9MiB: correct that, or start without it and use \
-         'nearflash volume resize data 9MiB'"
+        "volume 'data' is 8MiB, but --volume says 9MiB: correct --volume, or start without it and \
+         use 'nearflash volume resize data 9MiB'"
     );
     assert_eq!(
         refused("data=8MiB@s"),
-        "volume 'data' lies on device 'r', --volume says 's': correct that, or remove the volume \
-         first"
+        "volume 'data' is on device 'r', but --volume says 's': correct --volume, or remove the \
+         volume first"
     );
     assert_eq!(
         refused("data=8MiB@r,block-size=512"),
-        "volume 'data' has blocks of 4096 bytes, --volume says 512: correct that, or remove the \
-         volume first"
+        "volume 'data' has blocks of 4096 bytes, but --volume says 512: correct --volume, or \
+         remove the volume first"
     );
     assert_eq!(
         refused("data=8MiB@r,subsystem=all"),
-        "volume 'data' is in subsystem 'data', --volume says 'all': correct that, or remove the \
-         volume first"
+        "volume 'data' is in subsystem 'data', but --volume says 'all': correct --volume, or \
+         remove the volume first"
     );
 }
 
@@ -174,8 +174,8 @@ fn a_device_with_volumes_that_is_not_given_refuses_the_start() {
     let bench = Bench::new();
     bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop().unwrap();
     let message = bench.refused(&["r=ram:16MiB"], &[]);
-    assert!(message.starts_with("volume 'data' lies on device 'flash' ("), "{message}");
-    assert!(message.ends_with("), which is not among those given: add it with --device"));
+    assert!(message.starts_with("volume 'data' is on device 'flash' ("), "{message}");
+    assert!(message.ends_with("), which is not configured: add it with --device"));
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn a_device_file_shorter_than_the_catalog_says_refuses_the_start() {
     file.unwrap().set_len(4 * MIB).unwrap();
     assert_eq!(
         bench.refused(&[&bench.flash("")], &[]),
-        "device 'flash': DIR/flash.img is 4MiB long, shorter than the catalog says (8MiB): restore \
-         the rest before starting"
+        "device 'flash': DIR/flash.img is 4MiB long, shorter than the 8MiB in the catalog: restore \
+         the missing part before starting"
     );
     std::fs::remove_file(bench.folder.path().join("flash.img")).unwrap();
     assert_eq!(
         bench.refused(&[&bench.flash(",size=8MiB")], &[]),
         "device 'flash': DIR/flash.img does not exist, but the catalog has volumes on it: restore \
-         it or correct the path"
+         it, or correct the path"
     );
 }
 
@@ -238,7 +238,7 @@ fn a_port_in_use_refuses_the_start() {
         error.to_string(),
         format!(
             "--nvme-tcp {address}: Address already in use (os error 98): another program listens \
-             there: stop it, or choose another port (0 takes a free one)"
+             there: stop it, or choose another port (0 selects a free one)"
         )
     );
     assert_eq!(error.exit_code(), 1);
@@ -336,8 +336,8 @@ fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
     let refused = ask(&data_dir, remove("data", false)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "volume 'data' is in use: 1 host is connected to its subsystem, disconnect there first or \
-         add --force"
+        "volume 'data' is in use: 1 host is connected to its subsystem: disconnect first, or add \
+         --force"
     );
     volume(ask(&data_dir, remove("logs", false)));
     volume(ask(&data_dir, remove("data", true)));

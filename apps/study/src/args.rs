@@ -62,13 +62,13 @@ pub struct RunArgs {
     /// Studies, or 'all'
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Fewer and shorter points: a first overview within minutes
+    /// Measure fewer and shorter points, for an overview within minutes
     #[arg(long)]
     pub quick: bool,
-    /// Runs of each point [default: 5, with --quick 2]
+    /// Number of runs of each point [default: 5, with --quick 2]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeats: Option<u32>,
-    /// Time counted in each run [default: 500ms, with --quick 100ms]
+    /// Measured time of each run [default: 500ms, with --quick 100ms]
     #[arg(long, value_name = "TIME", value_parser = runtime)]
     pub runtime: Option<Nanos>,
     /// Remote volume to measure as well (repeatable), in the form that 'nearflash bench' takes.
@@ -129,13 +129,13 @@ fn runtime(text: &str) -> Result<Nanos, String> {
     let span = parse_duration(text).map_err(|error| error.to_string())?;
     match RUNTIMES.contains(&span) {
         true => Ok(span),
-        false => Err("between 10ms and 1h".to_owned()),
+        false => Err("use a time between 10ms and 1h".to_owned()),
     }
 }
 
 fn watts(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(watts) if watts > 0.0 && watts < 1e4 => Ok(watts),
-        _ => Err("write a number of watts, as 7.5".to_owned()),
+        _ => Err("write a number of watts, for example 7.5".to_owned()),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Asked {
 #[derive(Debug, thiserror::Error)]
 pub enum AskedError {
     /// The file has the schema of another version.
-    #[error("it has schema {0}, this version reads {SCHEMA}")]
+    #[error("it has schema {0}, but this version reads {SCHEMA}")]
     Schema(u64),
     /// The file is not valid JSON, or lacks a field.
     #[error("{0}")]

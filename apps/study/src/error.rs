@@ -101,15 +101,15 @@ pub enum StudyError {
     },
     /// A `--target` is a file or device of this machine.
     #[error(
-        "--target {target}: not a remote volume: name one by nvme-tcp://, iscsi:// or direct://, or a \
-         file or device of this machine by --local"
+        "--target {target}: not a remote volume: use a nvme-tcp://, iscsi:// or direct:// URL, or \
+         name a file or device of this machine with --local"
     )]
     TargetNotServed {
         /// The target's URL.
         target: String,
     },
     /// A `--target` is named twice.
-    #[error("--target {target}: named twice, so its points cannot be told apart: name it once")]
+    #[error("--target {target}: used twice, so its points cannot be told apart: use it once")]
     TargetTwice {
         /// The target's URL.
         target: String,

@@ -53,7 +53,7 @@ pub enum LocalError {
         what: &'static str,
     },
     /// It is too short.
-    #[error("--local: {} is {len} long: at least {len_min} are needed", path.display())]
+    #[error("--local: {} is {len} long: it must be at least {len_min} long", path.display())]
     TooSmall {
         /// The file or device.
         path: PathBuf,

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn nearflash_buffer_set_len(
         let buffer = unsafe { unique(buffer) }?.0.as_mut();
         let buffer = buffer.ok_or(Failure::Argument("the buffer is in flight"))?;
         if len > buffer.capacity() {
-            return Err(Failure::Argument("the buffer is shorter than that"));
+            return Err(Failure::Argument("the length exceeds the buffer's capacity"));
         }
         buffer.set_len(len);
         Ok(())

@@ -25,7 +25,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Fa
     }
     // SAFETY: not NULL; the caller promises the rest.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map(Some).map_err(|_| Failure::Argument("a text is not UTF-8"))
+    text.to_str().map(Some).map_err(|_| Failure::Argument("a string is not UTF-8"))
 }
 
 /// # Safety
@@ -42,7 +42,7 @@ pub(crate) unsafe fn unique<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure
     unsafe { pointer.as_mut() }.ok_or(NULL)
 }
 
-const NULL: Failure = Failure::Argument("a pointer is NULL that may not be");
+const NULL: Failure = Failure::Argument("a pointer is NULL that must not be");
 
 /// Writes a result to the caller's place.
 ///
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn nearflash_connect(
                 Credentials::new(key, secret).map_err(nearflash::Error::from)?
             }
             (None, None) => Credentials::NONE,
-            _ => return Err(Failure::Argument("a key and its secret come together")),
+            _ => return Err(Failure::Argument("a key needs its secret, and a secret its key")),
         };
         let connected = Client::connect(url, credentials)?;
         // SAFETY: the header requires a writable place.

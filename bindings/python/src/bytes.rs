@@ -52,7 +52,7 @@ impl Bytes {
         // for writing.
         if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), raw, flags) } != 0 {
             return Err(PyErr::take(object.py()).unwrap_or_else(|| {
-                PyBufferError::new_err("the object does not give its buffer, and no reason")
+                PyBufferError::new_err("the object provides no buffer and no reason")
             }));
         }
         Ok(Self { view })

@@ -65,8 +65,9 @@ fn credentials(py: Python<'_>, key: Option<&str>, secret: Option<&str>) -> PyRes
 /// An optional duration, in seconds.
 pub(crate) fn seconds(name: &str, given: Option<f64>, default: Duration) -> PyResult<Duration> {
     let Some(seconds) = given else { return Ok(default) };
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("{name}: {seconds} is not a time in seconds")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        PyValueError::new_err(format!("{name}: {seconds} is not a valid time in seconds"))
+    })
 }
 
 #[pymethods]

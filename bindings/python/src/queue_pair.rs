@@ -83,7 +83,7 @@ impl QueuePair {
 
 #[cold]
 fn closed(name: &str) -> PyErr {
-    PyValueError::new_err(format!("the queue pair of volume '{name}' is closed: make another"))
+    PyValueError::new_err(format!("the queue pair of volume '{name}' is closed: open another"))
 }
 
 impl Open {

@@ -211,7 +211,7 @@ pub(crate) fn word(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
     let signed = number.extract::<i64>().map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(number.py()) {
-            PyOverflowError::new_err("a word is from -2**63 to 2**64 - 1")
+            PyOverflowError::new_err("a word must be from -2**63 to 2**64 - 1")
         } else {
             error
         }

@@ -24,7 +24,7 @@ struct Key {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The key id is not valid.
-    #[error("'{id}' is not a key id: a key id has 1 to {NAME_LEN_MAX} bytes")]
+    #[error("'{id}' is not a valid key id: a key id has 1 to {NAME_LEN_MAX} bytes")]
     Name {
         /// The key id.
         id: String,

@@ -20,7 +20,7 @@ pub enum Error {
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     /// The host name cannot be resolved.
-    #[error("{host} has no address: {source}")]
+    #[error("cannot resolve {host}: {source}")]
     Resolve {
         /// The host name.
         host: String,
@@ -50,7 +50,7 @@ pub enum Error {
         place: String,
     },
     /// The node does not answer during the connection's setup.
-    #[error("{place} gave no answer to {what} within {seconds} s")]
+    #[error("{place} did not answer {what} within {seconds} s")]
     Silent {
         /// The node's address.
         place: String,
@@ -78,18 +78,18 @@ pub enum Error {
     #[error("the connection was lost: {0}")]
     ConnectionLost(Lost),
     /// The connection ended before the answer, and the operation may have changed the volume.
-    #[error("whether it took effect is unknown, the connection was lost: {0}")]
+    #[error("the connection was lost, and whether the operation took effect is unknown: {0}")]
     Unknown(Lost),
     /// The queue pair's depth is reached.
     #[error(
-        "{depth} operations are in flight, the most of this queue pair: poll before posting more"
+        "{depth} operations are in flight, the maximum of this queue pair: poll before posting more"
     )]
     QueueFull {
         /// The depth.
         depth: u32,
     },
     /// The length is not valid for one operation.
-    #[error("an operation has 1 to {max} bytes, not {len}: post several")]
+    #[error("an operation takes 1 to {max} bytes, not {len}: post several operations")]
     Length {
         /// The requested length.
         len: u64,
@@ -98,7 +98,8 @@ pub enum Error {
     },
     /// The queue pair's shared memory is used up.
     #[error(
-        "the queue pair has no {len} bytes of memory left: drop buffers, or ask for more in QueueOptions"
+        "the queue pair has fewer than {len} bytes of memory left: drop buffers, or request more \
+         in QueueOptions"
     )]
     NoMemory {
         /// The requested length.
@@ -230,7 +231,7 @@ impl Own {
 const OWN: [(Own, &str, &str); 9] = [
     (Own::InvalidUrl, "INVALID_URL", "the URL is not valid, or names no volume"),
     (Own::InvalidCredentials, "INVALID_CREDENTIALS", "the key or its secret cannot be used"),
-    (Own::Unreachable, "UNREACHABLE", "no node answers there"),
+    (Own::Unreachable, "UNREACHABLE", "no node answers at the address"),
     (Own::Refused, "REFUSED", "the node refuses the connection"),
     (
         Own::ConnectionLost,
@@ -240,10 +241,10 @@ const OWN: [(Own, &str, &str); 9] = [
     (
         Own::OutcomeUnknown,
         "OUTCOME_UNKNOWN",
-        "the connection was lost before the answer; the volume may have been changed or not",
+        "the connection was lost before the answer; whether the volume was changed is unknown",
     ),
     (Own::QueueFull, "QUEUE_FULL", "the queue pair's depth is reached"),
-    (Own::InvalidLength, "INVALID_LENGTH", "no operation has this length"),
+    (Own::InvalidLength, "INVALID_LENGTH", "the length is not valid for one operation"),
     (Own::NoMemory, "NO_MEMORY", "the queue pair's memory is used up"),
 ];
 

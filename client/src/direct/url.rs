@@ -47,20 +47,24 @@ pub enum Place {
 pub enum UrlError {
     /// The scheme is missing or another one.
     #[error(
-        "'{text}' is not a direct URL: write direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
+        "'{text}' is not a valid direct URL: write direct://HOST:PORT/VOLUME or \
+         direct+local:PATH.sock/VOLUME"
     )]
     Scheme {
         /// The text.
         text: String,
     },
     /// The host is missing.
-    #[error("'{text}' names no host: write direct://HOST:PORT/VOLUME, as direct://[::1]:4421/data")]
+    #[error(
+        "'{text}' names no host: write direct://HOST:PORT/VOLUME, for example \
+         direct://[::1]:4421/data"
+    )]
     NoHost {
         /// The text.
         text: String,
     },
     /// The port is not valid.
-    #[error("'{text}' is not a TCP port: write a number from 1 to 65535, usually 4421")]
+    #[error("'{text}' is not a valid TCP port: write a number from 1 to 65535, usually 4421")]
     Port {
         /// The text.
         text: String,
@@ -75,14 +79,15 @@ pub enum UrlError {
     },
     /// The option does not exist.
     #[error(
-        "'{key}' is not an option of a direct URL: use digest=header,data, key=ID or secret-file=PATH"
+        "'{key}' is not a valid option of a direct URL: use digest=header,data, key=ID or \
+         secret-file=PATH"
     )]
     UnknownKey {
         /// The option.
         key: String,
     },
     /// The option does not have this value.
-    #[error("'{value}' is not a value of {key}: use {expected}")]
+    #[error("'{value}' is not a valid value of {key}: use {expected}")]
     Value {
         /// The option.
         key: &'static str,

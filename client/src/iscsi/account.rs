@@ -24,7 +24,7 @@ pub enum AccountFileError {
         source: Arc<io::Error>,
     },
     /// The file's contents are not a secret.
-    #[error("{path} holds no secret of '{user}': {source}")]
+    #[error("{path} does not hold a valid secret for '{user}': {source}")]
     Secret {
         /// The CHAP user.
         user: String,
@@ -34,7 +34,10 @@ pub enum AccountFileError {
         source: SecretLenError,
     },
     /// Both ends have the same secret.
-    #[error("{path} holds the secret of '{user}' too: a target proves itself with another one")]
+    #[error(
+        "{path} holds the same secret as that of '{user}': a target authenticates itself with a \
+         different one"
+    )]
     Same {
         /// The file of the target's secret.
         path: PathBuf,

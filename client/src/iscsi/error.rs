@@ -16,7 +16,7 @@ use crate::stream::LinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum InitiatorError {
     /// The host name cannot be resolved.
-    #[error("{host} has no address: {source}")]
+    #[error("cannot resolve {host}: {source}")]
     Resolve {
         /// The host name.
         host: String,
@@ -45,8 +45,8 @@ pub enum InitiatorError {
     },
     /// The target has failed to authenticate itself.
     #[error(
-        "{target} does not prove that it knows the secret of '{user}': is it the right target, and \
-         are the target's user and secret those that the account was made with?"
+        "{target} failed to authenticate itself as '{user}': check the address, and the mutual \
+         user and secret of the CHAP account"
     )]
     Impostor {
         /// The target.
@@ -61,7 +61,7 @@ pub enum InitiatorError {
         target: String,
     },
     /// The target allows fewer connections.
-    #[error("{target} allows {granted} connections in a session, not {wanted}: ask for fewer")]
+    #[error("{target} allows {granted} connections in a session, not {wanted}: request fewer")]
     TooManyConnections {
         /// The target.
         target: String,
@@ -71,7 +71,7 @@ pub enum InitiatorError {
         granted: u32,
     },
     /// A command of the session itself has failed.
-    #[error("the target answers {what} {status}")]
+    #[error("the target answered {what} with {status}")]
     Task {
         /// The command.
         what: &'static str,
@@ -180,15 +180,17 @@ const TARGET_FAULT_CLASS: u8 = 3;
 fn remedy(status: LoginStatus, initiator: &str, has_account: bool) -> String {
     match status {
         LoginStatus::AUTHENTICATION_FAILURE if has_account => {
-            "; are user and secret those of an account there?".to_owned()
+            "; check the user and the secret".to_owned()
         }
-        LoginStatus::AUTHENTICATION_FAILURE => "; give a CHAP account's user and secret".to_owned(),
+        LoginStatus::AUTHENTICATION_FAILURE => {
+            "; add the user and the secret of a CHAP account".to_owned()
+        }
         LoginStatus::AUTHORIZATION_FAILURE => format!("; admit the initiator {initiator} there"),
         LoginStatus::NOT_FOUND | LoginStatus::TARGET_REMOVED => {
-            "; is there such a target? A discovery lists the existing ones".to_owned()
+            "; does this target exist? A discovery lists the existing ones".to_owned()
         }
-        LoginStatus::TOO_MANY_CONNECTIONS => "; ask for fewer connections".to_owned(),
-        LoginStatus::OUT_OF_RESOURCES => "; it has no room for one more".to_owned(),
+        LoginStatus::TOO_MANY_CONNECTIONS => "; request fewer connections".to_owned(),
+        LoginStatus::OUT_OF_RESOURCES => "; it has no room for another session".to_owned(),
         _ => String::new(),
     }
 }

@@ -32,7 +32,7 @@ const KEYS: &[(u8, &str)] = &[
 const CODES: &[((u8, u8), &str)] = &[
     ((0x0C, 0x00), "write error"),
     ((0x11, 0x00), "unrecovered read error"),
-    ((0x1D, 0x00), "the bytes differ"),
+    ((0x1D, 0x00), "the data differs"),
     ((0x20, 0x00), "no such command"),
     ((0x21, 0x00), "logical block address out of range"),
     ((0x24, 0x00), "invalid field in the command"),
@@ -43,7 +43,7 @@ const CODES: &[((u8, u8), &str)] = &[
     ((0x28, 0x00), "its medium may have changed"),
     ((0x29, 0x00), "it was reset or powered on"),
     ((0x2A, 0x09), "its capacity has changed"),
-    ((0x3F, 0x03), "it may be another unit"),
+    ((0x3F, 0x03), "its inquiry data has changed: it may be another unit"),
     ((0x3F, 0x0E), "the target's units have changed: list them again"),
     ((0x47, 0x05), "data arrived damaged"),
 ];
@@ -113,10 +113,10 @@ impl fmt::Display for TaskStatus {
                 NO_ROOM_SPAN_MAX.0 / 1_000_000_000
             )?,
             Ending::Answered(status) => write!(f, "{status}")?,
-            Ending::TargetFailed(code) => write!(f, "that it failed (response {code:02x}h)")?,
-            Ending::Rejected(reason) => write!(f, "with a Reject: {reason}")?,
-            Ending::Aborted => f.write_str("that it was aborted")?,
-            Ending::Damaged => f.write_str("with damaged data")?,
+            Ending::TargetFailed(code) => write!(f, "a target failure (response {code:02x}h)")?,
+            Ending::Rejected(reason) => write!(f, "a Reject: {reason}")?,
+            Ending::Aborted => f.write_str("an abort")?,
+            Ending::Damaged => f.write_str("damaged data")?,
         }
         let Some(Sense { key, asc, ascq, .. }) = self.sense else { return Ok(()) };
         match KEYS.iter().find(|(known, _)| *known == key) {
@@ -176,7 +176,7 @@ mod tests {
     fn what_is_no_answer_of_the_unit_is_said_too() {
         let status = |ending| TaskStatus { ending, sense: None };
         assert!(status(Ending::Answered(Status::GOOD)).is_good());
-        assert_eq!(status(Ending::Damaged).to_string(), "with damaged data");
+        assert_eq!(status(Ending::Damaged).to_string(), "damaged data");
         let conflict = status(Ending::Answered(Status::RESERVATION_CONFLICT)).to_string();
         assert!(conflict.contains("another initiator's reservation"), "{conflict}");
     }

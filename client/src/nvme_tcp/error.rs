@@ -13,7 +13,7 @@ use crate::stream::LinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The host name cannot be resolved.
-    #[error("{host} has no address: {source}")]
+    #[error("cannot resolve {host}: {source}")]
     Resolve {
         /// The host name.
         host: String,
@@ -102,8 +102,8 @@ impl HostError {
 fn remedy(status: Status) -> &'static str {
     match status.code() {
         Status::CONNECT_INVALID_HOST => "; admit this host's NQN at the target",
-        Status::CONNECT_INVALID_PARAMETERS => "; is there such a subsystem?",
-        Status::CONNECT_CONTROLLER_BUSY => "; it has no queue left",
+        Status::CONNECT_INVALID_PARAMETERS => "; does this subsystem exist?",
+        Status::CONNECT_CONTROLLER_BUSY => "; it has no free queue",
         Status::AUTHENTICATION_REQUIRED => "; it requires authentication, which this host lacks",
         _ => "",
     }

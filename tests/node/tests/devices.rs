@@ -92,8 +92,9 @@ fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
     let message = place.anonymous(&refused.message);
     assert!(message.starts_with("device 'flash': DIR/flash.img is "), "{message}");
     assert!(
-        message
-            .ends_with("shorter than the catalog says (64MiB): restore the rest before starting"),
+        message.ends_with(
+            "shorter than the 64MiB in the catalog: restore the missing part before starting"
+        ),
         "{message}"
     );
     assert_eq!(refused.code, 1);

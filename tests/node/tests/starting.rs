@@ -57,7 +57,7 @@ fn a_port_in_use_is_refused_with_another_to_choose() {
     let flags = [&RAM[..], &["--nvme-tcp", &text]].concat();
     let expected = format!(
         "--nvme-tcp {address}: Address already in use (os error 98): another program listens \
-         there: stop it, or choose another port (0 takes a free one)"
+         there: stop it, or choose another port (0 selects a free one)"
     );
     assert_eq!(refused_start(&place, &flags), refusal(1, &expected));
     assert!(!Path::new(&place.data_dir()).exists(), "nothing was touched");
@@ -71,12 +71,12 @@ fn a_device_file_shorter_than_the_catalog_says_is_refused() {
     let file = std::fs::OpenOptions::new().write(true).open(place.path("flash.img")).unwrap();
     file.set_len(8 << 20).unwrap();
     let device = format!("flash=file:{}", place.text("flash.img"));
-    let expected = "device 'flash': DIR/flash.img is 8MiB long, shorter than the catalog says \
-                    (16MiB): restore the rest before starting";
+    let expected = "device 'flash': DIR/flash.img is 8MiB long, shorter than the 16MiB in the \
+                    catalog: restore the missing part before starting";
     assert_eq!(refused_start(&place, &["--device", &device]), refusal(1, expected));
     std::fs::remove_file(place.path("flash.img")).unwrap();
     let expected = "device 'flash': DIR/flash.img does not exist, but the catalog has volumes on \
-                    it: restore it or correct the path";
+                    it: restore it, or correct the path";
     assert_eq!(refused_start(&place, &["--device", &device]), refusal(1, expected));
     assert!(!place.path("flash.img").exists(), "it is not made anew");
 }
@@ -137,8 +137,8 @@ fn an_unknown_key_is_refused_with_its_line() {
 fn a_door_that_others_can_reach_is_refused_until_told_who_may_come_in() {
     let place = Place::new();
     let flags = [&RAM[..], &["--nvme-tcp", "0.0.0.0:0"]].concat();
-    let expected = "--nvme-tcp: 0.0.0.0:0 can be reached from other machines: say which hosts may \
-                    connect with --host NQN (repeatable), or --host any";
+    let expected = "--nvme-tcp: 0.0.0.0:0 can be reached from other machines: name the hosts that \
+                    may connect with --host NQN (repeatable), or use --host any";
     assert_eq!(refused_start(&place, &flags), refusal(2, expected));
     let _node = Node::start(&place, &[&flags[..], &["--host", "any"]].concat());
 }

@@ -47,8 +47,8 @@ pub enum OpenError {
     },
     /// The file is absent, although the catalog has volumes on it.
     #[error(
-        "device '{name}': {} does not exist, but the catalog has volumes on it: \
-         restore it or correct the path",
+        "device '{name}': {} does not exist, but the catalog has volumes on it: restore it, or \
+         correct the path",
         path.display()
     )]
     Lost {
@@ -82,7 +82,7 @@ pub enum OpenError {
         remedy: &'static str,
     },
     /// The device has no room for a label and one granule.
-    #[error("device '{name}' is {len}, which is too small: at least {len_min} are needed")]
+    #[error("device '{name}' is {len}, which is too small: it needs at least {len_min}")]
     TooSmall {
         /// The device.
         name: Name,
@@ -93,8 +93,8 @@ pub enum OpenError {
     },
     /// `size=` differs from the file's size.
     #[error(
-        "device '{name}': {} is {len} long, size={size} is configured: \
-         remove size= or correct it",
+        "device '{name}': {} is {len} long, but size={size} is configured: remove size=, or \
+         correct it",
         path.display()
     )]
     SizeDiffers {
@@ -109,8 +109,8 @@ pub enum OpenError {
     },
     /// The device has shrunk since it was labelled: blocks of volumes may be lost.
     #[error(
-        "device '{name}': {} is {len} long, shorter than the catalog says ({recorded}): \
-         restore the rest before starting",
+        "device '{name}': {} is {len} long, shorter than the {recorded} in the catalog: restore \
+         the missing part before starting",
         path.display()
     )]
     Shorter {
@@ -125,8 +125,8 @@ pub enum OpenError {
     },
     /// The device has grown since it was labelled.
     #[error(
-        "device '{name}': {} is {len} long, longer than the catalog says ({recorded}): \
-         cut it back to {} bytes before starting",
+        "device '{name}': {} is {len} long, longer than the {recorded} in the catalog: truncate it \
+         to {} bytes before starting",
         path.display(), recorded.0
     )]
     Longer {
@@ -208,6 +208,6 @@ fn remedy(source: &io::Error) -> &'static str {
             ": run as root, or give the node's user access (disks: the group 'disk')"
         }
         io::ErrorKind::ReadOnlyFilesystem => ": it is read-only, and a device must be writable",
-        _ => ": 'dmesg' may say more",
+        _ => ": see 'dmesg'",
     }
 }

@@ -183,8 +183,8 @@ impl Asked<'_> {
                 if let Some(pid) = self.ended {
                     let (name, path) = (self.name, self.path.display());
                     tracing::warn!(
-                        "device '{name}': waiting until the last operations of process {pid}, which \
-                         has ended, are over and {path} is free"
+                        "device '{name}': waiting for the last operations of process {pid}, which \
+                         has ended, on {path}"
                     );
                 }
                 now + patience

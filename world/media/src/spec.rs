@@ -54,7 +54,7 @@ pub enum Backing {
 pub enum ParseDeviceSpecError {
     /// The text does not have the form of a device.
     #[error(
-        "'{text}' is not a device: write NAME=file:PATH,size=SIZE, NAME=block:/dev/…, \
+        "'{text}' is not a valid device: write NAME=file:PATH,size=SIZE, NAME=block:/dev/…, \
          NAME=ram:SIZE or NAME=null:SIZE"
     )]
     Form {
@@ -73,7 +73,7 @@ pub enum ParseDeviceSpecError {
         source: ParseSizeError,
     },
     /// The size is zero.
-    #[error("device '{name}' has no size: write at least 1MiB")]
+    #[error("device '{name}' has size zero: write at least 1MiB")]
     Empty {
         /// The device.
         name: Name,
@@ -87,7 +87,7 @@ pub enum ParseDeviceSpecError {
         source: ParseDurationError,
     },
     /// This kind of device does not have this option.
-    #[error("device '{name}': unknown option '{option}', known are {known}")]
+    #[error("device '{name}': '{option}' is not a valid option: use {known}")]
     Option {
         /// The device.
         name: Name,

@@ -75,10 +75,10 @@ fn describe(device: Device, direction: Direction, depth: u32) -> String {
 fn legend(counted: usize, dropped: usize) -> String {
     let mut lines = vec![
         "predicted: device and wire added up (depth 1), or the slower of both (depth 32)",
-        "floor: the bare exchange of the same bytes over loopback TCP, the best there can be",
+        "floor: the bare exchange of the same bytes over loopback TCP, which no protocol can beat",
     ];
     let doubt = format!(
-        "{dropped} of {} rounds were disturbed (cores moved or shared): figures vary",
+        "{dropped} of {} rounds were disturbed (cores moved or were shared): figures vary",
         counted + dropped
     );
     if dropped > counted {

@@ -43,7 +43,7 @@ pub struct FileOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file does not exist, and no size is given to create it.
-    #[error("{path} does not exist: give --size to have it created")]
+    #[error("{path} does not exist: add --size to create it")]
     Absent {
         /// The file.
         path: PathBuf,

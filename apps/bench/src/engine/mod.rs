@@ -41,10 +41,10 @@ pub enum EngineError {
         source: std::io::Error,
     },
     /// The controller completed the command with an error.
-    #[error("the target answers {0}")]
+    #[error("the target answered {0}")]
     Status(nearflash::nvme_tcp::Status),
     /// The logical unit ended the task with an error.
-    #[error("{target} answers {status}")]
+    #[error("{target} answered with {status}")]
     Task {
         /// Name and address of the target.
         target: Arc<str>,
@@ -61,7 +61,7 @@ pub enum EngineError {
     #[error(transparent)]
     Direct(#[from] nearflash::direct::Error),
     /// Fewer bytes were transferred than requested, although not at the end of the file.
-    #[error("moved {moved} of {asked} bytes")]
+    #[error("transferred {moved} of {asked} bytes")]
     Short {
         /// Bytes transferred.
         moved: ByteLen,

@@ -93,7 +93,7 @@ pub enum JobFailure {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// No operation completes.
-    #[error("no operation completed for {} s: is the target still there?", .span.0 / 1_000_000_000)]
+    #[error("no operation completed for {} s: does the target still answer?", .span.0 / 1_000_000_000)]
     Stalled {
         /// Time since the last completion.
         span: Nanos,

@@ -22,7 +22,7 @@ pub(super) fn text(report: &Report) -> String {
         }
     }
     if report.record.ops() == 0 {
-        line(&mut text, format_args!("  nothing was done in the counted time"));
+        line(&mut text, format_args!("  no operation completed in the counted time"));
         return text;
     }
     cpu(&mut text, report);
@@ -99,7 +99,8 @@ fn floor(text: &mut String, floor: &FloorComparison) {
         ),
     );
     let [before, after] = floor.core_to_core;
-    let verdict = if floor.is_comparable() { "" } else { ": measured in two places, run it again" };
+    let verdict =
+        if floor.is_comparable() { "" } else { ": the cores moved between the two, run it again" };
     line(
         text,
         format_args!(

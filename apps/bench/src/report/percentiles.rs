@@ -8,7 +8,10 @@ pub struct PercentileList(pub Vec<f64>);
 
 /// The reason why a list is not valid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{0}' is not a list of percentiles: write numbers up to 100 with colons, as 50:99:99.9")]
+#[error(
+    "'{0}' is not a valid list of percentiles: write numbers up to 100, separated by colons, for \
+     example 50:99:99.9"
+)]
 pub struct PercentilesError(String);
 
 impl Default for PercentileList {

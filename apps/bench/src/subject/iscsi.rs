@@ -148,14 +148,14 @@ impl Options {
                 }
             }
             "user" => {
-                let expected = "the USER that `nearflash chap add` was given";
+                let expected = "the USER given to `nearflash chap add`";
                 self.user = Some(said("user", value, expected)?.to_owned());
             }
             "secret-file" => {
                 self.secret_file = Some(said("secret-file", value, "a path")?.into());
             }
             "mutual-user" => {
-                let expected = "what `nearflash chap add` was given as --mutual-user";
+                let expected = "the --mutual-user given to `nearflash chap add`";
                 self.mutual_user = Some(said("mutual-user", value, expected)?.to_owned());
             }
             "mutual-secret-file" => {

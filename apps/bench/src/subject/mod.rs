@@ -76,20 +76,23 @@ pub enum TargetError {
     #[error(transparent)]
     Direct(#[from] UrlError),
     /// Not a valid floor.
-    #[error("'{text}' is not valid: write floor:// or floor://?headers=REQUEST,ANSWER in bytes")]
+    #[error(
+        "'{text}' is not a valid floor: write floor:// or floor://?headers=REQUEST,ANSWER in bytes"
+    )]
     Floor {
         /// The target as given.
         text: String,
     },
     /// `file:` without a path.
-    #[error("'file:' names no file: write file:PATH, as file:/tmp/test.img")]
+    #[error("'file:' names no file: write file:PATH, for example file:/tmp/test.img")]
     NoPath,
     /// `null:` without a valid size.
     #[error("null: {0}")]
     Size(#[from] ParseSizeError),
     /// The host is missing.
     #[error(
-        "'{text}' names no host: write {scheme}://HOST:PORT/NAME, as {scheme}://[::1]:{port}/data"
+        "'{text}' names no host: write {scheme}://HOST:PORT/NAME, for example \
+         {scheme}://[::1]:{port}/data"
     )]
     NoHost {
         /// The target as given.
@@ -117,7 +120,8 @@ pub enum TargetError {
     },
     /// The LUN is not a valid number.
     #[error(
-        "'{text}' is not a valid LUN: write a number from 0 to 16383 behind the name, as /data/0"
+        "'{text}' is not a valid LUN: write a number from 0 to 16383 after the name, for example \
+         /data/0"
     )]
     Lun {
         /// The LUN as given.

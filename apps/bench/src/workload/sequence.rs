@@ -101,12 +101,12 @@ pub struct WorkloadSpec {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
     /// `--bs 0`.
-    #[error("--bs 0 transfers nothing: give a block size, as --bs 4k")]
+    #[error("--bs 0 transfers nothing: give a block size, for example --bs 4k")]
     EmptyOp,
     /// The range is shorter than one operation.
     #[error(
-        "the range of {range} does not hold one operation of {op}: \
-         give a larger --size or a smaller --bs"
+        "the range of {range} is shorter than one operation of {op}: give a larger --size or a \
+         smaller --bs"
     )]
     RangeTooSmall {
         /// Length of the range.

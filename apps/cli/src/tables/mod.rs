@@ -14,7 +14,8 @@ pub(crate) use status::status;
 /// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     if volumes.is_empty() {
-        return "no volumes: make one with 'nearflash volume create NAME=SIZE@DEVICE'\n".to_owned();
+        return "no volumes: create one with 'nearflash volume create NAME=SIZE@DEVICE'\n"
+            .to_owned();
     }
     let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "PROVISIONED", "NSID", "SUBSYSTEM NQN"];
     let mut table = table(&header, &[1, 2, 5]);
@@ -35,7 +36,7 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
 /// All credentials.
 pub(crate) fn credentials(credentials: &[CredentialInfo]) -> String {
     if credentials.is_empty() {
-        return "no credentials: make one with 'nearflash credential create ID'\n".to_owned();
+        return "no credentials: create one with 'nearflash credential create ID'\n".to_owned();
     }
     let mut table = table(&["CREDENTIAL", "GRANTS", "EXPIRES"], &[1]);
     for credential in credentials {
@@ -51,7 +52,7 @@ pub(crate) fn credentials(credentials: &[CredentialInfo]) -> String {
 /// Grants.
 pub(crate) fn grants(grants: &[GrantInfo]) -> String {
     if grants.is_empty() {
-        return "no grants: make one with 'nearflash grant add ID VOLUME'\n".to_owned();
+        return "no grants: add one with 'nearflash grant add ID VOLUME'\n".to_owned();
     }
     let header = ["GRANT", "CREDENTIAL", "VOLUME", "RANGE", "RIGHTS", "EXPIRES"];
     let mut table = table(&header, &[0]);
@@ -71,9 +72,9 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
 /// All CHAP users.
 pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     if accounts.is_empty() {
-        return "no CHAP users: make one with 'nearflash chap add USER'\n".to_owned();
+        return "no CHAP users: add one with 'nearflash chap add USER'\n".to_owned();
     }
-    let mut table = table(&["CHAP USER", "IN RETURN"], &[]);
+    let mut table = table(&["CHAP USER", "MUTUAL USER"], &[]);
     for account in accounts {
         let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
         table.add_row([account.user.clone(), mutual]);
@@ -85,7 +86,7 @@ pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
 pub(crate) fn reservations(reservations: &[ReservationInfo]) -> String {
     let has_none = |info: &ReservationInfo| info.kind.is_none() && info.registrants.is_empty();
     if reservations.iter().all(has_none) {
-        return "nothing is reserved, and nobody has registered\n".to_owned();
+        return "no registrations and no reservations\n".to_owned();
     }
     let header = ["VOLUME", "RESERVATION", "LASTS", "KEY", "HOLDS", "REGISTRANT"];
     let mut table = table(&header, &[]);

@@ -129,8 +129,8 @@ fn cores(cores: &[CoreInfo], silent: &[usize]) -> String {
     }
     let silent = silent.iter().map(|core| {
         format!(
-            "core {core} does not answer: its counters, hosts and clients are missing here, and \
-             the log may name a device that hangs\n"
+            "core {core} does not answer: its counters, hosts and clients are not shown; look in \
+             the log for a device that hangs\n"
         )
     });
     rendered(&table) + &silent.collect::<String>()
@@ -165,7 +165,7 @@ fn clients(status: &Status) -> String {
         let credential = match &client.credential {
             Some(id) => id,
             None if client.is_in => "anonymous",
-            None => "not in yet",
+            None => "logging in",
         };
         table.add_row([
             client.from.clone(),

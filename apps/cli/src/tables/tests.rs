@@ -46,7 +46,7 @@ fn volumes_are_shown_in_columns() {
         data           8GiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:data
         a-longer-name  4KiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:a-longer-name
         "#);
-    assert!(volumes(&[]).starts_with("no volumes: make one with"));
+    assert!(volumes(&[]).starts_with("no volumes: create one with"));
 }
 
 fn whole_status() -> Status {
@@ -129,7 +129,7 @@ fn a_status_shows_devices_volumes_cores_hosts_and_clients() {
         CLIENT                   CREDENTIAL  CORE  IN FLIGHT
         127.0.0.1:50001          app            0          3
         process 12 of user 1000  anonymous      0          3
-        192.0.2.7:50002          not in yet     0          3
+        192.0.2.7:50002          logging in     0          3
         and 2 more
 
         INITIATOR                 FROM             CHAP USER  CORE  CONNECTIONS  TARGET
@@ -168,7 +168,7 @@ fn reservations_are_shown_by_registrant() {
         data    write-exclusive       permanent  0x000000000000abcd  no     b
         logs    exclusive-by-session  this run   -                   no     -
         "#);
-    assert_eq!(reservations(&[]), "nothing is reserved, and nobody has registered\n");
+    assert_eq!(reservations(&[]), "no registrations and no reservations\n");
 }
 
 #[test]
@@ -206,8 +206,8 @@ fn credentials_and_grants_are_shown_in_columns() {
             7  app         data    0..8GiB  r       2026-11-21 13:55Z
            12  app         data    0..      rw      expired
         "#);
-    assert!(credentials(&[]).starts_with("no credentials: make one with"));
-    assert!(grants(&[]).starts_with("no grants: make one with"));
+    assert!(credentials(&[]).starts_with("no credentials: create one with"));
+    assert!(grants(&[]).starts_with("no grants: add one with"));
 }
 
 #[test]

@@ -32,8 +32,9 @@ pub enum CatalogError {
     },
     /// A process that has ended still holds the lock.
     #[error(
-        "data directory {}: process {pid} has ended and still holds its lock, since a device has not \
-         done its last operations: the kernel's log may name the device; start again later",
+        "data directory {}: process {pid} has ended but still holds the lock, because a device has \
+         not completed its last operations: look in the kernel's log for the device, and start \
+         again later",
         path.display()
     )]
     LockHeld {
@@ -88,8 +89,8 @@ pub enum CatalogError {
     },
     /// The catalog's generation is not the one that a change was decided on.
     #[error(
-        "catalog {}: its generation is '{found}' where {expected} was expected: another program \
-         writes to it; stop that, and start the node again",
+        "catalog {}: its generation is '{found}' instead of {expected}: another program writes to \
+         it: stop that program, and start the node again",
         path.display()
     )]
     Overtaken {
@@ -102,8 +103,8 @@ pub enum CatalogError {
     },
     /// A volume is on a device that is not configured.
     #[error(
-        "volume '{volume}' lies on device '{device}' ({uuid}), which is not among those given: \
-         add it with --device"
+        "volume '{volume}' is on device '{device}' ({uuid}), which is not configured: add it with \
+         --device"
     )]
     DeviceMissing {
         /// The volume's name.
@@ -115,8 +116,8 @@ pub enum CatalogError {
     },
     /// A device in memory is configured smaller than it was.
     #[error(
-        "device '{device}' is {size}, shorter than the catalog says ({recorded}): \
-         give it its former size"
+        "device '{device}' is {size} long, shorter than the {recorded} in the catalog: restore its \
+         former size"
     )]
     Shrunk {
         /// The device.

@@ -57,7 +57,7 @@ impl Lock {
             };
             let until = *deadline.get_or_insert_with(|| {
                 tracing::warn!(
-                    "data directory {}: waiting until process {pid}, which has ended, gives up its \
+                    "data directory {}: waiting until process {pid}, which has ended, releases its \
                      lock",
                     data_dir.display()
                 );
@@ -83,7 +83,7 @@ impl Lock {
     /// not wait for them.
     pub(super) fn forget_owner(&self) {
         if let Err(error) = self.file.set_len(0) {
-            tracing::warn!("the file of the data directory's lock cannot be emptied: {error}");
+            tracing::warn!("cannot truncate the data directory's lock file: {error}");
         }
     }
 }

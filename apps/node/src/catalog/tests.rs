@@ -279,12 +279,12 @@ fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
     let refused = |text| contents.check_given(&[spec(text)]).unwrap_err().to_string();
     assert_eq!(
         refused("s=ram:16MiB"),
-        "volume 'data' lies on device 'r' (00000000-0000-0000-0000-000000000007), which is not \
-         among those given: add it with --device"
+        "volume 'data' is on device 'r' (00000000-0000-0000-0000-000000000007), which is not \
+         configured: add it with --device"
     );
     assert_eq!(
         refused("r=ram:15MiB"),
-        "device 'r' is 15MiB, shorter than the catalog says (16MiB): give it its former size"
+        "device 'r' is 15MiB long, shorter than the 16MiB in the catalog: restore its former size"
     );
     assert!(contents.check_given(&[spec("r=ram:17MiB")]).is_ok());
 }

@@ -35,7 +35,7 @@ pub struct ServeArgs {
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free one [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
     pub nvme_tcp: Vec<String>,
-    /// Address that discovery names instead of the one listened on
+    /// Address that discovery reports instead of the listening address
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub advertise: Option<String>,
     /// Address for direct clients (repeatable); port 0 selects a free one [default: none; default
@@ -66,7 +66,7 @@ pub struct ServeArgs {
     /// Memory for data in flight on each core [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub pool: Option<String>,
-    /// How long a host, initiator or client may take from its connection until it is logged in
+    /// Time limit for a host, initiator or client from its connection to its completed login
     /// [default: 10s, 15s for iSCSI]
     #[arg(long, value_name = "TIME")]
     pub login_timeout: Option<String>,

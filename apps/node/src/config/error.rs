@@ -72,7 +72,7 @@ pub enum ConfigError {
         source: ValueError,
     },
     /// Two devices or two volumes have the same name.
-    #[error("{key}: '{name}' is named twice: give each its own name")]
+    #[error("{key}: the name '{name}' is used twice: give each its own name")]
     Twice {
         /// The key.
         key: Key,
@@ -94,8 +94,8 @@ pub enum ConfigError {
     NoDevice,
     /// Other machines can reach the address, and no setting names the hosts that may connect.
     #[error(
-        "{key}: {address} can be reached from other machines: say which hosts may connect with \
-         --host NQN (repeatable), or --host any"
+        "{key}: {address} can be reached from other machines: name the hosts that may connect with \
+         --host NQN (repeatable), or use --host any"
     )]
     OpenDoor {
         /// The key.
@@ -132,18 +132,21 @@ pub enum ValueError {
     Size(#[from] ParseSizeError),
     /// Not a volume.
     #[error(
-        "'{0}' is not a volume: write NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]\
-         [,provisioning=thin|thick]"
+        "'{0}' is not a valid volume: write \
+         NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]"
     )]
     Volume(Box<str>),
     /// Not a block size of a volume.
-    #[error("'{0}' is not a block size: volumes have blocks of 512 or 4096 bytes")]
+    #[error("'{0}' is not a valid block size: use 512 or 4096")]
     BlockSize(Box<str>),
     /// Not a kind of provisioning.
     #[error(transparent)]
     Provisioning(#[from] ParseProvisioningError),
     /// Not an address.
-    #[error("'{text}' is not an address: write IP:PORT, as 127.0.0.1:{port} or [::1]:{port}")]
+    #[error(
+        "'{text}' is not a valid address: write IP:PORT, for example 127.0.0.1:{port} or \
+         [::1]:{port}"
+    )]
     Address {
         /// The text.
         text: Box<str>,
@@ -151,7 +154,7 @@ pub enum ValueError {
         port: u16,
     },
     /// Not an NQN.
-    #[error("'{text}' is not a host's NQN: {source}: write nqn.…, or any")]
+    #[error("'{text}' is not a valid host NQN: {source}: write nqn.…, or any")]
     Host {
         /// The text.
         text: Box<str>,
@@ -160,8 +163,8 @@ pub enum ValueError {
     },
     /// Neither the name of a host nor that of an initiator.
     #[error(
-        "'{text}' is not a host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name (iqn.…, \
-         eui.… or naa.…), or any"
+        "'{text}' is not a valid host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \
+         (iqn.…, eui.… or naa.…), or any"
     )]
     Initiator {
         /// The text.
@@ -174,7 +177,7 @@ pub enum ValueError {
     #[error(transparent)]
     ChapSecret(#[from] ParseChapSecretError),
     /// `any` together with names.
-    #[error("'any' admits every host, so other names have no effect: write either")]
+    #[error("'any' admits every host, so other names have no effect: write only one of the two")]
     AnyAndOthers,
     /// Not a range.
     #[error(transparent)]
@@ -183,18 +186,18 @@ pub enum ValueError {
     #[error(transparent)]
     Rights(#[from] ParseRightsError),
     /// Not a list of processors.
-    #[error("'{0}' is not a list of processors: write 0, 0-3 or 0,2")]
+    #[error("'{0}' is not a valid list of processors: write for example 0, 0-3 or 0,2")]
     Cores(Box<str>),
     /// A pool that is too small or too large.
-    #[error("'{0}' is not a pool size: write 4MiB to 64GiB")]
+    #[error("'{0}' is not a valid pool size: use 4MiB to 64GiB")]
     Pool(Box<str>),
     /// Not a duration.
     #[error(transparent)]
     Duration(#[from] ParseDurationError),
     /// A login time-out that is too short or too long.
-    #[error("'{0}' is not a login time-out: write 1s to 5m")]
+    #[error("'{0}' is not a valid login time-out: use 1s to 5m")]
     LoginTimeout(Box<str>),
     /// Not a log level.
-    #[error("'{0}' is not a log level: write error, warn, info, debug or trace")]
+    #[error("'{0}' is not a valid log level: use error, warn, info, debug or trace")]
     Log(Box<str>),
 }

@@ -112,11 +112,11 @@ fn an_unparsable_size_is_refused_where_it_stands() {
     );
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--pool", "1"]),
-        "--pool: '1' is not a pool size: write 4MiB to 64GiB"
+        "--pool: '1' is not a valid pool size: use 4MiB to 64GiB"
     );
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--login-timeout", "10ms"]),
-        "--login-timeout: '10ms' is not a login time-out: write 1s to 5m"
+        "--login-timeout: '10ms' is not a valid login time-out: use 1s to 5m"
     );
 }
 
@@ -124,11 +124,11 @@ fn an_unparsable_size_is_refused_where_it_stands() {
 fn one_name_for_two_things_is_refused() {
     assert_eq!(
         refused(&["--device", "r=ram:1GiB", "--device", "r=ram:2GiB"]),
-        "--device: 'r' is named twice: give each its own name"
+        "--device: the name 'r' is used twice: give each its own name"
     );
     assert_eq!(
         with_file("device = 'r=ram:1G'\nvolume = ['v=1M@r', 'v=2M@r']", &[]).unwrap_err(),
-        "FILE: volume: 'v' is named twice: give each its own name"
+        "FILE: volume: the name 'v' is used twice: give each its own name"
     );
 }
 
@@ -153,8 +153,8 @@ fn a_door_to_other_machines_wants_to_be_told_who_may_come_in() {
         assert_eq!(
             refused(&flags),
             format!(
-                "--nvme-tcp: {address} can be reached from other machines: say which hosts may \
-                 connect with --host NQN (repeatable), or --host any"
+                "--nvme-tcp: {address} can be reached from other machines: name the hosts that may \
+                 connect with --host NQN (repeatable), or use --host any"
             )
         );
         let any = [&flags[..], &["--host", "any"]].concat();
@@ -179,26 +179,27 @@ fn values_that_are_none_are_refused_with_what_to_write() {
     let refused = |flags: &[&str]| refused(&[&DEVICE[..], flags].concat());
     assert_eq!(
         refused(&["--nvme-tcp", "localhost"]),
-        "--nvme-tcp: 'localhost' is not an address: write IP:PORT, as 127.0.0.1:4420 or [::1]:4420"
+        "--nvme-tcp: 'localhost' is not a valid address: write IP:PORT, for example 127.0.0.1:4420 \
+         or [::1]:4420"
     );
     assert_eq!(
         refused(&["--host", "example"]),
-        "--host: 'example' is not a host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \
-         (iqn.…, eui.… or naa.…), or any"
+        "--host: 'example' is not a valid host: write an NVMe host's NQN (nqn.…), an iSCSI \
+         initiator's name (iqn.…, eui.… or naa.…), or any"
     );
-    assert!(refused(&["--host", "a\nb"]).contains("--host: 'a\\nb' is not a host"));
+    assert!(refused(&["--host", "a\nb"]).contains("--host: 'a\\nb' is not a valid host"));
     assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("write either"));
     assert_eq!(
         refused(&["--cores", "zero"]),
-        "--cores: 'zero' is not a list of processors: write 0, 0-3 or 0,2"
+        "--cores: 'zero' is not a valid list of processors: write for example 0, 0-3 or 0,2"
     );
     let message = refused(&["--cores", "8000"]);
     assert!(message.starts_with("--cores: processor 8000 is not available"), "{message}");
     assert_eq!(
         refused(&["--log", "loud"]),
-        "--log: 'loud' is not a log level: write error, warn, info, debug or trace"
+        "--log: 'loud' is not a valid log level: use error, warn, info, debug or trace"
     );
-    assert!(refused(&["--advertise", "here"]).contains("'here' is not an address"));
+    assert!(refused(&["--advertise", "here"]).contains("'here' is not a valid address"));
 }
 
 #[test]
@@ -224,7 +225,8 @@ fn direct_doors_are_opened_only_where_it_is_said() {
     assert_eq!(file.direct_local, Some("/run/d.sock".into()));
     assert_eq!(
         refused(&[&DEVICE[..], &["--direct", "here"]].concat()),
-        "--direct: 'here' is not an address: write IP:PORT, as 127.0.0.1:4421 or [::1]:4421"
+        "--direct: 'here' is not a valid address: write IP:PORT, for example 127.0.0.1:4421 or \
+         [::1]:4421"
     );
 }
 
@@ -261,7 +263,8 @@ fn iscsi_doors_are_opened_only_where_it_is_said() {
     assert_eq!(addresses(&file, Protocol::Iscsi), ["127.0.0.1:2"]);
     assert_eq!(
         refused(&[&DEVICE[..], &["--iscsi", "here"]].concat()),
-        "--iscsi: 'here' is not an address: write IP:PORT, as 127.0.0.1:3260 or [::1]:3260"
+        "--iscsi: 'here' is not a valid address: write IP:PORT, for example 127.0.0.1:3260 or \
+         [::1]:3260"
     );
 }
 

@@ -74,7 +74,7 @@ mod tests {
         assert!(refused("da ta=8G@flash").starts_with("'da ta' is not a name"));
         assert_eq!(
             refused("data=8G@flash,block-size=1k"),
-            "'1k' is not a block size: volumes have blocks of 512 or 4096 bytes"
+            "'1k' is not a valid block size: use 512 or 4096"
         );
         assert_eq!(
             refused("data=8G@flash,provisioning=fat"),

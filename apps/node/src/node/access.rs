@@ -31,7 +31,7 @@ impl Node {
             let made = grants.create(&id, secret, expires, now())?.clone();
             Ok(credential_info(&made, grants, now()))
         })?;
-        tracing::info!(credential = credential.id, "credential made");
+        tracing::info!(credential = credential.id, "credential created");
         Ok(NewCredential { credential, secret: text })
     }
 
@@ -74,7 +74,7 @@ impl Node {
             grant = grant.number,
             credential = grant.credential,
             volume = grant.volume,
-            "grant made"
+            "grant added"
         );
         Ok(grant)
     }

@@ -196,7 +196,7 @@ impl Node {
         match self.take_over(fresh, raised, &waits) {
             Ok(ticket) => (result, ticket),
             Err(error) => {
-                tracing::error!("a change of reservations is refused: {error}");
+                tracing::error!("refused a change of reservations: {error}");
                 (ChangeResult::Refused(Refusal::NotRecorded), Ticket::over())
             }
         }

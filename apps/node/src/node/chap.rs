@@ -35,7 +35,7 @@ impl Node {
             accounts.add(account.clone())?;
             Ok(account)
         })?;
-        tracing::info!(user = account.user.as_str(), "CHAP user made");
+        tracing::info!(user = account.user.as_str(), "CHAP user added");
         let mutual_secret = mutual_drawn.flatten();
         Ok(OneAccount { account: chap_info(&account), secret: drawn, mutual_secret })
     }

@@ -219,7 +219,7 @@ impl Workers {
         let deadline = Instant::now() + STOP_PATIENCE;
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             if Instant::now() > deadline {
-                tracing::warn!("a job is left behind: a device does not answer");
+                tracing::warn!("abandoned a job: a device does not answer");
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -277,7 +277,7 @@ impl Node {
             space.volumes().filter_map(job).collect()
         };
         for job in jobs {
-            tracing::info!(volume = job.volume.as_str(), "job {} begins anew", job.id);
+            tracing::info!(volume = job.volume.as_str(), "job {} starts again", job.id);
             self.jobs.add(job);
         }
     }

@@ -45,7 +45,7 @@ impl Node {
         if device.health().clear() {
             // An unrecorded clearing would be undone by the next start.
             self.record_health().inspect_err(|_| device.health().note_failure())?;
-            tracing::warn!(device = name, "device cleared: it is believed again");
+            tracing::warn!(device = name, "device cleared: it is back in service");
         }
         Ok(self.device_infos().into_iter().find(|device| device.name == name))
     }

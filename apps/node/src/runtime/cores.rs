@@ -288,7 +288,7 @@ fn tell(sender: &Sender<Message>, message: Message) {
         message = unsent;
         thread::sleep(FULL_PAUSE);
         if Instant::now() >= complains_at {
-            error!("a core takes no messages, and a change waits for it: a device may hang");
+            error!("a change waits for a core that takes no messages: a device may hang");
             complains_at += PATIENCE;
         }
     }

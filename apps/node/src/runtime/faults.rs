@@ -82,7 +82,7 @@ fn cause(ByteOffset(offset): ByteOffset, errno: i32) -> String {
         0 => format!("it ends too early, at byte {offset}: it has been truncated"),
         errno => {
             let error = io::Error::from_raw_os_error(errno);
-            format!("{error} at byte {offset}: 'dmesg' may say more")
+            format!("{error} at byte {offset}: see 'dmesg'")
         }
     }
 }
@@ -100,8 +100,8 @@ mod tests {
         let first = note(start, 0, 5).unwrap();
         assert_eq!(
             first,
-            "device 'flash' failed a request: Input/output error (os error 5) at byte 4096: 'dmesg' \
-             may say more"
+            "device 'flash' failed a request: Input/output error (os error 5) at byte 4096: see \
+             'dmesg'"
         );
         for _ in 0..7 {
             assert_eq!(note(start + QUIET / 2, 0, 5), None);

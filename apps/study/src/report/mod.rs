@@ -73,7 +73,7 @@ pub enum ReportError {
     #[error(transparent)]
     Plot(#[from] PlotError),
     /// The file has the schema of another version.
-    #[error("{} has schema {found}, this version reads {SCHEMA}: compare with the version that wrote it", path.display())]
+    #[error("{} has schema {found}, but this version reads {SCHEMA}: use the version that wrote it", path.display())]
     Schema {
         /// The file.
         path: PathBuf,

@@ -230,7 +230,7 @@ class InvalidCredentials(Error, ValueError):
 
 
 class Unreachable(Error, ConnectionError):
-    """no node answers there"""
+    """no node answers at the address"""
 
     name = "UNREACHABLE"
 
@@ -248,7 +248,7 @@ class ConnectionLost(Error, ConnectionError):
 
 
 class OutcomeUnknown(Error, ConnectionError):
-    """the connection was lost before the answer; the volume may have been changed or not"""
+    """the connection was lost before the answer; whether the volume was changed is unknown"""
 
     name = "OUTCOME_UNKNOWN"
 
@@ -260,7 +260,7 @@ class QueueFull(Error):
 
 
 class InvalidLength(Error, ValueError):
-    """no operation has this length"""
+    """the length is not valid for one operation"""
 
     name = "INVALID_LENGTH"
 

@@ -160,7 +160,7 @@ fn an_absent_file_with_volumes_on_it_is_not_made_anew() {
     let known = [known("flash", FRESH, LEN)];
     assert_eq!(
         Bench::new().refused(",size=8MiB", Claim { node: NODE, known: &known }),
-        "device 'flash': PATH does not exist, but the catalog has volumes on it: restore it or \
+        "device 'flash': PATH does not exist, but the catalog has volumes on it: restore it, or \
          correct the path"
     );
 }
@@ -258,15 +258,15 @@ fn a_device_shorter_or_longer_than_the_catalog_says_is_refused_with_both_sizes()
         assert_eq!(
             bench.refused(",size=8MiB", claim),
             format!(
-                "device 'flash': PATH is {text} long, shorter than the catalog says (8MiB): \
-                 restore the rest before starting"
+                "device 'flash': PATH is {text} long, shorter than the 8MiB in the catalog: \
+                 restore the missing part before starting"
             )
         );
     }
     file.set_len(9 << 20).unwrap();
     assert_eq!(
         bench.refused("", claim),
-        "device 'flash': PATH is 9MiB long, longer than the catalog says (8MiB): cut it back to \
+        "device 'flash': PATH is 9MiB long, longer than the 8MiB in the catalog: truncate it to \
          8388608 bytes before starting"
     );
 }
@@ -331,11 +331,11 @@ fn what_is_no_device_is_refused_with_what_to_write() {
     let message = refused(format!("x=block:{path}/f"));
     assert!(message.ends_with("is a file: write file: before it"), "{message}");
     let message = refused(format!("x=file:{path}/small,size=1MiB"));
-    assert_eq!(message, "device 'x' is 1MiB, which is too small: at least 2MiB are needed");
+    assert_eq!(message, "device 'x' is 1MiB, which is too small: it needs at least 2MiB");
     assert!(!folder.path().join("small").exists());
     assert_eq!(
         refused("x=ram:1023KiB".to_owned()),
-        "device 'x' is 1023KiB, which is too small: at least 1MiB are needed"
+        "device 'x' is 1023KiB, which is too small: it needs at least 1MiB"
     );
 }
 
