@@ -5,9 +5,9 @@
  * status is below 65536, the client's own errors are from there on. nearflash_last_error() then
  * returns the full message.
  *
- * Any number of threads may use a volume at a time; only one may use a queue pair and its buffers,
- * or a client. Pointers that are passed to a function must be valid, and may be NULL only where the
- * comment says so. Freeing NULL does nothing.
+ * Any number of threads may use a volume at the same time. A client, and a queue pair with its
+ * buffers, may be used by only one thread at a time. Pointers that are passed to a function must be
+ * valid, and may be NULL only where the comment says so. Freeing NULL does nothing.
  *
  * License: MIT OR Apache-2.0
  */
@@ -62,7 +62,7 @@ extern "C" {
 #define NEARFLASH_REFUSED 65539
 /* The connection was lost before the answer; nothing was changed. */
 #define NEARFLASH_CONNECTION_LOST 65540
-/* The connection was lost before the answer; the volume may have been changed or not. */
+/* The connection was lost before the answer; whether the volume was changed is unknown. */
 #define NEARFLASH_OUTCOME_UNKNOWN 65541
 #define NEARFLASH_QUEUE_FULL 65542
 #define NEARFLASH_INVALID_LENGTH 65543
@@ -103,7 +103,7 @@ typedef struct nearflash_volume_info {
     uint64_t len;        /* in bytes */
     uint32_t block_size; /* in bytes; a write is atomic for each block */
     uint32_t epoch;      /* grows with every change of the layout */
-    uint8_t uuid[16];    /* another volume of the same name has another one */
+    uint8_t uuid[16];    /* a later volume of the same name has a different one */
     bool is_readable;    /* some of the volume may be read */
     bool is_writable;    /* some of the volume may be written */
 } nearflash_volume_info;
@@ -165,7 +165,7 @@ void nearflash_queue_pair_free(nearflash_queue_pair *pair);
 
 int nearflash_queue_pair_get_info(const nearflash_queue_pair *pair, nearflash_volume_info *info);
 
-/* The most operations that may be in flight, and the current number. */
+/* The maximum and the current number of operations in flight. */
 uint32_t nearflash_queue_pair_depth(const nearflash_queue_pair *pair);
 uint32_t nearflash_queue_pair_in_flight(const nearflash_queue_pair *pair);
 
@@ -218,7 +218,7 @@ int nearflash_submit(nearflash_queue_pair *pair);
 int nearflash_poll(nearflash_queue_pair *pair, nearflash_completion *completions, size_t max,
                    size_t *count);
 
-/* Sends the posted operations, and sleeps until there may be a completion, or `timeout_ns`. */
+/* Sends the posted operations, and sleeps until there may be a completion, at most `timeout_ns`. */
 int nearflash_wait(nearflash_queue_pair *pair, uint64_t timeout_ns);
 
 /* Connects again after the connection was lost. */

@@ -26,8 +26,8 @@ pub(crate) struct Client {
 /// URL.
 ///
 /// The time-outs are in seconds: `silence_max` is the longest silence of a node that owes an answer
-/// (10), `reconnect_max` the time for which a lost connection is tried again (30), and `spin_max`
-/// the time for which a blocking call spins before it sleeps (0.0001).
+/// (10), `reconnect_max` the time for which reconnecting is tried (30), and `spin_max` the time for
+/// which a blocking call spins before it sleeps (0.0001).
 #[pyfunction]
 #[pyo3(signature = (url, key=None, secret=None, *, silence_max=None, reconnect_max=None, spin_max=None))]
 #[expect(clippy::too_many_arguments, reason = "most are given by name, in Python")]

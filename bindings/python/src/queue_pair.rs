@@ -221,7 +221,7 @@ impl QueuePair {
         uuid(py, self.get()?.pair.info().uuid)
     }
 
-    /// The most operations that may be in flight.
+    /// The maximum number of operations in flight.
     #[getter]
     fn depth(&self) -> PyResult<u32> {
         Ok(self.get()?.pair.depth())
@@ -393,7 +393,7 @@ impl QueuePair {
         py.detach(|| open.pair.reconnect()).map_err(|error| raised(py, &error))
     }
 
-    /// Closes the connection. It is unknown whether writes in flight take effect.
+    /// Closes the connection. Whether writes in flight take effect is unknown.
     fn close(&mut self, py: Python<'_>) {
         let open = self.open.take();
         py.detach(|| drop(open));

@@ -15,8 +15,8 @@ use crate::forks::Owned;
 /// A volume for blocking calls from any number of threads: concurrent calls have separate
 /// connections.
 ///
-/// A lost connection is made again. Reads are then repeated; an operation that may have changed the
-/// volume is not, and raises `OutcomeUnknown`. Closing does not flush.
+/// A lost connection is re-established. Reads are then repeated; an operation that may have changed
+/// the volume is not, and raises `OutcomeUnknown`. Closing does not flush.
 #[pyclass(frozen, module = "nearflash", weakref)]
 pub(crate) struct Volume {
     name: Box<str>,

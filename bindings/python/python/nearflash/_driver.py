@@ -2,7 +2,7 @@
 
 Each pass of the loop in which an operation was posted, or data arrived, ends with one turn: the
 posted operations are sent together, and results go to the futures that wait for them. A caller that
-finds the queue pair full waits in a line.
+finds the queue pair full waits in a queue.
 
 Invariant: while a thread makes the connection again, the queue pair belongs to that thread, and
 this module does not access it.
@@ -17,7 +17,7 @@ from nearflash._nearflash import QueuePair
 from nearflash.errors import ConnectionLost, Error, QueueFull
 
 SPIN_MAX = 100e-6
-"""The time in seconds for which the loop polls again at once rather than sleep: a wake-up costs
+"""The time in seconds for which the loop polls again at once instead of sleeping: a wake-up costs
 more than an exchange with a node."""
 
 Post = Callable[[QueuePair], int]
@@ -211,7 +211,7 @@ class Driver:
             self._fd = None
 
     async def _connected(self) -> None:
-        """Waits until the connection is made again; the first caller starts that."""
+        """Waits until the connection is re-established; the first caller starts the reconnect."""
         if self._reconnecting is None:
             self._reconnecting = self._loop.create_task(self._reconnect())
             # Retrieves an error that no caller waits for any more.

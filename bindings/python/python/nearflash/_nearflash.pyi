@@ -29,8 +29,8 @@ def connect(
     URL.
 
     The time-outs are in seconds: `silence_max` is the longest silence of a node that owes an answer
-    (10), `reconnect_max` the time for which a lost connection is tried again (30), and `spin_max`
-    the time for which a blocking call spins before it sleeps (0.0001).
+    (10), `reconnect_max` the time for which reconnecting is tried (30), and `spin_max` the time for
+    which a blocking call spins before it sleeps (0.0001).
     """
 
 @final

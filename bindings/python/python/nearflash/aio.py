@@ -12,8 +12,9 @@ Operations that tasks start in one pass of the loop are sent together. Cancellin
 any point: its operation may still take effect at the node, but accesses no memory of the program
 after that.
 
-A volume belongs to the loop that it was opened in. A lost connection is made again, and reads are
-then repeated; an operation that may have changed the volume is not, and raises `OutcomeUnknown`.
+A volume belongs to the loop that it was opened in. A lost connection is re-established, and reads
+are then repeated; an operation that may have changed the volume is not, and raises
+`OutcomeUnknown`.
 """
 
 import asyncio
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Volume", "connect", "open"]
 
 PIECE_LENGTH = 1 << 20
-"""The longest piece in bytes; longer reads and writes are cut at multiples of it."""
+"""The longest piece in bytes; longer reads and writes are split at its multiples."""
 PIECES_IN_FLIGHT = 8
-"""The most pieces in flight of one read or write."""
+"""The maximum number of pieces of one read or write in flight."""
 REPEATS_MAX = 8
-"""The most repetitions of a read over new connections."""
+"""The maximum number of repetitions of a read over new connections."""
 
 
 async def connect(
