@@ -111,7 +111,7 @@ fn a_node_serves_answers_and_drains_on_sigterm() {
         jobs.lines().map(|line| line.split_whitespace().skip(1).take(3).collect()).collect();
     assert_eq!(kinds[1..], [["volume-create", "logs", "done"], ["volume-resize", "logs", "done"]]);
     let (message, code) = failed(&["job", "wait", "7", "--data-dir", data_dir]);
-    assert!(message.starts_with("nearflash: no job 7") && code == 1, "{message}");
+    assert!(message.starts_with("nearflash: job 7 does not exist") && code == 1, "{message}");
     let status: Value =
         serde_json::from_str(&said(&["status", "--data-dir", data_dir, "--json"])).unwrap();
     assert_eq!(status["volumes"], node.ready["volumes"]);

@@ -127,7 +127,10 @@ mod tests {
         assert_eq!(account.target().unwrap().user, "node");
         assert_ne!(account.target().unwrap().secret, account.initiator().secret);
         let same = mutual_account_from_files(("u", &own), ("node", &own)).unwrap_err().to_string();
-        assert!(same.contains("the secret of 'u' too: a target proves itself with"), "{same}");
+        assert!(
+            same.contains("the same secret as that of 'u': a target authenticates itself with"),
+            "{same}"
+        );
         for path in [own, others] {
             std::fs::remove_file(path).unwrap();
         }

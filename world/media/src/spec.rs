@@ -239,10 +239,10 @@ mod tests {
             refused("x=ram:2Gig"),
             "device 'x': '2Gig' is not a size: write a whole number and a unit, as 512, 64KiB or 8GiB"
         );
-        assert_eq!(refused("x=ram:0"), "device 'x' has no size: write at least 1MiB");
+        assert_eq!(refused("x=ram:0"), "device 'x' has size zero: write at least 1MiB");
         assert_eq!(
             refused("x=file:/f,sise=1G"),
-            "device 'x': unknown option 'sise=1G', known are size=SIZE and wipe"
+            "device 'x': 'sise=1G' is not a valid option: use size=SIZE and wipe"
         );
         assert_eq!(
             refused("x=null:1G,read-delay=soon"),

@@ -389,7 +389,7 @@ mod tests {
             ("nvme-tcp://a/data?ns=x", "from 1"),
             ("nvme-tcp://a/data?digest=both", "header,data"),
             ("direct://a", "append /NAME"),
-            ("iscsi://:3260/data", "iscsi://HOST:PORT/NAME, as iscsi://[::1]:3260/data"),
+            ("iscsi://:3260/data", "iscsi://HOST:PORT/NAME, for example iscsi://[::1]:3260/data"),
             ("iscsi://a:http/data", "usually 3260"),
             ("iscsi://a:3260", "append /NAME, a volume's name or a target's IQN"),
             ("iscsi://a/", "append /NAME"),

@@ -276,7 +276,8 @@ fn a_size_that_is_not_the_files_is_refused() {
     let bench = Bench::holding(&[]);
     assert_eq!(
         bench.refused(",size=16MiB", CLAIM),
-        "device 'flash': PATH is 8MiB long, size=16MiB is configured: remove size= or correct it"
+        "device 'flash': PATH is 8MiB long, but size=16MiB is configured: remove size=, or correct \
+         it"
     );
 }
 
