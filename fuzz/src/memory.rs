@@ -19,14 +19,14 @@ impl Bounded {
         let before = self.allocated.fetch_add(len, Ordering::Relaxed);
         if before.saturating_add(len) > ALLOCATED_MAX {
             // No message: making one could allocate. libFuzzer keeps the input; under a debugger,
-            // the stack says who asked for how much.
+            // the stack shows the allocation.
             std::process::abort();
         }
     }
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came; only the sum of lengths is
-// kept beside it.
+// SAFETY: every call is passed unchanged to the system's allocator; in addition, only the sum of
+// lengths is kept.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count(layout.size());

@@ -2,7 +2,7 @@
 
 use crate::{ByteLen, ByteOffset};
 
-/// Index of a logical block, from the start of whatever holds it. Never a length.
+/// Index of a logical block, from the start of the object that holds it. Never a length.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Lba(pub u64);
 
@@ -11,19 +11,19 @@ pub struct Lba(pub u64);
 pub struct Blocks(pub u64);
 
 impl Lba {
-    /// The block `count` further on; `None` past the end of the address space.
+    /// The block `count` blocks later; `None` past the end of the address space.
     pub fn checked_add(self, count: Blocks) -> Option<Self> {
         self.0.checked_add(count.0).map(Self)
     }
 }
 
 impl Blocks {
-    /// From the 0's based form that NVMe and SCSI put on the wire: 0 means one block.
+    /// Converts from the 0's based form of NVMe and SCSI: 0 means one block.
     pub fn from_zero_based(raw: u16) -> Self {
         Self(u64::from(raw) + 1)
     }
 
-    /// Whether `count` blocks from `start` lie within this many blocks.
+    /// Whether `count` blocks from `start` lie within this number of blocks.
     pub fn contains(self, start: Lba, count: Self) -> bool {
         start.checked_add(count).is_some_and(|end| end.0 <= self.0)
     }
@@ -41,33 +41,33 @@ impl BlockSize {
     /// 4096 bytes.
     pub const B4096: Self = Self { shift: 12 };
 
-    /// The block size of that many bytes; `None` unless it is a power of two in range.
+    /// The block size of this number of bytes; `None` unless it is a power of two in range.
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         let shift = u8::try_from(bytes.checked_ilog2()?).ok()?;
         (bytes.is_power_of_two() && (9..=16).contains(&shift)).then_some(Self { shift })
     }
 
-    /// In bytes.
+    /// The size in bytes.
     pub const fn bytes(self) -> u32 {
         1 << self.shift
     }
 
-    /// As the exponent of two that NVMe calls LBADS.
+    /// The size as an exponent of two, which NVMe calls LBADS.
     pub const fn shift(self) -> u8 {
         self.shift
     }
 
-    /// Where a block begins; `None` past the end of the address space.
+    /// The offset of a block; `None` past the end of the address space.
     pub fn offset(self, lba: Lba) -> Option<ByteOffset> {
         lba.0.checked_mul(1 << self.shift).map(ByteOffset)
     }
 
-    /// How many bytes so many blocks are; `None` when no `u64` holds it.
+    /// The length of `count` blocks in bytes; `None` if it exceeds 64 bits.
     pub fn len(self, count: Blocks) -> Option<ByteLen> {
         count.0.checked_mul(1 << self.shift).map(ByteLen)
     }
 
-    /// How many whole blocks fit.
+    /// The number of whole blocks in a length.
     pub const fn blocks_in(self, len: ByteLen) -> Blocks {
         Blocks(len.0 >> self.shift)
     }

@@ -1,4 +1,4 @@
-//! Bytes: a size, a position, and how people write a size.
+//! Bytes: a size, a position, and the notation of sizes.
 
 use std::fmt;
 
@@ -11,39 +11,39 @@ pub const MIB: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ByteLen(pub u64);
 
-/// A position in bytes, from the start of whatever holds it.
+/// A position in bytes, from the start of the object that holds it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ByteOffset(pub u64);
 
 impl ByteLen {
-    /// For indexing slices.
+    /// The size as an index of slices.
     ///
     /// # Panics
-    /// When the length exceeds the address space of this machine, which no length of something in
+    /// When the length exceeds the address space of this machine, which no length of an object in
     /// memory does.
     pub fn to_usize(self) -> usize {
         usize::try_from(self.0).expect("a length in memory fits usize")
     }
 
-    /// The length of something in memory.
+    /// The length of an object in memory.
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_usize(bytes.len())
     }
 
-    /// The length of something in memory.
+    /// The length of an object in memory.
     pub fn from_usize(len: usize) -> Self {
         Self(u64::try_from(len).expect("usize is at most 64 bits wide"))
     }
 }
 
 impl ByteOffset {
-    /// The position `len` further on; `None` past the end of the address space.
+    /// The position `len` later; `None` past the end of the address space.
     pub fn checked_add(self, len: ByteLen) -> Option<Self> {
         self.0.checked_add(len.0).map(Self)
     }
 }
 
-/// In the largest binary unit that divides it exactly, as [`parse_size`] reads it back.
+/// Writes the size in the largest binary unit that divides it exactly, as [`parse_size`] reads it.
 impl fmt::Display for ByteLen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -55,7 +55,7 @@ impl fmt::Display for ByteLen {
     }
 }
 
-/// Why a size was not understood.
+/// The reason why a size is not valid.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ParseSizeError {
     text: String,
@@ -65,7 +65,7 @@ impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "'{}' is not a size: write a whole number and a unit, as 512, 64KiB or 8GiB",
+            "'{}' is not a size: write a whole number and a unit, for example 512, 64KiB or 8GiB",
             self.text
         )
     }
@@ -73,11 +73,11 @@ impl fmt::Display for ParseSizeError {
 
 impl std::error::Error for ParseSizeError {}
 
-/// Reads a size: a whole number and an optional unit. `K`, `KiB` and `k` all mean 2^10, as in fio;
+/// Parses a size: a whole number and an optional unit. `K`, `KiB` and `k` all mean 2^10, as in fio;
 /// `KB`, `MB`, `GB`, `TB` mean powers of ten.
 ///
 /// # Errors
-/// When the text is not of that form, or exceeds 2^64 - 1 bytes.
+/// When the text does not have that form, or exceeds 2^64 - 1 bytes.
 pub fn parse_size(text: &str) -> Result<ByteLen, ParseSizeError> {
     let refused = || ParseSizeError { text: text.to_owned() };
     let digits_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,9 +1,9 @@
-//! Messages on one line, whatever a user or a peer said that is quoted in them.
+//! Messages on one line, whatever text of a user or a peer they quote.
 
 use std::fmt::{self, Write};
 
-/// What it holds, with every control character escaped as in a Rust string: no message breaks its
-/// line, moves a terminal's cursor, or passes for two.
+/// The text with every control character escaped as in a Rust string: no message breaks its line,
+/// moves a terminal's cursor, or looks like two.
 #[derive(Clone, Copy, Debug)]
 pub struct OneLine<T>(pub T);
 

@@ -8,25 +8,25 @@ use std::time::Duration;
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Later than every moment that will be.
+    /// Later than every other moment.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// So many microseconds.
+    /// A number of microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// So many milliseconds.
+    /// A number of milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// So many seconds.
+    /// A number of seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// This moment and `span` more, at most [`Self::NEVER`].
+    /// The moment `span` after this one, at most [`Self::NEVER`].
     #[must_use]
     pub const fn plus(self, span: Self) -> Self {
         Self(self.0.saturating_add(span.0))
@@ -38,13 +38,13 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// For the standard library's calls.
+    /// The span as the standard library's type.
     pub const fn to_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 }
 
-/// Why a span of time was not understood.
+/// The reason why a span of time is not valid.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ParseDurationError {
     text: String,
@@ -54,7 +54,7 @@ impl fmt::Display for ParseDurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "'{}' is not a time: write a whole number and a unit, as 10us, 5ms or 2s",
+            "'{}' is not a valid time: write a whole number and a unit, for example 10us, 5ms or 2s",
             self.text
         )
     }
@@ -62,11 +62,11 @@ impl fmt::Display for ParseDurationError {
 
 impl std::error::Error for ParseDurationError {}
 
-/// Reads a span of time: a whole number and a unit, `ns`, `us`, `ms`, `s` or `m`. A number without
-/// a unit is seconds, as in fio.
+/// Parses a span of time: a whole number and a unit, `ns`, `us`, `ms`, `s` or `m`. A number without
+/// a unit is in seconds, as in fio.
 ///
 /// # Errors
-/// When the text is not of that form or does not fit 64 bits of nanoseconds.
+/// When the text does not have that form, or does not fit 64 bits of nanoseconds.
 pub fn parse_duration(text: &str) -> Result<Nanos, ParseDurationError> {
     let refused = || ParseDurationError { text: text.to_owned() };
     let digits_len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

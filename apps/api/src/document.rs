@@ -46,7 +46,7 @@ pub fn parse_request(line: &[u8]) -> Result<Request, ApiError> {
     let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
     let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
     if schema != Some(SCHEMA.into()) {
-        let message = format!("a request needs \"schema\":{SCHEMA}");
+        let message = format!("a request needs schema {SCHEMA}: add \"schema\":{SCHEMA}");
         return Err(ApiError::new(ErrorCode::UnknownSchema, message));
     }
     serde_json::from_value(value).map_err(refused)

@@ -89,7 +89,10 @@ mod tests {
             ["", "30", "d", "-1d", "1.5h", "0s", "1y", "30 d", "99999999999999999999d", "9999w"]
         {
             let refused = parse_lifetime(text).unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("'{text}' is not a time: write")), "{refused}");
+            assert!(
+                refused.starts_with(&format!("'{text}' is not a valid time: write")),
+                "{refused}"
+            );
         }
     }
 

@@ -191,7 +191,7 @@ fn what_is_written_wrong_is_said_in_one_line_with_exit_code_2() {
     assert_eq!(
         message,
         "nearflash: --device: device 'r': 'much' is not a size: write a whole number and a unit, \
-         as 512, 64KiB or 8GiB"
+         for example 512, 64KiB or 8GiB"
     );
     assert_eq!(code, 2);
     let (message, code) =

@@ -104,7 +104,7 @@ fn a_volume_larger_than_its_device_is_refused() {
 #[test]
 fn an_unparsable_size_is_refused_where_it_stands() {
     let place = Place::new();
-    let remedy = "is not a size: write a whole number and a unit, as 512, 64KiB or 8GiB";
+    let remedy = "is not a size: write a whole number and a unit, for example 512, 64KiB or 8GiB";
     for size in ["much", "-1", "1e9", "1.5GiB", "GiB", "99999999999GiB"] {
         let Refusal { message, code } =
             refused_start(&place, &["--device", &format!("r=ram:{size}")]);

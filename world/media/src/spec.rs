@@ -237,7 +237,8 @@ mod tests {
         }
         assert_eq!(
             refused("x=ram:2Gig"),
-            "device 'x': '2Gig' is not a size: write a whole number and a unit, as 512, 64KiB or 8GiB"
+            "device 'x': '2Gig' is not a size: write a whole number and a unit, for example 512, \
+             64KiB or 8GiB"
         );
         assert_eq!(refused("x=ram:0"), "device 'x' has size zero: write at least 1MiB");
         assert_eq!(
@@ -246,7 +247,8 @@ mod tests {
         );
         assert_eq!(
             refused("x=null:1G,read-delay=soon"),
-            "device 'x': 'soon' is not a time: write a whole number and a unit, as 10us, 5ms or 2s"
+            "device 'x': 'soon' is not a valid time: write a whole number and a unit, for example \
+             10us, 5ms or 2s"
         );
     }
 }

@@ -102,13 +102,13 @@ fn a_file_that_is_no_toml_or_not_there_is_refused() {
 fn an_unparsable_size_is_refused_where_it_stands() {
     assert_eq!(
         refused(&["--device", "r=ram:lots"]),
-        "--device: device 'r': 'lots' is not a size: write a whole number and a unit, as 512, \
-         64KiB or 8GiB"
+        "--device: device 'r': 'lots' is not a size: write a whole number and a unit, for example \
+         512, 64KiB or 8GiB"
     );
     assert_eq!(
         with_file("device = 'r=ram:1GiB'\nvolume = 'v=1.5GiB@r'", &[]).unwrap_err(),
-        "FILE: volume: '1.5GiB' is not a size: write a whole number and a unit, as 512, 64KiB or \
-         8GiB"
+        "FILE: volume: '1.5GiB' is not a size: write a whole number and a unit, for example 512, \
+         64KiB or 8GiB"
     );
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--pool", "1"]),
@@ -188,7 +188,7 @@ fn values_that_are_none_are_refused_with_what_to_write() {
          initiator's name (iqn.…, eui.… or naa.…), or any"
     );
     assert!(refused(&["--host", "a\nb"]).contains("--host: 'a\\nb' is not a valid host"));
-    assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("write either"));
+    assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("write only one of the two"));
     assert_eq!(
         refused(&["--cores", "zero"]),
         "--cores: 'zero' is not a valid list of processors: write for example 0, 0-3 or 0,2"

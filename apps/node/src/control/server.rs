@@ -239,7 +239,7 @@ mod tests {
         let server = ControlServer::start_with(folder.path(), echo()).unwrap();
         let answer = |request: &[u8]| raw(folder.path(), request);
         assert!(answer(b"hello\n").contains("invalid request"));
-        assert!(answer(b"[]\n").contains("a request needs"));
+        assert!(answer(b"[]\n").contains("a request needs schema 1"));
         assert!(answer(b"{\"schema\":2,\"command\":\"status\"}\n").contains("schema 1"));
         assert!(
             answer(b"{\"schema\":1,\"command\":\"dance\"}\n").contains("unknown variant `dance`")

@@ -153,7 +153,7 @@ impl Model {
     fn first_fault(&self) -> Option<(&'static str, f64, &'static str)> {
         const ABOVE_ZERO: &str = "a number above zero";
         const NOT_BELOW_ZERO: &str = "zero or more";
-        const GROWTH: &str = "a share above -1 and up to 100, as 0.4";
+        const GROWTH: &str = "a share above -1 and up to 100, for example 0.4";
         const YEARS: &str = "1 to 50 years";
         const FACTORS: &str = "1 to 32 factors";
         let Self { server, needs, prices, overhead, forecast, surface } = self;
