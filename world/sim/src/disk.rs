@@ -47,6 +47,8 @@ pub(crate) struct Moments {
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) properties: DeviceProperties,
+    /// The length of a volume's block: stamps are as long.
+    stamp_len: usize,
     pub(crate) faults: DiskFaults,
     dice: Dice,
     sectors: Sectors,
@@ -62,10 +64,17 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(properties: DeviceProperties, faults: DiskFaults, dice: Dice) -> Self {
+    /// With volumes whose blocks are so long.
+    pub(crate) fn new(
+        properties: DeviceProperties,
+        stamp_len: usize,
+        faults: DiskFaults,
+        dice: Dice,
+    ) -> Self {
         let sectors = Sectors::new(properties.len.to_usize());
         Self {
             properties,
+            stamp_len,
             faults,
             dice,
             sectors,
@@ -273,11 +282,7 @@ impl Disk {
                 _ => {
                     let fresh = &operation.bytes[at..at + block_len];
                     let before = &self.sectors.visible()[start + at..start + at + block_len];
-                    if let Value::Written(stamp) = Value::of(fresh)
-                        && stamp.count > 0
-                    {
-                        self.replaced.push((stamp, Value::of(before)));
-                    }
+                    self.replaced.extend(steps_of(before, fresh, self.stamp_len));
                     let place = start + at;
                     self.unreadable.remove(&place);
                     if chance(&mut self.dice, self.faults.latent_permille) {
@@ -308,6 +313,16 @@ impl Disk {
         self.hung.clear();
         self.sectors.lose_power(&mut self.dice);
     }
+}
+
+/// The steps of counters in the blocks of volumes that a block of the device holds, and what each
+/// replaces.
+fn steps_of(before: &[u8], fresh: &[u8], len: usize) -> impl Iterator<Item = (Stamp, Value)> {
+    let blocks = before.chunks_exact(len).zip(fresh.chunks_exact(len));
+    blocks.filter_map(|(before, fresh)| match Value::of(fresh) {
+        Value::Written(stamp) if stamp.count > 0 => Some((stamp, Value::of(before))),
+        _ => None,
+    })
 }
 
 /// Draws only if the rate is above zero, so that a fault that is switched off does not change other

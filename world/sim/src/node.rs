@@ -40,6 +40,8 @@ pub struct NodeConfig {
     pub pool_len: ByteLen,
     /// The block size of its volumes.
     pub block_size: BlockSize,
+    /// Of its devices, if it is larger than that of its volumes.
+    pub device_block_size: BlockSize,
     /// Its devices have a volatile write cache.
     pub volatile_cache: bool,
     /// The limits of sessions.
@@ -53,6 +55,13 @@ pub struct NodeConfig {
     pub stall_timeout: Nanos,
     /// Requests in flight per core and device.
     pub device_depth: u32,
+}
+
+impl NodeConfig {
+    /// The block size of its devices.
+    pub(crate) fn device_block_size(&self) -> BlockSize {
+        self.device_block_size.max(self.block_size)
+    }
 }
 
 /// The result of a change.
@@ -100,7 +109,7 @@ impl Node {
     pub(crate) fn device(config: &NodeConfig) -> DeviceProperties {
         DeviceProperties {
             len: DISK_LEN,
-            block_size: config.block_size,
+            block_size: config.device_block_size(),
             volatile_cache: config.volatile_cache,
             reads_as_zeroes: false,
             deallocates: true,
@@ -136,6 +145,7 @@ impl Node {
         let direct = DirectConfig {
             session: direct::SessionConfig {
                 credits: self.config.credits,
+                unit: self.config.device_block_size(),
                 handshake_timeout: self.config.session.handshake_timeout,
                 ..DirectConfig::default().session
             },

@@ -54,6 +54,7 @@ impl Plan {
                 cores: 2,
                 pool_len: ByteLen(4 * MIB),
                 block_size: BlockSize::B512,
+                device_block_size: BlockSize::B512,
                 volatile_cache: true,
                 session: SessionConfig {
                     in_capsule_len_max: 8192,
@@ -89,10 +90,16 @@ impl Plan {
             digests: dice.pick(&[Digests::BOTH, Digests::BOTH, Digests::NONE]),
             alignment: DataAlignment(dice.pick(&[0, 0, 7])),
         };
+        let (cores, pool_len) = (dice.pick(&[1, 2, 2, 3]), dice.pick(&[2, 2, 4, 8]) * MIB);
+        let block_size = dice.pick(&[BlockSize::B512, BlockSize::B4096]);
+        // With its own dice, as `latent_permille` below, so that the rest of each seed's run does not
+        // depend on it.
+        let larger = Dice::new(seed ^ 0xB10C).pick(&[block_size, block_size, BlockSize::B4096]);
         let node = NodeConfig {
-            cores: dice.pick(&[1, 2, 2, 3]),
-            pool_len: ByteLen(dice.pick(&[2, 2, 4, 8]) * MIB),
-            block_size: dice.pick(&[BlockSize::B512, BlockSize::B4096]),
+            cores,
+            pool_len: ByteLen(pool_len),
+            block_size,
+            device_block_size: larger,
             volatile_cache: !dice.permille(250),
             session,
             keys: false,
@@ -129,7 +136,6 @@ impl Plan {
         };
         plan.draw_clients(dice);
         plan.draw_initiators(dice);
-        // With its own dice, so that the rest of each seed's run does not depend on it.
         let mut latent = Dice::new(seed ^ 0x1A7E);
         plan.faults.disk.latent_permille = latent.pick(&[0, 0, 0, 5]);
         plan

@@ -1,9 +1,10 @@
 //! Observes every write given to a device, and checks that the device may receive it then.
 //!
 //! A write whose connection is lost without an answer may take effect until its device operation
-//! ends. That operation must begin before the node closes the connection's socket. The exception is
-//! the second half of a compare-and-write, which waits for its fence first. So once a connection is
-//! closed and its device operations have ended, its writes never change anything again.
+//! ends. That operation must begin before the node closes the connection's socket. The exceptions are
+//! the second half of a compare-and-write, which waits for its fence first, and a write to a part of
+//! a device's block, which follows a read of the rest. So once a connection is closed and its device
+//! operations have ended, its writes never change anything again.
 //!
 //! A peer may return and be told that its earlier commands are over: a host whose old controller
 //! ended, an initiator that reinstates its session, or a client that claims its lineage. Then no
@@ -244,11 +245,24 @@ impl Witness {
         self.refused.insert(place(stamp));
     }
 
-    /// Blocks are given to a device.
-    pub(crate) fn submitted(&mut self, bytes: &[u8], block_len: usize, turn: u64) {
-        for block in bytes.chunks_exact(block_len) {
+    /// Blocks are given to a device. With `before`, the bytes that the device has there now, blocks that
+    /// it has already are only written back: its own blocks are larger, and changed in part.
+    pub(crate) fn submitted(
+        &mut self,
+        bytes: &[u8],
+        before: Option<&[u8]>,
+        block_len: usize,
+        turn: u64,
+    ) {
+        for (index, block) in bytes.chunks_exact(block_len).enumerate() {
             let Value::Written(stamp) = Value::of(block) else { continue };
             if self.is_touched(&stamp) {
+                continue;
+            }
+            let start = index * block_len;
+            if before.is_some_and(|before| before[start..start + block_len] == *block) {
+                let is_over = self.end_of(&stamp) != Tick::NEVER;
+                assert!(is_over, "{stamp:?} is under way in a block that another write changes");
                 continue;
             }
             let place = place(&stamp);
@@ -261,7 +275,9 @@ impl Witness {
             let is_silent = connection.is_some_and(|connection| connection.silent != Tick::NEVER);
             assert!(!is_silent, "{stamp:?} began after whose it is was back, or gone");
             let closed = connection.and_then(|it| self.closed.get(&it.opened.link));
-            let is_late = stamp.count == 0 && closed.is_some_and(|closed| *closed < turn);
+            // A write of a part of a larger block follows the read of the rest.
+            let is_first = stamp.count == 0 && before.is_none();
+            let is_late = is_first && closed.is_some_and(|closed| *closed < turn);
             assert!(!is_late, "{stamp:?} began after its connection was closed");
         }
     }
@@ -320,7 +336,7 @@ mod tests {
     /// A write that is under way.
     fn with_write() -> Witness {
         let mut witness = witness();
-        witness.submitted(&bytes(STAMP), 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1);
         witness
     }
 
@@ -343,7 +359,7 @@ mod tests {
     fn a_write_of_one_without_right_does_not_begin() {
         let mut witness = witness();
         witness.set_revoked(WHO, true);
-        witness.submitted(&bytes(STAMP), 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1);
     }
 
     #[test]
@@ -351,7 +367,7 @@ mod tests {
     fn a_write_that_was_refused_does_not_begin() {
         let mut witness = witness();
         witness.refused(&STAMP);
-        witness.submitted(&bytes(STAMP), 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1);
     }
 
     #[test]
@@ -377,7 +393,7 @@ mod tests {
     fn who_is_gone_begins_nothing() {
         let mut witness = witness();
         witness.is_gone(LinkId(1), Tick(9));
-        witness.submitted(&bytes(STAMP), 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1);
     }
 
     #[test]
@@ -385,7 +401,22 @@ mod tests {
     fn a_write_is_given_to_a_device_once() {
         let mut witness = with_write();
         witness.ended(&bytes(STAMP), 512, Tick(7));
-        witness.submitted(&bytes(STAMP), 512, 2);
+        witness.submitted(&bytes(STAMP), None, 512, 2);
+    }
+
+    #[test]
+    fn a_block_that_a_larger_block_contains_is_written_back_with_it() {
+        let mut witness = with_write();
+        witness.ended(&bytes(STAMP), 512, Tick(7));
+        witness.submitted(&bytes(STAMP), Some(&bytes(STAMP)), 512, 2);
+        assert_eq!(witness.end_of(&STAMP), Tick(7));
+    }
+
+    #[test]
+    #[should_panic(expected = "another write changes")]
+    fn a_block_that_is_being_written_is_not_written_back() {
+        let mut witness = with_write();
+        witness.submitted(&bytes(STAMP), Some(&bytes(STAMP)), 512, 2);
     }
 
     #[test]
@@ -393,7 +424,7 @@ mod tests {
         let mut witness = with_write();
         witness.ended(&bytes(STAMP), 512, Tick(7));
         witness.touches(Block { volume: 0, lba: STAMP.lba }, Writer(8));
-        witness.submitted(&bytes(STAMP), 512, 2);
+        witness.submitted(&bytes(STAMP), None, 512, 2);
         witness.ended(&bytes(STAMP), 512, Tick(9));
         assert_eq!(witness.end_of(&STAMP), Tick(7));
     }

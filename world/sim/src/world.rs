@@ -50,8 +50,12 @@ impl SimWorld<'_> {
             DeviceOperation::Write { buffer, buffer_offset, .. } => {
                 let start = buffer_offset.to_usize();
                 let bytes = self.outside.rings.memory(self.pool, buffer, start, len).to_vec();
-                let (block_len, turns) = (self.outside.block_len, self.outside.turns);
-                self.outside.witness.submitted(&bytes, block_len, turns);
+                let Outside { witness, disks, block_len, turns, .. } = &mut *self.outside;
+                let disk = &disks[usize::try_from(request.device.0).expect("few devices")];
+                let has_larger_blocks =
+                    !disk.properties.block_size.divides(ByteLen::from_usize(*block_len));
+                let before = has_larger_blocks.then(|| disk.bytes(request.offset, request.len));
+                witness.submitted(&bytes, before, *block_len, *turns);
                 bytes
             }
             DeviceOperation::Flush | DeviceOperation::Allocation => Vec::new(),

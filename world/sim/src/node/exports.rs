@@ -56,7 +56,7 @@ impl Node {
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1),
                 block_size: self.config.block_size,
                 blocks: volume.blocks,
-                device_block_size: self.config.block_size,
+                device_block_size: self.config.device_block_size(),
                 volatile_cache: self.config.volatile_cache,
                 deallocation: Deallocation::Unspecified,
                 write_protected: false,

@@ -19,7 +19,10 @@ impl Sim {
     /// When the cores do not confirm.
     pub fn resize(&mut self) {
         let seam = self.plan.node.block_size.blocks_in(nearflash_space::GRANULE).0;
-        let blocks = Blocks(self.dice.between(2 * seam + 8, 2 * seam + 40));
+        let drawn = self.dice.between(2 * seam + 8, 2 * seam + 40);
+        // A size is a multiple of the device's block.
+        let unit = self.plan.node.device_block_size().bytes() / self.plan.node.block_size.bytes();
+        let blocks = Blocks(drawn.next_multiple_of(u64::from(unit)));
         self.outside.note("resize", &[blocks.0]);
         self.common.epochs_change = true;
         self.outside.size = None;

@@ -80,8 +80,8 @@ impl Sim {
         let Faults { network, disk, core } = plan.faults;
         let network = Network::new(network, dice.fork());
         let device = Node::device(&plan.node);
-        let disks = (0..DISKS).map(|_| Disk::new(device, disk, dice.fork())).collect();
         let block_len = ByteLen(u64::from(plan.node.block_size.bytes())).to_usize();
+        let disks = (0..DISKS).map(|_| Disk::new(device, block_len, disk, dice.fork())).collect();
         let mut outside = Outside::new(dice.fork(), network, disks, core, block_len);
         let keeps = plan.clients.iter().map(|client| client.crooked.is_none()).collect();
         let ground = ground(&plan);
