@@ -2,8 +2,8 @@
 //!
 //! A command may fail because of its own operation: one on its bytes that ended after the command
 //! was sent. A flush is an operation on everything that its device holds. The exception is a device
-//! that failed a flush or a durable write: from then on the node does not trust it, and commands
-//! that promise durability fail without an operation.
+//! that failed a flush or a durable write: until an operator clears it, or the node starts again,
+//! commands that promise durability fail without an operation.
 
 use std::ops::Range;
 
@@ -60,8 +60,11 @@ struct Failure {
     volume: u32,
     bytes: Range<u64>,
     at: Tick,
-    /// The device is no longer trusted.
+    disk: usize,
+    /// Its device is suspect from then on.
     loses: bool,
+    /// When its device was cleared.
+    cleared: Tick,
 }
 
 #[derive(Debug, Default)]
@@ -93,8 +96,16 @@ impl Failures {
             if start < end || loses {
                 let bytes = part.start + start.saturating_sub(part.bytes.start)
                     ..part.start + end.saturating_sub(part.bytes.start);
-                self.failures.push(Failure { volume: part.volume, bytes, at, loses });
+                let (volume, cleared) = (part.volume, Tick::NEVER);
+                self.failures.push(Failure { volume, bytes, at, disk, loses, cleared });
             }
+        }
+    }
+
+    /// An operator, or a new start, has cleared a device.
+    pub(crate) fn cleared(&mut self, disk: usize, now: Tick) {
+        for failure in self.failures.iter_mut().filter(|failure| failure.disk == disk) {
+            failure.cleared = failure.cleared.min(now);
         }
     }
 
@@ -104,7 +115,7 @@ impl Failures {
             let is_own = failure.at > about.sent
                 && failure.bytes.start < about.bytes.end
                 && about.bytes.start < failure.bytes.end;
-            is_own || (about.writes && failure.loses)
+            is_own || (about.writes && failure.loses && about.sent < failure.cleared)
         })
     }
 }
@@ -153,5 +164,15 @@ mod tests {
             assert!(failures.explain(&about(volume, 0..512, 6, true)));
             assert!(!failures.explain(&about(volume, 0..512, 6, false)));
         }
+    }
+
+    #[test]
+    fn a_device_that_was_cleared_explains_what_was_sent_before_that() {
+        let mut failures = failures(DeviceOperation::Flush);
+        failures.cleared(1, Tick(6));
+        assert!(failures.explain(&about(0, 0..512, 9, true)), "another device was cleared");
+        failures.cleared(0, Tick(8));
+        assert!(failures.explain(&about(0, 0..512, 7, true)));
+        assert!(!failures.explain(&about(0, 0..512, 9, true)));
     }
 }

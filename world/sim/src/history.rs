@@ -128,6 +128,8 @@ struct Flush {
 pub(crate) struct History {
     registers: BTreeMap<Block, Register>,
     flushes: Vec<Flush>,
+    /// When an operator cleared a device that was suspect: no flush after it saves a write before it.
+    cleared: Vec<Tick>,
     /// Flushes sent while an earlier one was under way, whose answer they may share.
     overlapping: u64,
     reads: u64,
@@ -234,6 +236,11 @@ impl History {
         self.flushes.push(Flush { volume, sent, ended });
     }
 
+    /// An operator has cleared a device: volatile writes may be lost.
+    pub(crate) fn cleared(&mut self, now: Tick) {
+        self.cleared.push(now);
+    }
+
     /// The number of successful flushes that were sent while another was under way.
     pub(crate) fn overlapping_flushes(&self) -> u64 {
         self.overlapping
@@ -307,7 +314,12 @@ impl History {
             return;
         };
         let is_durable = |write: &Write| {
-            let flushed = |flush: &Flush| flush.volume == block.volume && flush.sent > write.ended;
+            let is_in_doubt = |flush: &Flush| {
+                self.cleared.iter().any(|cleared| write.ended < *cleared && *cleared < flush.ended)
+            };
+            let flushed = |flush: &Flush| {
+                flush.volume == block.volume && flush.sent > write.ended && !is_in_doubt(flush)
+            };
             write.ending == Some(Ending::Done)
                 && (write.durable || !volatile || self.flushes.iter().any(flushed))
         };
@@ -336,6 +348,7 @@ impl History {
     /// Starts again: only the current content of blocks counts.
     pub(crate) fn forget_flushes(&mut self) {
         self.flushes.clear();
+        self.cleared.clear();
     }
 
     /// Every block that was ever written or read.

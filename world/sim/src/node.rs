@@ -129,6 +129,16 @@ impl Node {
         self.export(outside);
     }
 
+    /// The devices that are suspect.
+    pub(crate) fn suspects(&self) -> impl Iterator<Item = usize> {
+        (0..self.health.len()).filter(|disk| self.health[*disk].is_suspect())
+    }
+
+    /// An operator clears a device.
+    pub(crate) fn clear(&self, disk: usize) {
+        assert!(self.health[disk].clear(), "device {disk} was suspect");
+    }
+
     fn core(&self, id: CoreId) -> Core {
         let mut pool = Pool::new(self.config.pool_len);
         let engine = EngineConfig {

@@ -36,6 +36,8 @@ pub struct Plan {
     pub misfits: Vec<MisfitPlan>,
     /// The number of size changes of a volume.
     pub resizes: u32,
+    /// The number of times that an operator clears suspect devices.
+    pub clearings: u32,
     /// The number of power losses, each followed by a restart.
     pub power_losses: u32,
     /// The node is told to drain while hosts are at work.
@@ -72,6 +74,7 @@ impl Plan {
             revocations: 0,
             misfits: Vec::new(),
             resizes: 0,
+            clearings: 0,
             power_losses: 0,
             drain_while_busy: false,
             command_len_max: ByteLen(16 * KIB),
@@ -130,12 +133,16 @@ impl Plan {
             revocations: 0,
             misfits,
             resizes: dice.pick(&[0, 0, 2, 6]),
+            clearings: 0,
             power_losses: dice.pick(&[0, 0, 1, 3]),
             drain_while_busy: dice.coin(),
             command_len_max,
         };
         plan.draw_clients(dice);
         plan.draw_initiators(dice);
+        if plan.faults.disk.write_error_permille > 0 {
+            plan.clearings = Dice::new(seed ^ 0xC1EA).pick(&[0, 1, 3]);
+        }
         let mut latent = Dice::new(seed ^ 0x1A7E);
         plan.faults.disk.latent_permille = latent.pick(&[0, 0, 0, 5]);
         plan

@@ -117,11 +117,19 @@ impl Sim {
         let mut resizes = self.plan.resizes;
         let mut power_losses = self.plan.power_losses;
         let mut revocations = self.plan.revocations;
-        let count = revocations + resizes + power_losses + u32::from(self.plan.drain_while_busy);
+        let mut clearings = self.plan.clearings;
+        let count = revocations
+            + resizes
+            + power_losses
+            + clearings
+            + u32::from(self.plan.drain_while_busy);
         for left in self.draw_shares_of_work(count) {
             let is_at_it = self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
             assert!(is_at_it, "work goes on: {} are left, not {left}", self.commands_left());
-            if revocations > 0 && self.draw_coin() {
+            if clearings > 0 {
+                clearings -= 1;
+                self.clear_suspects();
+            } else if revocations > 0 && self.draw_coin() {
                 revocations -= 1;
                 self.revoke();
             } else if power_losses > 0 && (resizes == 0 || self.draw_coin()) {

@@ -6,7 +6,7 @@ use nearflash_units::{ByteLen, Lba, Nanos};
 
 use crate::client::worker::Client;
 use crate::host::worker::Leaving;
-use crate::node::{FIELD_IDS, SHARED_ID};
+use crate::node::{FIELD_IDS, NodeConfig, SHARED_ID};
 use crate::sim::{PATIENCE, Sim};
 use crate::witness::Tick;
 
@@ -29,15 +29,18 @@ impl Sim {
         client.owned.ranges().iter().map(|range| self.shared_bytes(range)).collect()
     }
 
-    /// The blocks that only one client touches: those within its stretch. They are in one extent.
+    /// The device blocks that only one client touches: those within its stretch, if any. They are in
+    /// one extent.
     fn own_blocks(&self, client: &Client) -> (usize, Range<u64>) {
-        let block_len = u64::from(self.plan.node.block_size.bytes());
+        let NodeConfig { block_size, .. } = self.plan.node;
+        let unit = u64::from(self.plan.node.device_block_size().bytes());
         let stretch = client.owned.ranges().last().expect("each has a stretch");
-        let blocks = stretch.start.div_ceil(block_len)..stretch.end / block_len;
-        let piece = self.node.locate(SHARED_ID, Lba(blocks.start)).expect("within the volume");
+        let bytes = stretch.start.next_multiple_of(unit)..stretch.end / unit * unit;
+        let first = Lba(bytes.start / u64::from(block_size.bytes()));
+        let piece = self.node.locate(SHARED_ID, first).expect("within the volume");
         let disk = usize::try_from(piece.device.0).expect("few devices");
         let start = piece.offset.0;
-        (disk, start..start + (blocks.end - blocks.start) * block_len)
+        (disk, start..start + bytes.end.saturating_sub(bytes.start))
     }
 
     /// Tells all cores the grants of direct clients, and waits until they have confirmed.

@@ -138,6 +138,13 @@ impl Ownership {
         }
     }
 
+    /// An operator has cleared a device: no later flush saves what was volatile.
+    pub(crate) fn cleared(&mut self) {
+        for cell in self.cells.iter_mut().flatten() {
+            cell.ended = Tick::NEVER;
+        }
+    }
+
     /// A read has returned these bytes.
     ///
     /// # Panics

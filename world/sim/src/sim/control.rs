@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nearflash_shard::Message;
+use nearflash_shard::{Event, Message};
 use nearflash_units::{Blocks, Lba, Nanos};
 
 use crate::disk::Disk;
@@ -10,6 +10,9 @@ use crate::history::{Block, Ending, Sent};
 use crate::network::LinkId;
 use crate::sim::{PATIENCE, Sim};
 use crate::stamp::{Value, Writer};
+
+/// How long an operator waits for a device to become suspect.
+const CLEAR_SPAN: Nanos = Nanos::from_millis(200);
 
 impl Sim {
     /// Changes the size of the first volume as the control plane does: it tells every core first,
@@ -54,6 +57,27 @@ impl Sim {
             self.outside.disks[disk].zero(piece.offset, piece.len);
             let write = self.checks.history.write_sent(Block { volume, lba }, Value::Zero, sent);
             self.checks.history.write_ended(write, Ending::Done, self.outside.tick());
+        }
+    }
+
+    /// An operator clears the devices that are suspect, with what was volatile on them lost.
+    pub(crate) fn clear_suspects(&mut self) {
+        let is_known = |sim: &Self| {
+            sim.outside.inboxes.iter().flatten().all(|event| !matches!(event, Event::Device(..)))
+        };
+        // A failure that a core has not taken yet would come after the operator.
+        let is_suspect = |sim: &Self| is_known(sim) && sim.node.suspects().next().is_some();
+        if !self.run_until(CLEAR_SPAN, |sim| is_suspect(sim) || sim.is_work_done()) {
+            return;
+        }
+        let suspects: Vec<usize> = self.node.suspects().filter(|_| is_known(self)).collect();
+        for disk in suspects {
+            self.node.clear(disk);
+            let now = self.outside.tick();
+            self.outside.note("device cleared", &[]);
+            self.outside.failures.cleared(disk, now);
+            self.checks.history.cleared(now);
+            self.clients.iter_mut().for_each(|client| client.owned.cleared());
         }
     }
 

@@ -45,6 +45,10 @@ impl Sim {
         self.judge_steps();
         self.outside.note("power lost", &[]);
         self.check_disks_after_power_loss();
+        for disk in 0..self.outside.disks.len() {
+            let now = self.outside.tick();
+            self.outside.failures.cleared(disk, now);
+        }
         self.confirmed.start_again();
         self.node.start(&mut self.outside);
     }
