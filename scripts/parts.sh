@@ -3,13 +3,14 @@
 # Sourced by scripts/test and scripts/test-rest.
 #
 #   part NAME COMMAND...         runs it; ends the script if it fails
-#   background NAME COMMAND...   starts it; one at a time, its output is kept
-#   join                         waits for it, prints its output; ends the script if it failed
+#   background NAME COMMAND...   starts it; its output is kept
+#   join                         waits for all of these, prints their outputs; ends the script if one failed
 #   finish                       prints the durations
 
 begun=$(date +%s)
 folder=$(mktemp -d)
 behind=
+count=0
 trap 'end_background; rm -rf "$folder"' EXIT
 trap 'exit 130' INT TERM
 
@@ -35,29 +36,35 @@ note() {
 }
 
 background() {
-  behind=$1
+  count=$((count + 1))
+  behind="$behind $count"
+  printf '\n== %s: in the background\n' "$1"
+  printf '%s' "$1" >"$folder/$count.name"
   shift
-  printf '\n== %s: in the background\n' "$behind"
-  behind_begun=$(date +%s)
+  date +%s >"$folder/$count.begun"
   # A group of its own, so that all of it can be ended.
   # shellcheck disable=SC2016 # the inner shell expands it
   setsid sh -c 'status=0; "$@" || status=$?; date +%s >"$0"; exit "$status"' \
-    "$folder/ended" "$@" >"$folder/output" 2>&1 &
-  behind_process=$!
+    "$folder/$count.ended" "$@" >"$folder/$count.output" 2>&1 &
+  echo $! >"$folder/$count.process"
 }
 
 join() {
-  behind_status=0
-  wait "$behind_process" || behind_status=$?
-  join_name=$behind
-  behind=
-  printf '\n== %s\n' "$join_name"
-  cat "$folder/output"
-  note "$behind_status" $(($(cat "$folder/ended") - behind_begun)) "$join_name"
+  for number in $behind; do
+    join_status=0
+    wait "$(cat "$folder/$number.process")" || join_status=$?
+    behind=${behind#" $number"}
+    join_name=$(cat "$folder/$number.name")
+    printf '\n== %s\n' "$join_name"
+    cat "$folder/$number.output"
+    note "$join_status" $(($(cat "$folder/$number.ended") - $(cat "$folder/$number.begun"))) "$join_name"
+  done
 }
 
 end_background() {
-  [ -z "$behind" ] || kill -- "-$behind_process" 2>/dev/null || true
+  for number in $behind; do
+    kill -- "-$(cat "$folder/$number.process")" 2>/dev/null || true
+  done
 }
 
 finish() {
