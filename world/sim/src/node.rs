@@ -70,7 +70,7 @@ pub(crate) struct Applied {
     pub(crate) result: ChangeResult,
     /// The conditions to report to sessions.
     pub(crate) raised: Vec<Raised>,
-    /// The cores must refuse different accesses than before.
+    /// The cores must refuse other accesses than before.
     pub(crate) restricts: bool,
 }
 

@@ -145,7 +145,7 @@ impl Outside {
         self.trace.note(self.now, what, details);
     }
 
-    /// Takes the network's future events, and the list of links with news.
+    /// Takes over the network's future events, and notifies the peers and cores that have news.
     pub(crate) fn settle_network(&mut self) {
         for (at, delivery) in self.network.due.drain(..) {
             self.agenda.push(at, Happening::Wire(delivery));

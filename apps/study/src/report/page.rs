@@ -43,8 +43,8 @@ pub(super) fn render(document: &Document, beside: Beside) -> String {
             }
             @if beside == Beside::Published {
                 p {
-                    "A published copy: the results of every run (" code { (json::FILE) } ") and the figures as \
-                     PNG are with whoever measured them. " code { "nearflash study run" } " makes your own."
+                    "A published copy, without the results of every run (" code { (json::FILE) } ") and without \
+                     the figures as PNG. " code { "nearflash study run" } " makes a report of your machine."
                 }
             }
         }

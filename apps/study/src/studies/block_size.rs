@@ -432,7 +432,7 @@ fn notes(setting: &Setting, style: Style) -> Vec<String> {
         );
     }
     notes.push(format!(
-        "The paper prints few numbers of its pictures; it used: {}.",
+        "The paper prints few numbers for its figures. Its hardware: {}.",
         paper::PAPER.hardware
     ));
     notes

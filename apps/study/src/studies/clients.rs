@@ -250,7 +250,7 @@ impl Ask {
 
     fn notes(&self, medium: Medium) -> Vec<String> {
         let mut notes = vec![format!(
-            "The paper's clients are machines of their own behind {}; ours share this machine's \
+            "The paper's clients are separate machines behind {}; ours share this machine's \
              processors with the node, over the loopback interface.",
             paper::NETWORKS.map(|network| network.name).join(", ")
         )];
@@ -259,8 +259,8 @@ impl Ask {
             return notes;
         }
         notes.push(
-            "The paper's pictures print no numbers; its curves stand here as the levels that its \
-             text gives, without the number of clients at which each is reached."
+            "The paper's figures print no numbers. Its curves are shown as the levels that its \
+             text states, without the number of clients at which each is reached."
                 .into(),
         );
         let sata = &paper::DEVICES[0];

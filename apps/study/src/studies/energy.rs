@@ -67,9 +67,10 @@ impl Study for Energy {
         let ways = DOORS.map(|door| node(door, Medium::Memory(0))).into();
         let points = Sweep { study: NAME, ways, steps: MIXES.map(step).into() }.points();
         let unable = (!setting.has_energy_counter).then(|| Unable {
-            what: "joules as the machine counts them".into(),
+            what: "joules as counted by the machine".into(),
             why: "no energy counter of the processors can be read here (RAPL)".into(),
-            needs: "a machine of its own with RAPL, and leave to read /sys/class/powercap".into(),
+            needs: "a physical machine with RAPL, and permission to read /sys/class/powercap"
+                .into(),
         });
         Plan { points, unable: unable.into_iter().collect() }
     }
@@ -142,9 +143,9 @@ impl Meter<'_> {
         let mut notes = vec![cores_note(self.setting, 1)];
         if is_model {
             notes.push(format!(
-                "A model: processor time of both sides times {} of a busy core; neither memory, \
-                 devices and network nor an idle machine are in it. A side that polls is busy \
-                 whether or not it has work.",
+                "A model: processor time of both sides times {} of a busy core, without memory, \
+                 devices, network and the idle machine. A side that polls is busy even without \
+                 work.",
                 quantity(self.watts(), "W")
             ));
         } else {

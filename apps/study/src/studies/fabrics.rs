@@ -66,7 +66,7 @@ impl View<'_> {
         let mut exhibit = exhibit(slug, title.to_owned(), self.source, figure);
         exhibit.notes.push(cores_note(self.setting, 1));
         exhibit.notes.push(format!(
-            "The paper prints no numbers of its pictures; it used: {}.",
+            "The paper prints no numbers for its figures. Its hardware: {}.",
             paper::PAPER.hardware
         ));
         exhibit
@@ -217,8 +217,8 @@ impl Study for Jobs {
 }
 
 /// The note on polling.
-const POLLING: &str = "A side that polls is busy whether or not it has work: while it spins, its \
-                       processor time of an operation is the time between two of them.";
+const POLLING: &str = "A side that polls is busy even without work: while it spins, its processor \
+                       time of an operation is the time between two operations.";
 
 impl Jobs {
     fn view<'a>(&self, setting: &'a Setting, results: &'a Results) -> View<'a> {

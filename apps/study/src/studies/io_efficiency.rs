@@ -69,7 +69,7 @@ fn more_cores(setting: &Setting) -> Vec<u16> {
 
 fn unable(setting: &Setting) -> Vec<Unable> {
     let mut unable = vec![Unable {
-        what: "doors and storage that hardware does (RDMA, figure 4c)".into(),
+        what: "doors and storage in hardware (RDMA, figure 4c)".into(),
         why: "nearflash serves TCP and shared memory".into(),
         needs: "an RDMA card, and a door for it".into(),
     }];

@@ -110,7 +110,7 @@ impl Study for IscsiTuning {
     }
 
     fn question(&self) -> &'static str {
-        "What do connections, sessions, cores and digests make of iSCSI?"
+        "How do connections, sessions, cores and digests affect iSCSI?"
     }
 
     fn source(&self) -> &'static str {
@@ -185,8 +185,9 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
         exhibit.notes.push(more_cores_note());
     }
     exhibit.notes.push(
-        "The device is null, so that nothing but the protocol is seen; the paper's is flash. Its \
-         threads in a session are several connections or cores here: a connection lives on one core."
+        "The device is the null device, so that only the protocol is measured; the paper's is \
+         flash. Its threads in a session correspond to several connections or cores here, because \
+         a connection belongs to one core."
             .into(),
     );
     exhibit.notes.push(format!(

@@ -206,8 +206,8 @@ impl Sums {
         }
         let mut notes = vec![
             cores_note(setting, 1),
-            "The paper's devices and networks are other than this machine's; what is compared is \
-             how far the measured latency lies above the sum."
+            "The paper's devices and networks differ from this machine's; the comparison is of the \
+             distance between the measured latency and the sum."
                 .into(),
         ];
         if medium == FLASH {

@@ -123,7 +123,7 @@ impl Study for QuicksanBandwidth {
     }
 
     fn question(&self) -> &'static str {
-        "What bandwidth has each client, by length of access and by door?"
+        "What bandwidth does each client get, by length of access and by door?"
     }
 
     fn source(&self) -> &'static str {
@@ -194,7 +194,7 @@ impl Arrangement {
                 gains.join(", ")
             ),
             format!(
-                "The paper prints no numbers of this picture; it used: {}.",
+                "The paper prints no numbers for this figure. Its hardware: {}.",
                 paper::PAPER.hardware
             ),
         ]

@@ -33,7 +33,7 @@ impl Study for Tenants {
     }
 
     fn question(&self) -> &'static str {
-        "What do tenants that share a device lose, in rate and in tail latency?"
+        "How much rate and tail latency do tenants lose by sharing a device?"
     }
 
     fn source(&self) -> &'static str {

@@ -498,8 +498,8 @@ fn on_a_machine_of_several_cores_it_is_said_who_has_them() {
             notes.iter().any(|note| note.contains(words))
         };
         [
-            ("io-efficiency-cores", "clients have the fewer"),
-            ("iscsi-tuning-iops", "clients have the fewer"),
+            ("io-efficiency-cores", "clients have fewer"),
+            ("iscsi-tuning-iops", "clients have fewer"),
             ("iops-clients-null", "one thread on one core"),
             ("quicksan-bandwidth-centralized-reads", "one thread on one core"),
         ]

@@ -201,8 +201,8 @@ pub(super) fn takes(way: &Way, op_len: u64) -> bool {
 /// A caveat about nbdkit's numbers, if there are any.
 pub(super) fn nbdkit_note(setting: &Setting) -> Option<String> {
     setting.peers.contains(&Peer::Nbdkit).then(|| {
-        "nbdkit is asked over a Unix socket, by fio, and reads and writes its file through the page \
-         cache: part of it comes from memory, where all others go to the device. Neither its wire nor \
+        "fio accesses nbdkit over a Unix socket, and nbdkit its file through the page cache: part \
+         of the data comes from memory, while all others access the device. Neither its wire nor \
          its device is measured alone."
             .to_owned()
     })

@@ -33,8 +33,8 @@ pub struct WorkerPlan {
     pub deaf_permille: u32,
     /// The duration of that pause.
     pub deaf: Nanos,
-    /// After each command, it receives this many bytes from the queue, and then nothing for this
-    /// long.
+    /// Once it has submitted a command to a queue, it receives this many bytes at a time from it,
+    /// with pauses of this length.
     pub trickle: Option<(usize, Nanos)>,
     /// The share of steps in which it registers, reserves, preempts or releases.
     pub rival_permille: u32,

@@ -114,7 +114,7 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
     });
     Exhibit {
         slug: format!("{NAME}-overhead"),
-        title: "What remote access takes of a device's rate".into(),
+        title: "The part of a device's rate that remote access loses".into(),
         source: SOURCE.into(),
         figure: None,
         table: Table { columns, rows },

@@ -46,7 +46,7 @@ impl Study for RequestSizeCpu {
     }
 
     fn question(&self) -> &'static str {
-        "What do requests of each size cost the processors of host and target?"
+        "How much processor time do host and target need for requests of each size?"
     }
 
     fn source(&self) -> &'static str {
