@@ -351,6 +351,25 @@ fn a_device_has_no_more_requests_than_its_depth_and_volumes_and_hosts_take_turns
     assert!(ended <= DEVICE_DEPTH + 18, "{ended}");
 }
 
+/// The pool's buffer comes back first, and the account only after the waiting requests were looked at.
+#[test]
+fn a_request_that_waits_for_its_hosts_share_begins_when_another_connection_gives_some_back() {
+    let mut node = Node::new(1, 1);
+    let len = ByteLen(512 << 10);
+    let [holding, waiting] = [(); 2].map(|()| node.engines[0].accounts().open(Some("host")));
+    let buffer = node.pools[0].take(len).unwrap();
+    node.engines[0].accounts().charge(holding, len);
+    // A connection that holds nothing would not wait.
+    node.engines[0].accounts().charge(waiting, ByteLen(4096));
+    node.ask_as(waiting, 1, Operation::Read);
+    node.pools[0].give_back(buffer);
+    node.collect();
+    assert!(node.in_flight.is_empty(), "its host has used up its share");
+    node.engines[0].accounts().give_back(holding, len);
+    node.collect();
+    assert_eq!(node.in_flight.len(), 1);
+}
+
 /// A write of a block that says who it is and, in a compare-and-write, what it replaces.
 fn stamp(id: u32, expects: Option<u32>) -> Vec<u8> {
     let mut block = vec![0; BLOCK];
