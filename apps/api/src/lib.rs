@@ -11,6 +11,7 @@ pub mod client;
 mod device;
 mod document;
 mod error;
+mod io;
 mod job;
 mod reservation;
 mod secret;
@@ -29,15 +30,14 @@ pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, On
 pub use device::{DeviceClear, DeviceInfo, OneDevice};
 pub use document::{Document, SCHEMA, parse_request};
 pub use error::{ApiError, ErrorCode, Subject};
+pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
 pub use reservation::{
     OneReservation, RegistrantInfo, ReservationClear, ReservationInfo, ReservationList,
     Reservations,
 };
 pub use secret::SecretText;
-pub use status::{
-    ClientInfo, CoreInfo, HostInfo, InitiatorInfo, Latency, Ready, Status, StatusShow, VolumeIo,
-};
+pub use status::{ClientInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow};
 pub use volume::{
     OneVolume, VolumeCreate, VolumeInfo, VolumeList, VolumeRemove, VolumeResize, Volumes,
 };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{DeviceInfo, JobInfo, VolumeInfo};
+use crate::{DeviceInfo, JobInfo, VolumeInfo, VolumeIo};
 
 /// The node is ready. Printed on stdout once hosts can connect.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -68,8 +68,8 @@ pub struct Status {
     pub volumes: Vec<VolumeInfo>,
     /// The cores that answered in time.
     pub cores: Vec<CoreInfo>,
-    /// The processors of the cores that did not answer in time, whose counters, hosts, clients and
-    /// sessions are missing. Absent if all answered.
+    /// The processors of the cores that did not answer in time. They, their clients, and the hosts and
+    /// sessions that they report are missing; `volume_io` counts them too. Absent if all answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent_cores: Vec<usize>,
     /// All connected hosts.
@@ -80,7 +80,7 @@ pub struct Status {
     /// iSCSI sessions.
     #[serde(default)]
     pub initiators: Vec<InitiatorInfo>,
-    /// Counters of each volume, if the node has them.
+    /// Counters of each volume and of each of its hosts. Absent if there are no volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_io: Vec<VolumeIo>,
     /// Jobs that have not ended.
@@ -112,42 +112,6 @@ pub struct CoreInfo {
     /// Current clients of the direct protocol.
     #[serde(default)]
     pub clients: u64,
-}
-
-/// Counters of a volume since the start of the node, over all cores.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct VolumeIo {
-    /// The volume.
-    pub volume: String,
-    /// Reads completed.
-    pub reads: u64,
-    /// Writes completed.
-    pub writes: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Failed requests.
-    pub errors: u64,
-    /// Latency of reads. Absent without reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_latency: Option<Latency>,
-    /// Latency of writes. Absent without writes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub write_latency: Option<Latency>,
-}
-
-/// Latency from the receipt of a request to its completion.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Latency {
-    /// The median.
-    pub p50_ns: u64,
-    /// The 99th percentile.
-    pub p99_ns: u64,
-    /// The 99.9th percentile.
-    pub p999_ns: u64,
-    /// The maximum.
-    pub max_ns: u64,
 }
 
 /// A host's association with a subsystem.

@@ -660,17 +660,11 @@ fn jobs_are_as_they_always_were() {
 
 #[test]
 fn a_status_says_more_only_when_there_is_more_to_say() {
-    let latency = Latency { p50_ns: 1, p99_ns: 2, p999_ns: 3, max_ns: 4 };
-    let io = VolumeIo {
-        volume: "data".to_owned(),
-        reads: 1,
-        writes: 0,
-        read_bytes: 4096,
-        written_bytes: 0,
-        errors: 0,
-        read_latency: Some(latency),
-        write_latency: None,
-    };
+    let latency = Latency { count: 1, p50_ns: 1, ..Latency::default() };
+    let io = Io { reads: 1, read_bytes: 4096, read_latency: Some(latency), ..Io::default() };
+    let hosts = vec![HostIo { host: None, several: true, io }];
+    let io = VolumeIo { volume: "data".to_owned(), io, hosts };
+    assert_eq!(serde_json::from_str::<VolumeIo>(&serde_json::to_string(&io).unwrap()).unwrap(), io);
     let mut more = Status {
         commit: Some("0123456789ab".to_owned()),
         silent_cores: vec![1],
@@ -680,7 +674,7 @@ fn a_status_says_more_only_when_there_is_more_to_say() {
     };
     more.devices[0].suspect = true;
     let (plain, more) = (document(status()), document(more));
-    for field in ["commit", "silent_cores", "volume_io", "jobs", "suspect"] {
+    for field in ["commit", "silent_cores", "volume_io", "several", "jobs", "suspect"] {
         let field = format!("\"{field}\"");
         assert!(more.contains(&field) && !plain.contains(&field), "{field}");
     }

@@ -21,6 +21,8 @@ use nearflash_units::Nanos;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::Ledger;
+
 /// The period between two writes of the file while the node runs.
 const SAVE_PERIOD: Duration = Duration::from_secs(600);
 
@@ -51,38 +53,42 @@ struct VolumeRecord {
 pub(crate) struct Health {
     path: PathBuf,
     life: Life,
+    ledger: Arc<Ledger>,
     started: Instant,
     saved: Mutex<Instant>,
 }
 
 impl Health {
-    /// Reads the file for a node that starts on this many cores. It writes nothing yet, since the
-    /// start may still fail.
-    pub(crate) fn open(data_dir: &Path, cores: usize, space: &Space) -> Self {
+    /// Reads the file for a node that starts. It writes nothing yet, since the start may still fail.
+    pub(crate) fn open(data_dir: &Path, space: &Space) -> Self {
         let path = data_dir.join(FILE);
         let record = read(&path).unwrap_or_else(|error| {
             let path = path.display();
             tracing::warn!("{path}: {error}: the volumes' health logs start from zero");
             Record::default()
         });
-        let usage = Usage::new(u16::try_from(cores).unwrap_or(u16::MAX));
-        for volume in space.volumes() {
-            if let Some(done) = record.volumes.get(&volume.uuid) {
-                usage.restore(volume.id, done.traffic());
-            }
-        }
+        let earlier = |volume: &nearflash_space::Volume| {
+            Some((volume.id, record.volumes.get(&volume.uuid)?.traffic()))
+        };
+        let ledger = Arc::new(Ledger::new(space.volumes().filter_map(earlier).collect()));
+        let usage: Arc<dyn Usage> = Arc::<Ledger>::clone(&ledger);
         let life = Life {
             starts: record.starts.saturating_add(1),
             unsafe_ends: record.unsafe_ends.saturating_add(u64::from(record.running)),
             ran: Nanos::from_secs(record.ran_secs),
-            usage: Arc::new(usage),
+            usage: Some(usage),
         };
         let started = Instant::now();
-        Self { path, life, started, saved: Mutex::new(started) }
+        Self { path, life, ledger, started, saved: Mutex::new(started) }
     }
 
     pub(crate) fn life(&self) -> Life {
         self.life.clone()
+    }
+
+    /// The counters of this run, and of earlier ones.
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// Whether [`SAVE_PERIOD`] has passed since the last write.
@@ -93,7 +99,7 @@ impl Health {
     /// Writes the file: `running` is false once the node has drained.
     pub(crate) fn save(&self, space: &Space, running: bool) {
         let record = |volume: &nearflash_space::Volume| {
-            (volume.uuid, VolumeRecord::of(self.life.usage.of(volume.id)))
+            (volume.uuid, VolumeRecord::of(self.ledger.of(volume.id)))
         };
         let ran = Duration::from_nanos(self.life.ran.0) + self.started.elapsed();
         let record = Record {

@@ -13,6 +13,7 @@ mod error_code;
 mod exports;
 mod health;
 mod initiator_name;
+mod ledger;
 mod node;
 mod prepare;
 mod records;
@@ -25,6 +26,7 @@ pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
 pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
+pub use ledger::Ledger;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
     CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,

@@ -6,6 +6,7 @@ mod access;
 mod change;
 mod chap;
 mod expiry;
+mod io;
 mod jobs;
 mod quiesce;
 mod service;

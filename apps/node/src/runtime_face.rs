@@ -21,7 +21,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
 
 use crate::config::{Admits, Protocol};
-use crate::{InitiatorName, Ticket};
+use crate::{InitiatorName, Ledger, Ticket};
 
 /// The configuration that the cores start with.
 #[derive(Debug)]
@@ -47,8 +47,10 @@ pub struct RuntimeConfig {
     pub changes: Asker,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
-    /// The node's history for the health log, and the counters of its cores.
+    /// The node's history for the health log.
     pub life: Life,
+    /// Takes the counters of the cores.
+    pub ledger: Arc<Ledger>,
 }
 
 /// An open door.
@@ -409,9 +411,9 @@ pub struct CoreStatus {
     pub connections: u64,
     /// The current number of requests in flight.
     pub in_flight: u64,
-    /// The number of answered reads.
+    /// The number of reads that succeeded.
     pub reads: u64,
-    /// The number of answered writes.
+    /// The number of writes that succeeded.
     pub writes: u64,
     /// The number of bytes read.
     pub read_bytes: u64,

@@ -53,7 +53,7 @@ impl Running {
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { open, local_socket, addresses } = doors;
         let (asker, events) = Asker::new();
-        let health = Health::open(&config.data_dir, config.cores.len(), &prepared.recorded.space);
+        let health = Health::open(&config.data_dir, &prepared.recorded.space);
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
@@ -66,6 +66,7 @@ impl Running {
             changes: asker.clone(),
             node: prepared.catalog.node(),
             life: health.life(),
+            ledger: Arc::clone(health.ledger()),
         })?;
         let face = Arc::clone(&runtime);
         let node = Node::new(prepared, direct, face, asker, addresses.clone(), health);

@@ -8,10 +8,13 @@
 //! others, so it ends the process.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use nearflash_request::VolumeId;
 use nearflash_units::ByteLen;
 use slab::Slab;
 
+use crate::meters::MeterId;
 use crate::need::Need;
 use crate::pool::Pool;
 
@@ -31,10 +34,17 @@ struct Held {
     scratches: usize,
 }
 
+/// The most meters that a connection keeps. One that uses more volumes in turn looks some of them up
+/// again.
+const METERS_KEPT_MAX: usize = 64;
+
 #[derive(Debug)]
 struct Account {
     held: Held,
     host: HostId,
+    /// At the place that the lowest bits of the volume's number give; as many as a power of two, or
+    /// none.
+    meters: Vec<Option<(VolumeId, MeterId)>>,
 }
 
 #[derive(Debug)]
@@ -42,7 +52,7 @@ struct Host {
     held: Held,
     accounts: usize,
     /// `None` for a connection whose host is unknown.
-    name: Option<Box<str>>,
+    name: Option<Arc<str>>,
 }
 
 /// The accounts of one core's connections.
@@ -50,7 +60,7 @@ struct Host {
 pub struct Accounts {
     accounts: Slab<Account>,
     hosts: Slab<Host>,
-    names: BTreeMap<Box<str>, HostId>,
+    names: BTreeMap<Arc<str>, HostId>,
     /// How often a connection came to hold less, or another share.
     returns: u64,
 }
@@ -59,19 +69,22 @@ impl Accounts {
     /// Opens an account for a connection of the named host, or of an unknown one.
     pub fn open(&mut self, name: Option<&str>) -> AccountId {
         let host = self.enter(name);
-        AccountId(self.accounts.insert(Account { held: Held::default(), host }))
+        let account = Account { held: Held::default(), host, meters: Vec::new() };
+        AccountId(self.accounts.insert(account))
     }
 
     /// The host of the connection has become known.
     pub fn join(&mut self, id: AccountId, name: &str) {
         self.returns += 1;
-        let Account { held, host } = self.accounts[id.0];
+        let Account { held, host, .. } = &self.accounts[id.0];
+        let (held, host) = (*held, *host);
         let fresh = self.enter(Some(name));
         self.leave(host, held);
         let host = &mut self.hosts[fresh.0].held;
         host.bytes += held.bytes;
         host.scratches += held.scratches;
-        self.accounts[id.0].host = fresh;
+        let account = &mut self.accounts[id.0];
+        (account.host, account.meters) = (fresh, Vec::new());
     }
 
     /// The connection has given back everything except what the engine holds.
@@ -85,7 +98,7 @@ impl Accounts {
     /// The connection has left this core.
     pub fn close(&mut self, id: AccountId) {
         self.returns += 1;
-        let Account { held, host } = self.accounts.remove(id.0);
+        let Account { held, host, .. } = self.accounts.remove(id.0);
         self.leave(host, held);
     }
 
@@ -132,7 +145,7 @@ impl Accounts {
     /// (because they stopped reading) always leave room for one more.
     #[inline]
     pub fn may_hold(&self, id: AccountId, more: ByteLen, pool: &Pool) -> bool {
-        let Account { held, host } = &self.accounts[id.0];
+        let Account { held, host, .. } = &self.accounts[id.0];
         held.bytes == 0 || self.hosts[host.0].held.bytes + more.0 <= pool.free_len().0 / 2
     }
 
@@ -163,10 +176,45 @@ impl Accounts {
         self.accounts[id.0].host
     }
 
+    /// The name of a connection's host.
+    pub(crate) fn name_of(&self, id: AccountId) -> Option<&Arc<str>> {
+        self.hosts[self.host_of(id).0].name.as_ref()
+    }
+
+    /// The meter that the connection keeps for a volume.
+    #[inline]
+    pub(crate) fn meter(&self, id: AccountId, volume: VolumeId) -> Option<MeterId> {
+        let kept = &self.accounts[id.0].meters;
+        let (of, meter) = (*kept.get(place_of(volume, kept))?)?;
+        (of == volume).then_some(meter)
+    }
+
+    /// The connection keeps a meter, perhaps instead of another one.
+    pub(crate) fn keep_meter(&mut self, id: AccountId, volume: VolumeId, meter: MeterId) {
+        let kept = &mut self.accounts[id.0].meters;
+        // Doubled until it has a place of its own.
+        while kept.len() < METERS_KEPT_MAX
+            && kept.get(place_of(volume, kept)).is_none_or(Option::is_some)
+        {
+            let doubled = vec![None; (2 * kept.len()).max(1)];
+            for (volume, meter) in std::mem::replace(kept, doubled).into_iter().flatten() {
+                let place = place_of(volume, kept);
+                kept[place] = Some((volume, meter));
+            }
+        }
+        let place = place_of(volume, kept);
+        kept[place] = Some((volume, meter));
+    }
+
+    /// No connection keeps a meter any more.
+    pub(crate) fn forget_meters(&mut self) {
+        self.accounts.iter_mut().for_each(|(_, account)| account.meters = Vec::new());
+    }
+
     fn enter(&mut self, name: Option<&str>) -> HostId {
         let known = name.and_then(|name| self.names.get(name)).copied();
         let id = known.unwrap_or_else(|| {
-            let name: Option<Box<str>> = name.map(Into::into);
+            let name: Option<Arc<str>> = name.map(Into::into);
             let host = Host { held: Held::default(), accounts: 0, name: name.clone() };
             let id = HostId(self.hosts.insert(host));
             self.names.extend(name.map(|name| (name, id)));
@@ -186,6 +234,11 @@ impl Accounts {
             self.names.remove(&name);
         }
     }
+}
+
+#[inline]
+fn place_of<T>(VolumeId(volume): VolumeId, kept: &[T]) -> usize {
+    volume as usize & kept.len().wrapping_sub(1)
 }
 
 impl Held {

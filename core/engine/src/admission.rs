@@ -22,6 +22,7 @@ use nearflash_units::ByteLen;
 use crate::accounts::{AccountId, Accounts, HostId};
 use crate::engine::{Engine, Owner};
 use crate::fence::Fenced;
+use crate::meters::Stamp;
 use crate::need::Need;
 use crate::pool::Pool;
 use crate::turns::{Queue, Turns, Waiting as _};
@@ -48,6 +49,7 @@ pub(crate) struct Waiting {
     pub(crate) request: Request,
     /// The generation of waits on its arrival.
     pub(crate) came: u64,
+    pub(crate) stamp: Stamp,
 }
 
 /// The resources that a request was admitted with.
@@ -265,6 +267,7 @@ impl Engine {
     /// Queues a request until its turn.
     #[cold]
     pub(crate) fn enqueue(&mut self, waiting: Waiting) {
+        self.note_wait(waiting.stamp);
         let Waiting { asker, request, .. } = &waiting;
         let entry = self.volumes.get(request.volume);
         let lane = match self.need(entry, request) {
@@ -348,6 +351,7 @@ impl Engine {
     /// Removes a request from the waiting ones, and begins or answers it.
     fn leave(&mut self, waiting: Waiting, verdict: Verdict, pool: &mut Pool) {
         self.admission.len -= 1;
+        self.note_turn(waiting.stamp);
         match verdict {
             Verdict::Begins(taken) => self.begin_admitted(waiting, taken, pool),
             Verdict::Ends(outcome) => self.end_unbegun(waiting, outcome, pool),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage, VolumeId,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, VolumeId,
 };
 use nearflash_space::{VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen, Nanos};
@@ -23,9 +23,9 @@ use crate::change::Part;
 use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Work};
+use crate::meters::Meters;
 use crate::pool::Pool;
-use crate::traffic::traffic_of;
-use crate::waits::{Age, Older, Waits, volumes_of};
+use crate::waits::{Older, Waits, volumes_of};
 
 /// The driver's number for a connection. Every answer carries the owner of its request.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -45,21 +45,6 @@ pub struct Answer {
     pub had_scratch: bool,
 }
 
-/// The requests that an engine has answered since its start.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
-    /// Reads.
-    pub reads: u64,
-    /// Writes, of payload or of zeroes.
-    pub writes: u64,
-    /// Bytes of successful reads.
-    pub read_bytes: u64,
-    /// Bytes of successful writes.
-    pub written_bytes: u64,
-    /// Requests of any kind that did not succeed.
-    pub errors: u64,
-}
-
 /// The configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -73,8 +58,6 @@ pub struct EngineConfig {
     pub health: Arc<[Arc<Health>]>,
     /// The node's volumes.
     pub volumes: Arc<VolumeTable>,
-    /// The usage counters of each volume.
-    pub usage: Arc<Usage>,
     /// The most requests of this core that a device has at a time: [`crate::DEVICE_DEPTH`].
     pub device_depth: u32,
 }
@@ -86,8 +69,7 @@ pub struct Engine {
     pub(crate) volumes: Arc<VolumeTable>,
     pub(crate) layout: Layout,
     waits: Waits,
-    counters: Counters,
-    usage: Arc<Usage>,
+    pub(crate) meters: Meters,
     pub(crate) jobs: Slab<Job>,
     pub(crate) admission: Admission,
     pub(crate) holds: Holds,
@@ -120,8 +102,7 @@ impl Engine {
             devices: config.devices,
             volumes: config.volumes,
             waits: Waits::default(),
-            counters: Counters::default(),
-            usage: config.usage,
+            meters: Meters::default(),
             jobs: Slab::new(),
             admission,
             holds: Holds::default(),
@@ -141,6 +122,7 @@ impl Engine {
         self.layout.set_volumes(volumes.clone());
         self.units = Units::new(&volumes, &self.devices);
         self.volumes = volumes;
+        self.keep_meters();
         self.admission.note_change();
         changed
     }
@@ -164,11 +146,6 @@ impl Engine {
         self.waits.poll_over()
     }
 
-    /// The requests answered so far.
-    pub fn counters(&self) -> Counters {
-        self.counters
-    }
-
     /// The current volumes.
     pub fn volumes(&self) -> &VolumeTable {
         &self.volumes
@@ -189,7 +166,8 @@ impl Engine {
     #[inline]
     pub fn submit(&mut self, asker: Asker, request: Request, pool: &mut Pool) {
         let came = self.waits.generation();
-        let waiting = Waiting { asker, request, came };
+        let stamp = self.stamp(asker.account, &request);
+        let waiting = Waiting { asker, request, came, stamp };
         if !self.admission.is_idle() {
             return self.enqueue(waiting);
         }
@@ -203,23 +181,21 @@ impl Engine {
     /// Begins an admitted request with the buffers that were taken for it.
     #[inline]
     pub(crate) fn begin_admitted(&mut self, waiting: Waiting, taken: Taken, pool: &mut Pool) {
-        let Waiting { asker, request, came } = waiting;
-        let age = Age { came, begun: self.waits.generation() };
-        let job = self.jobs.insert(Job::new(asker.owner, request, age, taken, pool));
+        let job = self.jobs.insert(Job::new(waiting, self.waits.generation(), taken, pool));
         self.begin(job, pool);
     }
 
     /// Answers a request that has not begun.
     pub(crate) fn end_unbegun(&mut self, waiting: Waiting, outcome: Outcome, pool: &mut Pool) {
-        let Waiting { asker, request, came } = waiting;
-        let age = Age { came, begun: self.waits.generation() };
-        let job = self.jobs.insert(Job::new(asker.owner, request, age, Taken::NOTHING, pool));
+        let taken = Taken::NOTHING;
+        let job = self.jobs.insert(Job::new(waiting, self.waits.generation(), taken, pool));
         self.end(job, outcome, pool);
     }
 
     /// Sets the time, once in each turn, before results are handed in.
     #[inline]
     pub fn set_now(&mut self, now: Nanos) {
+        self.meters.now = now;
         self.layout.set_now(now);
     }
 
@@ -349,7 +325,7 @@ impl Engine {
         assert!(!self.layout.is_busy(io_of(index)), "nothing is answered before its IO has ended");
         self.waits.ended(job.volumes(), job.age);
         self.admission.note_end(job.device);
-        self.count(&job, outcome);
+        self.note_answer(&job, outcome);
         let mut returned = job.charge;
         let mut payload = match (&job.work, job.buffer) {
             (Work::Read, Some(buffer)) if outcome == Outcome::Success => {
@@ -391,51 +367,6 @@ impl Engine {
         }
         if !self.holds.is_empty() && job.work.writes() {
             self.answer_holds();
-        }
-    }
-
-    #[inline]
-    fn count(&mut self, job: &Job, outcome: Outcome) {
-        let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
-        let len = block_size.and_then(|size| size.len(job.range.count)).unwrap_or_default();
-        self.usage.count(self.core.0, job.volume, traffic_of(&job.work, outcome, len));
-        let counters = &mut self.counters;
-        if outcome != Outcome::Success {
-            // An atomic operation that lost a race is not an error: the client tries again.
-            let lost_a_race = outcome == Outcome::Miscompare && job.work.is_atomic();
-            counters.errors += u64::from(!lost_a_race);
-            return;
-        }
-        match job.work {
-            Work::Read => {
-                counters.reads += 1;
-                counters.read_bytes += len.0;
-            }
-            Work::Write { .. }
-            | Work::WriteZeroes { .. }
-            | Work::WriteSame { .. }
-            | Work::OrWrite { .. }
-            | Work::Copy { .. }
-            | Work::WriteAndVerify { .. }
-            | Work::CompareAndWrite { .. } => {
-                counters.writes += 1;
-                counters.written_bytes += len.0;
-            }
-            Work::WriteBytes { part, .. } => {
-                counters.writes += 1;
-                counters.written_bytes += u64::from(part.len);
-            }
-            Work::Atomic { .. } => {
-                counters.writes += 1;
-                counters.written_bytes += 8;
-            }
-            Work::Flush
-            | Work::Deallocate { .. }
-            | Work::Verify { .. }
-            | Work::Allocation { .. }
-            | Work::Compare
-            | Work::CompareSame { .. }
-            | Work::Admit => {}
         }
     }
 

@@ -1,14 +1,15 @@
 //! One request in flight: its stage and its buffers.
 
 use nearflash_device::DeviceId;
-use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Operation, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
-use crate::admission::Taken;
+use crate::admission::{Taken, Waiting};
 use crate::change::{Change, Part};
 use crate::edges::Parts;
 use crate::engine::Owner;
 use crate::fence::Fenced;
+use crate::meters::Stamp;
 use crate::need::Need;
 use crate::pool::Pool;
 use crate::waits::Age;
@@ -114,6 +115,12 @@ impl Work {
         matches!(self, Self::Atomic { .. })
     }
 
+    /// Whether it compares bytes of the host's with the volume's.
+    #[inline]
+    pub(crate) fn compares(&self) -> bool {
+        matches!(self, Self::Compare | Self::CompareSame { .. } | Self::CompareAndWrite { .. })
+    }
+
     pub(crate) fn needs_fence(&self) -> bool {
         matches!(
             self,
@@ -132,6 +139,7 @@ pub(crate) struct Job {
     pub(crate) tag: Tag,
     pub(crate) volume: VolumeId,
     pub(crate) age: Age,
+    pub(crate) stamp: Stamp,
     pub(crate) range: BlockRange,
     pub(crate) work: Work,
     pub(crate) stage: Stage,
@@ -159,19 +167,21 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A request that has not begun, with the buffers taken for it in addition to those it brings
-    /// along.
+    /// A request that begins in the generation `begun` of waits, with the buffers taken for it in
+    /// addition to those it brings along.
     #[inline]
-    pub(crate) fn new(owner: Owner, request: Request, age: Age, taken: Taken, pool: &Pool) -> Self {
+    pub(crate) fn new(waiting: Waiting, begun: u64, taken: Taken, pool: &Pool) -> Self {
+        let Waiting { asker, request, came, stamp } = waiting;
         let (work, buffer, compare) = work_of(request.operation);
         let Taken { need, buffer: read, scratch, edges, device } = taken;
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
         let brought = len(buffer) + len(compare);
         Self {
-            owner,
+            owner: asker.owner,
             tag: request.tag,
             volume: request.volume,
-            age,
+            age: Age { came, begun },
+            stamp,
             range: request.range,
             work,
             stage: Stage::Waiting,

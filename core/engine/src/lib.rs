@@ -12,21 +12,26 @@ mod copy;
 mod edges;
 mod engine;
 mod fence;
+mod histogram;
 mod job;
+mod meter;
+mod meters;
 mod need;
 mod pool;
 mod stages;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod traffic;
 mod turns;
 mod waits;
 
 pub use accounts::{AccountId, Accounts};
 pub use admission::{Asker, DEVICE_DEPTH};
 pub use arena::Arena;
-pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
+pub use engine::{Answer, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
+pub use histogram::Times;
+pub use meter::{Figures, Kind, KindFigures, Meter};
+pub use meters::{Asking, Opened, PAIRS_MAX};
 pub use pool::{Foreign, PAGE_LEN, Pool};
 pub use waits::Older;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use nearflash_device::{DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, Usage,
-    VolumeId,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, VolumeId,
 };
 use nearflash_space::{Epoch, Extent, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
@@ -18,6 +17,7 @@ use crate::{
 };
 
 mod bytes;
+mod counts;
 mod edges;
 mod steps;
 
@@ -77,14 +77,12 @@ impl Node {
         };
         let pool_len = ByteLen(if is_coarse { 3 * MIB } else { 2 * MIB });
         let mut pools: Vec<Pool> = (0..cores).map(|_| Pool::new(pool_len)).collect();
-        let usage = Arc::new(Usage::new(cores));
         let config = |core| EngineConfig {
             core: CoreId(core),
             core_count: cores,
             devices: Arc::from([device]),
             health: Arc::new([Arc::default()]),
             volumes: table(),
-            usage: Arc::clone(&usage),
             device_depth: DEVICE_DEPTH,
         };
         let engines = (0..cores).zip(&mut pools).map(|(c, pool)| Engine::new(config(c), pool));

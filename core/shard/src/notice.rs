@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use nearflash_device::DeviceId;
-use nearflash_engine::{CoreId, Counters, Owner};
+use nearflash_engine::{CoreId, Opened, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
@@ -146,6 +146,8 @@ pub enum Notice {
     Quiesced(CoreId, u64),
     /// Answers [`crate::Message::Exports`].
     NamespacesTaken(u64),
+    /// This core's counters of a host on a volume. They precede the first answer that they count.
+    Meter(CoreId, Opened),
     /// Answers [`crate::Message::ReportStatus`].
     Status(CoreId, u64, Box<ShardStatus>),
     /// The shard was told to drain and has no connections or requests left.
@@ -159,8 +161,6 @@ pub struct ShardStatus {
     pub connections: usize,
     /// Requests in flight.
     pub requests_in_flight: usize,
-    /// The requests answered since the start.
-    pub counters: Counters,
     /// Bytes received from hosts since the start, protocol included.
     pub received: ByteLen,
     /// Bytes sent to hosts since the start, protocol included.

@@ -279,6 +279,9 @@ impl Shard {
                 moved = true;
                 self.send_fence(core, message, world);
             }
+            while let Some(opened) = self.engine.poll_opened() {
+                world.notice(Notice::Meter(self.config.engine.core, opened));
+            }
             while let Some(answer) = self.engine.poll_answer() {
                 moved = true;
                 self.answer(answer, world);
@@ -371,7 +374,6 @@ impl Shard {
         ShardStatus {
             connections: self.connections.len(),
             requests_in_flight: self.engine.jobs_len(),
-            counters: self.engine.counters(),
             received: ByteLen(self.totals.received),
             sent: ByteLen(self.totals.sent),
             pool_len: pool.len(),

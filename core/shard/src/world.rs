@@ -135,7 +135,7 @@ pub struct RingBroken;
 
 /// The outside world, as one core sees it.
 pub trait World {
-    /// The time, as of the start of this turn.
+    /// The time at which [`Self::poll`] looked what has happened.
     fn now(&self) -> Nanos;
 
     /// Unpredictable bytes that never repeat: for one handshake.

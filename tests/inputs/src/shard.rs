@@ -118,7 +118,6 @@ impl Bench {
                 devices: Outside::properties().into(),
                 health: Arc::new([Arc::default(), Arc::default()]),
                 volumes: outside.control.table(),
-                usage: Arc::default(),
                 device_depth: 4,
             },
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },

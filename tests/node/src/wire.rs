@@ -330,9 +330,7 @@ impl Admin {
         connect: Connect,
         digests: Digests,
     ) -> Self {
-        let host: Nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{}", host_id.hyphenated())
-            .parse()
-            .expect("the form is the specification's own");
+        let host: Nqn = nqn_of(host_id).parse().expect("the form is the specification's own");
         let wire = Wire::agree(node.address(), digests);
         Self::enter(node, wire, connect, subsystem, (host_id, NqnField::from(&host)))
     }
@@ -352,6 +350,17 @@ impl Admin {
         assert!(wire.run(&enable).status().is_success());
         let (controller, address) = (ControllerId(controller), node.address());
         Self { wire, address, subsystem, host, host_id, controller }
+    }
+
+    /// Connects the same host to the subsystem of another volume.
+    pub fn join_also(&self, node: &Node<'_>, volume: &str) -> Self {
+        let connect = connect_command(0, 32);
+        Self::join_by(node, subsystem(volume), self.host_id, connect, Digests::NONE)
+    }
+
+    /// The host's NQN, unless it is unnamed.
+    pub fn host_nqn(&self) -> String {
+        nqn_of(self.host_id)
     }
 
     /// The Connect data of its queues.
@@ -374,6 +383,10 @@ impl Admin {
         assert!(entry.status().is_success(), "{}", entry.status());
         wire
     }
+}
+
+fn nqn_of(host_id: Uuid) -> String {
+    format!("nqn.2014-08.org.nvmexpress:uuid:{}", host_id.hyphenated())
 }
 
 fn connect_data(

@@ -174,7 +174,6 @@ impl Reactor {
     pub fn run(&mut self, shard: &mut Shard) {
         let mut spinner = Spinner::new(self.now);
         while !shard.is_stopped() {
-            self.tick();
             if shard.turn(self) > 0 {
                 spinner.worked(self.now);
             } else if spinner.goes_on(self.now) {
@@ -186,6 +185,7 @@ impl Reactor {
         }
     }
 
+    /// Reads the clock, once in each turn.
     fn tick(&mut self) {
         let nanos = self.epoch.elapsed().as_nanos();
         self.now = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

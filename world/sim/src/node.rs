@@ -15,7 +15,7 @@ use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::{
     Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
-    ResetScope, Usage, VolumeId,
+    ResetScope, VolumeId,
 };
 use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
 use nearflash_space::{Piece, Reservations, Restriction};
@@ -147,7 +147,6 @@ impl Node {
             devices: (0..DISKS).map(|_| Self::device(&self.config)).collect(),
             health: Arc::clone(&self.health),
             volumes: self.table(),
-            usage: Arc::new(Usage::new(self.config.cores)),
             device_depth: self.config.device_depth,
         };
         let target = (id == CoreId::FIRST).then(|| self.target());

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::{rendered, size, table, volumes};
-use nearflash_api::{CoreInfo, DeviceInfo, HostInfo, JobInfo, Latency, Status, VolumeIo};
+use comfy_table::Table;
+use nearflash_api::{CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, VolumeIo};
 
 /// The state of a node.
 pub(crate) fn status(status: &Status) -> String {
@@ -68,42 +69,65 @@ fn devices(devices: &[DeviceInfo]) -> String {
     rendered(&table) + &suspect.collect::<String>()
 }
 
-/// Counters of volumes; empty if the node has none.
+/// Counters of the volumes that had requests, and of each of their hosts; empty if none had any.
 fn io(volumes: &[VolumeIo]) -> String {
-    if volumes.is_empty() {
+    let used: Vec<&VolumeIo> = volumes.iter().filter(|it| it.io != Io::default()).collect();
+    if used.is_empty() {
         return String::new();
     }
+    let mut table = io_table(&["VOLUME"], &[]);
+    for volume in &used {
+        table.add_row([vec![volume.volume.clone()], io_row(&volume.io)].concat());
+    }
+    let mut hosts = io_table(&["VOLUME"], &["HOST"]);
+    for (volume, host) in used.iter().flat_map(|it| it.hosts.iter().map(|host| (&it.volume, host)))
+    {
+        let name = match &host.host {
+            Some(name) => name,
+            None if host.several => "several others",
+            None => "anonymous",
+        };
+        hosts.add_row([vec![volume.clone()], io_row(&host.io), vec![name.to_owned()]].concat());
+    }
+    format!("{}\n{}", rendered(&table), rendered(&hosts))
+}
+
+/// The columns of [`io_row`] between others.
+fn io_table(before: &[&str], behind: &[&str]) -> Table {
     let header = [
-        "VOLUME",
         "READS",
         "WRITES",
+        "OTHERS",
         "READ",
         "WRITTEN",
         "ERRORS",
+        "WAITING",
         "READ P50",
         "P99",
         "WRITE P50",
         "P99",
     ];
-    let mut table = table(&header, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    for volume in volumes {
-        let latency = |latency: Option<Latency>, of: fn(Latency) -> u64| {
-            latency.map_or("-".to_owned(), |latency| time(of(latency)))
-        };
-        table.add_row([
-            volume.volume.clone(),
-            volume.reads.to_string(),
-            volume.writes.to_string(),
-            size(volume.read_bytes),
-            size(volume.written_bytes),
-            volume.errors.to_string(),
-            latency(volume.read_latency, |latency| latency.p50_ns),
-            latency(volume.read_latency, |latency| latency.p99_ns),
-            latency(volume.write_latency, |latency| latency.p50_ns),
-            latency(volume.write_latency, |latency| latency.p99_ns),
-        ]);
-    }
-    rendered(&table)
+    let right: Vec<usize> = (0..header.len()).map(|column| before.len() + column).collect();
+    table(&[before, &header, behind].concat(), &right)
+}
+
+fn io_row(io: &Io) -> Vec<String> {
+    let latency = |latency: Option<Latency>, of: fn(Latency) -> u64| {
+        latency.map_or("-".to_owned(), |latency| time(of(latency)))
+    };
+    vec![
+        io.reads.to_string(),
+        io.writes.to_string(),
+        io.others.to_string(),
+        size(io.read_bytes),
+        size(io.written_bytes),
+        io.errors.to_string(),
+        io.waiting.to_string(),
+        latency(io.read_latency, |latency| latency.p50_ns),
+        latency(io.read_latency, |latency| latency.p99_ns),
+        latency(io.write_latency, |latency| latency.p50_ns),
+        latency(io.write_latency, |latency| latency.p99_ns),
+    ]
 }
 
 /// Jobs that have not ended; empty if there are none.

@@ -1,8 +1,8 @@
 //! The layout of the tables.
 
 use nearflash_api::{
-    ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, InitiatorInfo, JobState, Latency,
-    RegistrantInfo, Status, VolumeIo,
+    ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, HostIo, InitiatorInfo, Io, JobState,
+    Latency, RegistrantInfo, Status, VolumeIo,
 };
 use uuid::Uuid;
 
@@ -261,22 +261,17 @@ fn jobs_are_shown_with_their_progress_and_why_they_failed() {
 
 #[test]
 fn a_status_names_what_does_not_answer_and_what_is_suspect() {
-    let latency = Latency { p50_ns: 80_000, p99_ns: 1_000_000, p999_ns: 2_000_000, max_ns: 1 };
+    let latency = Latency { p50_ns: 80_000, p99_ns: 1_000_000, ..Latency::default() };
+    let io = Io { reads: 10, read_bytes: 40_960, read_latency: Some(latency), ..Io::default() };
+    let host = |host: Option<&str>, several| HostIo { host: host.map(str::to_owned), several, io };
     let mut status = whole_status();
     status.commit = Some("0123456789ab".to_owned());
     status.silent_cores = vec![1];
     status.devices[0].suspect = true;
     status.jobs = vec![job(1, JobState::Running)];
-    status.volume_io = vec![VolumeIo {
-        volume: "data".to_owned(),
-        reads: 10,
-        writes: 0,
-        read_bytes: 40_960,
-        written_bytes: 0,
-        errors: 0,
-        read_latency: Some(latency),
-        write_latency: None,
-    }];
+    let hosts = vec![host(Some("nqn.host"), false), host(None, false), host(None, true)];
+    let unused = VolumeIo { volume: "unused".to_owned(), ..VolumeIo::default() };
+    status.volume_io = vec![VolumeIo { volume: "data".to_owned(), io, hosts }, unused];
     let shown = super::status(&status);
     for line in [
         "version 0.1.0 (0123456789ab), process",
@@ -284,7 +279,11 @@ fn a_status_names_what_does_not_answer_and_what_is_suspect() {
         "\ndevice 'flash' has failed a flush:",
         "\n  1  volume-create  data    running",
         "80µs",
+        "nqn.host\n",
+        "anonymous\n",
+        "several others\n",
     ] {
         assert!(shown.contains(line), "{line} in {shown}");
     }
+    assert!(!shown.contains("unused"), "{shown}");
 }

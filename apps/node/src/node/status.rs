@@ -32,7 +32,7 @@ impl Node {
             hosts: runtime.hosts.iter().map(host_info).collect(),
             clients: runtime.clients.into_iter().map(client_info).collect(),
             initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
-            volume_io: Vec::new(),
+            volume_io: self.volume_io(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
         }
     }

@@ -13,7 +13,7 @@ use nearflash_media::{Device, Kind};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
-use nearflash_request::{ChangeResult, Raised, Usage, VolumeId};
+use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
     DirectConfig, Door, IscsiConfig, Message, Notice, Shard, ShardConfig, World,
 };
@@ -25,12 +25,12 @@ use super::exports;
 use super::faults::Faults;
 use super::log::log;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
-use crate::Ticket;
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{
     Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, InitiatorAccess,
     IscsiAccess, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
+use crate::{Ledger, Ticket};
 
 /// How long a full mailbox is left alone.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
@@ -45,6 +45,7 @@ pub struct Cores {
     devices: Vec<Arc<Device>>,
     senders: Vec<Sender<Message>>,
     replies: Arc<Replies>,
+    ledger: Arc<Ledger>,
     /// The addresses for initiators, as discovery reports them.
     portals: Vec<SocketAddr>,
     initiators: InitiatorAccess,
@@ -63,7 +64,7 @@ struct Common {
     iscsi: IscsiConfig,
     replies: Arc<Replies>,
     changes: Asker,
-    usage: Arc<Usage>,
+    ledger: Arc<Ledger>,
 }
 
 /// The part of a start that is particular to one core.
@@ -107,7 +108,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         iscsi,
         replies: Arc::clone(&replies),
         changes: config.changes,
-        usage: config.life.usage,
+        ledger: Arc::clone(&config.ledger),
     });
     let (up, came_up) = channel();
     let mut peers = Vec::new();
@@ -141,8 +142,8 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         let _ = tell.send(senders.clone());
     }
     let threads = Mutex::new(threads);
-    let (processors, devices) = (config.cores, config.devices);
-    Ok(Cores { processors, devices, senders, replies, portals, initiators, threads })
+    let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
+    Ok(Cores { processors, devices, senders, replies, ledger, portals, initiators, threads })
 }
 
 /// A listening socket and its protocol.
@@ -202,7 +203,6 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
             devices,
             health: common.devices.iter().map(|device| Arc::clone(device.health())).collect(),
             volumes: Arc::clone(&common.volumes),
-            usage: Arc::clone(&common.usage),
             device_depth: DEVICE_DEPTH,
         },
         session: common.session,
@@ -215,6 +215,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
 
 fn notice_sink(common: &Common) -> NoticeSink {
     let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
+    let ledger = Arc::clone(&common.ledger);
     let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
     Box::new(move |notice| match log(notice, &mut faults) {
         Some(Notice::DeviceFailed { device, .. }) => {
@@ -238,6 +239,7 @@ fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));
         }
+        Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
         _ => {}
     })
@@ -312,7 +314,9 @@ impl Runtime for Cores {
     }
 
     fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket {
-        self.show_all(|number| Message::Volumes(number, Arc::clone(&volumes)))
+        let ticket = self.show_all(|number| Message::Volumes(number, Arc::clone(&volumes)));
+        self.ledger.keep(&volumes);
+        ticket
     }
 
     fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
@@ -342,7 +346,7 @@ impl Runtime for Cores {
 
     fn status(&self) -> RuntimeStatus {
         let replies = self.ask_status(&self.senders);
-        exports::status(&self.processors, replies)
+        exports::status(&self.processors, replies, &self.ledger)
     }
 
     fn connected(&self) -> Option<Connected> {
@@ -351,7 +355,8 @@ impl Runtime for Cores {
         if replies.is_empty() {
             return None;
         }
-        let RuntimeStatus { hosts, initiators, .. } = exports::status(&self.processors, replies);
+        let RuntimeStatus { hosts, initiators, .. } =
+            exports::status(&self.processors, replies, &self.ledger);
         Some(Connected { hosts, initiators })
     }
 

@@ -11,7 +11,7 @@ use nearflash_direct::serving::{
     self as direct_serving, Access, CredentialExport, Export, Exports,
 };
 use nearflash_direct::{Secret, wire};
-use nearflash_engine::CoreId;
+use nearflash_engine::{CoreId, Kind};
 use nearflash_iscsi::{chap, serving as iscsi};
 use nearflash_media::Device;
 use nearflash_nvme::TransportAddress;
@@ -25,6 +25,7 @@ use nearflash_shard::{DirectConfig, IscsiConfig};
 use nearflash_space::Epoch;
 
 use super::replies::Reply;
+use crate::Ledger;
 use crate::config::Protocol;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
@@ -225,24 +226,29 @@ pub(super) fn portals(doors: &[OpenDoor]) -> Vec<SocketAddr> {
 
 /// The status of the cores, from the answer of each; it lists the processors of cores that did not
 /// answer.
-pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> RuntimeStatus {
+pub(super) fn status(
+    processors: &[usize],
+    replies: Vec<(CoreId, Reply)>,
+    ledger: &Ledger,
+) -> RuntimeStatus {
     let has_said = |core: usize| replies.iter().any(|(said, _)| usize::from(said.0) == core);
     let silent = processors.iter().enumerate().filter(|(core, _)| !has_said(*core));
     let silent = silent.map(|(_, processor)| *processor).collect();
     let mut status = RuntimeStatus { silent, ..RuntimeStatus::default() };
     for (core, reply) in replies {
         let Reply::Status(shard) = reply else { continue };
-        let counters = shard.counters;
+        let figures = ledger.of_core(core);
+        let (read, write) = (figures.of(Kind::Read), figures.of(Kind::Write));
         let core = processors.get(usize::from(core.0)).copied().unwrap_or_default();
         status.cores.push(CoreStatus {
             core,
             connections: count(shard.connections),
             in_flight: count(shard.requests_in_flight),
-            reads: counters.reads,
-            writes: counters.writes,
-            read_bytes: counters.read_bytes,
-            written_bytes: counters.written_bytes,
-            errors: counters.errors,
+            reads: read.done,
+            writes: write.done,
+            read_bytes: read.bytes,
+            written_bytes: write.bytes,
+            errors: figures.errors(),
             pool_free_bytes: shard.pool_free.0,
             clients: count(shard.client_count),
         });
@@ -306,7 +312,7 @@ mod tests {
     #[test]
     fn a_core_that_says_nothing_is_named_by_its_processor() {
         let said = vec![(CoreId(1), Reply::Done)];
-        assert_eq!(status(&[4, 6, 7], said).silent, [4, 7]);
+        assert_eq!(status(&[4, 6, 7], said, &Ledger::default()).silent, [4, 7]);
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         | Notice::NamespacesTaken(_)
         | Notice::Change { .. }
         | Notice::Raised(..)
+        | Notice::Meter(..)
         | Notice::Status(..)
         | Notice::Drained(_)) => return Some(for_control),
     }

@@ -40,8 +40,8 @@ pub struct Life {
     pub unsafe_ends: u64,
     /// The time that the node ran before the current start.
     pub ran: Nanos,
-    /// The I/O statistics of the volumes, including earlier runs.
-    pub usage: Arc<Usage>,
+    /// Knows the traffic of the volumes, including earlier runs. `None` if nobody does.
+    pub usage: Option<Arc<dyn Usage>>,
 }
 
 /// The hosts that may connect to subsystems.

@@ -109,7 +109,7 @@ fn health(admin: &mut Admin<'_>, _: &GetLogPage) -> Result<Vec<u8>, Status> {
     }
     let life = &admin.config.life;
     let meant = admin.namespaces().iter().filter(|(nsid, _)| is_whole || **nsid == asked);
-    let done = meant.map(|(_, config)| life.usage.of(config.volume));
+    let done = meant.filter_map(|(_, config)| Some(life.usage.as_ref()?.of(config.volume)));
     let done = done.fold(Traffic::default(), Traffic::plus);
     let mut health = HealthInformation::new();
     health.data_units_read = data_units(done.read_bytes);

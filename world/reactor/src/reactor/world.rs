@@ -45,6 +45,8 @@ impl World for Reactor {
     fn poll(&mut self, events: &mut Vec<Event>) {
         self.submission_len = FIRST_SUBMISSION_LEN;
         self.enter();
+        // The call may take longer than the rest of a turn, and what it completes ends now.
+        self.tick();
         self.take_completions(events);
         while let Some((id, result)) = self.devices.take_due(self.now) {
             events.push(Event::Device(id, result));

@@ -276,19 +276,28 @@ fn hosts_that_read_all_that_the_ana_log_can_be_find_every_namespace() {
     assert_eq!((log[8], log[20]), (1, 0));
 }
 
+/// The traffic of three volumes.
+#[derive(Debug)]
+struct Done;
+
+impl Usage for Done {
+    fn of(&self, volume: VolumeId) -> Traffic {
+        let nothing = Traffic::default();
+        match volume.0 {
+            101 => Traffic { read_bytes: 512_001, reads: 10, ..nothing },
+            102 => Traffic { written_bytes: 512, writes: 1, media_errors: 4, ..nothing },
+            _ => Traffic { media_errors: 1, ..nothing },
+        }
+    }
+}
+
 #[test]
 fn the_health_log_tells_what_was_done_with_a_namespace_and_with_all() {
-    let usage = Arc::new(Usage::new(2));
+    let usage: Option<Arc<dyn Usage>> = Some(Arc::new(Done));
     let life = Life { starts: 3, unsafe_ends: 1, ran: Nanos::from_secs(7200), usage };
-    let (usage, life) = (Arc::clone(&life.usage), life);
     let mut target = Target::new(TargetConfig { life, ..config() });
     target.publish([1, 2].map(|nsid| namespace("data", nsid)).into()).unwrap();
     let controller = join(&mut target, &nqn("data"));
-    usage.restore(VolumeId(101), Traffic { read_bytes: 512_000, reads: 9, ..Traffic::default() });
-    usage.count(0, VolumeId(101), Traffic { read_bytes: 1, reads: 1, ..Traffic::default() });
-    usage.count(1, VolumeId(102), Traffic { written_bytes: 512, writes: 1, ..Traffic::default() });
-    usage.count(1, VolumeId(102), Traffic { media_errors: 4, ..Traffic::default() });
-    usage.count(1, VolumeId(103), Traffic { media_errors: 1, ..Traffic::default() });
     let page = |nsid| GetLogPage::new(LogId::HEALTH, 512).to_command(NamespaceId(nsid));
     let mut told = |nsid| {
         let (completion, data) = ask(&mut target, controller, page(nsid));

@@ -1,0 +1,138 @@
+//! The counters of all cores: of each host on each volume, of the volumes that were removed, and of
+//! earlier runs.
+//!
+//! A core announces its meters, and counts in them. The control side reads them at any time, and asks
+//! no core. Invariant: the lock is held for no longer than a look at the list takes, because a core
+//! that opens a meter waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearflash_engine::{Asking, CoreId, Figures, Meter, Opened};
+use nearflash_request::{Traffic, Usage, VolumeId};
+use nearflash_space::VolumeTable;
+
+/// The figures of a volume, over all cores.
+#[derive(Debug, Default)]
+pub(crate) struct VolumeFigures {
+    /// Over all hosts.
+    pub(crate) all: Figures,
+    pub(crate) hosts: BTreeMap<Asking, Figures>,
+}
+
+/// The counters of all cores.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Of the runs before this one.
+    earlier: BTreeMap<VolumeId, Traffic>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    entries: Vec<Entry>,
+    /// Each core's figures of the volumes that were removed.
+    gone: BTreeMap<CoreId, Figures>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    core: CoreId,
+    volume: Option<VolumeId>,
+    host: Asking,
+    meter: Arc<Meter>,
+}
+
+impl Ledger {
+    /// A ledger that adds the traffic of earlier runs.
+    pub(crate) fn new(earlier: BTreeMap<VolumeId, Traffic>) -> Self {
+        Self { earlier, kept: Mutex::default() }
+    }
+
+    /// A core has opened a meter.
+    pub(crate) fn open(&self, core: CoreId, opened: Opened) {
+        let Opened { volume, host, meter } = opened;
+        self.lock().entries.push(Entry { core, volume, host, meter });
+    }
+
+    /// Drops the counters of volumes that do not exist any more. The sums of the cores keep them.
+    pub(crate) fn keep(&self, volumes: &VolumeTable) {
+        let mut kept = self.lock();
+        let is_gone = |entry: &mut Entry| entry.volume.is_some_and(|id| volumes.get(id).is_none());
+        let gone: Vec<Entry> = kept.entries.extract_if(.., is_gone).collect();
+        for entry in gone {
+            kept.gone.entry(entry.core).or_default().read(&entry.meter);
+        }
+    }
+
+    /// What a core has done since the start.
+    pub(crate) fn of_core(&self, core: CoreId) -> Figures {
+        let mut figures = self.lock().gone.get(&core).cloned().unwrap_or_default();
+        for entry in self.entries().iter().filter(|entry| entry.core == core) {
+            figures.read(&entry.meter);
+        }
+        figures
+    }
+
+    /// What was done with each volume since the start.
+    pub(crate) fn of_volumes(&self) -> BTreeMap<VolumeId, VolumeFigures> {
+        let mut figures = BTreeMap::<VolumeId, VolumeFigures>::new();
+        for Entry { volume, host, meter, .. } in self.entries() {
+            let Some(volume) = volume else { continue };
+            let of = figures.entry(volume).or_default();
+            of.all.read(&meter);
+            of.hosts.entry(host).or_default().read(&meter);
+        }
+        figures
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        self.lock().entries.clone()
+    }
+
+    /// No code panics while the lock is held.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Usage for Ledger {
+    fn of(&self, volume: VolumeId) -> Traffic {
+        let earlier = self.earlier.get(&volume).copied().unwrap_or_default();
+        let kept = self.lock();
+        let meant = kept.entries.iter().filter(|entry| entry.volume == Some(volume));
+        meant.map(|entry| entry.meter.traffic()).fold(earlier, Traffic::plus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(volume: u32, host: &str) -> Opened {
+        let host = Asking::Host(host.into());
+        Opened { volume: Some(VolumeId(volume)), host, meter: Arc::default() }
+    }
+
+    #[test]
+    fn each_host_of_a_volume_is_listed_once_and_a_removed_volume_is_not() {
+        let ledger = Ledger::default();
+        for (core, volume, host) in [(0, 1, "a"), (1, 1, "a"), (1, 1, "b"), (0, 2, "a")] {
+            ledger.open(CoreId(core), opened(volume, host));
+        }
+        let listed = ledger.of_volumes();
+        let hosts = |volume| listed[&VolumeId(volume)].hosts.len();
+        assert_eq!((listed.len(), hosts(1), hosts(2)), (2, 2, 1));
+        ledger.keep(&VolumeTable::default());
+        assert!(ledger.of_volumes().is_empty());
+        assert_eq!(ledger.of_core(CoreId(0)), Figures::default());
+    }
+
+    #[test]
+    fn the_traffic_of_earlier_runs_counts() {
+        let traffic = Traffic { reads: 7, ..Traffic::default() };
+        let ledger = Ledger::new([(VolumeId(3), traffic)].into());
+        ledger.open(CoreId(0), opened(3, "a"));
+        assert_eq!((ledger.of(VolumeId(3)), ledger.of(VolumeId(4))), (traffic, Traffic::default()));
+    }
+}

@@ -1,0 +1,220 @@
+//! A histogram of times with one writer, its core, and any number of readers.
+//!
+//! Buckets are log-linear: 128 ns wide up to 2048 ns, and from there eight of equal width between
+//! one power of two and the next, up to 2^37 ns (137 s). So a time of more than a microsecond is known to
+//! an eighth. The last bucket also holds everything longer. A histogram takes less than 2 KiB.
+//!
+//! Invariant: only its core writes, with a plain load and a plain store, so that no addition is lost
+//! and none needs a locked instruction. A reader may miss what is being counted at that moment.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nearflash_units::Nanos;
+
+/// Two to this power is the nanoseconds of the narrowest buckets.
+const UNIT_BITS: u32 = 7;
+/// Two to this power is the buckets between one power of two and the next.
+const STEP_BITS: u32 = 3;
+const STEPS: usize = 1 << STEP_BITS;
+/// The last bucket ends at two to this power.
+const END_BITS: u32 = 37;
+const BUCKETS: usize = ((END_BITS - UNIT_BITS - STEP_BITS + 1) as usize) << STEP_BITS;
+
+/// Adds to a counter that only the caller writes.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// The bucket of a time.
+#[inline]
+fn bucket_of(Nanos(time): Nanos) -> usize {
+    let units = time.min((1 << END_BITS) - 1) >> UNIT_BITS;
+    // The lowest two rows of buckets are equally wide.
+    let shift = (units | 1 << STEP_BITS).ilog2() - STEP_BITS;
+    let within = usize::try_from(units >> shift).expect("two rows at most");
+    (shift as usize) * STEPS + within
+}
+
+/// The first and the last time of a bucket.
+fn bounds_of(bucket: usize) -> (Nanos, Nanos) {
+    let row = (bucket / STEPS).saturating_sub(1);
+    let first = |within: usize| ((within as u64) << row) << UNIT_BITS;
+    let within = bucket - row * STEPS;
+    let last = if bucket + 1 == BUCKETS { u64::MAX } else { first(within + 1) - 1 };
+    (Nanos(first(within)), Nanos(last))
+}
+
+/// How long requests took.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        let buckets = [const { AtomicU64::new(0) }; BUCKETS];
+        Self { buckets, sum: AtomicU64::new(0), max: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// A request took so long. Only the histogram's core says so.
+    #[inline]
+    pub(crate) fn count(&self, time: Nanos) {
+        add(&self.buckets[bucket_of(time)], 1);
+        add(&self.sum, time.0);
+        if time.0 > self.max.load(Ordering::Relaxed) {
+            self.max.store(time.0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The contents of histograms, as read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Times {
+    counts: Box<[u64]>,
+    sum: u64,
+    max: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { counts: [0; BUCKETS].into(), sum: 0, max: 0 }
+    }
+}
+
+impl Times {
+    /// Adds what a histogram holds.
+    pub(crate) fn read(&mut self, histogram: &Histogram) {
+        for (count, bucket) in self.counts.iter_mut().zip(&histogram.buckets) {
+            *count += bucket.load(Ordering::Relaxed);
+        }
+        self.sum = self.sum.wrapping_add(histogram.sum.load(Ordering::Relaxed));
+        self.max = self.max.max(histogram.max.load(Ordering::Relaxed));
+    }
+
+    /// How many times there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All times together.
+    pub fn sum(&self) -> Nanos {
+        Nanos(self.sum)
+    }
+
+    /// The longest time, exactly.
+    pub fn max(&self) -> Nanos {
+        Nanos(self.max)
+    }
+
+    /// The mean; zero if there are none.
+    pub fn mean(&self) -> Nanos {
+        Nanos(self.sum.checked_div(self.count()).unwrap_or_default())
+    }
+
+    /// The time that `per_mille` of 1000 times do not exceed: the last one of its bucket, and no more
+    /// than the longest. Zero if there are none.
+    pub fn quantile(&self, per_mille: u64) -> Nanos {
+        let rank = u128::from(self.count()) * u128::from(per_mille);
+        let rank = u64::try_from(rank.div_ceil(1000)).expect("a part of the count").max(1);
+        let mut seen = 0;
+        let holds_rank = |(_, last, count)| {
+            seen += count;
+            (seen >= rank).then_some(last)
+        };
+        let last = self.buckets().find_map(holds_rank).unwrap_or_default();
+        last.min(self.max())
+    }
+
+    /// Every bucket: its first and its last time, and how many there are in it.
+    pub fn buckets(&self) -> impl Iterator<Item = (Nanos, Nanos, u64)> {
+        self.counts.iter().enumerate().map(|(bucket, count)| {
+            let (first, last) = bounds_of(bucket);
+            (first, last, *count)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn add_times(read: &mut Times, times: &[u64]) {
+        let histogram = Histogram::default();
+        times.iter().for_each(|time| histogram.count(Nanos(*time)));
+        read.read(&histogram);
+    }
+
+    fn times_of(times: &[u64]) -> Times {
+        let mut read = Times::default();
+        add_times(&mut read, times);
+        read
+    }
+
+    /// Of every length alike.
+    fn any_time() -> impl Strategy<Value = u64> {
+        (any::<u64>(), 0..64u32).prop_map(|(time, shift)| time >> shift)
+    }
+
+    #[test]
+    fn buckets_adjoin_and_are_no_wider_than_an_eighth_of_their_times() {
+        let mut next = 0;
+        for bucket in 0..BUCKETS {
+            let (first, last) = bounds_of(bucket);
+            assert_eq!(first.0, next, "bucket {bucket}");
+            assert_eq!((bucket_of(first), bucket_of(last)), (bucket, bucket));
+            let is_last = bucket + 1 == BUCKETS;
+            let width = if is_last { (1 << END_BITS) - first.0 } else { last.0 - first.0 + 1 };
+            assert!(width <= (first.0 / 8).max(128), "bucket {bucket} is {width} wide");
+            next = last.0.wrapping_add(1);
+        }
+        assert_eq!(next, 0, "the last one ends with the longest time");
+    }
+
+    #[test]
+    fn a_histogram_takes_less_than_2_kib() {
+        assert!(size_of::<Histogram>() < 2048, "{}", size_of::<Histogram>());
+    }
+
+    #[test]
+    fn without_times_all_figures_are_zero() {
+        let none = Times::default();
+        assert_eq!((none.count(), none.mean(), none.quantile(500)), (0, Nanos(0), Nanos(0)));
+    }
+
+    proptest! {
+        #[test]
+        fn each_time_is_in_the_bucket_whose_bounds_hold_it(time in any_time()) {
+            let (first, last) = bounds_of(bucket_of(Nanos(time)));
+            prop_assert!(first.0 <= time && time <= last.0);
+        }
+
+        #[test]
+        fn histograms_that_are_read_together_are_as_one_that_counted_everything(
+            some in prop::collection::vec(any_time(), 0..40),
+            more in prop::collection::vec(any_time(), 0..40),
+        ) {
+            let mut both = times_of(&some);
+            add_times(&mut both, &more);
+            prop_assert_eq!(both, times_of(&[some, more].concat()));
+        }
+
+        #[test]
+        fn a_quantile_is_the_time_of_its_rank_or_at_most_a_bucket_more(
+            mut times in prop::collection::vec(any_time(), 1..40),
+            per_mille in 1..=1000u64,
+        ) {
+            let found = times_of(&times).quantile(per_mille).0;
+            times.sort_unstable();
+            let rank = (times.len() * usize::try_from(per_mille).unwrap()).div_ceil(1000);
+            let exact = times[rank - 1];
+            let (_, last) = bounds_of(bucket_of(Nanos(exact)));
+            prop_assert!(exact <= found && found <= last.0, "{} for {}", found, exact);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The counters of one host on one volume, by one core: what was asked for, what became of it, and
+//! how long it took.
+//!
+//! Invariant: only its core writes, with plain loads and stores; everyone reads at any time, and asks
+//! no core for that. So the figures of a meter may differ by what is being counted at that moment.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nearflash_request::{Operation, Outcome, Traffic};
+use nearflash_units::{BlockSize, ByteLen, Nanos};
+
+use crate::histogram::{Histogram, Times, add};
+use crate::job::{Job, Work};
+
+/// The kinds of requests that are counted apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Reads.
+    Read,
+    /// Requests that store bytes of a host's or of another range: writes, comparisons that write,
+    /// atomic operations, copies.
+    Write,
+    /// All others: flushes, zeroes, deallocations, comparisons, verifications.
+    Other,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Other];
+
+    #[inline]
+    pub(crate) fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Read | Operation::ReadInto { .. } => Self::Read,
+            Operation::Write { .. }
+            | Operation::WriteBytes { .. }
+            | Operation::WriteSame { .. }
+            | Operation::WriteAndVerify { .. }
+            | Operation::OrWrite { .. }
+            | Operation::Copy { .. }
+            | Operation::CompareAndSwap { .. }
+            | Operation::FetchAdd { .. }
+            | Operation::CompareAndWrite { .. } => Self::Write,
+            Operation::Flush
+            | Operation::WriteZeroes { .. }
+            | Operation::Deallocate { .. }
+            | Operation::Verify
+            | Operation::Allocation
+            | Operation::Admit(_)
+            | Operation::Compare { .. }
+            | Operation::CompareSame { .. } => Self::Other,
+        }
+    }
+}
+
+/// The counters of a kind. Histograms are made when there is a time for them.
+#[derive(Debug, Default)]
+struct Cells {
+    done: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+    took: OnceLock<Box<Histogram>>,
+    waited: OnceLock<Box<Histogram>>,
+}
+
+/// The counters of one host on one volume, by one core.
+#[derive(Debug, Default)]
+pub struct Meter {
+    came: AtomicU64,
+    queued: AtomicU64,
+    begun: AtomicU64,
+    kinds: [Cells; 3],
+    compared: AtomicU64,
+    compared_bytes: AtomicU64,
+    media_errors: AtomicU64,
+}
+
+impl Meter {
+    /// A request has arrived.
+    #[inline]
+    pub(crate) fn arrive(&self) {
+        add(&self.came, 1);
+    }
+
+    /// It waits for its turn.
+    pub(crate) fn wait(&self) {
+        add(&self.queued, 1);
+    }
+
+    /// It waits no longer.
+    pub(crate) fn waited(&self, kind: Kind, time: Nanos) {
+        add(&self.begun, 1);
+        self.kinds[kind as usize].waited.get_or_init(Box::default).count(time);
+    }
+
+    /// A request was answered, this long after its arrival. `block_size` is the volume's, if it still
+    /// exists.
+    #[inline]
+    pub(crate) fn answered(
+        &self,
+        job: &Job,
+        outcome: Outcome,
+        block_size: Option<BlockSize>,
+        time: Nanos,
+    ) {
+        let cells = &self.kinds[job.stamp.kind as usize];
+        cells.took.get_or_init(Box::default).count(time);
+        if outcome != Outcome::Success {
+            return self.failed(job, outcome);
+        }
+        add(&cells.done, 1);
+        let len = block_size.and_then(|size| size.len(job.range.count)).unwrap_or_default();
+        add(&cells.bytes, if job.stamp.kind == Kind::Read { len } else { moved(&job.work, len) }.0);
+        if job.work.compares() {
+            add(&self.compared, 1);
+            add(&self.compared_bytes, len.0);
+        }
+    }
+
+    #[cold]
+    fn failed(&self, job: &Job, outcome: Outcome) {
+        let cells = &self.kinds[job.stamp.kind as usize];
+        // An atomic operation that lost a race has done its work, and changed nothing.
+        let lost_a_race = outcome == Outcome::Miscompare && job.work.is_atomic();
+        add(if lost_a_race { &cells.done } else { &cells.errors }, 1);
+        if matches!(outcome, Outcome::UnrecoveredRead | Outcome::WriteFault) {
+            add(&self.media_errors, 1);
+        }
+    }
+
+    /// The number of requests that came and are not answered.
+    pub(crate) fn in_flight(&self) -> u64 {
+        // First those that were answered, so that the difference is no less than there are.
+        let ended = |cells: &Cells| load(&cells.done) + load(&cells.errors);
+        let ended: u64 = self.kinds.iter().map(ended).sum();
+        load(&self.came).saturating_sub(ended)
+    }
+
+    /// The traffic, as in NVMe's health log. NVMe Base 2.0, 5.16.1.3. Zeroes and deallocations transfer no
+    /// host data. A comparison is a read, and a comparison that writes is both.
+    pub fn traffic(&self) -> Traffic {
+        let [read, write, _] = &self.kinds;
+        Traffic {
+            reads: load(&read.done) + load(&self.compared),
+            writes: load(&write.done),
+            read_bytes: load(&read.bytes) + load(&self.compared_bytes),
+            written_bytes: load(&write.bytes),
+            media_errors: load(&self.media_errors),
+        }
+    }
+}
+
+/// The bytes that a request moved which is not a read, over a range of `len` bytes.
+fn moved(work: &Work, len: ByteLen) -> ByteLen {
+    match work {
+        Work::WriteBytes { part, .. } => ByteLen(part.len.into()),
+        Work::Atomic { .. } => ByteLen(8),
+        Work::Flush | Work::Admit | Work::Allocation { .. } | Work::Deallocate { .. } => ByteLen(0),
+        _ => len,
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// The figures of a kind, as read.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KindFigures {
+    /// Requests that succeeded.
+    pub done: u64,
+    /// The bytes that they moved or compared. Deallocations and flushes move none.
+    pub bytes: u64,
+    /// Requests that failed or were cancelled.
+    pub errors: u64,
+    /// The times from the arrival of all of these requests to their answers.
+    pub took: Times,
+    /// The times from the arrival of those that had to wait to the beginning of their work.
+    pub waited: Times,
+}
+
+/// The figures of meters, as read.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Figures {
+    /// By [`Kind`].
+    pub kinds: [KindFigures; 3],
+    /// Requests that are not answered.
+    pub in_flight: u64,
+    /// Those of them that have not begun.
+    pub waiting: u64,
+}
+
+impl Figures {
+    /// Adds what a meter shows.
+    pub fn read(&mut self, meter: &Meter) {
+        self.in_flight += meter.in_flight();
+        let begun = load(&meter.begun);
+        self.waiting += load(&meter.queued).saturating_sub(begun);
+        for (figures, cells) in self.kinds.iter_mut().zip(&meter.kinds) {
+            figures.done += load(&cells.done);
+            figures.bytes += load(&cells.bytes);
+            figures.errors += load(&cells.errors);
+            cells.took.get().into_iter().for_each(|times| figures.took.read(times));
+            cells.waited.get().into_iter().for_each(|times| figures.waited.read(times));
+        }
+    }
+
+    /// Requests of all kinds that failed or were cancelled.
+    pub fn errors(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.errors).sum()
+    }
+
+    /// The figures of a kind.
+    pub fn of(&self, kind: Kind) -> &KindFigures {
+        &self.kinds[kind as usize]
+    }
+}

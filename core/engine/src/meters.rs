@@ -1,0 +1,160 @@
+//! The meters of one core: a host's name and a volume give one, which stays through reconnects until
+//! the volume is removed.
+//!
+//! The account of a connection keeps the meters that it used last, so that a request finds its own
+//! without a lookup. At most [`PAIRS_MAX`] hosts on volumes have a meter of their own; all further
+//! hosts of a volume share one. So the sum over the meters of a volume is always the volume's.
+//!
+//! Invariants: the meter of a request stays until the request is answered; a connection's account names
+//! no meter that is gone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use nearflash_request::{Outcome, Request, VolumeId};
+use nearflash_space::VolumeTable;
+use nearflash_units::Nanos;
+use slab::Slab;
+
+use crate::accounts::AccountId;
+use crate::engine::Engine;
+use crate::job::Job;
+use crate::meter::{Kind, Meter};
+
+/// The hosts on volumes that have meters of their own on one core. A meter whose host reads and
+/// writes takes 4 KiB, and no meter takes more than 11 KiB.
+pub const PAIRS_MAX: usize = 2048;
+
+/// The host that a meter counts for.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Asking {
+    /// A host, an initiator, or a credential.
+    Host(Arc<str>),
+    /// Connections without such a name.
+    Unnamed,
+    /// The hosts that came when [`PAIRS_MAX`] had meters; and whoever asked for a volume that is gone.
+    Others,
+}
+
+/// A new meter.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The volume; `None` for requests on volumes that are gone.
+    pub volume: Option<VolumeId>,
+    /// The host.
+    pub host: Asking,
+    /// Counts until the volume is removed.
+    pub meter: Arc<Meter>,
+}
+
+/// Names a meter on its core.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct MeterId(u32);
+
+/// The meter of a request, its kind, and its arrival.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    meter: MeterId,
+    pub(crate) kind: Kind,
+    came: Nanos,
+}
+
+type Pair = (Option<VolumeId>, Asking);
+
+/// The meters of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    meters: Slab<Arc<Meter>>,
+    pairs: BTreeMap<Pair, MeterId>,
+    /// Not yet announced.
+    opened: VecDeque<Opened>,
+    pub(crate) now: Nanos,
+}
+
+impl Meters {
+    #[inline]
+    fn of(&self, MeterId(id): MeterId) -> &Meter {
+        &self.meters[id as usize]
+    }
+
+    /// The meter of a pair, or the one of its volume's other hosts if there are too many.
+    fn open(&mut self, pair: Pair) -> MeterId {
+        let is_known = self.pairs.contains_key(&pair);
+        let pair =
+            if is_known || self.pairs.len() < PAIRS_MAX { pair } else { (pair.0, Asking::Others) };
+        let (meters, opened) = (&mut self.meters, &mut self.opened);
+        *self.pairs.entry(pair).or_insert_with_key(|(volume, host)| {
+            let meter = Arc::new(Meter::default());
+            let id = meters.insert(Arc::clone(&meter));
+            opened.push_back(Opened { volume: *volume, host: host.clone(), meter });
+            MeterId(u32::try_from(id).expect("few hosts and volumes"))
+        })
+    }
+
+    /// Drops the meters of volumes that are gone; one with a request under way at a later change.
+    fn keep(&mut self, volumes: &VolumeTable) {
+        let meters = &mut self.meters;
+        self.pairs.retain(|(volume, _), MeterId(id)| {
+            let exists = volume.is_none_or(|volume| volumes.get(volume).is_some());
+            let stays = exists || meters[*id as usize].in_flight() > 0;
+            if !stays {
+                meters.remove(*id as usize);
+            }
+            stays
+        });
+    }
+}
+
+impl Engine {
+    /// The meter of the connection's host and the request's volume counts the arrival.
+    #[inline]
+    pub(crate) fn stamp(&mut self, account: AccountId, request: &Request) -> Stamp {
+        let known = self.admission.accounts.meter(account, request.volume);
+        let meter = known.unwrap_or_else(|| self.open_meter(account, request.volume));
+        self.meters.of(meter).arrive();
+        Stamp { meter, kind: Kind::of(&request.operation), came: self.meters.now }
+    }
+
+    #[cold]
+    fn open_meter(&mut self, account: AccountId, volume: VolumeId) -> MeterId {
+        if self.volumes.get(volume).is_none() {
+            return self.meters.open((None, Asking::Others));
+        }
+        let name = self.admission.accounts.name_of(account);
+        let host = name.map_or(Asking::Unnamed, |name| Asking::Host(Arc::clone(name)));
+        let meter = self.meters.open((Some(volume), host));
+        self.admission.accounts.keep_meter(account, volume, meter);
+        meter
+    }
+
+    /// A request waits for its turn.
+    pub(crate) fn note_wait(&self, stamp: Stamp) {
+        self.meters.of(stamp.meter).wait();
+    }
+
+    /// A request that waited begins, or ends without having begun.
+    pub(crate) fn note_turn(&self, stamp: Stamp) {
+        self.meters.of(stamp.meter).waited(stamp.kind, self.meters.now.since(stamp.came));
+    }
+
+    /// A request is answered.
+    #[inline]
+    pub(crate) fn note_answer(&self, job: &Job, outcome: Outcome) {
+        let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
+        let time = self.meters.now.since(job.stamp.came);
+        self.meters.of(job.stamp.meter).answered(job, outcome, block_size, time);
+    }
+
+    /// The volumes were replaced.
+    pub(crate) fn keep_meters(&mut self) {
+        self.meters.keep(&self.volumes);
+        self.admission.accounts.forget_meters();
+    }
+
+    /// The next meter that was opened. Poll it before answers, so that no answer is seen before its
+    /// meter.
+    #[inline]
+    pub fn poll_opened(&mut self) -> Option<Opened> {
+        self.meters.opened.pop_front()
+    }
+}
