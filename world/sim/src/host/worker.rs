@@ -246,7 +246,8 @@ impl Worker {
     fn next_look(&mut self, now: Nanos) -> Nanos {
         let deaf = self.queues.iter().map(|queue| queue.deaf_until).filter(|until| *until > now);
         let mut at = deaf.min().unwrap_or(Nanos::NEVER);
-        if self.plan.keep_alive_ms > 0 {
+        // Without a controller there is nothing to keep alive: an answer of the node wakes it.
+        if self.plan.keep_alive_ms > 0 && self.controller.is_some() {
             at = at.min(self.keep_alive_at.max(now.plus(Nanos(1))));
         }
         // With all queues full it waits for answers, which wake it.
