@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use nearflash_units::{ByteLen, Nanos};
 
-use crate::workload::Direction;
+use crate::workload::{Direction, Op};
 
 /// Upper limit of recorded latencies; longer ones count as this.
 const LATENCY_MAX: Nanos = Nanos::from_secs(60);
@@ -115,6 +115,37 @@ impl CpuTime {
     }
 }
 
+/// Completions with the same direction and latency, as those of operations that were handed over
+/// together and have come back together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike {
+    pub(crate) direction: Direction,
+    pub(crate) latency: Nanos,
+    /// Number of operations.
+    pub(crate) ops: u64,
+    /// Length of their payload.
+    pub(crate) len: ByteLen,
+}
+
+impl Alike {
+    /// Of no operation.
+    pub(crate) const NONE: Self =
+        Self { direction: Direction::Read, latency: Nanos(0), ops: 0, len: ByteLen(0) };
+
+    /// Adds a completion; returns the earlier ones if it differs from them.
+    #[inline]
+    pub(crate) fn add(&mut self, op: Op, latency: Nanos) -> Option<Self> {
+        let is_alike = (self.direction, self.latency) == (op.direction, latency);
+        let earlier = (!is_alike).then_some(*self);
+        if !is_alike {
+            *self = Self { direction: op.direction, latency, ..Self::NONE };
+        }
+        self.ops += 1;
+        self.len.0 += op.len.0;
+        earlier
+    }
+}
+
 impl Record {
     /// Resets all counts without allocating.
     pub fn clear(&mut self) {
@@ -125,12 +156,20 @@ impl Record {
     }
 
     /// Counts one completion.
-    #[inline]
     pub fn completed(&mut self, direction: Direction, len: ByteLen, latency: Nanos) {
-        let stream = self.stream_mut(direction);
-        stream.ops += 1;
-        stream.len.0 += len.0;
-        stream.latency.saturating_record(latency.0);
+        self.completed_alike(Alike { direction, latency, ops: 1, len });
+    }
+
+    /// Counts completions that are alike.
+    #[inline]
+    pub(crate) fn completed_alike(&mut self, alike: Alike) {
+        if alike.ops == 0 {
+            return;
+        }
+        let stream = self.stream_mut(alike.direction);
+        stream.ops += alike.ops;
+        stream.len.0 += alike.len.0;
+        stream.latency.saturating_record_n(alike.latency.0, alike.ops);
     }
 
     /// The counts of one direction.
@@ -207,6 +246,7 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearflash_units::ByteOffset;
 
     #[test]
     fn jobs_add_up_and_the_longest_time_counts() {
@@ -233,6 +273,29 @@ mod tests {
         assert_eq!(time(100, 0, 0).exact_split(), (Nanos(100), Nanos(0)));
         let shared = time(90, 30, 3).share(1, 3);
         assert_eq!((shared.total, shared.user, shared.system), (Nanos(30), Nanos(10), Nanos(1)));
+    }
+
+    #[test]
+    fn completions_that_are_alike_count_as_one_by_one() {
+        let (mut together, mut one_by_one) = (Record::default(), Record::default());
+        let mut alike = Alike::NONE;
+        let (read, write) = (Direction::Read, Direction::Write);
+        for (direction, nanos) in
+            [(read, 7), (read, 7), (write, 7), (write, 7), (write, 9), (read, 9)]
+        {
+            let op = Op { direction, offset: ByteOffset(0), len: ByteLen(4096) };
+            one_by_one.completed(direction, op.len, Nanos(nanos));
+            if let Some(earlier) = alike.add(op, Nanos(nanos)) {
+                together.completed_alike(earlier);
+            }
+        }
+        together.completed_alike(alike);
+        for direction in [read, write] {
+            let (a, b) = (together.stream(direction), one_by_one.stream(direction));
+            assert_eq!((a.ops, a.len), (b.ops, b.len));
+            assert_eq!(a.latency, b.latency);
+            assert_eq!(a.latency.min(), b.latency.min());
+        }
     }
 
     #[test]

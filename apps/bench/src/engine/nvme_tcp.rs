@@ -173,8 +173,8 @@ fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
 pub struct NvmeTcpEngine {
     pairs: Vec<QueuePair>,
     namespace: Namespace,
-    /// By slot.
-    buffers: Vec<BufferId>,
+    /// By slot: the index of its queue pair, and its buffer there.
+    seats: Vec<(usize, BufferId)>,
     op_len: usize,
     completions: Vec<IoCompletion>,
 }
@@ -182,37 +182,34 @@ pub struct NvmeTcpEngine {
 impl NvmeTcpEngine {
     fn new(mut pairs: Vec<QueuePair>, namespace: Namespace, depth: usize, op_len: ByteLen) -> Self {
         let pair_count = pairs.len();
-        let buffers = (0..depth)
+        let seats = (0..depth)
             .map(|slot| {
-                let buffer = pairs[slot % pair_count].take_buffer(op_len);
-                buffer.expect("a queue pair has memory for its slots")
+                let pair = slot % pair_count;
+                let buffer = pairs[pair].take_buffer(op_len);
+                (pair, buffer.expect("a queue pair has memory for its slots"))
             })
             .collect();
         let completions = Vec::with_capacity(depth);
-        Self { pairs, namespace, buffers, op_len: op_len.to_usize(), completions }
-    }
-
-    fn pair_of(&self, slot: Slot) -> usize {
-        slot % self.pairs.len()
+        Self { pairs, namespace, seats, op_len: op_len.to_usize(), completions }
     }
 }
 
 impl Engine for NvmeTcpEngine {
     fn buffer(&self, slot: Slot) -> &[u8] {
-        &self.pairs[self.pair_of(slot)].bytes(self.buffers[slot])[..self.op_len]
+        let (pair, buffer) = self.seats[slot];
+        &self.pairs[pair].bytes(buffer)[..self.op_len]
     }
 
     fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
-        let pair = self.pair_of(slot);
-        &mut self.pairs[pair].bytes_mut(self.buffers[slot])[..self.op_len]
+        let (pair, buffer) = self.seats[slot];
+        &mut self.pairs[pair].bytes_mut(buffer)[..self.op_len]
     }
 
     #[inline]
     fn submit(&mut self, slot: Slot, op: Op) {
-        let pair = self.pair_of(slot);
+        let (pair, buffer) = self.seats[slot];
         let start = Lba(op.offset.0 >> self.namespace.block_size.shift());
         let count = self.namespace.block_size.blocks_in(op.len);
-        let buffer = self.buffers[slot];
         let io = match op.direction {
             Direction::Read => Io::Read { start, count, buffer },
             Direction::Write => Io::Write { start, count, buffer, force_unit_access: false },
@@ -227,13 +224,14 @@ impl Engine for NvmeTcpEngine {
         for pair in &mut self.pairs {
             pair.poll(&mut self.completions)?;
         }
-        done.extend(self.completions.drain(..).map(|completion| Done {
+        done.extend(self.completions.iter().map(|completion| Done {
             slot: ByteLen(completion.token).to_usize(),
             result: match completion.status {
                 status if status.is_success() => Ok(()),
                 status => Err(EngineError::Status(status)),
             },
         }));
+        self.completions.clear();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use super::spec::{JobFailure, JobSpec};
 use super::written::Written;
 use crate::engine::{Done, Engine, Slot};
-use crate::recorder::Record;
+use crate::recorder::{Alike, Record};
 use crate::verify;
 use crate::workload::{Direction, Op, RateSchedule, Workload, WorkloadSpec};
 
@@ -19,13 +19,30 @@ struct Pending {
     provable: bool,
 }
 
+/// The operations of a job. An enum, so that the next one of a workload is inlined.
+#[allow(clippy::large_enum_variant, reason = "a job has one")]
+enum Ops<'a> {
+    Workload(Workload),
+    ReadBack(Box<dyn Iterator<Item = Op> + 'a>),
+}
+
+impl Ops<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<Op> {
+        match self {
+            Self::Workload(workload) => workload.next_op(),
+            Self::ReadBack(reads) => reads.next(),
+        }
+    }
+}
+
 /// A running job.
 pub(super) struct Running<'a, E: ?Sized> {
     pub(super) engine: &'a mut E,
     pub(super) spec: &'a JobSpec,
     /// Index of the record that counts it.
     pub(super) tally: usize,
-    ops: Box<dyn Iterator<Item = Op> + 'a>,
+    ops: Ops<'a>,
     pending: Vec<Pending>,
     free: Vec<Slot>,
     done: Vec<Done>,
@@ -47,9 +64,8 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         spec: &'a JobSpec,
         tally: usize,
     ) -> Result<Self, JobFailure> {
-        let mut workload = Workload::new(spec.workload.clone())?;
-        let ops = Box::new(std::iter::from_fn(move || workload.next_op()));
-        let mut job = Self::of_ops(engine, spec, tally, ops);
+        let workload = Workload::new(spec.workload.clone())?;
+        let mut job = Self::of_ops(engine, spec, tally, Ops::Workload(workload));
         let WorkloadSpec { pattern, offset, range_len, op_len, .. } = spec.workload;
         job.rate = spec.rate.map(RateSchedule::new);
         if spec.verify_seed.is_some() && pattern.writes() {
@@ -62,16 +78,11 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
 
     /// A job that reads back and verifies the blocks written, on the same engine.
     pub(super) fn reading_back(engine: &'a mut E, spec: &'a JobSpec, written: &'a Written) -> Self {
-        let job = Self::of_ops(engine, spec, 0, Box::new(written.reads()));
+        let job = Self::of_ops(engine, spec, 0, Ops::ReadBack(Box::new(written.reads())));
         Self { proves_all: true, ..job }
     }
 
-    fn of_ops(
-        engine: &'a mut E,
-        spec: &'a JobSpec,
-        tally: usize,
-        ops: Box<dyn Iterator<Item = Op> + 'a>,
-    ) -> Self {
+    fn of_ops(engine: &'a mut E, spec: &'a JobSpec, tally: usize, ops: Ops<'a>) -> Self {
         let idle = Op { direction: Direction::Read, offset: ByteOffset(0), len: ByteLen(0) };
         let pending = Pending { op: idle, intended_at: Nanos(0), provable: false };
         Self {
@@ -205,11 +216,14 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         most: usize,
         mut record: Option<&mut Record>,
     ) -> Result<(), JobFailure> {
-        for done in self.done.drain(self.done.len().saturating_sub(most)..) {
+        let mut alike = Alike::NONE;
+        for done in std::iter::from_fn(|| self.done.pop()).take(most) {
             let Pending { op, intended_at, provable } = self.pending[done.slot];
             done.result.map_err(|source| JobFailure::Operation { op, source })?;
-            if let Some(record) = &mut record {
-                record.completed(op.direction, op.len, now.since(intended_at));
+            if let Some(record) = &mut record
+                && let Some(earlier) = alike.add(op, now.since(intended_at))
+            {
+                record.completed_alike(earlier);
             }
             if provable && let Some(seed) = self.spec.verify_seed {
                 verify::check(self.engine.buffer(done.slot), op.offset, seed)?;
@@ -220,6 +234,9 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
                 written.set(op.offset);
             }
             self.free.push(done.slot);
+        }
+        if let Some(record) = record {
+            record.completed_alike(alike);
         }
         Ok(())
     }

@@ -166,6 +166,7 @@ impl Workload {
     }
 
     /// The next operation; `None` after the last.
+    #[inline]
     pub fn next_op(&mut self) -> Option<Op> {
         if self.taken == self.count {
             if !self.spec.endless {
@@ -179,6 +180,7 @@ impl Workload {
         Some(Op { direction, offset: self.offset_of(index), len: self.spec.op_len })
     }
 
+    #[cold]
     fn begin_pass(&mut self) {
         self.taken = 0;
         if self.spec.pattern.is_random() {
