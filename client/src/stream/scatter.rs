@@ -38,9 +38,9 @@ pub(super) struct Scatter {
     ahead: Vec<Place>,
     /// The number of payloads in the next call.
     ahead_max: usize,
-    /// The buffer numbers of the first and the following payloads, with their positions in the
-    /// call.
-    order: Vec<(usize, usize)>,
+    /// The buffer numbers of the first and the following payloads in the high halves, and their
+    /// positions in the call in the low ones: single words are sorted faster than pairs.
+    order: Vec<u64>,
 }
 
 impl Default for Scatter {
@@ -70,11 +70,12 @@ impl Scatter {
     fn sort(&mut self, first: BufferId) {
         let ahead = self.ahead.iter().map(|place| place.buffer);
         self.order.clear();
-        self.order.extend(std::iter::once(first).chain(ahead).map(index).zip(0..));
+        let numbers = std::iter::once(first).chain(ahead).map(|buffer| u64::from(buffer.0) << 32);
+        self.order.extend(numbers.zip(0..).map(|(number, place)| number | place));
         self.order.sort_unstable();
-        let twice = self.order.windows(2).filter(|pair| pair[0].0 == pair[1].0);
-        if let Some(cut) = twice.map(|pair| pair[1].1).min() {
-            self.order.retain(|(_, place)| *place < cut);
+        let twice = self.order.windows(2).filter(|pair| pair[0] >> 32 == pair[1] >> 32);
+        if let Some(cut) = twice.map(|pair| low_half(pair[1])).min() {
+            self.order.retain(|word| low_half(*word) < cut);
             self.ahead.truncate(cut - 1);
         }
     }
@@ -119,7 +120,9 @@ impl<S: Session, M: Memory> Connection<S, M> {
         }
         slices.push(IoSliceMut::new(&mut self.staging[..behind]));
         let (mut buffers, mut passed) = (self.memory.all_mut(), 0);
-        for (number, place) in &self.scatter.order {
+        for (number, place) in
+            self.scatter.order.iter().map(|word| (low_half(word >> 32), low_half(*word)))
+        {
             let payload = buffers.nth(number - passed).expect("the buffer is there");
             passed = number + 1;
             slices[2 * place] = IoSliceMut::new(match place.checked_sub(1) {
@@ -205,6 +208,6 @@ impl<S: Session, M: Memory> Connection<S, M> {
 }
 
 #[inline]
-fn index(buffer: BufferId) -> usize {
-    usize::try_from(buffer.0).expect("usize is at least 32 bits wide")
+fn low_half(word: u64) -> usize {
+    usize::try_from(word & 0xFFFF_FFFF).expect("usize is at least 32 bits wide")
 }
