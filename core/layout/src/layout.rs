@@ -114,6 +114,12 @@ impl Layout {
         if operation.makes_durable() && is_suspect(health, entry) {
             return Some(IoResult::Failed(Outcome::WriteFault));
         }
+        if more.is_empty()
+            && let Some(piece) = entry.map.locate_whole(range)
+        {
+            ready.push_back(flight.add(id, operation, piece));
+            return None;
+        }
         let ranges = std::iter::once(range).chain(more);
         lay_out(flight, ready, id, (volume, entry), (operation, ranges));
         (!flight.is_busy()).then(|| flight.result())

@@ -149,6 +149,13 @@ impl Map {
         };
         Some(Pieces { placed: self.placed.get(first..).unwrap_or_default(), offset, remaining })
     }
+
+    /// Where a range lies that is one piece; `None` for any other.
+    #[inline]
+    pub fn locate_whole(&self, range: BlockRange) -> Option<Piece> {
+        let mut pieces = self.locate(range)?;
+        pieces.next().filter(|_| pieces.remaining == 0)
+    }
 }
 
 /// The pieces of a range, from [`Map::locate`].
@@ -264,6 +271,8 @@ mod tests {
             let located = map.locate(range(start, count));
             prop_assert_eq!(located.is_some(), start + count <= blocks.0);
             if let Some(pieces) = located {
+                let (mut first, whole) = (pieces.clone(), map.locate_whole(range(start, count)));
+                prop_assert_eq!(whole, first.next().filter(|_| first.next().is_none()));
                 let found: Vec<(DeviceId, u64)> = pieces
                     .flat_map(|p| (0..p.len.0 / 4096).map(move |i| (p.device, p.offset.0 + i * 4096)))
                     .collect();
