@@ -125,6 +125,9 @@ impl Accounts {
     /// A request has left the engine.
     #[inline]
     pub fn give_back_request(&mut self, id: AccountId, len: ByteLen, had_scratch: bool) {
+        if len.0 == 0 && !had_scratch {
+            return;
+        }
         self.returns += 1;
         let back = Held { bytes: len.0, scratches: usize::from(had_scratch) };
         let account = &mut self.accounts[id.0];
@@ -164,11 +167,12 @@ impl Accounts {
     /// A request goes to the engine.
     #[inline]
     pub(crate) fn charge_request(&mut self, id: AccountId, need: Need) {
-        self.charge(id, need.len());
         let account = &mut self.accounts[id.0];
         let scratches = usize::from(matches!(need, Need::Scratch(_)));
-        account.held.scratches += scratches;
-        self.hosts[account.host.0].held.scratches += scratches;
+        for held in [&mut account.held, &mut self.hosts[account.host.0].held] {
+            held.bytes += need.len().0;
+            held.scratches += scratches;
+        }
     }
 
     /// The host of a connection.

@@ -1,7 +1,7 @@
 //! Bytes in: from sockets through sessions to the engine.
 
 use nearflash_direct::serving as direct;
-use nearflash_engine::{Accounts, Asker, Pool};
+use nearflash_engine::{Accounts, Asker, Engine, Pool};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
 use nearflash_request::Request;
@@ -260,7 +260,9 @@ impl Shard {
             provide_buffers(connection, self.engine.accounts(), world.pool());
             match &mut connection.session {
                 Session::NvmeTcp(session) => match session.poll_demand() {
-                    Some(nvme_tcp::Demand::Request(request)) => self.submit(key, request, world),
+                    Some(nvme_tcp::Demand::Request(request)) => {
+                        hand_over(&mut self.engine, (key, connection), request, world.pool());
+                    }
                     Some(nvme_tcp::Demand::Connect(demand)) => self.connect(key, *demand, world),
                     Some(nvme_tcp::Demand::Admin(demand)) => self.admin(key, *demand, world),
                     Some(nvme_tcp::Demand::Change(tag, change)) => {
@@ -269,12 +271,16 @@ impl Shard {
                     None => break,
                 },
                 Session::Direct(session) => match session.poll_demand() {
-                    Some(direct::Demand::Request(request)) => self.submit(key, request, world),
+                    Some(direct::Demand::Request(request)) => {
+                        hand_over(&mut self.engine, (key, connection), request, world.pool());
+                    }
                     Some(demand) => self.ring_demand(key, demand, world),
                     None => break,
                 },
                 Session::Iscsi(session) => match session.poll_demand() {
-                    Some(iscsi::Demand::Request(request)) => self.submit(key, request, world),
+                    Some(iscsi::Demand::Request(request)) => {
+                        hand_over(&mut self.engine, (key, connection), request, world.pool());
+                    }
                     Some(iscsi::Demand::Login(demand)) => self.login(key, demand, world),
                     Some(iscsi::Demand::Change(tag, change)) => {
                         self.ask_for_change(key, tag, change, world);
@@ -293,9 +299,7 @@ impl Shard {
     #[inline]
     pub(crate) fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.requests += 1;
-        let (owner, account, nexus) = (key.to_owner(), connection.account(), connection.nexus);
-        self.engine.submit(Asker { owner, account, nexus }, request, world.pool());
+        hand_over(&mut self.engine, (key, connection), request, world.pool());
     }
 
     /// The host of a connection has become known.
@@ -315,6 +319,19 @@ impl Shard {
         }
         self.begin_closing(key, world);
     }
+}
+
+/// Hands a request of a connection to the engine.
+#[inline]
+fn hand_over(
+    engine: &mut Engine,
+    (key, connection): (Key, &mut Connection),
+    request: Request,
+    pool: &mut Pool,
+) {
+    connection.requests += 1;
+    let (owner, account, nexus) = (key.to_owner(), connection.account(), connection.nexus);
+    engine.submit(Asker { owner, account, nexus }, request, pool);
 }
 
 /// Moves as many of the bytes as the session takes.

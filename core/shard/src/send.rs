@@ -8,6 +8,7 @@ use crate::connections::Key;
 use crate::shard::Shard;
 use crate::world::{Interest, Sent, World};
 use nearflash_session::ServingEnd;
+use nearflash_units::ByteLen;
 
 /// Turns in which a full socket is tried again before it is watched: a peer that reads makes room
 /// within them.
@@ -36,11 +37,16 @@ impl Shard {
             _ => &[],
         };
         connection.session.handle_completion(answer.completion, bytes);
+        if !connection.listed.dirty {
+            connection.listed.dirty = true;
+            self.dirty.push(key);
+        }
         if connection.session.asks_on() {
             self.take_demands(key, world);
+            self.stir(key, world);
+        } else if connection.session.stirs() {
+            self.stir_siblings(key, world);
         }
-        self.stir(key, world);
-        self.mark_dirty(key);
     }
 
     pub(crate) fn mark_dirty(&mut self, key: Key) {
@@ -144,9 +150,10 @@ impl Shard {
 
 #[inline]
 fn advance(connection: &mut Connection, sent: usize, accounts: &mut Accounts, pool: &mut Pool) {
-    let account = connection.account();
+    let mut returned = ByteLen(0);
     connection.session.advance_output(sent, &mut |buffer| {
-        accounts.give_back(account, pool.len_of(buffer));
+        returned.0 += pool.len_of(buffer).0;
         pool.give_back(buffer);
     });
+    accounts.give_back(connection.account(), returned);
 }

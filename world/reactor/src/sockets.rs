@@ -127,20 +127,22 @@ impl SendParts {
         pool: &Pool,
     ) -> Sent {
         self.clear();
-        let mut len = 0;
+        let (mut len, mut held) = (0, &[][..]);
         for chunk in chunks {
-            if self.parts.len() >= SEND_PARTS_MAX || len >= SEND_LEN_MAX {
+            // The piece held back may become one more part.
+            if self.parts.len() + 1 >= SEND_PARTS_MAX || len >= SEND_LEN_MAX {
                 break;
             }
             len += chunk.len();
             match chunk {
-                Chunk::Bytes(bytes) => self.push(bytes),
+                Chunk::Bytes(bytes) => self.push(bytes, &mut held),
                 Chunk::Buffer { buffer, offset, len } => {
-                    self.push(&pool.bytes(buffer)[offset..offset + len]);
+                    self.push(&pool.bytes(buffer)[offset..offset + len], &mut held);
                 }
-                Chunk::Zeroes(len) => self.push_zeroes(len),
+                Chunk::Zeroes(len) => self.push_zeroes(len, &mut held),
             }
         }
+        self.push_part(held);
         let result = self.send_message(socket);
         // No pointer to borrowed memory outlives the call.
         self.clear();
@@ -154,16 +156,37 @@ impl SendParts {
         self.is_gathering = false;
     }
 
+    /// Adds a piece. A short one after a long one is held back: it is copied only if the next one is
+    /// short, too.
     #[inline]
-    fn push(&mut self, bytes: &[u8]) {
+    fn push<'a>(&mut self, bytes: &'a [u8], held: &mut &'a [u8]) {
         let is_first = self.parts.is_empty() || (self.parts.len() == 1 && self.is_gathering);
         let is_head = is_first && self.gathered_len + bytes.len() <= GATHERED_HEAD_LEN;
-        if (is_head || bytes.len() <= GATHERED_PIECE_LEN_MAX) && self.gather(bytes) {
+        if is_head && self.gather(bytes) {
             return;
         }
-        self.is_gathering = false;
-        self.parts
-            .push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+        let is_short = bytes.len() <= GATHERED_PIECE_LEN_MAX;
+        let earlier = mem::take(held);
+        if is_short && !self.is_gathering && earlier.is_empty() {
+            *held = bytes;
+            return;
+        }
+        if !(is_short && self.gather(earlier)) {
+            self.push_part(earlier);
+        } else if self.gather(bytes) {
+            return;
+        }
+        self.push_part(bytes);
+    }
+
+    /// Adds a piece as a part of its own.
+    #[inline]
+    fn push_part(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.is_gathering = false;
+            let iov_base = bytes.as_ptr().cast_mut().cast();
+            self.parts.push(libc::iovec { iov_base, iov_len: bytes.len() });
+        }
     }
 
     /// Copies a piece behind the earlier ones; `false` when there is no room.
@@ -186,11 +209,12 @@ impl SendParts {
         true
     }
 
-    fn push_zeroes(&mut self, len: usize) {
+    #[inline]
+    fn push_zeroes(&mut self, len: usize, held: &mut &[u8]) {
         let mut left = len;
         while left > 0 && self.parts.len() < SEND_PARTS_MAX {
             let part = left.min(ZEROES_LEN);
-            self.push(&ZEROES[..part]);
+            self.push(&ZEROES[..part], held);
             left -= part;
         }
     }
@@ -362,19 +386,23 @@ mod tests {
     /// Small answers of a turn are one part.
     #[test]
     fn small_pieces_are_one_part() {
-        let mut parts = SendParts::default();
-        (0..100).for_each(|_| parts.push(&[1; 32]));
+        let (mut parts, mut held) = (SendParts::default(), &[][..]);
+        (0..100).for_each(|_| parts.push(&[1; 32], &mut held));
         assert_eq!(parts.parts.len(), 1);
-        parts.push(&[2; 4096]);
+        parts.push(&[2; 4096], &mut held);
         assert_eq!(parts.parts.len(), 1, "the head is one part");
-        parts.push(&[2; 4096]);
-        parts.push(&[3; 32]);
-        assert_eq!(parts.parts.len(), 3);
+        let copied = parts.gathered_len;
+        parts.push(&[2; 4096], &mut held);
+        parts.push(&[3; 32], &mut held);
+        parts.push(&[2; 4096], &mut held);
+        assert_eq!(parts.parts.len(), 4);
+        assert_eq!(parts.gathered_len, copied, "a header between payloads is not copied");
+        parts.push(&[4; 1000], &mut held);
         while parts.gathered_len + 1000 <= GATHERED_LEN {
-            parts.push(&[4; 1000]);
+            parts.push(&[4; 1000], &mut held);
         }
-        assert_eq!(parts.parts.len(), 3);
-        parts.push(&[5; 1000]);
-        assert_eq!(parts.parts.len(), 4, "what finds no room is a part of its own");
+        assert_eq!(parts.parts.len(), 5);
+        parts.push(&[5; 1000], &mut held);
+        assert_eq!(parts.parts.len(), 6, "what finds no room is a part of its own");
     }
 }
