@@ -57,8 +57,8 @@ fn coded(error: &NodeError) -> Coded {
 
 fn of_volume(error: &VolumeError) -> Coded {
     let (code, name) = match error {
-        VolumeError::Exists { name } => (ErrorCode::VolumeExists, name),
-        VolumeError::NotFound { name } => (ErrorCode::VolumeNotFound, name),
+        VolumeError::Exists(name) => (ErrorCode::VolumeExists, name),
+        VolumeError::NotFound(name) => (ErrorCode::VolumeNotFound, name),
         VolumeError::NoDevice { device, .. } => {
             return (ErrorCode::DeviceNotFound, Some(Subject::new("device", device)));
         }
@@ -74,9 +74,9 @@ fn of_volume(error: &VolumeError) -> Coded {
 fn of_grant(error: &GrantError) -> Coded {
     let credential = |code, id: &_| (code, Some(Subject::new("credential", id)));
     match error {
-        GrantError::CredentialExists { id } => credential(ErrorCode::CredentialExists, id),
-        GrantError::NoCredential { id } => credential(ErrorCode::CredentialNotFound, id),
-        GrantError::NoGrant { number } => {
+        GrantError::CredentialExists(id) => credential(ErrorCode::CredentialExists, id),
+        GrantError::NoCredential(id) => credential(ErrorCode::CredentialNotFound, id),
+        GrantError::NoGrant(number) => {
             (ErrorCode::GrantNotFound, Some(Subject::new("grant", number.0)))
         }
         GrantError::BeyondVolume { volume, .. } => {
@@ -92,8 +92,8 @@ fn of_grant(error: &GrantError) -> Coded {
 fn of_account(error: &AccountError) -> Coded {
     let account = |code, user: &_| (code, Some(Subject::new("chap-account", user)));
     match error {
-        AccountError::Exists { user } => account(ErrorCode::ChapAccountExists, user),
-        AccountError::NotFound { user } => account(ErrorCode::ChapAccountNotFound, user),
+        AccountError::Exists(user) => account(ErrorCode::ChapAccountExists, user),
+        AccountError::NotFound(user) => account(ErrorCode::ChapAccountNotFound, user),
         AccountError::SameSecret => (ErrorCode::InvalidValue, None),
         AccountError::TooMany => (ErrorCode::LimitReached, None),
     }

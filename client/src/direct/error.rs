@@ -251,7 +251,7 @@ const OWN: [(Own, &str, &str); 9] = [
 /// The status of a failed handshake, if it has one.
 fn refusal(source: &PeerError) -> Option<Status> {
     match source {
-        PeerError::Goodbye { status } => Some(*status),
+        PeerError::Goodbye(status) => Some(*status),
         PeerError::Impostor | PeerError::Unauthenticated => Some(Status::AUTHENTICATION_FAILED),
         PeerError::CredentialExpired => Some(Status::CREDENTIAL_EXPIRED),
         PeerError::Version { .. } => Some(Status::VERSION),
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn messages_are_one_line() {
         let place = || "direct://a:1".to_owned();
-        let goodbye = |status| PeerError::Goodbye { status };
+        let goodbye = PeerError::Goodbye;
         let errors = [
             Error::Refused { place: place(), source: goodbye(Status::AUTHENTICATION_FAILED) },
             Error::Silent { place: place(), what: "HELLO", seconds: 10 },

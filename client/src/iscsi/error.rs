@@ -145,7 +145,7 @@ impl InitiatorError {
             }
             // The initiator makes a single offer, so the target's answer shows the refusal.
             Self::Peer(PeerError::Param(
-                ParamError::BadAnswer { key } | ParamError::DigestRefused { key },
+                ParamError::BadAnswer(key) | ParamError::DigestRefused(key),
             )) if key.ends_with("Digest") => Self::NoDigests { target: target.to_owned() },
             other => other,
         }

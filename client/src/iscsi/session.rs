@@ -279,7 +279,7 @@ impl Session {
             return Err(self.no_unit(lun));
         }
         self.retries.forget_resize(lun);
-        let data = TaskData::SmallToInitiator { len: 32 };
+        let data = TaskData::SmallToInitiator(32);
         let (done, status) = self.ask(lun, cdb::read_capacity(), data)?;
         if !status.is_good() {
             return Err(InitiatorError::Task { what: "READ CAPACITY", status });
@@ -289,7 +289,7 @@ impl Session {
         });
         let Some((blocks, block_size)) = capacity else { return Err(self.no_unit(lun)) };
         let page = cdb::inquiry(Some(unit::BLOCK_LIMITS_PAGE), unit::BLOCK_LIMITS_LEN);
-        let data = TaskData::SmallToInitiator { len: u32::from(unit::BLOCK_LIMITS_LEN) };
+        let data = TaskData::SmallToInitiator(u32::from(unit::BLOCK_LIMITS_LEN));
         // A unit without this page reports no limit.
         let (limits, _) = self.ask(lun, page, data)?;
         let transfer_len_max = unit::transfer_len_max(&limits.data, block_size);
@@ -301,7 +301,7 @@ impl Session {
     /// # Errors
     /// When the target refuses, or the session is lost.
     pub fn luns(&mut self) -> Result<Vec<u16>, InitiatorError> {
-        let data = TaskData::SmallToInitiator { len: unit::LUNS_LEN };
+        let data = TaskData::SmallToInitiator(unit::LUNS_LEN);
         let (done, status) = self.ask(0, cdb::report_luns(unit::LUNS_LEN), data)?;
         match status.is_good() {
             true => Ok(unit::parse_luns(&done.data)),

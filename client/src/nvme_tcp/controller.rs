@@ -278,7 +278,7 @@ fn identify(
 ) -> Result<Vec<u8>, HostError> {
     let command = Identify::new(cns).to_command(nsid);
     let len = u32::try_from(IDENTIFY_LEN).expect("4096 bytes");
-    let data = HostData::SmallToHost { len };
+    let data = HostData::SmallToHost(len);
     Ok(admin(connection, options, "Identify", &command, data)?.1)
 }
 

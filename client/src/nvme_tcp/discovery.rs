@@ -72,7 +72,7 @@ fn read_page(controller: &mut Controller, offset: u64, len: u64) -> Result<Vec<u
     let len = u32::try_from(len).expect("a few entries of 1024 bytes");
     let page = GetLogPage { offset, ..GetLogPage::new(LogId::DISCOVERY, len) };
     let command = page.to_command(NamespaceId::NONE);
-    let data = HostData::SmallToHost { len };
+    let data = HostData::SmallToHost(len);
     Ok(controller.admin("Get Log Page (discovery)", &command, data)?.1)
 }
 

@@ -135,17 +135,11 @@ pub struct ChapAccount {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AccountError {
     /// An account with this user name exists.
-    #[error("CHAP user '{user}' exists already: choose another name, or remove it first")]
-    Exists {
-        /// The user name.
-        user: ChapUser,
-    },
+    #[error("CHAP user '{0}' exists already: choose another name, or remove it first")]
+    Exists(ChapUser),
     /// No account has this user name.
-    #[error("no CHAP user '{user}': 'nearflash chap list' names all")]
-    NotFound {
-        /// The user name.
-        user: ChapUser,
-    },
+    #[error("no CHAP user '{0}': 'nearflash chap list' names all")]
+    NotFound(ChapUser),
     /// Both directions have the same secret (RFC 7143, 12.1.3).
     #[error("the two secrets are the same: each direction needs its own")]
     SameSecret,
@@ -182,7 +176,7 @@ impl Accounts {
     pub fn add(&mut self, account: ChapAccount) -> Result<(), AccountError> {
         let user = account.user.clone();
         if self.0.contains_key(&user) {
-            return Err(AccountError::Exists { user });
+            return Err(AccountError::Exists(user));
         }
         if account.mutual.as_ref().is_some_and(|mutual| mutual.secret == account.secret) {
             return Err(AccountError::SameSecret);
@@ -199,7 +193,7 @@ impl Accounts {
     /// # Errors
     /// When no account has this user name.
     pub fn remove(&mut self, user: &ChapUser) -> Result<ChapAccount, AccountError> {
-        self.0.remove(user).ok_or_else(|| AccountError::NotFound { user: user.clone() })
+        self.0.remove(user).ok_or_else(|| AccountError::NotFound(user.clone()))
     }
 }
 
@@ -243,11 +237,11 @@ mod tests {
         accounts.add(account("app", "geheimgeheim")).unwrap();
         let user: ChapUser = "app".parse().unwrap();
         let twice = accounts.add(account("app", "anderesanderes")).unwrap_err();
-        assert_eq!(twice, AccountError::Exists { user: user.clone() });
+        assert_eq!(twice, AccountError::Exists(user.clone()));
         assert_eq!(accounts.iter().next().unwrap().secret.as_str(), "geheimgeheim");
         accounts.remove(&user).unwrap();
         assert!(accounts.is_empty());
-        assert_eq!(accounts.remove(&user), Err(AccountError::NotFound { user }));
+        assert_eq!(accounts.remove(&user), Err(AccountError::NotFound(user)));
     }
 
     #[test]

@@ -153,11 +153,8 @@ pub struct GrantRange {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParseGrantRangeError {
     /// The text has no `..`.
-    #[error("'{text}' is not a range: write START..END, as 0..8GiB or 8GiB..")]
-    Form {
-        /// The rejected text.
-        text: Box<str>,
-    },
+    #[error("'{0}' is not a range: write START..END, as 0..8GiB or 8GiB..")]
+    Form(Box<str>),
     /// The start or the end is not a size.
     #[error(transparent)]
     Size(#[from] ParseSizeError),
@@ -203,7 +200,7 @@ impl FromStr for GrantRange {
     type Err = ParseGrantRangeError;
 
     fn from_str(text: &str) -> Result<Self, ParseGrantRangeError> {
-        let form = || ParseGrantRangeError::Form { text: text.into() };
+        let form = || ParseGrantRangeError::Form(text.into());
         let (start, end) = text.split_once("..").ok_or_else(form)?;
         let place = |text: &str| match text {
             "" => Ok(None),

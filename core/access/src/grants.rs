@@ -38,23 +38,14 @@ pub struct GrantRequest {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GrantError {
     /// The key id is taken.
-    #[error("credential '{id}' exists already: choose another name, or remove it first")]
-    CredentialExists {
-        /// The key id.
-        id: Name,
-    },
+    #[error("credential '{0}' exists already: choose another name, or remove it first")]
+    CredentialExists(Name),
     /// There is no such credential.
-    #[error("no credential '{id}': 'nearflash credential list' names all")]
-    NoCredential {
-        /// The key id.
-        id: Name,
-    },
+    #[error("no credential '{0}': 'nearflash credential list' names all")]
+    NoCredential(Name),
     /// There is no such grant.
-    #[error("no grant {}: 'nearflash grant list' numbers all", number.0)]
-    NoGrant {
-        /// The grant's number.
-        number: GrantNumber,
-    },
+    #[error("no grant {}: 'nearflash grant list' numbers all", .0.0)]
+    NoGrant(GrantNumber),
     /// The given expiry is not in the future.
     #[error("it would have expired already: give a time that is to come")]
     Past,
@@ -91,11 +82,8 @@ pub enum RestoreGrantsError {
         credential: Name,
     },
     /// Two grants have this number, or it is 0 or above the last number given.
-    #[error("grant {} has a number that was never given", number.0)]
-    Number {
-        /// The grant's number.
-        number: GrantNumber,
-    },
+    #[error("grant {} has a number that was never given", .0.0)]
+    Number(GrantNumber),
 }
 
 /// Every credential and every grant of a node.
@@ -126,7 +114,7 @@ impl Grants {
             }
             let never_given = number.0 == 0 || number.0 > last_number;
             if never_given || restored.grants.insert(number, grant).is_some() {
-                return Err(RestoreGrantsError::Number { number });
+                return Err(RestoreGrantsError::Number(number));
             }
         }
         Ok(restored)
@@ -164,7 +152,7 @@ impl Grants {
         now: UnixTime,
     ) -> Result<&Credential, GrantError> {
         if self.credentials.contains_key(id) {
-            return Err(GrantError::CredentialExists { id: id.clone() });
+            return Err(GrantError::CredentialExists(id.clone()));
         }
         check_expiry(expires, now)?;
         if self.credentials.len() >= CREDENTIALS_MAX {
@@ -180,7 +168,7 @@ impl Grants {
     /// When no credential has this key id.
     pub fn remove(&mut self, id: &Name) -> Result<Credential, GrantError> {
         let removed = self.credentials.remove(id);
-        let removed = removed.ok_or_else(|| GrantError::NoCredential { id: id.clone() })?;
+        let removed = removed.ok_or_else(|| GrantError::NoCredential(id.clone()))?;
         self.grants.retain(|_, grant| grant.credential != *id);
         Ok(removed)
     }
@@ -197,7 +185,7 @@ impl Grants {
     ) -> Result<&Grant, GrantError> {
         let GrantRequest { credential, range, rights, expires } = asked;
         if !self.credentials.contains_key(&credential) {
-            return Err(GrantError::NoCredential { id: credential });
+            return Err(GrantError::NoCredential(credential));
         }
         check_expiry(expires, now)?;
         let len = volume.len();
@@ -219,7 +207,7 @@ impl Grants {
     /// # Errors
     /// When no grant has this number.
     pub fn revoke(&mut self, number: GrantNumber) -> Result<Grant, GrantError> {
-        self.grants.remove(&number).ok_or(GrantError::NoGrant { number })
+        self.grants.remove(&number).ok_or(GrantError::NoGrant(number))
     }
 
     /// Removes the grants on volumes for which `is_there` is false.

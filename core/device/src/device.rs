@@ -77,7 +77,6 @@ pub enum DeviceOperation {
 
 impl DeviceOperation {
     /// Whether a successful result promises that bytes are on stable media.
-    #[inline]
     pub fn makes_durable(self) -> bool {
         matches!(self, Self::Flush | Self::Write { durable: true, .. })
     }

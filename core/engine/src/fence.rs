@@ -172,7 +172,6 @@ struct Hold {
 
 impl Holds {
     /// The common case, one comparison.
-    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.holds.is_empty()
     }

@@ -33,7 +33,6 @@ impl Need {
     }
 
     /// Whether it needs nothing.
-    #[inline]
     pub(crate) const fn is_empty(self) -> bool {
         self.len().0 == 0
     }

@@ -47,7 +47,6 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }

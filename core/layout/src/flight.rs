@@ -88,13 +88,11 @@ impl Flight {
         }
     }
 
-    #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.pending > 0
     }
 
     /// How many operations were laid out and have not ended.
-    #[inline]
     pub(crate) fn pending(&self) -> u16 {
         self.pending
     }
@@ -175,12 +173,10 @@ impl Flight {
         }
     }
 
-    #[inline]
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.result, IoResult::Failed(_))
     }
 
-    #[inline]
     pub(crate) fn result(&self) -> IoResult {
         self.result
     }

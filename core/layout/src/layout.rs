@@ -186,13 +186,11 @@ impl Layout {
     }
 
     /// Sets the time, once in each turn of the driver, before results are handed in.
-    #[inline]
     pub fn set_now(&mut self, now: Nanos) {
         self.now = now;
     }
 
     /// Whether IOs wait for operations of other cores to end.
-    #[inline]
     pub fn awaits_others(&self) -> bool {
         !self.unproven.is_empty()
     }

@@ -14,12 +14,10 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    #[inline]
     pub(crate) fn to_owner(self) -> Owner {
         Owner(u64::from(self.generation) << 32 | u64::from(self.slot))
     }
 
-    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the halves are cut out by their width")]
     pub(crate) fn from_owner(owner: Owner) -> Self {
         Self { slot: owner.0 as u32, generation: (owner.0 >> 32) as u32 }

@@ -33,7 +33,7 @@ impl Shard {
             return world.close(socket);
         }
         if self.connections.len() >= CONNECTIONS_MAX {
-            world.notice(Notice::TooManyConnections { peer });
+            world.notice(Notice::TooManyConnections(peer));
             return world.close(socket);
         }
         let session = session_of(self, door, local, world);
@@ -59,7 +59,7 @@ impl Shard {
         world.attach(socket);
         self.leftovers.adopt(&connection.leftover);
         if self.connections.len() >= CONNECTIONS_MAX {
-            world.notice(Notice::TooManyConnections { peer });
+            world.notice(Notice::TooManyConnections(peer));
             // Its end is reported like that of any other connection.
             let key = self.insert(connection);
             return self.kill(key, world);

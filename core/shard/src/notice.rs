@@ -19,15 +19,9 @@ use crate::session::PeerError;
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// The system refused a connection that a host wants. The listener tries again.
-    AcceptFailed {
-        /// The system's error.
-        reason: String,
-    },
+    AcceptFailed(String),
     /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
-    TooManyConnections {
-        /// Who was refused.
-        peer: Peer,
-    },
+    TooManyConnections(Peer),
     /// The peer violated the protocol; only its connection is being closed.
     PeerError {
         /// Who.
@@ -36,10 +30,7 @@ pub enum Notice {
         error: PeerError,
     },
     /// A peer neither took answers nor sent the data it owes; its connection is closed.
-    Stalled {
-        /// Who.
-        peer: Peer,
-    },
+    Stalled(Peer),
     /// A host's Connect was refused.
     ConnectRefused {
         /// Who.

@@ -43,7 +43,7 @@ impl PeerError {
     /// Whether it ended the connection in good order.
     pub fn is_goodbye(self) -> bool {
         let status = nearflash_direct::Status::OK;
-        self == Self::Direct(nearflash_direct::PeerError::Goodbye { status })
+        self == Self::Direct(nearflash_direct::PeerError::Goodbye(status))
     }
 }
 

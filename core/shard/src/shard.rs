@@ -353,7 +353,7 @@ impl Shard {
                     let is_over = connection.session.is_closing();
                     let asks = connection.session.output_len() > 0;
                     if is_stalled {
-                        world.notice(Notice::Stalled { peer: connection.peer });
+                        world.notice(Notice::Stalled(connection.peer));
                         self.kill(key, world);
                     } else if is_over {
                         self.begin_closing(key, world);

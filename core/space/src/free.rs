@@ -47,11 +47,8 @@ pub enum SpaceError {
     },
     /// An extent to reserve is not of whole granules, lies outside the data area, or is taken
     /// already: two volumes would share blocks.
-    #[error("extent at {} of {} lies outside the free space", extent.start.0, extent.len)]
-    NotFree {
-        /// The extent.
-        extent: Extent,
-    },
+    #[error("extent at {} of {} lies outside the free space", .0.start.0, .0.len)]
+    NotFree(Extent),
 }
 
 impl FreeSpace {
@@ -84,7 +81,7 @@ impl FreeSpace {
     /// # Errors
     /// When the extent is not free: the catalog is damaged, or belongs to another device.
     pub fn reserve(&mut self, extent: Extent) -> Result<(), SpaceError> {
-        let refused = SpaceError::NotFree { extent };
+        let refused = SpaceError::NotFree(extent);
         if extent.device != self.device || !extent.is_whole_granules() {
             return Err(refused);
         }

@@ -64,17 +64,11 @@ pub enum LabelError {
         computed: u32,
     },
     /// Written by a later version.
-    #[error("label version {version}, this program knows {VERSION}")]
-    Version {
-        /// The version in the label.
-        version: u32,
-    },
+    #[error("label version {0}, this program knows {VERSION}")]
+    Version(u32),
     /// A field has a value that no version writes, although the checksum is valid.
-    #[error("label field is invalid: {field}")]
-    Field {
-        /// The field's name.
-        field: &'static str,
-    },
+    #[error("label field is invalid: {0}")]
+    Field(&'static str),
 }
 
 /// One copy in its on-disk form.
@@ -136,13 +130,13 @@ impl Label {
             return Err(LabelError::Checksum { found, computed });
         }
         if raw.version.get() != VERSION {
-            return Err(LabelError::Version { version: raw.version.get() });
+            return Err(LabelError::Version(raw.version.get()));
         }
         let label = Self {
             generation: raw.generation.get(),
             device: Uuid::from_bytes(raw.device),
             node: Uuid::from_bytes(raw.node),
-            name: decode_name(&raw.name).ok_or(LabelError::Field { field: "name" })?,
+            name: decode_name(&raw.name).ok_or(LabelError::Field("name"))?,
             device_len: ByteLen(raw.device_len.get()),
             data_start: ByteOffset(raw.data_start.get()),
             data_len: ByteLen(raw.data_len.get()),
@@ -154,10 +148,10 @@ impl Label {
         let whole = |n: u64| n.is_multiple_of(GRANULE.0);
         let end = self.data_start.checked_add(self.data_len);
         if self.data_start.0 < LABEL_AREA_LEN.0 || !whole(self.data_start.0) {
-            return Err(LabelError::Field { field: "data start" });
+            return Err(LabelError::Field("data start"));
         }
         if !whole(self.data_len.0) || end.is_none_or(|end| end.0 > self.device_len.0) {
-            return Err(LabelError::Field { field: "data length" });
+            return Err(LabelError::Field("data length"));
         }
         Ok(self)
     }
@@ -229,13 +223,13 @@ mod tests {
         raw.version = U32::new(2);
         raw.checksum = U32::new(raw.computed_checksum());
         let bytes = zerocopy::transmute!(raw);
-        assert_eq!(Label::decode(&bytes), Err(LabelError::Version { version: 2 }));
+        assert_eq!(Label::decode(&bytes), Err(LabelError::Version(2)));
     }
 
     #[test]
     fn a_data_area_outside_the_device_or_over_the_label_is_refused() {
         let decoded = |label: Label| Label::decode(&label.encode()).unwrap_err();
-        let field = |field| LabelError::Field { field };
+        let field = |field| LabelError::Field(field);
         assert_eq!(decoded(Label { data_start: ByteOffset(0), ..label() }), field("data start"));
         assert_eq!(decoded(Label { data_len: ByteLen(64 * MIB), ..label() }), field("data length"));
         assert_eq!(decoded(Label { data_len: ByteLen(u64::MAX), ..label() }), field("data length"));

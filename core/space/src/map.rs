@@ -21,17 +21,11 @@ pub struct Epoch(pub u64);
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MapError {
     /// More extents than [`EXTENTS_PER_VOLUME_MAX`].
-    #[error("{count} extents, at most {EXTENTS_PER_VOLUME_MAX}")]
-    TooManyExtents {
-        /// How many.
-        count: usize,
-    },
+    #[error("{0} extents, at most {EXTENTS_PER_VOLUME_MAX}")]
+    TooManyExtents(usize),
     /// An extent is empty or not of whole granules.
-    #[error("extent {index} is not of whole granules")]
-    ExtentNotWhole {
-        /// Which.
-        index: usize,
-    },
+    #[error("extent {0} is not of whole granules")]
+    ExtentNotWhole(usize),
     /// The extents are shorter than the volume.
     #[error("extents hold {held}, the volume {wanted} bytes")]
     TooShort {
@@ -86,14 +80,14 @@ impl Map {
         extents: &[Extent],
     ) -> Result<Self, MapError> {
         if extents.len() > EXTENTS_PER_VOLUME_MAX {
-            return Err(MapError::TooManyExtents { count: extents.len() });
+            return Err(MapError::TooManyExtents(extents.len()));
         }
         let wanted = block_size.len(blocks).ok_or(MapError::TooLarge)?;
         let mut held = 0u64;
         let mut placed = Vec::with_capacity(extents.len());
         for (index, &extent) in extents.iter().enumerate() {
             if !extent.is_whole_granules() {
-                return Err(MapError::ExtentNotWhole { index });
+                return Err(MapError::ExtentNotWhole(index));
             }
             placed.push(Placed { volume_offset: held, extent });
             held = held.checked_add(extent.len.0).ok_or(MapError::TooLarge)?;
@@ -238,11 +232,11 @@ mod tests {
         let refused = make(257, &[extent(0, 1, 1)]);
         assert!(matches!(refused, MapError::TooShort { .. }));
         let misaligned = Extent { start: ByteOffset(512), ..extent(0, 0, 1) };
-        assert_eq!(make(1, &[misaligned]), MapError::ExtentNotWhole { index: 0 });
-        assert_eq!(make(1, &[extent(0, 1, 0)]), MapError::ExtentNotWhole { index: 0 });
+        assert_eq!(make(1, &[misaligned]), MapError::ExtentNotWhole(0));
+        assert_eq!(make(1, &[extent(0, 1, 0)]), MapError::ExtentNotWhole(0));
         assert_eq!(make(u64::MAX, &[]), MapError::TooLarge);
         let many = vec![extent(0, 1, 1); EXTENTS_PER_VOLUME_MAX + 1];
-        assert_eq!(make(1, &many), MapError::TooManyExtents { count: many.len() });
+        assert_eq!(make(1, &many), MapError::TooManyExtents(many.len()));
     }
 
     /// Where each block lies, one by one: what [`Map::locate`] must agree with.

@@ -73,23 +73,14 @@ pub struct Persistent {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreReservationsError {
     /// More than [`REGISTRATIONS_MAX`].
-    #[error("{count} registrations, at most {REGISTRATIONS_MAX}")]
-    TooMany {
-        /// How many.
-        count: usize,
-    },
+    #[error("{0} registrations, at most {REGISTRATIONS_MAX}")]
+    TooMany(usize),
     /// A registration without a nexus, or with a key of zero.
-    #[error("registration {index} is of nobody or has no key")]
-    Registration {
-        /// Which.
-        index: usize,
-    },
+    #[error("registration {0} is of nobody or has no key")]
+    Registration(usize),
     /// A nexus is registered twice.
-    #[error("registration {index} is there before")]
-    Twice {
-        /// Which.
-        index: usize,
-    },
+    #[error("registration {0} is there before")]
+    Twice(usize),
     /// The holder is not registered, or its presence does not fit the reservation's type.
     #[error("the reservation's holder is none")]
     Holder,
@@ -108,14 +99,14 @@ impl Reservations {
         let Persistent { registrations, reservation } = recorded;
         let count = registrations.len();
         if count > REGISTRATIONS_MAX {
-            return Err(RestoreReservationsError::TooMany { count });
+            return Err(RestoreReservationsError::TooMany(count));
         }
         for (index, registration) in registrations.iter().enumerate() {
             if registration.key == 0 || registration.nexus == Nexus::NONE {
-                return Err(RestoreReservationsError::Registration { index });
+                return Err(RestoreReservationsError::Registration(index));
             }
             if registrations[..index].iter().any(|earlier| earlier.nexus == registration.nexus) {
-                return Err(RestoreReservationsError::Twice { index });
+                return Err(RestoreReservationsError::Twice(index));
             }
         }
         let restored = Self { persists: true, registrations, reservation, ..Self::default() };

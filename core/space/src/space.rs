@@ -100,7 +100,7 @@ impl Space {
             v.uuid == volume.uuid || (&v.subsystem, v.nsid) == (&volume.subsystem, volume.nsid)
         });
         if nsid_taken || self.volumes.contains_key(&name) {
-            return Err(RestoreError::Twice { volume: name });
+            return Err(RestoreError::Twice(name));
         }
         let map = Map::new(volume.epoch, volume.block_size, planned, &volume.extents);
         map.map_err(|source| RestoreError::Map { volume: name.clone(), source })?;
@@ -153,7 +153,7 @@ impl Space {
     pub fn create(&mut self, asked: &VolumeRequest, uuid: Uuid) -> Result<&Volume, VolumeError> {
         let name = &asked.name;
         if self.volumes.contains_key(name) {
-            return Err(VolumeError::Exists { name: name.clone() });
+            return Err(VolumeError::Exists(name.clone()));
         }
         let device = self.device_named(asked)?;
         let place = self.device(device);
@@ -347,7 +347,7 @@ impl Space {
     /// # Errors
     /// When no volume has this name.
     pub fn clear_reservations(&mut self, name: &Name) -> Result<Vec<Raised>, VolumeError> {
-        let not_found = || VolumeError::NotFound { name: name.clone() };
+        let not_found = || VolumeError::NotFound(name.clone());
         let volume = self.volumes.get_mut(name).ok_or_else(not_found)?;
         Ok(volume.reservations.clear_all(volume.id))
     }
@@ -401,7 +401,7 @@ fn changeable<'a>(
     volumes: &'a mut BTreeMap<Name, Volume>,
     name: &Name,
 ) -> Result<&'a mut Volume, VolumeError> {
-    let not_found = || VolumeError::NotFound { name: name.clone() };
+    let not_found = || VolumeError::NotFound(name.clone());
     let volume = volumes.get_mut(name).ok_or_else(not_found)?;
     match volume.preparing {
         Some(Preparation { job, .. }) => Err(VolumeError::Preparing { name: name.clone(), job }),

@@ -38,11 +38,8 @@ pub enum PeerError {
         offset: u32,
     },
     /// Not the time for such a message.
-    #[error("{} is out of sequence", .opcode.name())]
-    Sequence {
-        /// The opcode.
-        opcode: Opcode,
-    },
+    #[error("{} is out of sequence", .0.name())]
+    Sequence(Opcode),
     /// A header was damaged.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
     HeaderDigest {
@@ -52,17 +49,11 @@ pub enum PeerError {
         computed: u32,
     },
     /// Payload of a message of the session was damaged.
-    #[error("{}: the payload was damaged on its way", .opcode.name())]
-    DataDigest {
-        /// Of what.
-        opcode: Opcode,
-    },
+    #[error("{}: the payload was damaged on its way", .0.name())]
+    DataDigest(Opcode),
     /// Two requests in flight with one tag.
-    #[error("tag {tag} is in flight already")]
-    DuplicateTag {
-        /// The tag.
-        tag: u32,
-    },
+    #[error("tag {0} is in flight already")]
+    DuplicateTag(u32),
     /// A tag that is not below the credits.
     #[error("tag {tag} is not below the {credits} credits of the session")]
     CreditsExceeded {
@@ -81,11 +72,8 @@ pub enum PeerError {
     #[error("the credential has expired: create a new one")]
     CredentialExpired,
     /// An answer that matches no request, or not the request's opcode.
-    #[error("{}: an answer that fits no request", .opcode.name())]
-    Unasked {
-        /// The answer's opcode.
-        opcode: Opcode,
-    },
+    #[error("{}: an answer that fits no request", .0.name())]
+    Unasked(Opcode),
     /// The rings have invalid contents.
     #[error("the rings hold what they cannot hold")]
     RingBroken,
@@ -96,11 +84,8 @@ pub enum PeerError {
     #[error("this end is going down")]
     ShuttingDown,
     /// The peer said goodbye.
-    #[error("the peer ended the connection: {status}")]
-    Goodbye {
-        /// The reason.
-        status: Status,
-    },
+    #[error("the peer ended the connection: {0}")]
+    Goodbye(Status),
 }
 
 impl PeerError {
@@ -109,19 +94,19 @@ impl PeerError {
     pub(crate) fn goodbye(&self) -> Option<(Status, u32, u64)> {
         let bare = |status| Some((status, NO_TAG, 0));
         match *self {
-            Self::NotDirect | Self::Goodbye { .. } => None,
+            Self::NotDirect | Self::Goodbye(_) => None,
             Self::Version { .. } => {
                 Some((Status::VERSION, NO_TAG, u64::from(crate::wire::VERSION)))
             }
             Self::HeaderField { offset, .. } | Self::PayloadField { offset, .. } => {
                 Some((Status::INVALID_FIELD, NO_TAG, u64::from(offset)))
             }
-            Self::Sequence { .. } | Self::Unasked { .. } => bare(Status::SEQUENCE),
+            Self::Sequence(_) | Self::Unasked(_) => bare(Status::SEQUENCE),
             Self::HeaderDigest { computed, .. } => {
                 Some((Status::HEADER_DIGEST, NO_TAG, u64::from(computed)))
             }
-            Self::DataDigest { .. } => bare(Status::DATA_DIGEST),
-            Self::DuplicateTag { tag } => Some((Status::DUPLICATE_TAG, tag, 0)),
+            Self::DataDigest(_) => bare(Status::DATA_DIGEST),
+            Self::DuplicateTag(tag) => Some((Status::DUPLICATE_TAG, tag, 0)),
             Self::CreditsExceeded { tag, credits } => {
                 Some((Status::CREDITS_EXCEEDED, tag, u64::from(credits)))
             }

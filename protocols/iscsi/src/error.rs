@@ -17,11 +17,8 @@ pub enum PeerError {
         offset: u32,
     },
     /// A PDU that is not allowed in this state, or that this end never receives.
-    #[error("{} is out of sequence", .opcode.name())]
-    Sequence {
-        /// The PDU's opcode.
-        opcode: Opcode,
-    },
+    #[error("{} is out of sequence", .0.name())]
+    Sequence(Opcode),
     /// A header was damaged.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
     HeaderDigest {
@@ -73,11 +70,8 @@ pub enum PeerError {
         expected: u32,
     },
     /// More commands than the window allows.
-    #[error("more commands than the command window of {window} allows")]
-    WindowOverrun {
-        /// The size of the window, in commands.
-        window: u32,
-    },
+    #[error("more commands than the command window of {0} allows")]
+    WindowOverrun(u32),
     /// A PDU whose tag names no task of this end.
     #[error("{}: no task has the tag {tag:#010x}", .opcode.name())]
     UnknownTask {

@@ -17,29 +17,17 @@ pub const TEXT_LEN_MAX: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TextError {
     /// The text is longer than the limit.
-    #[error("longer than {max} bytes")]
-    TooLong {
-        /// The limit.
-        max: usize,
-    },
+    #[error("longer than {0} bytes")]
+    TooLong(usize),
     /// The last pair is not ended by a zero byte.
-    #[error("the pair at byte {at} does not end")]
-    Unended {
-        /// Where it begins.
-        at: usize,
-    },
+    #[error("the pair at byte {0} does not end")]
+    Unended(usize),
     /// No `=`, no key before it, or a character that is not allowed in a key.
-    #[error("the pair at byte {at} has no valid key")]
-    BadKey {
-        /// Where it begins.
-        at: usize,
-    },
+    #[error("the pair at byte {0} has no valid key")]
+    BadKey(usize),
     /// A value that is too long, or is not UTF-8.
-    #[error("the pair at byte {at} has no valid value")]
-    BadValue {
-        /// Where it begins.
-        at: usize,
-    },
+    #[error("the pair at byte {0} has no valid value")]
+    BadValue(usize),
 }
 
 /// The pairs of a complete text, in order. An error ends the iteration.
@@ -57,14 +45,14 @@ impl<'a> Pairs<'a> {
 
     fn parse(pair: &'a [u8], at: usize) -> Result<(&'a str, &'a str), TextError> {
         let equals = pair.iter().position(|byte| *byte == b'=');
-        let (key, value) = pair.split_at(equals.ok_or(TextError::BadKey { at })?);
+        let (key, value) = pair.split_at(equals.ok_or(TextError::BadKey(at))?);
         let is_key = !key.is_empty() && key.len() <= KEY_LEN_MAX && key.iter().all(is_key_byte);
-        let key = str::from_utf8(key).ok().filter(|_| is_key).ok_or(TextError::BadKey { at })?;
+        let key = str::from_utf8(key).ok().filter(|_| is_key).ok_or(TextError::BadKey(at))?;
         let value = &value[1..];
         if value.len() > VALUE_LEN_MAX {
-            return Err(TextError::BadValue { at });
+            return Err(TextError::BadValue(at));
         }
-        let value = str::from_utf8(value).map_err(|_| TextError::BadValue { at })?;
+        let value = str::from_utf8(value).map_err(|_| TextError::BadValue(at))?;
         Ok((key, value))
     }
 }
@@ -83,7 +71,7 @@ impl<'a> Iterator for Pairs<'a> {
             let at = self.at;
             let Some(len) = rest.iter().position(|byte| *byte == 0) else {
                 self.at = self.text.len();
-                return Some(Err(TextError::Unended { at }));
+                return Some(Err(TextError::Unended(at)));
             };
             self.at += len + 1;
             // Some peers pad with zeroes.
@@ -118,7 +106,7 @@ impl Gathering {
     /// When the text would exceed its limit.
     pub fn push(&mut self, data: &[u8]) -> Result<(), TextError> {
         if data.len() > self.len_max - self.text.len() {
-            return Err(TextError::TooLong { max: self.len_max });
+            return Err(TextError::TooLong(self.len_max));
         }
         self.text.extend_from_slice(data);
         Ok(())
@@ -212,22 +200,22 @@ mod tests {
 
     #[test]
     fn text_that_is_none_is_refused_by_its_place() {
-        assert_eq!(pairs(b"A=1\0B=2"), Err(TextError::Unended { at: 4 }));
-        assert_eq!(pairs(b"A=1\0B\0"), Err(TextError::BadKey { at: 4 }));
-        assert_eq!(pairs(b"=1\0"), Err(TextError::BadKey { at: 0 }));
-        assert_eq!(pairs(b"A B=1\0"), Err(TextError::BadKey { at: 0 }));
-        assert_eq!(pairs(b"A=\xFF\0"), Err(TextError::BadValue { at: 0 }));
+        assert_eq!(pairs(b"A=1\0B=2"), Err(TextError::Unended(4)));
+        assert_eq!(pairs(b"A=1\0B\0"), Err(TextError::BadKey(4)));
+        assert_eq!(pairs(b"=1\0"), Err(TextError::BadKey(0)));
+        assert_eq!(pairs(b"A B=1\0"), Err(TextError::BadKey(0)));
+        assert_eq!(pairs(b"A=\xFF\0"), Err(TextError::BadValue(0)));
         let long = [&b"A="[..], &[b'x'; VALUE_LEN_MAX + 1], b"\0"].concat();
-        assert_eq!(pairs(&long), Err(TextError::BadValue { at: 0 }));
+        assert_eq!(pairs(&long), Err(TextError::BadValue(0)));
         let long = [&[b'K'; KEY_LEN_MAX + 1][..], b"=1\0"].concat();
-        assert_eq!(pairs(&long), Err(TextError::BadKey { at: 0 }));
+        assert_eq!(pairs(&long), Err(TextError::BadKey(0)));
     }
 
     #[test]
     fn what_is_gathered_is_bounded() {
         let mut gathering = Gathering::new(10);
         gathering.push(b"A=1234").unwrap();
-        assert_eq!(gathering.push(b"56789"), Err(TextError::TooLong { max: 10 }));
+        assert_eq!(gathering.push(b"56789"), Err(TextError::TooLong(10)));
         gathering.push(b"567\0").unwrap();
         assert_eq!(gathering.take(), b"A=1234567\0");
         assert!(gathering.is_empty());

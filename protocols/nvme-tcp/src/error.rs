@@ -17,11 +17,8 @@ pub enum PeerError {
         offset: u32,
     },
     /// The PDU is not allowed in this state. Sent as FES 02h.
-    #[error("{} is out of sequence", .pdu.name())]
-    Sequence {
-        /// The PDU's type.
-        pdu: PduType,
-    },
+    #[error("{} is out of sequence", .0.name())]
+    Sequence(PduType),
     /// A wrong header digest. Sent as FES 03h with `received` as FEI.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
     HeaderDigest {
@@ -41,11 +38,8 @@ pub enum PeerError {
         expected: u32,
     },
     /// More data in a PDU than MAXH2CDATA, or more R2Ts than MAXR2T. Sent as FES 05h.
-    #[error("{} exceeds the limit that was agreed", .pdu.name())]
-    LimitExceeded {
-        /// The PDU's type.
-        pdu: PduType,
-    },
+    #[error("{} exceeds the limit that was agreed", .0.name())]
+    LimitExceeded(PduType),
     /// A parameter that this end does not support. Sent as FES 06h with `offset` as FEI.
     #[error("{}: the parameter at byte {offset} is not supported", .pdu.name())]
     UnsupportedParameter {
@@ -55,11 +49,8 @@ pub enum PeerError {
         offset: u32,
     },
     /// More commands in flight than the submission queue allows. Sent as FES 02h.
-    #[error("more than {entries} commands in flight")]
-    QueueOverrun {
-        /// The number of entries of the queue.
-        entries: u16,
-    },
+    #[error("more than {0} commands in flight")]
+    QueueOverrun(u16),
     /// The peer sent a termination request.
     #[error(
         "the peer ended the connection: fatal error status {status:#04x}, information {information:#x}"
@@ -80,10 +71,10 @@ impl PeerError {
     pub const fn fatal_status(&self) -> Option<(FatalStatus, u32)> {
         match *self {
             Self::HeaderField { offset, .. } => Some((FatalStatus::INVALID_HEADER_FIELD, offset)),
-            Self::Sequence { .. } | Self::QueueOverrun { .. } => Some((FatalStatus::SEQUENCE, 0)),
+            Self::Sequence(_) | Self::QueueOverrun(_) => Some((FatalStatus::SEQUENCE, 0)),
             Self::HeaderDigest { received, .. } => Some((FatalStatus::HEADER_DIGEST, received)),
             Self::DataOutOfRange { .. } => Some((FatalStatus::DATA_OUT_OF_RANGE, 0)),
-            Self::LimitExceeded { .. } => Some((FatalStatus::LIMIT_EXCEEDED, 0)),
+            Self::LimitExceeded(_) => Some((FatalStatus::LIMIT_EXCEEDED, 0)),
             Self::UnsupportedParameter { offset, .. } => {
                 Some((FatalStatus::UNSUPPORTED_PARAMETER, offset))
             }

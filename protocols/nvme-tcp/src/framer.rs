@@ -160,6 +160,6 @@ fn wire_len(len: usize) -> u32 {
 fn too_much_data(pdu: PduType) -> PeerError {
     match pdu {
         PduType::CAPSULE_CMD => refused(pdu, offset!(CommonHeader, pdu_len)),
-        _ => PeerError::LimitExceeded { pdu },
+        _ => PeerError::LimitExceeded(pdu),
     }
 }

@@ -15,32 +15,19 @@ wire! {
     pub struct Command: [u8; Command::LEN] {
         /// OPC: one of [`crate::AdminOpcode`], [`crate::IoOpcode`] or [`crate::FABRICS_OPCODE`].
         pub opcode: u8,
-        /// FUSE (bits 1:0) and PSDT (bits 7:6).
-        pub flags: u8,
-        /// CID.
-        pub cid: U16,
-        /// NSID; in a Fabrics command its first byte is the command type.
-        pub nsid: U32,
-        /// Command dword 2.
-        pub cdw2: U32,
-        /// Command dword 3.
-        pub cdw3: U32,
-        /// MPTR: metadata pointer.
-        pub metadata: U64,
-        /// DPTR: over fabrics always one SGL descriptor, SGL1.
-        pub sgl: SglDescriptor,
-        /// Command dword 10.
-        pub cdw10: U32,
-        /// Command dword 11.
-        pub cdw11: U32,
-        /// Command dword 12.
-        pub cdw12: U32,
-        /// Command dword 13.
-        pub cdw13: U32,
-        /// Command dword 14.
-        pub cdw14: U32,
-        /// Command dword 15.
-        pub cdw15: U32,
+        pub flags: u8 = "FUSE (bits 1:0) and PSDT (bits 7:6)",
+        pub cid: U16 = "CID",
+        pub nsid: U32 = "NSID; in a Fabrics command its first byte is the command type",
+        pub cdw2: U32 = "Command dword 2",
+        pub cdw3: U32 = "Command dword 3",
+        pub metadata: U64 = "MPTR: metadata pointer",
+        pub sgl: SglDescriptor = "DPTR: over fabrics always one SGL descriptor, SGL1",
+        pub cdw10: U32 = "Command dword 10",
+        pub cdw11: U32 = "Command dword 11",
+        pub cdw12: U32 = "Command dword 12",
+        pub cdw13: U32 = "Command dword 13",
+        pub cdw14: U32 = "Command dword 14",
+        pub cdw15: U32 = "Command dword 15",
     }
 }
 

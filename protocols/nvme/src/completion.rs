@@ -9,18 +9,12 @@ wire! {
     /// Completion queue entry, CQE. NVMe Base 2.0, 3.3.3.2; over fabrics the phase bit is 0.
     #[derive(Default)]
     pub struct CompletionEntry: [u8; CompletionEntry::LEN] {
-        /// Dword 0: the command-specific result.
-        pub dw0: U32,
-        /// Dword 1: the high half of the result. Only Property Get uses it.
-        pub dw1: U32,
-        /// SQHD: the submission queue's head pointer.
-        pub sq_head: U16,
-        /// SQID; reserved over fabrics.
-        pub sq_id: U16,
-        /// CID.
-        pub cid: U16,
-        /// Status in bits 15:1, phase in bit 0.
-        pub status: U16,
+        pub dw0: U32 = "Dword 0: the command-specific result",
+        pub dw1: U32 = "Dword 1: the high half of the result. Only Property Get uses it",
+        pub sq_head: U16 = "SQHD: the submission queue's head pointer",
+        pub sq_id: U16 = "SQID; reserved over fabrics",
+        pub cid: U16 = "CID",
+        pub status: U16 = "Status in bits 15:1, phase in bit 0",
     }
 }
 

@@ -9,12 +9,9 @@ wire! {
     /// One range of a Dataset Management command. NVM Command Set 1.0, 3.2.3.
     #[derive(Default)]
     pub struct DsmRange: [u8; DsmRange::LEN] {
-        /// Hints on future access. They have no effect on a deallocation.
-        pub attributes: U32,
-        /// Length in logical blocks, not 0's based.
-        pub blocks: U32,
-        /// First logical block.
-        pub start: U64,
+        pub attributes: U32 = "Hints on future access. They have no effect on a deallocation",
+        pub blocks: U32 = "Length in logical blocks, not 0's based",
+        pub start: U64 = "First logical block",
     }
 }
 

@@ -16,16 +16,13 @@ use crate::{
 wire! {
     /// The data of a Connect command, which identifies the host. NVMe Base 2.0, 6.3.
     pub struct ConnectData: [u8; ConnectData::LEN] {
-        /// HOSTID: the same for all queues of a host.
-        pub host_id: [u8; 16],
+        pub host_id: [u8; 16] = "HOSTID: the same for all queues of a host",
         /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on an I/O
         /// queue.
         pub controller_id: U16,
         pub(crate) reserved: [u8; 238],
-        /// SUBNQN: the name of the subsystem.
-        pub subsystem: NqnField,
-        /// HOSTNQN: the name of the host.
-        pub host: NqnField,
+        pub subsystem: NqnField = "SUBNQN: the name of the subsystem",
+        pub host: NqnField = "HOSTNQN: the name of the host",
         pub(crate) reserved2: [u8; 256],
     }
 }

@@ -199,12 +199,9 @@ wire! {
     /// Reservation Status, extended data structure, without the registered hosts that follow it.
     /// NVMe Base 2.0, 7 (Reservation Report).
     pub struct ReservationStatus: [u8; 64] {
-        /// GEN: the number of changes of registrations.
-        pub generation: U32,
-        /// RTYPE; 0 if there is no reservation.
-        pub reservation: u8,
-        /// REGCTL: the number of [`RegisteredHost`]s that follow.
-        pub registered: U16,
+        pub generation: U32 = "GEN: the number of changes of registrations",
+        pub reservation: u8 = "RTYPE; 0 if there is no reservation",
+        pub registered: U16 = "REGCTL: the number of [`RegisteredHost`]s that follow",
         pub(crate) reserved7: [u8; 2],
         /// PTPLS: whether registrations and reservation persist through power loss.
         pub persists: u8,
@@ -216,13 +213,10 @@ wire! {
         /// CNTLID; FFFFh in the dynamic controller model, where a host may reconnect with another
         /// one.
         pub controller: U16,
-        /// RCSTS: bit 0 is set if the host holds the reservation.
-        pub status: u8,
+        pub status: u8 = "RCSTS: bit 0 is set if the host holds the reservation",
         pub(crate) reserved3: [u8; 5],
-        /// RKEY.
-        pub key: U64,
-        /// HOSTID.
-        pub host_id: [u8; 16],
+        pub key: U64 = "RKEY",
+        pub host_id: [u8; 16] = "HOSTID",
         pub(crate) reserved32: [u8; 32],
     }
 }

@@ -15,14 +15,10 @@ wire! {
     /// SGL descriptor. NVMe Base 2.0, 4.1.2.
     #[derive(Default)]
     pub struct SglDescriptor: [u8; 16] {
-        /// Address, or offset into the capsule, depending on the subtype.
-        pub address: U64,
-        /// Length in bytes.
-        pub length: U32,
-        /// Reserved.
-        pub reserved: [u8; 3],
-        /// Type in the high four bits, subtype in the low ones.
-        pub identifier: u8,
+        pub address: U64 = "Address, or offset into the capsule, depending on the subtype",
+        pub length: U32 = "Length in bytes",
+        pub reserved: [u8; 3] = "Reserved",
+        pub identifier: u8 = "Type in the high four bits, subtype in the low ones",
     }
 }
 

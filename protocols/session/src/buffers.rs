@@ -23,7 +23,6 @@ impl<T: Copy> BufferQueue<T> {
     }
 
     /// Whether nothing waits.
-    #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

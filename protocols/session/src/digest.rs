@@ -27,13 +27,11 @@ impl Digests {
     }
 
     /// The length of the digest after a header, in bytes.
-    #[inline]
     pub const fn header_len(self) -> usize {
         if self.header { DIGEST_LEN } else { 0 }
     }
 
     /// The length of the digest after data, in bytes.
-    #[inline]
     pub const fn data_len(self) -> usize {
         if self.data { DIGEST_LEN } else { 0 }
     }

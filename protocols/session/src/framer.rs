@@ -82,19 +82,16 @@ impl Body {
     }
 
     /// Whether nothing is left.
-    #[inline]
     pub const fn is_over(&self) -> bool {
         self.data == 0 && self.before | self.behind | self.digest == 0
     }
 
     /// How much data is left: before any is taken, all of the PDU's.
-    #[inline]
     pub const fn data_left(&self) -> usize {
         self.data
     }
 
     /// Whether data is next.
-    #[inline]
     pub const fn data_is_next(&self) -> bool {
         self.before == 0 && self.data > 0
     }

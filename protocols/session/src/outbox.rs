@@ -71,14 +71,12 @@ impl Outbox {
 impl Deref for Outbox {
     type Target = Output;
 
-    #[inline]
     fn deref(&self) -> &Output {
         &self.output
     }
 }
 
 impl DerefMut for Outbox {
-    #[inline]
     fn deref_mut(&mut self) -> &mut Output {
         &mut self.output
     }

@@ -28,19 +28,16 @@ impl<T> SlotTable<T> {
     }
 
     /// How many there are.
-    #[inline]
     pub const fn count(&self) -> usize {
         self.slots.len()
     }
 
     /// How many are taken.
-    #[inline]
     pub const fn in_use(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Whether none is free.
-    #[inline]
     pub const fn is_full(&self) -> bool {
         self.free.is_empty()
     }
@@ -99,7 +96,6 @@ impl<T> SlotTable<T> {
 }
 
 impl<T> Slot<T> {
-    #[inline]
     const fn is_taken(&self) -> bool {
         self.turns & 1 == 1
     }

@@ -3,13 +3,16 @@
 /// Structures as they stand on a wire: any bytes of their length are one.
 ///
 /// `pub struct Name: [u8; LEN] { … }` is a structure of `LEN` bytes, `pub struct Name(pub u8);` a
-/// field. The crate that uses it depends on zerocopy.
+/// field. A field of a structure has a comment, or its words: `pub len: U32 = "in bytes",`. The
+/// crate that uses it depends on zerocopy.
 #[macro_export]
 macro_rules! wire {
     () => {};
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident : [u8; $len:expr] { $($fields:tt)* }
+        $vis:vis struct $name:ident : [u8; $len:expr] {
+            $($(#[$about:meta])* $seen:vis $field:ident : $type:ty $(= $words:literal)?),* $(,)?
+        }
         $($rest:tt)*
     ) => {
         $(#[$meta])*
@@ -19,7 +22,9 @@ macro_rules! wire {
             ::zerocopy::KnownLayout, ::zerocopy::Unaligned,
         )]
         #[repr(C)]
-        $vis struct $name { $($fields)* }
+        $vis struct $name {
+            $($(#[doc = concat!($words, ".")])? $(#[$about])* $seen $field: $type,)*
+        }
         const _: () = assert!(size_of::<$name>() == $len);
         $crate::wire! { $($rest)* }
     };

@@ -304,7 +304,7 @@ impl Initiator {
     /// # Panics
     /// When the read fails.
     pub fn read(&mut self, lba: u64) -> Vec<u8> {
-        let done = self.command(&cdb::read(lba, 1), &TaskData::SmallToInitiator { len: BLOCK_LEN });
+        let done = self.command(&cdb::read(lba, 1), &TaskData::SmallToInitiator(BLOCK_LEN));
         assert!(done.is_good(), "{done:?}");
         done.data
     }
@@ -344,7 +344,7 @@ impl Initiator {
     pub fn keys(&mut self) -> Vec<u64> {
         let mut cdb: Cdb = [0; 16];
         (cdb[0], cdb[7]) = (0x5E, 1);
-        let done = self.command(&cdb, &TaskData::SmallToInitiator { len: 256 });
+        let done = self.command(&cdb, &TaskData::SmallToInitiator(256));
         assert!(done.is_good(), "{done:?}");
         let (keys, _) = done.data[8..].as_chunks::<8>();
         keys.iter().map(|key| u64::from_be_bytes(*key)).collect()

@@ -44,7 +44,7 @@ fn an_initiator_that_reads_no_answers_is_throttled_and_others_make_progress() {
     for initiator in &mut greedy {
         for _ in 0..64 {
             let len = u32::try_from(MIB).unwrap();
-            initiator.begin(&cdb::read(0, BLOCKS_PER_MIB), TaskData::SmallToInitiator { len });
+            initiator.begin(&cdb::read(0, BLOCKS_PER_MIB), TaskData::SmallToInitiator(len));
         }
         initiator.send_at_most(usize::MAX);
     }

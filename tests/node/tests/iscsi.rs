@@ -210,7 +210,7 @@ fn a_session_hears_first_of_the_nodes_start_or_of_the_end_of_the_one_before() {
     let place = Place::new();
     let node = in_memory(&place, &[]);
     let mut a = login(&node, "a");
-    let asked = a.try_command(&cdb::inquiry(None, 36), TaskData::SmallToInitiator { len: 36 });
+    let asked = a.try_command(&cdb::inquiry(None, 36), TaskData::SmallToInitiator(36));
     assert!(asked.unwrap().is_good(), "INQUIRY passes it by");
     let told = [a.attention(), a.attention()];
     assert_eq!(told, [Some((0x29, 0x00)), None], "power on or reset");

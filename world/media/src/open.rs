@@ -268,11 +268,11 @@ fn refuse_damaged(
     claim: Claim<'_>,
 ) -> Result<(), OpenError> {
     let remedy = match source {
-        LabelError::Version { .. } => "use the nearflash that wrote it, or a later one",
+        LabelError::Version(_) => "use the nearflash that wrote it, or a later one",
         _ if is_known(asked.name, claim) => "restore the device's first MiB from a backup",
         _ => "restore its first MiB, or add ',wipe' to erase it",
     };
-    if spec.wipe && !is_known(asked.name, claim) && !matches!(source, LabelError::Version { .. }) {
+    if spec.wipe && !is_known(asked.name, claim) && !matches!(source, LabelError::Version(_)) {
         return Ok(());
     }
     Err(OpenError::Label { spec: Box::new(spec.clone()), source, remedy })

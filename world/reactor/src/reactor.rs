@@ -294,7 +294,7 @@ impl Reactor {
         }
         if result < 0 {
             let error = io::Error::from_raw_os_error(-result);
-            (self.notices)(Notice::AcceptFailed { reason: error.to_string() });
+            (self.notices)(Notice::AcceptFailed(error.to_string()));
             self.resting.push((listener, self.now.plus(ACCEPT_REST)));
             return;
         }

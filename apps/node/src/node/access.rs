@@ -65,7 +65,7 @@ impl Node {
         let expires = expires_at.map(UnixTime);
         let grant = self.change_grants(|grants, space| {
             let found = space.volume(&volume);
-            let volume = found.ok_or(VolumeError::NotFound { name: volume })?;
+            let volume = found.ok_or(VolumeError::NotFound(volume))?;
             let asked = GrantRequest { credential, range, rights, expires };
             let made = grants.add(asked, volume, now())?;
             Ok(grant_info(made, space, now()))

@@ -244,7 +244,7 @@ impl Node {
             volume.map(|text| text.parse::<Name>().map_err(ValueError::from)).transpose()?;
         let space = &self.served().recorded.space;
         if let Some(name) = volume.as_ref().filter(|name| space.volume(name).is_none()) {
-            return Err(VolumeError::NotFound { name: name.clone() }.into());
+            return Err(VolumeError::NotFound(name.clone()).into());
         }
         let is_meant = |held: &&Volume| match &volume {
             Some(name) => held.name == *name,
@@ -265,7 +265,7 @@ impl Node {
         drop(one);
         tracing::warn!(volume = name.as_str(), "reservations cleared by the operator");
         self.wait_for(&ticket)?;
-        Ok(before.ok_or(VolumeError::NotFound { name })?)
+        Ok(before.ok_or(VolumeError::NotFound(name))?)
     }
 }
 

@@ -247,7 +247,7 @@ impl Node {
             return Err(error);
         }
         let space = &self.served().recorded.space;
-        let gone = || NodeError::from(VolumeError::NotFound { name: name.clone() });
+        let gone = || NodeError::from(VolumeError::NotFound(name.clone()));
         let volume = volume_info(space.volume(&name).ok_or_else(gone)?, space);
         Ok(OneVolume { volume, job })
     }

@@ -21,16 +21,16 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
                 return Some(Notice::DeviceFailed { device, offset, errno, loses });
             }
         }
-        Notice::AcceptFailed { reason } => {
+        Notice::AcceptFailed(reason) => {
             warn!(
                 "cannot accept a connection: {reason} (is the limit of open files, LimitNOFILE, high enough?)"
             );
         }
-        Notice::TooManyConnections { peer } => {
+        Notice::TooManyConnections(peer) => {
             warn!(%peer, "connection refused: this core has too many connections");
         }
         Notice::PeerError { peer, error } => warn!(%peer, "connection closed: {error}"),
-        Notice::Stalled { peer } => {
+        Notice::Stalled(peer) => {
             warn!(%peer, "connection closed: the host neither reads answers nor sends the data it announced");
         }
         Notice::ConnectRefused { peer, status } => {

@@ -153,7 +153,7 @@ impl QueuePair {
         };
         match refused {
             SubmitError::NoCredit => self.full(),
-            SubmitError::Length { .. } => match operation {
+            SubmitError::Length(_) => match operation {
                 ClientOperation::Read { len, .. }
                 | ClientOperation::Write { len, .. }
                 | ClientOperation::Discard { len, .. } => self.length_refused(u64::from(*len)),

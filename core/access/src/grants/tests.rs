@@ -109,7 +109,7 @@ fn a_grant_beyond_its_volume_or_to_nobody_is_refused() {
     let beyond = refused(&mut grants, request("app", "32KiB.."));
     assert!(matches!(beyond, GrantError::BeyondVolume { .. }));
     let nobody = refused(&mut grants, request("nobody", "0.."));
-    assert_eq!(nobody, GrantError::NoCredential { id: name("nobody") });
+    assert_eq!(nobody, GrantError::NoCredential(name("nobody")));
     assert_eq!(grants, before, "what is refused changes nothing");
 }
 
@@ -168,7 +168,7 @@ fn what_was_recorded_is_restored_and_what_does_not_fit_is_refused() {
     let number = GrantNumber(1);
     let orphan = RestoreGrantsError::NoCredential { number, credential: name("app") };
     assert_eq!(restore(&[], &recorded, 1), Err(orphan));
-    let unknown = Err(RestoreGrantsError::Number { number });
+    let unknown = Err(RestoreGrantsError::Number(number));
     assert_eq!(restore(&credentials, &recorded, 0), unknown);
     assert_eq!(restore(&credentials, &[recorded.clone(), recorded].concat(), 1), unknown);
 }

@@ -76,7 +76,7 @@ fn an_extent_taken_twice_or_outside_the_area_is_refused() {
     let elsewhere = Extent { device: DeviceId(5), ..extent(1, 1) };
     for refused in [extent(2, 1), extent(1, 2), extent(0, 1), extent(4, 2), extent(4, 0), elsewhere]
     {
-        assert_eq!(free.reserve(refused), Err(SpaceError::NotFree { extent: refused }));
+        assert_eq!(free.reserve(refused), Err(SpaceError::NotFree(refused)));
     }
 }
 

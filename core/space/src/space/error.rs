@@ -8,17 +8,11 @@ use crate::{MapError, Name, SpaceError};
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum VolumeError {
     /// A volume with this name exists.
-    #[error("volume '{name}' exists already: choose another name, or resize or remove it")]
-    Exists {
-        /// The volume's name.
-        name: Name,
-    },
+    #[error("volume '{0}' exists already: choose another name, or resize or remove it")]
+    Exists(Name),
     /// There is no such volume.
-    #[error("no volume '{name}': 'nearflash volume list' names all")]
-    NotFound {
-        /// The volume's name.
-        name: Name,
-    },
+    #[error("no volume '{0}': 'nearflash volume list' names all")]
+    NotFound(Name),
     /// There is no such device.
     #[error("volume '{volume}': no device '{device}', known are {known}")]
     NoDevice {
@@ -120,11 +114,8 @@ pub enum RestoreError {
         source: MapError,
     },
     /// Two volumes have one name, id or namespace.
-    #[error("volume '{volume}' is recorded twice, by name or by namespace")]
-    Twice {
-        /// The volume's name.
-        volume: Name,
-    },
+    #[error("volume '{0}' is recorded twice, by name or by namespace")]
+    Twice(Name),
     /// A field has a value that no version writes.
     #[error("volume '{volume}': {field} is invalid")]
     Field {

@@ -203,10 +203,7 @@ fn a_volume_shrinks_only_when_told_to() {
     assert!(matches!(full, VolumeError::NoSpace { .. }));
     let epoch = space.volume(&name("data")).unwrap().epoch;
     assert_eq!(space.resize(&name("data"), granules(1), false).unwrap().epoch, epoch);
-    assert!(matches!(
-        space.resize(&name("x"), granules(1), false),
-        Err(VolumeError::NotFound { .. })
-    ));
+    assert!(matches!(space.resize(&name("x"), granules(1), false), Err(VolumeError::NotFound(_))));
 }
 
 #[test]
@@ -226,7 +223,7 @@ fn a_record_with_shared_blocks_or_numbers_is_refused() {
     let mut space = space();
     let volume = space.create(&asked("a", 2, "large"), Uuid::from_u128(1)).unwrap().clone();
     let twice = space.restore(volume.clone()).unwrap_err();
-    assert_eq!(twice, RestoreError::Twice { volume: name("a") });
+    assert_eq!(twice, RestoreError::Twice(name("a")));
     let other =
         Volume { name: name("b"), subsystem: name("b"), uuid: Uuid::from_u128(9), ..volume };
     assert!(matches!(space.restore(other.clone()), Err(RestoreError::Extent { .. })));

@@ -12,7 +12,7 @@ impl ClientSession {
     #[inline]
     pub(super) fn on_read_answer(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         let opcode = Opcode(header.opcode);
-        let unasked = Err(PeerError::Unasked { opcode });
+        let unasked = Err(PeerError::Unasked(opcode));
         let Some(tag) = self.find(header, Opcode::READ) else { return unasked };
         let (Request { offset, segments: seen, .. }, asked_len) =
             (self.posted[tag].answer, self.posted[tag].len);
@@ -51,7 +51,7 @@ impl ClientSession {
     /// Every other answer has no payload.
     pub(super) fn on_answer(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         let opcode = Opcode(header.opcode);
-        let unasked = PeerError::Unasked { opcode };
+        let unasked = PeerError::Unasked(opcode);
         let asked = opcode.asked().ok_or(unasked)?;
         let tag = self.find(header, asked).ok_or(unasked)?;
         if header.len.get() != 0 || header.flags & AnswerHeader::MORE != 0 {

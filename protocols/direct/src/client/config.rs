@@ -122,11 +122,8 @@ pub enum SubmitError {
     #[error("the volume is not open in this session")]
     NotOpen,
     /// A length of 0, or above what the node takes.
-    #[error("a request has 1 to {len_max} bytes")]
-    Length {
-        /// The most that the node takes.
-        len_max: u32,
-    },
+    #[error("a request has 1 to {0} bytes")]
+    Length(u32),
     /// Requests go by the rings, [`super::ClientSession::submit_entry`], or they do not; or rings
     /// cannot be attached now.
     #[error("requests of this session go by the other transport")]

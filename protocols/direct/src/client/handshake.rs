@@ -45,7 +45,7 @@ impl ClientSession {
         payload: &[u8],
     ) -> Result<(), PeerError> {
         let State::AwaitingHello(said) = &mut self.state else {
-            return Err(PeerError::Sequence { opcode: Opcode::HELLO });
+            return Err(PeerError::Sequence(Opcode::HELLO));
         };
         let mut transcript = std::mem::take(said);
         transcript.extend_from_slice(header.as_bytes());
@@ -99,7 +99,7 @@ impl ClientSession {
     /// The node's own proof.
     pub(super) fn on_prove(&mut self, payload: &[u8]) -> Result<(), PeerError> {
         let (State::AwaitingProof(transcript), Some((_, secret))) = (&self.state, &self.key) else {
-            return Err(PeerError::Sequence { opcode: Opcode::PROVE });
+            return Err(PeerError::Sequence(Opcode::PROVE));
         };
         if !is_node_proof(secret, transcript, payload) {
             return Err(PeerError::Impostor);

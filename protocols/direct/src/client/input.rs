@@ -50,11 +50,7 @@ impl ClientSession {
     /// When the node broke the protocol or ended the connection: the session is closing.
     #[inline]
     pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        let taken = self.take_input(bytes);
-        if let Err(error) = &taken {
-            self.terminate(*error);
-        }
-        taken
+        self.take_input(bytes).map_err(|error| self.terminate(error))
     }
 
     #[inline]
@@ -107,12 +103,12 @@ impl ClientSession {
             }
         }
         match (&self.state, opcode.asked()) {
-            (_, Some(Opcode::GOODBYE)) => Err(PeerError::Goodbye { status: header.status() }),
+            (_, Some(Opcode::GOODBYE)) => Err(PeerError::Goodbye(header.status())),
             (State::AwaitingHello(_), Some(Opcode::HELLO))
             | (State::AwaitingProof(_), Some(Opcode::PROVE))
             | (State::Ready, Some(_)) => self.begin_small(header),
             (State::AwaitingHello(_), _) => Err(PeerError::NotDirect),
-            _ => Err(PeerError::Sequence { opcode }),
+            _ => Err(PeerError::Sequence(opcode)),
         }
     }
 
@@ -160,7 +156,7 @@ impl ClientSession {
     fn end_small(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         self.sink = Sink::Drop;
         if self.stream.body.damage().is_some() {
-            return Err(PeerError::DataDigest { opcode: Opcode(header.opcode) });
+            return Err(PeerError::DataDigest(Opcode(header.opcode)));
         }
         let payload = std::mem::take(&mut self.small);
         let handled = self.on_small(header, &payload);

@@ -148,7 +148,6 @@ impl ClientSession {
     }
 
     /// Whether requests can be submitted.
-    #[inline]
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready)
     }
@@ -193,7 +192,6 @@ impl ClientSession {
     }
 
     /// The number of bytes left to send.
-    #[inline]
     pub fn output_len(&self) -> usize {
         self.output.len()
     }
@@ -235,15 +233,15 @@ impl ClientSession {
 
     /// Ends the connection for `error`, telling the node why. [`Self::handle_input`] and
     /// [`Self::handle_entry`] do so by themselves.
-    pub fn terminate(&mut self, error: PeerError) {
+    pub fn terminate(&mut self, error: PeerError) -> PeerError {
         match error.goodbye() {
             Some((status, ..)) => self.end(status),
             None => self.state = State::Closing,
         }
+        error
     }
 
     /// Whether the connection ends: close it once the output is sent.
-    #[inline]
     pub const fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing)
     }

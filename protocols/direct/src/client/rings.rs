@@ -80,10 +80,6 @@ impl ClientSession {
             return Ok(());
         }
         let header: AnswerHeader = zerocopy::transmute!(*entry);
-        let handled = self.on_answer(&header);
-        if let Err(error) = handled {
-            self.terminate(error);
-        }
-        handled
+        self.on_answer(&header).map_err(|error| self.terminate(error))
     }
 }

@@ -103,7 +103,7 @@ impl ClientSession {
             ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. }
                 if len == 0 || len > len_max =>
             {
-                Err(SubmitError::Length { len_max })
+                Err(SubmitError::Length(len_max))
             }
             _ => Ok(()),
         }

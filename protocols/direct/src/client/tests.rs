@@ -187,7 +187,7 @@ fn limits_that_no_node_has_are_not_believed() {
 fn why_a_node_ends_the_connection_is_told() {
     let mut client = ClientSession::new(config(false));
     let goodbye = failed(Opcode::GOODBYE, 0, Status::AUTHENTICATION_FAILED, 0);
-    let error = PeerError::Goodbye { status: Status::AUTHENTICATION_FAILED };
+    let error = PeerError::Goodbye(Status::AUTHENTICATION_FAILED);
     assert_eq!(feed(&mut client, &goodbye), Err(error));
 }
 
@@ -213,7 +213,7 @@ fn no_more_is_submitted_than_there_are_credits() {
 #[test]
 fn lengths_that_the_node_refuses_are_not_sent() {
     let mut client = ready();
-    let refused = Err(SubmitError::Length { len_max: LEN_MAX });
+    let refused = Err(SubmitError::Length(LEN_MAX));
     assert_eq!(client.submit(VOLUME, &read(0, 0), &[]), refused);
     assert_eq!(client.submit(VOLUME, &read(0, LEN_MAX + 1), &[]), refused);
     assert_eq!(client.submit(VolumeHandle(1), &read(0, 512), &[]), Err(SubmitError::NotOpen));
@@ -258,7 +258,7 @@ fn an_answer_that_does_not_fit_what_was_asked_ends_the_connection() {
         let mut client = ready();
         client.submit(VOLUME, &read(offset, 300), &[]).unwrap();
         let fed = feed(&mut client, &bytes);
-        assert!(matches!(fed, Err(PeerError::Unasked { .. })), "{what}: {fed:?}");
+        assert!(matches!(fed, Err(PeerError::Unasked(_))), "{what}: {fed:?}");
         assert_eq!(client.in_flight().count(), 1, "{what}");
         let goodbye = send(&mut client);
         assert_eq!(goodbye[goodbye.len() - HEADER_LEN], Opcode::GOODBYE.0);
@@ -367,7 +367,7 @@ fn requests_go_by_one_transport_at_a_time() {
     let done: [u8; HEADER_LEN] = answer(Opcode::READ, tag.0, &[]).try_into().unwrap();
     client.handle_entry(&done).unwrap();
     assert_eq!(client.poll_completion().unwrap().status, Status::OK);
-    let error = PeerError::Unasked { opcode: Opcode::READ.answer() };
+    let error = PeerError::Unasked(Opcode::READ.answer());
     assert_eq!(client.handle_entry(&done), Err(error), "it was answered");
 }
 

@@ -70,7 +70,7 @@ impl ClientSession {
     /// When the session is not connected, or no volume can have such a name.
     pub fn open(&mut self, name: &str) -> Result<u32, SubmitError> {
         if name.len() > crate::length(SMALL_LEN_MAX) {
-            return Err(SubmitError::Length { len_max: SMALL_LEN_MAX });
+            return Err(SubmitError::Length(SMALL_LEN_MAX));
         }
         self.ask(Opcode::OPEN, NEW_HANDLE, name.as_bytes(), Asked::Open { name: name.into() })
     }
@@ -115,7 +115,7 @@ impl ClientSession {
         let found = self.asked.iter().position(|(asked_number, asked)| {
             *asked_number == number && asked.opcode().answer() == opcode
         });
-        let (_, asked) = self.asked.swap_remove(found.ok_or(PeerError::Unasked { opcode })?);
+        let (_, asked) = self.asked.swap_remove(found.ok_or(PeerError::Unasked(opcode))?);
         match asked {
             Asked::Open { name } => {
                 let result = opened(header, payload)?;

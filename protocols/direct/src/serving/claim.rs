@@ -47,7 +47,7 @@ impl TargetSession {
             return Ok(());
         };
         if self.claim != Claim::None || self.handles.is_any_open() {
-            return Err(PeerError::Sequence { opcode: Opcode::CLAIM });
+            return Err(PeerError::Sequence(Opcode::CLAIM));
         }
         let State::Ready(who) = std::mem::replace(&mut self.state, State::Closing) else {
             unreachable!("the dispatch has looked")

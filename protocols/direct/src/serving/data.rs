@@ -48,7 +48,6 @@ impl Incoming {
     }
 
     /// Whether none is coming.
-    #[inline]
     pub(super) const fn is_over(&self) -> bool {
         self.segment == self.count
     }
@@ -60,7 +59,6 @@ impl Incoming {
     }
 
     /// The buffer that its segment wants.
-    #[inline]
     pub(super) const fn provide_buffer(&mut self, buffer: BufferId) {
         self.buffer = Some(buffer);
     }
@@ -173,7 +171,6 @@ impl TargetSession {
     }
 
     /// Whether the session still takes what comes by rings.
-    #[inline]
     pub(super) const fn is_in(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }

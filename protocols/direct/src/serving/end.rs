@@ -33,11 +33,7 @@ impl ServingEnd for TargetSession {
 
     #[inline]
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        let taken = self.take_input(bytes);
-        if let Err(error) = &taken {
-            self.terminate(*error);
-        }
-        taken
+        self.take_input(bytes).map_err(|error| self.terminate(error))
     }
 
     #[inline]
@@ -81,7 +77,6 @@ impl ServingEnd for TargetSession {
         self.ready.push_back(ready);
     }
 
-    #[inline]
     fn wants_payload_bytes(&self) -> bool {
         self.stream.rules.digests.data && self.rings.is_none()
     }
@@ -107,22 +102,17 @@ impl ServingEnd for TargetSession {
         }
     }
 
-    #[inline]
     fn outbox(&self) -> &Outbox {
         &self.output
     }
 
-    #[inline]
     fn outbox_mut(&mut self) -> &mut Outbox {
         &mut self.output
     }
 
     fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
         match self.handshake_until {
-            Some(until) if until <= now => {
-                self.terminate(PeerError::Silent);
-                Err(PeerError::Silent)
-            }
+            Some(until) if until <= now => Err(self.terminate(PeerError::Silent)),
             _ => Ok(()),
         }
     }
@@ -131,7 +121,6 @@ impl ServingEnd for TargetSession {
         self.terminate(PeerError::ShuttingDown);
     }
 
-    #[inline]
     fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing)
     }

@@ -89,7 +89,7 @@ impl TargetSession {
         payload: &[u8],
     ) -> Result<(), PeerError> {
         let State::AwaitingProof(hello) = &self.state else {
-            return Err(PeerError::Sequence { opcode: Opcode::PROVE });
+            return Err(PeerError::Sequence(Opcode::PROVE));
         };
         let Hello { key, transcript } = &**hello;
         let credential = self.exports.credential(key);

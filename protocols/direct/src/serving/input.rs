@@ -55,7 +55,7 @@ impl TargetSession {
             }
             (State::AwaitingHello, _) => Err(PeerError::NotDirect),
             (_, Opcode::GOODBYE) => Err(goodbye(header)),
-            _ => Err(PeerError::Sequence { opcode }),
+            _ => Err(PeerError::Sequence(opcode)),
         }
     }
 
@@ -75,8 +75,8 @@ impl TargetSession {
                 Ok(())
             }
             Opcode::GOODBYE => Err(goodbye(header)),
-            Opcode::HELLO | Opcode::PROVE => Err(PeerError::Sequence { opcode }),
-            _ if opcode.asked().is_some() => Err(PeerError::Sequence { opcode }),
+            Opcode::HELLO | Opcode::PROVE => Err(PeerError::Sequence(opcode)),
+            _ if opcode.asked().is_some() => Err(PeerError::Sequence(opcode)),
             _ if opcode.has_payload() => self.begin_small(header),
             _ => {
                 self.answer_session(header, Status::INVALID_OPCODE, 0, &[]);
@@ -135,7 +135,7 @@ impl TargetSession {
                 self.check_tag(header)?;
                 self.refuse(header, Status::DATA_DIGEST, 0);
             }
-            opcode => return Err(PeerError::DataDigest { opcode }),
+            opcode => return Err(PeerError::DataDigest(opcode)),
         }
         Ok(())
     }
@@ -143,5 +143,5 @@ impl TargetSession {
 
 fn goodbye(header: &RequestHeader) -> PeerError {
     // A client's goodbye has its status where answers have theirs.
-    PeerError::Goodbye { status: Status(header.volume.get()) }
+    PeerError::Goodbye(Status(header.volume.get()))
 }

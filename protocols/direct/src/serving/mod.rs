@@ -177,14 +177,14 @@ impl TargetSession {
 
     /// Ends the connection for `error`, telling the client why. [`Self::handle_input`],
     /// [`Self::handle_entry`] and [`Self::handle_timeout`] do so by themselves.
-    pub fn terminate(&mut self, error: PeerError) {
-        if self.is_closing() {
-            return;
+    pub fn terminate(&mut self, error: PeerError) -> PeerError {
+        if !self.is_closing() {
+            self.stop();
+            if let Some((status, tag, value)) = error.goodbye() {
+                self.push_goodbye(status, tag, value);
+            }
         }
-        self.stop();
-        if let Some((status, tag, value)) = error.goodbye() {
-            self.push_goodbye(status, tag, value);
-        }
+        error
     }
 
     /// Nothing more is received. What was received is still handed out, as if it had been polled

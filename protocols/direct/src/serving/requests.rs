@@ -92,9 +92,8 @@ impl TargetSession {
     }
 
     /// Once rings are attached, requests on volumes come by them alone.
-    #[inline]
     pub(super) fn check_transport(&self, opcode: Opcode) -> Result<(), PeerError> {
-        if self.rings.is_some() { Err(PeerError::Sequence { opcode }) } else { Ok(()) }
+        if self.rings.is_some() { Err(PeerError::Sequence(opcode)) } else { Ok(()) }
     }
 
     /// A tag is below the credits, and names one request at a time.
@@ -103,7 +102,7 @@ impl TargetSession {
         let tag = header.tag.get();
         match self.slots.is_free(tag) {
             Some(true) => Ok(()),
-            Some(false) => Err(PeerError::DuplicateTag { tag }),
+            Some(false) => Err(PeerError::DuplicateTag(tag)),
             None => {
                 let credits = u32::try_from(self.slots.count()).expect("credits are 32 bits");
                 Err(PeerError::CreditsExceeded { tag, credits })
@@ -199,7 +198,6 @@ impl Kind {
     }
 
     /// Whether a volume's bytes come or go with it.
-    #[inline]
     const fn has_payload(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }

@@ -176,10 +176,7 @@ impl TargetSession {
             return Ok(());
         }
         let header: &RequestHeader = zerocopy::transmute_ref!(entry);
-        if let Err(error) = self.check_tag(header) {
-            self.terminate(error);
-            return Err(error);
-        }
+        self.check_tag(header).map_err(|error| self.terminate(error))?;
         match Opcode(header.opcode) {
             Opcode::READ => self.take_read(header),
             Opcode::WRITE => self.take_write_entry(header),

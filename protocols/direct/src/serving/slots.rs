@@ -86,13 +86,11 @@ impl Slots {
     }
 
     /// Tags are below this.
-    #[inline]
     pub(super) const fn count(&self) -> usize {
         self.slots.len()
     }
 
     /// How many are taken.
-    #[inline]
     pub(super) const fn in_use(&self) -> usize {
         self.taken
     }

@@ -44,16 +44,11 @@ wire! {
     /// HELLO: what the client is and wants. The key's name follows, up to
     /// [`super::NAME_LEN_MAX`] bytes; none for an anonymous client.
     pub struct HelloRequest: [u8; 32] {
-        /// [`HelloRequest::MAGIC`].
-        pub magic: [u8; 8],
-        /// The lowest version that the client speaks.
-        pub version_min: U16,
-        /// The highest.
-        pub version_max: U16,
-        /// The features that the client requests.
-        pub features: Features,
-        /// Random bytes, fresh for this connection.
-        pub nonce: [u8; NONCE_LEN],
+        pub magic: [u8; 8] = "[`HelloRequest::MAGIC`]",
+        pub version_min: U16 = "The lowest version that the client speaks",
+        pub version_max: U16 = "The highest",
+        pub features: Features = "The features that the client requests",
+        pub nonce: [u8; NONCE_LEN] = "Random bytes, fresh for this connection",
     }
 }
 
@@ -65,24 +60,16 @@ impl HelloRequest {
 wire! {
     /// The answer to HELLO: what the node agrees to, and its limits.
     pub struct HelloAnswer: [u8; 48] {
-        /// The version spoken from here on.
-        pub version: U16,
-        /// 1 when PROVE must be next; 0 when the client is in.
-        pub proof_wanted: u8,
+        pub version: U16 = "The version spoken from here on",
+        pub proof_wanted: u8 = "1 when PROVE must be next; 0 when the client is in",
         pub(crate) reserved0: u8,
-        /// The agreed features: a subset of those that the client requests.
-        pub features: Features,
-        /// The most bytes that a request may read or write.
-        pub len_max: U32,
-        /// [`super::SEGMENT_LEN_MAX`].
-        pub segment_len_max: U32,
-        /// Tags are below this; never more requests are in flight.
-        pub credits_max: U32,
-        /// The number of volumes that can be open at a time.
-        pub handles_max: U32,
+        pub features: Features = "The agreed features: a subset of those that the client requests",
+        pub len_max: U32 = "The most bytes that a request may read or write",
+        pub segment_len_max: U32 = "[`super::SEGMENT_LEN_MAX`]",
+        pub credits_max: U32 = "Tags are below this; never more requests are in flight",
+        pub handles_max: U32 = "The number of volumes that can be open at a time",
         pub(crate) reserved1: U64,
-        /// Drawn at random for this connection.
-        pub nonce: [u8; NONCE_LEN],
+        pub nonce: [u8; NONCE_LEN] = "Drawn at random for this connection",
     }
 
     /// The rights that a client has on at least one byte of a volume: the union of its grants.
@@ -100,7 +87,6 @@ impl Rights {
     pub const READ_WRITE: Self = Self(3);
 
     /// Whether all of `other` is among them.
-    #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -115,25 +101,18 @@ impl Rights {
 wire! {
     /// The answer to OPEN. The handle is `value` of the header.
     pub struct OpenAnswer: [u8; 40] {
-        /// The volume's length in bytes.
-        pub bytes: U64,
-        /// The volume's block size in bytes.
-        pub block_size: U32,
-        /// To be put into every request for this volume.
-        pub epoch: U32,
-        /// Tells a volume from another that has its name later.
-        pub uuid: [u8; 16],
-        /// The client's rights on the volume.
-        pub rights: Rights,
+        pub bytes: U64 = "The volume's length in bytes",
+        pub block_size: U32 = "The volume's block size in bytes",
+        pub epoch: U32 = "To be put into every request for this volume",
+        pub uuid: [u8; 16] = "Tells a volume from another that has its name later",
+        pub rights: Rights = "The client's rights on the volume",
         pub(crate) reserved: [u8; 7],
     }
 
     /// ATTACH: the rings that the client wants.
     pub struct AttachRequest: [u8; 16] {
-        /// Of the submission ring: a power of two, at most the session's credits.
-        pub entries: U32,
+        pub entries: U32 = "Of the submission ring: a power of two, at most the session's credits",
         pub(crate) reserved: U32,
-        /// Of the data area, in bytes.
-        pub data_len: U64,
+        pub data_len: U64 = "Of the data area, in bytes",
     }
 }

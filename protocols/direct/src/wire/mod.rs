@@ -56,22 +56,15 @@ wire! {
     /// A request's header.
     #[derive(Default)]
     pub struct RequestHeader: [u8; HEADER_LEN] {
-        /// The operation.
-        pub opcode: u8,
-        /// [`RequestHeader::DURABLE`]; the others are 0.
-        pub flags: u8,
-        /// The volume's handle, as OPEN gave it.
-        pub volume: U16,
+        pub opcode: u8 = "The operation",
+        pub flags: u8 = "[`RequestHeader::DURABLE`]; the others are 0",
+        pub volume: U16 = "The volume's handle, as OPEN gave it",
         /// Comes back with the answer. Below the session's credits for requests on volumes.
         pub tag: U32,
-        /// The first byte in the volume.
-        pub offset: U64,
-        /// The length of the range in bytes.
-        pub len: U32,
-        /// The volume's epoch, as OPEN gave it.
-        pub epoch: U32,
-        /// In a ring: where in the data area the payload is or goes. In a stream: 0.
-        pub place: U32,
+        pub offset: U64 = "The first byte in the volume",
+        pub len: U32 = "The length of the range in bytes",
+        pub epoch: U32 = "The volume's epoch, as OPEN gave it",
+        pub place: U32 = "In a ring: where in the data area the payload is or goes. In a stream: 0",
         /// CRC-32C of the 28 bytes before, if header digests were agreed; otherwise 0.
         pub digest: U32,
     }
@@ -106,24 +99,17 @@ wire! {
     /// An answer's header.
     #[derive(Default)]
     pub struct AnswerHeader: [u8; HEADER_LEN] {
-        /// The request's opcode, with [`Opcode::ANSWER`] set.
-        pub opcode: u8,
-        /// [`AnswerHeader::MORE`]; the others are 0.
-        pub flags: u8,
-        /// The result of the request. See [`Status`].
-        pub status: U16,
-        /// The request's.
-        pub tag: U32,
+        pub opcode: u8 = "The request's opcode, with [`Opcode::ANSWER`] set",
+        pub flags: u8 = "[`AnswerHeader::MORE`]; the others are 0",
+        pub status: U16 = "The result of the request. See [`Status`]",
+        pub tag: U32 = "The request's",
         /// READ: where in what was asked for this payload belongs. COMPARE_AND_SWAP, FETCH_ADD: the
         /// word that was there. STALE_EPOCH: the volume's epoch. Otherwise 0.
         pub value: U64,
-        /// The length in bytes of the payload that follows.
-        pub len: U32,
-        /// The number of requests that the client may have in flight from now on.
-        pub credits: U32,
+        pub len: U32 = "The length in bytes of the payload that follows",
+        pub credits: U32 = "The number of requests that the client may have in flight from now on",
         pub(crate) reserved: U32,
-        /// As in [`RequestHeader::digest`].
-        pub digest: U32,
+        pub digest: U32 = "As in [`RequestHeader::digest`]",
     }
 }
 

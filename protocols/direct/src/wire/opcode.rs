@@ -49,20 +49,17 @@ impl Opcode {
     pub const ANSWER: u8 = 0x80;
 
     /// Whether payload follows a request of this opcode.
-    #[inline]
     pub const fn has_payload(self) -> bool {
         self.0 & Self::PAYLOAD != 0
     }
 
     /// Of the answer to a request of this opcode.
-    #[inline]
     #[must_use]
     pub const fn answer(self) -> Self {
         Self(self.0 | Self::ANSWER)
     }
 
     /// Of the request that this is the answer to; `None` for a request.
-    #[inline]
     pub const fn asked(self) -> Option<Self> {
         if self.0 & Self::ANSWER != 0 { Some(Self(self.0 & !Self::ANSWER)) } else { None }
     }

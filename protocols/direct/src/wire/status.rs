@@ -52,7 +52,6 @@ impl Status {
     }
 
     /// Whether the request was done.
-    #[inline]
     pub const fn is_ok(self) -> bool {
         self.0 == Self::OK.0
     }

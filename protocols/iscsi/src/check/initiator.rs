@@ -135,7 +135,7 @@ impl Bench {
                 let buffer = self.memory.take(length(len));
                 self.submit(TaskData::FromInitiator { buffer, len }, Some(buffer));
             }
-            2 => self.submit(TaskData::SmallToInitiator { len }, None),
+            2 => self.submit(TaskData::SmallToInitiator(len), None),
             3 => self.submit(TaskData::SmallFromInitiator(vec![a; usize::from(c) * 63]), None),
             4 => self.submit(TaskData::None, None),
             5 => {
@@ -179,9 +179,7 @@ impl Bench {
         let (len, is_read) = match &data {
             TaskData::None => (0, false),
             TaskData::ToInitiator { len, .. } => (*len, true),
-            TaskData::FromInitiator { len, .. } | TaskData::SmallToInitiator { len } => {
-                (*len, false)
-            }
+            TaskData::FromInitiator { len, .. } | TaskData::SmallToInitiator(len) => (*len, false),
             TaskData::SmallFromInitiator(bytes) => {
                 (u32::try_from(bytes.len()).expect("small"), false)
             }

@@ -197,7 +197,10 @@ impl Bench {
     fn advance_to(&mut self, stage: Stage, setup: Setup) {
         match stage {
             Stage::Login => return,
-            Stage::Closing => return self.target.terminate(PeerError::ShuttingDown),
+            Stage::Closing => {
+                self.target.terminate(PeerError::ShuttingDown);
+                return;
+            }
             Stage::Granting | Stage::FullFeature | Stage::Discovery => {}
         }
         self.feed(&login_pdu(setup, 0, 1, stage == Stage::Discovery));

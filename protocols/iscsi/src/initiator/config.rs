@@ -51,10 +51,7 @@ pub enum TaskData {
         len: u32,
     },
     /// Received into [`TaskCompletion::data`]: inquiry data, parameters.
-    SmallToInitiator {
-        /// How much at most.
-        len: u32,
-    },
+    SmallToInitiator(u32),
     /// Sent from these bytes.
     SmallFromInitiator(Vec<u8>),
 }
@@ -122,7 +119,6 @@ pub struct TaskCompletion {
 
 impl TaskCompletion {
     /// Whether the command succeeded.
-    #[inline]
     pub fn is_good(&self) -> bool {
         self.ending == Ending::Answered(Status::GOOD)
     }

@@ -261,7 +261,7 @@ impl InitiatorSession {
         }
         if ttt == NO_TAG || data.is_empty() {
             // The exchange cannot continue, or would never end.
-            return Err(PeerError::Sequence { opcode });
+            return Err(PeerError::Sequence(opcode));
         }
         let mut next = TextRequest::new(FINAL, tag, ttt);
         next.lun = header.lun;
@@ -332,7 +332,7 @@ impl InitiatorSession {
         self.take_stat_sn(Opcode::REJECT, header.stat_sn)?;
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let Ok((fault, _)) = BasicHeader::ref_from_prefix(data) else {
-            return Err(PeerError::Sequence { opcode: Opcode::REJECT });
+            return Err(PeerError::Sequence(Opcode::REJECT));
         };
         let opcode = fault.opcode.opcode();
         if opcode == Opcode::SCSI_COMMAND {

@@ -40,7 +40,6 @@ pub(super) struct PendingPart {
 
 impl InitiatorSession {
     /// The most data of one PDU: only the last of a sequence may need padding.
-    #[inline]
     pub(super) const fn part_len_max(&self) -> u32 {
         self.connection.send_len_max & !3
     }

@@ -29,7 +29,7 @@ pub(super) fn parse_targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, PeerEr
                 target.addresses.push(address.to_owned());
             }
             (("SendTargets", "Reject" | "NotUnderstood"), _) => {
-                return Err(PeerError::Sequence { opcode: Opcode::TEXT_RESPONSE });
+                return Err(PeerError::Sequence(Opcode::TEXT_RESPONSE));
             }
             _ => {}
         }

@@ -117,7 +117,7 @@ impl InitiatorSession {
             State::Closing => false,
         };
         if !is_expected {
-            return Err(PeerError::Sequence { opcode });
+            return Err(PeerError::Sequence(opcode));
         }
         self.keep(head);
         Ok(())

@@ -203,13 +203,11 @@ impl InitiatorSession {
     }
 
     /// Whether commands can be submitted.
-    #[inline]
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready)
     }
 
     /// The negotiated digests, once the login is over.
-    #[inline]
     pub const fn digests(&self) -> Digests {
         self.connection.digests
     }
@@ -246,7 +244,6 @@ impl InitiatorSession {
     }
 
     /// The length of [`Self::output`], in bytes.
-    #[inline]
     pub const fn output_len(&self) -> usize {
         self.output.len()
     }
@@ -268,7 +265,6 @@ impl InitiatorSession {
     }
 
     /// Whether the connection ends: close it once the output is sent.
-    #[inline]
     pub const fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing)
     }

@@ -50,7 +50,7 @@ impl InitiatorSession {
             TaskData::ToInitiator { buffer, len } => {
                 (ScsiCommand::READ, Data::Incoming(buffer), len)
             }
-            TaskData::SmallToInitiator { len } => {
+            TaskData::SmallToInitiator(len) => {
                 (ScsiCommand::READ, Data::SmallIncoming(Vec::new()), len)
             }
             TaskData::FromInitiator { buffer, len } => {

@@ -312,7 +312,7 @@ fn sense_data_comes_with_a_check_condition() {
 #[test]
 fn small_data_comes_with_its_completion() {
     let mut peer = peer();
-    let data = TaskData::SmallToInitiator { len: 255 };
+    let data = TaskData::SmallToInitiator(255);
     let id = peer.initiator.submit(0, &cdb::inquiry(None, 255), data, &[]).unwrap();
     peer.give(id, (0, 0, 36), FINAL).unwrap();
     peer.respond(id, Status::GOOD).unwrap();
@@ -545,7 +545,7 @@ fn before_the_login_nothing_else_is_taken() {
     let serials = Serials::default();
     let header = ScsiResponse::new(TAG_BASE, 0, serials);
     let opcode = Opcode::SCSI_RESPONSE;
-    assert_eq!(initiator.handle_input(header.as_bytes()), Err(PeerError::Sequence { opcode }));
+    assert_eq!(initiator.handle_input(header.as_bytes()), Err(PeerError::Sequence(opcode)));
 }
 
 // Every state against every PDU.

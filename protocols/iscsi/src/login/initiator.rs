@@ -172,7 +172,7 @@ impl InitiatorLogin {
         }
         self.turns += 1;
         if self.turns > TURNS_MAX {
-            return Err(PeerError::Sequence { opcode: Opcode::LOGIN_RESPONSE });
+            return Err(PeerError::Sequence(Opcode::LOGIN_RESPONSE));
         }
         Ok(())
     }

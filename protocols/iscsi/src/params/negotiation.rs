@@ -19,23 +19,14 @@ const NOT_UNDERSTOOD: &str = "NotUnderstood";
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParamError {
     /// A key came twice.
-    #[error("{key} came twice")]
-    Doubled {
-        /// Which.
-        key: &'static str,
-    },
+    #[error("{0} came twice")]
+    Doubled(&'static str),
     /// An answer that is not possible for the value offered.
-    #[error("the answer to {key} fits nothing that was offered")]
-    BadAnswer {
-        /// To which.
-        key: &'static str,
-    },
+    #[error("the answer to {0} fits nothing that was offered")]
+    BadAnswer(&'static str),
     /// The peer does not support the digest that this end requires.
-    #[error("{key} was not agreed on, and this end insists on it")]
-    DigestRefused {
-        /// Which.
-        key: &'static str,
-    },
+    #[error("{0} was not agreed on, and this end insists on it")]
+    DigestRefused(&'static str),
 }
 
 /// The set of keys seen: those of the table, and three more.
@@ -148,10 +139,10 @@ impl Negotiation {
         let Offer { header_digest, data_digest, session: ours, .. } = self.offer;
         let ConnectionParams { digests, .. } = self.connection;
         if header_digest == DigestWish::Crc && !digests.header {
-            return Err(ParamError::DigestRefused { key: HEADER_DIGEST });
+            return Err(ParamError::DigestRefused(HEADER_DIGEST));
         }
         if data_digest == DigestWish::Crc && !digests.data {
-            return Err(ParamError::DigestRefused { key: DATA_DIGEST });
+            return Err(ParamError::DigestRefused(DATA_DIGEST));
         }
         let mut session = self.session;
         for (bit, key) in KEYS.iter().enumerate() {
@@ -173,7 +164,7 @@ impl Negotiation {
         out: &mut Outgoing,
     ) -> Result<(), ParamError> {
         if !self.seen.insert(bit) {
-            return Err(ParamError::Doubled { key: key.name });
+            return Err(ParamError::Doubled(key.name));
         }
         let ours = (key.get)(&self.offer.session);
         if self.offered.has(bit) {
@@ -182,7 +173,7 @@ impl Negotiation {
             }
             // A valid answer is the result of the offer and some value of the peer's.
             let agreed = key.rule.parse(value).filter(|value| key.rule.of(ours, *value) == *value);
-            let agreed = agreed.ok_or(ParamError::BadAnswer { key: key.name })?;
+            let agreed = agreed.ok_or(ParamError::BadAnswer(key.name))?;
             (key.set)(&mut self.session, agreed);
             return Ok(());
         }
@@ -203,7 +194,7 @@ impl Negotiation {
 
     fn handle_receive_len(&mut self, value: &str, out: &mut Outgoing) -> Result<(), ParamError> {
         if !self.seen.insert(RECEIVE_LEN_BIT) {
-            return Err(ParamError::Doubled { key: RECEIVE_LEN });
+            return Err(ParamError::Doubled(RECEIVE_LEN));
         }
         take_receive_len(value, &mut self.connection, out);
         Ok(())
@@ -219,14 +210,14 @@ impl Negotiation {
         out: &mut Outgoing,
     ) -> Result<bool, ParamError> {
         if !self.seen.insert(bit) {
-            return Err(ParamError::Doubled { key });
+            return Err(ParamError::Doubled(key));
         }
         if self.offered.has(bit) {
             if is_no_value(value) {
                 return Ok(false);
             }
             let is_offered = wish.list().split(',').any(|offered| offered == value);
-            return if is_offered { Ok(value == CRC) } else { Err(ParamError::BadAnswer { key }) };
+            return if is_offered { Ok(value == CRC) } else { Err(ParamError::BadAnswer(key)) };
         }
         let list = Some(value).filter(|value| value.len() <= VALUE_LEN_MAX);
         let choice = list.and_then(|list| list.split(',').find(|name| wish.takes(name)));

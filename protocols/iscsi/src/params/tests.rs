@@ -81,7 +81,7 @@ fn declarations_are_not_answered() {
 fn a_key_that_comes_twice_ends_the_negotiation() {
     for key in ["MaxConnections", "HeaderDigest", "DataDigest", "MaxRecvDataSegmentLength"] {
         let twice = answers(LEADING, &[(key, "1"), (key, "1")]);
-        assert_eq!(twice, Err(ParamError::Doubled { key }));
+        assert_eq!(twice, Err(ParamError::Doubled(key)));
     }
 }
 
@@ -114,7 +114,7 @@ fn an_answer_that_fits_no_offer_ends_the_negotiation() {
         let mut negotiation = Negotiation::new(offer(), LEADING);
         negotiation.offer(&mut Outgoing::default());
         let handled = negotiation.handle(key, value, &mut Outgoing::default());
-        assert_eq!(handled, Err(ParamError::BadAnswer { key }), "{value}");
+        assert_eq!(handled, Err(ParamError::BadAnswer(key)), "{value}");
     }
 }
 
@@ -123,7 +123,7 @@ fn a_digest_that_is_insisted_on_is_agreed_or_the_login_fails() {
     let insisting = Offer { data_digest: DigestWish::Crc, ..offer() };
     let negotiation = Negotiation::new(insisting, LEADING);
     let key = "DataDigest";
-    assert_eq!(negotiation.result().unwrap_err(), ParamError::DigestRefused { key });
+    assert_eq!(negotiation.result().unwrap_err(), ParamError::DigestRefused(key));
 }
 
 #[test]

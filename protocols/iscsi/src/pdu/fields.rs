@@ -65,13 +65,11 @@ impl OpcodeByte {
     }
 
     /// The opcode. The reserved bit is kept, so that an opcode with this bit set is unknown.
-    #[inline]
     pub const fn opcode(self) -> Opcode {
         Opcode(self.0 & !Self::IMMEDIATE)
     }
 
     /// Whether the I bit is set.
-    #[inline]
     pub const fn is_immediate(self) -> bool {
         self.0 & Self::IMMEDIATE != 0
     }
@@ -142,19 +140,16 @@ pub struct Serial(pub u32);
 
 impl Serial {
     /// Reads a field.
-    #[inline]
     pub const fn of(field: U32) -> Self {
         Self(field.get())
     }
 
     /// As a field.
-    #[inline]
     pub const fn field(self) -> U32 {
         U32::new(self.0)
     }
 
     /// The number `count` after this one.
-    #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self(self.0.wrapping_add(count))
@@ -168,7 +163,6 @@ impl Serial {
     }
 
     /// The distance from `earlier`; meaningful only if this number is not before `earlier`.
-    #[inline]
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }

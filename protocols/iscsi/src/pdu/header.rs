@@ -8,51 +8,45 @@ macro_rules! header {
         nearflash_session::wire! {
             $(#[$($meta)*])*
             pub struct $name: [u8; HEADER_LEN] {
-                /// The opcode, and the bit for immediate delivery.
-                pub opcode: OpcodeByte,
+                pub opcode: OpcodeByte = "The opcode, and the bit for immediate delivery",
                 $($fields)*
             }
         }
     };
-    (@ $head:tt [$($done:tt)*] lengths; $($rest:tt)*) => {
-        header! { @ $head [
-            $($done)*
-            /// TotalAHSLength, in words of four bytes.
-            pub ahs_words: u8,
-            /// DataSegmentLength, without padding and digest.
-            pub data_len: DataSegmentLen,
-        ] $($rest)* }
+    (@ $head:tt $done:tt lengths; $($rest:tt)*) => {
+        header! { @ $head $done
+            pub ahs_words: u8 = "TotalAHSLength, in words of four bytes";
+            pub data_len: DataSegmentLen = "DataSegmentLength, without padding and digest";
+            $($rest)*
+        }
     };
     (@ $head:tt $done:tt lun; $($rest:tt)*) => {
-        header! { @ $head $done #[doc = "LUN."] pub lun: LunField; $($rest)* }
+        header! { @ $head $done pub lun: LunField = "LUN"; $($rest)* }
     };
     (@ $head:tt $done:tt itt; $($rest:tt)*) => {
-        header! { @ $head $done #[doc = "Initiator task tag."] pub itt: U32; $($rest)* }
+        header! { @ $head $done pub itt: U32 = "Initiator task tag"; $($rest)* }
     };
     (@ $head:tt $done:tt ttt; $($rest:tt)*) => {
-        header! { @ $head $done #[doc = "Target transfer tag."] pub ttt: U32; $($rest)* }
+        header! { @ $head $done pub ttt: U32 = "Target transfer tag"; $($rest)* }
     };
     (@ $head:tt $done:tt cmd_sn; $($rest:tt)*) => {
-        header! { @ $head $done #[doc = "CmdSN."] pub cmd_sn: U32; $($rest)* }
+        header! { @ $head $done pub cmd_sn: U32 = "CmdSN"; $($rest)* }
     };
     (@ $head:tt $done:tt exp_stat_sn; $($rest:tt)*) => {
-        header! { @ $head $done #[doc = "ExpStatSN: the next status."] pub exp_stat_sn: U32; $($rest)* }
+        header! { @ $head $done pub exp_stat_sn: U32 = "ExpStatSN: the next status"; $($rest)* }
     };
     (@ $head:tt $done:tt serials; $($rest:tt)*) => {
         header! { @ $head $done
-            /// StatSN.
-            pub stat_sn: U32;
-            /// ExpCmdSN: the next command that the target expects.
-            pub exp_cmd_sn: U32;
-            /// MaxCmdSN: the last command that the target takes now.
-            pub max_cmd_sn: U32;
+            pub stat_sn: U32 = "StatSN";
+            pub exp_cmd_sn: U32 = "ExpCmdSN: the next command that the target expects";
+            pub max_cmd_sn: U32 = "MaxCmdSN: the last command that the target takes now";
             $($rest)*
         }
     };
     (@ $head:tt [$($done:tt)*]
-        $(#[$($doc:tt)*])* $vis:vis $field:ident : $type:ty; $($rest:tt)*
+        $(#[$($doc:tt)*])* $vis:vis $field:ident : $type:ty $(= $words:literal)?; $($rest:tt)*
     ) => {
-        header! { @ $head [$($done)* $(#[$($doc)*])* $vis $field: $type,] $($rest)* }
+        header! { @ $head [$($done)* $(#[$($doc)*])* $vis $field: $type $(= $words)?,] $($rest)* }
     };
     ($(#[$($meta:tt)*])* pub struct $name:ident { $($fields:tt)* }) => {
         header! { @ [$(#[$($meta)*])* $name] [] $($fields)* }

@@ -10,14 +10,11 @@ use super::{FINAL, HEADER_LEN};
 header! {
     /// SCSI Command. RFC 7143, 11.3.
     pub struct ScsiCommand {
-        /// F, R, W and ATTR.
-        pub flags: u8;
+        pub flags: u8 = "F, R, W and ATTR";
         reserved0: [u8; 2]; lengths; lun; itt;
-        /// Expected data transfer length.
-        pub transfer_len: U32;
+        pub transfer_len: U32 = "Expected data transfer length";
         cmd_sn; exp_stat_sn;
-        /// Command descriptor block, shorter ones padded.
-        pub cdb: [u8; 16];
+        pub cdb: [u8; 16] = "Command descriptor block, shorter ones padded";
     }
 }
 
@@ -39,19 +36,16 @@ impl ScsiCommand {
     }
 
     /// F: no unsolicited data follows.
-    #[inline]
     pub const fn is_final(&self) -> bool {
         self.flags & FINAL != 0
     }
 
     /// R.
-    #[inline]
     pub const fn is_read(&self) -> bool {
         self.flags & Self::READ != 0
     }
 
     /// W.
-    #[inline]
     pub const fn is_write(&self) -> bool {
         self.flags & Self::WRITE != 0
     }
@@ -60,16 +54,12 @@ impl ScsiCommand {
 header! {
     /// Task Management Function Request. RFC 7143, 11.5.
     pub struct TaskRequest {
-        /// Bit 7, and the function.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7, and the function";
         reserved0: [u8; 2]; lengths; lun; itt;
-        /// Referenced task tag.
-        pub referenced_itt: U32;
+        pub referenced_itt: U32 = "Referenced task tag";
         cmd_sn; exp_stat_sn;
-        /// RefCmdSN: the referenced task's CmdSN.
-        pub ref_cmd_sn: U32;
-        /// ExpDataSN, for a reassignment.
-        pub exp_data_sn: U32;
+        pub ref_cmd_sn: U32 = "RefCmdSN: the referenced task's CmdSN";
+        pub exp_data_sn: U32 = "ExpDataSN, for a reassignment";
         reserved1: [u8; 8];
     }
 }
@@ -96,14 +86,11 @@ impl TaskRequest {
 header! {
     /// SCSI Data-Out. RFC 7143, 11.7.
     pub struct DataOut {
-        /// F: the last of its sequence.
-        pub flags: u8;
+        pub flags: u8 = "F: the last of its sequence";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; reserved1: [u8; 4]; exp_stat_sn;
         reserved2: [u8; 4];
-        /// DataSN: its number in its sequence.
-        pub data_sn: U32;
-        /// Buffer offset of its data.
-        pub offset: U32;
+        pub data_sn: U32 = "DataSN: its number in its sequence";
+        pub offset: U32 = "Buffer offset of its data";
         reserved3: [u8; 4];
     }
 }
@@ -122,7 +109,6 @@ impl DataOut {
     }
 
     /// F: the last of its sequence.
-    #[inline]
     pub const fn is_final(&self) -> bool {
         self.flags & FINAL != 0
     }
@@ -131,8 +117,7 @@ impl DataOut {
 header! {
     /// Text Request. RFC 7143, 11.10.
     pub struct TextRequest {
-        /// F and C.
-        pub flags: u8;
+        pub flags: u8 = "F and C";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; cmd_sn; exp_stat_sn; reserved1: [u8; 16];
     }
 }
@@ -153,20 +138,14 @@ impl TextRequest {
 header! {
     /// Login Request. RFC 7143, 11.12.
     pub struct LoginRequest {
-        /// T, C, CSG and NSG.
-        pub flags: LoginFlags;
-        /// The highest version that the initiator speaks.
-        pub version_max: u8;
-        /// The lowest.
-        pub version_min: u8;
+        pub flags: LoginFlags = "T, C, CSG and NSG";
+        pub version_max: u8 = "The highest version that the initiator speaks";
+        pub version_min: u8 = "The lowest";
         lengths;
-        /// ISID: the initiator's part of the session's identifier.
-        pub isid: [u8; 6];
-        /// TSIH: the target's part; 0 for a new session.
-        pub tsih: U16;
+        pub isid: [u8; 6] = "ISID: the initiator's part of the session's identifier";
+        pub tsih: U16 = "TSIH: the target's part; 0 for a new session";
         itt;
-        /// CID: the connection's number in its session.
-        pub cid: U16;
+        pub cid: U16 = "CID: the connection's number in its session";
         reserved0: [u8; 2]; cmd_sn; exp_stat_sn; reserved1: [u8; 16];
     }
 }
@@ -188,11 +167,9 @@ impl LoginRequest {
 header! {
     /// Logout Request. RFC 7143, 11.14.
     pub struct LogoutRequest {
-        /// Bit 7, and the reason.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7, and the reason";
         reserved0: [u8; 2]; lengths; reserved1: [u8; 8]; itt;
-        /// CID of the connection that is closed.
-        pub cid: U16;
+        pub cid: U16 = "CID of the connection that is closed";
         reserved2: [u8; 2]; cmd_sn; exp_stat_sn; reserved3: [u8; 16];
     }
 }
@@ -218,8 +195,7 @@ impl LogoutRequest {
 header! {
     /// NOP-Out. RFC 7143, 11.18.
     pub struct NopOut {
-        /// Bit 7.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; cmd_sn; exp_stat_sn; reserved1: [u8; 16];
     }
 }
@@ -241,13 +217,10 @@ impl NopOut {
 header! {
     /// SNACK Request. RFC 7143, 11.16. Refused at error recovery level 0.
     pub struct SnackRequest {
-        /// Bit 7, and the type.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7, and the type";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; reserved1: [u8; 4]; exp_stat_sn;
         reserved2: [u8; 8];
-        /// BegRun: the first that is asked for.
-        pub run_begin: U32;
-        /// RunLength: how many; 0 for all.
-        pub run_len: U32;
+        pub run_begin: U32 = "BegRun: the first that is asked for";
+        pub run_len: U32 = "RunLength: how many; 0 for all";
     }
 }

@@ -24,6 +24,7 @@ pub use target::{
     Async, DataIn, LoginResponse, LogoutResponse, NopIn, R2t, Reject, ScsiResponse, Serials,
     TaskResponse, TextResponse,
 };
+pub(crate) use words::word;
 
 /// The basic header of every PDU, in bytes.
 pub const HEADER_LEN: usize = 48;
@@ -40,26 +41,21 @@ pub const CONTINUE: u8 = 0x40;
 header! {
     /// The fields that all basic headers share. RFC 7143, 11.2.1.
     pub struct BasicHeader {
-        /// Depends on the opcode.
-        pub flags: u8;
-        /// Depends on the opcode.
-        pub specific: [u8; 2];
+        pub flags: u8 = "Depends on the opcode";
+        pub specific: [u8; 2] = "Depends on the opcode";
         lengths; lun; itt;
-        /// Depends on the opcode.
-        pub rest: [u8; 28];
+        pub rest: [u8; 28] = "Depends on the opcode";
     }
 }
 
 impl BasicHeader {
     /// The length of the additional headers, in bytes.
-    #[inline]
     pub fn ahs_len(&self) -> usize {
         usize::from(self.ahs_words) * 4
     }
 }
 
 /// The padding after `data_len` bytes of data, in bytes.
-#[inline]
 pub const fn padding_len(data_len: usize) -> usize {
     data_len.wrapping_neg() & 3
 }

@@ -21,22 +21,15 @@ pub struct Serials {
 header! {
     /// SCSI Response. RFC 7143, 11.4.
     pub struct ScsiResponse {
-        /// Bit 7, and the residual flags.
-        pub flags: u8;
-        /// 0: the command was completed at the target.
-        pub response: u8;
-        /// SCSI status.
-        pub status: u8;
+        pub flags: u8 = "Bit 7, and the residual flags";
+        pub response: u8 = "0: the command was completed at the target";
+        pub status: u8 = "SCSI status";
         lengths; reserved0: [u8; 8]; itt;
-        /// SNACK tag.
-        pub snack_tag: U32;
+        pub snack_tag: U32 = "SNACK tag";
         serials;
-        /// ExpDataSN: the number of Data-In and R2T PDUs of the command.
-        pub exp_data_sn: U32;
-        /// Residual of the read half of a bidirectional command.
-        pub bidirectional_residual: U32;
-        /// Residual count.
-        pub residual: U32;
+        pub exp_data_sn: U32 = "ExpDataSN: the number of Data-In and R2T PDUs of the command";
+        pub bidirectional_residual: U32 = "Residual of the read half of a bidirectional command";
+        pub residual: U32 = "Residual count";
     }
 }
 
@@ -50,10 +43,8 @@ impl ScsiResponse {
 header! {
     /// Task Management Function Response. RFC 7143, 11.6.
     pub struct TaskResponse {
-        /// Bit 7.
-        pub flags: u8;
-        /// How it ended.
-        pub response: TaskResult;
+        pub flags: u8 = "Bit 7";
+        pub response: TaskResult = "How it ended";
         reserved0: [u8; 1]; lengths; reserved1: [u8; 8]; itt; reserved2: [u8; 4]; serials;
         reserved3: [u8; 12];
     }
@@ -62,18 +53,13 @@ header! {
 header! {
     /// SCSI Data-In. RFC 7143, 11.7.
     pub struct DataIn {
-        /// F, A, O, U and S.
-        pub flags: u8;
+        pub flags: u8 = "F, A, O, U and S";
         reserved0: [u8; 1];
-        /// SCSI status, with S.
-        pub status: u8;
+        pub status: u8 = "SCSI status, with S";
         lengths; lun; itt; ttt; serials;
-        /// DataSN: its number among the command's Data-In.
-        pub data_sn: U32;
-        /// Buffer offset of its data.
-        pub offset: U32;
-        /// Residual count, with S.
-        pub residual: U32;
+        pub data_sn: U32 = "DataSN: its number among the command's Data-In";
+        pub offset: U32 = "Buffer offset of its data";
+        pub residual: U32 = "Residual count, with S";
     }
 }
 
@@ -84,13 +70,11 @@ impl DataIn {
     pub const UNDERFLOW: u8 = 0x02;
 
     /// F: the last of its sequence.
-    #[inline]
     pub const fn is_final(&self) -> bool {
         self.flags & FINAL != 0
     }
 
     /// S.
-    #[inline]
     pub const fn has_status(&self) -> bool {
         self.flags & Self::STATUS != 0
     }
@@ -99,34 +83,24 @@ impl DataIn {
 header! {
     /// Ready To Transfer. RFC 7143, 11.8.
     pub struct R2t {
-        /// Bit 7.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; serials;
-        /// R2TSN: its number among the command's R2Ts.
-        pub r2t_sn: U32;
-        /// Buffer offset of the requested data.
-        pub offset: U32;
-        /// Desired data transfer length.
-        pub desired_len: U32;
+        pub r2t_sn: U32 = "R2TSN: its number among the command's R2Ts";
+        pub offset: U32 = "Buffer offset of the requested data";
+        pub desired_len: U32 = "Desired data transfer length";
     }
 }
 
 header! {
     /// Asynchronous Message. RFC 7143, 11.9.
     pub struct Async {
-        /// Bit 7.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7";
         reserved0: [u8; 2]; lengths; lun; itt; reserved1: [u8; 4]; serials;
-        /// AsyncEvent.
-        pub event: AsyncEvent;
-        /// AsyncVCode.
-        pub vendor_code: u8;
-        /// Depends on the event: CID, or Time2Wait's seconds of a logout.
-        pub parameter1: U16;
-        /// Time2Wait.
-        pub parameter2: U16;
-        /// Time2Retain.
-        pub parameter3: U16;
+        pub event: AsyncEvent = "AsyncEvent";
+        pub vendor_code: u8 = "AsyncVCode";
+        pub parameter1: U16 = "Depends on the event: CID, or Time2Wait's seconds of a logout";
+        pub parameter2: U16 = "Time2Wait";
+        pub parameter3: U16 = "Time2Retain";
         reserved2: [u8; 4];
     }
 }
@@ -134,8 +108,7 @@ header! {
 header! {
     /// Text Response. RFC 7143, 11.11.
     pub struct TextResponse {
-        /// F and C.
-        pub flags: u8;
+        pub flags: u8 = "F and C";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; serials; reserved1: [u8; 12];
     }
 }
@@ -143,22 +116,15 @@ header! {
 header! {
     /// Login Response. RFC 7143, 11.13.
     pub struct LoginResponse {
-        /// T, C, CSG and NSG.
-        pub flags: LoginFlags;
-        /// The highest version that the target speaks.
-        pub version_max: u8;
-        /// The version of this connection.
-        pub version_active: u8;
+        pub flags: LoginFlags = "T, C, CSG and NSG";
+        pub version_max: u8 = "The highest version that the target speaks";
+        pub version_active: u8 = "The version of this connection";
         lengths;
-        /// ISID, as in the request.
-        pub isid: [u8; 6];
-        /// TSIH: the session's, in the last response.
-        pub tsih: U16;
+        pub isid: [u8; 6] = "ISID, as in the request";
+        pub tsih: U16 = "TSIH: the session's, in the last response";
         itt; reserved0: [u8; 4]; serials;
-        /// Status-Class.
-        pub status_class: u8;
-        /// Status-Detail.
-        pub status_detail: u8;
+        pub status_class: u8 = "Status-Class";
+        pub status_detail: u8 = "Status-Detail";
         reserved1: [u8; 10];
     }
 }
@@ -181,16 +147,12 @@ impl LoginResponse {
 header! {
     /// Logout Response. RFC 7143, 11.15.
     pub struct LogoutResponse {
-        /// Bit 7.
-        pub flags: u8;
-        /// How it ended.
-        pub response: LogoutResult;
+        pub flags: u8 = "Bit 7";
+        pub response: LogoutResult = "How it ended";
         reserved0: [u8; 1]; lengths; reserved1: [u8; 8]; itt; reserved2: [u8; 4]; serials;
         reserved3: [u8; 4];
-        /// Time2Wait, in seconds.
-        pub time_to_wait: U16;
-        /// Time2Retain, in seconds.
-        pub time_to_retain: U16;
+        pub time_to_wait: U16 = "Time2Wait, in seconds";
+        pub time_to_retain: U16 = "Time2Retain, in seconds";
         reserved4: [u8; 4];
     }
 }
@@ -198,13 +160,10 @@ header! {
 header! {
     /// Reject. RFC 7143, 11.17. The header at fault follows as data.
     pub struct Reject {
-        /// Bit 7.
-        pub flags: u8;
-        /// Why.
-        pub reason: RejectReason;
+        pub flags: u8 = "Bit 7";
+        pub reason: RejectReason = "Why";
         reserved0: [u8; 1]; lengths; reserved1: [u8; 8]; itt; reserved2: [u8; 4]; serials;
-        /// DataSN or R2TSN, for some reasons.
-        pub data_sn: U32;
+        pub data_sn: U32 = "DataSN or R2TSN, for some reasons";
         reserved3: [u8; 8];
     }
 }
@@ -212,8 +171,7 @@ header! {
 header! {
     /// NOP-In. RFC 7143, 11.19.
     pub struct NopIn {
-        /// Bit 7.
-        pub flags: u8;
+        pub flags: u8 = "Bit 7";
         reserved0: [u8; 2]; lengths; lun; itt; ttt; serials; reserved1: [u8; 12];
     }
 }

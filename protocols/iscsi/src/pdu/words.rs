@@ -6,7 +6,7 @@ use super::{DataOut, DataSegmentLen, LunField, ScsiCommand};
 
 /// Two big-endian fields that follow one another.
 #[inline]
-fn word(first: u32, second: u32) -> u64 {
+pub(crate) fn word(first: u32, second: u32) -> u64 {
     (u64::from(first) << 32 | u64::from(second)).swap_bytes()
 }
 

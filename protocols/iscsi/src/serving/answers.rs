@@ -7,11 +7,11 @@ use nearflash_request::{BufferId, ChangeResult, Completion, Payload, Tag};
 use nearflash_scsi::{Failure, RequestTask, Status};
 use nearflash_session::digest;
 
-use super::data::R2tOf;
+use super::commands::len32;
 use super::slots::{Kind, Stage};
 use super::{State, TargetSession};
 use crate::length;
-use crate::pdu::{DataIn, FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, ScsiResponse};
+use crate::pdu::{DataIn, FINAL, HEADER_LEN, NO_TAG, Opcode, RejectReason, ScsiResponse, word};
 use crate::small::{push_data, push_tail};
 
 /// The source of data to the initiator.
@@ -42,12 +42,6 @@ impl Residual {
             Self { flag: ScsiResponse::UNDERFLOW, count: expected - wanted }
         }
     }
-}
-
-/// The eight bytes of two fields, as [`Output::push_words`] wants them.
-#[inline]
-fn word(high: u32, low: u32) -> u64 {
-    (u64::from(high) << 32 | u64::from(low)).swap_bytes()
 }
 
 /// The first eight bytes of a header.
@@ -151,23 +145,11 @@ impl TargetSession {
         }
     }
 
-    /// Answers a command that needs no further request.
-    pub(super) fn answer_ready(&mut self, index: u16) {
-        let slot = &mut self.tasks.slots[index];
-        if let Some(failure) = slot.failed {
-            return self.fail(index, failure);
-        }
-        let kind = std::mem::take(&mut slot.kind);
-        let Kind::Ready { data } = kind else { panic!("only what is ready is answered at once") };
-        self.answer_data(index, &data);
-    }
-
-    fn answer_data(&mut self, index: u16, data: &[u8]) {
+    pub(super) fn answer_data(&mut self, index: u16, data: &[u8]) {
         if data.is_empty() {
             self.answer_good(index);
         } else {
-            self.tasks.slots[index].wanted =
-                u32::try_from(data.len()).expect("answers are far below 4 GiB");
+            self.tasks.slots[index].wanted = len32(data.len());
             self.answer_with(index, DataSource::Bytes(data));
         }
     }
@@ -324,6 +306,7 @@ impl TargetSession {
     }
 
     /// Queues a PDU that answers nothing: it carries the next StatSN, without using it.
+    #[inline]
     pub(super) fn push_unasked(&mut self, answer: &Answer, data: &[u8]) {
         self.push_pdu(answer, self.link.stat_sn, data);
     }
@@ -333,7 +316,7 @@ impl TargetSession {
         if self.state == State::Closing {
             return;
         }
-        let data_len = u32::try_from(data.len()).expect("our own PDUs are short");
+        let data_len = len32(data.len());
         let [first, second, third] = answer.rest;
         let words = [
             head(answer.opcode, answer.flags, answer.codes, data_len),
@@ -345,18 +328,6 @@ impl TargetSession {
         ];
         self.link.output.push_header(words, self.link.params.digests);
         push_data(&mut self.link.output, self.link.params.digests, data);
-    }
-
-    /// Queues an R2T: it carries the next StatSN, without using it.
-    #[inline]
-    pub(super) fn push_r2t(&mut self, asked: &R2tOf, lun: Option<u16>) {
-        let answer = Answer {
-            lun: LunField::new(lun.unwrap_or_default()).0,
-            tag: asked.tag,
-            rest: [asked.number, asked.offset, asked.len],
-            ..Answer::new(Opcode::R2T, asked.itt)
-        };
-        self.push_unasked(&answer, &[]);
     }
 
     /// Rejects a PDU: the Reject carries its header.

@@ -8,12 +8,13 @@ use nearflash_scsi::{
     Asked, Cdb, CopyTask, Failure, LogicalUnit, RequestTask, Sense, Series, Task, limits,
 };
 use nearflash_units::{Blocks, ByteLen, Lba};
+use zerocopy::IntoBytes;
 
 use super::numbers::Turn;
-use super::slots::{Begin, Buffers, IMMEDIATE_MAX, Kind, Stage};
+use super::slots::{Begin, Buffers, Kind, Stage};
 use super::{Sink, TargetSession};
 use crate::error::PeerError;
-use crate::pdu::{Opcode, RejectReason, ScsiCommand, Serial};
+use crate::pdu::{Opcode, ScsiCommand, Serial};
 
 /// READ and WRITE by ten bytes and by sixteen.
 const READ_10: u8 = 0x28;
@@ -78,18 +79,13 @@ impl TargetSession {
     }
 
     fn on_immediate_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
-        if self.tasks.immediate_count >= IMMEDIATE_MAX {
-            self.reject(RejectReason::TOO_MANY_IMMEDIATE, zerocopy::IntoBytes::as_bytes(command));
-            return Ok(());
-        }
-        self.tasks.immediate_count += 1;
-        self.begin_command(command)
+        if self.count_immediate(command.as_bytes()) { self.begin_command(command) } else { Ok(()) }
     }
 
     /// Holds a command before its turn. Its immediate and unsolicited data is received meanwhile.
     fn hold(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         if self.tasks.slots.is_full() {
-            return Err(PeerError::WindowOverrun { window: self.shared.window() });
+            return Err(PeerError::WindowOverrun(self.shared.window()));
         }
         if command.data_len.get() == 0 && command.is_final() {
             self.hold_command(command);
@@ -104,7 +100,7 @@ impl TargetSession {
     #[inline]
     pub(super) fn begin_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         if self.tasks.slots.is_full() {
-            return Err(PeerError::WindowOverrun { window: self.shared.window() });
+            return Err(PeerError::WindowOverrun(self.shared.window()));
         }
         let is_bare = command.is_final() && !command.is_write() && command.data_len.get() == 0;
         if is_bare && let Some(plain) = self.plain_read(command) {
@@ -177,10 +173,7 @@ impl TargetSession {
     /// Decodes a command, and puts it into a slot.
     #[inline]
     fn take_slot(&mut self, command: &ScsiCommand) -> u16 {
-        let planned = match self.plain_write(command) {
-            Some(planned) => planned,
-            None => self.plan(command),
-        };
+        let planned = self.plain_write(command).unwrap_or_else(|| self.plan(command));
         let mut begin = begin_of(command, planned.wanted);
         if planned.gives() && !command.is_read() {
             // The initiator has no room for any of the command's data.
@@ -240,17 +233,12 @@ impl TargetSession {
             return Ok(());
         }
         let params = self.shared.params();
-        let out_len = if command.is_write() { command.transfer_len.get() } else { 0 };
-        let burst_end = out_len.min(params.first_burst_len);
+        let burst_end = brought_by(command).min(params.first_burst_len);
         let is_agreed =
             (data_len == 0 || params.immediate_data) && (is_final || !params.initial_r2t);
         if data_len > burst_end {
-            return Err(PeerError::DataOutOfRange {
-                opcode,
-                offset: 0,
-                len: data_len,
-                expected: 0,
-            });
+            let (len, offset, expected) = (data_len, 0, 0);
+            return Err(PeerError::DataOutOfRange { opcode, offset, len, expected });
         }
         if !is_agreed {
             // RFC 7143, 11.4.7.2.
@@ -306,7 +294,7 @@ fn planned(
     match (task, volume) {
         (Task::Good, _) => bare(Kind::Ready { data: Vec::new() }, 0),
         (Task::DataIn(data), _) => {
-            let wanted = len32_of(data.len());
+            let wanted = len32(data.len());
             bare(Kind::Ready { data }, wanted)
         }
         (Task::Parameters(len), _) => {
@@ -335,24 +323,21 @@ fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -
     if task.data_out.max(task.data_in) > limits::BUFFER_LEN_MAX {
         return series(task, volume, wanted);
     }
-    let task = Box::new(task);
-    let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
-    let buffers = Buffers::wanted(count, len32(task.buffer_len().0));
-    let takes = len32(task.data_out.0);
-    Planned { kind: Kind::Request { volume, task }, wanted, takes, buffers, failed: None }
+    let (buffers, takes) = (buffers_of(&task), len32(task.data_out.0));
+    let kind = Kind::Request { volume, task: Box::new(task) };
+    Planned { kind, wanted, takes, buffers, failed: None }
 }
 
 /// A transfer longer than a buffer goes piece by piece.
 fn series(task: RequestTask, volume: VolumeId, wanted: u32) -> Planned {
     let takes = len32(task.data_out.0);
     let series = Box::new(Series::of_transfer(volume, task));
-    let buffers = buffers_of(&series);
+    let buffers = buffers_of(&series.piece().task);
     Planned { kind: Kind::Series(series), wanted, takes, buffers, failed: None }
 }
 
-/// The buffers for the data of the next piece.
-pub(super) fn buffers_of(series: &Series) -> Buffers {
-    let task = &series.piece().task;
+/// The buffers for the data that the initiator sends.
+pub(super) fn buffers_of(task: &RequestTask) -> Buffers {
     let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
     Buffers::wanted(count, len32(task.buffer_len().0))
 }
@@ -381,10 +366,6 @@ fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
 
 /// Lengths of data are a few mebibytes at most.
 #[inline]
-pub(super) fn len32(len: u64) -> u32 {
-    u32::try_from(len).expect("data of a command is far below 4 GiB")
-}
-
-fn len32_of(len: usize) -> u32 {
-    u32::try_from(len).expect("data of a command is far below 4 GiB")
+pub(super) fn len32(len: impl TryInto<u32>) -> u32 {
+    len.try_into().ok().expect("data of a command is far below 4 GiB")
 }

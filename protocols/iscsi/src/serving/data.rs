@@ -7,11 +7,12 @@
 use nearflash_scsi::{Failure, Sense};
 use nearflash_units::ByteLen;
 
+use super::answers::Answer;
 use super::slots::{Kind, Stage};
 use super::{Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
-use crate::pdu::{DataOut, FINAL, NO_TAG, Opcode, RejectReason};
+use crate::pdu::{DataOut, FINAL, LunField, NO_TAG, Opcode, RejectReason};
 
 impl TargetSession {
     /// The command whose data is next in the stream, if it waits for a buffer.
@@ -31,13 +32,11 @@ impl TargetSession {
         let opcode = Opcode::DATA_OUT;
         self.link.sink = Sink::Drop;
         let (itt, ttt) = (data.itt.get(), data.ttt.get());
+        let slots = &self.tasks.slots;
         let found = match ttt {
-            NO_TAG => self.unsolicited_of(itt),
-            _ => self
-                .tasks
-                .slots
-                .by_transfer_tag(ttt)
-                .filter(|index| self.tasks.slots[*index].itt == itt),
+            // Unsolicited data comes in the order of the commands.
+            NO_TAG => self.tasks.unsolicited.iter().copied().find(|index| slots[*index].itt == itt),
+            _ => slots.by_transfer_tag(ttt).filter(|index| slots[*index].itt == itt),
         };
         let Some(index) = found else {
             self.on_unknown_data(data);
@@ -71,12 +70,6 @@ impl TargetSession {
             self.end_data();
         }
         Ok(())
-    }
-
-    /// The command whose unsolicited data is coming. Commands' data comes in the order of the
-    /// commands.
-    fn unsolicited_of(&self, itt: u32) -> Option<u16> {
-        self.tasks.unsolicited.iter().copied().find(|index| self.tasks.slots[*index].itt == itt)
     }
 
     /// Data for no command. After a command was aborted, its data may still be on the way.
@@ -114,7 +107,8 @@ impl TargetSession {
             return Ok(false);
         }
         match self.link.sink {
-            Sink::Drop => self.end_dropped(),
+            // Damage to data that was dropped does not matter.
+            Sink::Drop => {}
             Sink::Small => return self.end_small().map(|()| true),
             Sink::Slot { .. } => self.end_data(),
         }
@@ -143,11 +137,6 @@ impl TargetSession {
     pub(super) fn count_received(&mut self, index: u16, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 16 MiB of data");
         self.tasks.slots[index].received += len;
-    }
-
-    /// Ends a PDU whose data was dropped: damage to it does not matter.
-    fn end_dropped(&mut self) {
-        self.link.sink = Sink::Drop;
     }
 
     /// Ends a PDU with a command's data. RFC 7143, 7.8: damaged data is rejected, and the command
@@ -182,7 +171,7 @@ impl TargetSession {
         }
         if slot.buffers.are_missing() {
             slot.stage = Stage::AwaitingBuffer;
-            self.tasks.awaiting_buffer.push(index, ByteLen(u64::from(slot.buffers.len())));
+            self.tasks.awaiting_buffer.push(index, ByteLen(u64::from(slot.buffers.len)));
             return;
         }
         self.ask_for_data(index);
@@ -198,10 +187,14 @@ impl TargetSession {
         slot.stage = Stage::Solicited;
         slot.burst_end = slot.received + len;
         slot.data_sn = 0;
-        let asked = R2tOf { itt: slot.itt, tag, number: slot.r2t_sn, offset: slot.received, len };
+        let answer = Answer {
+            lun: LunField::new(slot.lun.unwrap_or_default()).0,
+            tag,
+            rest: [slot.r2t_sn, slot.received, len],
+            ..Answer::new(Opcode::R2T, slot.itt)
+        };
         slot.r2t_sn = slot.r2t_sn.wrapping_add(1);
-        let lun = slot.lun;
-        self.push_r2t(&asked, lun);
+        self.push_unasked(&answer, &[]);
     }
 
     /// Gives up a command that still collects data. It had no effect, and is not answered.
@@ -231,18 +224,7 @@ impl TargetSession {
     }
 
     /// Whether the session receives nothing more from the stream.
-    #[inline]
     pub(super) const fn is_stopped(&self) -> bool {
         matches!(self.state, State::LoggingOut | State::Closing)
     }
-}
-
-/// The fields of an R2T.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct R2tOf {
-    pub(super) itt: u32,
-    pub(super) tag: u32,
-    pub(super) number: u32,
-    pub(super) offset: u32,
-    pub(super) len: u32,
 }

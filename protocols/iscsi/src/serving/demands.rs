@@ -69,33 +69,19 @@ impl TargetSession {
     pub(super) fn submit(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
         slot.stage = Stage::Submitted;
-        if slot.failed.is_some() {
-            return self.answer_failed(index);
+        if let (None, Kind::Parameters { cdb, data }) = (slot.failed, &mut slot.kind) {
+            // These never require further parameters.
+            let (cdb, data) = (*cdb, std::mem::take(data));
+            self.plan_parameters(index, cdb, &data);
         }
-        match &mut slot.kind {
-            Kind::Parameters { cdb, data } => {
-                let (cdb, data) = (*cdb, std::mem::take(data));
-                self.plan_parameters(index, cdb, &data);
-                self.submit_planned(index);
+        let slot = &mut self.tasks.slots[index];
+        match (slot.failed, &mut slot.kind) {
+            (Some(failure), _) => self.fail(index, failure),
+            (None, Kind::Ready { data }) => {
+                let data = std::mem::take(data);
+                self.answer_data(index, &data);
             }
-            Kind::Ready { .. } => self.answer_ready(index),
             _ => self.tasks.ready.push_back(index),
-        }
-    }
-
-    fn submit_planned(&mut self, index: u16) {
-        match self.tasks.slots[index].kind {
-            _ if self.tasks.slots[index].failed.is_some() => self.answer_failed(index),
-            Kind::Ready { .. } => self.answer_ready(index),
-            // A command's parameters never require further parameters.
-            _ => self.tasks.ready.push_back(index),
-        }
-    }
-
-    #[cold]
-    fn answer_failed(&mut self, index: u16) {
-        if let Some(failure) = self.tasks.slots[index].failed {
-            self.fail(index, failure);
         }
     }
 }

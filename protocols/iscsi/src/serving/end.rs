@@ -10,6 +10,7 @@ use super::slots::{Kind, Stage};
 use super::{PING_TAG, Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
+use crate::login::LoginStatus;
 use crate::pdu::AsyncEvent;
 
 impl ServingEnd for TargetSession {
@@ -18,11 +19,7 @@ impl ServingEnd for TargetSession {
     #[inline]
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         self.liveness.has_heard = true;
-        let taken = self.take_input(bytes);
-        if let Err(error) = &taken {
-            self.terminate(*error);
-        }
-        taken
+        self.take_input(bytes).map_err(|error| self.terminate(error))
     }
 
     #[inline]
@@ -65,7 +62,7 @@ impl ServingEnd for TargetSession {
     #[inline]
     fn wants_buffer(&self) -> Option<ByteLen> {
         match self.standing_slot() {
-            Some(index) => Some(ByteLen(u64::from(self.tasks.slots[index].buffers.len()))),
+            Some(index) => Some(ByteLen(u64::from(self.tasks.slots[index].buffers.len))),
             None if self.is_stopped() => None,
             None => self.tasks.awaiting_buffer.first().map(|(_, len)| len),
         }
@@ -109,7 +106,6 @@ impl ServingEnd for TargetSession {
         self.link.framer.is_midway() || (!self.is_stopped() && owes())
     }
 
-    #[inline]
     fn wants_payload_bytes(&self) -> bool {
         self.link.params.digests.data
     }
@@ -134,17 +130,14 @@ impl ServingEnd for TargetSession {
         }
     }
 
-    #[inline]
     fn asks_on(&self) -> bool {
         !self.tasks.ready.is_empty() || !self.tasks.awaiting_buffer.is_empty()
     }
 
-    #[inline]
     fn outbox(&self) -> &Outbox {
         &self.link.output
     }
 
-    #[inline]
     fn outbox_mut(&mut self) -> &mut Outbox {
         &mut self.link.output
     }
@@ -155,14 +148,10 @@ impl ServingEnd for TargetSession {
             return Ok(());
         }
         match self.state {
-            State::Login => {
-                self.terminate(PeerError::Silent);
-                return Err(PeerError::Silent);
-            }
+            State::Login => return Err(self.terminate(PeerError::Silent)),
             State::Refusing => {
-                let error = self.refuse_at_last();
-                self.terminate(error);
-                return Err(error);
+                let error = self.refuse(LoginStatus::AUTHENTICATION_FAILURE);
+                return Err(self.terminate(error));
             }
             // The initiator is not at fault while this end delays it.
             _ if self.liveness.has_heard || self.is_paused() || self.stands_still() => {
@@ -170,10 +159,7 @@ impl ServingEnd for TargetSession {
                 self.liveness.has_pinged = false;
                 self.liveness.silent_at = now.plus(self.config.ping_interval);
             }
-            _ if self.liveness.has_pinged => {
-                self.terminate(PeerError::Silent);
-                return Err(PeerError::Silent);
-            }
+            _ if self.liveness.has_pinged => return Err(self.terminate(PeerError::Silent)),
             _ => {
                 self.push_ping(PING_TAG);
                 self.liveness.has_pinged = true;
@@ -190,14 +176,12 @@ impl ServingEnd for TargetSession {
         self.terminate(PeerError::ShuttingDown);
     }
 
-    #[inline]
     fn is_closing(&self) -> bool {
         self.state == State::Closing
     }
 
     fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        let collecting = self.tasks.slots.iter().filter(|(_, slot)| slot.is_collecting());
-        let collecting: Vec<u16> = collecting.map(|(index, _)| index).collect();
+        let collecting: Vec<u16> = self.tasks.slots.collecting().map(|(index, _)| index).collect();
         collecting.into_iter().for_each(|index| self.give_up(index));
         self.link.output.release_orphans(released);
     }

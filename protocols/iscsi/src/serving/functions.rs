@@ -170,8 +170,8 @@ impl TargetSession {
     /// piece by piece as soon as the piece that was handed out is done. Returns the number of these
     /// commands.
     pub(super) fn give_up_all(&mut self, reach: Reach) -> usize {
-        let collecting = self.tasks.slots.iter().filter(|(_, slot)| slot.is_collecting());
-        let meant = collecting.filter(|(index, slot)| reach.includes(*index, slot));
+        let meant = self.tasks.slots.collecting();
+        let meant = meant.filter(|(index, slot)| reach.includes(*index, slot));
         let meant: Vec<u16> = meant.map(|(index, _)| index).collect();
         meant.iter().for_each(|index| self.give_up(*index));
         meant.len() + self.cut_short(Cut::Silently, |index, slot| reach.includes(index, slot))
@@ -181,13 +181,9 @@ impl TargetSession {
     /// are aborted with TASK ABORTED (TAS). SAM-5, 5.6. Commands that wait for their turn begin
     /// after that.
     pub(super) fn abort_unit(&mut self, lun: u16) {
-        let meant: Vec<u16> = self
-            .tasks
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.is_collecting() && slot.is_due && slot.lun == Some(lun))
-            .map(|(index, _)| index)
-            .collect();
+        let meant = self.tasks.slots.collecting();
+        let meant = meant.filter(|(_, slot)| slot.is_due && slot.lun == Some(lun));
+        let meant: Vec<u16> = meant.map(|(index, _)| index).collect();
         meant.iter().for_each(|index| self.abort(*index));
         self.cut_short(Cut::TaskAborted, |_, slot| slot.lun == Some(lun));
         self.settle_functions();
@@ -225,12 +221,11 @@ impl TargetSession {
         if self.tasks.slots.is_full() {
             // Only an initiator that uses a number twice gets here: there is a slot for every
             // number.
-            if let After::Logout { goes } = task.after {
-                self.finish_function(is_immediate);
-                return self.conclude_logout(itt, goes, LogoutResult::FAILED);
-            }
             self.finish_function(is_immediate);
-            return self.push_function_response(itt, TaskResult::REJECTED);
+            return match task.after {
+                After::Logout { goes } => self.conclude_logout(itt, goes, LogoutResult::FAILED),
+                _ => self.push_function_response(itt, TaskResult::REJECTED),
+            };
         }
         let number = self.shared.numbers.expected();
         let begin = Begin { itt, number, is_immediate, lun: None, expected: 0, wanted: 0 };

@@ -94,8 +94,8 @@ impl TargetSession {
             Opcode::LOGIN_REQUEST
             | Opcode::SCSI_COMMAND
             | Opcode::DATA_OUT
-            | Opcode::TASK_REQUEST => Err(PeerError::Sequence { opcode }),
-            _ if !is_in => Err(PeerError::Sequence { opcode }),
+            | Opcode::TASK_REQUEST => Err(PeerError::Sequence(opcode)),
+            _ if !is_in => Err(PeerError::Sequence(opcode)),
             _ => {
                 self.link.sink = Sink::Drop;
                 self.reject(RejectReason::NOT_SUPPORTED, head);

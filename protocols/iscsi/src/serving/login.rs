@@ -28,17 +28,14 @@ impl TargetSession {
                 self.liveness.silent_at = self.login.refuse_at;
                 Ok(())
             }
-            LoginStep::Refused(status) => {
-                self.login.exchange.refuse(status, &mut self.link.output);
-                Err(PeerError::Login(status))
-            }
+            LoginStep::Refused(status) => Err(self.refuse(status)),
             LoginStep::Demanded(demand) => self.ask_for_login(demand),
         }
     }
 
-    /// Answers a failed authentication, after a delay that slows down guessing.
-    pub(super) fn refuse_at_last(&mut self) -> PeerError {
-        let status = LoginStatus::AUTHENTICATION_FAILURE;
+    /// Answers a login with a refusal. After a failed authentication, a delay before it slows down
+    /// guessing.
+    pub(super) fn refuse(&mut self, status: LoginStatus) -> PeerError {
         self.login.exchange.refuse(status, &mut self.link.output);
         PeerError::Login(status)
     }
@@ -46,10 +43,7 @@ impl TargetSession {
     /// The initiator is authenticated and all parameters are negotiated: asks whether the login is
     /// granted.
     fn ask_for_login(&mut self, demand: Box<LoginDemand>) -> Result<(), PeerError> {
-        if let Err(status) = self.check_login(&demand) {
-            self.login.exchange.refuse(status, &mut self.link.output);
-            return Err(PeerError::Login(status));
-        }
+        self.check_login(&demand).map_err(|status| self.refuse(status))?;
         self.state = State::Granting;
         self.login.demand = Some(demand.clone());
         self.login.demanded = Some(demand);
@@ -82,7 +76,7 @@ impl TargetSession {
         match answer {
             Ok(granted) => self.enter(&demand, granted),
             Err(status) => {
-                self.login.exchange.refuse(status, &mut self.link.output);
+                self.refuse(status);
                 self.stop();
             }
         }

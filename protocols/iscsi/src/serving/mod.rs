@@ -266,7 +266,6 @@ impl TargetSession {
     }
 
     /// Whether the login is over, and the connection is not.
-    #[inline]
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::FullFeature | State::LoggingOut)
     }
@@ -308,10 +307,10 @@ impl TargetSession {
     }
 
     /// Ends the connection for `error`. [`Self::handle_input`], [`Self::resume`] and
-    /// [`Self::handle_timeout`] do so by themselves.
-    pub fn terminate(&mut self, error: PeerError) {
-        let _ = error; // At error recovery level 0, no PDU reports it.
+    /// [`Self::handle_timeout`] do so by themselves. At error recovery level 0, no PDU reports it.
+    pub fn terminate(&mut self, error: PeerError) -> PeerError {
         self.stop();
+        error
     }
 
     /// Stops receiving. Commands that were received are still handed out, as if they had been

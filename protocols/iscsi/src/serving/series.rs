@@ -68,7 +68,7 @@ impl TargetSession {
         }
         let slot = &mut self.tasks.slots[index];
         slot.base = slot.received;
-        slot.buffers = buffers_of(&series);
+        slot.buffers = buffers_of(&series.piece().task);
         slot.kind = Kind::Series(series);
         self.go_on(index);
     }

@@ -114,7 +114,6 @@ impl SessionShared {
     }
 
     /// Whether other connections may wait for what happens on one.
-    #[inline]
     pub(super) const fn is_multiple(&self) -> bool {
         self.is_multiple
     }

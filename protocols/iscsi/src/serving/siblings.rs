@@ -173,7 +173,6 @@ impl TargetSession {
     }
 
     /// Whether the initiator still has to acknowledge the fence's ping.
-    #[inline]
     pub(super) const fn is_fenced(&self) -> bool {
         self.siblings.fence.awaited.is_some()
     }

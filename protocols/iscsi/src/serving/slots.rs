@@ -94,30 +94,19 @@ pub(super) struct Buffers {
     ids: [Option<BufferId>; 2],
     count: u8,
     /// The length of each buffer, in bytes.
-    len: u32,
+    pub(super) len: u32,
 }
 
 impl Buffers {
     /// The need for `count` buffers of `len` bytes. None are there yet.
-    #[inline]
     pub(super) const fn wanted(count: u8, len: u32) -> Self {
         Self { ids: [None; 2], count, len }
-    }
-
-    /// How long each is.
-    #[inline]
-    pub(super) const fn len(&self) -> u32 {
-        self.len
     }
 
     /// Whether one is missing.
     #[inline]
     pub(super) fn are_missing(&self) -> bool {
         self.missing().is_some()
-    }
-
-    fn holds_any(&self) -> bool {
-        self.ids.iter().any(Option::is_some)
     }
 
     #[inline]
@@ -141,12 +130,6 @@ impl Buffers {
             false => (1, offset - self.len),
         };
         Some((self.ids[index]?, within, self.len - within))
-    }
-
-    /// The capacity of all buffers, in bytes.
-    #[inline]
-    pub(super) fn room(&self) -> u32 {
-        u32::from(self.count) * self.len
     }
 
     /// Takes the buffers out: for a request, or because they are no longer needed.
@@ -193,19 +176,6 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Whether its data is still coming, or asked for. Nothing of it was handed out.
-    pub(super) const fn is_collecting(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Unsolicited | Stage::AwaitingTurn | Stage::AwaitingBuffer | Stage::Solicited
-        )
-    }
-
-    /// Whether the initiator owes data.
-    const fn awaits_data(&self) -> bool {
-        matches!(self.stage, Stage::Unsolicited | Stage::Solicited)
-    }
-
     /// The length of the data to come that is kept.
     #[inline]
     pub(super) fn room(&self) -> u32 {
@@ -216,14 +186,12 @@ impl Slot {
     #[inline]
     pub(super) fn room_of_piece(&self) -> u32 {
         match self.kind {
-            Kind::Series(_) => self.room().min(self.piece_end().saturating_sub(self.received)),
+            Kind::Series(_) => {
+                let piece_end = self.base + u32::from(self.buffers.count) * self.buffers.len;
+                self.room().min(piece_end.saturating_sub(self.received))
+            }
             _ => self.room(),
         }
-    }
-
-    /// The offset at which the buffers' data ends.
-    fn piece_end(&self) -> u32 {
-        self.base + self.buffers.room()
     }
 
     /// Where the next data belongs, and how much room is there; `None` while the buffer is missing.
@@ -311,14 +279,19 @@ impl Slots {
         self.iter().find(|(_, slot)| slot.itt == itt).map(|(index, _)| index)
     }
 
+    /// The commands whose data is still coming, or asked for. Nothing of it was handed out.
+    pub(super) fn collecting(&self) -> impl Iterator<Item = (u16, &Slot)> {
+        self.iter().filter(|(_, slot)| slot.stage != Stage::Submitted)
+    }
+
     /// Whether a command that was not handed out holds a buffer.
     pub(super) fn any_holds_buffers(&self) -> bool {
-        self.iter().any(|(_, slot)| slot.is_collecting() && slot.buffers.holds_any())
+        self.collecting().any(|(_, slot)| slot.buffers.ids.iter().any(Option::is_some))
     }
 
     /// Whether the initiator owes data of a command.
     pub(super) fn any_awaits_data(&self) -> bool {
-        self.iter().any(|(_, slot)| slot.awaits_data())
+        self.iter().any(|(_, slot)| matches!(slot.stage, Stage::Unsolicited | Stage::Solicited))
     }
 
     /// Takes every buffer that a command has received data into.
@@ -330,14 +303,12 @@ impl Slots {
 impl Deref for Slots {
     type Target = SlotTable<Slot>;
 
-    #[inline]
     fn deref(&self) -> &Self::Target {
         &self.table
     }
 }
 
 impl DerefMut for Slots {
-    #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.table
     }

@@ -100,7 +100,7 @@ impl TargetSession {
     ) -> Result<(), PeerError> {
         self.early.data_len += data.len();
         if self.early.data_len > DATA_LEN_MAX {
-            return Err(PeerError::WindowOverrun { window: self.shared.window() });
+            return Err(PeerError::WindowOverrun(self.shared.window()));
         }
         self.hold_until(number, Waiting::Other(Box::new((*header, data.to_vec()))));
         Ok(())
@@ -189,11 +189,7 @@ impl TargetSession {
         if self.early.is_empty() {
             return Ok(());
         }
-        let resumed = self.take_early();
-        if let Err(error) = &resumed {
-            self.terminate(*error);
-        }
-        resumed
+        self.take_early().map_err(|error| self.terminate(error))
     }
 
     /// Begins the early commands whose turn it is.

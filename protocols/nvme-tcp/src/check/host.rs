@@ -105,7 +105,7 @@ impl Bench {
         match what % 12 {
             0 => self.submit_read(len),
             1 => self.submit_write(len),
-            2 => self.submit_small(HostData::SmallToHost { len }),
+            2 => self.submit_small(HostData::SmallToHost(len)),
             3 => self.submit_small(HostData::SmallFromHost(vec![a; usize::from(c) * 64])),
             4 => self.submit_small(HostData::None),
             5 => {
@@ -164,7 +164,7 @@ impl Bench {
             HostData::None => 0,
             HostData::ToHost { len, .. }
             | HostData::FromHost { len, .. }
-            | HostData::SmallToHost { len } => *len,
+            | HostData::SmallToHost(len) => *len,
             HostData::SmallFromHost(bytes) => u32::try_from(bytes.len()).expect("small"),
         };
         let is_read = matches!(data, HostData::ToHost { .. });

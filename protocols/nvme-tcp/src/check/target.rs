@@ -87,7 +87,7 @@ impl Bench {
             return;
         }
         if stage == Stage::Closing {
-            return self.target.terminate(PeerError::Sequence { pdu: PduType::IC_REQ });
+            return self.target.terminate(PeerError::Sequence(PduType::IC_REQ));
         }
         self.feed(IcReq::new(DataAlignment(0), digests.into(), 0).as_bytes());
         if stage != Stage::AwaitingConnect {

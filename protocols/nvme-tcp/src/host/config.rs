@@ -57,10 +57,7 @@ pub enum HostData {
         len: u32,
     },
     /// Received into [`HostCompletion::data`], such as Identify structures and log pages.
-    SmallToHost {
-        /// Maximum length in bytes.
-        len: u32,
-    },
+    SmallToHost(u32),
     /// Sent from these bytes.
     SmallFromHost(Vec<u8>),
 }

@@ -109,7 +109,7 @@ impl HostSession {
             (State::Connecting, PduType::CAPSULE_RESP) => self.on_connect_response(head),
             (State::AwaitingIcResp, PduType::IC_RESP) => self.on_ic_resp(head),
             (_, PduType::C2H_TERM_REQ) => Err(on_term_req(head)),
-            (_, pdu) => Err(PeerError::Sequence { pdu }),
+            (_, pdu) => Err(PeerError::Sequence(pdu)),
         };
         handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))
     }

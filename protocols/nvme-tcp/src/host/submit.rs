@@ -100,7 +100,7 @@ impl HostSession {
             HostData::None => (Data::None, 0),
             HostData::ToHost { buffer, len } => (Data::Incoming(buffer), len),
             HostData::FromHost { buffer, len } => (Data::Outgoing(buffer), len),
-            HostData::SmallToHost { len } => (Data::SmallIncoming(Vec::new()), len),
+            HostData::SmallToHost(len) => (Data::SmallIncoming(Vec::new()), len),
             HostData::SmallFromHost(bytes) => return self.queue_small(cid, command, bytes),
         };
         let buffer = match data {

@@ -338,7 +338,7 @@ fn a_response_to_no_command_ends_the_connection() {
 fn small_data_comes_back_with_its_completion() {
     let mut host = connected(Digests::NONE);
     let identify = Command::new(0x06, NamespaceId(0));
-    let cid = host.submit(&identify, HostData::SmallToHost { len: 4096 }, &[]).unwrap().0;
+    let cid = host.submit(&identify, HostData::SmallToHost(4096), &[]).unwrap().0;
     // Less data than the buffer holds.
     feed(&mut host, &data(cid, 0, &[5; 100], LAST, Digests::NONE));
     feed(&mut host, &response(success(cid), Digests::NONE));

@@ -97,16 +97,12 @@ impl PduFlags {
 wire! {
     /// PDU common header, CH. NVMe/TCP 1.1, 3.6.2.1.
     pub struct CommonHeader: [u8; 8] {
-        /// The PDU type.
-        pub pdu_type: PduType,
-        /// The flags, which depend on the type.
-        pub flags: PduFlags,
+        pub pdu_type: PduType = "The PDU type",
+        pub flags: PduFlags = "The flags, which depend on the type",
         /// HLEN: the length of this header and the type's own, without the digest.
         pub header_len: u8,
-        /// PDO: the offset of the data from the start of the PDU.
-        pub data_offset: u8,
-        /// PLEN: the length of the whole PDU, including digests and padding.
-        pub pdu_len: U32,
+        pub data_offset: u8 = "PDO: the offset of the data from the start of the PDU",
+        pub pdu_len: U32 = "PLEN: the length of the whole PDU, including digests and padding",
     }
 }
 
@@ -191,16 +187,11 @@ impl DataAlignment {
 wire! {
     /// ICReq. NVMe/TCP 1.1, 3.6.2.2.
     pub struct IcReq: [u8; 128] {
-        /// HLEN and PLEN are 128.
-        pub common: CommonHeader,
-        /// PFV: only 0 is defined.
-        pub format_version: U16,
-        /// HPDA: the alignment of the data in C2HData.
-        pub host_alignment: DataAlignment,
-        /// The digests that the host requests.
-        pub digests: DigestBits,
-        /// MAXR2T, 0's based: the maximum number of outstanding R2Ts per command.
-        pub max_r2t: U32,
+        pub common: CommonHeader = "HLEN and PLEN are 128",
+        pub format_version: U16 = "PFV: only 0 is defined",
+        pub host_alignment: DataAlignment = "HPDA: the alignment of the data in C2HData",
+        pub digests: DigestBits = "The digests that the host requests",
+        pub max_r2t: U32 = "MAXR2T, 0's based: the maximum number of outstanding R2Ts per command",
         reserved: [u8; 112],
     }
 }
@@ -222,14 +213,11 @@ impl IcReq {
 wire! {
     /// ICResp. NVMe/TCP 1.1, 3.6.2.3.
     pub struct IcResp: [u8; 128] {
-        /// HLEN and PLEN are 128.
-        pub common: CommonHeader,
-        /// PFV: 0 is the only one defined.
-        pub format_version: U16,
+        pub common: CommonHeader = "HLEN and PLEN are 128",
+        pub format_version: U16 = "PFV: 0 is the only one defined",
         /// CPDA: the alignment of the data in capsules and H2CData.
         pub controller_alignment: DataAlignment,
-        /// The digests in use on the connection.
-        pub digests: DigestBits,
+        pub digests: DigestBits = "The digests in use on the connection",
         /// MAXH2CDATA: the maximum data in one H2CData, a multiple of 4 and at least 4096.
         pub max_h2c_data: U32,
         reserved: [u8; 112],
@@ -280,12 +268,9 @@ wire! {
     /// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the invalid PDU
     /// follows as data.
     pub struct TermReq: [u8; 24] {
-        /// HLEN is 24, PLEN 24 to 152.
-        pub common: CommonHeader,
-        /// FES.
-        pub status: FatalStatus,
-        /// FEI, unaligned.
-        pub information: U32,
+        pub common: CommonHeader = "HLEN is 24, PLEN 24 to 152",
+        pub status: FatalStatus = "FES",
+        pub information: U32 = "FEI, unaligned",
         reserved: [u8; 10],
     }
 }
@@ -305,32 +290,24 @@ impl TermReq {
 wire! {
     /// CapsuleCmd. NVMe/TCP 1.1, 3.6.2.6.
     pub struct CapsuleCmd: [u8; 72] {
-        /// HLEN is 72.
-        pub common: CommonHeader,
-        /// CCSQE: the command.
-        pub command: Command,
+        pub common: CommonHeader = "HLEN is 72",
+        pub command: Command = "CCSQE: the command",
     }
 
     /// CapsuleResp. NVMe/TCP 1.1, 3.6.2.7.
     pub struct CapsuleResp: [u8; 24] {
-        /// HLEN is 24.
-        pub common: CommonHeader,
-        /// RCCQE: the completion queue entry.
-        pub entry: CompletionEntry,
+        pub common: CommonHeader = "HLEN is 24",
+        pub entry: CompletionEntry = "RCCQE: the completion queue entry",
     }
 
     /// H2CData, C2HData and R2T. NVMe/TCP 1.1, 3.6.2.8 to 3.6.2.10.
     pub struct DataPdu: [u8; 24] {
-        /// HLEN is 24.
-        pub common: CommonHeader,
-        /// CCCID: the command's identifier.
-        pub command_id: U16,
+        pub common: CommonHeader = "HLEN is 24",
+        pub command_id: U16 = "CCCID: the command's identifier",
         /// TTAG of the R2T and of the data that it requests; reserved in C2HData.
         pub transfer_tag: U16,
-        /// DATAO or R2TO: the offset in the command's data.
-        pub data_offset: U32,
-        /// DATAL or R2TL: the length of the data in this PDU or requested.
-        pub data_len: U32,
+        pub data_offset: U32 = "DATAO or R2TO: the offset in the command's data",
+        pub data_len: U32 = "DATAL or R2TL: the length of the data in this PDU or requested",
         reserved: [u8; 4],
     }
 }

@@ -73,7 +73,6 @@ impl DataPdu {
     }
 }
 
-#[inline]
 fn word(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }

@@ -234,7 +234,7 @@ impl TargetSession {
     fn check_room(&self) -> Result<(), PeerError> {
         if self.slots.is_full() {
             let entries = u16::try_from(self.slots.count()).expect("entries are 16 bits");
-            return Err(PeerError::QueueOverrun { entries });
+            return Err(PeerError::QueueOverrun(entries));
         }
         Ok(())
     }

@@ -100,7 +100,6 @@ impl ServingEnd for TargetSession {
         self.request_data(index);
     }
 
-    #[inline]
     fn wants_payload_bytes(&self) -> bool {
         self.framer.rules.digests.data
     }
@@ -122,12 +121,10 @@ impl ServingEnd for TargetSession {
         }
     }
 
-    #[inline]
     fn outbox(&self) -> &Outbox {
         &self.output
     }
 
-    #[inline]
     fn outbox_mut(&mut self) -> &mut Outbox {
         &mut self.output
     }
@@ -142,7 +139,6 @@ impl ServingEnd for TargetSession {
         }
     }
 
-    #[inline]
     fn is_closing(&self) -> bool {
         self.state == State::Closing
     }

@@ -23,7 +23,6 @@ pub(super) enum Waiting {
 }
 
 impl Waiting {
-    #[inline]
     pub(super) const fn is_something(self) -> bool {
         !matches!(self, Self::Nothing)
     }

@@ -43,7 +43,7 @@ impl TargetSession {
             }
             (State::AwaitingIcReq, PduType::IC_REQ) => self.on_ic_req(head),
             (_, PduType::H2C_TERM_REQ) => Err(on_term_req(head)),
-            (_, pdu) => Err(PeerError::Sequence { pdu }),
+            (_, pdu) => Err(PeerError::Sequence(pdu)),
         };
         handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))
     }

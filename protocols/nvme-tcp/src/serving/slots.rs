@@ -90,7 +90,6 @@ impl Kind {
     }
 
     /// Whether its data is received into a pool buffer.
-    #[inline]
     pub(super) const fn has_payload(&self) -> bool {
         matches!(self, Self::Payload { .. })
     }
@@ -268,14 +267,12 @@ impl Slots {
 impl Deref for Slots {
     type Target = SlotTable<Slot>;
 
-    #[inline]
     fn deref(&self) -> &Self::Target {
         &self.table
     }
 }
 
 impl DerefMut for Slots {
-    #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.table
     }

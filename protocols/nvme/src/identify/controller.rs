@@ -22,126 +22,77 @@ wire! {
     /// A power state descriptor. NVMe Base 2.0, 5.17.2.1.
     #[derive(Default)]
     pub struct PowerState: [u8; 32] {
-        /// MP, in centiwatts.
-        pub power_max: U16,
-        /// Latencies, ranks and the rest.
-        pub rest: [u8; 30],
+        pub power_max: U16 = "MP, in centiwatts",
+        pub rest: [u8; 30] = "Latencies, ranks and the rest",
     }
 
     /// Identify Controller data structure, CNS 01h. NVMe Base 2.0, 5.17.2.1.
     pub struct IdentifyController: [u8; super::IDENTIFY_LEN] {
-        /// VID to SSVID.
-        pub reserved0: [u8; 4],
-        /// SN: serial number.
-        pub serial: Ascii<20>,
-        /// MN: model number.
-        pub model: Ascii<40>,
-        /// FR: firmware revision.
-        pub firmware: Ascii<8>,
-        /// RAB to IEEE.
-        pub reserved72: [u8; 4],
-        /// CMIC: sharing and asymmetry between controllers.
-        pub multi_path: u8,
-        /// MDTS: exponent of two, in units of 4 KiB; 0 is no limit.
-        pub transfer_shift_max: u8,
-        /// CNTLID.
-        pub controller_id: U16,
-        /// VER.
-        pub version: U32,
-        /// RTD3R to RTD3E.
-        pub reserved84: [u8; 8],
-        /// OAES: the notices that the controller can send, see [`crate::Notices`].
-        pub notices: U32,
-        /// CTRATT.
-        pub attributes: U32,
-        /// RRLS and what follows it.
-        pub reserved100: [u8; 11],
-        /// CNTRLTYPE.
-        pub controller_type: ControllerType,
-        /// FGUID and what follows it.
-        pub reserved112: [u8; 144],
-        /// OACS: optional admin commands.
-        pub admin_commands: U16,
-        /// ACL, 0's based: the maximum number of concurrent Abort commands.
-        pub abort_limit: u8,
+        pub reserved0: [u8; 4] = "VID to SSVID",
+        pub serial: Ascii<20> = "SN: serial number",
+        pub model: Ascii<40> = "MN: model number",
+        pub firmware: Ascii<8> = "FR: firmware revision",
+        pub reserved72: [u8; 4] = "RAB to IEEE",
+        pub multi_path: u8 = "CMIC: sharing and asymmetry between controllers",
+        pub transfer_shift_max: u8 = "MDTS: exponent of two, in units of 4 KiB; 0 is no limit",
+        pub controller_id: U16 = "CNTLID",
+        pub version: U32 = "VER",
+        pub reserved84: [u8; 8] = "RTD3R to RTD3E",
+        pub notices: U32 = "OAES: the notices that the controller can send, see [`crate::Notices`]",
+        pub attributes: U32 = "CTRATT",
+        pub reserved100: [u8; 11] = "RRLS and what follows it",
+        pub controller_type: ControllerType = "CNTRLTYPE",
+        pub reserved112: [u8; 144] = "FGUID and what follows it",
+        pub admin_commands: U16 = "OACS: optional admin commands",
+        pub abort_limit: u8 = "ACL, 0's based: the maximum number of concurrent Abort commands",
         /// AERL, 0's based: the maximum number of outstanding Asynchronous Event Requests.
         pub async_event_limit: u8,
-        /// FRMW.
-        pub firmware_updates: u8,
-        /// LPA.
-        pub log_page_attributes: u8,
-        /// ELPE, 0's based: the number of error log entries.
-        pub error_log_entries: u8,
-        /// NPSS to FWUG.
-        pub reserved263: [u8; 57],
+        pub firmware_updates: u8 = "FRMW",
+        pub log_page_attributes: u8 = "LPA",
+        pub error_log_entries: u8 = "ELPE, 0's based: the number of error log entries",
+        pub reserved263: [u8; 57] = "NPSS to FWUG",
         /// KAS, in 100 ms: granularity of the keep-alive timer; 0 if it is not supported.
         pub keep_alive_granularity: U16,
-        /// HCTMA to ENDGIDMAX.
-        pub reserved322: [u8; 20],
+        pub reserved322: [u8; 20] = "HCTMA to ENDGIDMAX",
         /// ANATT, in seconds: the longest time that an ANA transition may take.
         pub ana_transition_time: u8,
-        /// ANACAP: the ANA states that the controller reports.
-        pub ana_capabilities: u8,
-        /// ANAGRPMAX: the largest ANA group identifier.
-        pub ana_group_max: U32,
-        /// NANAGRPID: the number of ANA groups.
-        pub ana_groups: U32,
-        /// PELS to reserved.
-        pub reserved352: [u8; 160],
+        pub ana_capabilities: u8 = "ANACAP: the ANA states that the controller reports",
+        pub ana_group_max: U32 = "ANAGRPMAX: the largest ANA group identifier",
+        pub ana_groups: U32 = "NANAGRPID: the number of ANA groups",
+        pub reserved352: [u8; 160] = "PELS to reserved",
         /// SQES: required (bits 3:0) and largest (7:4) command size, exponents of two.
         pub command_len_shifts: u8,
-        /// CQES: the same for completions.
-        pub completion_len_shifts: u8,
-        /// MAXCMD: the maximum number of outstanding commands.
-        pub commands_max: U16,
-        /// NN: the largest namespace number.
-        pub namespaces: U32,
-        /// ONCS: optional NVM commands.
-        pub nvm_commands: U16,
-        /// FUSES: fused operations.
-        pub fused_operations: U16,
-        /// FNA.
-        pub format_attributes: u8,
-        /// VWC: volatile write cache.
-        pub volatile_cache: u8,
+        pub completion_len_shifts: u8 = "CQES: the same for completions",
+        pub commands_max: U16 = "MAXCMD: the maximum number of outstanding commands",
+        pub namespaces: U32 = "NN: the largest namespace number",
+        pub nvm_commands: U16 = "ONCS: optional NVM commands",
+        pub fused_operations: U16 = "FUSES: fused operations",
+        pub format_attributes: u8 = "FNA",
+        pub volatile_cache: u8 = "VWC: volatile write cache",
         /// AWUN, 0's based: the number of blocks that are written atomically.
         pub atomic_blocks: U16,
         /// AWUPF, 0's based: the number of blocks that are written atomically across a power
         /// failure.
         pub atomic_blocks_power_fail: U16,
-        /// ICSVSCC to NWPC.
-        pub reserved530: [u8; 2],
+        pub reserved530: [u8; 2] = "ICSVSCC to NWPC",
         /// ACWU, 0's based: the maximum number of blocks of a fused compare and write.
         pub atomic_compare_blocks: U16,
-        /// OCFS.
-        pub copy_formats: U16,
-        /// SGLS.
-        pub sgl_support: U32,
-        /// MNAN: the maximum number of namespaces.
-        pub namespaces_max: U32,
-        /// MAXDNA to reserved.
-        pub reserved544: [u8; 224],
-        /// SUBNQN.
-        pub subsystem: NqnField,
+        pub copy_formats: U16 = "OCFS",
+        pub sgl_support: U32 = "SGLS",
+        pub namespaces_max: U32 = "MNAN: the maximum number of namespaces",
+        pub reserved544: [u8; 224] = "MAXDNA to reserved",
+        pub subsystem: NqnField = "SUBNQN",
         pub(crate) reserved1024: [u8; 768],
-        /// IOCCSZ, in 16 bytes: size of an I/O command capsule.
-        pub io_command_capsule_len: U32,
-        /// IORCSZ, in 16 bytes: size of an I/O response capsule.
-        pub io_response_capsule_len: U32,
+        pub io_command_capsule_len: U32 = "IOCCSZ, in 16 bytes: size of an I/O command capsule",
+        pub io_response_capsule_len: U32 = "IORCSZ, in 16 bytes: size of an I/O response capsule",
         /// ICDOFF, in 16 bytes: the offset of in-capsule data after the command.
         pub in_capsule_data_offset: U16,
-        /// FCATT: bit 0 is set by the static controller model.
-        pub fabrics_attributes: u8,
-        /// MSDBD: the maximum number of SGL descriptors in a capsule.
-        pub sgl_descriptors_max: u8,
-        /// OFCS: optional Fabrics commands.
-        pub fabrics_commands: U16,
-        /// DCTYPE and what follows it.
-        pub reserved1806: [u8; 242],
-        /// PSD0 to PSD31.
-        pub power_state_descriptors: [PowerState; 32],
-        /// Vendor specific.
-        pub vendor: [u8; 1024],
+        pub fabrics_attributes: u8 = "FCATT: bit 0 is set by the static controller model",
+        pub sgl_descriptors_max: u8 = "MSDBD: the maximum number of SGL descriptors in a capsule",
+        pub fabrics_commands: U16 = "OFCS: optional Fabrics commands",
+        pub reserved1806: [u8; 242] = "DCTYPE and what follows it",
+        pub power_state_descriptors: [PowerState; 32] = "PSD0 to PSD31",
+        pub vendor: [u8; 1024] = "Vendor specific",
     }
 }
 const _: () = {
@@ -230,12 +181,10 @@ wire! {
     /// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command
     /// Set 1.0, 4.1.5.
     pub struct NvmController: [u8; super::IDENTIFY_LEN] {
-        /// VSL: exponent of two in 4 KiB; the maximum length of a Verify.
-        pub verify_shift_max: u8,
+        pub verify_shift_max: u8 = "VSL: exponent of two in 4 KiB; the maximum length of a Verify",
         /// WZSL: exponent of two in 4 KiB; the maximum length of a Write Zeroes, 0 for no limit.
         pub write_zeroes_shift_max: u8,
-        /// WUSL and what follows it.
-        pub reserved2: [u8; 4094],
+        pub reserved2: [u8; 4094] = "WUSL and what follows it",
     }
 }
 

@@ -9,12 +9,9 @@ wire! {
     /// One LBA format. NVM Command Set 1.0, 4.1.5.1.
     #[derive(Default)]
     pub struct LbaFormat: [u8; 4] {
-        /// MS: metadata bytes of a block.
-        pub metadata_len: U16,
-        /// LBADS: the block size as an exponent of two.
-        pub data_shift: u8,
-        /// RP: relative performance.
-        pub performance: u8,
+        pub metadata_len: U16 = "MS: metadata bytes of a block",
+        pub data_shift: u8 = "LBADS: the block size as an exponent of two",
+        pub performance: u8 = "RP: relative performance",
     }
 }
 
@@ -35,77 +32,43 @@ wire! {
     /// Identify Namespace data structure of the NVM command set, CNS 00h. NVM Command Set 1.0,
     /// 4.1.5.1.
     pub struct IdentifyNamespace: [u8; super::IDENTIFY_LEN] {
-        /// NSZE, in logical blocks.
-        pub blocks: U64,
-        /// NCAP, in logical blocks.
-        pub capacity: U64,
-        /// NUSE, in logical blocks.
-        pub used: U64,
-        /// NSFEAT, see [`NamespaceFeatures`].
-        pub features: u8,
-        /// NLBAF, 0's based.
-        pub formats: u8,
-        /// FLBAS: the current format.
-        pub format: u8,
-        /// MC.
-        pub metadata_capabilities: u8,
-        /// DPC.
-        pub protection_capabilities: u8,
-        /// DPS.
-        pub protection: u8,
-        /// NMIC: bit 0, several controllers can attach the namespace.
-        pub multi_path: u8,
-        /// RESCAP.
-        pub reservations: u8,
-        /// FPI.
-        pub format_progress: u8,
+        pub blocks: U64 = "NSZE, in logical blocks",
+        pub capacity: U64 = "NCAP, in logical blocks",
+        pub used: U64 = "NUSE, in logical blocks",
+        pub features: u8 = "NSFEAT, see [`NamespaceFeatures`]",
+        pub formats: u8 = "NLBAF, 0's based",
+        pub format: u8 = "FLBAS: the current format",
+        pub metadata_capabilities: u8 = "MC",
+        pub protection_capabilities: u8 = "DPC",
+        pub protection: u8 = "DPS",
+        pub multi_path: u8 = "NMIC: bit 0, several controllers can attach the namespace",
+        pub reservations: u8 = "RESCAP",
+        pub format_progress: u8 = "FPI",
         /// DLFEAT: the value of deallocated blocks (bits 2:0); Write Zeroes can deallocate (bit 3).
         pub deallocate_features: u8,
-        /// NAWUN, 0's based.
-        pub atomic_blocks: U16,
-        /// NAWUPF, 0's based.
-        pub atomic_blocks_power_fail: U16,
-        /// NACWU, 0's based.
-        pub atomic_compare_blocks: U16,
-        /// NABSN.
-        pub boundary_blocks: U16,
-        /// NABO.
-        pub boundary_offset: U16,
-        /// NABSPF.
-        pub boundary_blocks_power_fail: U16,
-        /// NOIOB.
-        pub optimal_io_boundary: U16,
-        /// NVMCAP, in bytes.
-        pub nvm_capacity: U128,
-        /// NPWG, 0's based blocks.
-        pub write_granularity: U16,
-        /// NPWA, 0's based blocks.
-        pub write_alignment: U16,
-        /// NPDG, 0's based blocks.
-        pub deallocate_granularity: U16,
-        /// NPDA, 0's based blocks.
-        pub deallocate_alignment: U16,
-        /// NOWS, 0's based blocks.
-        pub write_size: U16,
-        /// MSSRL to reserved.
-        pub reserved74: [u8; 18],
-        /// ANAGRPID.
-        pub ana_group: U32,
+        pub atomic_blocks: U16 = "NAWUN, 0's based",
+        pub atomic_blocks_power_fail: U16 = "NAWUPF, 0's based",
+        pub atomic_compare_blocks: U16 = "NACWU, 0's based",
+        pub boundary_blocks: U16 = "NABSN",
+        pub boundary_offset: U16 = "NABO",
+        pub boundary_blocks_power_fail: U16 = "NABSPF",
+        pub optimal_io_boundary: U16 = "NOIOB",
+        pub nvm_capacity: U128 = "NVMCAP, in bytes",
+        pub write_granularity: U16 = "NPWG, 0's based blocks",
+        pub write_alignment: U16 = "NPWA, 0's based blocks",
+        pub deallocate_granularity: U16 = "NPDG, 0's based blocks",
+        pub deallocate_alignment: U16 = "NPDA, 0's based blocks",
+        pub write_size: U16 = "NOWS, 0's based blocks",
+        pub reserved74: [u8; 18] = "MSSRL to reserved",
+        pub ana_group: U32 = "ANAGRPID",
         pub(crate) reserved96: [u8; 3],
-        /// NSATTR: bit 0, write protected.
-        pub attributes: u8,
-        /// NVMSETID.
-        pub nvm_set: U16,
-        /// ENDGID.
-        pub endurance_group: U16,
-        /// NGUID, big endian; zero if the namespace has none.
-        pub nguid: [u8; 16],
-        /// EUI64, big endian; zero if the namespace has none.
-        pub eui64: [u8; 8],
-        /// LBAF0 to LBAF63.
-        pub lba_formats: [LbaFormat; 64],
-        /// Vendor specific.
-        pub vendor: [u8; 3712],
+        pub attributes: u8 = "NSATTR: bit 0, write protected",
+        pub nvm_set: U16 = "NVMSETID",
+        pub endurance_group: U16 = "ENDGID",
+        pub nguid: [u8; 16] = "NGUID, big endian; zero if the namespace has none",
+        pub eui64: [u8; 8] = "EUI64, big endian; zero if the namespace has none",
+        pub lba_formats: [LbaFormat; 64] = "LBAF0 to LBAF63",
+        pub vendor: [u8; 3712] = "Vendor specific",
     }
 }
 const _: () = {
@@ -159,23 +122,15 @@ wire! {
     pub struct IndependentNamespace: [u8; super::IDENTIFY_LEN] {
         /// NSFEAT: bit 3 is UIDREUSE. The bits differ from those of [`NamespaceFeatures`].
         pub features: u8,
-        /// NMIC.
-        pub multi_path: u8,
-        /// RESCAP.
-        pub reservations: u8,
-        /// FPI.
-        pub format_progress: u8,
-        /// ANAGRPID.
-        pub ana_group: U32,
-        /// NSATTR.
-        pub attributes: u8,
+        pub multi_path: u8 = "NMIC",
+        pub reservations: u8 = "RESCAP",
+        pub format_progress: u8 = "FPI",
+        pub ana_group: U32 = "ANAGRPID",
+        pub attributes: u8 = "NSATTR",
         pub(crate) reserved9: u8,
-        /// NVMSETID.
-        pub nvm_set: U16,
-        /// ENDGID.
-        pub endurance_group: U16,
-        /// NSTAT: bit 0, ready.
-        pub status: u8,
+        pub nvm_set: U16 = "NVMSETID",
+        pub endurance_group: U16 = "ENDGID",
+        pub status: u8 = "NSTAT: bit 0, ready",
         pub(crate) reserved15: [u8; 4081],
     }
 }
@@ -196,13 +151,10 @@ wire! {
     /// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
     /// 1.0, 4.1.5.2. All fields are zero without protection information.
     pub struct NvmNamespace: [u8; super::IDENTIFY_LEN] {
-        /// LBSTM: logical block storage tag mask.
-        pub storage_tag_mask: U64,
-        /// PIC.
-        pub protection_capabilities: u8,
+        pub storage_tag_mask: U64 = "LBSTM: logical block storage tag mask",
+        pub protection_capabilities: u8 = "PIC",
         pub(crate) reserved9: [u8; 3],
-        /// ELBAF0 to ELBAF63.
-        pub formats: [U32; 64],
+        pub formats: [U32; 64] = "ELBAF0 to ELBAF63",
         pub(crate) reserved268: [u8; 3828],
     }
 }

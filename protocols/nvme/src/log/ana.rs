@@ -7,10 +7,8 @@ wire! {
     /// The header of the ANA log page. NVMe Base 2.0, 5.16.1.13.
     #[derive(Default)]
     pub struct AnaHeader: [u8; 16] {
-        /// Incremented when any group changes.
-        pub changes: U64,
-        /// The number of group descriptors that follow.
-        pub groups: U16,
+        pub changes: U64 = "Incremented when any group changes",
+        pub groups: U16 = "The number of group descriptors that follow",
         pub(crate) reserved: [u8; 6],
     }
 
@@ -28,14 +26,10 @@ wire! {
     /// 2.0, 5.16.1.13.
     #[derive(Default)]
     pub struct AnaGroup: [u8; 32] {
-        /// ANAGRPID, starting at 1.
-        pub id: U32,
-        /// The number of namespace numbers that follow.
-        pub namespaces: U32,
-        /// Incremented when this group changes.
-        pub changes: U64,
-        /// Bits 3:0.
-        pub state: AnaState,
+        pub id: U32 = "ANAGRPID, starting at 1",
+        pub namespaces: U32 = "The number of namespace numbers that follow",
+        pub changes: U64 = "Incremented when this group changes",
+        pub state: AnaState = "Bits 3:0",
         pub(crate) reserved: [u8; 15],
     }
 }

@@ -12,65 +12,40 @@ wire! {
     pub struct ErrorEntry: [u8; 64] {
         /// The error's number in the controller's lifetime, starting at 1; 0 marks an unused entry.
         pub count: U64,
-        /// SQID.
-        pub queue_id: U16,
-        /// CID.
-        pub command_id: U16,
-        /// Status with phase, as in the completion.
-        pub status: U16,
+        pub queue_id: U16 = "SQID",
+        pub command_id: U16 = "CID",
+        pub status: U16 = "Status with phase, as in the completion",
         /// The invalid byte (bits 7:0) and bit (bits 10:8) of the command; FFFFh for none.
         pub parameter_location: U16,
-        /// The first logical block that failed.
-        pub lba: U64,
-        /// NSID.
-        pub nsid: U32,
-        /// The log page with vendor specific information; 0 for none.
-        pub vendor_page: u8,
-        /// TRTYPE.
-        pub transport: u8,
+        pub lba: U64 = "The first logical block that failed",
+        pub nsid: U32 = "NSID",
+        pub vendor_page: u8 = "The log page with vendor specific information; 0 for none",
+        pub transport: u8 = "TRTYPE",
         pub(crate) reserved: [u8; 2],
-        /// Specific to the command.
-        pub command_specific: U64,
-        /// Specific to the transport.
-        pub transport_specific: U16,
+        pub command_specific: U64 = "Specific to the command",
+        pub transport_specific: U16 = "Specific to the transport",
         pub(crate) reserved2: [u8; 22],
     }
 
     /// SMART / health information. NVMe Base 2.0, 5.16.1.3.
     pub struct HealthInformation: [u8; 512] {
-        /// Warnings, one bit each; 0 is no warning.
-        pub critical_warning: u8,
-        /// In kelvins.
-        pub temperature: U16,
-        /// In per cent.
-        pub available_spare: u8,
-        /// In per cent.
-        pub spare_threshold: u8,
-        /// In per cent, may exceed 100.
-        pub used: u8,
-        /// Endurance group warnings, one bit each.
-        pub endurance_group_warning: u8,
+        pub critical_warning: u8 = "Warnings, one bit each; 0 is no warning",
+        pub temperature: U16 = "In kelvins",
+        pub available_spare: u8 = "In per cent",
+        pub spare_threshold: u8 = "In per cent",
+        pub used: u8 = "In per cent, may exceed 100",
+        pub endurance_group_warning: u8 = "Endurance group warnings, one bit each",
         pub(crate) reserved: [u8; 25],
-        /// In thousands of 512 bytes, rounded up.
-        pub data_units_read: U128,
-        /// In thousands of 512 bytes, rounded up.
-        pub data_units_written: U128,
-        /// Read and Compare commands completed.
-        pub host_reads: U128,
-        /// Write commands completed.
-        pub host_writes: U128,
-        /// In minutes.
-        pub busy_minutes: U128,
-        /// Power cycles.
-        pub power_cycles: U128,
-        /// Power on hours.
-        pub power_on_hours: U128,
-        /// Power lost without a shutdown.
-        pub unsafe_shutdowns: U128,
-        /// Unrecovered errors of the medium.
-        pub media_errors: U128,
-        /// The number of error log entries in the controller's lifetime.
-        pub error_entries: U128,
+        pub data_units_read: U128 = "In thousands of 512 bytes, rounded up",
+        pub data_units_written: U128 = "In thousands of 512 bytes, rounded up",
+        pub host_reads: U128 = "Read and Compare commands completed",
+        pub host_writes: U128 = "Write commands completed",
+        pub busy_minutes: U128 = "In minutes",
+        pub power_cycles: U128 = "Power cycles",
+        pub power_on_hours: U128 = "Power on hours",
+        pub unsafe_shutdowns: U128 = "Power lost without a shutdown",
+        pub media_errors: U128 = "Unrecovered errors of the medium",
+        pub error_entries: U128 = "The number of error log entries in the controller's lifetime",
         /// Times above the temperature thresholds, sensors, thermal management counters.
         pub reserved192: [u8; 320],
     }
@@ -92,11 +67,9 @@ impl Default for HealthInformation {
 wire! {
     /// Firmware slot information. NVMe Base 2.0, 5.16.1.4.
     pub struct FirmwareSlots: [u8; 512] {
-        /// AFI: the active slot in bits 2:0.
-        pub active: u8,
+        pub active: u8 = "AFI: the active slot in bits 2:0",
         pub(crate) reserved: [u8; 7],
-        /// FRS1 to FRS7; empty slots are zero.
-        pub revisions: [Ascii<8>; 7],
+        pub revisions: [Ascii<8>; 7] = "FRS1 to FRS7; empty slots are zero",
         pub(crate) reserved2: [u8; 448],
     }
 }

@@ -43,10 +43,8 @@ wire! {
     pub struct DiscoveryHeader: [u8; 1024] {
         /// GENCTR: incremented when the log changes. A reader that finds another value starts over.
         pub generation: U64,
-        /// NUMREC: the number of entries that follow.
-        pub entries: U64,
-        /// RECFMT: 0.
-        pub record_format: U16,
+        pub entries: U64 = "NUMREC: the number of entries that follow",
+        pub record_format: U16 = "RECFMT: 0",
         pub(crate) reserved: [u8; 1006],
     }
 }
@@ -66,30 +64,20 @@ impl DiscoveryHeader {
 wire! {
     /// One address of one subsystem. NVMe Base 2.0, 5.16.1.23.
     pub struct DiscoveryEntry: [u8; 1024] {
-        /// TRTYPE.
-        pub transport: TransportType,
-        /// ADRFAM.
-        pub family: AddressFamily,
-        /// SUBTYPE.
-        pub subsystem_type: SubsystemType,
+        pub transport: TransportType = "TRTYPE",
+        pub family: AddressFamily = "ADRFAM",
+        pub subsystem_type: SubsystemType = "SUBTYPE",
         /// TREQ: secure channel not specified (00b), SQ flow control may be disabled (bit 2).
         pub requirements: u8,
-        /// PORTID: the listener.
-        pub port_id: U16,
-        /// CNTLID: FFFFh, the dynamic controller model.
-        pub controller_id: U16,
-        /// ASQSZ: the maximum number of entries of an admin queue.
-        pub admin_queue_entries_max: U16,
-        /// EFLAGS.
-        pub flags: U16,
+        pub port_id: U16 = "PORTID: the listener",
+        pub controller_id: U16 = "CNTLID: FFFFh, the dynamic controller model",
+        pub admin_queue_entries_max: U16 = "ASQSZ: the maximum number of entries of an admin queue",
+        pub flags: U16 = "EFLAGS",
         pub(crate) reserved: [u8; 20],
-        /// TRSVCID: the TCP port, in decimal.
-        pub service: Ascii<32>,
+        pub service: Ascii<32> = "TRSVCID: the TCP port, in decimal",
         pub(crate) reserved2: [u8; 192],
-        /// SUBNQN.
-        pub subsystem: NqnField,
-        /// TRADDR: the IP address.
-        pub address: Ascii<256>,
+        pub subsystem: NqnField = "SUBNQN",
+        pub address: Ascii<256> = "TRADDR: the IP address",
         /// TSAS: for TCP, byte 0 is the security type, 0 for none.
         pub transport_specific: [u8; 256],
     }

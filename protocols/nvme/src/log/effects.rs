@@ -6,10 +6,8 @@ use zerocopy::little_endian::U32;
 wire! {
     /// The effects of each opcode. NVMe Base 2.0, 5.16.1.6.
     pub struct CommandEffects: [u8; 4096] {
-        /// Admin commands, by opcode.
-        pub admin: [U32; 256],
-        /// I/O commands, by opcode.
-        pub io: [U32; 256],
+        pub admin: [U32; 256] = "Admin commands, by opcode",
+        pub io: [U32; 256] = "I/O commands, by opcode",
         pub(crate) reserved: [u8; 2048],
     }
 }

@@ -39,13 +39,10 @@ wire! {
     pub struct ReservationNotification: [u8; 64] {
         /// The notification's number, from 1 and never 0. A gap tells the host that it missed some.
         pub count: U64,
-        /// The type, see [`ReservationNotice`]; 0 if the page is empty.
-        pub notice: u8,
-        /// The number of further notifications, up to 255.
-        pub available: u8,
+        pub notice: u8 = "The type, see [`ReservationNotice`]; 0 if the page is empty",
+        pub available: u8 = "The number of further notifications, up to 255",
         pub(crate) reserved10: [u8; 2],
-        /// NSID.
-        pub namespace: U32,
+        pub namespace: U32 = "NSID",
         pub(crate) reserved16: [u8; 48],
     }
 }

@@ -181,8 +181,8 @@ impl Connection {
 /// down or a time-out passed.
 fn trouble_of(error: PeerError) -> Trouble {
     match error {
-        PeerError::Goodbye { status: Status::SHUTTING_DOWN } => Trouble::Ended,
-        PeerError::Goodbye { status: Status::TIMEOUT | Status::OK } => Trouble::GivenUp,
+        PeerError::Goodbye(Status::SHUTTING_DOWN) => Trouble::Ended,
+        PeerError::Goodbye(Status::TIMEOUT | Status::OK) => Trouble::GivenUp,
         error => Trouble::Broken(error.to_string()),
     }
 }

@@ -322,7 +322,7 @@ impl Worker {
         let Some(admin) = &mut self.admin else { return };
         if admin.has_room(32, 1) {
             let len = command.sgl.length.get();
-            let data = if len > 0 { HostData::SmallToHost { len } } else { HostData::None };
+            let data = if len > 0 { HostData::SmallToHost(len) } else { HostData::None };
             admin.submit(&command, data, Pending::Admin(step));
         }
     }

@@ -82,7 +82,7 @@ impl Sim {
             let speaker = noted.core;
             match noted.notice.clone() {
                 Notice::PeerError { peer, error } => self.judge_peer_error(peer, error),
-                Notice::Stalled { peer } => self.judge_stall(peer),
+                Notice::Stalled(peer) => self.judge_stall(peer),
                 Notice::Disconnecting {
                     controller,
                     reason: DisconnectReason::KeepAliveExpired,

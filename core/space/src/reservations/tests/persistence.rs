@@ -33,9 +33,9 @@ fn what_breaks_an_invariant_is_not_restored() {
     let holder = |recorded: &mut Persistent, kind, holder| {
         recorded.reservation = Some(Reservation { kind, holder });
     };
-    assert_eq!(damaged(|it| it.registrations[1].key = 0), Registration { index: 1 });
-    assert_eq!(damaged(|it| it.registrations[2].nexus = Nexus::NONE), Registration { index: 2 });
-    assert_eq!(damaged(|it| it.registrations[2].nexus = A), Twice { index: 2 });
+    assert_eq!(damaged(|it| it.registrations[1].key = 0), Registration(1));
+    assert_eq!(damaged(|it| it.registrations[2].nexus = Nexus::NONE), Registration(2));
+    assert_eq!(damaged(|it| it.registrations[2].nexus = A), Twice(2));
     assert_eq!(damaged(|it| drop(it.registrations.remove(0))), Holder);
     let too_many = damaged(|it| {
         let one = it.registrations[0].clone();

@@ -113,7 +113,7 @@ fn a_request_before_the_proof_is_out_of_sequence() {
     bench.feed(&hello(KEYED));
     bench.answer();
     bench.feed(&read(0, 0, 512));
-    assert_eq!(bench.error, Some(PeerError::Sequence { opcode: Opcode::READ }));
+    assert_eq!(bench.error, Some(PeerError::Sequence(Opcode::READ)));
     assert_eq!(bench.goodbye().0, Status::SEQUENCE);
 }
 
@@ -121,7 +121,7 @@ fn a_request_before_the_proof_is_out_of_sequence() {
 fn a_second_hello_is_out_of_sequence() {
     let mut bench = Bench::new(OPEN);
     bench.feed(&hello(OPEN));
-    assert_eq!(bench.error, Some(PeerError::Sequence { opcode: Opcode::HELLO }));
+    assert_eq!(bench.error, Some(PeerError::Sequence(Opcode::HELLO)));
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn a_word_that_is_not_aligned_or_not_whole_is_refused() {
 fn a_tag_in_flight_names_one_request_alone() {
     let mut bench = Bench::new(OPEN);
     bench.feed(&[read(3, 0, 512), read(3, 512, 512)].concat());
-    assert_eq!(bench.error, Some(PeerError::DuplicateTag { tag: 3 }));
+    assert_eq!(bench.error, Some(PeerError::DuplicateTag(3)));
     assert_eq!(bench.goodbye(), (Status::DUPLICATE_TAG, 3, 0));
     bench.end();
 }
@@ -119,7 +119,7 @@ fn a_client_that_says_goodbye_is_let_go_with_its_reason() {
     let mut bench = Bench::new(OPEN);
     let header = RequestHeader { volume: U16::new(Status::ABORTED.0), ..header(0, 0, 0) };
     bench.feed(&message(Opcode::GOODBYE, header, &[], Digests::NONE));
-    assert_eq!(bench.error, Some(PeerError::Goodbye { status: Status::ABORTED }));
+    assert_eq!(bench.error, Some(PeerError::Goodbye(Status::ABORTED)));
     assert!(bench.target.is_closing() && bench.answers().is_empty());
 }
 

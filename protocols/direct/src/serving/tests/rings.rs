@@ -72,7 +72,7 @@ fn nothing_is_taken_while_rings_are_made() {
 fn with_rings_a_request_by_the_stream_ends_the_connection() {
     let mut bench = Bench::new(RINGS);
     bench.feed(&read(0, 0, 512));
-    assert_eq!(bench.error, Some(PeerError::Sequence { opcode: Opcode::READ }));
+    assert_eq!(bench.error, Some(PeerError::Sequence(Opcode::READ)));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_tag_in_flight_twice_ends_the_connection() {
     let twice = entry(Opcode::READ, header(1, 0, 512));
     bench.feed_entry(&twice);
     bench.feed_entry(&twice);
-    assert_eq!(bench.error, Some(PeerError::DuplicateTag { tag: 1 }));
+    assert_eq!(bench.error, Some(PeerError::DuplicateTag(1)));
     assert_eq!(bench.goodbye().0, Status::DUPLICATE_TAG, "by the stream");
     bench.end();
 }

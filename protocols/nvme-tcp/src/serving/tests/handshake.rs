@@ -39,7 +39,7 @@ fn an_alignment_beyond_128_bytes_is_an_invalid_field() {
 fn a_second_ic_req_is_out_of_sequence() {
     let mut bench = bench(Stage::Io);
     bench.feed(IcReq::new(DataAlignment(0), Digests::NONE.into(), 0).as_bytes());
-    assert_eq!(bench.error, Some(PeerError::Sequence { pdu: PduType::IC_REQ }));
+    assert_eq!(bench.error, Some(PeerError::Sequence(PduType::IC_REQ)));
     assert_eq!(bench.sent(), ["C2HTermReq FES=2 FEI=0x0 header=128"]);
 }
 

@@ -18,7 +18,7 @@ fn more_commands_than_entries_end_the_connection() {
     for cid in 0..=ENTRIES {
         bench.send(read(cid), &[]);
     }
-    assert_eq!(bench.error, Some(PeerError::QueueOverrun { entries: ENTRIES }));
+    assert_eq!(bench.error, Some(PeerError::QueueOverrun(ENTRIES)));
     assert_eq!(bench.sent(), ["C2HTermReq FES=2 FEI=0x0 header=72"]);
 }
 
