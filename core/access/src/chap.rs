@@ -17,8 +17,7 @@ pub const ACCOUNTS_MAX: usize = 1024;
 /// Longest user name, in bytes: that of an iSCSI name, which many initiators use as user name.
 pub const CHAP_USER_LEN_MAX: usize = 223;
 
-/// Shortest secret, in characters. Initiators refuse shorter ones, because an eavesdropper can test
-/// guesses offline against a recorded challenge and response.
+/// The shortest secret: initiators refuse shorter ones, whose guesses can be tested offline.
 pub const CHAP_SECRET_LEN_MIN: usize = 12;
 
 /// Longest secret, in characters.
@@ -72,8 +71,7 @@ impl fmt::Debug for ChapUser {
     }
 }
 
-/// A CHAP secret: 12 to 64 printable ASCII characters without spaces. `Debug` does not show it, and
-/// dropping it wipes its memory.
+/// A CHAP secret: 12 to 64 printable ASCII characters without spaces; not shown, and wiped.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ChapSecret(Zeroizing<String>);
 
@@ -171,8 +169,7 @@ impl Accounts {
     /// Adds an account.
     ///
     /// # Errors
-    /// When the user name exists, both secrets are equal, or the node already has
-    /// [`ACCOUNTS_MAX`] accounts.
+    /// When the name exists, both secrets are equal, or there are [`ACCOUNTS_MAX`] accounts.
     pub fn add(&mut self, account: ChapAccount) -> Result<(), AccountError> {
         let user = account.user.clone();
         if self.0.contains_key(&user) {

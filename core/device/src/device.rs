@@ -3,8 +3,7 @@
 use nearflash_request::BufferId;
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 
-/// A device's index in the node's device table, valid for one run of the node. The device's UUID
-/// identifies it across runs.
+/// A device's index in the node's table, for one run; across runs, its UUID identifies it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DeviceId(pub u32);
 
@@ -117,8 +116,7 @@ pub enum DeviceResult {
 }
 
 impl DeviceResult {
-    /// The result of an allocation query: a run of `len` bytes. A run that does not fit in a `u32`
-    /// of units is reported shorter.
+    /// The result of an allocation query: a run of `len` bytes, shortened to a `u32` of units.
     pub fn run(mapped: bool, len: ByteLen) -> Self {
         let units = len.0.div_ceil(RUN_UNIT).max(1);
         let units = u32::try_from(units).unwrap_or(u32::MAX);

@@ -74,8 +74,7 @@ impl Health {
         Success { failures: promise.failures, epoch: self.epoch.load(Ordering::SeqCst) }
     }
 
-    /// Whether a success can be trusted; `None` while operations that may have failed before it are
-    /// still under way.
+    /// Whether a success can be trusted; `None` while operations before it are under way.
     pub fn judge(&self, success: Success) -> Option<bool> {
         loop {
             let epoch = self.epoch.load(Ordering::SeqCst);

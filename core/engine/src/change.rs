@@ -30,8 +30,7 @@ pub(crate) struct Kept {
 }
 
 impl Part {
-    /// Whether it is a part of so many bytes: it begins in the first block, ends in the last one and
-    /// is not empty.
+    /// Whether it is a valid part: begins in the first block, ends in the last, and is not empty.
     pub(crate) fn fits(self, block_size: BlockSize, range_len: ByteLen) -> bool {
         let (block, end) = (u64::from(block_size.bytes()), self.end());
         self.len > 0
@@ -44,8 +43,7 @@ impl Part {
         u64::from(self.skip) + u64::from(self.len)
     }
 
-    /// Which blocks of the range have to be read. One that is both the first and the last is the
-    /// first.
+    /// The blocks of the range to read. One that is both the first and the last is the first.
     pub(crate) fn kept(self, block_size: BlockSize, range: BlockRange) -> Kept {
         let block = |lba| BlockRange { start: Lba(lba), count: Blocks(1) };
         let is_one = range.count == Blocks(1);
@@ -58,8 +56,7 @@ impl Part {
         }
     }
 
-    /// Puts the kept bytes around the new ones. `payload` is the range's bytes, `found` the kept
-    /// blocks, one behind the other.
+    /// Puts the kept bytes around the new ones: `payload` is the range's, `found` the kept blocks.
     pub(crate) fn fill(self, block_size: BlockSize, payload: &mut [u8], found: &[u8]) {
         let block = ByteLen(u64::from(block_size.bytes())).to_usize();
         let (skip, end) = (ByteLen(self.skip.into()).to_usize(), ByteLen(self.end()).to_usize());

@@ -126,8 +126,7 @@ pub(crate) struct Parts {
 }
 
 impl Engine {
-    /// The blocks that a job's fence covers: every device block that the job changes, in part or
-    /// whole.
+    /// The blocks of a job's fence: every device block that it changes, in part or whole.
     pub(crate) fn covers(&self, job: &Job) -> Fenced {
         let shift = self.units.of(job.volume);
         let Fenced { volume, range } = match &job.work {

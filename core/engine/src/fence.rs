@@ -70,8 +70,7 @@ pub enum FenceMessage {
     Lift(FenceId),
 }
 
-/// The most fences that are active at a time; others wait. It bounds the comparisons that each
-/// write makes.
+/// The most active fences; others wait. It bounds the comparisons that each write makes.
 const ACTIVE_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -91,8 +90,7 @@ struct Waiting {
 
 /// The arbiter's side. Lives on [`CoreId::FIRST`].
 ///
-/// Acquiring and releasing a fence each visit every existing fence once, no matter how many wait
-/// for one word.
+/// Acquiring and releasing visit every fence once, however many wait for one word.
 #[derive(Debug)]
 pub(crate) struct Arbiter {
     core_count: u16,

@@ -33,8 +33,7 @@ pub(crate) enum Stage {
     Flushing,
 }
 
-/// The operation of a request, without its buffers. The discriminant is a `u32`, so that a copy
-/// moves whole words.
+/// The operation of a request, without its buffers. As in `Operation`, the tag is a word.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Work {
@@ -225,8 +224,7 @@ impl Job {
     }
 }
 
-/// The work of an operation, the buffer that data is read into or written from, and the buffer with
-/// the expected bytes.
+/// The work of an operation, its data buffer, and the buffer with the expected bytes.
 #[inline]
 fn work_of(operation: Operation) -> (Work, Option<BufferId>, Option<BufferId>) {
     match operation {

@@ -84,8 +84,7 @@ impl Engine {
     }
 }
 
-/// The scratch bytes of a request: blocks read to be compared, changed or copied, or a block
-/// repeated by Write Same.
+/// The scratch bytes of a request: blocks to compare, change or copy, or Write Same's block.
 fn scratch_len(entry: Option<&VolumeEntry>, request: &Request) -> ByteLen {
     let Some(entry) = entry else { return ByteLen(0) };
     let block = ByteLen(entry.block_size.bytes().into());

@@ -15,8 +15,7 @@ pub enum Older {
     /// Requests that the engine has begun. A request that still waits in front of the engine is checked
     /// against the new state when it begins.
     Begun,
-    /// Every request that a session has handed out, including those that wait in front of the
-    /// engine.
+    /// Every request that a session handed out, also those that wait in front of the engine.
     Came,
 }
 

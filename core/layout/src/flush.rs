@@ -65,8 +65,7 @@ impl Flushes {
         DeviceRequest { id, device, operation, offset, len }
     }
 
-    /// The flush has ended. Returns the IOs that it answers, and the name of the next one if any IO
-    /// waits for it.
+    /// The flush has ended. Returns the IOs that it answers, and the next one if any IO waits.
     pub(crate) fn end(&mut self, id: OperationId) -> (Vec<IoId>, Option<OperationId>) {
         self.check(id, State::Submitted);
         self.state = State::Idle;

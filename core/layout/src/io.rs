@@ -4,8 +4,7 @@ use nearflash_device::{DeviceOperation, DeviceResult, RUN_UNIT};
 use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
 use nearflash_units::ByteLen;
 
-/// The engine's number for an IO. One number has at most one IO at a time. Numbers are dense: the
-/// layout keeps a place for every number below the largest one.
+/// The engine's number for an IO, unique in flight. The layout has a place for each number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct IoId(pub u32);
 
@@ -47,8 +46,7 @@ pub enum IoKind {
         /// Their storage may be released, if the volume releases any.
         deallocate: bool,
     },
-    /// The blocks are no longer needed. A hint: a volume that keeps its storage, or a device that
-    /// cannot release any, ignores it.
+    /// The blocks are no longer needed: a hint, which volumes and devices may ignore.
     Discard,
     /// All writes of the volume that have ended are on stable media before the result.
     Flush,
@@ -69,8 +67,7 @@ pub enum IoResult {
         /// The length of the run.
         len: ByteLen,
     },
-    /// At least one operation failed; this is the outcome of the first one to fail. Any part of the
-    /// IO may have been done.
+    /// The first failure of an operation. Any part of the IO may have been done.
     Failed(Outcome),
 }
 

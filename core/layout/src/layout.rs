@@ -84,8 +84,7 @@ impl Layout {
         self.flights.get(index(io.0)).is_some_and(Flight::is_busy)
     }
 
-    /// Takes an IO. Returns its result if it ends at once; otherwise that comes from
-    /// [`Self::handle_device`] or [`Self::poll_ended`].
+    /// Takes an IO. Returns its result if it ends at once, as `handle_device` does later.
     #[inline]
     pub fn submit(&mut self, io: BlockIo) -> Option<IoResult> {
         let BlockIo { id, volume, range, more, kind, buffer_offset } = io;
@@ -125,8 +124,7 @@ impl Layout {
         (!flight.is_busy()).then(|| flight.result())
     }
 
-    /// Takes the result of a device operation. Returns an IO that has ended with it;
-    /// [`Self::poll_ended`] gives further ones.
+    /// Takes a device operation's result. Returns an ended IO; [`Self::poll_ended`] gives others.
     ///
     /// # Panics
     /// When no such operation is in flight, which is a bug of the caller.
@@ -155,8 +153,7 @@ impl Layout {
         operation.makes_durable().then_some((device, operation))
     }
 
-    /// The result of a flush or a durable write that has ended, after checking the device's health;
-    /// `None` while that is not known.
+    /// The result of an ended flush or durable write; `None` while the device's health is unknown.
     fn weigh(
         &mut self,
         id: OperationId,

@@ -17,8 +17,7 @@ use crate::session::Session;
 use crate::shard::Shard;
 use crate::world::World;
 
-/// Changes of one volume that a core asks for at a time; a session that asks for one more is told that
-/// the volume is busy.
+/// The most changes of one volume that a core asks for at a time; a further one is busy.
 pub const CHANGES_PER_VOLUME_MAX: usize = 64;
 
 impl Shard {

@@ -30,8 +30,7 @@ pub(crate) struct Controllers {
     /// The host of each controller.
     names: HashMap<ControllerId, HostName>,
     associations: Associations,
-    /// Connects of hosts whose last controller still has requests in flight. Their sessions'
-    /// handshake time bounds the wait.
+    /// Connects of hosts whose last controller has requests in flight: at most a handshake's time.
     held_back: Vec<(Key, ConnectDemand)>,
     core_count: u16,
 }

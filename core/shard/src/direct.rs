@@ -27,8 +27,7 @@ pub(crate) const CLIENTS_LISTED_MAX: usize = 1024;
 /// The configuration of direct sessions.
 #[derive(Clone, Debug)]
 pub struct DirectConfig {
-    /// The limits of a session. The properties of the door and the nonce are filled in for each
-    /// session.
+    /// The limits of a session. Each session fills in the properties of its door and the nonce.
     pub session: SessionConfig,
     /// The exports at the start.
     pub exports: Arc<Exports>,
@@ -76,8 +75,7 @@ impl Clients {
 }
 
 impl Shard {
-    /// Replaces the exports. Returns the volumes on which the access rights of any client have
-    /// changed.
+    /// Replaces the exports. Returns the volumes on which the rights of any client have changed.
     pub(crate) fn set_direct_exports<W: World>(
         &mut self,
         exports: Arc<Exports>,

@@ -19,7 +19,7 @@ use nearflash_engine::CoreId;
 use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
 use nearflash_iscsi::serving::{
     Admission, ConnectionPlace, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig,
-    SiblingOutcome, TargetSession,
+    SessionStatus, SiblingOutcome, TargetSession,
 };
 use nearflash_request::Raised;
 use nearflash_units::Nanos;
@@ -35,8 +35,7 @@ use crate::world::World;
 /// The configuration of initiators' sessions.
 #[derive(Clone, Debug)]
 pub struct IscsiConfig {
-    /// The limits of a session. The properties of the door and the nonce are filled in for each
-    /// session.
+    /// The limits of a session. Each session fills in the properties of its door and the nonce.
     pub session: SessionConfig,
     /// The most sessions of a node at a time.
     pub sessions_max: usize,
@@ -63,8 +62,7 @@ pub(crate) struct Initiators {
     portal: Portal,
     /// Where the first connection of each session came from, by TSIH.
     peers: HashMap<u16, SocketAddr>,
-    /// Logins that replace sessions or connections with requests still in flight. Their sessions'
-    /// login time bounds the wait.
+    /// Logins that replace sessions or connections with requests in flight: at most a login's time.
     held_back: Vec<(Key, Box<LoginDemand>)>,
     /// Changes of the accounts, each with the sessions that must end first.
     ending: Vec<Ending>,
@@ -114,13 +112,11 @@ impl Initiators {
 
     /// The sessions of the node.
     pub(crate) fn connected(&self) -> Vec<ConnectedInitiator> {
-        let sessions = self.portal.sessions();
-        sessions
-            .filter_map(|status| {
-                let peer = *self.peers.get(&status.tsih)?;
-                Some(ConnectedInitiator { peer, status })
-            })
-            .collect()
+        let connected = |status: &SessionStatus| {
+            let peer = *self.peers.get(&status.tsih)?;
+            Some(ConnectedInitiator { peer, status: status.clone() })
+        };
+        self.portal.sessions().filter_map(connected).collect()
     }
 
     /// Decides on a login. Its account may have been removed while it waited.
@@ -141,9 +137,9 @@ impl Shard {
         let Some(session) = connection.session.iscsi_mut() else { return };
         match self.initiators.login(&demand) {
             Ok(Admission::Granted(granted)) => {
-                let (tsih, cid) = (granted.session.tsih(), granted.cid);
+                let (tsih, cid) = (granted.session.tsih, granted.cid);
                 let core = CoreId(granted.core);
-                connection.nexus = granted.session.nexus();
+                connection.nexus = granted.session.nexus;
                 session.handle_login(Ok(granted));
                 connection.role = Role::Initiator { tsih, cid };
                 if let Some(address) = peer.address() {
@@ -194,7 +190,7 @@ impl Shard {
             self.initiators.ending.iter_mut().for_each(|ending| {
                 ending.sessions.remove(&tsih);
             });
-            let (nexus, identity) = (ended.session.nexus(), ended.session.identity().clone());
+            let (nexus, identity) = (ended.session.nexus, ended.session.identity.clone());
             world.notice(Notice::SessionOver { nexus, identity });
         }
         for (key, demand) in std::mem::take(&mut self.initiators.held_back) {
@@ -298,8 +294,7 @@ impl Shard {
         self.connections.get_mut(key)?.session.iscsi_mut()
     }
 
-    /// Resumes input that waited for other connections of its session. Returns whether those may
-    /// continue now.
+    /// Resumes input that waited for other connections. Returns whether those may continue now.
     fn resume_initiator<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(session) = connection.session.iscsi_mut() else { return false };

@@ -52,8 +52,7 @@ impl Shard {
         }
     }
 
-    /// Takes over a connection that the first core has given away: a host whose Connect is answered,
-    /// a client that has just come in.
+    /// Takes over a connection from the first core: of a connected host, or of a new client.
     pub(crate) fn adopt<W: World>(&mut self, mut connection: Box<Connection>, world: &mut W) {
         let (socket, peer) = (connection.socket, connection.peer);
         world.attach(socket);
@@ -152,8 +151,7 @@ impl Shard {
         self.bury_if_quiet(key, world);
     }
 
-    /// Removes a dead connection once none of its requests is in flight, and reports that: only
-    /// then may its host be told that the queue is gone.
+    /// Removes a dead connection once no request is in flight; only then is its queue gone.
     pub(crate) fn bury_if_quiet<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.phase != Phase::Dead || connection.requests > 0 {

@@ -44,8 +44,7 @@ impl Lineages {
         last
     }
 
-    /// A connection is gone, and all its requests have ended. Returns the connection that waited
-    /// for it, if its claim can be answered now.
+    /// A connection and its requests have ended. Returns the one whose claim can be answered now.
     fn gone(&mut self, lineage: &Lineage, place: ClientPlace) -> Option<ClientPlace> {
         let claims = self.claims.get_mut(lineage)?;
         claims.retain(|claim| claim.place != place);

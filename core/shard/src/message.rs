@@ -77,14 +77,11 @@ pub enum Message {
     /// From the control plane, to every core: wait for earlier requests on these volumes. Answered
     /// by [`crate::Notice::Quiesced`] when they have ended.
     Quiesce(u64, Arc<[VolumeId]>),
-    /// From the control plane, to every core: report these conditions to the sessions. Answered by
-    /// [`crate::Notice::Raised`] with the same number.
+    /// From the control plane, to every core: tell sessions. Answer: [`crate::Notice::Raised`].
     Raise(u64, Arc<[Raised]>),
-    /// From the control plane: the result of a change of that volume that a session of this core
-    /// asked for.
+    /// From the control plane: the result of a change that a session of this core asked for.
     Changed(Owner, (VolumeId, Tag), ChangeResult),
-    /// From the control plane, to every core: report the core's status, by
-    /// [`crate::Notice::Status`].
+    /// From the control plane, to every core: report the status, by [`crate::Notice::Status`].
     ReportStatus(u64),
     /// From the control plane, to every core: accept nothing new, answer the requests in flight,
     /// then send [`crate::Notice::Drained`]. The core keeps running, since other cores may need it

@@ -115,8 +115,7 @@ pub enum Notice {
         /// The nexus in the protocol's names.
         identity: Identity,
     },
-    /// A session asks for a change of the state that all sessions of a volume share. Answered by
-    /// [`crate::Message::Changed`].
+    /// A session asks for a change of a volume. Answered by [`crate::Message::Changed`].
     Change {
         /// The session's core.
         core: CoreId,
@@ -129,8 +128,7 @@ pub enum Notice {
     },
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
-    /// Answers [`crate::Message::Volumes`], [`crate::Message::Direct`] and
-    /// [`crate::Message::Iscsi`]: the core uses the new state.
+    /// Answers `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.
     Shown(CoreId, u64),
     /// Answers the same, and [`crate::Message::Quiesce`]: no request that the older state allowed
     /// is in flight any more on the volumes that the change concerns.
@@ -193,8 +191,7 @@ pub struct ConnectedHost {
 pub struct ConnectedClient {
     /// Its address.
     pub peer: Peer,
-    /// The key that it authenticated with; `None` for an anonymous client, and before the handshake
-    /// is over.
+    /// The key of its credential; `None` when anonymous, or before the handshake is over.
     pub key: Option<Box<str>>,
     /// The handshake is over.
     pub is_ready: bool,

@@ -5,8 +5,7 @@
 
 use nearflash_units::{ByteLen, Nanos};
 
-/// The minimum number of bytes per second that a peer must move, averaged over the stall timeout,
-/// while it holds as many bytes of the pool.
+/// The bytes per second, over the stall timeout, for which a peer may hold as many of the pool.
 pub const PROGRESS_MIN: ByteLen = ByteLen(64 * 1024);
 
 /// The bytes moved between a connection and its peer.
@@ -52,8 +51,7 @@ impl Progress {
         self.waits = None;
     }
 
-    /// Something waits for the peer, which holds `held` bytes of the pool. Returns whether it has
-    /// waited for too long.
+    /// Something waits for the peer, which holds `held` bytes. Whether it has for too long.
     pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos, held: ByteLen) -> bool {
         let fresh = Waits { since: now, moved: self.moved, held };
         let waits = *self.waits.get_or_insert(fresh);

@@ -128,8 +128,7 @@ impl Shard {
         Some(connection.ring.expect("only a session with rings asks for its client's memory"))
     }
 
-    /// Performs the outputs of a session with rings and puts its answers into the completion ring
-    /// at once. Returns whether there were any.
+    /// Performs a session's ring outputs, answers at once. Returns whether there were any.
     #[inline]
     pub(crate) fn send_by_ring<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };

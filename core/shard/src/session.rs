@@ -200,8 +200,7 @@ impl Session {
         self.iscsi_mut().is_some_and(iscsi::TargetSession::concerns_siblings)
     }
 
-    /// Volumes or grants of direct clients changed. Returns whether the change concerns this
-    /// session.
+    /// Volumes or grants of direct clients changed. Returns whether this concerns the session.
     pub(crate) fn set_exports(&mut self, exports: &Arc<direct::Exports>) -> bool {
         let session = self.direct_mut();
         let concerned = session.is_some();

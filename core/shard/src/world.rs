@@ -16,8 +16,7 @@ use crate::door::{Door, Peer};
 use crate::message::Message;
 use crate::notice::Notice;
 
-/// A connected socket. The number is the world's, the same on every core, and may be used again
-/// once closed.
+/// A connected socket: the world's number, the same on every core, used again once closed.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SocketId(pub u32);
 
@@ -153,8 +152,7 @@ pub trait World {
     /// Sends as many of the chunks, in order, as there is room for.
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent;
 
-    /// Asks for one [`Event::Ready`]. A socket is watched for one interest at a time; asking again
-    /// replaces it.
+    /// Asks for one [`Event::Ready`], of one interest at a time: asking again replaces it.
     fn watch(&mut self, socket: SocketId, interest: Interest);
 
     /// Shuts down the sending side. Bytes already sent still arrive.
@@ -163,15 +161,13 @@ pub trait World {
     /// Ends the connection and forgets the socket.
     fn close(&mut self, socket: SocketId);
 
-    /// Lets another core have the socket: no event for it comes here any more. (The other core
-    /// calls [`Self::watch`] if it needs events.)
+    /// Lets another core have the socket and its events: that core calls [`Self::watch`].
     fn detach(&mut self, socket: SocketId);
 
     /// Takes over a socket that another core detached.
     fn attach(&mut self, socket: SocketId);
 
-    /// Announces an operation that may be submitted soon, so that its data can be fetched into the
-    /// cache.
+    /// Announces an operation that may follow, so that its data can be fetched into the cache.
     fn prepare(&mut self, next: &DeviceRequest) {
         let _ = next;
     }
@@ -214,8 +210,7 @@ pub trait World {
         Err(RingBroken)
     }
 
-    /// Copies bytes out of the data area. The client may change them at any time; each byte is read
-    /// once.
+    /// Copies bytes out of the data area, each once: the client may change them at any time.
     ///
     /// # Panics If they are not within the data area, as with the other copies: the session ensures
     /// that they are.
@@ -238,8 +233,7 @@ pub trait World {
         let _ = (ring, offset, len);
     }
 
-    /// The ring's connection is closed, and no device operation into its memory is left: the memory
-    /// is given up.
+    /// The connection is closed, and no device operation is left: the memory is given up.
     fn detach_ring(&mut self, ring: RingId) {
         let _ = ring;
     }

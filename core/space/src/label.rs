@@ -156,12 +156,10 @@ impl Label {
         Ok(self)
     }
 
-    /// Which of two copies counts: the valid one of the higher generation. One that is whole
-    /// outweighs one that is damaged.
+    /// The copy that counts: the valid one, or of two valid ones that of the higher generation.
     ///
     /// # Errors
-    /// When neither is valid: what is wrong with the first, or with the second when the first is
-    /// merely absent.
+    /// When neither is valid: the fault of the first, or of the second when the first is absent.
     pub fn choose(
         first: Result<Self, LabelError>,
         second: Result<Self, LabelError>,

@@ -9,8 +9,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use crate::Extent;
 use nearflash_device::DeviceId;
 
-/// Most extents that a volume is laid out over; a bound on the catalog's records and on the work
-/// of one change.
+/// The most extents of a volume: bounds the catalog's records and the work of one change.
 pub const EXTENTS_PER_VOLUME_MAX: usize = 4096;
 
 /// Which of a volume's layouts this is; grows with each change.
@@ -71,8 +70,7 @@ impl Map {
     /// A volume of `blocks` blocks, laid out over `extents` in order.
     ///
     /// # Errors
-    /// When the extents cannot hold the volume, or are no extents. A map read from a catalog is
-    /// checked by this, too.
+    /// When the extents cannot hold the volume, or are no extents, as a damaged catalog's.
     pub fn new(
         epoch: Epoch,
         block_size: BlockSize,

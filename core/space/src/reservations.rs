@@ -90,8 +90,7 @@ pub enum RestoreReservationsError {
 pub type Changed = (ChangeResult, Vec<Raised>);
 
 impl Reservations {
-    /// Restores a recorded state. The generation starts at 0, as both standards require at power
-    /// on.
+    /// Restores a recorded state, with generation 0, as both standards require at power on.
     ///
     /// # Errors
     /// When the record breaks an invariant of this module.
@@ -305,8 +304,7 @@ impl Told {
     }
 }
 
-/// The same notices, and for removed registrants one that their tasks are aborted, whether or not a
-/// reservation exists. (PREEMPT AND ABORT)
+/// The same, and removed registrants' tasks are aborted. (PREEMPT AND ABORT)
 fn ending_tasks(mut told: Vec<Raised>) -> Vec<Raised> {
     let of_gone = |raised: &&Raised| raised.attention == Attention::RegistrationsPreempted;
     let ended = |raised: &Raised| Raised { attention: Attention::TasksCleared, ..*raised };

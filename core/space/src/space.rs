@@ -206,8 +206,7 @@ impl Space {
         Ok(volume)
     }
 
-    /// Reserves the space of the blocks that a volume is to grow by, which hosts see when it is
-    /// finished. It grows on the device of its last block.
+    /// Reserves the space that a volume grows by, on the device of its last block.
     ///
     /// # Errors
     /// When one of the conditions of [`VolumeError`] holds. Then nothing has changed.
@@ -229,8 +228,7 @@ impl Space {
         Ok(volume)
     }
 
-    /// Finishes a job: its blocks are prepared, and hosts see them from now on. `None` if there is
-    /// no such job.
+    /// Finishes a job: hosts see its blocks from now on. `None` if there is no such job.
     pub fn finish(&mut self, job: u64) -> Option<&Volume> {
         let volume = self.prepared_by(job)?;
         let Preparation { blocks, .. } = volume.preparing.take()?;
@@ -300,8 +298,7 @@ impl Space {
         Ok(volume)
     }
 
-    /// Withholds extents that no volume has any more, because older requests may still write to
-    /// them.
+    /// Withholds extents of no volume, because older requests may still write to them.
     ///
     /// # Panics
     /// When they are not free.

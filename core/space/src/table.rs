@@ -11,8 +11,7 @@ use nearflash_units::{BlockSize, Blocks};
 
 use crate::{Epoch, Map, Provisioning, Restriction};
 
-/// Most volumes that a node ever numbers in one run: a bound on the table's memory. Ids of removed
-/// volumes come back only with a restart.
+/// The most volumes numbered in one run, which bounds the table: ids are not used again.
 pub const VOLUME_IDS_MAX: u32 = 65_536;
 
 /// The properties of a volume that the engine uses.
@@ -28,8 +27,7 @@ pub struct VolumeEntry {
     pub epoch: Epoch,
     /// Whether it releases the storage of blocks that hosts deallocate.
     pub provisioning: Provisioning,
-    /// The accesses that reservations and modes refuse; `None`, the common case, when there are
-    /// none.
+    /// The accesses that reservations and modes refuse; commonly `None`.
     pub restriction: Option<Arc<Restriction>>,
 }
 

@@ -89,8 +89,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// The status, tag and value of the GOODBYE that reports the error to the peer; `None` when
-    /// none is sent.
+    /// Status, tag and value of the GOODBYE that reports the error; `None` when none is sent.
     pub(crate) fn goodbye(&self) -> Option<(Status, u32, u64)> {
         let bare = |status| Some((status, NO_TAG, 0));
         match *self {

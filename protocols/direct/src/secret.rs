@@ -6,8 +6,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::wire::PROOF_LEN;
 
-/// The secret of a key, shared by a client and the node. It is overwritten when dropped, never
-/// printed, and compared in constant time.
+/// The secret of a key: overwritten when dropped, never printed, compared in constant time.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret([u8; PROOF_LEN]);
 

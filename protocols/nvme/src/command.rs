@@ -100,8 +100,7 @@ impl Command {
         matches!(self.flags >> 6, 0b01 | 0b10)
     }
 
-    /// Whether the opcode's direction bits say that data goes from the host to the controller. NVMe
-    /// Base 2.0, 3.3.3.1: opcode bits 1:0.
+    /// Whether opcode bits 1:0 say that data comes from the host. NVMe Base 2.0, 3.3.3.1.
     pub fn opcode_moves_from_host(&self) -> bool {
         let opcode = if self.is_fabrics() { self.fabrics_type().0 } else { self.opcode };
         opcode & 0b11 == 0b01

@@ -34,8 +34,7 @@ impl AsyncEvent {
     pub const DISCOVERY_CHANGED: Self =
         Self { event_type: Self::NOTICE, information: 0xF0, log: LogId::DISCOVERY };
 
-    /// Another host changed a reservation or this host's registration. The reservation notification
-    /// log page has the details.
+    /// Another host changed a reservation: see the reservation notification log page.
     pub const RESERVATION_CHANGED: Self = Self {
         event_type: Self::IO_COMMAND_SET,
         information: 0x00,

@@ -17,8 +17,7 @@ wire! {
     /// The data of a Connect command, which identifies the host. NVMe Base 2.0, 6.3.
     pub struct ConnectData: [u8; ConnectData::LEN] {
         pub host_id: [u8; 16] = "HOSTID: the same for all queues of a host",
-        /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on an I/O
-        /// queue.
+        /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the number on an I/O queue.
         pub controller_id: U16,
         pub(crate) reserved: [u8; 238],
         pub subsystem: NqnField = "SUBNQN: the name of the subsystem",
@@ -142,8 +141,7 @@ impl Command {
         PropertyAccess { size, offset, value: 0 }.to_command(FabricsType::PROPERTY_GET)
     }
 
-    /// Property Set of the 4-byte property at `offset`. Every property that a host may set has 4
-    /// bytes.
+    /// Property Set at `offset`. Every property that a host may set has 4 bytes.
     pub fn property_set(offset: u32, value: u32) -> Self {
         PropertyAccess { size: PropertyAccess::SIZE_4, offset, value: u64::from(value) }
             .to_command(FabricsType::PROPERTY_SET)

@@ -106,8 +106,7 @@ impl Command {
     }
 }
 
-/// The Number of Queues feature: I/O submission queues in bits 15:0, I/O completion queues in bits
-/// 31:16, both 0's based. NVMe Base 2.0, 5.27.1.5.
+/// Number of Queues: submission in bits 15:0, completion in 31:16. NVMe Base 2.0, 5.27.1.5.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueueCount {
     /// NSQR or NSQA, 0's based.

@@ -137,13 +137,13 @@ pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, St
         IoOpcode::DATASET_MANAGEMENT => dataset_management,
         IoOpcode::COMPARE => compare,
         IoOpcode::RESERVATION_REGISTER => {
-            |command, _| with_keys(ReservationCommand::register(command.cdw10.get())?)
+            |command, entry| with_keys(ReservationCommand::register(command.cdw10.get())?, entry)
         }
         IoOpcode::RESERVATION_ACQUIRE => {
-            |command, _| with_keys(ReservationCommand::acquire(command.cdw10.get())?)
+            |command, entry| with_keys(ReservationCommand::acquire(command.cdw10.get())?, entry)
         }
         IoOpcode::RESERVATION_RELEASE => {
-            |command, _| with_keys(ReservationCommand::release(command.cdw10.get())?)
+            |command, entry| with_keys(ReservationCommand::release(command.cdw10.get())?, entry)
         }
         IoOpcode::RESERVATION_REPORT => reservation_report,
         _ => return Err(Status::INVALID_OPCODE.dnr()),
@@ -154,15 +154,14 @@ pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, St
         return Ok(IoCommand::FlushAll);
     }
     let entry = table.get(namespace).ok_or(Status::INVALID_NAMESPACE.dnr())?;
-    let Asked { range, operation, transfer } = ask(command, entry)?;
-    if transfer.len() > table.transfer_len_max() {
+    let command = ask(command, entry)?;
+    if command.transfer.len() > table.transfer_len_max() {
         return Err(Status::INVALID_FIELD.dnr());
     }
-    Ok(IoCommand::Volume(VolumeCommand { volume: entry.volume, range, operation, transfer }))
+    Ok(IoCommand::Volume(command))
 }
 
-/// Checks that PSDT names an SGL, and that a fused command belongs to Compare and Write, the only
-/// fused operation.
+/// Checks that PSDT names an SGL, and that a fused command belongs to Compare and Write.
 fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
     let fused_as_known = match command.fused() {
         Fused::Normal => true,
@@ -174,75 +173,94 @@ fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
     if known { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
-type Ask = fn(&Command, &NamespaceEntry) -> Result<Asked, Status>;
+type Ask = fn(&Command, &NamespaceEntry) -> Result<VolumeCommand, Status>;
 
-/// The parameters that a command's handler decodes.
-struct Asked {
-    range: BlockRange,
-    operation: IoOperation,
-    transfer: Transfer,
-}
-
-fn read(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+fn read(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     let range = block_range(command);
     let transfer = Transfer::ToHost(range_len(range, entry)?);
-    Ok(Asked { range, operation: IoOperation::Read, transfer })
+    Ok(VolumeCommand { volume: entry.volume, range, operation: IoOperation::Read, transfer })
 }
 
-fn write(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+fn write(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     check_writable(entry)?;
     let range = block_range(command);
     let operation = IoOperation::Write { force_unit_access: has(command, FUA) };
-    Ok(Asked { range, operation, transfer: Transfer::FromHost(range_len(range, entry)?) })
+    Ok(VolumeCommand {
+        volume: entry.volume,
+        range,
+        operation,
+        transfer: Transfer::FromHost(range_len(range, entry)?),
+    })
 }
 
-fn flush(_: &Command, _: &NamespaceEntry) -> Result<Asked, Status> {
-    Ok(Asked { range: EMPTY, operation: IoOperation::Flush, transfer: Transfer::None })
+fn flush(_: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
+    Ok(VolumeCommand {
+        volume: entry.volume,
+        range: EMPTY,
+        operation: IoOperation::Flush,
+        transfer: Transfer::None,
+    })
 }
 
-fn write_zeroes(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+fn write_zeroes(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     check_writable(entry)?;
     let operation = IoOperation::WriteZeroes {
         deallocate: has(command, DEALLOCATE),
         force_unit_access: has(command, FUA),
     };
-    Ok(Asked { range: block_range(command), operation, transfer: Transfer::None })
+    Ok(VolumeCommand {
+        volume: entry.volume,
+        range: block_range(command),
+        operation,
+        transfer: Transfer::None,
+    })
 }
 
-fn dataset_management(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+fn dataset_management(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     let deallocate = command.cdw11.get() & DsmRange::DEALLOCATE != 0;
     if deallocate {
         check_writable(entry)?;
     }
     let [ranges_zero_based, ..] = command.cdw10.get().to_le_bytes();
     let len = (usize::from(ranges_zero_based) + 1) * DsmRange::LEN;
-    Ok(Asked {
+    Ok(VolumeCommand {
+        volume: entry.volume,
         range: EMPTY,
         operation: IoOperation::DatasetManagement { deallocate },
         transfer: Transfer::FromHost(ByteLen::from_usize(len)),
     })
 }
 
-fn compare(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+fn compare(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     let range = block_range(command);
     let transfer = Transfer::FromHost(range_len(range, entry)?);
-    Ok(Asked { range, operation: IoOperation::Compare, transfer })
+    Ok(VolumeCommand { volume: entry.volume, range, operation: IoOperation::Compare, transfer })
 }
 
-fn with_keys(command: ReservationCommand) -> Result<Asked, Status> {
+fn with_keys(command: ReservationCommand, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     let len = ByteLen::from_usize(command.data_len());
     let operation = IoOperation::Reservation(command);
-    Ok(Asked { range: EMPTY, operation, transfer: Transfer::FromHost(len) })
+    Ok(VolumeCommand {
+        volume: entry.volume,
+        range: EMPTY,
+        operation,
+        transfer: Transfer::FromHost(len),
+    })
 }
 
 /// NVMe Base 2.0, 7 (Reservation Report): NUMD is the number of dwords to return.
-fn reservation_report(command: &Command, _: &NamespaceEntry) -> Result<Asked, Status> {
+fn reservation_report(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     if command.cdw11.get() & EXTENDED == 0 {
         return Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr());
     }
     let len = (u64::from(command.cdw10.get()) + 1) * 4;
     let transfer = Transfer::ToHost(ByteLen(len));
-    Ok(Asked { range: EMPTY, operation: IoOperation::ReservationReport, transfer })
+    Ok(VolumeCommand {
+        volume: entry.volume,
+        range: EMPTY,
+        operation: IoOperation::ReservationReport,
+        transfer,
+    })
 }
 
 const EMPTY: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
@@ -272,8 +290,7 @@ fn check_writable(entry: &NamespaceEntry) -> Result<(), Status> {
 /// Decodes the ranges in a Dataset Management command's data.
 ///
 /// # Errors
-/// Invalid Field if the length is not a multiple of a range, or if there are more than
-/// [`DsmRange::COUNT_MAX`] ranges.
+/// Invalid Field for a partial range, or more than [`DsmRange::COUNT_MAX`] ranges.
 pub fn dsm_ranges(data: &[u8]) -> Result<Box<[BlockRange]>, Status> {
     let ranges = <[DsmRange]>::ref_from_bytes(data).map_err(|_| Status::INVALID_FIELD.dnr())?;
     if ranges.len() > DsmRange::COUNT_MAX {

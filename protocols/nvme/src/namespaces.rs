@@ -8,8 +8,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen};
 
 use crate::NamespaceId;
 
-/// The largest namespace number in nearflash (NN and MNAN). Tables, ANA logs and changed namespace
-/// lists are sized for it.
+/// The largest namespace number (NN and MNAN), for which tables and logs are sized.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
 
 /// The properties of a namespace that decoding an I/O command needs.

@@ -39,8 +39,7 @@ impl Nqn {
     /// Validates a name.
     ///
     /// # Errors
-    /// If it is empty or too long, does not begin with `nqn.`, or contains a control character or
-    /// white space.
+    /// If it is empty or too long, or has another prefix, a control character or white space.
     pub fn new(name: &str) -> Result<Self, NqnError> {
         match name {
             "" => Err(NqnError::Empty),

@@ -67,8 +67,7 @@ impl Version {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// The value that hosts write to enable a controller: EN, NVM command set, 4 KiB pages, round
-    /// robin, 64-byte commands, 16-byte completions.
+    /// EN, NVM command set, 4 KiB pages, round robin, 64-byte commands, 16-byte completions.
     pub const ENABLE: Self = Self(1 | 6 << 16 | 4 << 20);
 
     /// EN.

@@ -196,8 +196,7 @@ pub fn status_of(result: &ChangeResult) -> Status {
 }
 
 wire! {
-    /// Reservation Status, extended data structure, without the registered hosts that follow it.
-    /// NVMe Base 2.0, 7 (Reservation Report).
+    /// Reservation Status, extended; registered hosts follow. NVMe Base 2.0, 7.
     pub struct ReservationStatus: [u8; 64] {
         pub generation: U32 = "GEN: the number of changes of registrations",
         pub reservation: u8 = "RTYPE; 0 if there is no reservation",
@@ -210,8 +209,7 @@ wire! {
 
     /// Registered Controller, extended data structure. NVMe Base 2.0, 7 (Reservation Report).
     pub struct RegisteredHost: [u8; 64] {
-        /// CNTLID; FFFFh in the dynamic controller model, where a host may reconnect with another
-        /// one.
+        /// CNTLID; FFFFh in the dynamic model, where a host may reconnect with another one.
         pub controller: U16,
         pub status: u8 = "RCSTS: bit 0 is set if the host holds the reservation",
         pub(crate) reserved3: [u8; 5],
@@ -261,8 +259,7 @@ pub fn report_data(report: &Report, len_max: usize) -> Vec<u8> {
 
 /// Constructors of the commands that hosts send.
 impl Command {
-    /// Reservation Register, Acquire or Release with this dword 10, and `len` bytes of keys in the
-    /// capsule.
+    /// Reservation Register, Acquire or Release, with `len` bytes of keys in the capsule.
     pub fn reservation(opcode: IoOpcode, nsid: NamespaceId, cdw10: u32, len: u32) -> Self {
         Self { cdw10: cdw10.into(), ..Self::new(opcode.0, nsid) }.with_capsule_data(len)
     }

@@ -66,8 +66,7 @@ impl SglDescriptor {
         Self::unkeyed(offset, length, Self::IN_CAPSULE)
     }
 
-    /// A descriptor for data that the transport moves. A command without data carries it with
-    /// length 0.
+    /// For data that the transport moves. A command without data carries it with length 0.
     pub fn transport(length: u32) -> Self {
         Self::unkeyed(0, length, Self::TRANSPORT)
     }
@@ -76,12 +75,10 @@ impl SglDescriptor {
         Self { address: address.into(), length: length.into(), reserved: [0; 3], identifier }
     }
 
-    /// Checks that the host's buffer has exactly `len` bytes. `in_capsule` is the number of bytes
-    /// in the capsule. NVMe Base 2.0, 4.1.2.
+    /// Checks that the host's buffer has `len` bytes, and the capsule none. NVMe Base 2.0, 4.1.2.
     ///
     /// # Errors
-    /// If the buffer has another length, if the descriptor is not a transport data block, or if the
-    /// capsule holds data.
+    /// If the length differs, or the descriptor is not a transport data block.
     #[inline]
     pub fn check_to_host(&self, len: u64, in_capsule: usize) -> Result<(), Status> {
         match self.decode() {
@@ -94,8 +91,7 @@ impl SglDescriptor {
     /// data must have all `in_capsule` bytes of the capsule. NVMe Base 2.0, 4.1.2.
     ///
     /// # Errors
-    /// If the length differs, or if the data is neither entirely in the capsule nor moved by the
-    /// transport.
+    /// If the length differs, or the data is neither in the capsule nor moved by the transport.
     #[inline]
     pub fn locate_from_host(
         &self,

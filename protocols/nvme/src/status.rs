@@ -121,8 +121,7 @@ impl Status {
 }
 
 impl From<Outcome> for Status {
-    /// Sets Do Not Retry for outcomes that a retry cannot change. After a media error or with an
-    /// unreachable device a retry may succeed.
+    /// Sets Do Not Retry for outcomes that a retry cannot change.
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Success => Self::SUCCESS,

@@ -20,8 +20,7 @@ impl<const N: usize> Ascii<N> {
         Self(field)
     }
 
-    /// The text without its padding. Bytes that are not printable ASCII become `?`. Some peers pad
-    /// with NUL, so trailing spaces and NULs are both removed.
+    /// The text without trailing spaces and NULs; bytes that are not printable become `?`.
     pub fn text(&self) -> String {
         let end = self.0.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |at| at + 1);
         let printable = |byte: &u8| match byte {

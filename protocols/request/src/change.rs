@@ -61,8 +61,7 @@ pub enum Expected {
     Key(u64),
 }
 
-/// The kind of a change. If it has a `key`, the asker must be registered with that key; otherwise
-/// the change conflicts.
+/// The kind of a change. One with a `key` conflicts unless the asker is registered with it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChangeKind {
     /// The asker's registration becomes `new`, or ends.
@@ -113,13 +112,11 @@ pub enum ChangeKind {
     LegacyRelease,
     /// Changes nothing: how it is, in [`ChangeResult::Report`].
     Report,
-    /// Whether registrations and reservation survive a loss of power. (NVMe Set Features,
-    /// Reservation Persistence)
+    /// Whether registrations and reservation persist through power loss (NVMe FID 83h).
     SetPersistence(bool),
     /// The changeable fields of the SCSI control mode page.
     SetModes(Modes),
-    /// A reset: ends the older reservation and puts modes back to what they are by default. What
-    /// was asked for before is over when this is answered.
+    /// A reset: ends SPC-2's reservation, restores default modes; earlier requests have ended.
     Reset(ResetScope),
     /// Commands are ended: what was asked for before is over when this is answered, and what its
     /// session has not begun never happens. The asker's own session has given up its part. (ABORT
@@ -129,8 +126,7 @@ pub enum ChangeKind {
     NexusLost,
 }
 
-/// The modes that MODE SELECT can change. All sessions of a volume share them, and a reset restores
-/// the defaults.
+/// The modes that MODE SELECT can change, of all sessions of a volume, until a reset.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Modes {
     /// SWP: writes are refused, over every protocol.
@@ -159,8 +155,7 @@ pub enum TaskSet {
     All,
 }
 
-/// The type of a persistent reservation. SPC-4, table of persistent reservation type codes; NVMe
-/// Base 2.0, 8.19.
+/// The type of a persistent reservation. SPC-4, type codes; NVMe Base 2.0, 8.19.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ReservationType {
     /// Only the holder writes.
@@ -221,8 +216,7 @@ impl ReservationType {
         matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
 
-    /// The lowest access that it refuses to a nexus that it does not admit; it refuses all above,
-    /// too.
+    /// The lowest access that it refuses to a nexus that it does not admit, like all above.
     pub const fn refuses_from(self) -> Access {
         match self {
             Self::WriteExclusive
@@ -254,8 +248,7 @@ pub enum ChangeResult {
     Done,
     /// The state of registrations and the reservation.
     Report(Box<Report>),
-    /// Another's reservation or the asker's registration forbids it. (SCSI and NVMe status
-    /// Reservation Conflict)
+    /// Another's reservation or the asker's registration forbids it: Reservation Conflict.
     Conflict,
     /// It cannot be.
     Refused(Refusal),
@@ -264,12 +257,10 @@ pub enum ChangeResult {
 /// The reason why a change is refused, other than a conflict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// A `victim` of zero without a reservation of all registrants. (SCSI: invalid field in
-    /// parameter list; NVMe: Invalid Field in Command)
+    /// A `victim` of zero without a reservation of all registrants: Invalid Field.
     #[error("a key of zero names nobody here")]
     InvalidKey,
-    /// The reservation has another type. (SCSI: invalid release of persistent reservation; NVMe:
-    /// Invalid Field in Command)
+    /// The reservation has another type. (SCSI: INVALID RELEASE; NVMe: Invalid Field)
     #[error("the reservation is of another type")]
     WrongType,
     /// No room for one more. (SCSI: insufficient registration resources)

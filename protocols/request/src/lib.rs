@@ -20,8 +20,7 @@ use nearflash_units::{Blocks, Lba};
 pub use nexus::{Access, Nexus};
 pub use usage::{Traffic, Usage};
 
-/// A session's own number for a request; its [`Completion`] has the same. Unique among the requests
-/// that the session has in flight.
+/// A session's number for a request and its [`Completion`], unique among those in flight.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Tag(pub u32);
 
@@ -52,12 +51,10 @@ pub enum Operation {
     /// Blocks into a buffer that the session brings along: memory that a client shares with the
     /// node, which the device writes into and no processor of the node's touches.
     ReadInto {
-        /// Has room for the range's bytes. As with a [`Self::Read`]: handed over in the completion
-        /// of one that succeeded, returned to the pool otherwise.
+        /// Has room for the range's bytes; in the completion of a success, otherwise returned.
         buffer: BufferId,
     },
-    /// Blocks from the host, in `payload`. With `force_unit_access`, on stable media before the
-    /// answer.
+    /// Blocks from the host; with `force_unit_access`, on stable media before the answer.
     Write {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
@@ -100,8 +97,7 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
-    /// Everything answered before this was submitted is on stable media before the answer. The
-    /// range is ignored.
+    /// What was answered before is on stable media before the answer. The range is ignored.
     Flush,
     /// The range reads as zeroes afterwards.
     WriteZeroes {
@@ -110,8 +106,7 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
-    /// Every block of the range becomes the one in `payload`. The range may be longer than a
-    /// transfer. (SCSI WRITE SAME)
+    /// Every block of the range, of any length, becomes the one in `payload`. (WRITE SAME)
     WriteSame {
         /// Holds exactly one block; returns to the pool with the completion.
         payload: BufferId,
@@ -123,12 +118,10 @@ pub enum Operation {
     WriteAndVerify {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
-        /// Whether the bytes read again must equal those written. [`Payload::Differs`] has the
-        /// offset of the first difference.
+        /// Whether the bytes read again must equal those written: [`Payload::Differs`] if not.
         compare: bool,
     },
-    /// The range's bytes become the bitwise OR of themselves and the bytes in `payload`; nothing
-    /// else touches the range in between. (SCSI ORWRITE)
+    /// The range's bytes become their bitwise OR with `payload`, atomically. (SCSI ORWRITE)
     OrWrite {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
@@ -151,8 +144,7 @@ pub enum Operation {
         /// Afterwards they read as zeroes. Otherwise as zeroes or as before, and always the same.
         zeroes: bool,
     },
-    /// Success only if the medium can be read all over the range, which may be longer than a
-    /// transfer. Nothing is handed over. (SCSI VERIFY)
+    /// Success only if the medium of the range, of any length, can be read. (SCSI VERIFY)
     Verify,
     /// Queries the allocation state of the run of blocks that begins with the range's first block
     /// and ends within the range: [`Payload::Allocation`]. The range is not empty. (SCSI GET LBA
@@ -161,14 +153,12 @@ pub enum Operation {
     /// Touches nothing: success, unless a reservation or a write protection forbids such an access
     /// to the asker. The range is ignored.
     Admit(Access),
-    /// Success only if the range's bytes equal those in `payload`. Where they do not,
-    /// [`Payload::Differs`] says from where.
+    /// Success only if the range's bytes equal `payload`; otherwise [`Payload::Differs`].
     Compare {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
     },
-    /// The same with each block of the range, which may be longer than a transfer. (SCSI VERIFY
-    /// with BYTCHK of 11b)
+    /// The same with each block, also of a longer range. (SCSI VERIFY with BYTCHK of 11b)
     CompareSame {
         /// Holds exactly one block; returns to the pool with the completion.
         payload: BufferId,
@@ -187,8 +177,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The access that reservations check. By both standards they refuse a flush as they refuse a
-    /// write.
+    /// The access that reservations check: both standards refuse a flush like a write.
     #[inline]
     pub const fn access(&self) -> Access {
         match self {
@@ -239,8 +228,7 @@ pub enum Outcome {
     VolumeGone,
     /// The device cannot hold more: its file system or pool is full.
     CapacityExceeded,
-    /// The bytes differ from what was to be compared; where a write was to follow, nothing was
-    /// written.
+    /// The compared bytes differ; where a write was to follow, nothing was written.
     Miscompare,
     /// The device could not read its medium.
     UnrecoveredRead,

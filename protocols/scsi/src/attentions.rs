@@ -32,17 +32,13 @@ pub struct Attentions {
 }
 
 impl Default for Attentions {
+    /// No condition is pending.
     fn default() -> Self {
-        Self::new()
+        Self { by_lun: (0..=LUN_MAX).map(|_| AtomicU32::new(0)).collect() }
     }
 }
 
 impl Attentions {
-    /// No condition is pending.
-    pub fn new() -> Self {
-        Self { by_lun: (0..=LUN_MAX).map(|_| AtomicU32::new(0)).collect() }
-    }
-
     /// Establishes a condition for a unit.
     pub fn raise(&self, lun: u16, attention: Attention) {
         if let Some(pending) = self.by_lun.get(usize::from(lun)) {
@@ -81,17 +77,14 @@ impl Attentions {
             }
             let first = now & now.wrapping_neg();
             if pending.fetch_and(!first, Ordering::Relaxed) & first != 0 {
-                return BY_PRIORITY
-                    .iter()
-                    .map(|&(attention, _)| attention)
-                    .find(|&a| bit(a) == first);
+                let mut listed = BY_PRIORITY.iter().map(|&(attention, _)| attention);
+                return listed.find(|&attention| bit(attention) == first);
             }
         }
     }
 }
 
-/// The bit of an attention in the words: lower bits are reported first. Zero if it is never
-/// pending.
+/// The bit of an attention: lower bits are reported first. Zero if it is never pending.
 fn bit(attention: Attention) -> u32 {
     let place = BY_PRIORITY.iter().position(|&(listed, _)| listed == attention);
     place.map_or(0, |place| 1 << place)
@@ -109,7 +102,7 @@ mod tests {
 
     #[test]
     fn attentions_are_told_once_and_in_order_of_priority() {
-        let attentions = Attentions::new();
+        let attentions = Attentions::default();
         attentions.raise(3, Attention::RegistrationsPreempted);
         attentions.raise(3, Attention::CapacityChanged);
         attentions.raise(3, Attention::PowerOn);
@@ -125,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_every_units_can_be_withdrawn_from_every_unit() {
-        let attentions = Attentions::new();
+        let attentions = Attentions::default();
         attentions.raise_all(Attention::UnitsChanged);
         attentions.raise(LUN_MAX, Attention::Reset);
         attentions.withdraw_all(Attention::UnitsChanged);

@@ -1,6 +1,6 @@
 //! A command: its entry in the table, and the context of its handler.
 
-use nearflash_request::{Access, Attention};
+use nearflash_request::Access;
 
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Attentions, Cdb, CopyRecords, LogicalUnit, LogicalUnits, Sense, Task};
@@ -43,16 +43,10 @@ impl Call<'_> {
     }
 }
 
-/// REPORT LUNS clears the REPORTED LUNS DATA HAS CHANGED condition. SPC-4, 6.33.
-pub(crate) fn units_are_told(asked: &Asked<'_>) {
-    asked.attentions.withdraw_all(Attention::UnitsChanged);
-}
-
 /// One command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
-    /// CDB usage data: the operation code, the service action in its field, and a 1 for every other
-    /// bit that is evaluated. It is as long as the CDB.
+    /// CDB usage data: opcode, service action, and a 1 for every other evaluated bit.
     pub(crate) usage: &'static [u8],
     /// Whether the operation code has several commands, distinguished by their service action.
     pub(crate) has_service_action: bool,

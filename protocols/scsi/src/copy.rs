@@ -78,8 +78,7 @@ pub struct CopyProgress {
     pub copied: ByteLen,
 }
 
-/// The copies of a session: those in progress and those that ended last. All connections of a
-/// session run on one core, so the lock is never contended.
+/// The running and last ended copies of a session, on one core: the lock is never contended.
 #[derive(Debug, Default)]
 pub struct CopyRecords {
     /// Oldest first, at most [`COPIES_MAX`].

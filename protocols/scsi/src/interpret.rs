@@ -72,8 +72,7 @@ fn unknown(cdb: &Cdb) -> Sense {
     if has_service_actions(cdb.opcode()) { Sense::cdb_field(1, 4) } else { Sense::INVALID_OPCODE }
 }
 
-/// Checks that NACA of the CONTROL byte is clear. Auto contingent allegiance is not supported
-/// (NORMACA in INQUIRY is 0). SAM-5, 5.2.
+/// Checks that NACA of the CONTROL byte is clear: NORMACA in INQUIRY is 0. SAM-5, 5.2.
 fn check_control(cdb: &Cdb) -> Result<(), Sense> {
     let last = match cdb.opcode() >> 5 {
         0 => 5,

@@ -8,6 +8,7 @@ const FLAT: u8 = 0b01 << 6;
 const METHOD: u8 = 0b11 << 6;
 
 /// Encodes a LUN.
+#[inline]
 pub const fn to_bytes(lun: u16) -> [u8; 8] {
     let [high, low] = lun.to_be_bytes();
     let first = if high == 0 { 0 } else { FLAT | (high & !METHOD) };
@@ -15,6 +16,7 @@ pub const fn to_bytes(lun: u16) -> [u8; 8] {
 }
 
 /// Decodes a LUN; `None` for another format, which addresses no unit here.
+#[inline]
 pub const fn from_bytes(bytes: [u8; 8]) -> Option<u16> {
     let [first, low, 0, 0, 0, 0, 0, 0] = bytes else { return None };
     match first & METHOD {

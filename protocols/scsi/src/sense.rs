@@ -2,32 +2,24 @@
 //!
 //! Spec: SPC-4, 4.5. D_SENSE in the unit's control mode page selects the format.
 
+use nearflash_session::codes;
+
 /// SENSE KEY.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SenseKey(pub u8);
 
-impl SenseKey {
-    /// Nothing to report.
-    pub const NO_SENSE: Self = Self(0x0);
-    /// The logical unit cannot be accessed now.
-    pub const NOT_READY: Self = Self(0x2);
-    /// An error of the medium.
-    pub const MEDIUM_ERROR: Self = Self(0x3);
-    /// A failure of the device.
-    pub const HARDWARE_ERROR: Self = Self(0x4);
-    /// The command or its parameters are not valid.
-    pub const ILLEGAL_REQUEST: Self = Self(0x5);
-    /// A unit attention condition.
-    pub const UNIT_ATTENTION: Self = Self(0x6);
-    /// The unit is write protected.
-    pub const DATA_PROTECT: Self = Self(0x7);
-    /// A third-party copy ended with an error.
-    pub const COPY_ABORTED: Self = Self(0xA);
-    /// The target aborted the command; a retry may succeed.
-    pub const ABORTED_COMMAND: Self = Self(0xB);
-    /// The data differs from the medium.
-    pub const MISCOMPARE: Self = Self(0xE);
-}
+codes! { SenseKey {
+    NO_SENSE = 0x0, "nothing to report";
+    NOT_READY = 0x2, "the logical unit cannot be accessed now";
+    MEDIUM_ERROR = 0x3, "an error of the medium";
+    HARDWARE_ERROR = 0x4, "a failure of the device";
+    ILLEGAL_REQUEST = 0x5, "the command or its parameters are not valid";
+    UNIT_ATTENTION = 0x6, "a unit attention condition";
+    DATA_PROTECT = 0x7, "the unit is write protected";
+    COPY_ABORTED = 0xA, "a third-party copy ended with an error";
+    ABORTED_COMMAND = 0xB, "the target aborted the command; a retry may succeed";
+    MISCOMPARE = 0xE, "the data differs from the medium";
+} }
 
 /// ADDITIONAL SENSE CODE in the high byte, ADDITIONAL SENSE CODE QUALIFIER in the low byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,8 +123,7 @@ impl Sense {
         Self { field: Some(field), ..Self::INVALID_FIELD_IN_CDB }
     }
 
-    /// INVALID FIELD IN PARAMETER LIST, for the field that begins at `byte` and whose highest bit
-    /// is `bit`.
+    /// INVALID FIELD IN PARAMETER LIST, for the field at `byte` whose highest bit is `bit`.
     pub const fn parameter_field(byte: u16, bit: u8) -> Self {
         let field = FieldPointer { in_cdb: false, byte, bit: Some(bit) };
         Self { field: Some(field), ..Self::INVALID_FIELD_IN_PARAMETERS }

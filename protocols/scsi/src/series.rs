@@ -25,8 +25,9 @@ pub struct Piece {
 pub struct Series {
     what: What,
     /// The number of bytes moved.
-    done: ByteLen,
-    piece: Piece,
+    pub done: ByteLen,
+    /// The current piece, for the engine.
+    pub piece: Piece,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,16 +55,6 @@ impl Series {
         let piece = piece_of(&task.segments[segment], ByteLen(0));
         let what = What::Copy { task, segment, within: ByteLen(0) };
         Some(Self { what, done: ByteLen(0), piece })
-    }
-
-    /// The current piece, for the engine.
-    pub const fn piece(&self) -> &Piece {
-        &self.piece
-    }
-
-    /// The number of bytes moved.
-    pub const fn done(&self) -> ByteLen {
-        self.done
     }
 
     /// Continues with the next piece. Returns `false` after the last one.
@@ -204,9 +195,9 @@ mod tests {
     use super::*;
 
     fn pieces(mut series: Series) -> Vec<RequestTask> {
-        let mut pieces = vec![series.piece().task.clone()];
+        let mut pieces = vec![series.piece.task.clone()];
         while series.advance() {
-            pieces.push(series.piece().task.clone());
+            pieces.push(series.piece.task.clone());
         }
         pieces
     }

@@ -1,24 +1,39 @@
 //! The status of commands that fail.
 
+use std::fmt;
+
+use nearflash_session::codes;
+
 use crate::Sense;
 
-/// STATUS of a command. SAM-5, 5.3.1.
+/// STATUS of a command; unknown values are kept. SAM-5, 5.3.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Status(pub u8);
 
-impl Status {
-    /// The command succeeded.
-    pub const GOOD: Self = Self(0x00);
-    /// The command failed; the sense data has the reason.
-    pub const CHECK_CONDITION: Self = Self(0x02);
+codes! { Status {
+    GOOD = 0x00, "GOOD";
+    /// The sense data has the reason.
+    CHECK_CONDITION = 0x02, "CHECK CONDITION";
+    /// Of a prefetch that fits the cache.
+    CONDITION_MET = 0x04, "CONDITION MET";
     /// The command was not accepted; a later retry may succeed.
-    pub const BUSY: Self = Self(0x08);
+    BUSY = 0x08, "BUSY";
     /// The command conflicts with another initiator's reservation.
-    pub const RESERVATION_CONFLICT: Self = Self(0x18);
-    /// The task set is full.
-    pub const TASK_SET_FULL: Self = Self(0x28);
+    RESERVATION_CONFLICT = 0x18, "RESERVATION CONFLICT";
+    TASK_SET_FULL = 0x28, "TASK SET FULL";
+    /// Not with an auto contingent allegiance.
+    ACA_ACTIVE = 0x30, "ACA ACTIVE";
     /// Aborted by another initiator or a reset.
-    pub const TASK_ABORTED: Self = Self(0x40);
+    TASK_ABORTED = 0x40, "TASK ABORTED";
+} }
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known() {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "SCSI status {:#04x}", self.0),
+        }
+    }
 }
 
 /// Why a command failed: its status, with sense data for CHECK CONDITION.

@@ -34,8 +34,7 @@ pub struct RequestTask {
     pub data_out: ByteLen,
     /// The length of the data to the initiator, or the maximum length of the reply.
     pub data_in: ByteLen,
-    /// The sense data if the initiator sends data of another length, for commands whose data layout
-    /// depends on its length. See [`Self::with_data_of`].
+    /// The sense data for data of another length, where it matters: [`Self::with_data_of`].
     pub exact: Option<Sense>,
     /// The unit's block size, for sense data.
     pub block_size: BlockSize,
@@ -53,8 +52,7 @@ pub enum Action {
         /// FUA: durable before the status.
         force_unit_access: bool,
     },
-    /// See [`Operation::WriteBytes`], from the first byte of the first block: one buffer of the
-    /// range's length.
+    /// See [`Operation::WriteBytes`], from the first byte on: one buffer of the range's length.
     WriteBytes {
         /// The number of bytes to write.
         len: u32,
@@ -158,8 +156,7 @@ impl RequestTask {
     /// the block. Without any data nothing is executed.
     ///
     /// # Errors
-    /// If the data ends within a block and the operation needs whole blocks, or if its length
-    /// differs and [`Self::exact`] is set.
+    /// If the operation needs whole blocks, or [`Self::exact`] is set and the length differs.
     pub fn with_data_of(self, brought: ByteLen) -> Result<Self, Sense> {
         if let Some(sense) = self.exact
             && brought != self.data_out

@@ -13,8 +13,7 @@ const OTHER: u8 = 0xF;
 /// Length of a TransportID of any protocol other than iSCSI.
 const FIXED_LEN: usize = 24;
 
-/// The TransportID of a registrant. SPC-4 defines none for NVMe hosts, so their host identifier
-/// takes the place of the name.
+/// The TransportID of a registrant; of an NVMe host, for which SPC-4 has none, its identifier.
 pub(crate) fn of(identity: &Identity) -> Vec<u8> {
     match identity {
         Identity::Iscsi { initiator, isid, .. } => of_initiator(initiator, *isid),

@@ -74,8 +74,7 @@ pub struct LogicalUnits {
 }
 
 impl LogicalUnits {
-    /// The units of the target with this iSCSI name and portal group. Units above
-    /// [`crate::limits::LUN_MAX`] are omitted.
+    /// The units of a target. Units above [`crate::limits::LUN_MAX`] are omitted.
     pub fn new(
         target: &str,
         portal_group: u16,

@@ -204,8 +204,7 @@ impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
         &self.head[..self.filled]
     }
 
-    /// Takes the next head off `rest`: `None` when it is not whole yet (all of `rest` is kept
-    /// then). Afterwards [`Self::body`] is what follows it.
+    /// Takes the next head off `rest`; `None` when it is not whole. [`Self::body`] follows it.
     ///
     /// # Errors
     /// When the rules do not allow it, or it was damaged.
@@ -239,8 +238,7 @@ impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
         Ok(Some(Head::Gathered))
     }
 
-    /// Moves bytes into the array until it holds `len`, which is at most the array's: the rules
-    /// bound it.
+    /// Moves bytes into the array until it holds `len`, which the rules bound.
     fn fill(&mut self, rest: &mut &[u8], len: usize) -> bool {
         let wanted = len.saturating_sub(self.filled);
         let (part, after) = rest.split_at(wanted.min(rest.len()));

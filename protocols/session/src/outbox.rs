@@ -60,8 +60,7 @@ impl Outbox {
         self.release_orphans(released);
     }
 
-    /// Whether more waits than these bounds: a peer that reads keeps far below them, so nothing more
-    /// is taken from one that does not.
+    /// Whether more waits than these bounds, far below which a peer that reads keeps.
     #[inline]
     pub fn exceeds(&self, parts_max: usize, bytes_max: usize) -> bool {
         self.output.part_count() > parts_max || self.output.bytes_len() > bytes_max

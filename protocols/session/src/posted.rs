@@ -130,8 +130,7 @@ impl<A> Posted<A> {
         found.filter(|command| command.stage == Stage::InFlight)
     }
 
-    /// A command is answered, and over once its buffer is sent. `position` is how much of the
-    /// stream was.
+    /// A command is answered, and over once the stream is sent to the end of its buffer.
     #[inline]
     pub fn complete(&mut self, index: u16, position: u64) {
         let command = &mut self.slots[index];

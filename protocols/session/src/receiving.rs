@@ -7,8 +7,7 @@ use nearflash_request::BufferId;
 pub enum Receiving {
     /// For `handle_input`.
     Bytes,
-    /// They are payload: the next `len` bytes belong into the buffer at `offset`, and are then
-    /// told to `handle_payload`, in as many parts as they come.
+    /// Payload: the next `len` bytes go into the buffer, and then to `handle_payload`.
     Payload {
         /// The buffer.
         buffer: BufferId,

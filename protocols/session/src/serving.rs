@@ -34,22 +34,19 @@ pub trait ServingEnd {
     /// When the peer broke the protocol or ended the connection: the session is closing.
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Self::PeerError>;
 
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
+    /// Payload has come into the buffer that [`Self::receiving`] named; `bytes` is a view of it.
     ///
     /// # Panics
     /// When that many were not awaited.
     fn handle_payload(&mut self, bytes: &[u8]);
 
-    /// Whether the peer owes data: the rest of a PDU, or what was asked for. May look at every
-    /// command, so it is for now and then.
+    /// Whether the peer owes data: of a PDU, or solicited. It may visit every command: call seldom.
     fn awaits_data(&self) -> bool;
 
     /// The length of the buffer that a command's payload is waiting for, if any.
     fn wants_buffer(&self) -> Option<ByteLen>;
 
-    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
-    /// nothing of it moves before it is there.
+    /// Whether [`Self::wants_buffer`] asks for what is next: the stream stands until it is there.
     fn stands_still(&self) -> bool;
 
     /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
@@ -58,14 +55,12 @@ pub trait ServingEnd {
     /// When none was asked for.
     fn provide_buffer(&mut self, buffer: BufferId);
 
-    /// There is no buffer for what is next in the stream, and perhaps none comes: whether this
-    /// session makes do without.
+    /// There may never be a buffer for what is next: whether this session makes do without.
     fn give_way(&mut self) -> bool {
         false
     }
 
-    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
-    /// digested.
+    /// Whether [`Self::handle_completion`] needs the bytes of reads, to digest them.
     fn wants_payload_bytes(&self) -> bool;
 
     /// The engine's answer. `payload` is the bytes of its buffer when
@@ -100,8 +95,7 @@ pub trait ServingEnd {
         self.outbox().len()
     }
 
-    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
-    /// named to `released`: each is to be given back.
+    /// The first `sent` bytes of [`Self::output`] are sent: gives unused buffers to `released`.
     ///
     /// # Panics
     /// When more was sent than there is.
@@ -116,15 +110,13 @@ pub trait ServingEnd {
     /// When the peer did not do in time what it must: the session is closing.
     fn handle_timeout(&mut self, now: Nanos) -> Result<(), Self::PeerError>;
 
-    /// Ends a session that is in good order because this end goes down, if the protocol has
-    /// something to say about it.
+    /// This end goes down: ends a session in good order, if the protocol has a message for it.
     fn shut_down(&mut self) {}
 
     /// Whether the connection ends: close it once the output is sent.
     fn is_closing(&self) -> bool;
 
-    /// Nothing more is received: names the buffers of what was still coming to `released`. Nothing
-    /// comes of that, and nobody is answered.
+    /// Nothing more is received: names the buffers of unfinished commands to `released`.
     fn release_incoming(&mut self, released: &mut impl FnMut(BufferId));
 
     /// The connection is gone: names every buffer that the session holds to `released`. Buffers of

@@ -5,8 +5,7 @@
 
 use std::ops::{Index, IndexMut};
 
-/// The slots, each with what it holds. A free slot keeps its last value: its memory is warm, and so
-/// the last slot back is the first one out.
+/// The slots. A free slot keeps its value: the last one back, still cached, is first out.
 #[derive(Debug)]
 pub struct SlotTable<T> {
     slots: Box<[Slot<T>]>,

@@ -26,8 +26,7 @@ impl Reservations {
         })
     }
 
-    /// While registrations exist, both commands conflict. A nexus that the persistent reservation
-    /// admits gets success instead, without effect.
+    /// With registrations, both commands conflict, but have no effect for an admitted nexus.
     fn beside_registrations(&self, nexus: Nexus) -> Option<Changed> {
         if self.registrations.is_empty() {
             return None;

@@ -144,8 +144,7 @@ impl Reservations {
         told
     }
 
-    /// The victim holds no reservation, or has only a part in it: its registrations end, the
-    /// asker's too if it has that key.
+    /// The victim is no sole holder: its registrations end, the asker's too if it has that key.
     fn remove_registrations(&mut self, asker: Asker, victim: u64) -> Vec<Raised> {
         let told = self.remove(asker, |registration| registration.key == victim);
         if self.registrations.is_empty() {

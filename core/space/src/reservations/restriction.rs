@@ -5,8 +5,7 @@ use nearflash_request::{Access, Nexus, Outcome};
 
 use super::Reservation;
 
-/// The accesses refused to each nexus. Immutable, and replaced whole; an unrestricted volume has no
-/// `Restriction`.
+/// The accesses refused to each nexus, immutable. An unrestricted volume has none.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Restriction {
     write_protected: bool,
@@ -15,8 +14,7 @@ pub struct Restriction {
     persistent: Option<Barred>,
 }
 
-/// A persistent reservation: the nexuses that it admits, and the lowest access that it refuses to
-/// the others.
+/// The nexuses that a persistent reservation admits, and the lowest access refused to others.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Barred {
     from: Access,

@@ -91,8 +91,7 @@ impl ClientSession {
     }
 }
 
-/// The number of the segment of a read with `len` bytes at `at`; `None` when there is no such
-/// segment.
+/// The number of a read's segment of `len` bytes at `at`; `None` when there is no such segment.
 #[inline]
 fn segment_of(offset: u64, asked_len: u32, at: u64, len: u32) -> Option<u32> {
     if at >= u64::from(asked_len) {

@@ -58,8 +58,7 @@ impl Agreed {
     }
 }
 
-/// A request's number: what comes back with its completion. Below [`Agreed::credits_max`], so that
-/// a table can be indexed with it.
+/// A request's number, which its completion has: an index below [`Agreed::credits_max`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestTag(pub u32);
 
@@ -82,8 +81,7 @@ pub struct ClientCompletion {
     pub tag: RequestTag,
     /// The node's answer; [`Status::DATA_DIGEST`] also for data that was damaged on its way here.
     pub status: Status,
-    /// The word that was there before an atomic operation; the current epoch with
-    /// [`Status::STALE_EPOCH`]; otherwise 0.
+    /// The word before an atomic operation; the epoch with [`Status::STALE_EPOCH`]; otherwise 0.
     pub value: u64,
 }
 
@@ -99,11 +97,9 @@ pub enum ClientEvent {
         /// The volume, or why not.
         result: Result<VolumeInfo, Status>,
     },
-    /// The answer to [`super::ClientSession::attach`]. When it is good, the descriptors came with
-    /// its bytes, and requests go by the rings from here on.
+    /// The answer to [`super::ClientSession::attach`]; the descriptors came with its bytes.
     Attached(Result<(), Status>),
-    /// The answer to [`super::ClientSession::claim`]. A node that does not know it says
-    /// [`Status::INVALID_OPCODE`].
+    /// The answer to [`super::ClientSession::claim`]; `INVALID_OPCODE` by a node without it.
     Claimed(Result<(), Status>),
     /// The answer to [`super::ClientSession::ping`].
     Pong,
@@ -124,8 +120,7 @@ pub enum SubmitError {
     /// A length of 0, or above what the node takes.
     #[error("a request has 1 to {0} bytes")]
     Length(u32),
-    /// Requests go by the rings, [`super::ClientSession::submit_entry`], or they do not; or rings
-    /// cannot be attached now.
+    /// The request belongs to the other transport (stream or rings), or rings cannot be attached.
     #[error("requests of this session go by the other transport")]
     WrongTransport,
 }

@@ -1,6 +1,6 @@
 //! From bytes to completions: the loop over received bytes, and what may come when.
 
-use nearflash_session::{Data, Head, Receiving};
+use nearflash_session::{Data, Head, Receiving, offset};
 
 use super::{ClientSession, State};
 use crate::error::PeerError;
@@ -72,8 +72,7 @@ impl ClientSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
+    /// Payload has come into the buffer that [`Self::receiving`] named; `bytes` is a view of it.
     ///
     /// # Panics
     /// When that many were not awaited.
@@ -117,7 +116,7 @@ impl ClientSession {
         let len = header.len.get();
         if len > SMALL_LEN_MAX {
             let opcode = Opcode(header.opcode);
-            return Err(PeerError::HeaderField { opcode, offset: AnswerHeader::LEN_OFFSET });
+            return Err(PeerError::HeaderField { opcode, offset: offset!(AnswerHeader, len) });
         }
         if len == 0 {
             return self.on_small(header, &[]);
@@ -128,8 +127,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Takes what `rest` has of the current answer's payload; `false` when more is needed first, or
-    /// it is for a buffer.
+    /// Takes the current answer's payload in `rest`; `false` if more is needed, or a buffer.
     #[inline]
     fn consume_payload(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         if self.stream.body.data_left() > 0 {

@@ -68,8 +68,7 @@ pub(super) struct Fields {
 }
 
 impl ClientOperation {
-    /// The operands of an atomic operation as they are stored in the data area of rings, and their
-    /// length in bytes.
+    /// The operands of an atomic operation as in the data area of rings, and their length.
     pub fn operands(&self) -> ([u8; 16], usize) {
         let mut operands = [0; 16];
         let mut put = |words: &[u64]| {

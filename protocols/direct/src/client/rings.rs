@@ -69,8 +69,7 @@ impl ClientSession {
         Ok((tag, bytes_of(header.to_words())))
     }
 
-    /// An entry of the completion ring, copied out of it. On a session that is closing, entries mean
-    /// nothing.
+    /// An entry of the completion ring, copied out of it. A session that is closing ignores it.
     ///
     /// # Errors
     /// When the node broke the protocol: the session is closing.

@@ -12,8 +12,7 @@ use crate::stream::seal;
 use crate::wire::RequestHeader;
 
 impl ClientSession {
-    /// Queues a request. `payload` is what a write's buffer holds, looked at only when data digests
-    /// were agreed.
+    /// Queues a request. `payload` is a write's bytes, looked at only with data digests.
     ///
     /// # Errors
     /// When it was not taken.

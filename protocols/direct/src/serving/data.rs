@@ -32,7 +32,7 @@ pub(super) struct Incoming {
     count: u32,
     pub(super) sink: Sink,
     /// The destination of the segment.
-    buffer: Option<BufferId>,
+    pub(super) buffer: Option<BufferId>,
     /// From where in the buffer, and how long the buffer must be.
     span: Span,
     /// The number of bytes of the segment received.
@@ -58,11 +58,6 @@ impl Incoming {
         ByteLen::from_usize(self.span.buffer_len)
     }
 
-    /// The buffer that its segment wants.
-    pub(super) const fn provide_buffer(&mut self, buffer: BufferId) {
-        self.buffer = Some(buffer);
-    }
-
     /// Where its next byte belongs, once there is a buffer.
     #[inline]
     pub(super) fn place(&self) -> Option<(BufferId, usize)> {
@@ -74,10 +69,6 @@ impl Incoming {
     pub(super) fn count(&mut self, len: usize) {
         assert!(self.buffer.is_some(), "payload comes only into a buffer");
         self.received += len;
-    }
-
-    pub(super) const fn take_buffer(&mut self) -> Option<BufferId> {
-        self.buffer.take()
     }
 }
 
@@ -103,8 +94,7 @@ impl TargetSession {
         }
     }
 
-    /// Takes what `rest` has of the current message's payload; `false` when more is needed first,
-    /// or a buffer, or it is for a buffer.
+    /// Takes the current message's payload in `rest`; `false` if more is needed, or a buffer.
     #[inline]
     pub(super) fn consume_payload(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         while !self.incoming.is_over() {
@@ -148,8 +138,7 @@ impl TargetSession {
         }
     }
 
-    /// A segment of a write has all come: it is handed out, unless it was damaged or the write has
-    /// failed meanwhile.
+    /// A write's segment has come: it is handed out, unless damaged or the write has failed.
     #[inline]
     pub(super) fn end_segment_of_write(&mut self) {
         let Sink::Slot(tag) = self.incoming.sink else { unreachable!("the caller has looked") };

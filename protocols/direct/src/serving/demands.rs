@@ -108,8 +108,7 @@ impl TargetSession {
         self.attach.take().map(Demand::Attach).or_else(|| self.claim_demand())
     }
 
-    /// Everything but reads by the stream. `None` when it was answered because there is nothing to
-    /// do.
+    /// Everything but reads by the stream. `None` when there was nothing to do but answer.
     pub(super) fn request_of(
         &mut self,
         tag: Tag,

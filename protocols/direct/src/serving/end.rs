@@ -70,7 +70,8 @@ impl ServingEnd for TargetSession {
     #[inline]
     fn provide_buffer(&mut self, buffer: BufferId) {
         if self.stands_still() {
-            return self.incoming.provide_buffer(buffer);
+            self.incoming.buffer = Some(buffer);
+            return;
         }
         let rings = self.rings.as_mut().expect("a buffer comes only when wanted");
         let ready = rings.provide_buffer(buffer);
@@ -126,13 +127,13 @@ impl ServingEnd for TargetSession {
     }
 
     fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.incoming.take_buffer().into_iter().for_each(released);
+        self.incoming.buffer.take().into_iter().for_each(released);
     }
 
     fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
         self.stop();
         self.output.release_all(released);
-        self.incoming.take_buffer().into_iter().for_each(&mut *released);
+        self.incoming.buffer.take().into_iter().for_each(&mut *released);
         self.ready.drain(..).filter_map(|ready| ready.buffer).for_each(&mut *released);
         if let Some(rings) = &mut self.rings {
             rings.release_all(released);

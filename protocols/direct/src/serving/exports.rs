@@ -61,8 +61,7 @@ impl Exports {
         self.credentials.is_empty()
     }
 
-    /// The volumes on which a client has other rights than under `older`, or that have another
-    /// layout.
+    /// The volumes whose layout, or a client's rights on them, differ from `older`.
     pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
         let changed = older.volumes.iter().filter(|(name, export)| {
             let mut credentials = older.credentials.iter();

@@ -3,6 +3,7 @@
 //! A key that does not exist is asked for its proof like any other, and then refused, so that
 //! nobody learns which keys there are.
 
+use nearflash_session::offset;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -43,7 +44,7 @@ impl TargetSession {
         if key.len() > NAME_LEN_MAX {
             return Err(PeerError::HeaderField {
                 opcode: Opcode::HELLO,
-                offset: RequestHeader::LEN_OFFSET,
+                offset: offset!(RequestHeader, len),
             });
         }
         let is_anonymous = key.is_empty();

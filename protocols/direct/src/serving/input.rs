@@ -1,6 +1,6 @@
 //! From bytes to handlers: the loop over received bytes, and what may come when.
 
-use nearflash_session::Head;
+use nearflash_session::{Head, offset};
 
 use super::data::Sink;
 use super::{OUTPUT_BYTES_MAX, State, TargetSession};
@@ -89,7 +89,7 @@ impl TargetSession {
     fn begin_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let (opcode, len) = (Opcode(header.opcode), header.len.get());
         if len > SMALL_LEN_MAX {
-            let offset = RequestHeader::LEN_OFFSET;
+            let offset = offset!(RequestHeader, len);
             return Err(PeerError::HeaderField { opcode, offset });
         }
         if len == 0 {

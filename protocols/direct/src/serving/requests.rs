@@ -4,6 +4,7 @@
 //! because an answer could not be assigned to a request.
 
 use nearflash_request::Tag;
+use nearflash_session::offset;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
@@ -86,7 +87,7 @@ impl TargetSession {
     pub(super) fn take_atomic(&mut self, header: &RequestHeader, operands: &[u8]) {
         let admitted = match atomic_kind(Opcode(header.opcode), operands) {
             Some(kind) => self.admit(header, kind),
-            None => Err((Status::INVALID_FIELD, u64::from(RequestHeader::LEN_OFFSET))),
+            None => Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, len)))),
         };
         self.hand_out_admitted(header, admitted);
     }
@@ -115,7 +116,7 @@ impl TargetSession {
     #[inline]
     pub(super) fn admit(&mut self, header: &RequestHeader, kind: Kind) -> Result<u32, Refusal> {
         if header.flags & !RequestHeader::DURABLE != 0 {
-            return Err((Status::INVALID_FIELD, u64::from(RequestHeader::FLAGS_OFFSET)));
+            return Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, flags))));
         }
         let handle = self.handles.get(header.volume.get());
         let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
@@ -126,7 +127,7 @@ impl TargetSession {
             && kind.has_payload()
             && !rings.contain(header.place.get(), len)
         {
-            return Err((Status::INVALID_FIELD, u64::from(RequestHeader::PLACE_OFFSET)));
+            return Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, place))));
         }
         let segments = kind.segments(offset, len);
         let slot = self.slots.take(header.tag.get());
@@ -215,7 +216,7 @@ impl Kind {
 /// How many bytes a request is about, if it can be about so many.
 #[inline]
 fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Refusal> {
-    const REFUSED: Refusal = (Status::INVALID_FIELD, RequestHeader::LEN_OFFSET as u64);
+    const REFUSED: Refusal = (Status::INVALID_FIELD, offset!(RequestHeader, len) as u64);
     match kind {
         Kind::Read | Kind::Write if len > 0 && len <= len_max => Ok(len),
         Kind::Discard if len > 0 => Ok(len),
@@ -224,7 +225,7 @@ fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Ref
             if offset.is_multiple_of(u64::from(WORD_LEN)) {
                 Ok(WORD_LEN)
             } else {
-                Err((Status::INVALID_FIELD, u64::from(RequestHeader::OFFSET_OFFSET)))
+                Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, offset))))
             }
         }
         _ => Err(REFUSED),

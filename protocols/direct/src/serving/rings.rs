@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use nearflash_request::{BufferId, Payload, Request, Tag};
-use nearflash_session::BufferQueue;
+use nearflash_session::{BufferQueue, offset};
 use nearflash_units::ByteLen;
 use zerocopy::FromBytes;
 
@@ -86,8 +86,7 @@ impl Rings {
 }
 
 impl TargetSession {
-    /// ATTACH: rings are wanted. Nothing may be in flight, so that the descriptors come with the
-    /// answer's first byte.
+    /// ATTACH. Nothing may be in flight, so that the descriptors come with the answer.
     pub(super) fn on_attach(
         &mut self,
         header: &RequestHeader,
@@ -125,8 +124,7 @@ impl TargetSession {
         Ok(AttachDemand { entries, data_len })
     }
 
-    /// The answer to [`Demand::Attach`]. When the rings are made, their descriptors go to the
-    /// client with the next bytes that are sent.
+    /// The answer to [`Demand::Attach`]. The rings' descriptors go with the next bytes sent.
     ///
     /// # Panics
     /// When none was demanded.
@@ -149,8 +147,7 @@ impl TargetSession {
         self.answer_session(&asked, made.err().unwrap_or(Status::OK), 0, &[]);
     }
 
-    /// Whether [`Self::handle_entry`] is to be called: rings are attached, and what earlier entries
-    /// were answered is taken.
+    /// Whether [`Self::handle_entry`] is to be called: rings are attached, and have room.
     #[inline]
     pub fn takes_entries(&self) -> bool {
         let has_room = |rings: &Rings| rings.outputs.len() < rings.outputs_max;
@@ -219,7 +216,7 @@ impl TargetSession {
         let len = u32::try_from(operands.len()).expect("16 bytes at most");
         let place = header.place.get();
         if header.len.get() != len {
-            let at = u64::from(RequestHeader::LEN_OFFSET);
+            let at = u64::from(offset!(RequestHeader, len));
             return self.refuse(header, Status::INVALID_FIELD, at);
         }
         if !self.rings().contain(place, len) {
@@ -231,7 +228,7 @@ impl TargetSession {
 
     #[cold]
     fn refuse_place(&mut self, header: &RequestHeader) {
-        self.refuse(header, Status::INVALID_FIELD, u64::from(RequestHeader::PLACE_OFFSET));
+        self.refuse(header, Status::INVALID_FIELD, u64::from(offset!(RequestHeader, place)));
     }
 
     /// The demand for a segment of a request that came by the rings.

@@ -74,15 +74,6 @@ impl RequestHeader {
     /// On stable media before the answer.
     pub const DURABLE: u8 = 1;
 
-    /// The offset of [`Self::flags`] in the header.
-    pub(crate) const FLAGS_OFFSET: u32 = 1;
-    /// The offset of [`Self::offset`] in the header.
-    pub(crate) const OFFSET_OFFSET: u32 = 8;
-    /// The offset of [`Self::len`] in the header.
-    pub(crate) const LEN_OFFSET: u32 = 16;
-    /// The offset of [`Self::place`] in the header.
-    pub(crate) const PLACE_OFFSET: u32 = 24;
-
     /// The header as words, but for its digest: they go from registers to their place.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 4] {
@@ -121,9 +112,6 @@ impl AnswerHeader {
     pub fn status(&self) -> Status {
         Status(self.status.get())
     }
-
-    /// The offset of [`Self::len`] in the header.
-    pub(crate) const LEN_OFFSET: u32 = 16;
 
     /// The header as words, but for its digest: they go from registers to their place.
     #[inline]

@@ -69,8 +69,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// The status for an outcome of the engine. A compare-and-swap that found another word is a
-/// success: the answer has the word.
+/// The status of an outcome. A compare-and-swap that found another word is a success.
 impl From<Outcome> for Status {
     fn from(outcome: Outcome) -> Self {
         match outcome {

@@ -73,8 +73,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The hash of a response: CHAP_A. RFC 7143, 12.1.3 and IANA's registry of PPP authentication
-/// algorithms.
+/// CHAP_A: the hash of a response. RFC 7143, 12.1.3; IANA, PPP authentication algorithms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Algorithm {
     /// 5: mandatory for both ends.

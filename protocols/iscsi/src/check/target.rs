@@ -220,7 +220,7 @@ impl Bench {
         let granted = admit(&mut self.portal, &demand);
         if let Ok(granted) = &granted {
             // Checks ignore the first unit attentions of every session.
-            let attentions = granted.session.attentions();
+            let attentions = &granted.session.attentions;
             attentions.withdraw_all(Attention::PowerOn);
             attentions.withdraw_all(Attention::NexusLoss);
         }

@@ -140,8 +140,7 @@ impl InitiatorSession {
         index.map(TaskId).ok_or(PeerError::UnknownTask { opcode, tag })
     }
 
-    /// Checks and counts StatSN of a PDU that uses one. At error recovery level 0, no number is
-    /// ever missing.
+    /// Checks and counts StatSN. At error recovery level 0, no number is ever missing.
     #[inline]
     pub(super) fn take_stat_sn(&mut self, opcode: Opcode, field: U32) -> Result<(), PeerError> {
         let received = Serial::of(field);

@@ -45,8 +45,7 @@ pub fn compare_and_write(flags: u8, lba: u64, blocks: u8) -> Cdb {
     cdb
 }
 
-/// WRITE SAME (16): its data is one block. `unmap` leaves the blocks without memory, reading as
-/// zeroes, if that is what the block holds.
+/// WRITE SAME (16): its data is one block. With `unmap`, a block of zeroes is deallocated.
 pub fn write_same(unmap: bool, lba: u64, blocks: u32) -> Cdb {
     long(0x93, if unmap { 0x08 } else { 0 }, lba, blocks)
 }

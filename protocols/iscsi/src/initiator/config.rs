@@ -1,10 +1,9 @@
 //! The configuration, data and results of an initiator's session.
 
-use std::fmt;
 use std::sync::Arc;
 
 use nearflash_request::BufferId;
-use nearflash_session::codes;
+pub use nearflash_scsi::Status;
 
 use super::discovery::DiscoveredTarget;
 use super::sense::Sense;
@@ -54,37 +53,6 @@ pub enum TaskData {
     SmallToInitiator(u32),
     /// Sent from these bytes.
     SmallFromInitiator(Vec<u8>),
-}
-
-/// SCSI status. Open.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Status(pub u8);
-
-codes! { Status {
-    GOOD = 0x00, "GOOD";
-    /// The sense data gives the reason.
-    CHECK_CONDITION = 0x02, "CHECK CONDITION";
-    /// Of a prefetch that fits the cache.
-    CONDITION_MET = 0x04, "CONDITION MET";
-    /// The logical unit is busy: retry later.
-    BUSY = 0x08, "BUSY";
-    /// Another initiator's reservation forbids it.
-    RESERVATION_CONFLICT = 0x18, "RESERVATION CONFLICT";
-    /// More commands than the logical unit takes.
-    TASK_SET_FULL = 0x28, "TASK SET FULL";
-    /// Not with an auto contingent allegiance.
-    ACA_ACTIVE = 0x30, "ACA ACTIVE";
-    /// Another initiator ended it.
-    TASK_ABORTED = 0x40, "TASK ABORTED";
-} }
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.known() {
-            Some((_, name)) => f.write_str(name),
-            None => write!(f, "SCSI status {:#04x}", self.0),
-        }
-    }
 }
 
 /// How a command ended.

@@ -66,8 +66,7 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// RFC 7143, 11.19: an answer to this end's ping, or a ping, or only an update of the command
-    /// window.
+    /// RFC 7143, 11.19: an answer to a ping, or a ping, or an update of the command window.
     fn on_nop_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         let header = NopIn::ref_from_bytes(head).expect("of that length");
         let opcode = Opcode::NOP_IN;
@@ -217,8 +216,7 @@ impl InitiatorSession {
         }
     }
 
-    /// Requests all targets in a discovery session ("All"), one by name, or this session's own
-    /// (""): [`Event::Targets`] reports them.
+    /// Requests all targets ("All"), one by name, or the session's own (""): [`Event::Targets`].
     ///
     /// # Errors
     /// When the connection is not ready or text is under way.
@@ -269,8 +267,7 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// Requests the end of this connection, or of the session with all its connections. No further
-    /// command is accepted; [`Event::LoggedOut`] comes last.
+    /// Requests the end of the connection or session. [`Event::LoggedOut`] comes last.
     ///
     /// # Errors
     /// When the connection is not ready.

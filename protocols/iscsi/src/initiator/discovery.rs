@@ -12,8 +12,7 @@ pub const TARGETS_TEXT_LEN_MAX: usize = 1 << 20;
 pub struct DiscoveredTarget {
     /// TargetName.
     pub name: String,
-    /// TargetAddress: host, perhaps port and portal group, as the target wrote it. Without any, it
-    /// is where it was asked for.
+    /// TargetAddress as the target wrote it. Without any, the target is where it was asked for.
     pub addresses: Vec<String>,
 }
 

@@ -59,8 +59,7 @@ impl InitiatorSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
+    /// Payload has come into the buffer that [`Self::receiving`] named; `bytes` is a view of it.
     ///
     /// # Panics
     /// When fewer bytes of payload were awaited.
@@ -130,8 +129,7 @@ impl InitiatorSession {
         self.sink = Sink::Small;
     }
 
-    /// Consumes the bytes of the current PDU's body in `rest`. Returns `false` if more bytes are
-    /// needed first, or if the body is payload.
+    /// Consumes the PDU's body in `rest`. Returns `false` if more is needed, or it is payload.
     #[inline]
     fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         if self.framer.body.data_left() > 0 {

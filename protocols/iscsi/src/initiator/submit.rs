@@ -27,8 +27,7 @@ impl InitiatorSession {
     /// digests.
     ///
     /// # Errors
-    /// When no place is free, the window is closed or the connection is not ready: the command was
-    /// not accepted.
+    /// When no place is free, the window is closed or the connection is not ready.
     #[inline]
     pub fn submit(
         &mut self,

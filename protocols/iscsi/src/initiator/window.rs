@@ -47,8 +47,7 @@ impl CommandWindow {
         !Serial(self.max.load(Ordering::Relaxed)).is_before(self.next())
     }
 
-    /// The number of commands that the target accepts now. Some targets begin with a small window
-    /// and widen it with their answers.
+    /// The number of commands that the target accepts now; some targets widen it with answers.
     pub fn width(&self) -> u32 {
         match self.is_open() {
             true => self.max.load(Ordering::Relaxed).wrapping_sub(self.next().0).wrapping_add(1),
@@ -92,8 +91,7 @@ impl CommandWindow {
         }
     }
 
-    /// A connection is logged in: returns the session's parameters, which the leading connection
-    /// negotiated.
+    /// A connection is logged in: returns the parameters that the leading one negotiated.
     pub(super) fn agree(&self, established: &Established) -> SessionParams {
         let (_, session) = self.agreed.get_or_init(|| (established.tsih, established.session));
         self.update(established.exp_cmd_sn, established.max_cmd_sn, true);

@@ -32,8 +32,7 @@ pub struct LoginDemand {
     pub cid: u16,
     /// The session's type, with its target.
     pub kind: SessionKind,
-    /// The session's parameters. Ignored when the connection joins a session, whose parameters are
-    /// already negotiated.
+    /// The session's parameters. Ignored when the connection joins a session.
     pub session: SessionParams,
     /// The connection's parameters.
     pub connection: ConnectionParams,

@@ -13,8 +13,7 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Takes a pair whose key is one of these, and returns the key's previous value; `None` for
-    /// other keys.
+    /// Takes a pair with one of these keys. Returns its previous value; `None` for other keys.
     pub(super) fn take(&mut self, key: &str, value: &'a str) -> Option<Option<&'a str>> {
         let place = match key {
             "AuthMethod" => &mut self.method,

@@ -4,8 +4,7 @@ use std::fmt;
 
 use nearflash_session::codes;
 
-/// Status-Class and Status-Detail of a login response. The class is 0 for success, 1 for
-/// redirection, 2 for an initiator error, 3 for a target error.
+/// Status-Class (0 success, 1 redirection, 2 initiator error, 3 target error) and Detail.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LoginStatus(u16);
 

@@ -34,11 +34,9 @@ pub struct TargetLoginConfig {
 pub enum LoginStep {
     /// A response is queued; the next request is awaited.
     Answered,
-    /// Nothing is queued: [`TargetLogin::grant`] or [`TargetLogin::refuse`] answers. Until then, no
-    /// request may be given.
+    /// [`TargetLogin::grant`] or [`TargetLogin::refuse`] answers; until then, no request may come.
     Demanded(Box<LoginDemand>),
-    /// Nothing is queued: [`TargetLogin::refuse`] answers, and then the connection ends. After a
-    /// failed authentication, the answer is delayed.
+    /// [`TargetLogin::refuse`] answers, delayed after a failed authentication.
     Refused(LoginStatus),
 }
 

@@ -46,8 +46,7 @@ macro_rules! session_keys {
         $(#[$doc:meta])*
         $field:ident: $type:ty = $default:expr, $key:literal, $rule:expr, $is_normal_only:expr;
     )*) => {
-        /// Parameters that all connections of a session share: an end's offer, or the negotiated
-        /// result.
+        /// The parameters of a session: an end's offer, or the negotiated result.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub struct SessionParams {
             $(#[doc = concat!($key, ".")] $(#[$doc])* pub $field: $type,)*
@@ -126,8 +125,7 @@ impl Rule {
         }
     }
 
-    /// The result, if the other end's value cannot change it: then no answer is needed. RFC 7143,
-    /// 6.2.2.
+    /// The result, if the other end cannot change it: no answer is needed. RFC 7143, 6.2.2.
     pub(super) fn foregone(self, ours: u32) -> Option<u32> {
         match (self, ours) {
             (Self::Or, 1) | (Self::And, 0) => Some(ours),

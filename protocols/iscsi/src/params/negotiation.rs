@@ -276,8 +276,7 @@ fn answer_other(key: &str, value: &str, scope: Scope, out: &mut Outgoing) {
     }
 }
 
-/// Answers a key that came in the full feature phase, where only MaxRecvDataSegmentLength can still
-/// change. SendTargets is not for here.
+/// Answers a key of the full feature phase: only MaxRecvDataSegmentLength can still change.
 pub fn answer_in_full_feature_phase(
     key: &str,
     value: &str,

@@ -1,11 +1,11 @@
 //! The fields of PDUs. The sets of values are open: an unknown value decodes, and is refused in one
 //! place.
 
+use nearflash_scsi::lun;
 use nearflash_session::{codes, wire};
 use zerocopy::big_endian::U32;
 
-/// The opcode of a PDU, without the bit for immediate delivery: below 20h from the initiator, 20h
-/// and above from the target. RFC 7143, 11.2.1.2.
+/// A PDU's opcode without the I bit; 20h and above from the target. RFC 7143, 11.2.1.2.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Opcode(pub u8);
 
@@ -112,29 +112,18 @@ impl LunField {
     /// The highest number in the flat space addressing method.
     pub const NUMBER_MAX: u16 = (1 << 14) - 1;
 
-    /// The LUN of a logical unit: the peripheral device method up to 255, the flat space method
-    /// above.
-    #[inline]
+    /// The LUN of a logical unit.
     pub const fn new(number: u16) -> Self {
-        let [high, low] = number.to_be_bytes();
-        let method = if number > 0xFF { 0x40 } else { 0 };
-        Self([high & 0x3F | method, low, 0, 0, 0, 0, 0, 0])
+        Self(lun::to_bytes(number))
     }
 
-    /// The unit's number; `None` for other addressing methods and for more than one level.
-    #[inline]
+    /// The unit's number; `None` for another format, which addresses no unit here.
     pub const fn number(self) -> Option<u16> {
-        let [high, low, rest @ ..] = self.0;
-        let is_single_level = matches!(rest, [0, 0, 0, 0, 0, 0]);
-        match high {
-            0 | 0x40..=0x7F if is_single_level => Some(u16::from_be_bytes([high & 0x3F, low])),
-            _ => None,
-        }
+        lun::from_bytes(self.0)
     }
 }
 
-/// A serial number: CmdSN, StatSN, DataSN, R2TSN and their expected values. Compared modulo 2^32.
-/// RFC 7143, 4.2.2.1 and RFC 1982.
+/// CmdSN, StatSN, DataSN or R2TSN, compared modulo 2^32. RFC 7143, 4.2.2.1 and RFC 1982.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Serial(pub u32);
 

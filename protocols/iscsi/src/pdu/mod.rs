@@ -28,8 +28,7 @@ pub(crate) use words::word;
 
 /// The basic header of every PDU, in bytes.
 pub const HEADER_LEN: usize = 48;
-/// The most additional headers that are skipped, in bytes. None of them is used: an extended CDB
-/// and bidirectional commands are not supported.
+/// The most additional headers, in bytes: skipped, as extended CDBs are not supported.
 pub const AHS_LEN_MAX: usize = 256;
 /// The reserved tag: ITT or TTT of PDUs that belong to no task.
 pub const NO_TAG: u32 = 0xFFFF_FFFF;

@@ -23,8 +23,7 @@ pub(super) enum DataSource<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The residual: the difference between the expected and the actual transfer length, as flag and
-/// count.
+/// The difference between the expected and the actual transfer length, as flag and count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Residual {
     flag: u8,
@@ -168,7 +167,7 @@ impl TargetSession {
             }
             return self.push_response(itt, Status::GOOD, residual, 0, &[]);
         }
-        let burst_max = self.shared.params().max_burst_len;
+        let burst_max = self.shared.params.max_burst_len;
         if len > self.link.params.send_len_max || len > burst_max {
             let span = Span { start: 0, end: len, number: 0, is_last: true };
             self.push_in_parts(itt, source, span, residual);
@@ -178,8 +177,7 @@ impl TargetSession {
         self.push_data_in(itt, source, part, FINAL, residual);
     }
 
-    /// RFC 7143, 11.7.1: sets F at the end of each sequence, which has at most MaxBurstLength
-    /// bytes. Returns the DataSN after these PDUs.
+    /// RFC 7143, 11.7.1: F ends each sequence of MaxBurstLength. Returns the next DataSN.
     #[cold]
     pub(super) fn push_in_parts(
         &mut self,
@@ -188,7 +186,7 @@ impl TargetSession {
         span: Span,
         residual: Residual,
     ) -> u32 {
-        let burst_max = self.shared.params().max_burst_len;
+        let burst_max = self.shared.params.max_burst_len;
         let (mut offset, mut number) = (span.start, span.number);
         while offset < span.end {
             let burst_left = burst_max - offset % burst_max;

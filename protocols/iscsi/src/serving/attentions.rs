@@ -32,8 +32,7 @@ pub(super) enum Presence {
 }
 
 impl TargetSession {
-    /// Targets, units or accounts have changed. Commands that were handed out continue; commands
-    /// that come later see the new exports.
+    /// Targets, units or accounts have changed. Commands that come later see the new exports.
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
         self.exports = exports;
         if self.state == State::FullFeature && !self.names.is_discovery {
@@ -41,8 +40,7 @@ impl TargetSession {
         }
     }
 
-    /// Takes over the target's current units. A LUN that now belongs to another volume reports this
-    /// as a unit attention, before it executes commands.
+    /// Takes over the target's units. A LUN of another volume reports a unit attention first.
     pub(super) fn look_at_target(&mut self) {
         if self.presence != Presence::Present {
             return;
@@ -55,7 +53,7 @@ impl TargetSession {
         let before = std::mem::replace(&mut self.units, Arc::clone(&target.units));
         for unit in self.units.iter() {
             if before.get(unit.lun).is_none_or(|old| old.volume != unit.volume) {
-                self.shared.attentions().raise(unit.lun, Attention::UnitsChanged);
+                self.shared.attentions.raise(unit.lun, Attention::UnitsChanged);
             }
         }
     }
@@ -81,21 +79,21 @@ impl TargetSession {
     pub fn raise(&mut self, raised: &Raised) {
         if self.state != State::FullFeature
             || self.names.is_discovery
-            || !raised.to.include(self.shared.nexus())
+            || !raised.to.include(self.shared.nexus)
         {
             return;
         }
         let Some(volume) = raised.volume else {
-            self.shared.attentions().raise_all(raised.attention);
+            self.shared.attentions.raise_all(raised.attention);
             return self.tell_at_once(0, raised.attention);
         };
         let units = Arc::clone(&self.units);
         for unit in units.iter().filter(|unit| unit.volume == volume) {
-            self.shared.attentions().raise(unit.lun, raised.attention);
+            self.shared.attentions.raise(unit.lun, raised.attention);
             match raised.attention {
                 Attention::Reset => {
                     self.abort_unit(unit.lun);
-                    self.shared.copies().forget(unit.lun);
+                    self.shared.copies.forget(unit.lun);
                 }
                 Attention::TasksCleared => self.abort_unit(unit.lun),
                 Attention::ColdReset => return self.begin_anew(),

@@ -34,8 +34,7 @@ struct Plain {
     force_unit_access: bool,
 }
 
-/// A decoded command: the slot's kind, the length of its data by its CDB, and the buffers for the
-/// data that the initiator sends.
+/// A decoded command: the slot's kind, the length of its data by its CDB, and the buffers.
 struct Planned {
     kind: Kind,
     wanted: u32,
@@ -52,7 +51,7 @@ impl Planned {
             Kind::Read { .. } => true,
             Kind::Ready { data } => !data.is_empty(),
             Kind::Request { task, .. } => task.data_in.0 > 0,
-            Kind::Series(series) => series.piece().task.data_in.0 > 0,
+            Kind::Series(series) => series.piece.task.data_in.0 > 0,
             _ => false,
         }
     }
@@ -85,7 +84,7 @@ impl TargetSession {
     /// Holds a command before its turn. Its immediate and unsolicited data is received meanwhile.
     fn hold(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         if self.tasks.slots.is_full() {
-            return Err(PeerError::WindowOverrun(self.shared.window()));
+            return Err(PeerError::WindowOverrun(self.shared.numbers.window));
         }
         if command.data_len.get() == 0 && command.is_final() {
             self.hold_command(command);
@@ -100,7 +99,7 @@ impl TargetSession {
     #[inline]
     pub(super) fn begin_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         if self.tasks.slots.is_full() {
-            return Err(PeerError::WindowOverrun(self.shared.window()));
+            return Err(PeerError::WindowOverrun(self.shared.numbers.window));
         }
         let is_bare = command.is_final() && !command.is_write() && command.data_len.get() == 0;
         if is_bare && let Some(plain) = self.plain_read(command) {
@@ -145,7 +144,7 @@ impl TargetSession {
             && count <= limits::buffer_blocks_max(unit.block_size).0
             && start <= unit.blocks.0
             && count <= unit.blocks.0 - start
-            && !self.shared.attentions().is_any_pending(lun);
+            && !self.shared.attentions.is_any_pending(lun);
         is_usual.then(|| Plain {
             volume: unit.volume,
             range: BlockRange { start: Lba(start), count: Blocks(count) },
@@ -202,7 +201,7 @@ impl TargetSession {
     }
 
     fn asked<'a>(&'a self, cdb: &'a Cdb, unit: Option<&'a LogicalUnit>) -> Asked<'a> {
-        let (attentions, copies) = (self.shared.attentions(), self.shared.copies());
+        let (attentions, copies) = (&self.shared.attentions, &self.shared.copies);
         Asked { cdb, unit, units: &self.units, attentions, copies }
     }
 
@@ -232,7 +231,7 @@ impl TargetSession {
             self.go_on(index);
             return Ok(());
         }
-        let params = self.shared.params();
+        let params = &self.shared.params;
         let burst_end = brought_by(command).min(params.first_burst_len);
         let is_agreed =
             (data_len == 0 || params.immediate_data) && (is_final || !params.initial_r2t);
@@ -332,7 +331,7 @@ fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -
 fn series(task: RequestTask, volume: VolumeId, wanted: u32) -> Planned {
     let takes = len32(task.data_out.0);
     let series = Box::new(Series::of_transfer(volume, task));
-    let buffers = buffers_of(&series.piece().task);
+    let buffers = buffers_of(&series.piece.task);
     Planned { kind: Kind::Series(series), wanted, takes, buffers, failed: None }
 }
 

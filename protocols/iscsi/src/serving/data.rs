@@ -80,8 +80,7 @@ impl TargetSession {
         }
     }
 
-    /// Consumes the bytes of the current PDU's body in `rest`. Returns `false` if more bytes or a
-    /// buffer are needed first, or if the body is payload.
+    /// Consumes the PDU's body in `rest`. Returns `false` if more, or a buffer, is needed first.
     #[inline]
     pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         while self.link.framer.body.data_left() > 0 {
@@ -139,8 +138,7 @@ impl TargetSession {
         self.tasks.slots[index].received += len;
     }
 
-    /// Ends a PDU with a command's data. RFC 7143, 7.8: damaged data is rejected, and the command
-    /// fails when all its data has come.
+    /// Ends a PDU with data. RFC 7143, 7.8: if damaged, the command fails once all has come.
     #[inline]
     pub(super) fn end_data(&mut self) {
         let Sink::Slot { index, is_last } = std::mem::replace(&mut self.link.sink, Sink::Drop)
@@ -157,8 +155,7 @@ impl TargetSession {
         }
     }
 
-    /// Continues a command that awaits no data, or whose sequence is over: asks for the next
-    /// sequence, or submits the command.
+    /// Continues a command whose sequence is over: asks for the next one, or submits the command.
     #[inline]
     pub(super) fn go_on(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
@@ -180,7 +177,7 @@ impl TargetSession {
     /// Sends the R2T for the next sequence.
     #[inline]
     pub(super) fn ask_for_data(&mut self, index: u16) {
-        let burst_max = self.shared.params().max_burst_len;
+        let burst_max = self.shared.params.max_burst_len;
         let tag = self.tasks.slots.tag(index);
         let slot = &mut self.tasks.slots[index];
         let len = slot.room_of_piece().min(burst_max);

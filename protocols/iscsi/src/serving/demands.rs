@@ -43,7 +43,7 @@ impl TargetSession {
                 Demand::Request(request(index, *volume, task.range, operation))
             }
             Kind::Series(series) => {
-                let piece = series.piece();
+                let piece = &series.piece;
                 let buffers: Vec<_> = slot.buffers.take().into_iter().flatten().collect();
                 let operation = piece.task.operation(&buffers).expect("it has the buffer it wants");
                 Demand::Request(request(index, piece.volume, piece.task.range, operation))
@@ -60,7 +60,7 @@ impl TargetSession {
     }
 
     fn change(&self, index: u16, volume: VolumeId, kind: ChangeKind) -> Demand {
-        let (nexus, identity) = (self.shared.nexus(), self.shared.identity().clone());
+        let (nexus, identity) = (self.shared.nexus, self.shared.identity.clone());
         Demand::Change(tag_of(index), Box::new(Change { volume, nexus, identity, kind }))
     }
 

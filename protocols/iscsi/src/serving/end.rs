@@ -92,7 +92,7 @@ impl ServingEnd for TargetSession {
     /// is answered with TASK SET FULL once its data has passed.
     fn give_way(&mut self) -> bool {
         let Some(index) = self.standing_slot() else { return false };
-        if !(self.shared.is_multiple() || self.tasks.slots.any_holds_buffers()) {
+        if !(self.shared.is_multiple || self.tasks.slots.any_holds_buffers()) {
             return false;
         }
         let slot = &mut self.tasks.slots[index];

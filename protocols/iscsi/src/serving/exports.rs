@@ -48,8 +48,7 @@ impl Exports {
         }
     }
 
-    /// Requires initiators to authenticate by one of these CHAP accounts; an empty list requires no
-    /// authentication.
+    /// Requires initiators to authenticate by one of these CHAP accounts, if there is any.
     #[must_use]
     pub fn with_accounts(mut self, accounts: impl IntoIterator<Item = Account>) -> Self {
         self.accounts = accounts.into_iter().map(Arc::new).collect();

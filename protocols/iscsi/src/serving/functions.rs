@@ -124,7 +124,7 @@ impl TargetSession {
         let then = match (unit.map(|unit| unit.volume), change_of(function)) {
             // The only connection of a session has all its commands, and knows when they have
             // ended.
-            (Some(_), ChangeKind::EndTasks(TaskSet::Own)) if !self.shared.is_multiple() => {
+            (Some(_), ChangeKind::EndTasks(TaskSet::Own)) if !self.shared.is_multiple => {
                 Then::Answer(TaskResult::COMPLETE)
             }
             (Some(volume), kind) => Then::HandOut(FunctionTask {
@@ -139,16 +139,15 @@ impl TargetSession {
         };
         let reach = Reach { scope, before: Some(self.first_unaffected(number)) };
         self.give_up_all(reach);
-        let order = self.shared.is_multiple().then(|| SiblingRequest::give_up(reach));
+        let order = self.shared.is_multiple.then(|| SiblingRequest::give_up(reach));
         self.siblings.is_concerned |= order.is_some();
         self.wait(request, reach, then, order);
     }
 
-    /// The first command that a function with this number does not affect. Commands that came
-    /// earlier on the only connection of a session are always affected.
+    /// The first unaffected command. Earlier ones on a session's only connection are affected.
     fn first_unaffected(&self, number: Serial) -> Serial {
         let expected = self.shared.numbers.expected();
-        match self.shared.is_multiple() && number.is_before(expected) {
+        match self.shared.is_multiple && number.is_before(expected) {
             true => number,
             false => expected,
         }
@@ -251,7 +250,7 @@ impl TargetSession {
         let response = if is_done { TaskResult::COMPLETE } else { TaskResult::REJECTED };
         let begins_anew = is_done && task.after == After::BeginAnew;
         let answer = FunctionAnswer { index, response, begins_anew };
-        if self.shared.is_multiple() {
+        if self.shared.is_multiple {
             return self.answer_behind_others(answer);
         }
         self.conclude(answer);
@@ -286,8 +285,7 @@ impl TargetSession {
         }
     }
 
-    /// Counts an immediate request other than a SCSI command. Returns `false` if there are too
-    /// many: then it is rejected.
+    /// Counts an immediate request. Returns `false` if there are too many: then it is rejected.
     pub(super) fn count_immediate(&mut self, header: &[u8]) -> bool {
         if self.tasks.immediate_count >= super::slots::IMMEDIATE_MAX {
             self.reject(RejectReason::TOO_MANY_IMMEDIATE, header);

@@ -37,8 +37,7 @@ impl TargetSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Whether the session receives nothing more: until output is sent or a login is answered, or
-    /// because it is stopping.
+    /// Whether nothing is received: output or a login's answer is awaited, or it is stopping.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
         // More parts than the answers to all commands have. The byte limit bounds the requests that

@@ -33,15 +33,13 @@ impl TargetSession {
         }
     }
 
-    /// Answers a login with a refusal. After a failed authentication, a delay before it slows down
-    /// guessing.
+    /// Refuses a login. After a failed authentication, a delay before it slows down guessing.
     pub(super) fn refuse(&mut self, status: LoginStatus) -> PeerError {
         self.login.exchange.refuse(status, &mut self.link.output);
         PeerError::Login(status)
     }
 
-    /// The initiator is authenticated and all parameters are negotiated: asks whether the login is
-    /// granted.
+    /// Authentication and negotiation are over: asks whether the login is granted.
     fn ask_for_login(&mut self, demand: Box<LoginDemand>) -> Result<(), PeerError> {
         self.check_login(&demand).map_err(|status| self.refuse(status))?;
         self.state = State::Granting;
@@ -85,7 +83,7 @@ impl TargetSession {
     fn enter(&mut self, demand: &LoginDemand, granted: Granted) {
         let Granted { session, cid, .. } = granted;
         let response = crate::login::Granted {
-            tsih: session.tsih(),
+            tsih: session.tsih,
             exp_cmd_sn: session.numbers.expected(),
             max_cmd_sn: session.numbers.last(),
         };
@@ -94,7 +92,7 @@ impl TargetSession {
         self.link.params = demand.connection;
         self.link.framer.rules.digests = demand.connection.digests;
         self.link.framer.rules.data_len_max = demand.connection.receive_len_max;
-        let count = session.window() + IMMEDIATE_MAX;
+        let count = session.numbers.window + IMMEDIATE_MAX;
         self.tasks.slots = Slots::new(count);
         self.tasks.ready.reserve(self.tasks.slots.count());
         self.names.cid = cid;

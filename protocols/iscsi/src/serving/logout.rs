@@ -25,7 +25,7 @@ impl TargetSession {
             LogoutReason::CONNECTION if cid == self.names.cid => {
                 return self.leave_with(itt, is_immediate, false);
             }
-            LogoutReason::CONNECTION if self.shared.is_multiple() => {
+            LogoutReason::CONNECTION if self.shared.is_multiple => {
                 return self.close_other(itt, is_immediate, cid);
             }
             LogoutReason::CONNECTION => LogoutResult::NO_CONNECTION,
@@ -45,7 +45,7 @@ impl TargetSession {
         self.give_up_all(Reach::ALL);
         self.state = State::LoggingOut;
         self.leave_fence();
-        let order = (is_of_session && self.shared.is_multiple()).then(SiblingRequest::close_all);
+        let order = (is_of_session && self.shared.is_multiple).then(SiblingRequest::close_all);
         if order.is_some() {
             // A connection that is still joining does not receive the request.
             self.shared.close_all();
@@ -98,8 +98,7 @@ impl TargetSession {
         }
     }
 
-    /// The target was reset as by a power cycle: every connection of the session ends, and the
-    /// initiator's next session reports a power on. RFC 7143, 11.5.1.
+    /// A cold reset: the session ends, and the next one reports a power on. RFC 7143, 11.5.1.
     pub(super) fn begin_anew(&mut self) {
         self.shared.forget();
         self.end_session();

@@ -273,12 +273,12 @@ impl TargetSession {
     /// The I_T nexus, as reservations identify it; none before the login.
     #[inline]
     pub fn nexus(&self) -> Nexus {
-        self.shared.nexus()
+        self.shared.nexus
     }
 
     /// The state that the session's connections share, once the login is granted.
     pub fn session(&self) -> Option<&Arc<SessionShared>> {
-        (self.shared.tsih() != 0).then_some(&self.shared)
+        (self.shared.tsih != 0).then_some(&self.shared)
     }
 
     /// The connection's CID, once the login is granted.
@@ -328,7 +328,7 @@ impl TargetSession {
         if !self.has_logged_out {
             // At error recovery level 0 a session does not outlive the loss of a connection.
             self.shared.close_all();
-            self.siblings.is_concerned = self.shared.is_multiple();
+            self.siblings.is_concerned = self.shared.is_multiple;
         }
         self.login.demand = None;
         self.skip_all();

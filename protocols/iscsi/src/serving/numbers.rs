@@ -23,11 +23,11 @@ pub(super) enum Turn {
 /// The command numbers of a session.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    window: u32,
+    /// How many commands may be under way.
+    pub(super) window: u32,
     expected: AtomicU32,
     last: AtomicU32,
-    /// Numbers ahead that no command will use: a bit for each number of the window, indexed by its
-    /// low bits; and the count of these numbers.
+    /// The numbers ahead that no command will use: bits by their low bits, and their count.
     skipped: Box<[AtomicU64]>,
     skipped_count: AtomicU32,
     /// Requests that wait for their turn, on all connections.
@@ -47,11 +47,6 @@ impl Numbers {
             skipped_count: AtomicU32::new(0),
             early_count: AtomicU32::new(0),
         }
-    }
-
-    /// How many commands may be under way.
-    pub(super) const fn window(&self) -> u32 {
-        self.window
     }
 
     /// ExpCmdSN: the next command.
@@ -95,8 +90,7 @@ impl Numbers {
         self.last.store(self.last().next().0, Ordering::Relaxed);
     }
 
-    /// Skips a number that no command will use, if it is ahead: in its turn it counts as taken and
-    /// answered. Returns whether it is ahead.
+    /// Skips an unused number, which counts as answered in its turn. Returns whether it is ahead.
     pub(super) fn skip(&self, number: Serial) -> bool {
         let (expected, last) = (self.expected(), self.last());
         if last.next() == expected || number.since(expected) > last.since(expected) {

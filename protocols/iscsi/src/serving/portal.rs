@@ -96,28 +96,23 @@ pub struct SessionStatus {
 #[derive(Debug)]
 struct Session {
     shared: Arc<SessionShared>,
-    initiator: Box<str>,
-    alias: Option<Box<str>>,
-    account: Option<Box<str>>,
+    status: SessionStatus,
     isid: [u8; 6],
-    target: Option<Box<str>>,
-    core: u16,
-    cids: Vec<u16>,
     /// Whether the session is ending, so that no connection may join it.
     is_ending: bool,
 }
 
 impl Session {
     fn places(&self) -> impl Iterator<Item = ConnectionPlace> {
-        let (tsih, core) = (self.shared.tsih(), self.core);
-        self.cids.iter().map(move |&cid| ConnectionPlace { tsih, cid, core })
+        let SessionStatus { tsih, core, .. } = self.status;
+        self.status.connections.iter().map(move |&cid| ConnectionPlace { tsih, cid, core })
     }
 
     /// Whether a login is by the same initiator, to the same target, with the same ISID.
     fn is_of(&self, demand: &LoginDemand) -> bool {
-        *self.initiator == *demand.initiator
+        *self.status.initiator == *demand.initiator
             && self.isid == demand.isid
-            && self.target.as_deref() == target_of(demand)
+            && self.status.target.as_deref() == target_of(demand)
     }
 }
 
@@ -170,19 +165,21 @@ impl Portal {
         let session = self.sessions.get_mut(&demand.tsih);
         let session = session.filter(|session| session.is_of(demand) && !session.is_ending);
         let session = session.ok_or(LoginStatus::NO_SESSION)?;
-        if session.account.as_deref() != demand.account.as_deref() || session.target.is_none() {
+        let status = &session.status;
+        if status.account.as_deref() != demand.account.as_deref() || status.target.is_none() {
             return Err(LoginStatus::CANNOT_INCLUDE);
         }
         if let Some(old) = session.places().find(|place| place.cid == demand.cid) {
             return Ok(Admission::AfterEnd(vec![old]));
         }
-        let agreed = usize::try_from(session.shared.params().max_connections);
-        if session.cids.len() >= agreed.unwrap_or(usize::MAX).min(CONNECTIONS_PER_SESSION_MAX) {
+        let agreed = usize::try_from(session.shared.params.max_connections).unwrap_or(usize::MAX);
+        let status = &mut session.status;
+        if status.connections.len() >= agreed.min(CONNECTIONS_PER_SESSION_MAX) {
             return Err(LoginStatus::TOO_MANY_CONNECTIONS);
         }
-        session.cids.push(demand.cid);
-        let shared = Arc::clone(&session.shared);
-        Ok(Admission::Granted(Granted { session: shared, cid: demand.cid, core: session.core }))
+        status.connections.push(demand.cid);
+        let (shared, core) = (Arc::clone(&session.shared), status.core);
+        Ok(Admission::Granted(Granted { session: shared, cid: demand.cid, core }))
     }
 
     fn begin(&mut self, demand: &LoginDemand) -> Result<Granted, LoginStatus> {
@@ -193,24 +190,22 @@ impl Portal {
         let target: Option<Box<str>> = target_of(demand).map(Into::into);
         let core = if target.is_some() { self.next_core() } else { 0 };
         let shared = Arc::new(SessionShared::new(tsih, self.config.window, demand));
-        shared.attentions().raise_all(self.told_first(shared.nexus()));
-        let session = Session {
-            shared: Arc::clone(&shared),
+        shared.attentions.raise_all(self.told_first(shared.nexus));
+        let status = SessionStatus {
+            tsih,
             initiator: demand.initiator.as_str().into(),
             alias: demand.initiator_alias.as_deref().map(Into::into),
             account: demand.account.as_deref().map(Into::into),
-            isid: demand.isid,
             target,
+            connections: vec![demand.cid],
             core,
-            cids: vec![demand.cid],
-            is_ending: false,
         };
-        self.sessions.insert(tsih, session);
+        let (session, isid) = (Arc::clone(&shared), demand.isid);
+        self.sessions.insert(tsih, Session { shared: session, status, isid, is_ending: false });
         Ok(Granted { session: shared, cid: demand.cid, core })
     }
 
-    /// The unit attention that a new session reports for every unit. SAM-5, 6.3: power on, or the
-    /// loss of the nexus if the initiator's last session is over.
+    /// The first unit attention. SAM-5, 6.3: power on, or nexus loss after an earlier session.
     fn told_first(&self, nexus: Nexus) -> Attention {
         if self.remembered.contains(&nexus) { Attention::NexusLoss } else { Attention::PowerOn }
     }
@@ -239,29 +234,27 @@ impl Portal {
         self.last_core
     }
 
-    /// A granted connection has ended, and so have all its requests. The session ends with its last
-    /// connection.
+    /// A granted connection and its requests have ended. The session ends with its last one.
     pub fn connection_gone(&mut self, tsih: u16, cid: u16) -> Option<Ended> {
         let session = self.sessions.get_mut(&tsih)?;
-        session.cids.retain(|other| *other != cid);
-        if !session.cids.is_empty() {
+        session.status.connections.retain(|other| *other != cid);
+        if !session.status.connections.is_empty() {
             return None;
         }
         let session = self.sessions.remove(&tsih)?;
         if session.shared.is_forgotten() {
-            self.remembered.retain(|nexus| *nexus != session.shared.nexus());
-        } else if session.target.is_some() {
-            self.remember(session.shared.nexus());
+            self.remembered.retain(|nexus| *nexus != session.shared.nexus);
+        } else if session.status.target.is_some() {
+            self.remember(session.shared.nexus);
         }
-        Some(Ended { session: session.shared, target: session.target })
+        Some(Ended { session: session.shared, target: session.status.target })
     }
 
-    /// Ends sessions: returns their connections, each of which the caller must end. No connection
-    /// may join these sessions.
+    /// Ends sessions, which nobody may join. The caller must end the connections returned.
     pub fn end(&mut self, is_meant: impl Fn(&SessionStatus) -> bool) -> Vec<ConnectionPlace> {
         let mut places = Vec::new();
         for session in self.sessions.values_mut() {
-            if is_meant(&status_of(session)) {
+            if is_meant(&session.status) {
                 session.is_ending = true;
                 places.extend(session.places());
             }
@@ -270,8 +263,8 @@ impl Portal {
     }
 
     /// The sessions, for a status.
-    pub fn sessions(&self) -> impl Iterator<Item = SessionStatus> {
-        self.sessions.values().map(status_of)
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionStatus> {
+        self.sessions.values().map(|session| &session.status)
     }
 
     /// How many sessions there are.
@@ -286,7 +279,7 @@ impl Portal {
 
     /// Whether there is a session of this nexus.
     pub fn has(&self, nexus: Nexus) -> bool {
-        self.sessions.values().any(|session| session.shared.nexus() == nexus)
+        self.sessions.values().any(|session| session.shared.nexus == nexus)
     }
 }
 
@@ -294,18 +287,6 @@ fn target_of(demand: &LoginDemand) -> Option<&str> {
     match &demand.kind {
         SessionKind::Normal { target } => Some(target),
         SessionKind::Discovery => None,
-    }
-}
-
-fn status_of(session: &Session) -> SessionStatus {
-    SessionStatus {
-        tsih: session.shared.tsih(),
-        initiator: session.initiator.clone(),
-        alias: session.alias.clone(),
-        account: session.account.clone(),
-        target: session.target.clone(),
-        connections: session.cids.clone(),
-        core: session.core,
     }
 }
 
@@ -350,12 +331,12 @@ mod tests {
         let one = granted(portal.login(&demand("iqn.a", 1, 0, 0)));
         let two = granted(portal.login(&demand("iqn.a", 2, 0, 0)));
         assert_eq!((one.core, two.core), (0, 1));
-        assert_ne!(one.session.tsih(), two.session.tsih());
-        let tsih = two.session.tsih();
+        assert_ne!(one.session.tsih, two.session.tsih);
+        let tsih = two.session.tsih;
         let joined = granted(portal.login(&demand("iqn.a", 2, tsih, 7)));
-        assert_eq!((joined.core, joined.cid, joined.session.tsih()), (1, 7, tsih));
-        assert_eq!(joined.session.nexus(), two.session.nexus());
-        assert_ne!(one.session.nexus(), two.session.nexus());
+        assert_eq!((joined.core, joined.cid, joined.session.tsih), (1, 7, tsih));
+        assert_eq!(joined.session.nexus, two.session.nexus);
+        assert_ne!(one.session.nexus, two.session.nexus);
         let refused = portal.login(&demand("iqn.a", 2, tsih, 8)).unwrap_err();
         assert_eq!(refused, LoginStatus::TOO_MANY_CONNECTIONS);
     }
@@ -365,20 +346,20 @@ mod tests {
         let mut portal = portal();
         let old = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
         let places = ended_first(portal.login(&demand("iqn.a", 1, 0, 3)));
-        assert_eq!(places, [ConnectionPlace { tsih: old.tsih(), cid: 3, core: 0 }]);
-        let refused = portal.login(&demand("iqn.a", 1, old.tsih(), 4)).unwrap_err();
+        assert_eq!(places, [ConnectionPlace { tsih: old.tsih, cid: 3, core: 0 }]);
+        let refused = portal.login(&demand("iqn.a", 1, old.tsih, 4)).unwrap_err();
         assert_eq!(refused, LoginStatus::NO_SESSION, "nobody joins what ends");
-        let ended = portal.connection_gone(old.tsih(), 3).unwrap();
-        assert_eq!(ended.session.nexus(), old.nexus());
+        let ended = portal.connection_gone(old.tsih, 3).unwrap();
+        assert_eq!(ended.session.nexus, old.nexus);
         let new = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
-        assert_ne!(new.tsih(), old.tsih());
-        assert_eq!(new.nexus(), old.nexus());
+        assert_ne!(new.tsih, old.tsih);
+        assert_eq!(new.nexus, old.nexus);
     }
 
     #[test]
     fn a_connection_of_the_same_cid_takes_the_old_ones_place() {
         let mut portal = portal();
-        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih();
+        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih;
         granted(portal.login(&demand("iqn.a", 1, tsih, 4)));
         let places = ended_first(portal.login(&demand("iqn.a", 1, tsih, 3)));
         assert_eq!(places.iter().map(|place| place.cid).collect::<Vec<_>>(), [3]);
@@ -389,7 +370,7 @@ mod tests {
     #[test]
     fn another_initiator_or_account_joins_no_session() {
         let mut portal = portal();
-        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih();
+        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih;
         let refused = portal.login(&demand("iqn.b", 1, tsih, 4)).unwrap_err();
         assert_eq!(refused, LoginStatus::NO_SESSION);
         let other = LoginDemand { account: Some("eve".into()), ..demand("iqn.a", 1, tsih, 4) };
@@ -402,7 +383,7 @@ mod tests {
         let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("iqn.a", 1, 0, 0) };
         for _ in 0..3 {
             let granted = granted(portal.login(&discovery));
-            assert_eq!((granted.core, granted.session.nexus()), (0, Nexus::NONE));
+            assert_eq!((granted.core, granted.session.nexus), (0, Nexus::NONE));
         }
         let refused = portal.login(&demand("iqn.a", 1, 0, 0)).unwrap_err();
         assert_eq!(refused, LoginStatus::OUT_OF_RESOURCES);
@@ -412,8 +393,8 @@ mod tests {
     /// The first unit attention of a login's session.
     fn told(portal: &mut Portal, demand: &LoginDemand) -> Option<Attention> {
         let session = granted(portal.login(demand)).session;
-        portal.connection_gone(session.tsih(), demand.cid);
-        let attentions = session.attentions();
+        portal.connection_gone(session.tsih, demand.cid);
+        let attentions = &session.attentions;
         let told = [0, 0, 1023].map(|lun| attentions.take(lun));
         assert_eq!((told[0], None), (told[2], told[1]), "of every unit, and nothing else");
         told[0]
@@ -433,7 +414,7 @@ mod tests {
         told(&mut portal, &demand("a", 1, 0, 1));
         let session = granted(portal.login(&demand("a", 1, 0, 1))).session;
         session.forget();
-        portal.connection_gone(session.tsih(), 1);
+        portal.connection_gone(session.tsih, 1);
         assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::PowerOn));
     }
 
@@ -454,7 +435,7 @@ mod tests {
     fn discovery_is_nothing_that_an_initiator_is_told_of() {
         let mut portal = portal();
         let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("a", 1, 0, 1) };
-        let tsih = granted(portal.login(&discovery)).session.tsih();
+        let tsih = granted(portal.login(&discovery)).session.tsih;
         portal.connection_gone(tsih, 1);
         assert!(portal.remembered.is_empty());
     }

@@ -25,12 +25,12 @@ impl TargetSession {
         if let Err(failure) = series.answer(&done) {
             self.link.output.orphan_payload(done.payload);
             self.note_copy(&series, CopyState::Failed);
-            if series.piece().task.data_in.0 > 0 {
-                self.tasks.slots[index].wanted = len32(series.done().0);
+            if series.piece.task.data_in.0 > 0 {
+                self.tasks.slots[index].wanted = len32(series.done.0);
             }
             return self.fail(index, failure);
         }
-        let start = series.done();
+        let start = series.done;
         let goes_on = series.advance();
         if let Some(cut) = self.tasks.slots[index].cut_short {
             self.link.output.orphan_payload(done.payload);
@@ -41,7 +41,7 @@ impl TargetSession {
             };
         }
         if let Payload::Buffer(_) | Payload::Zeroes = done.payload {
-            let (start, end) = (len32(start.0), len32(series.done().0));
+            let (start, end) = (len32(start.0), len32(series.done.0));
             let source = source_of(done.payload, payload);
             // Data that the initiator has no room for is not read.
             if !goes_on || end >= self.tasks.slots[index].expected {
@@ -63,12 +63,12 @@ impl TargetSession {
     /// Requests the next piece from the engine, or its data from the initiator.
     fn go_on_with(&mut self, index: u16, series: Box<Series>) {
         self.note_copy(&series, CopyState::InProgress);
-        if series.piece().task.data_out.0 == 0 {
+        if series.piece.task.data_out.0 == 0 {
             return self.hand_out_piece(index, series);
         }
         let slot = &mut self.tasks.slots[index];
         slot.base = slot.received;
-        slot.buffers = buffers_of(&series.piece().task);
+        slot.buffers = buffers_of(&series.piece.task);
         slot.kind = Kind::Series(series);
         self.go_on(index);
     }
@@ -91,8 +91,7 @@ impl TargetSession {
         self.tasks.ready.push_back(index);
     }
 
-    /// Ends every affected command that runs piece by piece after the piece that is handed out now.
-    /// Returns the number of these commands.
+    /// Ends the series that are meant after their current piece. Returns their number.
     pub(super) fn cut_short(&mut self, cut: Cut, is_meant: impl Fn(u16, &Slot) -> bool) -> usize {
         let mut count = 0;
         for (index, slot) in self.tasks.slots.iter_mut() {
@@ -114,7 +113,7 @@ impl TargetSession {
 
     fn note_copy(&self, series: &Series, state: CopyState) {
         if let Some(id) = series.copy().and_then(|task| task.id) {
-            self.shared.copies().note(id, series.progress(state));
+            self.shared.copies.note(id, series.progress(state));
         }
     }
 }

@@ -25,16 +25,18 @@ fn identity(initiator: &str, isid: [u8; 6]) -> Identity {
 /// The state of a session that its connections share.
 #[derive(Debug)]
 pub struct SessionShared {
-    tsih: u16,
-    nexus: Nexus,
-    identity: Identity,
-    params: SessionParams,
-    attentions: Attentions,
-    copies: CopyRecords,
-    /// The numbers of its commands.
+    /// The target's part of the session's identifier.
+    pub tsih: u16,
+    /// The I_T nexus, as reservations identify it; none for a discovery session.
+    pub nexus: Nexus,
+    /// The same in the protocol's own names.
+    pub identity: Identity,
+    pub(super) params: SessionParams,
+    pub(crate) attentions: Attentions,
+    pub(super) copies: CopyRecords,
     pub(super) numbers: Numbers,
-    /// Whether there may be other connections.
-    is_multiple: bool,
+    /// Whether there may be other connections, which may wait for what happens on one.
+    pub(super) is_multiple: bool,
     /// See [`Self::close_all`].
     is_over: AtomicBool,
     /// See [`Self::forget`].
@@ -69,53 +71,13 @@ impl SessionShared {
             nexus: Nexus::NONE,
             identity: identity("", [0; 6]),
             params: SessionParams::default(),
-            attentions: Attentions::new(),
+            attentions: Attentions::default(),
             copies: CopyRecords::default(),
             numbers: Numbers::new(Serial(0), 1),
             is_multiple: false,
             is_over: AtomicBool::new(false),
             is_forgotten: AtomicBool::new(false),
         }
-    }
-
-    /// The target's part of the session's identifier.
-    pub fn tsih(&self) -> u16 {
-        self.tsih
-    }
-
-    /// The I_T nexus, as reservations identify it; none for a discovery session.
-    pub fn nexus(&self) -> Nexus {
-        self.nexus
-    }
-
-    /// The same in the protocol's own names.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// The negotiated parameters of the session.
-    pub fn params(&self) -> &SessionParams {
-        &self.params
-    }
-
-    /// The pending unit attentions.
-    pub fn attentions(&self) -> &Attentions {
-        &self.attentions
-    }
-
-    /// The records of its third-party copies.
-    pub(super) fn copies(&self) -> &CopyRecords {
-        &self.copies
-    }
-
-    /// How many commands may be under way.
-    pub fn window(&self) -> u32 {
-        self.numbers.window()
-    }
-
-    /// Whether other connections may wait for what happens on one.
-    pub(super) const fn is_multiple(&self) -> bool {
-        self.is_multiple
     }
 
     /// Requests every connection to close.
@@ -128,8 +90,7 @@ impl SessionShared {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// The session ended by a cold reset: the initiator's next session reports a power on instead
-    /// of the loss of this nexus.
+    /// A cold reset ended the session: the next one reports a power on, not a nexus loss.
     pub(super) fn forget(&self) {
         self.is_forgotten.store(true, Ordering::Relaxed);
     }

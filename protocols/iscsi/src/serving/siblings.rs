@@ -77,8 +77,7 @@ impl TargetSession {
         of_functions.or_else(|| acknowledges.then_some(SiblingRequest(Kind::Acknowledge)))
     }
 
-    /// Every other connection has handled [`Self::sibling_request`]: `outcome` is the highest of
-    /// their outcomes.
+    /// The others have handled [`Self::sibling_request`]; `outcome` is their highest one.
     pub fn handle_sibling_outcome(&mut self, outcome: SiblingOutcome) {
         match self.siblings.functions.iter().position(|function| function.order.is_some()) {
             Some(place) => {
@@ -142,8 +141,7 @@ impl TargetSession {
         }
     }
 
-    /// A function is over: its answer waits until the PDUs sent on other connections are
-    /// acknowledged.
+    /// A function is over: its answer waits until PDUs on other connections are acknowledged.
     pub(super) fn answer_behind_others(&mut self, answer: FunctionAnswer) {
         self.siblings.fence.answers.push(answer);
         self.siblings.fence.is_told = false;

@@ -12,8 +12,7 @@ use nearflash_session::SlotTable;
 
 use crate::pdu::Serial;
 
-/// The most immediate commands and functions of a connection at a time. They use no CmdSN, so the
-/// window does not count them.
+/// The most immediate commands and functions of a connection, which the window does not count.
 pub(super) const IMMEDIATE_MAX: u32 = 16;
 
 /// The stage of a command.
@@ -83,8 +82,7 @@ pub(super) enum After {
     Nothing,
     /// The function is over, and ends the session.
     BeginAnew,
-    /// A logout that waited for requests of the connections that it closes. With `goes`, this
-    /// connection closes, too.
+    /// A logout that waited for requests of closed connections. With `goes`, this one closes too.
     Logout { goes: bool },
 }
 
@@ -121,8 +119,7 @@ impl Buffers {
         self.ids[place] = Some(buffer);
     }
 
-    /// Where the data at `offset` belongs, and how much room is there; `None` while that buffer is
-    /// missing.
+    /// The place of the data at `offset`, and its room; `None` while that buffer is missing.
     #[inline]
     pub(super) fn place(&self, offset: u32) -> Option<(BufferId, u32, u32)> {
         let (index, within) = match offset < self.len {
@@ -246,8 +243,7 @@ impl Slots {
         index
     }
 
-    /// Frees the slot of an answered command, and drops its contents. The caller must take its
-    /// buffers first.
+    /// Frees the slot of an answered command, whose buffers the caller has taken.
     #[inline]
     pub(super) fn give_back(&mut self, index: u16) {
         self.table.give_back(index);

@@ -62,8 +62,7 @@ impl EarlyCommands {
 }
 
 impl TargetSession {
-    /// The turn of a command, by its number. On a connection numbers only increase: a number that
-    /// is held already is not taken twice.
+    /// The turn of a command's number. A number that is held already is not taken twice.
     #[inline]
     pub(super) fn turn_of(&self, number: Serial) -> Turn {
         let turn = self.shared.numbers.take_turn(number);
@@ -100,7 +99,7 @@ impl TargetSession {
     ) -> Result<(), PeerError> {
         self.early.data_len += data.len();
         if self.early.data_len > DATA_LEN_MAX {
-            return Err(PeerError::WindowOverrun(self.shared.window()));
+            return Err(PeerError::WindowOverrun(self.shared.numbers.window));
         }
         self.hold_until(number, Waiting::Other(Box::new((*header, data.to_vec()))));
         Ok(())
@@ -109,9 +108,9 @@ impl TargetSession {
     /// Whether commands with lower numbers are on their way, by other connections of the session.
     pub(super) fn comes_before_its_turn(&self, number: Serial) -> bool {
         let expected = self.shared.numbers.expected();
-        self.shared.is_multiple()
+        self.shared.is_multiple
             && expected.is_before(number)
-            && number.since(expected) <= self.shared.window()
+            && number.since(expected) <= self.shared.numbers.window
     }
 
     /// Holds a task management function until the commands that it affects have come.
@@ -146,8 +145,7 @@ impl TargetSession {
         number.is_some()
     }
 
-    /// Gives up all waiting commands: the connection takes no more, and the session may continue
-    /// without it.
+    /// Gives up all waiting commands: the session may continue without this connection.
     pub(super) fn skip_all(&mut self) {
         for early in std::mem::take(&mut self.early).queue {
             self.shared.numbers.early_left();

@@ -20,11 +20,9 @@ pub struct HostConfig {
     pub sq_entries: u16,
     /// Whether every completion has SQHD. Without it, reads need no response capsule.
     pub flow_control: bool,
-    /// The maximum length of in-capsule data: 8 KiB on an admin queue, `IOCCSZ * 16 - 64` on an I/O
-    /// queue, with IOCCSZ of the controller.
+    /// The most in-capsule data: 8 KiB on an admin queue, `IOCCSZ * 16 - 64` on an I/O queue.
     pub in_capsule_len_max: u32,
-    /// [`ControllerId::DYNAMIC`] on an admin queue. On I/O queues, the number that the admin
-    /// queue's Connect returned.
+    /// [`ControllerId::DYNAMIC`] on an admin queue, and then the number that it returned.
     pub controller: ControllerId,
     /// KATO, for an admin queue; 0 disables the timer.
     pub keep_alive_ms: u32,
@@ -67,8 +65,7 @@ pub enum HostData {
 pub struct HostCompletion {
     /// The identifier that [`super::HostSession::submit`] returned.
     pub cid: CommandId,
-    /// The controller's completion. If data to the host was damaged or is missing, its status is
-    /// Transient Transport Error.
+    /// The completion; Transient Transport Error if data to the host was damaged or is missing.
     pub entry: CompletionEntry,
     /// The data received for [`HostData::SmallToHost`]; otherwise empty.
     pub data: Vec<u8>,

@@ -13,8 +13,7 @@ use zerocopy::little_endian::{U16, U32};
 use crate::digest::{DIGEST_LEN, Digests};
 
 wire! {
-    /// The PDU type, as an open enumeration: an unknown value decodes and is refused in one place.
-    /// NVMe/TCP 1.1, 3.6.2.1.
+    /// The PDU type, open: an unknown value is refused in one place. NVMe/TCP 1.1, 3.6.2.1.
     pub struct PduType(pub u8);
 }
 
@@ -55,8 +54,7 @@ impl PduType {
         }
     }
 
-    /// Whether a PDU of this type has digests, if they are enabled. NVMe/TCP 1.1, 3.3.1: the PDUs
-    /// that begin or end a connection have none.
+    /// Whether a PDU can have digests. NVMe/TCP 1.1, 3.3.1: those that begin or end cannot.
     pub const fn carries_digests(self) -> bool {
         !matches!(self, Self::IC_REQ | Self::IC_RESP | Self::H2C_TERM_REQ | Self::C2H_TERM_REQ)
     }
@@ -147,8 +145,7 @@ impl From<Digests> for DigestBits {
 }
 
 wire! {
-    /// A data alignment in the encoding of ICReq and ICResp (HPDA, CPDA): 0's based, in dwords, at
-    /// most 31.
+    /// A data alignment, as in HPDA and CPDA: 0's based, in dwords, at most 31.
     pub struct DataAlignment(pub u8);
 }
 
@@ -243,8 +240,7 @@ impl IcResp {
 }
 
 wire! {
-    /// FES: why a connection is terminated, as an open enumeration. NVMe/TCP 1.1, 3.6.2.4 and
-    /// 3.6.2.5.
+    /// FES: why a connection is terminated, open. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5.
     pub struct FatalStatus(pub U16);
 }
 
@@ -257,16 +253,14 @@ impl FatalStatus {
     pub const HEADER_DIGEST: Self = Self(U16::from_bytes([3, 0]));
     /// Data outside the range of the command or R2T.
     pub const DATA_OUT_OF_RANGE: Self = Self(U16::from_bytes([4, 0]));
-    /// More data in a PDU than MAXH2CDATA (found by the controller), or more R2Ts than MAXR2T
-    /// (found by the host).
+    /// More data in a PDU than MAXH2CDATA (from the host), or more R2Ts than MAXR2T (to it).
     pub const LIMIT_EXCEEDED: Self = Self(U16::from_bytes([5, 0]));
     /// A parameter is not supported; FEI is its byte offset.
     pub const UNSUPPORTED_PARAMETER: Self = Self(U16::from_bytes([6, 0]));
 }
 
 wire! {
-    /// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the invalid PDU
-    /// follows as data.
+    /// H2CTermReq and C2HTermReq; the invalid header follows. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5.
     pub struct TermReq: [u8; 24] {
         pub common: CommonHeader = "HLEN is 24, PLEN 24 to 152",
         pub status: FatalStatus = "FES",

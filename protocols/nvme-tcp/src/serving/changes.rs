@@ -15,8 +15,7 @@ impl TargetSession {
         self.asker.as_ref().map_or(Nexus::NONE, |asker| asker.nexus)
     }
 
-    /// Hosts without an identifier cannot be told apart, so they cannot register. NVMe Base 2.0,
-    /// 8.19.
+    /// Hosts without an identifier are alike, so they cannot register. NVMe Base 2.0, 8.19.
     pub(super) fn check_can_register(&self) -> Result<(), Status> {
         let known = self.nexus() != Nexus::NONE;
         if known { Ok(()) } else { Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr()) }

@@ -61,8 +61,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Consumes the current PDU's body from `rest`. Returns `false` if more bytes or a buffer are
-    /// needed first, or if payload is next.
+    /// Consumes the PDU's body in `rest`. Returns `false` if more is needed, or payload is next.
     #[inline]
     pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> bool {
         self.framer.body.skip_padding(rest);
@@ -98,8 +97,7 @@ impl TargetSession {
         self.slots[index].received += len;
     }
 
-    /// Ends the data of a PDU. A wrong data digest fails the command, not the connection: NVMe/TCP
-    /// 1.1, 3.5.
+    /// Ends the data of a PDU. A wrong digest fails the command alone: NVMe/TCP 1.1, 3.5.
     #[inline]
     pub(super) fn end_body(&mut self) {
         let Sink::Slot(index) = std::mem::replace(&mut self.sink, Sink::Drop) else { return };

@@ -103,8 +103,7 @@ impl TargetSession {
         if is_allowed(&prepared.kind) { Ok(prepared) } else { Err(Status::INVALID_FIELD.dnr()) }
     }
 
-    /// Fails the first command of a fused operation that has no second. It completes with `status`,
-    /// after its data has arrived if a transfer is in progress.
+    /// Fails a first fused command that has no second, once its data has come, with `status`.
     fn fail(&mut self, index: u16, status: Status) {
         let slot = &mut self.slots[index];
         slot.part = Part::Alone;
@@ -121,8 +120,7 @@ impl TargetSession {
         }
     }
 
-    /// Handles the end of one command's data. Once both have their data, they are submitted, or
-    /// completed if one of them failed.
+    /// One command's data has come. With both, they are submitted, or completed if one failed.
     pub(super) fn settle_fused(&mut self, index: u16) {
         let (first, second) = match self.slots[index].part {
             Part::First(Some(second)) => (index, second),

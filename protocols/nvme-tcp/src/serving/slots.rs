@@ -50,8 +50,7 @@ pub(super) enum Kind {
     FlushAll { volumes: Vec<VolumeId> },
     /// A command whose data is received into a pool buffer.
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
-    /// A Dataset Management. The first `len` bytes of its data list ranges, to deallocate or as a
-    /// hint.
+    /// A Dataset Management: `len` bytes of its data list ranges, to deallocate or as a hint.
     Ranges { volume: VolumeId, deallocate: bool, len: u32, data: Vec<u8> },
     /// A reservation command whose data holds keys.
     Reservation { volume: VolumeId, command: ReservationCommand, data: Vec<u8> },
@@ -169,8 +168,7 @@ impl Slots {
         Self { table: SlotTable::new(entries, || Slot::FREE), cids }
     }
 
-    /// Whether a command with this identifier is in flight. Before the queue is connected there is
-    /// only one command, so there is no conflict.
+    /// Whether the identifier is in flight. Before Connect there is only one command.
     #[inline]
     pub(super) fn has(&self, cid: CommandId) -> bool {
         let (word, bit) = cid_place(cid);
@@ -188,8 +186,7 @@ impl Slots {
         index
     }
 
-    /// Does the same for the most frequent command. Its few words are stored directly from
-    /// registers.
+    /// Does the same for the most frequent command: registers are stored directly.
     #[inline]
     pub(super) fn take_read(
         &mut self,
@@ -217,8 +214,7 @@ impl Slots {
         index
     }
 
-    /// Frees the slot of a completed command and drops its parameters. The caller takes its buffer
-    /// first.
+    /// Frees the slot of a completed command, whose buffer the caller has taken.
     #[inline]
     pub(super) fn give_back(&mut self, index: u16) {
         self.table.give_back(index);
@@ -251,8 +247,7 @@ impl Slots {
         self.table.iter().find(|(_, slot)| is_meant(slot)).map(|(index, _)| index)
     }
 
-    /// Takes the buffers of commands that wait for data or for the other command of a fused
-    /// operation.
+    /// Takes the buffers of commands that wait for data or for the other half of a fused one.
     pub(super) fn take_incoming_buffers(&mut self) -> impl Iterator<Item = BufferId> {
         let incoming = self.table.iter_mut().filter(|(_, slot)| slot.is_incoming());
         incoming.filter_map(|(_, slot)| slot.buffer.take())

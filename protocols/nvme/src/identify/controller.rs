@@ -71,8 +71,7 @@ wire! {
         pub volatile_cache: u8 = "VWC: volatile write cache",
         /// AWUN, 0's based: the number of blocks that are written atomically.
         pub atomic_blocks: U16,
-        /// AWUPF, 0's based: the number of blocks that are written atomically across a power
-        /// failure.
+        /// AWUPF, 0's based: the blocks that are written atomically across a power failure.
         pub atomic_blocks_power_fail: U16,
         pub reserved530: [u8; 2] = "ICSVSCC to NWPC",
         /// ACWU, 0's based: the maximum number of blocks of a fused compare and write.
@@ -162,8 +161,7 @@ impl IdentifyController {
         ControllerId(self.controller_id.get())
     }
 
-    /// The maximum data length of one command, in bytes; `None` is no limit. MDTS counts in units
-    /// of 4 KiB.
+    /// MDTS in bytes: the maximum data length of one command; `None` is no limit.
     pub fn transfer_len_max(&self) -> Option<u64> {
         let shift = u32::from(self.transfer_shift_max);
         (shift != 0).then(|| 4096_u64.checked_shl(shift).unwrap_or(u64::MAX))
@@ -178,8 +176,7 @@ impl IdentifyController {
 }
 
 wire! {
-    /// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command
-    /// Set 1.0, 4.1.5.
+    /// Identify Controller of the NVM command set, CNS 06h. NVM Command Set 1.0, 4.1.5.
     pub struct NvmController: [u8; super::IDENTIFY_LEN] {
         pub verify_shift_max: u8 = "VSL: exponent of two in 4 KiB; the maximum length of a Verify",
         /// WZSL: exponent of two in 4 KiB; the maximum length of a Write Zeroes, 0 for no limit.

@@ -93,8 +93,7 @@ fn parse_descriptor(descriptor_type: DescriptorType, id: &[u8]) -> Option<Namesp
 /// The maximum number of entries of a namespace list.
 const NAMESPACE_LIST_MAX: usize = IDENTIFY_LEN / 4;
 
-/// Encodes the list of namespaces greater than `after`, CNS 02h and 07h. `namespaces` must be
-/// sorted.
+/// Encodes the list of namespaces above `after`, CNS 02h and 07h. `namespaces` must be sorted.
 pub fn namespace_list(
     namespaces: impl Iterator<Item = NamespaceId>,
     after: NamespaceId,

@@ -83,8 +83,7 @@ const _: () = {
 impl IdentifyNamespace {
     /// NMIC: shared by several controllers.
     pub const SHARED: u8 = 1;
-    /// RESCAP: every reservation type (bits 6:1), persistence through power loss (bit 0), and IEKEY
-    /// as defined since NVMe 1.3 (bit 7).
+    /// RESCAP: every type (bits 6:1), persistence (bit 0), IEKEY as of NVMe 1.3 (bit 7).
     pub const RESERVATIONS: u8 = 0xFF;
     /// NSATTR: write protected.
     pub const WRITE_PROTECTED: u8 = 1;
@@ -103,8 +102,7 @@ impl IdentifyNamespace {
         Blocks(self.blocks.get())
     }
 
-    /// The current format. FLBAS holds its index in bits 3:0 and, with more than 16 formats, in
-    /// bits 6:5.
+    /// The current format: FLBAS bits 3:0 and, with more than 16 formats, bits 6:5.
     pub fn lba_format(&self) -> LbaFormat {
         let high = if self.formats > 15 { self.format >> 1 & 0b11_0000 } else { 0 };
         self.lba_formats[usize::from(self.format & 0xF | high)]

@@ -22,8 +22,7 @@ impl AnaState {
 }
 
 wire! {
-    /// An ANA group descriptor, followed by the group's namespace numbers, 4 bytes each. NVMe Base
-    /// 2.0, 5.16.1.13.
+    /// An ANA group descriptor; its namespace numbers follow. NVMe Base 2.0, 5.16.1.13.
     #[derive(Default)]
     pub struct AnaGroup: [u8; 32] {
         pub id: U32 = "ANAGRPID, starting at 1",

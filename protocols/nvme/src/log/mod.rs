@@ -97,8 +97,7 @@ impl GetLogPage {
         }
     }
 
-    /// The Get Log Page command for a page of the controller (`NamespaceId::ALL` or `NONE`) or of a
-    /// namespace. The transport moves its data.
+    /// Get Log Page of the controller (`NamespaceId::ALL` or `NONE`) or of a namespace.
     pub fn to_command(self, nsid: NamespaceId) -> Command {
         let [low0, low1, high0, high1] = self.dwords_zero_based.to_le_bytes();
         let specific = self.specific & 0x7F | u8::from(self.retain_event) << 7;

@@ -27,8 +27,7 @@ impl ReservationNotice {
         }
     }
 
-    /// The type's bit in the Reservation Notification Mask feature, which suppresses it. NVMe Base
-    /// 2.0, 5.27.1 (FID 82h).
+    /// The type's bit in Reservation Notification Mask. NVMe Base 2.0, 5.27.1 (FID 82h).
     pub const fn mask_bit(self) -> u32 {
         1 << self.to_code()
     }

@@ -73,12 +73,8 @@ fn abort(admin: &mut Admin<'_>) -> Result<Reply, Status> {
         return Ok(Reply::Now(Answer::result(NOT_ABORTED)));
     };
     waiting.remove(place);
-    admin.actions.push_back(Action::Respond {
-        controller: admin.controller.id,
-        queue: QueueId::ADMIN,
-        completion: CompletionEntry::new(aborted, Status::ABORT_REQUESTED),
-        data: Vec::new(),
-    });
+    let completion = CompletionEntry::new(aborted, Status::ABORT_REQUESTED);
+    admin.actions.push_back(Action::respond(admin.controller.id, completion));
     Ok(Reply::Now(Answer::result(0)))
 }
 

@@ -141,8 +141,7 @@ pub enum Deallocation {
 }
 
 impl NamespaceConfig {
-    /// The preferred write granularity. With shorter or unaligned writes the device must read,
-    /// modify and write.
+    /// The write granularity below which the device must read, modify and write.
     pub(super) fn physical_block_size(&self) -> BlockSize {
         self.block_size.max(self.device_block_size).max(BlockSize::B4096)
     }

@@ -30,11 +30,9 @@ pub struct Connected {
     pub controller: ControllerId,
     /// The queue's number.
     pub queue: QueueId,
-    /// The number of entries: one more than the commands in flight, unless flow control is
-    /// disabled.
+    /// The entries: one more than the commands in flight, unless flow control is disabled.
     pub sq_entries: u32,
-    /// The host disables SQ flow control. SQHD is FFFFh in the completion and is not used
-    /// afterwards.
+    /// The host disables SQ flow control: SQHD is FFFFh in the completion, and then unused.
     pub disable_sq_flow_control: bool,
     /// The kind of queue.
     pub kind: QueueKind,

@@ -11,8 +11,7 @@ use crate::{ControllerId, Nqn, NqnField};
 /// ASQSZ: the minimum that the specification allows.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
-/// The whole log: every subsystem at every address where this host can reach it. It is empty for a
-/// host that may not connect.
+/// Every subsystem at every address for this host; empty for a host that may not connect.
 pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
     let admitted = admin.config.hosts.admits(&admin.controller.host);
     let mut entries = Vec::new();

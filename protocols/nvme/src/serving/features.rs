@@ -57,31 +57,19 @@ const FEATURES: [Feature; 15] = [
             Ok(0)
         },
     ),
-    Feature {
-        id: FeatureId::ASYNC_EVENT_CONFIGURATION,
-        discovery: true,
-        of_namespace: false,
-        get: |_, all| dword(all.notices.0),
-        set: set_notices,
-    },
+    any_feature(FeatureId::ASYNC_EVENT_CONFIGURATION, |_, all| dword(all.notices.0), set_notices),
     io_feature(FeatureId::TIMESTAMP, get_timestamp, set_timestamp),
-    Feature {
-        id: FeatureId::KEEP_ALIVE_TIMER,
-        discovery: true,
-        of_namespace: false,
-        get: |admin, _| dword(keep_alive_ms(admin.controller.keep_alive)),
-        set: set_keep_alive,
-    },
+    any_feature(
+        FeatureId::KEEP_ALIVE_TIMER,
+        |admin, _| dword(keep_alive_ms(admin.controller.keep_alive)),
+        set_keep_alive,
+    ),
     io_feature(FeatureId::HOST_BEHAVIOR, get_host_behavior, set_host_behavior),
     io_feature(FeatureId::COMMAND_SET_PROFILE, |_, _| dword(0), set_command_set_profile),
-    Feature {
-        id: FeatureId::HOST_IDENTIFIER,
-        discovery: true,
-        of_namespace: false,
-        get: get_host_identifier,
-        // Over fabrics only Connect sets it.
-        set: |_, _| Err(Status::COMMAND_SEQUENCE_ERROR.dnr()),
-    },
+    // Over fabrics only Connect sets it.
+    any_feature(FeatureId::HOST_IDENTIFIER, get_host_identifier, |_, _| {
+        Err(Status::COMMAND_SEQUENCE_ERROR.dnr())
+    }),
     namespace_feature(
         FeatureId::RESERVATION_NOTIFICATION,
         |admin, all| reservations::get_mask(admin, &all.notification_masks),
@@ -90,6 +78,11 @@ const FEATURES: [Feature; 15] = [
     // The control side holds the value, see `Reply::Later`. The default is off.
     namespace_feature(FeatureId::RESERVATION_PERSISTENCE, |_, _| dword(0), |_, _| Ok(0)),
 ];
+
+/// Of both kinds of controllers.
+const fn any_feature(id: FeatureId, get: Get, set: Set) -> Feature {
+    Feature { id, discovery: true, of_namespace: false, get, set }
+}
 
 const fn io_feature(id: FeatureId, get: Get, set: Set) -> Feature {
     Feature { id, discovery: false, of_namespace: false, get, set }
@@ -233,8 +226,7 @@ fn set_notices(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// NVMe Base 2.0, 5.27.1 (FID 0Eh): milliseconds since 1970 in 48 bits, counted on from the last
-/// set value.
+/// NVMe Base 2.0, 5.27.1 (FID 0Eh): milliseconds since 1970, counted on from the set value.
 fn get_timestamp(admin: &Admin<'_>, all: &Features) -> Result<Answer, Status> {
     const SET_BY_HOST: u8 = 0b001 << 1;
     admin.check_room(8)?;

@@ -29,8 +29,7 @@ enum On {
     Both,
 }
 
-/// A page: its identifier, the controllers that support it, the event that reading it clears, the
-/// function that fills it.
+/// A page: its identifier, controllers, the event that reading clears, and its contents.
 struct Row(LogId, On, Option<AsyncEvent>, Fill);
 
 const PAGES: [Row; 10] = [

@@ -9,7 +9,6 @@
 //! Invariants: each admin command completes exactly once while its controller lives. An
 //! Asynchronous Event Request completes on an event, an abort or a controller reset. When a
 //! controller ends, all its queues end. [`Limits`] bound all memory that a host can occupy.
-//! host can make grow is bounded by [`Limits`].
 
 mod admin;
 mod commands;
@@ -90,6 +89,13 @@ pub enum Action {
         /// The change.
         change: Change,
     },
+}
+
+impl Action {
+    /// The completion of a command of the admin queue, without data.
+    fn respond(controller: ControllerId, completion: CompletionEntry) -> Self {
+        Self::Respond { controller, queue: QueueId::ADMIN, completion, data: Vec::new() }
+    }
 }
 
 /// Why a host's connections end.
@@ -288,11 +294,7 @@ fn tell_events(controller: &mut Controller, actions: &mut VecDeque<Action>) {
         let Some(event) = controller.events.take() else { return };
         let Some(cid) = controller.event_requests.pop_front() else { return };
         let result = event.to_result();
-        actions.push_back(Action::Respond {
-            controller: controller.id,
-            queue: QueueId::ADMIN,
-            completion: CompletionEntry::with_result(cid, Status::SUCCESS, result),
-            data: Vec::new(),
-        });
+        let completion = CompletionEntry::with_result(cid, Status::SUCCESS, result);
+        actions.push_back(Action::respond(controller.id, completion));
     }
 }

@@ -9,7 +9,7 @@ use super::state::{ControllerKind, Features, Notifications};
 use super::{Action, DisconnectReason};
 use crate::fabrics::PropertyAccess;
 use crate::property::{Capabilities, Configuration, ControllerStatus, Version, offset};
-use crate::{CompletionEntry, QueueId, Status};
+use crate::{CompletionEntry, Status};
 
 /// TO and CRWMT: a controller is ready immediately, and half a second is the minimum value.
 const READY_TIMEOUT_500MS: u8 = 1;
@@ -72,8 +72,7 @@ fn configure(admin: &mut Admin<'_>, new: Configuration) {
     }
 }
 
-/// Whether the configuration is supported. A discovery controller has no I/O queues, so the sizes
-/// of their entries are not checked.
+/// Whether the configuration is supported. A discovery controller has no I/O entry sizes.
 fn supports(kind: ControllerKind, wanted: Configuration) -> bool {
     let entry_sizes = (wanted.io_command_len_shift(), wanted.io_completion_len_shift());
     let io_as_known = kind == ControllerKind::Discovery || entry_sizes == (6, 4);
@@ -100,11 +99,7 @@ fn reset(admin: &mut Admin<'_>) {
 
 fn abort_event_requests(controller: &mut Controller, actions: &mut VecDeque<Action>) {
     for aborted in controller.event_requests.drain(..) {
-        actions.push_back(Action::Respond {
-            controller: controller.id,
-            queue: QueueId::ADMIN,
-            completion: CompletionEntry::new(aborted, Status::ABORTED_SQ_DELETION),
-            data: Vec::new(),
-        });
+        let completion = CompletionEntry::new(aborted, Status::ABORTED_SQ_DELETION);
+        actions.push_back(Action::respond(controller.id, completion));
     }
 }

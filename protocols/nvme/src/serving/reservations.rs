@@ -17,9 +17,7 @@ use super::state::{Changing, ControllerKind, NotificationMasks};
 use super::{Action, Target, tell_events};
 use crate::log::{ReservationNotice, ReservationNotification};
 use crate::reservation::status_of;
-use crate::{
-    AsyncEvent, CommandId, CompletionEntry, ControllerId, NamespaceId, Nqn, QueueId, Status,
-};
+use crate::{AsyncEvent, CommandId, CompletionEntry, ControllerId, NamespaceId, Nqn, Status};
 
 /// REGPRE, RESREL and RESPRE: the bits of the Reservation Notification Mask.
 const MASK_BITS: u32 = 0b1110;
@@ -37,8 +35,7 @@ pub(super) fn nexus_of(host_id: &[u8; 16], subsystem: &Nqn) -> Nexus {
     nexus("nvme", &[host_id, subsystem.as_str().as_bytes()])
 }
 
-/// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h): the oldest notification. Reading
-/// removes it and clears its event, unless RAE is set.
+/// NVMe Base 2.0, 5.16.1 (LID 80h): the oldest notification, removed unless RAE is set.
 pub(super) fn page(admin: &mut Admin<'_>, retain_event: bool) -> Vec<u8> {
     let notifications = &mut admin.controller.notifications;
     let Some(oldest) = notifications.waiting.front() else {
@@ -164,12 +161,8 @@ impl Target {
             ChangeResult::Report(report) => u32::from(report.persists) * PERSISTS,
             _ => 0,
         };
-        self.actions.push_back(Action::Respond {
-            controller: controller.id,
-            queue: QueueId::ADMIN,
-            completion: CompletionEntry::with_result(command_id, status, value),
-            data: Vec::new(),
-        });
+        let completion = CompletionEntry::with_result(command_id, status, value);
+        self.actions.push_back(Action::respond(controller.id, completion));
     }
 
     /// Notifies hosts of an attention of a volume.

@@ -68,8 +68,7 @@ pub(super) fn supported_notices(kind: ControllerKind) -> Notices {
     }
 }
 
-/// The maximum number of pending notifications. A further one replaces the oldest, and the count
-/// shows the host that it missed some.
+/// The most pending notifications. A further one replaces the oldest, as the count shows.
 const NOTIFICATIONS_MAX: usize = 64;
 
 /// The reservation notifications of a controller.

@@ -76,8 +76,7 @@ pub(super) fn by_subsystem(
     Ok(subsystems)
 }
 
-/// Sixteen hexadecimal digits: FNV-1a over the seed and the name. The hash is stable across
-/// versions and need not resist collision attacks.
+/// FNV-1a over the seed and the name, in hexadecimal: stable, and need not resist attacks.
 fn serial_number(seed: u64, nqn: &Nqn) -> Ascii<20> {
     let start: u64 = 0xCBF2_9CE4_8422_2325;
     let bytes = seed.to_le_bytes().into_iter().chain(nqn.as_str().bytes());

@@ -48,7 +48,7 @@ pub fn units_of(unit: LogicalUnit) -> LogicalUnits {
 /// lies within the unit, the limits and the properties of the unit.
 pub fn check_any_command(kind: u8, bytes: &[u8]) {
     let (cdb, rest) = bytes.split_at(bytes.len().min(CDB_LEN));
-    let (cdb, units, attentions) = (Cdb::new(cdb), units_of(unit(kind)), Attentions::new());
+    let (cdb, units, attentions) = (Cdb::new(cdb), units_of(unit(kind)), Attentions::default());
     let copies = CopyRecords::default();
     for unit in [units.get(0), None] {
         let asked =
@@ -122,19 +122,19 @@ fn check_copy(asked: &Asked<'_>, task: &CopyTask) {
     let mut series = Series::of_copy(task.clone()).expect("a copy of nothing is answered at once");
     let mut copied = 0;
     loop {
-        let piece = series.piece();
+        let piece = &series.piece;
         check_request(asked, &piece.task);
         copied += piece.task.block_size.len(piece.task.range.count).unwrap_or_default().0;
         if !series.advance() {
             break;
         }
     }
-    assert_eq!((copied, series.done().0), (sum, sum));
+    assert_eq!((copied, series.done.0), (sum, sum));
 }
 
 /// Bits that are not in a command's CDB usage data have no effect, so the usage data is correct.
 pub fn check_usage_map(kind: u8, bytes: &[u8]) {
-    let (units, attentions) = (units_of(unit(kind)), Attentions::new());
+    let (units, attentions) = (units_of(unit(kind)), Attentions::default());
     let copies = CopyRecords::default();
     let cdb = Cdb::new(bytes);
     let Some(command) = find(&cdb) else { return };
@@ -197,7 +197,7 @@ fn within_reach(cdb: &mut Cdb) {
 /// Checks that CDBs of different lengths for the same blocks have the same meaning.
 pub fn check_forms_agree(start: u32, count: u16) {
     let units = units_of(unit(4));
-    let (attentions, copies) = (Attentions::new(), CopyRecords::default());
+    let (attentions, copies) = (Attentions::default(), CopyRecords::default());
     let read = |cdb: [u8; CDB_LEN]| {
         let cdb = Cdb(cdb);
         let asked = Asked {

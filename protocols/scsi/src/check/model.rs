@@ -29,7 +29,7 @@ impl Model {
         let len = unit.block_size.len(unit.blocks).map_or(0, ByteLen::to_usize);
         Self {
             units: units_of(unit),
-            attentions: Attentions::new(),
+            attentions: Attentions::default(),
             copies: CopyRecords::default(),
             bytes: vec![0; len],
         }
@@ -74,7 +74,7 @@ impl Model {
     fn copy(&mut self, task: CopyTask) -> Told {
         let Some(mut series) = Series::of_copy(task) else { return Ok(Vec::new()) };
         loop {
-            self.request(&series.piece().task.clone(), &[])?;
+            self.request(&series.piece.task.clone(), &[])?;
             if !series.advance() {
                 break;
             }

@@ -9,8 +9,7 @@ use nearflash_units::{Blocks, ByteLen, Lba};
 use crate::call::Call;
 use crate::{Cdb, LogicalUnit, Sense, limits};
 
-/// The location of LOGICAL BLOCK ADDRESS and the block count, which depends on the CDB length
-/// alone.
+/// The CDB length, which locates LOGICAL BLOCK ADDRESS and the block count.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Six,
@@ -19,8 +18,7 @@ pub(super) enum Form {
     Sixteen,
 }
 
-/// A command that addresses a range of blocks: its form, its operation code, the bits of byte 1
-/// that it evaluates, its handler.
+/// A command on a range of blocks: its form, opcode, evaluated bits of byte 1, and handler.
 macro_rules! of_blocks {
     ($form:ident, $opcode:literal, $flags:literal, $handler:ident) => {
         Command::of_unit(usage_of_blocks!($form, $opcode, $flags), |call| {

@@ -2,8 +2,10 @@
 //!
 //! Spec: SPC-4, 6.33 and 6.39.
 
+use nearflash_request::Attention;
+
 use super::data_in::{answer, len_u32};
-use crate::call::{Asked, Command, units_are_told};
+use crate::call::{Asked, Command};
 use crate::{Sense, Task, lun, sense_of_attention};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -29,7 +31,8 @@ fn report_luns(asked: &Asked<'_>) -> Result<Task, Sense> {
     data.extend(len_u32(listed * 8));
     data.extend([0; 4]);
     data.extend(asked.units.iter().take(listed).flat_map(|unit| lun::to_bytes(unit.lun)));
-    units_are_told(asked);
+    // SPC-4, 6.33: this clears REPORTED LUNS DATA HAS CHANGED.
+    asked.attentions.withdraw_all(Attention::UnitsChanged);
     Ok(answer(data, allocation_len))
 }
 

@@ -41,8 +41,7 @@ pub(crate) const GROUPS: [&[Command]; 13] = [
     reserve_out::COMMANDS,
 ];
 
-/// The position of the first command of each operation code: its group and index. Reads and writes
-/// are found with one lookup.
+/// The group and index of the first command of each operation code, for a single lookup.
 const FIRST: [Option<(usize, usize)>; 256] = {
     let mut first = [None; 256];
     let mut group = 0;

@@ -42,17 +42,13 @@ pub(super) enum Type {
     Uuid = 0xA,
 }
 
-pub(super) fn u8_of(small: usize) -> u8 {
-    len_u8(small)
-}
-
 /// Whether a target descriptor's designator, with its code set, association and type, identifies
 /// the unit. Only the unit's binary designators fit into a target descriptor.
 pub(super) fn is_named(unit: &LogicalUnit, code_set: u8, of: u8, designator: &[u8]) -> bool {
     let is = |kind: Type, name: &[u8]| {
-        of == u8_of(Of::Unit as usize) << 4 | u8_of(kind as usize) && designator == name
+        of == len_u8(Of::Unit as usize) << 4 | len_u8(kind as usize) && designator == name
     };
-    code_set == u8_of(CodeSet::Binary as usize)
+    code_set == len_u8(CodeSet::Binary as usize)
         && (is(Type::Naa, &local_name(unit)) || is(Type::Uuid, &uuid_name(unit)))
 }
 

@@ -56,8 +56,7 @@ fn read_capacity_10(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(Task::DataIn(data))
 }
 
-/// PMI and the obsolete LOGICAL BLOCK ADDRESS: without PMI the address must be zero. With PMI the
-/// response is the same for any address.
+/// Without PMI, the obsolete LOGICAL BLOCK ADDRESS must be zero; with it, it does not matter.
 fn check_partial_medium(call: &Call<'_>) -> Result<(), Sense> {
     let asks_at = call.cdb.double(2) != 0;
     if asks_at && !call.cdb.bit(8, 0) { Err(Sense::cdb_field(2, 7)) } else { Ok(()) }

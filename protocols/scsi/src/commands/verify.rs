@@ -23,8 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[
     of_blocks!(Twelve, 0xAF, 0xF6, verify).within_secs(SECS),
 ];
 
-/// BYTCHK: 0 reads the medium, 1 compares it with as many blocks from the initiator, 3 compares
-/// each block with one block from the initiator.
+/// BYTCHK: 0 reads the medium, 1 compares it with as many blocks, 3 with one repeated block.
 fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
     let range = form.range(call.cdb);
@@ -45,8 +44,7 @@ fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     Ok(Task::Request(RequestTask { data_out, exact, ..task }))
 }
 
-/// Nothing is prefetched. GOOD, in contrast to CONDITION MET, does not promise that the blocks are
-/// in the cache.
+/// Nothing is prefetched. Unlike CONDITION MET, GOOD promises nothing about the cache.
 fn prefetch(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     let range = form.range(call.cdb);
     check_range(call.unit, to_the_end(call.unit, range))?;

@@ -4,7 +4,7 @@
 
 use super::copy::third_party_page;
 use super::data_in::{ascii, len_u8, len_u16};
-use super::names::{CodeSet, DISK, Of, Type, VENDOR, local_name, serial, u8_of, uuid_name};
+use super::names::{CodeSet, DISK, Of, Type, VENDOR, local_name, serial, uuid_name};
 use crate::call::Asked;
 use crate::{LogicalUnit, LogicalUnits, Provisioning, Sense, limits};
 
@@ -49,10 +49,10 @@ const PROTOCOL_VALID: u8 = 1 << 7;
 
 fn designator(data: &mut Vec<u8>, of: Of, set: CodeSet, kind: Type, name: &[u8]) {
     let protocol = if matches!(of, Of::Unit) { (0, 0) } else { (ISCSI, PROTOCOL_VALID) };
-    let association = u8_of(of as usize) << 4;
+    let association = len_u8(of as usize) << 4;
     let name = &name[..name.len().min(usize::from(u8::MAX))];
-    data.push(protocol.0 | u8_of(set as usize));
-    data.push(protocol.1 | association | u8_of(kind as usize));
+    data.push(protocol.0 | len_u8(set as usize));
+    data.push(protocol.1 | association | len_u8(kind as usize));
     data.extend([0, len_u8(name.len())]);
     data.extend(name);
 }

@@ -38,7 +38,7 @@ impl Session {
     fn of(unit: LogicalUnit) -> Self {
         Self {
             units: units_of(unit),
-            attentions: Attentions::new(),
+            attentions: Attentions::default(),
             copies: CopyRecords::default(),
         }
     }

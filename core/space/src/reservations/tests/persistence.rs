@@ -41,7 +41,7 @@ fn what_breaks_an_invariant_is_not_restored() {
         let one = it.registrations[0].clone();
         it.registrations.resize(REGISTRATIONS_MAX + 1, one);
     });
-    assert_eq!(too_many, TooMany { count: REGISTRATIONS_MAX + 1 });
+    assert_eq!(too_many, TooMany(REGISTRATIONS_MAX + 1));
     for (kind, who) in [
         (ReservationType::WriteExclusive, None),
         (ReservationType::WriteExclusiveAllRegistrants, Some(A)),

@@ -31,7 +31,7 @@ fn a_login_is_held_until_it_is_granted() {
     let pdu = said_once(&mut bench);
     let response: &LoginResponse = pdu.of();
     let shared = Arc::clone(bench.target.session().unwrap());
-    assert_eq!(response.tsih.get(), shared.tsih());
+    assert_eq!(response.tsih.get(), shared.tsih);
     assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (number(0), number(7)));
     let text = String::from_utf8(pdu.data).unwrap();
     assert!(text.contains(&format!("TargetPortalGroupTag={PORTAL_GROUP}\0")), "{text:?}");

@@ -15,7 +15,7 @@ const SEVERAL: Setup = Setup { keys: "MaxConnections=4&InitialR2T=No&", ..PLAIN 
 fn one_and_a_half() -> ([Bench; 2], Box<LoginDemand>) {
     let first = Bench::new(Stage::FullFeature, SEVERAL);
     let mut second = Bench::new(Stage::Login, SEVERAL);
-    let tsih = first.target.session().unwrap().tsih();
+    let tsih = first.target.session().unwrap().tsih;
     second.feed(&login_pdu(SEVERAL, tsih, 2, false));
     let Some(Demand::Login(demand)) = second.demands.pop() else { panic!("no login") };
     ([first, second], demand)
