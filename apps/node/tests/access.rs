@@ -220,9 +220,9 @@ fn what_is_refused_changes_nothing() {
     assert!(bench.refused(add("app", "data", 0, None, "w")).contains("write r or rw"));
     assert!(bench.refused(add("app", "data", 5, Some(5), "r")).contains("is empty"));
     let beyond = bench.refused(add("app", "data", 0, Some(4 * MIB + 1), "r"));
-    assert!(beyond.starts_with("volume 'data' has 4MiB, the range 0..4194305B goes further"));
+    assert!(beyond.starts_with("volume 'data' has 4MiB, the range 0..4194305B exceeds it"));
     let revoke = GrantRevoke { number: 1 };
-    assert_eq!(bench.refused(revoke), "no grant 1: 'nearflash grant list' numbers all");
+    assert_eq!(bench.refused(revoke), "no grant 1: 'nearflash grant list' lists them");
     assert_eq!(cores.direct_publications(), before);
     running.stop().unwrap();
 }

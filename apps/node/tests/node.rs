@@ -282,7 +282,7 @@ fn what_the_control_socket_refuses_changes_nothing() {
     assert!(refused(&data_dir, create("x y", MIB, "r")).contains("is not a name"));
     assert_eq!(
         refused(&data_dir, resize("data", MIB, false)),
-        "volume 'data' is 8MiB and would lose what lies behind 1MiB: add --shrink if that is meant"
+        "volume 'data' has 8MiB and would lose the data beyond 1MiB: add --shrink if that is meant"
     );
     assert!(refused(&data_dir, resize("none", MIB, false)).contains("no volume 'none'"));
     assert!(refused(&data_dir, remove("none", false)).contains("no volume 'none'"));

@@ -78,7 +78,7 @@ pub extern "C" fn nearflash_error_name(code: c_int) -> *const c_char {
 /// The sentence of a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn nearflash_error_sentence(code: c_int) -> *const c_char {
-    let unknown: &CStr = c"the node gave a status that is not known here";
+    let unknown: &CStr = c"the node returned an unknown status";
     words(code).map_or(unknown, |words| words.sentence.as_c_str()).as_ptr()
 }
 

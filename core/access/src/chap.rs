@@ -136,13 +136,13 @@ pub enum AccountError {
     #[error("CHAP user '{0}' exists already: choose another name, or remove it first")]
     Exists(ChapUser),
     /// No account has this user name.
-    #[error("no CHAP user '{0}': 'nearflash chap list' names all")]
+    #[error("no CHAP user '{0}': 'nearflash chap list' lists them")]
     NotFound(ChapUser),
     /// Both directions have the same secret (RFC 7143, 12.1.3).
     #[error("the two secrets are the same: each direction needs its own")]
     SameSecret,
     /// The node already has [`ACCOUNTS_MAX`] accounts.
-    #[error("{ACCOUNTS_MAX} CHAP users are the most: remove one first")]
+    #[error("the node has {ACCOUNTS_MAX} CHAP users, the maximum: remove one first")]
     TooMany,
 }
 
@@ -256,6 +256,9 @@ mod tests {
         let numbered = (0..ACCOUNTS_MAX).map(|n| account(&format!("user-{n}"), "geheimgeheim"));
         let mut accounts = Accounts::restore(numbered);
         let refused = accounts.add(account("more", "geheimgeheim")).unwrap_err();
-        assert_eq!(refused.to_string(), "1024 CHAP users are the most: remove one first");
+        assert_eq!(
+            refused.to_string(),
+            "the node has 1024 CHAP users, the maximum: remove one first"
+        );
     }
 }

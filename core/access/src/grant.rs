@@ -114,7 +114,7 @@ pub enum Rights {
 
 /// Error: a text is neither `r` nor `rw`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{text}' are no rights: write r or rw")]
+#[error("'{text}' is not a set of rights: write r or rw")]
 pub struct ParseRightsError {
     text: Box<str>,
 }
@@ -159,7 +159,7 @@ pub enum ParseGrantRangeError {
     #[error(transparent)]
     Size(#[from] ParseSizeError),
     /// The end is at or before the start.
-    #[error("the range {start}..{end} is empty: its end is the first byte that is not meant")]
+    #[error("the range {start}..{end} is empty: its end is exclusive")]
     Empty {
         /// The start of the range.
         start: ByteLen,
@@ -247,9 +247,7 @@ mod tests {
         assert!(refused("a..b").starts_with("'a' is not a size"));
         assert!(refused("1..2..3").starts_with("'2..3' is not a size"));
         for text in ["1KiB..1KiB", "2..1", "0..0"] {
-            assert!(
-                refused(text).ends_with("is empty: its end is the first byte that is not meant")
-            );
+            assert!(refused(text).ends_with("is empty: its end is exclusive"));
         }
     }
 
@@ -260,7 +258,7 @@ mod tests {
         }
         for text in ["", "w", "RW", "rwx"] {
             let refused = text.parse::<Rights>().unwrap_err().to_string();
-            assert_eq!(refused, format!("'{text}' are no rights: write r or rw"));
+            assert_eq!(refused, format!("'{text}' is not a set of rights: write r or rw"));
         }
     }
 

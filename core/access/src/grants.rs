@@ -41,17 +41,17 @@ pub enum GrantError {
     #[error("credential '{0}' exists already: choose another name, or remove it first")]
     CredentialExists(Name),
     /// There is no such credential.
-    #[error("no credential '{0}': 'nearflash credential list' names all")]
+    #[error("no credential '{0}': 'nearflash credential list' lists them")]
     NoCredential(Name),
     /// There is no such grant.
-    #[error("no grant {}: 'nearflash grant list' numbers all", .0.0)]
+    #[error("no grant {}: 'nearflash grant list' lists them", .0.0)]
     NoGrant(GrantNumber),
     /// The given expiry is not in the future.
-    #[error("it would have expired already: give a time that is to come")]
+    #[error("the expiry is in the past: give a later time")]
     Past,
     /// The range extends past the end of the volume.
     #[error(
-        "volume '{volume}' has {len}, the range {range} goes further: write {}.. for all to its \
+        "volume '{volume}' has {len}, the range {range} exceeds it: write {}.. for all to its \
          end, also when it grows", range.start().0
     )]
     BeyondVolume {
@@ -63,10 +63,10 @@ pub enum GrantError {
         range: GrantRange,
     },
     /// The node already has [`CREDENTIALS_MAX`] credentials.
-    #[error("1024 credentials are the most: remove one first")]
+    #[error("the node has 1024 credentials, the maximum: remove one first")]
     TooManyCredentials,
     /// The node already has [`GRANTS_MAX`] grants.
-    #[error("16384 grants are the most: revoke one first")]
+    #[error("the node has 16384 grants, the maximum: revoke one first")]
     TooManyGrants,
 }
 
@@ -74,7 +74,7 @@ pub enum GrantError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreGrantsError {
     /// A grant's credential is not recorded.
-    #[error("grant {} is for '{credential}', which is no credential", number.0)]
+    #[error("grant {} is for the unknown credential '{credential}'", number.0)]
     NoCredential {
         /// The grant's number.
         number: GrantNumber,
@@ -82,7 +82,7 @@ pub enum RestoreGrantsError {
         credential: Name,
     },
     /// Two grants have this number, or it is 0 or above the last number given.
-    #[error("grant {} has a number that was never given", .0.0)]
+    #[error("grant {} has an invalid number", .0.0)]
     Number(GrantNumber),
 }
 

@@ -54,7 +54,7 @@ impl Associations {
     }
 
     /// Whether requests of an ended controller of this host may be under way.
-    pub(crate) fn is_restless(&self, host: &Host) -> bool {
+    pub(crate) fn is_draining(&self, host: &Host) -> bool {
         !self.ended.is_empty()
             && self
                 .queues
@@ -86,13 +86,13 @@ mod tests {
         let mut associations = Associations::default();
         associations.queue_connected(old, one, us.clone());
         associations.queue_connected(old, two, us.clone());
-        assert!(!associations.is_restless(us), "a second path is no trouble");
+        assert!(!associations.is_draining(us), "a second path is no trouble");
         associations.controller_ended(old);
         associations.queue_silent(old, one);
-        assert!(associations.is_restless(us));
-        assert!(!associations.is_restless(them));
+        assert!(associations.is_draining(us));
+        assert!(!associations.is_draining(them));
         associations.queue_silent(old, two);
-        assert!(!associations.is_restless(us));
+        assert!(!associations.is_draining(us));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Shard {
         if connection.phase != Phase::Dead {
             self.hand_back(key, tag, result, world);
             self.take_demands(key, world);
-            self.stir(key, world);
+            self.notify_siblings(key, world);
             self.mark_dirty(key);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use nearflash_direct::serving::Lineage;
+use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{AccountId, Accounts, Pool};
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_request::Nexus;
@@ -83,8 +83,8 @@ pub struct Connection {
     pub(crate) role: Role,
     /// The direct client, once its connection was announced.
     pub(crate) client: Option<Client>,
-    /// The lineage that a direct client claims for the connection.
-    pub(crate) lineage: Option<Box<Lineage>>,
+    /// The identity that a direct client claims for the connection.
+    pub(crate) identity: Option<Box<ClientIdentity>>,
     /// The rings that it shares with its client.
     pub(crate) ring: Option<RingId>,
     pub(crate) phase: Phase,
@@ -119,7 +119,7 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Listed {
     /// Received from in every turn.
-    pub(crate) hot: bool,
+    pub(crate) polled: bool,
     /// Has something to send.
     pub(crate) dirty: bool,
     /// Waits for buffers or answers before it receives more.
@@ -145,7 +145,7 @@ impl Connection {
             session,
             role,
             client: None,
-            lineage: None,
+            identity: None,
             ring: None,
             phase: Phase::Open,
             leftover: Leftover::default(),

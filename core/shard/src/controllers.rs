@@ -59,7 +59,7 @@ impl Controllers {
     /// Whether a Connect has to wait: see [`Associations`].
     fn must_wait(&self, demand: &ConnectDemand) -> bool {
         let is_new = demand.data.controller_id() == ControllerId::DYNAMIC;
-        is_new && Host::of(&demand.data).is_some_and(|host| self.associations.is_restless(&host))
+        is_new && Host::of(&demand.data).is_some_and(|host| self.associations.is_draining(&host))
     }
 
     /// Answers a Connect.

@@ -244,26 +244,26 @@ impl Shard {
     /// one may unblock the next, or this one, so that several rounds may be needed: each round
     /// begins at least one command, and the session's window bounds how many wait.
     #[cold]
-    pub(crate) fn stir_siblings<W: World>(&mut self, key: Key, world: &mut W) {
+    pub(crate) fn resume_siblings<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get(key) else { return };
         let Role::Initiator { tsih, .. } = connection.role else { return };
         let is_sibling = |connection: &Connection| {
             matches!(connection.role, Role::Initiator { tsih: other, .. } if other == tsih)
                 && connection.phase == Phase::Open
         };
-        let mut has_stirred = true;
-        while std::mem::take(&mut has_stirred) {
+        let mut has_resumed = true;
+        while std::mem::take(&mut has_resumed) {
             let siblings = self.connections.keys(is_sibling);
             for sibling in &siblings {
-                self.carry_orders(*sibling, &siblings, world);
-                has_stirred |= self.resume_initiator(*sibling, world);
+                self.forward_requests(*sibling, &siblings, world);
+                has_resumed |= self.resume_initiator(*sibling, world);
             }
         }
     }
 
     /// Task management functions of a connection reach the others of its session, and are answered
     /// when the earlier commands of those connections have arrived.
-    fn carry_orders<W: World>(&mut self, key: Key, siblings: &[Key], world: &mut W) {
+    fn forward_requests<W: World>(&mut self, key: Key, siblings: &[Key], world: &mut W) {
         let others = || siblings.iter().filter(|sibling| **sibling != key);
         while let Some(order) = self.initiator(key).and_then(|session| session.sibling_request()) {
             let mut furthest = SiblingOutcome::NotMeant;
@@ -299,13 +299,13 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(session) = connection.session.iscsi_mut() else { return false };
         let resumed = session.resume().map_err(PeerError::from);
-        let stirs = session.concerns_siblings();
+        let concerned = session.concerns_siblings();
         self.take_demands(key, world);
         if let Err(error) = resumed {
             self.peer_error(key, error, world);
         }
         self.mark_dirty(key);
-        stirs
+        concerned
     }
 }
 

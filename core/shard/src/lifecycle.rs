@@ -75,14 +75,14 @@ impl Shard {
             return self.begin_closing(key, world);
         }
         // Its session may have ended meanwhile.
-        self.stir_siblings(key, world);
+        self.resume_siblings(key, world);
         self.feed_leftover(key, leftover, world);
     }
 
     fn take_in<W: World>(&mut self, connection: Box<Connection>, world: &mut W) -> Key {
         let key = self.insert(connection);
         self.mark_dirty(key);
-        self.warm(key, world);
+        self.start_polling(key, world);
         key
     }
 
@@ -128,7 +128,7 @@ impl Shard {
             }
             connection.phase = Phase::Lingering(world.now().plus(LINGER));
             world.shut_down_output(connection.socket);
-            self.warm(key, world);
+            self.start_polling(key, world);
         }
         false
     }
@@ -146,18 +146,18 @@ impl Shard {
         let socket = connection.socket;
         world.close(socket);
         self.set_key(socket, None);
-        self.stir(key, world);
+        self.notify_siblings(key, world);
         self.engine.cancel_waiting(key.to_owner(), |_| true, world.pool());
-        self.bury_if_quiet(key, world);
+        self.remove_if_idle(key, world);
     }
 
     /// Removes a dead connection once no request is in flight; only then is its queue gone.
-    pub(crate) fn bury_if_quiet<W: World>(&mut self, key: Key, world: &mut W) {
+    pub(crate) fn remove_if_idle<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.phase != Phase::Dead || connection.requests > 0 {
             return;
         }
-        let (role, lineage) = (connection.role, connection.lineage.take());
+        let (role, identity) = (connection.role, connection.identity.take());
         if let Some(Client { key }) = connection.client.take() {
             world.notice(Notice::ClientGone { peer: connection.peer, key });
         }
@@ -167,9 +167,9 @@ impl Shard {
         self.engine.accounts().close(connection.account());
         self.connections.remove(key);
         let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
-        let gone = match (role, lineage) {
+        let gone = match (role, identity) {
             (Role::Initiator { tsih, cid }, _) => Message::InitiatorGone { tsih, cid },
-            (Role::Direct, Some(lineage)) => Message::ClientGone(lineage, place),
+            (Role::Direct, Some(identity)) => Message::ClientGone(identity, place),
             _ => match role.queue() {
                 Some((controller, queue)) => Message::QueueClosed(controller, queue),
                 None => return,
@@ -189,10 +189,10 @@ impl Shard {
 
     /// Resumes other connections of the same session, if this one may have unblocked them.
     #[inline]
-    pub(crate) fn stir<W: World>(&mut self, key: Key, world: &mut W) {
+    pub(crate) fn notify_siblings<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.session.stirs() {
-            self.stir_siblings(key, world);
+        if connection.session.concerns_siblings() {
+            self.resume_siblings(key, world);
         }
     }
 

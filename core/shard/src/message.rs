@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nearflash_direct::serving;
-use nearflash_direct::serving::Lineage;
+use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{CoreId, FenceMessage, Owner};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme::serving::NamespaceConfig;
@@ -49,16 +49,16 @@ pub enum Message {
     /// [`crate::Notice::Quiesced`] when no request is left that began on a volume whose access
     /// rights have changed.
     Direct(u64, Arc<serving::Exports>),
-    /// To the first core: a direct client's connection claims a lineage. Answered by
+    /// To the first core: a direct client's connection claims an identity. Answered by
     /// [`Self::Claimed`] when no request of earlier connections is in flight.
-    Claim(Box<Lineage>, ClientPlace),
+    Claim(Box<ClientIdentity>, ClientPlace),
     /// From the first core: the claim of this connection of yours is answered.
     Claimed(Owner),
-    /// From the first core: end this connection of a direct client; another one claims its lineage.
+    /// From the first core: end this connection of a direct client; another one claims its identity.
     EndClient(Owner),
-    /// To the first core: a connection that claimed a lineage is gone, and all its requests have
+    /// To the first core: a connection that claimed an identity is gone, and all its requests have
     /// ended.
-    ClientGone(Box<Lineage>, ClientPlace),
+    ClientGone(Box<ClientIdentity>, ClientPlace),
     /// From the first core: end this connection of an initiator.
     EndConnection(iscsi::ConnectionPlace),
     /// To the first core: a connection of an initiator's session is gone, and all its requests have

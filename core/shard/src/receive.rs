@@ -18,7 +18,7 @@ use crate::world::{Interest, Place, Received, World};
 
 /// Connections that are received from in every turn. An empty receive costs a tenth of a
 /// microsecond; beyond this many, waiting for readiness events costs less.
-const HOT_MAX: usize = 16;
+const POLLED_MAX: usize = 16;
 
 /// A connection is received from in every turn until nothing has come for this long: longer than
 /// the longest spin, so that the loop's decision to sleep comes first.
@@ -36,39 +36,38 @@ enum Fed {
 }
 
 impl Shard {
-    /// Receives from every hot connection. Returns the number of those that received anything.
+    /// Receives from every polled connection. Returns the number of those that received anything.
     #[inline]
     pub(crate) fn receive_hot<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
         let mut index = 0;
-        while let Some(&key) = self.hot.get(index) {
+        while let Some(&key) = self.polled.get(index) {
             match self.receive(key, world) {
                 Some(moved) => {
                     busy += usize::from(moved);
                     index += 1;
                 }
                 None => {
-                    self.hot.swap_remove(index);
+                    self.polled.swap_remove(index);
                 }
             }
         }
         busy
     }
 
-    /// A connection has input: makes it hot, so that it is received from in every turn, if there is
-    /// room.
-    pub(crate) fn warm<W: World>(&mut self, key: Key, world: &mut W) {
+    /// A connection has input: it is received from in every turn, if there is room.
+    pub(crate) fn start_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.listed.hot {
+        if connection.listed.polled {
             return;
         }
-        connection.listed.hot = true;
+        connection.listed.polled = true;
         connection.received_at = world.now();
         // A connection with rings sends little over its socket.
-        if connection.ring.is_none() && self.hot.len() < HOT_MAX {
-            self.hot.push(key);
+        if connection.ring.is_none() && self.polled.len() < POLLED_MAX {
+            self.polled.push(key);
         } else if self.receive(key, world).is_some() {
-            self.cool(key, world);
+            self.stop_polling(key, world);
         }
     }
 
@@ -84,7 +83,7 @@ impl Shard {
             (Phase::Open, receiving)
                 if receiving == Receiving::Paused || !connection.leftover.is_empty() =>
             {
-                connection.listed.hot = false;
+                connection.listed.polled = false;
                 self.pause(key);
                 return None;
             }
@@ -104,7 +103,7 @@ impl Shard {
                 Some(true)
             }
             Received::Nothing if world.now().since(connection.received_at) > HOT_SPAN => {
-                self.cool(key, world);
+                self.stop_polling(key, world);
                 None
             }
             Received::Nothing => Some(false),
@@ -121,7 +120,7 @@ impl Shard {
         match world.receive(connection.socket, None, &mut self.staging) {
             Received::Bytes(_) => Some(true),
             Received::Nothing => {
-                connection.listed.hot = false;
+                connection.listed.polled = false;
                 let unsent = connection.has_to_send();
                 world.watch(
                     connection.socket,
@@ -181,7 +180,7 @@ impl Shard {
         if let Err(error) = fed {
             self.peer_error(key, error, world);
         }
-        self.stir(key, world);
+        self.notify_siblings(key, world);
         self.mark_dirty(key);
         left
     }
@@ -245,7 +244,7 @@ impl Shard {
                 continue;
             }
             if goes_on {
-                self.warm(key, world);
+                self.start_polling(key, world);
             } else {
                 self.pause(key);
             }

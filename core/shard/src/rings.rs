@@ -85,7 +85,7 @@ impl Shard {
     pub(crate) fn ring_demand<W: World>(&mut self, key: Key, demand: Demand, world: &mut W) {
         match demand {
             Demand::Request(request) => self.submit(key, request, world),
-            Demand::Claim(lineage) => self.claim(key, lineage, world),
+            Demand::Claim(identity) => self.claim(key, identity, world),
             Demand::Attach(demand) => self.attach_ring(key, demand, world),
             Demand::Lend(demand) => self.lend(key, demand, world),
             Demand::CopyIn(demand) => self.copy_in(key, demand, world),

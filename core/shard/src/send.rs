@@ -26,7 +26,7 @@ impl Shard {
             if let Payload::Buffer(buffer) = answer.completion.payload {
                 world.pool().give_back(buffer);
             }
-            return self.bury_if_quiet(key, world);
+            return self.remove_if_idle(key, world);
         }
         let (returned, had_scratch) = (answer.returned, answer.had_scratch);
         self.engine.accounts().give_back_request(connection.account(), returned, had_scratch);
@@ -43,9 +43,9 @@ impl Shard {
         }
         if connection.session.asks_on() {
             self.take_demands(key, world);
-            self.stir(key, world);
-        } else if connection.session.stirs() {
-            self.stir_siblings(key, world);
+            self.notify_siblings(key, world);
+        } else if connection.session.concerns_siblings() {
+            self.resume_siblings(key, world);
         }
     }
 

@@ -196,7 +196,7 @@ impl Session {
 
     /// Whether this connection may have unblocked other connections of the same session.
     #[inline]
-    pub(crate) fn stirs(&mut self) -> bool {
+    pub(crate) fn concerns_siblings(&mut self) -> bool {
         self.iscsi_mut().is_some_and(iscsi::TargetSession::concerns_siblings)
     }
 

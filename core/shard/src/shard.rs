@@ -16,9 +16,9 @@ use crate::connection::Phase;
 use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
+use crate::identities::ClientIdentities;
 use crate::iscsi::{Initiators, IscsiConfig};
 use crate::leftover::Leftovers;
-use crate::lineages::Lineages;
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::rings::Rings;
@@ -65,11 +65,11 @@ pub struct Shard {
     pub(crate) controllers: Option<Controllers>,
     pub(crate) clients: Clients,
     pub(crate) initiators: Initiators,
-    pub(crate) lineages: Lineages,
+    pub(crate) identities: ClientIdentities,
     pub(crate) rings: Rings,
     pub(crate) staging: Box<[u8]>,
     pub(crate) leftovers: Leftovers,
-    pub(crate) hot: Vec<Key>,
+    pub(crate) polled: Vec<Key>,
     pub(crate) dirty: Vec<Key>,
     pub(crate) paused: Vec<Key>,
     /// Changes that the control side has not answered, by volume.
@@ -110,7 +110,7 @@ impl Shard {
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
             initiators: Initiators::new(iscsi, engine.core_count),
-            lineages: Lineages::default(),
+            identities: ClientIdentities::default(),
             rings: Rings::default(),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
@@ -118,7 +118,7 @@ impl Shard {
             by_socket: Vec::new(),
             staging: vec![0; STAGING_LEN].into_boxed_slice(),
             leftovers: Leftovers::default(),
-            hot: Vec::new(),
+            polled: Vec::new(),
             dirty: Vec::new(),
             paused: Vec::new(),
             changes_asked: HashMap::new(),
@@ -169,8 +169,8 @@ impl Shard {
         for key in std::mem::take(&mut self.dirty) {
             self.watch_for_room(key, world);
         }
-        for key in std::mem::take(&mut self.hot) {
-            self.cool(key, world);
+        for key in std::mem::take(&mut self.polled) {
+            self.stop_polling(key, world);
         }
     }
 
@@ -206,7 +206,7 @@ impl Shard {
     fn ready<W: World>(&mut self, socket: SocketId, world: &mut W) {
         let Some(key) = self.key_of(socket) else { return };
         self.mark_dirty(key);
-        self.warm(key, world);
+        self.start_polling(key, world);
     }
 
     pub(crate) fn handle_message<W: World>(&mut self, message: Message, world: &mut W) {
@@ -232,10 +232,10 @@ impl Shard {
                 self.set_exports(namespaces, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
-            Message::Claim(lineage, place) => self.client_claims(*lineage, place, world),
+            Message::Claim(identity, place) => self.client_claims(*identity, place, world),
             Message::Claimed(owner) => self.claimed(owner),
             Message::EndClient(owner) => self.end_client(owner, world),
-            Message::ClientGone(lineage, place) => self.client_gone(&lineage, place, world),
+            Message::ClientGone(identity, place) => self.client_gone(&identity, place, world),
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
             Message::Iscsi(number, exports) => {
@@ -408,9 +408,9 @@ impl Shard {
     }
 
     /// Watches a connection that was polled in each turn.
-    pub(crate) fn cool<W: World>(&mut self, key: Key, world: &mut W) {
+    pub(crate) fn stop_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.listed.hot = false;
+        connection.listed.polled = false;
         if connection.phase == Phase::Dead {
             return; // it waits for its requests; its socket may be another's by now
         }

@@ -114,13 +114,13 @@ pub struct RingSpec {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RingRefused {
     /// The world has no memory to share.
-    #[error("memory cannot be shared here")]
+    #[error("this platform does not support shared memory")]
     Unsupported,
     /// The requested size is not valid.
-    #[error("rings have no such size")]
+    #[error("the size of the rings is invalid")]
     Size,
     /// The core already has the most rings that it supports.
-    #[error("this core has as many rings as it takes")]
+    #[error("the core has the maximum number of rings")]
     TooMany,
     /// The system's error.
     #[error("the system refused shared memory: {0}")]

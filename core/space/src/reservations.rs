@@ -76,13 +76,13 @@ pub enum RestoreReservationsError {
     #[error("{0} registrations, at most {REGISTRATIONS_MAX}")]
     TooMany(usize),
     /// A registration without a nexus, or with a key of zero.
-    #[error("registration {0} is of nobody or has no key")]
+    #[error("registration {0} has no nexus or no key")]
     Registration(usize),
     /// A nexus is registered twice.
-    #[error("registration {0} is there before")]
+    #[error("registration {0} is a duplicate")]
     Twice(usize),
     /// The holder is not registered, or its presence does not fit the reservation's type.
-    #[error("the reservation's holder is none")]
+    #[error("the reservation's holder is not registered")]
     Holder,
 }
 

@@ -162,7 +162,7 @@ impl Space {
         let blocks = whole_blocks(name, asked.len, (block_size, unit))?;
         let nsid = self.next_nsid(name, asked.subsystem())?;
         if self.volumes.len() >= VOLUMES_MAX {
-            return Err(too_many(name, "4096 volumes are the most: remove one first"));
+            return Err(too_many(name, "the node has 4096 volumes, the maximum: remove one first"));
         }
         if self.next_id >= VOLUME_IDS_MAX {
             return Err(too_many(name, "65536 volumes were made in one run: restart the node"));
@@ -372,7 +372,7 @@ impl Space {
             .chain(1..=NAMESPACES_PER_SUBSYSTEM_MAX)
             .find(|nsid| !taken.contains(nsid))
             .ok_or_else(|| {
-                too_many(name, "1024 volumes are the most in one subsystem: use another")
+                too_many(name, "the subsystem has 1024 volumes, the maximum: use another")
             })
     }
 

@@ -49,7 +49,7 @@ pub enum PeerError {
         computed: u32,
     },
     /// Payload of a message of the session was damaged.
-    #[error("{}: the payload was damaged on its way", .0.name())]
+    #[error("{}: the data digest does not match", .0.name())]
     DataDigest(Opcode),
     /// Two requests in flight with one tag.
     #[error("tag {0} is in flight already")]
@@ -72,16 +72,16 @@ pub enum PeerError {
     #[error("the credential has expired: create a new one")]
     CredentialExpired,
     /// An answer that matches no request, or not the request's opcode.
-    #[error("{}: an answer that fits no request", .0.name())]
+    #[error("{}: the answer matches no request", .0.name())]
     Unasked(Opcode),
     /// The rings have invalid contents.
-    #[error("the rings hold what they cannot hold")]
+    #[error("the ring memory has an invalid index or entry")]
     RingBroken,
     /// The handshake did not end in time.
-    #[error("the handshake was not over in time")]
+    #[error("the handshake did not complete in time")]
     Silent,
     /// This end is shutting down.
-    #[error("this end is going down")]
+    #[error("this end is shutting down")]
     ShuttingDown,
     /// The peer said goodbye.
     #[error("the peer ended the connection: {0}")]

@@ -38,7 +38,7 @@ pub enum PeerError {
         computed: u32,
     },
     /// More data in a PDU than this end's declared limit.
-    #[error("{}: {len} bytes of data where {max} are taken", .opcode.name())]
+    #[error("{}: {len} bytes of data, at most {max} are allowed", .opcode.name())]
     TooLong {
         /// The PDU's opcode.
         opcode: Opcode,
@@ -48,7 +48,7 @@ pub enum PeerError {
         max: u32,
     },
     /// Data that does not continue the sequence of the command or R2T.
-    #[error("{}: data of {len} bytes at {offset} where {expected} was next", .opcode.name())]
+    #[error("{}: {len} bytes of data at offset {offset}, expected {expected}", .opcode.name())]
     DataOutOfRange {
         /// The PDU's opcode.
         opcode: Opcode,
@@ -60,7 +60,7 @@ pub enum PeerError {
         expected: u32,
     },
     /// A serial number that is not the next one.
-    #[error("{}: number {received} where {expected} was next", .opcode.name())]
+    #[error("{}: sequence number {received}, expected {expected}", .opcode.name())]
     Serial {
         /// The PDU's opcode.
         opcode: Opcode,
@@ -104,12 +104,12 @@ pub enum PeerError {
     #[error("the peer ended the connection: {0}")]
     Ended(crate::pdu::AsyncEvent),
     /// The login, or an answer to a ping, did not come in time.
-    #[error("nothing was heard in time")]
+    #[error("the peer did not answer in time")]
     Silent,
     /// Another connection of the same session took this one's place.
-    #[error("the initiator logged in again in this connection's place")]
+    #[error("the initiator reinstated the connection")]
     Reinstated,
     /// This end is shutting down.
-    #[error("this end is going down")]
+    #[error("this end is shutting down")]
     ShuttingDown,
 }

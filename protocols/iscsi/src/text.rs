@@ -20,7 +20,7 @@ pub enum TextError {
     #[error("longer than {0} bytes")]
     TooLong(usize),
     /// The last pair is not ended by a zero byte.
-    #[error("the pair at byte {0} does not end")]
+    #[error("the pair at byte {0} has no terminating NUL")]
     Unended(usize),
     /// No `=`, no key before it, or a character that is not allowed in a key.
     #[error("the pair at byte {0} has no valid key")]

@@ -28,7 +28,7 @@ pub enum PeerError {
         computed: u32,
     },
     /// Data that does not continue the command's or R2T's data. Sent as FES 04h.
-    #[error("data of {len} bytes at {offset} where {expected} was next")]
+    #[error("{len} bytes of data at offset {offset}, expected {expected}")]
     DataOutOfRange {
         /// DATAO or R2TO.
         offset: u32,
@@ -62,7 +62,7 @@ pub enum PeerError {
         information: u32,
     },
     /// The handshake timed out. The connection is closed without a termination request.
-    #[error("no queue was connected in time")]
+    #[error("the host did not connect a queue in time")]
     Silent,
 }
 

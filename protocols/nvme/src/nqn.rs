@@ -31,7 +31,7 @@ pub enum NqnError {
     #[error("the name does not begin with 'nqn.'")]
     Prefix,
     /// Not UTF-8, or contains a control character or white space.
-    #[error("the name holds a character that no name may hold")]
+    #[error("the name contains a character that is not allowed")]
     Character,
 }
 

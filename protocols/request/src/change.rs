@@ -258,25 +258,25 @@ pub enum ChangeResult {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// A `victim` of zero without a reservation of all registrants: Invalid Field.
-    #[error("a key of zero names nobody here")]
+    #[error("a key of zero needs an all-registrants reservation")]
     InvalidKey,
     /// The reservation has another type. (SCSI: INVALID RELEASE; NVMe: Invalid Field)
     #[error("the reservation is of another type")]
     WrongType,
     /// No room for one more. (SCSI: insufficient registration resources)
-    #[error("the volume has as many registrations as it may have")]
+    #[error("the volume has the maximum number of registrations")]
     TooManyRegistrations,
     /// No such volume, any more.
-    #[error("there is no such volume any more")]
+    #[error("the volume no longer exists")]
     VolumeGone,
     /// It should have been recorded, and could not be: it did not happen.
     #[error("the change could not be recorded")]
     NotRecorded,
     /// The volume has the largest number of unanswered changes; a retry may succeed. (SCSI: BUSY)
-    #[error("as many changes of the volume wait as may")]
+    #[error("too many changes of the volume are pending: try again later")]
     Busy,
     /// The node does not do this.
-    #[error("no such change here")]
+    #[error("the protocol does not support this change")]
     Unsupported,
 }
 

@@ -146,7 +146,9 @@ fn a_host_that_says_nothing_is_let_go() {
     }
     // Less than the default time-out.
     assert!(waiting.elapsed() < Duration::from_secs(10));
-    eventually("the log says why", || place.log().contains("no queue was connected in time"));
+    eventually("the log says why", || {
+        place.log().contains("the host did not connect a queue in time")
+    });
     assert_serves(&node);
 }
 

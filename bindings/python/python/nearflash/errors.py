@@ -59,13 +59,13 @@ class Error(Exception):
 
 
 class InvalidOpcode(Error):
-    """the node does not know this operation here"""
+    """the node does not support this operation"""
 
     name = "INVALID_OPCODE"
 
 
 class InvalidField(Error, ValueError):
-    """a field of the request cannot be what it is"""
+    """a field of the request has an invalid value"""
 
     name = "INVALID_FIELD"
 
@@ -77,13 +77,13 @@ class OutOfRange(Error, ValueError):
 
 
 class NotGranted(Error, PermissionError):
-    """the credential has no such right on this range"""
+    """the credential does not grant this access to the range"""
 
     name = "NOT_GRANTED"
 
 
 class NoSuchVolume(Error, FileNotFoundError):
-    """there is no such volume, or no more"""
+    """there is no such volume"""
 
     name = "NO_SUCH_VOLUME"
 
@@ -113,7 +113,7 @@ class WriteFault(Error, OSError):
 
 
 class DeviceUnavailable(Error, OSError):
-    """the device cannot be reached for now"""
+    """the device cannot be reached: try again later"""
 
     name = "DEVICE_UNAVAILABLE"
 
@@ -149,7 +149,7 @@ class DuplicateTag(Error):
 
 
 class CreditsExceeded(Error):
-    """more requests in flight than was agreed"""
+    """more requests in flight than the session allows"""
 
     name = "CREDITS_EXCEEDED"
 
@@ -179,25 +179,25 @@ class Busy(Error):
 
 
 class Sequence(Error):
-    """this message may not come at this point"""
+    """the message is not allowed in this state"""
 
     name = "SEQUENCE"
 
 
 class Timeout(Error, TimeoutError):
-    """the handshake was not over in time"""
+    """the handshake did not complete in time"""
 
     name = "TIMEOUT"
 
 
 class ShuttingDown(Error, ConnectionError):
-    """the node is going down"""
+    """the node is shutting down"""
 
     name = "SHUTTING_DOWN"
 
 
 class RingBroken(Error):
-    """the rings hold what they cannot hold"""
+    """the ring memory has an invalid index or entry"""
 
     name = "RING_BROKEN"
 

@@ -67,7 +67,7 @@ fn a_removed_credential_takes_its_grants_along() {
     assert_eq!(grants.grants_of(&name("app")).count(), 0);
     assert_eq!(grants.grants().len(), 1);
     let again = grants.remove(&name("app")).unwrap_err();
-    assert_eq!(again.to_string(), "no credential 'app': 'nearflash credential list' names all");
+    assert_eq!(again.to_string(), "no credential 'app': 'nearflash credential list' lists them");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_number_is_never_given_twice() {
     let second = grants.add(request("app", "0.."), &data, NOW).unwrap().number;
     assert_eq!((first, second), (GrantNumber(1), GrantNumber(2)));
     let again = grants.revoke(first).unwrap_err();
-    assert_eq!(again.to_string(), "no grant 1: 'nearflash grant list' numbers all");
+    assert_eq!(again.to_string(), "no grant 1: 'nearflash grant list' lists them");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_grant_beyond_its_volume_or_to_nobody_is_refused() {
     let refused = |grants: &mut Grants, asked| grants.add(asked, &data, NOW).unwrap_err();
     assert_eq!(
         refused(&mut grants, request("app", "4KiB..32769")).to_string(),
-        "volume 'data' has 32KiB, the range 4KiB..32769B goes further: write 4096.. for all to \
+        "volume 'data' has 32KiB, the range 4KiB..32769B exceeds it: write 4096.. for all to \
          its end, also when it grows"
     );
     let beyond = refused(&mut grants, request("app", "32KiB.."));

@@ -11,7 +11,7 @@ pub enum VolumeError {
     #[error("volume '{0}' exists already: choose another name, or resize or remove it")]
     Exists(Name),
     /// There is no such volume.
-    #[error("no volume '{0}': 'nearflash volume list' names all")]
+    #[error("no volume '{0}': 'nearflash volume list' lists them")]
     NotFound(Name),
     /// There is no such device.
     #[error("volume '{volume}': no device '{device}', known are {known}")]
@@ -45,7 +45,7 @@ pub enum VolumeError {
     },
     /// The new size is smaller, and the request does not allow shrinking.
     #[error(
-        "volume '{name}' is {from} and would lose what lies behind {to}: \
+        "volume '{name}' has {from} and would lose the data beyond {to}: \
          add --shrink if that is meant"
     )]
     WouldShrink {

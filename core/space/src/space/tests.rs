@@ -195,7 +195,7 @@ fn a_volume_shrinks_only_when_told_to() {
     let refused = space.resize(&name("data"), granules(1), false).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "volume 'data' is 3MiB and would lose what lies behind 1MiB: add --shrink if that is meant"
+        "volume 'data' has 3MiB and would lose the data beyond 1MiB: add --shrink if that is meant"
     );
     assert_eq!(space.resize(&name("data"), granules(1), true).unwrap().len(), granules(1));
     assert_eq!(space.device(DeviceId(0)).free.free_len(), granules(3));

@@ -109,7 +109,7 @@ pub enum ClientEvent {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
     /// As many requests are in flight as the node allows: wait for a completion.
-    #[error("as many requests are in flight as the node allows")]
+    #[error("the session has no free credit: wait for a completion")]
     NoCredit,
     /// The handshake is not over, or the connection is.
     #[error("the session is not connected")]
@@ -121,6 +121,6 @@ pub enum SubmitError {
     #[error("a request has 1 to {0} bytes")]
     Length(u32),
     /// The request belongs to the other transport (stream or rings), or rings cannot be attached.
-    #[error("requests of this session go by the other transport")]
+    #[error("the session uses the other transport: stream or rings")]
     WrongTransport,
 }

@@ -1,23 +1,23 @@
 //! CLAIM: the client comes back, and what it had under way before must not come after what it asks
 //! now.
 //!
-//! The session knows no other one. Whoever keeps them ends those that claimed the same lineage
-//! before, and answers once nothing of theirs is under way.
+//! The session knows no other one. The driver ends those that claimed the same identity before, and
+//! answers once none of their requests is in flight.
 
 use super::handles::Who;
 use super::{Demand, ServingEnd, State, TargetSession};
 use crate::error::PeerError;
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, Status};
 
-/// Connections of which the last one counts: an identity that a client has drawn, under its key, so
-/// that nobody ends what another key's holder has.
+/// An identity that a client has drawn, under its key, so that it ends no connection of another
+/// key. The last connection that claims it replaces the earlier ones.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Lineage {
+pub struct ClientIdentity {
     key: Option<Box<str>>,
     identity: [u8; IDENTITY_LEN],
 }
 
-impl Lineage {
+impl ClientIdentity {
     /// Of a key's holder, or of an anonymous client.
     pub fn new(key: Option<&str>, identity: [u8; IDENTITY_LEN]) -> Self {
         Self { key: key.map(Into::into), identity }
@@ -66,9 +66,9 @@ impl TargetSession {
             Who::Anonymous => None,
             Who::Key(key, _) => Some(&**key),
         };
-        let lineage = Lineage::new(key, identity);
+        let identity = ClientIdentity::new(key, identity);
         self.claim = Claim::HandedOut;
-        Some(Demand::Claim(lineage))
+        Some(Demand::Claim(identity))
     }
 
     /// The answer to [`Demand::Claim`]: nothing of earlier connections is under way any more.

@@ -3,7 +3,7 @@
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
 use nearflash_units::{BlockSize, Nanos};
 
-use super::claim::Lineage;
+use super::claim::ClientIdentity;
 use crate::Digests;
 use crate::wire::{LEN_MAX, NONCE_LEN};
 
@@ -53,9 +53,9 @@ impl SessionConfig {
 pub enum Demand {
     /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
     Request(Request),
-    /// Earlier connections of the lineage are to be ended; answered with
+    /// Earlier connections of the identity are to be ended; answered with
     /// [`super::TargetSession::handle_claimed`], when nothing of theirs is under way any more.
-    Claim(Lineage),
+    Claim(ClientIdentity),
     /// Rings are to be made; answered with [`super::TargetSession::handle_attached`].
     Attach(AttachDemand),
     /// By the engine, with a foreign buffer over a place of the data area; answered as a request.

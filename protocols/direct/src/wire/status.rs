@@ -11,30 +11,30 @@ pub struct Status(pub u16);
 
 codes! { Status {
     OK = 0, "done, and as durable as was asked";
-    INVALID_OPCODE = 1, "the node does not know this operation here";
-    INVALID_FIELD = 2, "a field of the request cannot be what it is";
+    INVALID_OPCODE = 1, "the node does not support this operation";
+    INVALID_FIELD = 2, "a field of the request has an invalid value";
     OUT_OF_RANGE = 3, "the range ends past the end of the volume";
-    NOT_GRANTED = 4, "the credential has no such right on this range";
-    NO_SUCH_VOLUME = 5, "there is no such volume, or no more";
+    NOT_GRANTED = 4, "the credential does not grant this access to the range";
+    NO_SUCH_VOLUME = 5, "there is no such volume";
     STALE_EPOCH = 6, "the volume changed since it was opened: open it again";
     CAPACITY_EXCEEDED = 7, "the device cannot hold more";
     UNRECOVERED_READ = 8, "the device could not read its medium";
     WRITE_FAULT = 9, "the device could not write its medium";
-    DEVICE_UNAVAILABLE = 10, "the device cannot be reached for now";
+    DEVICE_UNAVAILABLE = 10, "the device cannot be reached: try again later";
     UNSUPPORTED = 11, "the device cannot do this operation";
     ABORTED = 12, "stopped on request before it took effect";
     DATA_DIGEST = 13, "payload was damaged on its way: send it again";
     HEADER_DIGEST = 14, "a header was damaged on its way";
     DUPLICATE_TAG = 15, "two requests in flight have the same tag";
-    CREDITS_EXCEEDED = 16, "more requests in flight than was agreed";
+    CREDITS_EXCEEDED = 16, "more requests in flight than the session allows";
     AUTHENTICATION_FAILED = 17, "the client did not prove that it knows the secret of its key";
     CREDENTIAL_EXPIRED = 18, "the credential has expired";
     VERSION = 19, "client and node have no version of the protocol in common";
     BUSY = 20, "the node cannot do this now: try again later";
-    SEQUENCE = 21, "this message may not come at this point";
-    TIMEOUT = 22, "the handshake was not over in time";
-    SHUTTING_DOWN = 23, "the node is going down";
-    RING_BROKEN = 24, "the rings hold what they cannot hold";
+    SEQUENCE = 21, "the message is not allowed in this state";
+    TIMEOUT = 22, "the handshake did not complete in time";
+    SHUTTING_DOWN = 23, "the node is shutting down";
+    RING_BROKEN = 24, "the ring memory has an invalid index or entry";
     RESERVED = 25, "a reservation of the volume by a host forbids this";
     WRITE_PROTECTED = 26, "the volume is write-protected for now";
 } }
@@ -48,7 +48,7 @@ impl Status {
     /// The status in one English sentence; the same in every language binding.
     pub fn sentence(self) -> &'static str {
         let known = self.known();
-        known.map_or("the node gave a status that is not known here", |(_, sentence)| sentence)
+        known.map_or("the node returned an unknown status", |(_, sentence)| sentence)
     }
 
     /// Whether the request was done.

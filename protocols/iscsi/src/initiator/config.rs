@@ -116,12 +116,12 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
     /// As many commands are in flight as the connection has places: wait for a completion.
-    #[error("as many commands are in flight as the connection has places")]
+    #[error("the connection has no free command slot: wait for a completion")]
     QueueFull,
     /// The session's command window is closed: wait until the target answers something.
-    #[error("the target takes no more commands now")]
+    #[error("the command window is closed: wait for an answer")]
     WindowClosed,
     /// The connection is not logged in, or an exchange of the same kind is under way.
-    #[error("the connection is not ready for this")]
+    #[error("the connection is not logged in, or such a request is pending")]
     NotReady,
 }

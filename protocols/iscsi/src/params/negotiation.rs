@@ -19,13 +19,13 @@ const NOT_UNDERSTOOD: &str = "NotUnderstood";
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParamError {
     /// A key came twice.
-    #[error("{0} came twice")]
+    #[error("{0} was sent twice")]
     Doubled(&'static str),
     /// An answer that is not possible for the value offered.
-    #[error("the answer to {0} fits nothing that was offered")]
+    #[error("the answer to {0} does not match the offer")]
     BadAnswer(&'static str),
     /// The peer does not support the digest that this end requires.
-    #[error("{0} was not agreed on, and this end insists on it")]
+    #[error("{0} was not agreed on, but is required")]
     DigestRefused(&'static str),
 }
 

@@ -32,7 +32,7 @@ pub struct ClientPlan {
     pub durable_permille: u32,
     /// How often it ends its connection after making requests.
     pub leave_permille: u32,
-    /// It claims the same lineage for each of its connections.
+    /// It claims the same identity for each of its connections.
     pub claims: bool,
     /// It stops receiving answers after this many requests.
     pub deaf_after: Option<u32>,
