@@ -36,6 +36,7 @@ pub struct GrantRequest {
 
 /// Error: a credential or a grant cannot be created or removed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum GrantError {
     /// The key id is taken.
     #[error("credential '{0}' exists already: choose another name, or remove it first")]
@@ -54,14 +55,7 @@ pub enum GrantError {
         "volume '{volume}' has {len}, the range {range} exceeds it: write {}.. for all to its \
          end, also when it grows", range.start().0
     )]
-    BeyondVolume {
-        /// The volume's name.
-        volume: Name,
-        /// Its size.
-        len: ByteLen,
-        /// The requested range.
-        range: GrantRange,
-    },
+    BeyondVolume { volume: Name, len: ByteLen, range: GrantRange },
     /// The node already has [`CREDENTIALS_MAX`] credentials.
     #[error("the node has 1024 credentials, the maximum: remove one first")]
     TooManyCredentials,
@@ -72,15 +66,11 @@ pub enum GrantError {
 
 /// Error: recorded credentials and grants are inconsistent, because the record is damaged.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum RestoreGrantsError {
     /// A grant's credential is not recorded.
     #[error("grant {} is for the unknown credential '{credential}'", number.0)]
-    NoCredential {
-        /// The grant's number.
-        number: GrantNumber,
-        /// The key id that the grant names.
-        credential: Name,
-    },
+    NoCredential { number: GrantNumber, credential: Name },
     /// Two grants have this number, or it is 0 or above the last number given.
     #[error("grant {} has an invalid number", .0.0)]
     Number(GrantNumber),

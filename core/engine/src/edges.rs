@@ -153,7 +153,6 @@ impl Engine {
         }
     }
 
-    /// Starts a stage.
     #[inline]
     pub(crate) fn start(&mut self, index: usize, stage: Stage, io: BlockIo, pool: &mut Pool) {
         self.jobs[index].stage = stage;

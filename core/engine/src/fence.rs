@@ -169,7 +169,6 @@ struct Hold {
 }
 
 impl Holds {
-    /// The common case, one comparison.
     pub(crate) fn is_empty(&self) -> bool {
         self.holds.is_empty()
     }

@@ -36,7 +36,6 @@ struct Wait {
     left: usize,
 }
 
-/// The waits of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     /// How many waits have begun.

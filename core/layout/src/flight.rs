@@ -10,7 +10,6 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::io::{IoId, IoResult};
 
-/// The state of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// Laid out, not yet submitted to the device.
@@ -21,7 +20,6 @@ enum State {
     Ended,
 }
 
-/// One operation on one device.
 #[derive(Clone, Copy, Debug)]
 struct Op {
     request: DeviceRequest,

@@ -11,7 +11,6 @@ use crate::io::IoId;
 /// Operation numbers from here on identify flushes of devices; those of IOs are smaller.
 const FLUSHES: u32 = 1 << 31;
 
-/// The state of the flush.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
     #[default]
@@ -21,7 +20,6 @@ enum State {
     Submitted,
 }
 
-/// The flushes of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     generation: u16,

@@ -47,7 +47,6 @@ impl Associations {
         self.forget_if_silent(controller);
     }
 
-    /// The controller has ended.
     pub(crate) fn controller_ended(&mut self, controller: ControllerId) {
         self.ended.insert(controller);
         self.forget_if_silent(controller);

@@ -40,7 +40,6 @@ impl Shard {
         world.notice(Notice::Change { core, owner, tag, change });
     }
 
-    /// The control side's answer.
     pub(crate) fn changed<W: World>(
         &mut self,
         owner: Owner,

@@ -24,7 +24,6 @@ pub(crate) enum Role {
     Admin(ControllerId),
     /// An I/O queue.
     Io(ControllerId, QueueId),
-    /// A direct client.
     Direct,
     /// A connection of an initiator's session.
     Initiator {

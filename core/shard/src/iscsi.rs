@@ -99,7 +99,6 @@ impl Initiators {
         TargetSession::new(config, Arc::clone(&self.config.exports), local, now)
     }
 
-    /// The current exports.
     pub(crate) fn exports(&self) -> &Arc<Exports> {
         &self.config.exports
     }
@@ -110,7 +109,6 @@ impl Initiators {
         Some(self.ending.swap_remove(ended).number)
     }
 
-    /// The sessions of the node.
     pub(crate) fn connected(&self) -> Vec<ConnectedInitiator> {
         let connected = |status: &SessionStatus| {
             let peer = *self.peers.get(&status.tsih)?;

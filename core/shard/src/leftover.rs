@@ -72,7 +72,6 @@ impl Leftovers {
         self.len -= leftover.bytes.len();
     }
 
-    /// Discards leftover bytes.
     pub(crate) fn forget(&mut self, leftover: Leftover) {
         self.leave(&leftover);
     }

@@ -17,69 +17,43 @@ use crate::session::PeerError;
 
 /// An event that a shard reports, or its answer to a [`crate::Message`].
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Notice {
     /// The system refused a connection that a host wants. The listener tries again.
     AcceptFailed(String),
     /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
     TooManyConnections(Peer),
     /// The peer violated the protocol; only its connection is being closed.
-    PeerError {
-        /// Who.
-        peer: Peer,
-        /// The protocol error.
-        error: PeerError,
-    },
+    PeerError { peer: Peer, error: PeerError },
     /// A peer neither took answers nor sent the data it owes; its connection is closed.
     Stalled(Peer),
     /// A host's Connect was refused.
-    ConnectRefused {
-        /// Who.
-        peer: Peer,
-        /// The status in the answer.
-        status: Status,
-    },
+    ConnectRefused { peer: Peer, status: Status },
     /// A controller's host is connected.
-    ControllerConnected {
-        /// Which.
-        controller: ControllerId,
-        /// From where.
-        peer: Peer,
-        /// The host's name.
-        host: HostName,
-    },
+    ControllerConnected { controller: ControllerId, peer: Peer, host: HostName },
     /// A controller's admin connection is gone.
     ControllerGone {
-        /// Which.
         controller: ControllerId,
         /// The host's name; `None` when the controller is already gone.
         host: Option<HostName>,
     },
     /// A controller, or some of its queues, are being disconnected.
     Disconnecting {
-        /// Whose.
         controller: ControllerId,
         /// The host's name; `None` when the controller is already gone.
         host: Option<HostName>,
-        /// Why.
         reason: DisconnectReason,
     },
     /// A direct client is connected.
     ClientConnected {
-        /// From where.
         peer: Peer,
         /// The key that it authenticated with; `None` for an anonymous client.
         key: Option<Box<str>>,
     },
     /// A direct client is disconnected, and all its requests have ended.
-    ClientGone {
-        /// Its address.
-        peer: Peer,
-        /// The key it came with.
-        key: Option<Box<str>>,
-    },
+    ClientGone { peer: Peer, key: Option<Box<str>> },
     /// A device failed an operation. The requester gets an error too.
     DeviceFailed {
-        /// Which.
         device: DeviceId,
         /// The offset of the failed operation on the device.
         offset: ByteOffset,
@@ -90,42 +64,18 @@ pub enum Notice {
     },
     /// An initiator is logged in.
     LoggedIn {
-        /// From where.
         peer: Peer,
-        /// The initiator's name.
         initiator: Box<str>,
         /// The target's name; `None` in a discovery session.
         target: Option<Box<str>>,
-        /// The CHAP user that it authenticated as.
         account: Option<Box<str>>,
     },
     /// The login of an authenticated initiator was refused.
-    LoginRefused {
-        /// From where.
-        peer: Peer,
-        /// The initiator's name.
-        initiator: Box<str>,
-        /// The status in the answer.
-        status: LoginStatus,
-    },
+    LoginRefused { peer: Peer, initiator: Box<str>, status: LoginStatus },
     /// An initiator's session and all its requests have ended.
-    SessionOver {
-        /// The I_T nexus that reservations know it by.
-        nexus: Nexus,
-        /// The nexus in the protocol's names.
-        identity: Identity,
-    },
+    SessionOver { nexus: Nexus, identity: Identity },
     /// A session asks for a change of a volume. Answered by [`crate::Message::Changed`].
-    Change {
-        /// The session's core.
-        core: CoreId,
-        /// The session.
-        owner: Owner,
-        /// The session's tag for the change.
-        tag: Tag,
-        /// The requested change.
-        change: Box<Change>,
-    },
+    Change { core: CoreId, owner: Owner, tag: Tag, change: Box<Change> },
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
     /// Answers `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.

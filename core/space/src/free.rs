@@ -26,25 +26,14 @@ pub struct FreeSpace {
 
 /// Error: space cannot be allocated or reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum SpaceError {
     /// The device has too little free space.
     #[error("{wanted} wanted, {free} free")]
-    Full {
-        /// The requested length, in whole granules.
-        wanted: ByteLen,
-        /// The total length of the free runs.
-        free: ByteLen,
-    },
+    Full { wanted: ByteLen, free: ByteLen },
     /// The allocation would need more extents than a volume may have.
     #[error("free space is in too many pieces: the largest {extents_max} hold {held} of {wanted}")]
-    Fragmented {
-        /// The requested length, in whole granules.
-        wanted: ByteLen,
-        /// The total length of the largest `extents_max` runs.
-        held: ByteLen,
-        /// The number of extents allowed.
-        extents_max: usize,
-    },
+    Fragmented { wanted: ByteLen, held: ByteLen, extents_max: usize },
     /// An extent to reserve is not of whole granules, lies outside the data area, or is taken
     /// already: two volumes would share blocks.
     #[error("extent at {} of {} lies outside the free space", .0.start.0, .0.len)]

@@ -51,18 +51,14 @@ pub struct Label {
 /// Error: bytes are not a valid label. Only the other copy can tell whether the medium or this
 /// program is at fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum LabelError {
     /// The magic is missing: the device has other contents, or none.
     #[error("no label")]
     Absent,
     /// Bytes have changed since it was written.
     #[error("label checksum is {found:#010x}, computed {computed:#010x}")]
-    Checksum {
-        /// The checksum in the label.
-        found: u32,
-        /// The checksum of the bytes.
-        computed: u32,
-    },
+    Checksum { found: u32, computed: u32 },
     /// Written by a later version.
     #[error("label version {0}, this program knows {VERSION}")]
     Version(u32),

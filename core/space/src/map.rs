@@ -18,6 +18,7 @@ pub struct Epoch(pub u64);
 
 /// Error: extents do not form a valid map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum MapError {
     /// More extents than [`EXTENTS_PER_VOLUME_MAX`].
     #[error("{0} extents, at most {EXTENTS_PER_VOLUME_MAX}")]
@@ -27,12 +28,7 @@ pub enum MapError {
     ExtentNotWhole(usize),
     /// The extents are shorter than the volume.
     #[error("extents hold {held}, the volume {wanted} bytes")]
-    TooShort {
-        /// The total length of the extents.
-        held: ByteLen,
-        /// The size of the volume.
-        wanted: ByteLen,
-    },
+    TooShort { held: ByteLen, wanted: ByteLen },
     /// The volume's size in bytes is beyond the address space.
     #[error("the volume exceeds the address space")]
     TooLarge,

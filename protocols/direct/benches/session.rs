@@ -16,8 +16,7 @@ use std::time::Instant;
 
 use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
 use nearflash_direct::serving::{
-    Access, CredentialExport, Demand, Export, Exports, Right, ServingEnd, SessionConfig,
-    TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, ServingEnd, SessionConfig, TargetSession,
 };
 use nearflash_direct::wire::Rights;
 use nearflash_direct::{Chunk, Digests, Receiving, Secret};
@@ -210,7 +209,7 @@ fn access_alone(grants: u64, rounds: u32) {
     for _ in 0..checks {
         place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let offset = black_box((place >> 20) % (VOLUME_LEN - 512));
-        allowed += u32::from(access.allows(offset..offset + 512, Right::Read));
+        allowed += u32::from(access.allows(offset..offset + 512, Rights::READ));
     }
     let spent = start.elapsed().as_nanos() as f64 / f64::from(checks);
     println!("access_{grants}_grants n={checks} hash={allowed:016x} {spent:.1} ns each");

@@ -6,6 +6,7 @@ use crate::wire::{NO_TAG, Opcode, Status};
 
 /// The peer broke the protocol, or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PeerError {
     /// The connection did not begin with a HELLO of this protocol.
     #[error("the connection does not speak the direct protocol")]
@@ -15,39 +16,19 @@ pub enum PeerError {
         "the peer speaks versions {min} to {max} of the direct protocol, not {}",
         crate::wire::VERSION
     )]
-    Version {
-        /// The lowest that the peer speaks.
-        min: u16,
-        /// The highest.
-        max: u16,
-    },
+    Version { min: u16, max: u16 },
     /// A field cannot be what it is.
     #[error("{}: header field at byte {offset} is invalid", .opcode.name())]
-    HeaderField {
-        /// Of what.
-        opcode: Opcode,
-        /// The field's place in the header.
-        offset: u32,
-    },
+    HeaderField { opcode: Opcode, offset: u32 },
     /// Payload of a message of the session is not what it has to be.
     #[error("{}: the payload at byte {offset} is invalid", .opcode.name())]
-    PayloadField {
-        /// Of what.
-        opcode: Opcode,
-        /// The field's place in the payload.
-        offset: u32,
-    },
+    PayloadField { opcode: Opcode, offset: u32 },
     /// Not the time for such a message.
     #[error("{} is out of sequence", .0.name())]
     Sequence(Opcode),
     /// A header was damaged.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
-    HeaderDigest {
-        /// As it stood on the wire.
-        received: u32,
-        /// Over the header as received.
-        computed: u32,
-    },
+    HeaderDigest { received: u32, computed: u32 },
     /// Payload of a message of the session was damaged.
     #[error("{}: the data digest does not match", .0.name())]
     DataDigest(Opcode),
@@ -56,12 +37,7 @@ pub enum PeerError {
     DuplicateTag(u32),
     /// A tag that is not below the credits.
     #[error("tag {tag} is not below the {credits} credits of the session")]
-    CreditsExceeded {
-        /// The tag.
-        tag: u32,
-        /// The number of credits.
-        credits: u32,
-    },
+    CreditsExceeded { tag: u32, credits: u32 },
     /// The client gave no key where one is needed, or its proof is wrong.
     #[error("the client did not prove that it knows the secret of its key")]
     Unauthenticated,

@@ -7,75 +7,40 @@ use crate::pdu::Opcode;
 
 /// The peer violated the protocol, or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PeerError {
     /// A header field has a value that is not valid.
     #[error("{}: header field at byte {offset} is invalid", .opcode.name())]
-    HeaderField {
-        /// The PDU's opcode.
-        opcode: Opcode,
-        /// The field's offset in the header, in bytes.
-        offset: u32,
-    },
+    HeaderField { opcode: Opcode, offset: u32 },
     /// A PDU that is not allowed in this state, or that this end never receives.
     #[error("{} is out of sequence", .0.name())]
     Sequence(Opcode),
     /// A header was damaged.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
-    HeaderDigest {
-        /// The digest on the wire.
-        received: u32,
-        /// The digest of the header as received.
-        computed: u32,
-    },
+    HeaderDigest { received: u32, computed: u32 },
     /// Data was damaged in a PDU for which no single command can fail.
     #[error("{}: data digest {received:#010x}, computed {computed:#010x}", .opcode.name())]
-    DataDigest {
-        /// The PDU's opcode.
-        opcode: Opcode,
-        /// The digest on the wire.
-        received: u32,
-        /// The digest of the data as received.
-        computed: u32,
-    },
+    DataDigest { opcode: Opcode, received: u32, computed: u32 },
     /// More data in a PDU than this end's declared limit.
     #[error("{}: {len} bytes of data, at most {max} are allowed", .opcode.name())]
     TooLong {
-        /// The PDU's opcode.
         opcode: Opcode,
         /// DataSegmentLength, or the length of all additional headers.
         len: u32,
-        /// The most that this end accepts.
         max: u32,
     },
     /// Data that does not continue the sequence of the command or R2T.
     #[error("{}: {len} bytes of data at offset {offset}, expected {expected}", .opcode.name())]
-    DataOutOfRange {
-        /// The PDU's opcode.
-        opcode: Opcode,
-        /// BufferOffset.
-        offset: u32,
-        /// DataSegmentLength.
-        len: u32,
-        /// The offset that was next.
-        expected: u32,
-    },
+    DataOutOfRange { opcode: Opcode, offset: u32, len: u32, expected: u32 },
     /// A serial number that is not the next one.
     #[error("{}: sequence number {received}, expected {expected}", .opcode.name())]
-    Serial {
-        /// The PDU's opcode.
-        opcode: Opcode,
-        /// StatSN, DataSN or R2TSN as received.
-        received: u32,
-        /// The number that was expected.
-        expected: u32,
-    },
+    Serial { opcode: Opcode, received: u32, expected: u32 },
     /// More commands than the window allows.
     #[error("more commands than the command window of {0} allows")]
     WindowOverrun(u32),
     /// A PDU whose tag names no task of this end.
     #[error("{}: no task has the tag {tag:#010x}", .opcode.name())]
     UnknownTask {
-        /// The PDU's opcode.
         opcode: Opcode,
         /// ITT or TTT.
         tag: u32,
@@ -94,12 +59,7 @@ pub enum PeerError {
     Impostor,
     /// The peer rejected a PDU that this end cannot continue without.
     #[error("the peer rejects {}: {reason}", .opcode.name())]
-    Rejected {
-        /// The PDU's opcode.
-        opcode: Opcode,
-        /// Why.
-        reason: crate::pdu::RejectReason,
-    },
+    Rejected { opcode: Opcode, reason: crate::pdu::RejectReason },
     /// The peer gave up the connection or the session.
     #[error("the peer ended the connection: {0}")]
     Ended(crate::pdu::AsyncEvent),

@@ -56,7 +56,6 @@ impl HeadRules for Rules {
     }
 }
 
-/// The basic header of a head.
 #[inline]
 pub(crate) fn basic_header(head: &[u8]) -> &[u8; HEADER_LEN] {
     head.first_chunk().expect("every head begins with it")

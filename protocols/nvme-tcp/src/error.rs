@@ -7,47 +7,26 @@ use crate::pdu::{FatalStatus, PduType};
 
 /// The peer violated the protocol or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PeerError {
     /// A header field has an invalid value. Sent as FES 01h with `offset` as FEI.
     #[error("{}: header field at byte {offset} is invalid", .pdu.name())]
-    HeaderField {
-        /// The PDU's type.
-        pdu: PduType,
-        /// The field's offset in the PDU.
-        offset: u32,
-    },
+    HeaderField { pdu: PduType, offset: u32 },
     /// The PDU is not allowed in this state. Sent as FES 02h.
     #[error("{} is out of sequence", .0.name())]
     Sequence(PduType),
     /// A wrong header digest. Sent as FES 03h with `received` as FEI.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
-    HeaderDigest {
-        /// The digest in the PDU.
-        received: u32,
-        /// The digest computed over the received header.
-        computed: u32,
-    },
+    HeaderDigest { received: u32, computed: u32 },
     /// Data that does not continue the command's or R2T's data. Sent as FES 04h.
     #[error("{len} bytes of data at offset {offset}, expected {expected}")]
-    DataOutOfRange {
-        /// DATAO or R2TO.
-        offset: u32,
-        /// DATAL or R2TL.
-        len: u32,
-        /// The expected offset.
-        expected: u32,
-    },
+    DataOutOfRange { offset: u32, len: u32, expected: u32 },
     /// More data in a PDU than MAXH2CDATA, or more R2Ts than MAXR2T. Sent as FES 05h.
     #[error("{} exceeds the limit that was agreed", .0.name())]
     LimitExceeded(PduType),
     /// A parameter that this end does not support. Sent as FES 06h with `offset` as FEI.
     #[error("{}: the parameter at byte {offset} is not supported", .pdu.name())]
-    UnsupportedParameter {
-        /// The PDU's type.
-        pdu: PduType,
-        /// The parameter's offset in the PDU.
-        offset: u32,
-    },
+    UnsupportedParameter { pdu: PduType, offset: u32 },
     /// More commands in flight than the submission queue allows. Sent as FES 02h.
     #[error("more than {0} commands in flight")]
     QueueOverrun(u16),
@@ -55,12 +34,7 @@ pub enum PeerError {
     #[error(
         "the peer ended the connection: fatal error status {status:#04x}, information {information:#x}"
     )]
-    Terminated {
-        /// FES.
-        status: u16,
-        /// FEI.
-        information: u32,
-    },
+    Terminated { status: u16, information: u32 },
     /// The handshake timed out. The connection is closed without a termination request.
     #[error("the host did not connect a queue in time")]
     Silent,

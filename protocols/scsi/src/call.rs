@@ -43,14 +43,12 @@ impl Call<'_> {
     }
 }
 
-/// One command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
     /// CDB usage data: opcode, service action, and a 1 for every other evaluated bit.
     pub(crate) usage: &'static [u8],
     /// Whether the operation code has several commands, distinguished by their service action.
     pub(crate) has_service_action: bool,
-    /// The handler.
     pub(crate) act: Act,
     /// The handler of its parameter list, if it has one.
     pub(crate) parameters: Option<Take>,
@@ -58,7 +56,6 @@ pub(crate) struct Command {
     pub(crate) admit: Option<Access>,
     /// The recommended timeout in seconds; zero for a command that completes immediately.
     pub(crate) timeout_secs: u32,
-    /// The units that support it.
     pub(crate) only: Only,
 }
 
@@ -71,7 +68,6 @@ pub(crate) enum Only {
     Unmapping,
 }
 
-/// A handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     /// Also executed if there is no unit or a unit attention is pending.
@@ -130,17 +126,14 @@ impl Command {
         Self { only, ..self }
     }
 
-    /// Whether a unit supports it.
     pub(crate) const fn is_of(&self, unit: &LogicalUnit) -> bool {
         unit.unmaps() || matches!(self.only, Only::All)
     }
 
-    /// OPERATION CODE.
     pub(crate) const fn opcode(&self) -> u8 {
         self.usage[0]
     }
 
-    /// SERVICE ACTION.
     pub(crate) const fn service_action(&self) -> Option<u8> {
         if self.has_service_action { Some(self.usage[1] & 0x1F) } else { None }
     }

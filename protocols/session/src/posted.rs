@@ -42,7 +42,6 @@ impl Data {
     }
 }
 
-/// The state of a command.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stage {
     /// Not answered.

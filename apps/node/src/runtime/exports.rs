@@ -287,7 +287,6 @@ fn count(count: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_direct::serving::Right;
     use nearflash_units::ByteOffset;
 
     fn grant(volume: u32, range: Range<u64>, rights: Rights) -> DirectGrant {
@@ -304,8 +303,14 @@ mod tests {
         ]);
         assert_eq!(compiled.len(), 2);
         let first = &compiled[&VolumeId(0)];
-        assert!(first.allows(0..8192, Right::Read) && !first.allows(8191..8193, Right::Read));
-        assert!(first.allows(0..4096, Right::Write) && !first.allows(4095..4097, Right::Write));
+        assert!(
+            first.allows(0..8192, wire::Rights::READ)
+                && !first.allows(8191..8193, wire::Rights::READ)
+        );
+        assert!(
+            first.allows(0..4096, wire::Rights::WRITE)
+                && !first.allows(4095..4097, wire::Rights::WRITE)
+        );
         assert_eq!(compiled[&VolumeId(3)].hull(), wire::Rights::READ);
     }
 

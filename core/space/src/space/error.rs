@@ -6,6 +6,7 @@ use crate::{MapError, Name, SpaceError};
 
 /// Error: a volume cannot be created, changed or removed as requested.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum VolumeError {
     /// A volume with this name exists.
     #[error("volume '{0}' exists already: choose another name, or resize or remove it")]
@@ -15,65 +16,27 @@ pub enum VolumeError {
     NotFound(Name),
     /// There is no such device.
     #[error("volume '{volume}': no device '{device}', known are {known}")]
-    NoDevice {
-        /// The volume asked for.
-        volume: Name,
-        /// The device asked for.
-        device: Name,
-        /// The names of all devices.
-        known: NameList,
-    },
+    NoDevice { volume: Name, device: Name, known: NameList },
     /// The size is not a whole number of blocks.
     #[error("volume '{name}': {len} is not a whole number of {block_size}-byte blocks")]
-    Size {
-        /// The volume's name.
-        name: Name,
-        /// The requested size.
-        len: ByteLen,
-        /// The size of its blocks.
-        block_size: BlockSize,
-    },
+    Size { name: Name, len: ByteLen, block_size: BlockSize },
     /// The device has too little free space.
     #[error("volume '{name}': device '{device}' is full: {source}")]
-    NoSpace {
-        /// The volume's name.
-        name: Name,
-        /// The device.
-        device: Name,
-        /// The failed allocation.
-        source: SpaceError,
-    },
+    NoSpace { name: Name, device: Name, source: SpaceError },
     /// The new size is smaller, and the request does not allow shrinking.
     #[error(
         "volume '{name}' has {from} and would lose the data beyond {to}: \
          add --shrink if that is meant"
     )]
-    WouldShrink {
-        /// The volume's name.
-        name: Name,
-        /// Its size.
-        from: ByteLen,
-        /// The size asked for.
-        to: ByteLen,
-    },
+    WouldShrink { name: Name, from: ByteLen, to: ByteLen },
     /// A job is preparing blocks of it.
     #[error(
         "volume '{name}' is being prepared by job {job}: wait until that is done, or cancel it"
     )]
-    Preparing {
-        /// The volume's name.
-        name: Name,
-        /// The job's number.
-        job: u64,
-    },
+    Preparing { name: Name, job: u64 },
     /// A limit is reached.
     #[error("volume '{name}': {bound}")]
-    TooMany {
-        /// The volume's name.
-        name: Name,
-        /// The limit, and what to do.
-        bound: &'static str,
-    },
+    TooMany { name: Name, bound: &'static str },
 }
 
 /// Names, with commas between.
@@ -94,34 +57,18 @@ impl std::fmt::Display for NameList {
 
 /// Error: recorded volumes do not fit the devices: the record is damaged, or of another node.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum RestoreError {
     /// An extent is taken twice or lies outside the device.
     #[error("volume '{volume}' on device '{device}': {source}")]
-    Extent {
-        /// The volume's name.
-        volume: Name,
-        /// The device's name.
-        device: Name,
-        /// The failed reservation of the extent.
-        source: SpaceError,
-    },
+    Extent { volume: Name, device: Name, source: SpaceError },
     /// The extents do not form a valid map.
     #[error("volume '{volume}': {source}")]
-    Map {
-        /// The volume's name.
-        volume: Name,
-        /// The map's error.
-        source: MapError,
-    },
+    Map { volume: Name, source: MapError },
     /// Two volumes have one name, id or namespace.
     #[error("volume '{0}' is recorded twice, by name or by namespace")]
     Twice(Name),
     /// A field has a value that no version writes.
     #[error("volume '{volume}': {field} is invalid")]
-    Field {
-        /// The volume's name.
-        volume: Name,
-        /// The field's name.
-        field: &'static str,
-    },
+    Field { volume: Name, field: &'static str },
 }

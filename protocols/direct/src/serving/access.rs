@@ -9,15 +9,6 @@ use std::ops::Range;
 
 use crate::wire::Rights;
 
-/// A right that a request needs.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Right {
-    /// To read.
-    Read,
-    /// To write.
-    Write,
-}
-
 /// The compiled grants on one volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Access {
@@ -45,13 +36,11 @@ impl Access {
         Self { readable: Ranges::new(readable), writable: Ranges::new(writable) }
     }
 
-    /// Whether all of `range`, which is not empty, may be read or written.
+    /// Whether these rights apply to all of `range`, which is not empty.
     #[inline]
-    pub fn allows(&self, range: Range<u64>, right: Right) -> bool {
-        match right {
-            Right::Read => self.readable.contain(&range),
-            Right::Write => self.writable.contain(&range),
-        }
+    pub fn allows(&self, range: Range<u64>, rights: Rights) -> bool {
+        (!rights.has(Rights::READ) || self.readable.contain(&range))
+            && (!rights.has(Rights::WRITE) || self.writable.contain(&range))
     }
 
     /// The rights that apply to at least one byte of the volume.
@@ -135,18 +124,18 @@ mod tests {
     #[test]
     fn half_a_volume_ends_at_its_byte() {
         let access = Access::new([(0..4096, Rights::READ_WRITE)]);
-        assert!(access.allows(0..4096, Right::Write));
-        assert!(access.allows(4095..4096, Right::Read));
-        assert!(!access.allows(4095..4097, Right::Read));
-        assert!(!access.allows(4096..4097, Right::Read));
+        assert!(access.allows(0..4096, Rights::WRITE));
+        assert!(access.allows(4095..4096, Rights::READ));
+        assert!(!access.allows(4095..4097, Rights::READ));
+        assert!(!access.allows(4096..4097, Rights::READ));
     }
 
     #[test]
     fn grants_that_touch_are_one() {
         let access = Access::new([(4096..8192, Rights::READ), (0..4096, Rights::READ_WRITE)]);
-        assert!(access.allows(0..8192, Right::Read));
-        assert!(!access.allows(0..8192, Right::Write));
-        assert!(access.allows(0..4096, Right::Write));
+        assert!(access.allows(0..8192, Rights::READ));
+        assert!(!access.allows(0..8192, Rights::WRITE));
+        assert!(access.allows(0..4096, Rights::WRITE));
         assert_eq!(access.hull(), Rights::READ_WRITE);
     }
 
@@ -154,14 +143,14 @@ mod tests {
     fn without_grants_nothing_is_allowed() {
         let access = Access::new([(7..7, Rights::READ_WRITE), (0..10, Rights::NONE)]);
         assert_eq!(access.hull(), Rights::NONE);
-        assert!(!access.allows(0..1, Right::Read));
-        assert!(!access.allows(u64::MAX - 1..u64::MAX, Right::Read));
+        assert!(!access.allows(0..1, Rights::READ));
+        assert!(!access.allows(u64::MAX - 1..u64::MAX, Rights::READ));
     }
 
     #[test]
     fn full_access_is_to_every_byte() {
-        assert!(Access::full().allows(0..u64::MAX, Right::Write));
-        assert!(Access::full().allows(u64::MAX - 1..u64::MAX, Right::Read));
+        assert!(Access::full().allows(0..u64::MAX, Rights::WRITE));
+        assert!(Access::full().allows(u64::MAX - 1..u64::MAX, Rights::READ));
     }
 
     proptest! {
@@ -182,7 +171,7 @@ mod tests {
             let access = Access::new(grants.iter().map(|(start, len, right)| {
                 (spread_out(*start)..spread_out(start + len), Rights(*right))
             }));
-            for (right, bit) in [(Right::Read, 1), (Right::Write, 2)] {
+            for (right, bit) in [(Rights::READ, 1), (Rights::WRITE, 2)] {
                 let each = (start..start + len)
                     .all(|byte| rights[usize::try_from(byte).unwrap()] & bit != 0);
                 let range = spread_out(start)..spread_out(start + len);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::access::{Access, Right};
+use super::access::Access;
 use super::exports::{CredentialExport, Export, Exports};
 use crate::secret::Secret;
 use crate::wire::{Rights, Status};
@@ -30,10 +30,10 @@ pub(super) enum Reach {
 
 impl Reach {
     #[inline]
-    fn allows(&self, offset: u64, len: u32, right: Right) -> bool {
+    fn allows(&self, offset: u64, len: u32, rights: Rights) -> bool {
         match self {
             Self::Full => true,
-            Self::Granted(access) => access.allows(offset..offset + u64::from(len), right),
+            Self::Granted(access) => access.allows(offset..offset + u64::from(len), rights),
         }
     }
 
@@ -81,17 +81,9 @@ pub(super) struct Wanted {
     pub(super) epoch: u32,
     pub(super) offset: u64,
     pub(super) len: u32,
-    pub(super) right: Wants,
-}
-
-/// The rights that a request needs.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Wants {
-    Read,
-    Write,
-    Both,
-    /// To write somewhere at least; the range does not matter.
-    WriteSomewhere,
+    pub(super) rights: Rights,
+    /// The rights are needed somewhere in the volume: the range does not matter.
+    pub(super) is_anywhere: bool,
 }
 
 impl Handle {
@@ -129,23 +121,16 @@ impl Handle {
         if wanted.epoch != self.export.epoch {
             return Err((Status::STALE_EPOCH, u64::from(self.export.epoch)));
         }
-        let Wanted { offset, len, right, .. } = wanted;
-        if right == Wants::WriteSomewhere {
-            let granted = reach.hull().has(Rights::WRITE);
+        let Wanted { offset, len, rights, .. } = wanted;
+        if wanted.is_anywhere {
+            let granted = reach.hull().has(rights);
             return if granted { Ok(()) } else { refused(Status::NOT_GRANTED) };
         }
         let fits = offset.checked_add(u64::from(len)).is_some_and(|end| end <= self.export.bytes);
         if !fits {
             return refused(Status::OUT_OF_RANGE);
         }
-        let granted = match right {
-            Wants::Read => reach.allows(offset, len, Right::Read),
-            Wants::Write => reach.allows(offset, len, Right::Write),
-            Wants::Both | Wants::WriteSomewhere => {
-                reach.allows(offset, len, Right::Read) && reach.allows(offset, len, Right::Write)
-            }
-        };
-        if granted { Ok(()) } else { refused(Status::NOT_GRANTED) }
+        if reach.allows(offset, len, rights) { Ok(()) } else { refused(Status::NOT_GRANTED) }
     }
 }
 

@@ -38,7 +38,7 @@ use nearflash_units::Nanos;
 
 pub use nearflash_session::ServingEnd;
 
-pub use access::{Access, Right};
+pub use access::Access;
 pub use claim::ClientIdentity;
 pub use config::{
     AttachDemand, CopyInDemand, Demand, LendDemand, Place, RingOutput, SessionConfig,

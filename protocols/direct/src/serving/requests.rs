@@ -11,11 +11,11 @@ use zerocopy::little_endian::U64;
 use super::TargetSession;
 use super::data::Sink;
 use super::demands::{Ready, parts_of};
-use super::handles::{Wanted, Wants};
+use super::handles::Wanted;
 use super::slots::{Kind, Slot};
 use crate::error::PeerError;
 use crate::segments;
-use crate::wire::{Opcode, RequestHeader, Status, WORD_LEN};
+use crate::wire::{Opcode, RequestHeader, Rights, Status, WORD_LEN};
 
 /// A request that cannot be done: status and value of its answer.
 pub(super) type Refusal = (Status, u64);
@@ -122,7 +122,7 @@ impl TargetSession {
         let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
         let (offset, epoch) = (header.offset.get(), header.epoch.get());
         let len = check_len(kind, offset, header.len.get(), self.config.len_max)?;
-        handle.check(Wanted { epoch, offset, len, right: kind.wants() })?;
+        handle.check(kind.wanted(epoch, offset, len))?;
         if let Some(rings) = &self.rings
             && kind.has_payload()
             && !rings.contain(header.place.get(), len)
@@ -181,7 +181,7 @@ impl TargetSession {
         let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
         let Slot { offset, len, kind, .. } = *slot;
         let epoch = handle.export.epoch;
-        handle.check(Wanted { epoch, offset, len, right: kind.wants() })?;
+        handle.check(kind.wanted(epoch, offset, len))?;
         self.slots[tag].generation = self.generation;
         Ok(())
     }
@@ -189,13 +189,13 @@ impl TargetSession {
 
 impl Kind {
     #[inline]
-    const fn wants(self) -> Wants {
-        match self {
-            Self::Read => Wants::Read,
-            Self::Write | Self::Discard => Wants::Write,
-            Self::Flush => Wants::WriteSomewhere,
-            Self::CompareAndSwap { .. } | Self::FetchAdd { .. } => Wants::Both,
-        }
+    const fn wanted(self, epoch: u32, offset: u64, len: u32) -> Wanted {
+        let rights = match self {
+            Self::Read => Rights::READ,
+            Self::Write | Self::Discard | Self::Flush => Rights::WRITE,
+            Self::CompareAndSwap { .. } | Self::FetchAdd { .. } => Rights::READ_WRITE,
+        };
+        Wanted { epoch, offset, len, rights, is_anywhere: matches!(self, Self::Flush) }
     }
 
     /// Whether a volume's bytes come or go with it.

@@ -2,7 +2,7 @@
 //!
 //! Spec: RFC 7143, 11.5, 11.6, 11.9 to 11.11, 11.14, 11.15 and 11.17 to 11.19.
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::config::{Ending, Event, SubmitError, TaskId};
 use super::discovery::{TARGETS_TEXT_LEN_MAX, parse_targets};
@@ -74,8 +74,7 @@ impl InitiatorSession {
         let tag = header.itt.get();
         if tag == NO_TAG {
             if header.ttt.get() != NO_TAG {
-                let answer = NopOut::new(header.lun, NO_TAG, header.ttt.get());
-                self.push_nop_out(answer);
+                self.push_request(NopOut::new(header.lun, NO_TAG, header.ttt.get()), &[]);
             }
             return Ok(());
         }
@@ -101,14 +100,17 @@ impl InitiatorSession {
         }
         self.errands.is_pinging = true;
         let ping = NopOut::new(LunField::default(), self.tag_base | PING_TAG, NO_TAG);
-        self.push_nop_out(ping);
+        self.push_request(ping, &[]);
         Ok(())
     }
 
-    fn push_nop_out(&mut self, mut header: NopOut) {
-        header.cmd_sn = self.window.next().field();
-        header.exp_stat_sn = self.exp_stat_sn.field();
-        push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
+    /// Queues an immediate request: CmdSN and ExpStatSN are at the same place in each.
+    fn push_request(&mut self, header: impl IntoBytes + Immutable, data: &[u8]) {
+        let mut header: [u8; HEADER_LEN] =
+            header.as_bytes().try_into().expect("every header has this length");
+        header[24..28].copy_from_slice(self.window.next().field().as_bytes());
+        header[28..32].copy_from_slice(self.exp_stat_sn.field().as_bytes());
+        push_small(&mut self.output, self.connection.digests, &header, data);
     }
 
     /// Requests a task management function for a logical unit or one command: [`Event::Managed`]
@@ -135,9 +137,7 @@ impl InitiatorSession {
             header.ref_cmd_sn = self.posted[task.0].answer.cmd_sn.field();
         }
         let number = self.window.next();
-        header.cmd_sn = number.field();
-        header.exp_stat_sn = self.exp_stat_sn.field();
-        push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
+        self.push_request(header, &[]);
         let managing = Managing { function, lun, task, number };
         self.errands.managing = Some(managing);
         Ok(managing)
@@ -158,7 +158,7 @@ impl InitiatorSession {
         if self.errands.fenced == 0 && !self.errands.concluded.is_empty() {
             self.errands.fenced = self.errands.concluded.len();
             let ping = NopOut::new(LunField::default(), self.tag_base | FENCE_TAG, NO_TAG);
-            self.push_nop_out(ping);
+            self.push_request(ping, &[]);
         }
     }
 
@@ -236,9 +236,7 @@ impl InitiatorSession {
     fn push_text(&mut self, mut header: TextRequest, data: &[u8]) {
         let len = u32::try_from(data.len()).expect("one key is short");
         header.data_len = DataSegmentLen::new(len);
-        header.cmd_sn = self.window.next().field();
-        header.exp_stat_sn = self.exp_stat_sn.field();
-        push_small(&mut self.output, self.connection.digests, header.as_bytes(), data);
+        self.push_request(header, data);
     }
 
     fn on_text_response(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
@@ -277,10 +275,7 @@ impl InitiatorSession {
         }
         self.state = State::LoggingOut;
         let cid = u16::try_from(self.tag_base >> 16).expect("the upper half");
-        let mut header = LogoutRequest::new(reason, self.tag_base | LOGOUT_TAG, cid);
-        header.cmd_sn = self.window.next().field();
-        header.exp_stat_sn = self.exp_stat_sn.field();
-        push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
+        self.push_request(LogoutRequest::new(reason, self.tag_base | LOGOUT_TAG, cid), &[]);
         Ok(())
     }
 

@@ -90,7 +90,9 @@ impl TargetSession {
         // A command that is answered before the function: by then the task no longer exists.
         let is_given_up = self.give_up_all(reach) > 0;
         let result = if is_given_up { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
-        self.wait(request, reach, Then::Answer(result), None);
+        let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
+        let then = Then::Answer(result);
+        self.wait(Function { itt, is_immediate, reach, order: None, then });
     }
 
     /// Aborts a command that is not here. If its number shows that it may still come, the number
@@ -140,8 +142,8 @@ impl TargetSession {
         let reach = Reach { scope, before: Some(self.first_unaffected(number)) };
         self.give_up_all(reach);
         let order = self.shared.is_multiple.then(|| SiblingRequest::give_up(reach));
-        self.siblings.is_concerned |= order.is_some();
-        self.wait(request, reach, then, order);
+        let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
+        self.wait(Function { itt, is_immediate, reach, order, then });
     }
 
     /// The first unaffected command. Earlier ones on a session's only connection are affected.
@@ -153,15 +155,9 @@ impl TargetSession {
         }
     }
 
-    fn wait(
-        &mut self,
-        request: &TaskRequest,
-        reach: Reach,
-        then: Then,
-        order: Option<SiblingRequest>,
-    ) {
-        let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
-        self.siblings.functions.push(Function { itt, is_immediate, reach, order, then });
+    pub(super) fn wait(&mut self, function: Function) {
+        self.siblings.is_concerned |= function.order.is_some();
+        self.siblings.functions.push(function);
         self.settle_functions();
     }
 

@@ -15,7 +15,6 @@ use crate::pdu::{
 };
 
 impl TargetSession {
-    /// Logout Request.
     pub(super) fn on_logout(&mut self, request: &LogoutRequest) {
         let reason = request.reason();
         let (itt, cid) = (request.itt.get(), request.cid.get());
@@ -49,17 +48,9 @@ impl TargetSession {
         if order.is_some() {
             // A connection that is still joining does not receive the request.
             self.shared.close_all();
-            self.siblings.is_concerned = true;
         }
         let then = Then::LogOut { goes: true, result: LogoutResult::SUCCESS };
-        self.siblings.functions.push(Function {
-            itt,
-            is_immediate,
-            reach: Reach::ALL,
-            order,
-            then,
-        });
-        self.settle_functions();
+        self.wait(Function { itt, is_immediate, reach: Reach::ALL, order, then });
     }
 
     /// Ends another connection of the session, which sends nothing more.
@@ -67,8 +58,7 @@ impl TargetSession {
         let (reach, order) = (Reach::NOTHING, Some(SiblingRequest::close(cid)));
         // The result if no connection has this CID.
         let then = Then::LogOut { goes: false, result: LogoutResult::NO_CONNECTION };
-        self.siblings.functions.push(Function { itt, is_immediate, reach, order, then });
-        self.siblings.is_concerned = true;
+        self.wait(Function { itt, is_immediate, reach, order, then });
     }
 
     /// The rest of a logout after it has ended other connections. Their writes at a device finish

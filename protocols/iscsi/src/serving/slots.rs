@@ -101,7 +101,6 @@ impl Buffers {
         Self { ids: [None; 2], count, len }
     }
 
-    /// Whether one is missing.
     #[inline]
     pub(super) fn are_missing(&self) -> bool {
         self.missing().is_some()

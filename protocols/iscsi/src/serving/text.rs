@@ -34,7 +34,6 @@ impl TargetSession {
         self.push_unasked(&answer, &[]);
     }
 
-    /// Text Request.
     pub(super) fn on_text(&mut self, request: &TextRequest, data: &[u8]) {
         self.finish_function(request.opcode.is_immediate());
         if request.ttt.get() == NO_TAG {

@@ -13,7 +13,6 @@ use super::slots::{Kind, Part, PayloadUse, Stage};
 /// The state that the previous command of the queue left for the next one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Waiting {
-    /// Nothing.
     #[default]
     Nothing,
     /// The previous command is the first of a fused operation, in this slot.

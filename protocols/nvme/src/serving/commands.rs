@@ -31,13 +31,11 @@ const FABRICS_COMMANDS: [(FabricsType, Handler); 4] = [
     (FabricsType::DISCONNECT, |_| Err(Status::DISCONNECT_INVALID_QUEUE_TYPE.dnr())),
 ];
 
-/// The opcodes that a controller of this kind supports.
 pub(super) fn supported_opcodes(kind: ControllerKind) -> Vec<AdminOpcode> {
     let known = COMMANDS.iter().filter(|row| row.1 || kind == ControllerKind::Io);
     known.map(|row| row.0).collect()
 }
 
-/// Executes the command.
 pub(super) fn dispatch(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     let handler = find_handler(admin.command, admin.controller.kind)?;
     if !admin.command.uses_sgl() {

@@ -159,23 +159,14 @@ impl NamespaceConfig {
 
 /// Why a set of namespaces cannot be published: an error of the configuration.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PublishError {
     /// The number is not a valid namespace number.
     #[error("namespace {} of {subsystem}: numbers go from 1 to 1024", namespace.0)]
-    NamespaceNumber {
-        /// The subsystem.
-        subsystem: Nqn,
-        /// The namespace.
-        namespace: NamespaceId,
-    },
+    NamespaceNumber { subsystem: Nqn, namespace: NamespaceId },
     /// Two namespaces have the same number.
     #[error("namespace {} of {subsystem} is given twice", namespace.0)]
-    Duplicate {
-        /// The subsystem.
-        subsystem: Nqn,
-        /// The namespace.
-        namespace: NamespaceId,
-    },
+    Duplicate { subsystem: Nqn, namespace: NamespaceId },
     /// A subsystem with namespaces has the discovery subsystem's name.
     #[error("a subsystem cannot have the discovery subsystem's name")]
     DiscoveryName,

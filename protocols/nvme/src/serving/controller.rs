@@ -15,7 +15,6 @@ use crate::{CommandId, ControllerId, HostName, NamespaceId, Nqn, QueueId};
 /// The connections of one queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct QueueState {
-    /// Whether one is open.
     pub(super) open: bool,
     /// The number of connections that were told to end and are not yet reported closed.
     pub(super) closing: u32,
@@ -49,7 +48,6 @@ pub(super) struct Controller {
     /// Commands that wait for the control side.
     pub(super) changing: Vec<Changing>,
     pub(super) errors: ErrorLog,
-    /// I/O queues.
     pub(super) queues: BTreeMap<QueueId, QueueState>,
 }
 
@@ -59,7 +57,6 @@ impl Controller {
         self.keep_alive.map(|span| self.heard_at.plus(span))
     }
 
-    /// The open I/O queues.
     pub(super) fn open_queues(&self) -> impl Iterator<Item = QueueId> {
         self.queues.iter().filter(|(_, state)| state.open).map(|(queue, _)| *queue)
     }

@@ -39,7 +39,6 @@ impl ErrorLog {
         self.count
     }
 
-    /// Encodes the log page.
     pub(super) fn page(&self) -> Vec<u8> {
         let mut page = Vec::new();
         for entry in &self.entries {

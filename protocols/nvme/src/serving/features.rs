@@ -19,7 +19,6 @@ const TIMESTAMP_LEN: usize = 8;
 type Get = fn(&Admin<'_>, &Features) -> Result<Answer, Status>;
 type Set = fn(&mut Admin<'_>, u32) -> Result<u32, Status>;
 
-/// A feature.
 struct Feature {
     id: FeatureId,
     /// Whether discovery controllers support it.
@@ -104,7 +103,6 @@ pub(super) fn supported(kind: ControllerKind) -> impl Iterator<Item = (FeatureId
     FEATURES.iter().filter(known).map(|feature| (feature.id, feature.of_namespace))
 }
 
-/// Get Features.
 pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     const CHANGEABLE: u32 = 1 << 2;
     const OF_NAMESPACE: u32 = 1 << 1;
@@ -129,7 +127,6 @@ pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     answer.map(Reply::Now)
 }
 
-/// Set Features.
 pub(super) fn set_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     let asked = SetFeatures::from_command(admin.command);
     let feature = find(asked.feature, admin.controller.kind)?;

@@ -41,7 +41,6 @@ const STRUCTURES: [Row; 9] = [
     Row(Cns::COMMAND_SETS, false, command_sets),
 ];
 
-/// Identify.
 pub(super) fn identify(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     let asked = Identify::from_command(admin.command);
     let known = |row: &&Row| row.1 || admin.controller.kind == ControllerKind::Io;

@@ -50,7 +50,6 @@ const PAGES: [Row; 10] = [
     }),
 ];
 
-/// Get Log Page.
 pub(super) fn get_log_page(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     let asked = GetLogPage::from_command(admin.command);
     let Row(_, _, event, fill) = find(asked.log, admin.controller.kind)?;

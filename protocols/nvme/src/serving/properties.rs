@@ -33,7 +33,6 @@ fn capabilities(admin: &Admin<'_>) -> u64 {
     Capabilities::fabrics(entries.saturating_sub(1), READY_TIMEOUT_500MS).0
 }
 
-/// Property Get.
 pub(super) fn get(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     let access = admin.command.as_property_access();
     let same = |property: &&Property| (property.0, property.1) == (access.offset, access.size);

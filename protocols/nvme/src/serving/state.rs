@@ -80,7 +80,6 @@ pub(super) struct Notifications {
 }
 
 impl Notifications {
-    /// Adds a notification.
     pub(super) fn push(&mut self, namespace: NamespaceId, notice: ReservationNotice) {
         if self.waiting.len() >= NOTIFICATIONS_MAX {
             self.waiting.pop_front();

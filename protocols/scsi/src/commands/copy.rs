@@ -196,7 +196,6 @@ fn segment_of(
     Ok(CopySegment { source, destination, len })
 }
 
-/// COPY STATUS.
 fn copy_status(call: &Call<'_>) -> Result<Task, Sense> {
     let id = CopyId { lun: call.unit.lun, list: call.cdb.byte(2) };
     let progress = call.copies.get(id).ok_or(Sense::cdb_field(2, 7))?;

@@ -11,7 +11,6 @@ use crate::{Sense, Task};
 pub(super) const COMMANDS: &[Command] =
     &[Command::always(&[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0x04], inquiry)];
 
-/// PRODUCT IDENTIFICATION.
 const PRODUCT: &str = "nearflash volume";
 /// PRODUCT REVISION LEVEL.
 const REVISION: &str =

@@ -67,7 +67,6 @@ fn of_opcode(opcode: u8) -> impl Iterator<Item = &'static Command> {
     GROUPS[group][place..].iter().take_while(move |command| command.opcode() == opcode)
 }
 
-/// The command of a CDB.
 pub(crate) fn find(cdb: &Cdb) -> Option<&'static Command> {
     of_opcode(cdb.opcode()).find(|command| {
         command.service_action().is_none_or(|action| action == cdb.service_action())

@@ -5,7 +5,6 @@
 use super::data_in::len_u8;
 use crate::LogicalUnit;
 
-/// T10 VENDOR IDENTIFICATION.
 pub(super) const VENDOR: &str = "NEARFLSH";
 /// PERIPHERAL QUALIFIER and DEVICE TYPE: a disk.
 pub(super) const DISK: u8 = 0x00;

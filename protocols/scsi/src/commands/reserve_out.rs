@@ -82,7 +82,6 @@ fn reservation_type(cdb: &Cdb) -> Result<ReservationType, Sense> {
     ReservationType::from_scsi(cdb.byte(2) & 0xF).ok_or(Sense::cdb_field(2, 3))
 }
 
-/// A parameter list.
 struct List {
     /// RESERVATION KEY: the sender's key.
     key: u64,

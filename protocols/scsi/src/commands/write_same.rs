@@ -43,7 +43,6 @@ fn write_same(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     Ok(Task::Request(RequestTask { data_out, exact, ..task }))
 }
 
-/// UNMAP.
 fn unmap(call: &Call<'_>) -> bool {
     call.cdb.bit(1, 3)
 }
