@@ -33,14 +33,12 @@ pub struct Place {
 
 /// An event since the last poll.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Event {
     /// A host connected. Only on the first core.
     Accepted {
-        /// The connection.
         socket: SocketId,
-        /// The listener's door.
         door: Door,
-        /// Who it is.
         peer: Peer,
         /// The local address of the connection; unspecified for a Unix socket.
         local: SocketAddr,

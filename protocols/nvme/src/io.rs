@@ -44,23 +44,16 @@ pub struct VolumeCommand {
 
 /// The operation of an I/O command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum IoOperation {
     /// Blocks to the host.
     Read,
     /// Blocks from the host.
-    Write {
-        /// FUA: the data is durable before the completion.
-        force_unit_access: bool,
-    },
+    Write { force_unit_access: bool },
     /// All completed writes are durable before the completion.
     Flush,
     /// The range reads as zeroes afterwards.
-    WriteZeroes {
-        /// DEAC: the blocks may be released.
-        deallocate: bool,
-        /// FUA: the zeroes are durable before the completion.
-        force_unit_access: bool,
-    },
+    WriteZeroes { deallocate: bool, force_unit_access: bool },
     /// The data holds ranges; see [`dsm_ranges`].
     DatasetManagement {
         /// AD: the ranges are no longer needed. Otherwise the command is only a hint.

@@ -15,10 +15,10 @@ use crate::{Command, IoOpcode, NamespaceId, Status};
 
 /// A reservation command whose data holds keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum ReservationCommand {
     /// Reservation Register.
     Register {
-        /// RREGA.
         action: RegisterAction,
         /// IEKEY: the current key is not checked.
         ignore_key: bool,
@@ -26,12 +26,7 @@ pub enum ReservationCommand {
         persist: Option<bool>,
     },
     /// Reservation Acquire.
-    Acquire {
-        /// RACQA.
-        action: AcquireAction,
-        /// RTYPE.
-        reservation: ReservationType,
-    },
+    Acquire { action: AcquireAction, reservation: ReservationType },
     /// Reservation Release. The reservation must have this type.
     Release(ReservationType),
     /// Reservation Release that clears the reservation and every registration.

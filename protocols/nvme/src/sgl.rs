@@ -35,24 +35,14 @@ pub enum Placement {
 
 /// The meaning of a descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Sgl {
     /// In the command capsule, `offset` bytes past the in-capsule data offset (ICDOFF).
-    InCapsule {
-        /// Offset from the start of the in-capsule data.
-        offset: u64,
-        /// Length in bytes.
-        length: u32,
-    },
+    InCapsule { offset: u64, length: u32 },
     /// The transport's data PDUs move the data.
-    Transport {
-        /// Length in bytes.
-        length: u32,
-    },
+    Transport { length: u32 },
     /// A descriptor that this transport does not support.
-    Other {
-        /// Type and subtype, as in the descriptor.
-        identifier: u8,
-    },
+    Other { identifier: u8 },
 }
 
 impl SglDescriptor {

@@ -63,10 +63,10 @@ pub enum Expected {
 
 /// The kind of a change. One with a `key` conflicts unless the asker is registered with it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum ChangeKind {
     /// The asker's registration becomes `new`, or ends.
     Register {
-        /// The required state before.
         expected: Expected,
         /// Its key from now on; zero ends the registration.
         new: u64,
@@ -75,32 +75,17 @@ pub enum ChangeKind {
         persist: Option<bool>,
     },
     /// Takes the reservation.
-    Reserve {
-        /// The asker's.
-        key: u64,
-        /// Of what type.
-        reservation: ReservationType,
-    },
+    Reserve { key: u64, reservation: ReservationType },
     /// Lets go of the reservation, if the asker holds it.
-    Release {
-        /// The asker's.
-        key: u64,
-        /// Has to be that of the reservation.
-        reservation: ReservationType,
-    },
+    Release { key: u64, reservation: ReservationType },
     /// Ends the reservation and every registration.
-    Clear {
-        /// The asker's.
-        key: u64,
-    },
+    Clear { key: u64 },
     /// Ends the registrations with the key `victim`, and takes the reservation if that is its
     /// holder's. A `victim` of zero means all, while a reservation of all registrants is held.
     Preempt {
-        /// The asker's.
         key: u64,
         /// The key whose registrations end.
         victim: u64,
-        /// Of what type the reservation is then.
         reservation: ReservationType,
         /// Whether the victims' earlier requests end before the answer. Those that their sessions
         /// have not begun are never executed.

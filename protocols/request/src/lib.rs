@@ -43,8 +43,12 @@ pub struct BlockRange {
 }
 
 /// An operation on a volume. Its tag is a word, so that a copy goes word by word.
+///
+/// With `force_unit_access`, it is durable before the answer. `payload` holds exactly the range's
+/// bytes, or one block where one is repeated, and returns to the pool with the completion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
+#[allow(missing_docs, reason = "fields of several operations mean the same in each")]
 pub enum Operation {
     /// Blocks to the host. The engine takes the buffer and hands it over in the completion.
     Read,
@@ -55,12 +59,7 @@ pub enum Operation {
         buffer: BufferId,
     },
     /// Blocks from the host; with `force_unit_access`, on stable media before the answer.
-    Write {
-        /// Holds exactly the range's bytes; returns to the pool with the completion.
-        payload: BufferId,
-        /// Durable before the answer.
-        force_unit_access: bool,
-    },
+    Write { payload: BufferId, force_unit_access: bool },
     /// Bytes from the host that are not whole blocks: what else the range's first and last block
     /// hold is kept. Nothing else touches those two in between.
     WriteBytes {
@@ -71,7 +70,6 @@ pub enum Operation {
         skip: u32,
         /// The number of new bytes; never zero. They end in the range's last block.
         len: u32,
-        /// Durable before the answer.
         force_unit_access: bool,
     },
     /// If the word equals `expected`, it becomes `new`; nothing else touches its block in between.
@@ -80,11 +78,8 @@ pub enum Operation {
     CompareAndSwap {
         /// The offset of the word in the range's only block.
         word: u32,
-        /// The word that must be there.
         expected: u64,
-        /// The word that replaces it.
         new: u64,
-        /// Durable before the answer.
         force_unit_access: bool,
     },
     /// The word becomes the sum of itself and `addend`, modulo 2^64; nothing else touches its block
@@ -92,9 +87,7 @@ pub enum Operation {
     FetchAdd {
         /// The offset of the word in the range's only block.
         word: u32,
-        /// The number to add.
         addend: u64,
-        /// Durable before the answer.
         force_unit_access: bool,
     },
     /// What was answered before is on stable media before the answer. The range is ignored.
@@ -103,43 +96,29 @@ pub enum Operation {
     WriteZeroes {
         /// The device may release the blocks, as long as they read as zeroes.
         deallocate: bool,
-        /// Durable before the answer.
         force_unit_access: bool,
     },
     /// Every block of the range, of any length, becomes the one in `payload`. (WRITE SAME)
-    WriteSame {
-        /// Holds exactly one block; returns to the pool with the completion.
-        payload: BufferId,
-        /// Durable before the answer.
-        force_unit_access: bool,
-    },
+    WriteSame { payload: BufferId, force_unit_access: bool },
     /// A write on stable media whose range is then read again: success only if it can be read.
     /// Nothing else touches the range in between. (SCSI WRITE AND VERIFY)
     WriteAndVerify {
-        /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
         /// Whether the bytes read again must equal those written: [`Payload::Differs`] if not.
         compare: bool,
     },
     /// The range's bytes become their bitwise OR with `payload`, atomically. (SCSI ORWRITE)
-    OrWrite {
-        /// Holds exactly the range's bytes; returns to the pool with the completion.
-        payload: BufferId,
-        /// Durable before the answer.
-        force_unit_access: bool,
-    },
+    OrWrite { payload: BufferId, force_unit_access: bool },
     /// The range becomes what as many blocks of another range hold, of this volume or of another
     /// one with blocks of any size. The range is no longer than a transfer, and both ranges may
     /// overlap. (SCSI EXTENDED COPY, piece by piece)
     Copy {
-        /// The volume that is read.
         source: VolumeId,
         /// The blocks to copy; as many bytes as the range has.
         from: BlockRange,
     },
     /// The contents of these ranges are no longer needed. The request's own range is ignored.
     Deallocate {
-        /// The ranges.
         ranges: Box<[BlockRange]>,
         /// Afterwards they read as zeroes. Otherwise as zeroes or as before, and always the same.
         zeroes: bool,
@@ -154,26 +133,13 @@ pub enum Operation {
     /// to the asker. The range is ignored.
     Admit(Access),
     /// Success only if the range's bytes equal `payload`; otherwise [`Payload::Differs`].
-    Compare {
-        /// Holds exactly the range's bytes; returns to the pool with the completion.
-        payload: BufferId,
-    },
+    Compare { payload: BufferId },
     /// The same with each block, also of a longer range. (SCSI VERIFY with BYTCHK of 11b)
-    CompareSame {
-        /// Holds exactly one block; returns to the pool with the completion.
-        payload: BufferId,
-    },
+    CompareSame { payload: BufferId },
     /// If the range's bytes equal those in `compare`, they become those in `write`; nothing else
     /// touches the range in between. Where they do not, [`Payload::Differs`] says from where. (NVMe
     /// fused compare and write, SCSI COMPARE AND WRITE)
-    CompareAndWrite {
-        /// The buffer with the expected bytes.
-        compare: BufferId,
-        /// The buffer with the new bytes.
-        write: BufferId,
-        /// Durable before the answer.
-        force_unit_access: bool,
-    },
+    CompareAndWrite { compare: BufferId, write: BufferId, force_unit_access: bool },
 }
 
 impl Operation {

@@ -44,21 +44,14 @@ pub struct RequestTask {
 
 /// An [`Operation`] without its buffers.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the operation says what the fields are")]
 pub enum Action {
     /// See [`Operation::Read`].
     Read,
     /// See [`Operation::Write`]: one buffer.
-    Write {
-        /// FUA: durable before the status.
-        force_unit_access: bool,
-    },
+    Write { force_unit_access: bool },
     /// See [`Operation::WriteBytes`], from the first byte on: one buffer of the range's length.
-    WriteBytes {
-        /// The number of bytes to write.
-        len: u32,
-        /// FUA: durable before the status.
-        force_unit_access: bool,
-    },
+    WriteBytes { len: u32, force_unit_access: bool },
     /// See [`Operation::WriteAndVerify`]: one buffer.
     WriteAndVerify {
         /// The data read back must equal the data written.
@@ -73,24 +66,13 @@ pub enum Action {
     /// See [`Operation::CompareSame`]: one buffer, of one block.
     CompareSame,
     /// See [`Operation::CompareAndWrite`]: two buffers of equal length, the compare instance first.
-    CompareAndWrite {
-        /// FUA: durable before the status.
-        force_unit_access: bool,
-    },
+    CompareAndWrite { force_unit_access: bool },
     /// See [`Operation::OrWrite`]: one buffer.
-    OrWrite {
-        /// FUA: durable before the status.
-        force_unit_access: bool,
-    },
+    OrWrite { force_unit_access: bool },
     /// See [`Operation::WriteSame`]: one buffer, of one block.
     WriteSame,
     /// See [`Operation::Copy`].
-    Copy {
-        /// The source volume.
-        source: VolumeId,
-        /// The blocks to read.
-        from: BlockRange,
-    },
+    Copy { source: VolumeId, from: BlockRange },
     /// See [`Operation::WriteZeroes`].
     WriteZeroes {
         /// The blocks may be released.

@@ -4,18 +4,12 @@ use nearflash_request::BufferId;
 
 /// The destination of the next bytes of the stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Receiving {
     /// For `handle_input`.
     Bytes,
     /// Payload: the next `len` bytes go into the buffer, and then to `handle_payload`.
-    Payload {
-        /// The buffer.
-        buffer: BufferId,
-        /// From where in it.
-        offset: usize,
-        /// The number of bytes.
-        len: usize,
-    },
+    Payload { buffer: BufferId, offset: usize, len: usize },
     /// For nobody yet: a buffer is wanted, answers must be sent first, or the session is closing.
     Paused,
 }

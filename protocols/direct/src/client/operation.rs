@@ -5,57 +5,35 @@ use nearflash_request::BufferId;
 use crate::wire::{Opcode, RequestHeader, WORD_LEN};
 
 /// An operation on a volume.
+///
+/// `offset` and `len` are bytes of the volume; the offset of a word is a multiple of 8. With
+/// `durable`, it is on stable media before the answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "fields of several operations mean the same in each")]
 pub enum ClientOperation {
     /// Bytes into a buffer of the caller's.
     Read {
         /// Must hold `len` bytes until the request completes. Not looked at with rings.
         buffer: BufferId,
-        /// From where in the volume.
         offset: u64,
-        /// The length in bytes.
         len: u32,
     },
     /// Bytes from a buffer of the caller's.
     Write {
         /// Its bytes stay as they are until the request completes. Not looked at with rings.
         buffer: BufferId,
-        /// To where in the volume.
         offset: u64,
-        /// The length in bytes.
         len: u32,
-        /// On stable media before the answer.
         durable: bool,
     },
     /// Everything answered before is on stable media before the answer.
     Flush,
     /// The contents of these bytes are no longer needed. Only whole blocks are discarded.
-    Discard {
-        /// From where in the volume.
-        offset: u64,
-        /// The length in bytes.
-        len: u32,
-    },
+    Discard { offset: u64, len: u32 },
     /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
-    CompareAndSwap {
-        /// The first byte of the word in the volume: a multiple of 8.
-        offset: u64,
-        /// The word that must be there.
-        expected: u64,
-        /// The word that replaces it.
-        new: u64,
-        /// On stable media before the answer.
-        durable: bool,
-    },
+    CompareAndSwap { offset: u64, expected: u64, new: u64, durable: bool },
     /// The word becomes the sum of itself and `addend`. Completes with the word that was there.
-    FetchAdd {
-        /// The first byte of the word in the volume: a multiple of 8.
-        offset: u64,
-        /// The number to add.
-        addend: u64,
-        /// On stable media before the answer.
-        durable: bool,
-    },
+    FetchAdd { offset: u64, addend: u64, durable: bool },
 }
 
 /// The fields of a header that an operation decides.

@@ -129,16 +129,10 @@ pub struct CopyInDemand {
 
 /// An output for a client with rings. The order of outputs matters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum RingOutput {
     /// Copy bytes of a pool buffer into the data area, and give the buffer back.
-    Copy {
-        /// From which buffer.
-        buffer: BufferId,
-        /// From where in it.
-        offset: usize,
-        /// To where, and how much.
-        place: Place,
-    },
+    Copy { buffer: BufferId, offset: usize, place: Place },
     /// Give a foreign buffer back: its request is over.
     Release(BufferId),
     /// Make the place zeroes.
