@@ -84,7 +84,7 @@ impl Layout {
         self.flights.get(index(io.0)).is_some_and(Flight::is_busy)
     }
 
-    /// Takes an IO. Returns its result if it ends at once, as `handle_device` does later.
+    /// Takes an IO. Returns its result if it ends at once; otherwise `handle_device` does later.
     #[inline]
     pub fn submit(&mut self, io: BlockIo) -> Option<IoResult> {
         let BlockIo { id, volume, range, more, kind, buffer_offset } = io;

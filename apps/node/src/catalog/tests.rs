@@ -371,7 +371,7 @@ fn a_damaged_credential_or_grant_is_refused_by_name_and_shows_no_secret() {
     let message = insert(GRANTS, "1", record);
     assert!(message.contains("the record of '1' is damaged"), "{message}");
     let message = insert(GRANTS, "1", &record.replace("\"end\":9,", ""));
-    assert!(message.contains("grant 1 is for 'app', which is no credential"), "{message}");
+    assert!(message.contains("grant 1 is for the unknown credential 'app'"), "{message}");
 }
 
 /// Every later version reads records of this schema.
