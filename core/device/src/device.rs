@@ -42,19 +42,17 @@ pub struct DeviceRequest {
 /// one byte, a copy starts at an odd address and stalls on overlapping stores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum DeviceOperation {
     /// Reads into `buffer`, from `buffer_offset` on.
     Read {
         /// The destination. `None` for a device that reads as zeroes: the read only takes time.
         buffer: Option<BufferId>,
-        /// The first byte in the buffer.
         buffer_offset: ByteLen,
     },
     /// Writes from `buffer`, from `buffer_offset` on.
     Write {
-        /// The source.
         buffer: BufferId,
-        /// The first byte in the buffer.
         buffer_offset: ByteLen,
         /// The bytes are on stable media before the result.
         durable: bool,
@@ -62,10 +60,7 @@ pub enum DeviceOperation {
     /// All completed writes are on stable media before the result. Offset and length are ignored.
     Flush,
     /// The range reads as zeroes afterwards; `deallocate` lets the device release the blocks.
-    WriteZeroes {
-        /// The blocks may be released.
-        deallocate: bool,
-    },
+    WriteZeroes { deallocate: bool },
     /// The range is no longer needed. It reads as zeroes or unchanged afterwards.
     Deallocate,
     /// Asks for the allocation state of the run that begins at `offset` and ends within `len`:

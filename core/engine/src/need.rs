@@ -32,7 +32,6 @@ impl Need {
         }
     }
 
-    /// Whether it needs nothing.
     pub(crate) const fn is_empty(self) -> bool {
         self.len().0 == 0
     }

@@ -54,7 +54,6 @@ impl Flushes {
         OperationId { io: FLUSHES | device.0, op: 0, generation: self.generation }
     }
 
-    /// The flush is being submitted.
     pub(crate) fn submit(&mut self, id: OperationId) -> DeviceRequest {
         self.check(id, State::Ready);
         self.state = State::Submitted;

@@ -62,7 +62,6 @@ impl Controllers {
         is_new && Host::of(&demand.data).is_some_and(|host| self.associations.is_draining(&host))
     }
 
-    /// Answers a Connect.
     fn connect(
         &mut self,
         now: Nanos,

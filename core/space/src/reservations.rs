@@ -246,7 +246,6 @@ impl Reservations {
         DONE
     }
 
-    /// Whether the nexus holds the persistent reservation.
     fn holds(&self, nexus: Nexus) -> bool {
         self.reservation.is_some_and(|reservation| match reservation.holder {
             Some(holder) => holder == nexus,
@@ -291,7 +290,6 @@ impl Asker {
     }
 }
 
-/// Who is to be told.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     nexus: Nexus,

@@ -53,7 +53,6 @@ pub(crate) fn begin_segment(stream: &mut Stream, len: u32) {
     stream.body.begin(Layout { is_digested, data: len, ..Layout::default() });
 }
 
-/// A head as the header that it is.
 #[inline]
 pub(crate) fn header(head: &[u8]) -> &[u8; HEADER_LEN] {
     head.first_chunk().expect("every head has this length")

@@ -14,12 +14,9 @@ use crate::pdu::{CommonHeader, DataAlignment, HEAD_LEN_MAX, PduFlags, PduType, T
 /// The framer of one connection's incoming stream.
 pub(crate) type Framer = nearflash_session::Framer<Rules, HEAD_LEN_MAX>;
 
-/// The parameters of a framer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// The negotiated digests.
     pub(crate) digests: Digests,
-    /// The alignment of data in PDUs.
     pub(crate) alignment: DataAlignment,
     /// The maximum length of in-capsule data.
     pub(crate) capsule_data_max: usize,
@@ -34,7 +31,6 @@ pub(crate) struct Rules {
 pub(crate) struct Accepted([u8; 16]);
 
 impl Accepted {
-    /// Accepts only these types.
     pub(crate) fn only(types: &[PduType]) -> Self {
         let mut lens = [0; 16];
         for pdu_type in types {

@@ -22,6 +22,7 @@ pub struct Change {
 
 /// The party behind a nexus, in its protocol's terms, as reports name it.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum Identity {
     /// An initiator port.
     Iscsi {
@@ -29,12 +30,10 @@ pub enum Identity {
         initiator: Box<str>,
         /// Its part of the session's identifier.
         isid: [u8; 6],
-        /// The target's portal group.
         portal_group: u16,
     },
     /// A host.
     Nvme {
-        /// Its 128-bit identifier.
         host_id: [u8; 16],
         /// The controller that it asked through; [`Identity::NO_CONTROLLER`] when none is known.
         controller: u16,

@@ -229,5 +229,4 @@ pub enum ReportReply {
     FullStatus(u16),
 }
 
-/// An empty range.
 pub(crate) const NO_BLOCKS: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };

@@ -7,7 +7,7 @@
 //! operations have ended, its writes never change anything again.
 //!
 //! A peer may return and be told that its earlier commands are over: a host whose old controller
-//! ended, an initiator that reinstates its session, or a client that claims its lineage. Then no
+//! ended, an initiator that reinstates its session, or a client that claims its identity. Then no
 //! operation of its old connections is under way. The same holds when the node reports that a
 //! client or an initiator's session is gone.
 //!

@@ -171,7 +171,6 @@ impl ClientSession {
     }
 }
 
-/// Whether an answer is to a request on a volume.
 #[inline]
 fn is_about_a_volume(answer: Opcode) -> bool {
     matches!(

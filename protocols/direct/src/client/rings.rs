@@ -34,7 +34,6 @@ impl ClientSession {
         Ok(())
     }
 
-    /// ATTACH is answered.
     pub(super) fn attached(&mut self, entries: u32, status: Status) {
         self.transport = if status.is_ok() { Transport::Rings } else { Transport::Stream };
         if status.is_ok() {

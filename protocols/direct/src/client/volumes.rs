@@ -105,7 +105,6 @@ impl ClientSession {
         self.volumes.get(volume)
     }
 
-    /// The answer to a message of the session.
     pub(super) fn on_session_answer(
         &mut self,
         header: &AnswerHeader,
@@ -155,7 +154,6 @@ impl ClientSession {
     }
 }
 
-/// Decodes the answer to OPEN.
 fn opened(header: &AnswerHeader, payload: &[u8]) -> Result<Result<VolumeInfo, Status>, PeerError> {
     let status = header.status();
     if !status.is_ok() {

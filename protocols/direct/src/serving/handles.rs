@@ -87,7 +87,6 @@ pub(super) struct Wanted {
 }
 
 impl Handle {
-    /// Opens a volume by name.
     pub(super) fn open(name: &str, who: &Who, exports: &Exports) -> Result<Self, Status> {
         let export = *exports.volume(name).ok_or(Status::NO_SUCH_VOLUME)?;
         let reach = who.reach(exports, &export)?;
@@ -176,7 +175,6 @@ impl Handles {
         }
     }
 
-    /// Whether a volume is open.
     pub(super) fn is_any_open(&self) -> bool {
         self.handles.iter().any(Option::is_some)
     }

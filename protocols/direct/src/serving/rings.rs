@@ -61,7 +61,6 @@ impl Rings {
         Ready { buffer: Some(buffer), ..ready }
     }
 
-    /// Queues an entry.
     #[inline]
     pub(super) fn push_entry(&mut self, words: [u64; 4]) {
         self.outputs.push_back(RingOutput::Entry(bytes_of(words)));

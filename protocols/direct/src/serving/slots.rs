@@ -18,7 +18,6 @@ pub(super) enum Kind {
     FetchAdd { addend: u64 },
 }
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) is_taken: bool,
@@ -70,7 +69,6 @@ impl Slot {
     }
 }
 
-/// The slots of a connection.
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[Slot]>,
@@ -90,7 +88,6 @@ impl Slots {
         self.slots.len()
     }
 
-    /// How many are taken.
     pub(super) const fn in_use(&self) -> usize {
         self.taken
     }

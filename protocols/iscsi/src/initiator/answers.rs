@@ -55,7 +55,6 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// Handles the end of a Data-In.
     #[inline]
     pub(super) fn end_data(&mut self, id: TaskId, completes: Option<Answer>) {
         if self.framer.body.damage().is_some() {

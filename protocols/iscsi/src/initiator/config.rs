@@ -31,6 +31,7 @@ pub struct TaskId(pub u16);
 
 /// A command's data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum TaskData {
     /// None.
     #[default]
@@ -39,14 +40,12 @@ pub enum TaskData {
     ToInitiator {
         /// Which; it must hold `len` bytes until the command completes.
         buffer: BufferId,
-        /// How much at most.
         len: u32,
     },
     /// Sent from a buffer of the caller's.
     FromInitiator {
         /// Which; its bytes stay as they are until the command completes.
         buffer: BufferId,
-        /// How much.
         len: u32,
     },
     /// Received into [`TaskCompletion::data`]: inquiry data, parameters.

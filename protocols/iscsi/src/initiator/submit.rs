@@ -138,7 +138,6 @@ impl InitiatorSession {
         self.output.push_header(command.to_words(), self.connection.digests);
     }
 
-    /// The initiator task tag of a command.
     #[inline]
     pub(super) const fn tag(&self, id: TaskId) -> u32 {
         // Widening: `From` is not usable in a const function.

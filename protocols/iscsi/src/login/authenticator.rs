@@ -37,7 +37,6 @@ enum Method {
     Chap,
 }
 
-/// The progress of authentication.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// No method is agreed on.

@@ -38,7 +38,6 @@ impl Names {
         if is_whole { Ok(()) } else { Err(LoginStatus::MISSING_PARAMETER) }
     }
 
-    /// Whether the session is for discovery.
     pub(super) fn is_discovery(&self) -> bool {
         self.kind == Some(Kind::Discovery)
     }

@@ -8,7 +8,6 @@ use crate::chap::{Account, Algorithm, Challenge, Response, decode, encode};
 use crate::error::PeerError;
 use crate::text::Outgoing;
 
-/// The progress of authentication.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// AuthMethod is offered.

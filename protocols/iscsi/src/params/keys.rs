@@ -108,7 +108,6 @@ impl Rule {
         }
     }
 
-    /// A value as text.
     pub(super) fn print(self, value: u32) -> String {
         match self {
             Self::Or | Self::And if value == 0 => "No".to_owned(),

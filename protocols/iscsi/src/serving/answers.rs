@@ -14,7 +14,6 @@ use crate::length;
 use crate::pdu::{DataIn, FINAL, HEADER_LEN, NO_TAG, Opcode, RejectReason, ScsiResponse, word};
 use crate::small::{push_data, push_tail};
 
-/// The source of data to the initiator.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DataSource<'a> {
     /// In a pool buffer; with its bytes, if a data digest is needed.

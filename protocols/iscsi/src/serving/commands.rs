@@ -95,7 +95,6 @@ impl TargetSession {
         self.begin_data(index, command)
     }
 
-    /// A command whose turn it is.
     #[inline]
     pub(super) fn begin_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         if self.tasks.slots.is_full() {

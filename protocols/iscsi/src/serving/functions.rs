@@ -62,7 +62,6 @@ pub(super) struct Function {
 }
 
 impl TargetSession {
-    /// Task Management Function Request.
     pub(super) fn on_function(&mut self, request: &TaskRequest) {
         match request.function() {
             TaskFunction::ABORT_TASK => self.abort_task(request),
@@ -252,7 +251,6 @@ impl TargetSession {
         self.conclude(answer);
     }
 
-    /// The function is over.
     pub(super) fn conclude(&mut self, answer: FunctionAnswer) {
         let itt = self.tasks.slots[answer.index].itt;
         self.release_slot(answer.index);
@@ -295,7 +293,6 @@ impl TargetSession {
 /// How a function that was handed out is answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FunctionAnswer {
-    /// Its slot.
     pub(super) index: u16,
     pub(super) response: TaskResult,
     /// Whether the session ends with it.
@@ -303,9 +300,7 @@ pub(super) struct FunctionAnswer {
 }
 
 impl Reach {
-    /// All commands.
     pub(super) const ALL: Self = Self { scope: Scope::All, before: None };
-    /// None.
     pub(super) const NOTHING: Self = Self { scope: Scope::Nothing, before: None };
 
     fn includes(self, index: u16, slot: &Slot) -> bool {

@@ -15,7 +15,6 @@ use crate::pdu::Serial;
 /// The most immediate commands and functions of a connection, which the window does not count.
 pub(super) const IMMEDIATE_MAX: u32 = 16;
 
-/// The stage of a command.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Stage {
     /// Its unsolicited data is coming: in the command's PDU, or behind it.
@@ -111,7 +110,6 @@ impl Buffers {
         (0..usize::from(self.count)).find(|index| self.ids[*index].is_none())
     }
 
-    /// One more is there.
     #[inline]
     pub(super) fn put(&mut self, buffer: BufferId) {
         let place = self.missing().expect("a buffer comes only when wanted");
@@ -135,7 +133,6 @@ impl Buffers {
     }
 }
 
-/// One command.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) itt: u32,
@@ -209,7 +206,6 @@ pub(super) struct Begin {
     pub(super) wanted: u32,
 }
 
-/// The slots of a connection.
 #[derive(Debug)]
 pub(super) struct Slots {
     table: SlotTable<Slot>,

@@ -36,6 +36,7 @@ pub struct HostConfig {
 
 /// A command's data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum HostData {
     /// No data.
     #[default]
@@ -44,14 +45,12 @@ pub enum HostData {
     ToHost {
         /// The buffer. It must hold `len` bytes until the command completes.
         buffer: BufferId,
-        /// Length in bytes.
         len: u32,
     },
     /// Sent from a buffer of the caller.
     FromHost {
         /// The buffer. Its bytes must not change until the command completes.
         buffer: BufferId,
-        /// Length in bytes.
         len: u32,
     },
     /// Received into [`HostCompletion::data`], such as Identify structures and log pages.

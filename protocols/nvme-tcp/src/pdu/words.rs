@@ -22,7 +22,6 @@ impl CommonHeader {
 }
 
 impl CapsuleCmd {
-    /// The bytes of the PDU as words.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 9] {
         let Self { common, command } = self;

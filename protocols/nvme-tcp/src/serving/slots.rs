@@ -148,7 +148,6 @@ impl Slot {
 /// The number of 64-bit words that hold one bit for each of 65,536 command identifiers.
 const CID_WORDS: usize = 1024;
 
-/// The slots of a queue.
 #[derive(Debug)]
 pub(super) struct Slots {
     table: SlotTable<Slot>,
@@ -162,7 +161,6 @@ impl Slots {
         Self { table: SlotTable::new(1, || Slot::FREE), cids: Box::default() }
     }
 
-    /// The slots of a queue with `entries` entries.
     pub(super) fn for_queue(entries: u16) -> Self {
         let cids = vec![0; CID_WORDS].into_boxed_slice();
         Self { table: SlotTable::new(entries, || Slot::FREE), cids }

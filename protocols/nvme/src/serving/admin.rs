@@ -33,7 +33,6 @@ pub(super) struct Admin<'a> {
 pub(super) struct Answer {
     /// Dwords 0 and 1.
     pub(super) result: u64,
-    /// Data to the host.
     pub(super) data: Vec<u8>,
 }
 

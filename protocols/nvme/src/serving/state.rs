@@ -21,7 +21,6 @@ pub enum ControllerKind {
     Discovery,
 }
 
-/// The values of the features.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Features {
     pub(super) arbitration: u32,

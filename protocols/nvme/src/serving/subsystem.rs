@@ -8,7 +8,6 @@ use nearflash_units::ByteLen;
 use super::config::{NamespaceConfig, PublishError};
 use crate::{Ascii, NAMESPACE_ID_MAX, NamespaceId, NamespaceTable, Nqn};
 
-/// Namespaces by number.
 pub(super) type Namespaces = BTreeMap<NamespaceId, NamespaceConfig>;
 
 /// A subsystem to which hosts connect.

@@ -83,7 +83,6 @@ fn control(unit: &LogicalUnit) -> Vec<u8> {
     vec![NO_LOG | d_sense, ANY_ORDER, swp, SAYS_ABORTED, 0, 0, 0xFF, 0xFF, 0, 0]
 }
 
-/// The unit with its default parameters.
 fn by_default(unit: &LogicalUnit) -> LogicalUnit {
     LogicalUnit { software_write_protected: false, descriptor_sense: false, ..unit.clone() }
 }

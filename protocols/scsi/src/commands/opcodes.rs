@@ -26,7 +26,6 @@ fn all(call: &Call<'_>) -> impl Iterator<Item = &'static Command> {
     call.table.iter().flat_map(|group| group.iter())
 }
 
-/// The commands that a unit supports.
 fn supported(call: &Call<'_>) -> impl Iterator<Item = &'static Command> {
     all(call).filter(|command| command.is_of(call.unit))
 }

@@ -168,7 +168,7 @@ pub(crate) struct Client {
     /// Requests sent before this moment may be refused: the grants were gone, or not yet restored.
     pub(crate) refusable_until: Tick,
     think_until: Nanos,
-    /// Links that it abandoned silently, until its next connection claims its lineage.
+    /// Links that it abandoned silently, until its next connection claims its identity.
     silenced: Vec<LinkId>,
     /// Links on which it says nothing or violates the protocol.
     pub(crate) crooked_links: Vec<LinkId>,
