@@ -61,7 +61,6 @@ pub(crate) struct Stamp {
 
 type Pair = (Option<VolumeId>, Asking);
 
-/// The meters of one core.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     meters: Slab<Arc<Meter>>,

@@ -93,7 +93,6 @@ impl Waits {
         });
     }
 
-    /// The number of a wait that is over.
     #[inline]
     pub(crate) fn poll_over(&mut self) -> Option<u64> {
         self.over.pop_front()

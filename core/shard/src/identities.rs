@@ -63,7 +63,6 @@ impl ClientIdentities {
 }
 
 impl Shard {
-    /// A client claims its identity for this connection.
     pub(crate) fn claim<W: World>(&mut self, key: Key, identity: ClientIdentity, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.identity = Some(Box::new(identity.clone()));

@@ -158,7 +158,6 @@ impl ServingEnd for Session {
 }
 
 impl Session {
-    /// The session of an NVMe/TCP host.
     pub(crate) fn nvme_tcp_mut(&mut self) -> Option<&mut nvme_tcp::TargetSession> {
         match self {
             Self::NvmeTcp(session) => Some(session),

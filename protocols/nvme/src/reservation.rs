@@ -146,7 +146,6 @@ fn check_key_counts(cdw10: u32) -> Result<(), Status> {
     if cdw10 & IGNORE_KEY == 0 { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
-/// RTYPE.
 fn reservation_type(cdw10: u32) -> Result<ReservationType, Status> {
     let [_, code, ..] = cdw10.to_le_bytes();
     ReservationType::from_nvme(code).ok_or(Status::INVALID_FIELD.dnr())

@@ -32,7 +32,6 @@ impl Features {
         Digests { header: self.has(Self::HEADER_DIGEST), data: self.has(Self::DATA_DIGEST) }
     }
 
-    /// Digests as bits.
     pub(crate) const fn of(digests: Digests) -> u32 {
         let header = if digests.header { Self::HEADER_DIGEST } else { 0 };
         let data = if digests.data { Self::DATA_DIGEST } else { 0 };

@@ -63,7 +63,6 @@ impl Prover {
         self.state == State::Over
     }
 
-    /// The keys of one text.
     pub(super) fn handle(&mut self, keys: &Keys<'_>, out: &mut Outgoing) -> Result<(), PeerError> {
         match (self.state, keys) {
             (State::Offered, Keys { method: Some("CHAP"), .. }) => {

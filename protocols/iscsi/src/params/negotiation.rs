@@ -200,7 +200,6 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Whether the digest is agreed on.
     fn handle_digest(
         &mut self,
         key: &'static str,

@@ -48,7 +48,6 @@ impl EarlyCommands {
         self.queue.is_empty()
     }
 
-    /// The last number that waits here.
     fn last_number(&self) -> Option<Serial> {
         let has_number = |early: &&Early| !matches!(early.what, Waiting::Function(_));
         self.queue.iter().rev().find(has_number).map(|early| early.number)

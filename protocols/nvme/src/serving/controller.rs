@@ -12,7 +12,6 @@ use crate::address::TransportAddress;
 use crate::property::{Configuration, ControllerStatus};
 use crate::{CommandId, ControllerId, HostName, NamespaceId, Nqn, QueueId};
 
-/// The connections of one queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct QueueState {
     pub(super) open: bool,

@@ -115,7 +115,6 @@ fn change(admin: &mut Admin<'_>, kind: ChangeKind, volumes: VecDeque<VolumeId>) 
     admin.controller.changing.push(changing);
 }
 
-/// The action for the next volume, if there is one.
 fn next_change(controller: &Controller, changing: &mut Changing) -> Option<Action> {
     let change = Change {
         volume: changing.rest.pop_front()?,

@@ -59,7 +59,6 @@ impl Features {
     }
 }
 
-/// OAES: the supported notices.
 pub(super) fn supported_notices(kind: ControllerKind) -> Notices {
     match kind {
         ControllerKind::Io => Notices(Notices::NAMESPACE | Notices::ANA),

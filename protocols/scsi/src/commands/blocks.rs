@@ -109,7 +109,6 @@ pub(super) fn transferred(call: &Call<'_>, form: Form) -> Result<(BlockRange, By
     Ok((range, len.ok_or(Sense::cdb_field(form.count_at(), 7))?))
 }
 
-/// The length of a range, if it is at most `max`.
 pub(super) fn len_at_most(unit: &LogicalUnit, range: BlockRange, max: ByteLen) -> Option<ByteLen> {
     unit.block_size.len(range.count).filter(|len| *len <= max)
 }

@@ -63,7 +63,6 @@ fn error_recovery(_: &LogicalUnit) -> Vec<u8> {
     vec![0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
 
-/// WCE.
 fn caching(unit: &LogicalUnit) -> Vec<u8> {
     let mut body = vec![0; 18];
     body[0] = if unit.volatile_cache { 1 << 2 } else { 0 };

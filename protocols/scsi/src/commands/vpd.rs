@@ -22,7 +22,6 @@ const PAGES: [(u8, Page); 7] = [
     (0xB2, provisioning),
 ];
 
-/// The complete page with this code.
 pub(super) fn page(asked: &Asked<'_>, code: u8) -> Result<Vec<u8>, Sense> {
     let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
     let found = PAGES.iter().find(|&&(listed, _)| listed == code);
