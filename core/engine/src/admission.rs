@@ -15,11 +15,11 @@
 //!
 //! Invariant: while nothing waits, a request passes without being queued and without an allocation.
 
-use nearflash_device::DeviceId;
 use nearflash_request::{BufferId, Nexus, Operation, Outcome, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::accounts::{AccountId, Accounts, HostId};
+use crate::depth::{Depths, Devices};
 use crate::engine::{Engine, Owner};
 use crate::fence::Fenced;
 use crate::meters::Stamp;
@@ -59,12 +59,17 @@ pub(crate) struct Taken {
     pub(crate) buffer: Option<BufferId>,
     pub(crate) scratch: Option<BufferId>,
     pub(crate) edges: Option<BufferId>,
-    pub(crate) device: Option<DeviceId>,
+    pub(crate) devices: Devices,
 }
 
 impl Taken {
-    pub(crate) const NOTHING: Self =
-        Self { need: Need::NOTHING, buffer: None, scratch: None, edges: None, device: None };
+    pub(crate) const NOTHING: Self = Self {
+        need: Need::NOTHING,
+        buffer: None,
+        scratch: None,
+        edges: None,
+        devices: Devices::None,
+    };
 }
 
 /// The decision on a request.
@@ -99,9 +104,7 @@ pub(crate) struct Admission {
     /// The request whose turn has come and for which the pool gathers a run.
     gathers: Option<Waiting>,
     len: usize,
-    depth_max: u32,
-    /// Requests that have begun, by device.
-    depths: Box<[u32]>,
+    depths: Depths,
     /// The free bytes of the pool when no connection holds any.
     whole: ByteLen,
     /// Counts the events that may let a request begin, except returns of buffers and of shares.
@@ -118,8 +121,7 @@ impl Admission {
             flows: Flows::default(),
             gathers: None,
             len: 0,
-            depth_max: depth_max.max(1),
-            depths: vec![0; devices].into_boxed_slice(),
+            depths: Depths::new(depth_max, devices),
             whole: pool.free_len(),
             changes: 0,
             seen: 0,
@@ -151,18 +153,11 @@ impl Admission {
         self.changes += 1;
     }
 
-    /// A request that has begun, on this device, has ended.
+    /// A request that has begun, on these devices, has ended.
     #[inline]
-    pub(crate) fn note_end(&mut self, device: Option<DeviceId>) {
-        if let Some(device) = device {
-            self.depths[index(device)] -= 1;
-            self.changes += 1;
-        }
-    }
-
-    #[inline]
-    fn has_depth(&self, device: Option<DeviceId>) -> bool {
-        device.is_none_or(|device| self.depths[index(device)] < self.depth_max)
+    pub(crate) fn note_end(&mut self, devices: &Devices) {
+        self.depths.end(devices);
+        self.changes += 1;
     }
 
     /// A buffer that goes out with an answer. Leaves [`Pool::FRONT_LEN`] for the front of streams,
@@ -192,21 +187,19 @@ impl Engine {
             return Verdict::Ends(outcome);
         }
         let need = self.need(entry, request);
-        let is_io = !matches!(request.operation, Operation::Admit(_));
-        let device = entry.filter(|_| is_io).and_then(|entry| entry.map.devices().next());
-        if !self.admission.has_depth(device) || self.is_stopped(request) {
+        let devices = |entry| Devices::of(request, entry, &self.volumes);
+        let devices = entry.map_or(Devices::None, devices);
+        if !self.admission.depths.have_room(&devices) || self.is_stopped(request) {
             return Verdict::Waits;
         }
         let has_edges = self.may_have_edges(request);
-        let mut taken = Taken { need, device, ..Taken::NOTHING };
+        let mut taken = Taken { need, devices, ..Taken::NOTHING };
         if (!need.is_empty() || has_edges)
             && let Some(verdict) = self.take(asker.account, &mut taken, (has_edges, gathers), pool)
         {
             return verdict;
         }
-        if let Some(device) = device {
-            self.admission.depths[index(device)] += 1;
-        }
+        self.admission.depths.begin(&taken.devices);
         Verdict::Begins(taken)
     }
 
@@ -379,9 +372,4 @@ impl Engine {
         }
         self.admission.note_change();
     }
-}
-
-#[inline]
-fn index(DeviceId(device): DeviceId) -> usize {
-    usize::try_from(device).expect("usize is at least 32 bits wide")
 }

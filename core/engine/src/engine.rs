@@ -324,7 +324,7 @@ impl Engine {
         let job = self.jobs.remove(index);
         assert!(!self.layout.is_busy(io_of(index)), "nothing is answered before its IO has ended");
         self.waits.ended(job.volumes(), job.age);
-        self.admission.note_end(job.device);
+        self.admission.note_end(&job.devices);
         self.note_answer(&job, outcome);
         let mut returned = job.charge;
         let mut payload = match (&job.work, job.buffer) {

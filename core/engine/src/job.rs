@@ -1,11 +1,11 @@
 //! One request in flight: its stage and its buffers.
 
-use nearflash_device::DeviceId;
 use nearflash_request::{BlockRange, BufferId, Operation, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::admission::{Taken, Waiting};
 use crate::change::{Change, Part};
+use crate::depth::Devices;
 use crate::edges::Parts;
 use crate::engine::Owner;
 use crate::fence::Fenced;
@@ -161,8 +161,8 @@ pub(crate) struct Job {
     pub(crate) edges: Option<BufferId>,
     /// The progress of its IO, if that is done in parts.
     pub(crate) parts: Option<Box<Parts>>,
-    /// The device whose depth it counts for.
-    pub(crate) device: Option<DeviceId>,
+    /// The devices whose depth it counts for.
+    pub(crate) devices: Devices,
 }
 
 impl Job {
@@ -172,7 +172,7 @@ impl Job {
     pub(crate) fn new(waiting: Waiting, begun: u64, taken: Taken, pool: &Pool) -> Self {
         let Waiting { asker, request, came, stamp } = waiting;
         let (work, buffer, compare) = work_of(request.operation);
-        let Taken { need, buffer: read, scratch, edges, device } = taken;
+        let Taken { need, buffer: read, scratch, edges, devices } = taken;
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
         let brought = len(buffer) + len(compare);
         Self {
@@ -193,7 +193,7 @@ impl Job {
             needs_scratch: matches!(need, Need::Scratch(_)),
             edges,
             parts: None,
-            device,
+            devices,
         }
     }
 

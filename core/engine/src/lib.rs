@@ -9,6 +9,7 @@ mod admission;
 mod arena;
 mod change;
 mod copy;
+mod depth;
 mod edges;
 mod engine;
 mod fence;

@@ -18,6 +18,7 @@ use crate::{
 
 mod bytes;
 mod counts;
+mod depth;
 mod edges;
 mod steps;
 

@@ -1,0 +1,99 @@
+//! The requests of a core that devices have: a device has a bounded number at a time.
+
+use nearflash_device::DeviceId;
+use nearflash_request::{BlockRange, Operation, Request};
+use nearflash_space::{Map, VolumeEntry, VolumeTable};
+
+/// The devices on which the blocks of a request lie, each once.
+#[derive(Debug)]
+pub(crate) enum Devices {
+    None,
+    One(DeviceId),
+    /// Two or more.
+    Several(Box<[DeviceId]>),
+}
+
+/// Requests that have begun, by device.
+#[derive(Debug)]
+pub(crate) struct Depths {
+    max: u32,
+    begun: Box<[u32]>,
+}
+
+impl Devices {
+    /// The devices of a request on the volume of `entry`. Allocates only for several.
+    #[inline]
+    pub(crate) fn of(request: &Request, entry: &VolumeEntry, volumes: &VolumeTable) -> Self {
+        let mut devices = entry.map.devices();
+        match &request.operation {
+            Operation::Admit(_) => Self::None,
+            Operation::Copy { source, from } => {
+                let source = volumes.get(*source).map(|entry| (&entry.map, *from));
+                Self::of_ranges([(&entry.map, request.range)].into_iter().chain(source))
+            }
+            _ if devices.len() < 2 => devices.next().map_or(Self::None, Self::One),
+            Operation::Flush => Self::collect(devices),
+            Operation::Deallocate { ranges, .. } => {
+                Self::of_ranges(ranges.iter().map(|range| (&entry.map, *range)))
+            }
+            _ => Self::of_ranges([(&entry.map, request.range)].into_iter()),
+        }
+    }
+
+    fn of_ranges<'a>(ranges: impl Iterator<Item = (&'a Map, BlockRange)>) -> Self {
+        let pieces = ranges.filter_map(|(map, range)| map.locate(range)).flatten();
+        Self::collect(pieces.map(|piece| piece.device))
+    }
+
+    fn collect(devices: impl Iterator<Item = DeviceId>) -> Self {
+        let mut all = Self::None;
+        for device in devices {
+            if all.as_slice().contains(&device) {
+                continue;
+            }
+            all = match all {
+                Self::None => Self::One(device),
+                _ => Self::Several([all.as_slice(), &[device]].concat().into_boxed_slice()),
+            };
+        }
+        all
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[DeviceId] {
+        match self {
+            Self::None => &[],
+            Self::One(device) => std::slice::from_ref(device),
+            Self::Several(devices) => devices,
+        }
+    }
+}
+
+impl Depths {
+    pub(crate) fn new(max: u32, devices: usize) -> Self {
+        Self { max: max.max(1), begun: vec![0; devices].into_boxed_slice() }
+    }
+
+    /// Whether each of the devices takes one more request.
+    #[inline]
+    pub(crate) fn have_room(&self, devices: &Devices) -> bool {
+        devices.as_slice().iter().all(|device| self.begun[index(*device)] < self.max)
+    }
+
+    /// A request on these devices has begun.
+    #[inline]
+    pub(crate) fn begin(&mut self, devices: &Devices) {
+        devices.as_slice().iter().for_each(|device| self.begun[index(*device)] += 1);
+    }
+
+    /// A request on these devices has ended.
+    #[inline]
+    pub(crate) fn end(&mut self, devices: &Devices) {
+        devices.as_slice().iter().for_each(|device| self.begun[index(*device)] -= 1);
+    }
+}
+
+#[inline]
+fn index(DeviceId(device): DeviceId) -> usize {
+    usize::try_from(device).expect("usize is at least 32 bits wide")
+}
