@@ -20,7 +20,7 @@ use crate::pool::Pool;
 
 /// Names the account of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AccountId(usize);
+pub struct AccountId(pub(crate) usize);
 
 /// Names a host on its core.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -41,6 +41,8 @@ const METERS_KEPT_MAX: usize = 64;
 #[derive(Debug)]
 struct Account {
     held: Held,
+    /// Requests in the engine that brought payload.
+    payloads: usize,
     host: HostId,
     /// At the place that the lowest bits of the volume's number give; as many as a power of two, or
     /// none.
@@ -69,7 +71,7 @@ impl Accounts {
     /// Opens an account for a connection of the named host, or of an unknown one.
     pub fn open(&mut self, name: Option<&str>) -> AccountId {
         let host = self.enter(name);
-        let account = Account { held: Held::default(), host, meters: Vec::new() };
+        let account = Account { held: Held::default(), payloads: 0, host, meters: Vec::new() };
         AccountId(self.accounts.insert(account))
     }
 
@@ -173,6 +175,24 @@ impl Accounts {
             held.bytes += need.len().0;
             held.scratches += scratches;
         }
+    }
+
+    /// A request with payload goes to the engine.
+    #[inline]
+    pub(crate) fn note_payload(&mut self, id: AccountId) {
+        self.accounts[id.0].payloads += 1;
+    }
+
+    /// A request with payload has left the engine.
+    #[inline]
+    pub fn end_payload(&mut self, id: AccountId) {
+        self.returns += 1;
+        self.accounts[id.0].payloads -= 1;
+    }
+
+    /// Whether the engine has requests of the connection that brought payload.
+    pub(crate) fn awaits_payloads(&self, id: AccountId) -> bool {
+        self.accounts[id.0].payloads > 0
     }
 
     /// The host of a connection.

@@ -1,4 +1,5 @@
-//! Admission: the only place on a core where a request waits until the engine can begin it.
+//! Admission: the only place on a core where a request waits until the engine can begin it, and a
+//! session until there is a buffer for a command's payload (`wants`).
 //!
 //! A request is admitted when its device has fewer than the maximum of requests of this core, no
 //! fence of another request stops it, and its buffers are free. The buffers are taken on admission,
@@ -10,12 +11,14 @@
 //! one another: a request that needs no buffer, or that changes or compares, may hold the very
 //! buffers that reads wait for.
 //!
-//! A long read whose turn has come and for which the pool has no run gathers one, so that short requests
-//! cannot take every page that comes back.
+//! A read or a want of payload whose turn has come and for which the pool has no run gathers one, so
+//! that shorter ones cannot take every page that comes back.
 //!
 //! Invariant: while nothing waits, a request passes without being queued and without an allocation.
 
-use nearflash_request::{BufferId, Nexus, Operation, Outcome, Request, Tag, VolumeId};
+use std::collections::VecDeque;
+
+use nearflash_request::{BufferId, Due, Nexus, Operation, Outcome, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::accounts::{AccountId, Accounts, HostId};
@@ -26,6 +29,7 @@ use crate::meters::Stamp;
 use crate::need::Need;
 use crate::pool::Pool;
 use crate::turns::{Queue, Turns, Waiting as _};
+use crate::wants::{Grant, Want};
 
 /// The most requests of one core that a device has at a time. Others wait in the admission queues,
 /// which are fair, and not in those of the kernel and the device.
@@ -52,6 +56,13 @@ pub(crate) struct Waiting {
     pub(crate) stamp: Stamp,
 }
 
+/// What waits for its turn.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Request(Waiting),
+    Want(Asker, Want),
+}
+
 /// The resources that a request was admitted with.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -72,18 +83,20 @@ impl Taken {
     };
 }
 
-/// The decision on a request.
+/// The decision on a request, or on a want of payload.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Begins(Taken),
     Ends(Outcome),
+    /// The session of the want decides whether it makes do without a buffer.
+    GivesWay,
     /// Waits for its device, a fence, buffers, or its host's share.
     Waits,
     /// The pool has no free run of that length.
     NoRoom(ByteLen),
 }
 
-/// Requests of a connection that do not wait for those of other lanes.
+/// Requests and wants of a connection that do not wait for those of other lanes.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Lane {
     /// Needs no buffer.
@@ -92,18 +105,25 @@ enum Lane {
     Read,
     /// Needs a buffer until it is answered.
     Scratch,
+    /// Wants a buffer for payload.
+    Payload(Due),
 }
 
-type Flows = Turns<VolumeId, Turns<HostId, Turns<(Owner, Lane), Queue<Waiting>>>>;
+/// By volume, host and connection. A want may know no volume.
+type Flows = Turns<Option<VolumeId>, Turns<HostId, Turns<(Owner, Lane), Queue<Item>>>>;
 
 /// The requests of a core that have not begun, and the limits that decide when they do.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) accounts: Accounts,
     flows: Flows,
-    /// The request whose turn has come and for which the pool gathers a run.
-    gathers: Option<Waiting>,
+    /// The read or want whose turn has come and for which the pool gathers a run.
+    gathers: Option<Item>,
     len: usize,
+    /// How many of them are wants.
+    wants: usize,
+    /// Wants that have ended, for their connections.
+    pub(crate) grants: VecDeque<Grant>,
     depths: Depths,
     /// The free bytes of the pool when no connection holds any.
     whole: ByteLen,
@@ -121,6 +141,8 @@ impl Admission {
             flows: Flows::default(),
             gathers: None,
             len: 0,
+            wants: 0,
+            grants: VecDeque::new(),
             depths: Depths::new(depth_max, devices),
             whole: pool.free_len(),
             changes: 0,
@@ -130,7 +152,7 @@ impl Admission {
 
     /// How many requests wait.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len - self.wants
     }
 
     #[inline]
@@ -141,7 +163,9 @@ impl Admission {
     /// The number of waiting requests for which `is_meant` holds.
     pub(crate) fn count(&self, is_meant: impl Fn(&Request) -> bool) -> usize {
         let mut count = 0;
-        let mut look = |waiting: &Waiting| count += usize::from(is_meant(&waiting.request));
+        let mut look = |item: &Item| {
+            count += usize::from(matches!(item, Item::Request(it) if is_meant(&it.request)));
+        };
         self.flows.each(&mut look);
         self.gathers.iter().for_each(look);
         count
@@ -173,6 +197,46 @@ impl Admission {
         }
         let leaves_enough = gathers && (is_whole || pool.has_free(Pool::FRONT_LEN));
         if leaves_enough { pool.take_gathered() } else { None }
+    }
+
+    fn push(&mut self, item: Item, volume: Option<VolumeId>, lane: Lane, len: ByteLen) {
+        let asker = match &item {
+            Item::Request(waiting) => &waiting.asker,
+            Item::Want(asker, _) => asker,
+        };
+        let path = (self.accounts.host_of(asker.account), ((asker.owner, lane), ()));
+        self.flows.push((volume, path), item, len.0);
+        self.len += 1;
+        self.changes += 1;
+    }
+
+    /// A connection waits for a buffer.
+    pub(crate) fn push_want(&mut self, asker: Asker, want: Want) {
+        self.wants += 1;
+        self.push(Item::Want(asker, want), want.volume, Lane::Payload(want.due), want.len);
+    }
+
+    /// Takes out the items for which `is_meant` holds.
+    pub(crate) fn take_out(
+        &mut self,
+        mut is_meant: impl FnMut(&Item) -> bool,
+        pool: &mut Pool,
+    ) -> Vec<Item> {
+        let mut out = Vec::new();
+        if self.gathers.as_ref().is_some_and(&mut is_meant) {
+            out.extend(self.gathers.take());
+            pool.end_gathering();
+        }
+        self.flows.extract(&mut is_meant, &mut out);
+        out.iter().for_each(|item| self.left(item));
+        self.changes += 1;
+        out
+    }
+
+    /// An item waits no longer.
+    fn left(&mut self, item: &Item) {
+        self.len -= 1;
+        self.wants -= usize::from(matches!(item, Item::Want(..)));
     }
 }
 
@@ -261,7 +325,7 @@ impl Engine {
     #[cold]
     pub(crate) fn enqueue(&mut self, waiting: Waiting) {
         self.note_wait(waiting.stamp);
-        let Waiting { asker, request, .. } = &waiting;
+        let request = &waiting.request;
         let entry = self.volumes.get(request.volume);
         let lane = match self.need(entry, request) {
             Need::Read(ByteLen(0)) if self.may_have_edges(request) => Lane::Scratch,
@@ -274,14 +338,18 @@ impl Engine {
             (_, Some(entry)) => entry.block_size.len(request.range.count).unwrap_or_default(),
             (_, None) => ByteLen(0),
         };
-        let host = self.admission.accounts.host_of(asker.account);
-        let path = (request.volume, (host, ((asker.owner, lane), ())));
-        self.admission.flows.push(path, waiting, bytes.0);
-        self.admission.len += 1;
-        self.admission.note_change();
+        let volume = Some(request.volume);
+        self.admission.push(Item::Request(waiting), volume, lane, bytes);
     }
 
-    /// Begins the waiting requests that can begin now.
+    fn decide(&mut self, item: &Item, gathers: bool, pool: &mut Pool) -> Verdict {
+        match item {
+            Item::Request(waiting) => self.judge(waiting, gathers, pool),
+            Item::Want(asker, want) => self.judge_want(asker, want, gathers, pool),
+        }
+    }
+
+    /// Begins the waiting requests that can begin now, and meets the wants that can be met.
     #[cold]
     pub(crate) fn admit(&mut self, pool: &mut Pool) {
         let now = self.admission.changes + self.admission.accounts.returns() + pool.returns();
@@ -292,36 +360,43 @@ impl Engine {
         }
     }
 
-    /// Begins the request that a run is gathered for, if it can.
+    /// Begins the request that a run is gathered for, or meets the want, if it can.
     fn admit_gathering(&mut self, pool: &mut Pool) {
-        let Some(waiting) = self.admission.gathers.take() else { return };
-        match self.judge(&waiting, true, pool) {
-            Verdict::Waits => self.admission.gathers = Some(waiting),
+        let Some(item) = self.admission.gathers.take() else { return };
+        match self.decide(&item, true, pool) {
+            Verdict::Waits => self.admission.gathers = Some(item),
             Verdict::NoRoom(len) => {
                 pool.gather(len);
-                self.admission.gathers = Some(waiting);
+                self.admission.gathers = Some(item);
             }
             verdict => {
                 pool.end_gathering();
-                self.leave(waiting, verdict, pool);
+                self.leave(item, verdict, pool);
             }
         }
     }
 
-    /// Begins the next request that can begin. Returns whether there was one.
+    /// Admits the next item that can be admitted. Returns whether there was one.
     fn admit_next(&mut self, pool: &mut Pool) -> bool {
-        let gathers = self.admission.gathers.as_ref().map(|it| it.asker.owner);
+        let gathers = self.admission.gathers.is_some();
+        let reader = match &self.admission.gathers {
+            Some(Item::Request(waiting)) => Some(waiting.asker.owner),
+            _ => None,
+        };
+        let came_later = |item: &Item| {
+            matches!(item, Item::Request(it) if reader == Some(it.asker.owner)
+                && matches!(it.request.operation, Operation::Read))
+        };
         let mut flows = std::mem::take(&mut self.admission.flows);
         let mut found = None;
-        let served = flows.serve(&mut |waiting| {
-            let is_read = || matches!(waiting.request.operation, Operation::Read);
-            if gathers == Some(waiting.asker.owner) && is_read() {
-                return false; // it came after the one that gathers
+        let served = flows.serve(&mut |item| {
+            if came_later(item) {
+                return false; // than the read that gathers
             }
-            let verdict = self.judge(waiting, false, pool);
+            let verdict = self.decide(item, false, pool);
             let takes = match verdict {
-                Verdict::Begins(_) | Verdict::Ends(_) => true,
-                Verdict::NoRoom(_) => gathers.is_none(),
+                Verdict::Begins(_) | Verdict::Ends(_) | Verdict::GivesWay => true,
+                Verdict::NoRoom(_) => !gathers,
                 Verdict::Waits => false,
             };
             if takes {
@@ -330,25 +405,31 @@ impl Engine {
             takes
         });
         self.admission.flows = flows;
-        let Some(((waiting, _), verdict)) = served.zip(found) else { return false };
+        let Some(((item, _), verdict)) = served.zip(found) else { return false };
         match verdict {
             Verdict::NoRoom(len) => {
                 pool.gather(len);
-                self.admission.gathers = Some(waiting);
+                self.admission.gathers = Some(item);
             }
-            verdict => self.leave(waiting, verdict, pool),
+            verdict => self.leave(item, verdict, pool),
         }
         true
     }
 
-    /// Removes a request from the waiting ones, and begins or answers it.
-    fn leave(&mut self, waiting: Waiting, verdict: Verdict, pool: &mut Pool) {
-        self.admission.len -= 1;
-        self.note_turn(waiting.stamp);
-        match verdict {
-            Verdict::Begins(taken) => self.begin_admitted(waiting, taken, pool),
-            Verdict::Ends(outcome) => self.end_unbegun(waiting, outcome, pool),
-            Verdict::Waits | Verdict::NoRoom(_) => unreachable!("these wait on"),
+    /// Removes an item from the waiting ones: begins or answers the request, or ends the want.
+    fn leave(&mut self, item: Item, verdict: Verdict, pool: &mut Pool) {
+        self.admission.left(&item);
+        if let Item::Request(waiting) = &item {
+            self.note_turn(waiting.stamp);
+        }
+        match (item, verdict) {
+            (Item::Request(it), Verdict::Begins(taken)) => self.begin_admitted(it, taken, pool),
+            (Item::Request(it), Verdict::Ends(outcome)) => self.end_unbegun(it, outcome, pool),
+            (Item::Want(asker, want), Verdict::Begins(taken)) => {
+                self.end_want(asker, want, taken.buffer);
+            }
+            (Item::Want(asker, want), Verdict::GivesWay) => self.end_want(asker, want, None),
+            (_, verdict) => unreachable!("{verdict:?} ends nothing"),
         }
     }
 
@@ -360,16 +441,12 @@ impl Engine {
         mut is_meant: impl FnMut(Tag) -> bool,
         pool: &mut Pool,
     ) {
-        let mut ended = Vec::new();
-        let mut is_meant = |it: &Waiting| it.asker.owner == owner && is_meant(it.request.tag);
-        if self.admission.gathers.as_ref().is_some_and(&mut is_meant) {
-            ended.extend(self.admission.gathers.take());
-            pool.end_gathering();
+        let is_meant = |item: &Item| matches!(item, Item::Request(it) if it.asker.owner == owner && is_meant(it.request.tag));
+        for item in self.admission.take_out(is_meant, pool) {
+            if let Item::Request(waiting) = item {
+                self.note_turn(waiting.stamp);
+                self.end_unbegun(waiting, Outcome::Aborted, pool);
+            }
         }
-        self.admission.flows.extract(&mut is_meant, &mut ended);
-        for waiting in ended {
-            self.leave(waiting, Verdict::Ends(Outcome::Aborted), pool);
-        }
-        self.admission.note_change();
     }
 }

@@ -24,6 +24,7 @@ use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Work};
 use crate::meters::Meters;
+use crate::need::brings_payload;
 use crate::pool::Pool;
 use crate::waits::{Older, Waits, volumes_of};
 
@@ -43,6 +44,8 @@ pub struct Answer {
     pub returned: ByteLen,
     /// The request's need was `Need::Scratch`.
     pub had_scratch: bool,
+    /// The request brought payload.
+    pub had_payload: bool,
 }
 
 /// The configuration of an engine.
@@ -167,6 +170,9 @@ impl Engine {
     pub fn submit(&mut self, asker: Asker, request: Request, pool: &mut Pool) {
         let came = self.waits.generation();
         let stamp = self.stamp(asker.account, &request);
+        if brings_payload(&request) {
+            self.admission.accounts.note_payload(asker.account);
+        }
         let waiting = Waiting { asker, request, came, stamp };
         if !self.admission.is_idle() {
             return self.enqueue(waiting);
@@ -174,7 +180,7 @@ impl Engine {
         match self.judge(&waiting, false, pool) {
             Verdict::Begins(taken) => self.begin_admitted(waiting, taken, pool),
             Verdict::Ends(outcome) => self.end_unbegun(waiting, outcome, pool),
-            Verdict::Waits | Verdict::NoRoom(_) => self.enqueue(waiting),
+            Verdict::Waits | Verdict::NoRoom(_) | Verdict::GivesWay => self.enqueue(waiting),
         }
     }
 
@@ -360,7 +366,10 @@ impl Engine {
         }
         let completion = Completion { tag: job.tag, outcome, payload };
         let had_scratch = job.needs_scratch;
-        self.answers.push_back(Answer { owner: job.owner, completion, returned, had_scratch });
+        let had_payload =
+            !matches!(job.work, Work::Read) && (job.buffer.is_some() || job.compare.is_some());
+        let owner = job.owner;
+        self.answers.push_back(Answer { owner, completion, returned, had_scratch, had_payload });
         if job.fenced {
             let release = FenceMessage::Release(self.fence_of(index));
             self.fence_messages.push_back((CoreId::FIRST, release));

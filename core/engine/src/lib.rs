@@ -25,6 +25,7 @@ mod steps;
 mod tests;
 mod turns;
 mod waits;
+mod wants;
 
 pub use accounts::{AccountId, Accounts};
 pub use admission::{Asker, DEVICE_DEPTH};
@@ -36,3 +37,4 @@ pub use meter::{Figures, Kind, KindFigures, Meter};
 pub use meters::{Asking, Opened, PAIRS_MAX};
 pub use pool::{Foreign, PAGE_LEN, Pool};
 pub use waits::Older;
+pub use wants::{Grant, Want};

@@ -37,6 +37,23 @@ impl Need {
     }
 }
 
+/// Whether a request brings a buffer with payload. Such a request never waits for the pool: its
+/// scratch and its edges have reserves.
+#[inline]
+pub(crate) fn brings_payload(request: &Request) -> bool {
+    matches!(
+        request.operation,
+        Operation::Write { .. }
+            | Operation::WriteSame { .. }
+            | Operation::OrWrite { .. }
+            | Operation::WriteAndVerify { .. }
+            | Operation::CompareSame { .. }
+            | Operation::Compare { .. }
+            | Operation::CompareAndWrite { .. }
+            | Operation::WriteBytes { .. }
+    )
+}
+
 impl Engine {
     /// The pool bytes that a request needs in addition to the buffers that it brings along.
     #[inline]

@@ -164,26 +164,36 @@ impl Pool {
     }
 
     /// Gathers one run of `len` bytes, the one with the most free pages: see
-    /// [`Self::take_gathered`]. Continues with the same run once some of it is free. Always leaves
-    /// runs of [`Self::FRONT_LEN`] that are not gathered.
+    /// [`Self::take_gathered`]. Continues with the same run once some of it is free.
     pub fn gather(&mut self, len: ByteLen) {
         if self.gathered.iter().any(|list| !list.is_empty()) {
             return;
         }
-        let Some(order) = order_for(len).filter(|_| len > Self::FRONT_LEN) else { return };
-        if self.free[usize::from(order) + 1..].iter().any(|list| !list.is_empty()) {
-            return;
-        }
+        let Some(order) = order_for(len) else { return };
         let run_at = |start: usize| start..start + (1 << order);
-        let starts = (0..self.pages.len()).step_by(1 << order);
-        let free_in = |start: &usize| -> usize {
-            self.free_runs(run_at(*start)).map(|(_, order)| 1 << order).sum()
-        };
-        let Some(start) = starts.max_by_key(free_in) else { return };
+        let Some(start) = self.start_of_gathering(order, len) else { return };
         let runs: Vec<(usize, u8)> = self.free_runs(run_at(start)).collect();
         runs.iter().for_each(|(page, _)| self.remove_free(*page));
         self.gathering = run_at(start);
         runs.into_iter().for_each(|(page, order)| self.push_free(page, order));
+    }
+
+    /// The run to gather. A short one, whose length is no more than what is left alone, is the one
+    /// around the longest free run that is too short: it has none of the longer ones.
+    fn start_of_gathering(&self, order: u8, len: ByteLen) -> Option<usize> {
+        if len <= Self::FRONT_LEN {
+            let shorter = self.free[..usize::from(order)].iter().rev();
+            let page = *shorter.filter_map(|list| list.last()).next()?;
+            return Some(index(page) >> order << order);
+        }
+        if self.free[usize::from(order) + 1..].iter().any(|list| !list.is_empty()) {
+            return None;
+        }
+        let free_in = |start: &usize| -> usize {
+            let pages = *start..*start + (1 << order);
+            self.free_runs(pages).map(|(_, order)| 1 << order).sum()
+        };
+        (0..self.pages.len()).step_by(1 << order).max_by_key(free_in)
     }
 
     /// Takes the gathered run, once all of it is free.
@@ -441,6 +451,21 @@ mod tests {
         let mut pool = Pool::new(ByteLen(4 << 20));
         assert_eq!(pool.take(ByteLen(0)), None);
         assert_eq!(pool.take(ByteLen((1 << 20) + 1)), None);
+    }
+
+    #[test]
+    fn a_short_run_is_gathered_around_a_page_that_is_free() {
+        let mut pool = Pool::new(ByteLen(1 << 20));
+        let mut pages: Vec<BufferId> = (0..256).filter_map(|_| pool.take(ByteLen(1))).collect();
+        pool.gather(Pool::FRONT_LEN);
+        pages.sort_unstable_by_key(|page| page.0);
+        let mut run = pages.drain(32..48);
+        pool.give_back(run.next().unwrap());
+        pool.gather(Pool::FRONT_LEN);
+        assert_eq!((pool.take(ByteLen(1)), pool.take_gathered()), (None, None));
+        run.for_each(|page| pool.give_back(page));
+        let gathered = pool.take_gathered().expect("all of it is back");
+        assert_eq!(pool.len_of(gathered), Pool::FRONT_LEN);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod counts;
 mod depth;
 mod edges;
 mod steps;
+mod wants;
 
 const BLOCK: usize = 512;
 const MIB: u64 = 1 << 20;

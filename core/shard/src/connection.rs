@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{AccountId, Accounts, Pool};
 use nearflash_nvme::{ControllerId, QueueId};
-use nearflash_request::Nexus;
+use nearflash_request::{Due, Nexus};
 use nearflash_session::{Receiving, ServingEnd};
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::Nanos;
 
 use crate::door::Peer;
 use crate::leftover::{Leftover, Leftovers};
+use crate::lists::Listed;
 use crate::progress::Progress;
 use crate::session::Session;
 use crate::world::{RingId, SocketId};
@@ -108,21 +109,31 @@ pub struct Connection {
     pub(crate) received_at: Nanos,
     /// The progress of its peer.
     pub(crate) progress: Progress,
+    /// The buffers that it waits for.
+    pub(crate) awaits: Awaits,
     /// Turns in a row in which nothing could be sent.
     pub(crate) blocked_turns: u16,
     /// The lists of the shard that it is in.
     pub(crate) listed: Listed,
 }
 
-/// The lists of its shard that a connection is in, so that it is in each once.
+/// The wants of a session that wait in its core's engine.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Listed {
-    /// Received from in every turn.
-    pub(crate) polled: bool,
-    /// Has something to send.
-    pub(crate) dirty: bool,
-    /// Waits for buffers or answers before it receives more.
-    pub(crate) paused: bool,
+pub(crate) struct Awaits {
+    pub(crate) next: bool,
+    pub(crate) later: bool,
+    /// Its session did not make do without a buffer for what is next.
+    pub(crate) is_patient: bool,
+}
+
+impl Awaits {
+    #[inline]
+    pub(crate) const fn of(&mut self, due: Due) -> &mut bool {
+        match due {
+            Due::Next => &mut self.next,
+            Due::Later => &mut self.later,
+        }
+    }
 }
 
 impl Connection {
@@ -156,6 +167,7 @@ impl Connection {
             account: None,
             received_at: now,
             progress: Progress::new(now),
+            awaits: Awaits::default(),
             blocked_turns: 0,
             listed: Listed::default(),
         }
@@ -175,14 +187,6 @@ impl Connection {
     #[inline]
     pub(crate) fn account(&self) -> AccountId {
         self.account.expect("a connection of a core has an account")
-    }
-
-    /// Whether it may take `more` of the pool.
-    ///
-    /// [`Pool::FRONT_LEN`] is left alone: a buffer that waits for data (R2T) is of use only when what stands
-    /// in the stream in front of that data has found a buffer, too.
-    pub(crate) fn may_hold(&self, more: ByteLen, accounts: &Accounts, pool: &Pool) -> bool {
-        accounts.may_hold(self.account(), more, pool) && pool.would_leave(Pool::FRONT_LEN, more)
     }
 
     /// Whether input is taken, and does not wait for buffers or for answers to be sent.

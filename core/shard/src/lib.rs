@@ -18,6 +18,7 @@ mod identities;
 mod iscsi;
 mod leftover;
 mod lifecycle;
+mod lists;
 mod message;
 mod notice;
 mod progress;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_units::Nanos;
 
-use crate::connection::{Client, Connection, Phase, Role};
+use crate::connection::{Awaits, Client, Connection, Phase, Role};
 use crate::connections::Key;
 use crate::direct::session_of;
 use crate::door::{Door, Peer};
@@ -68,15 +68,14 @@ impl Shard {
         if let Some(session) = connection.session.iscsi_mut() {
             session.set_exports(Arc::clone(self.initiators.exports()));
         }
-        let leftover = std::mem::take(&mut connection.leftover);
+        // What is left over is taken before anything more is received.
         let key = self.take_in(connection, world);
+        self.stop(key);
         if self.draining {
-            self.leftovers.forget(leftover);
             return self.begin_closing(key, world);
         }
         // Its session may have ended meanwhile.
         self.resume_siblings(key, world);
-        self.feed_leftover(key, leftover, world);
     }
 
     fn take_in<W: World>(&mut self, connection: Box<Connection>, world: &mut W) -> Key {
@@ -96,6 +95,7 @@ impl Shard {
 
     /// Gives a connection to another core, including its answers and unread input.
     pub(crate) fn hand_over<W: World>(&mut self, key: Key, core: CoreId, world: &mut W) {
+        self.withdraw(key, world);
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.set_key(connection.socket, None);
         self.engine.accounts().close(connection.account());
@@ -107,18 +107,31 @@ impl Shard {
 
     /// Stops receiving; the remaining answers are still sent.
     pub(crate) fn begin_closing<W: World>(&mut self, key: Key, world: &mut W) {
+        self.stop_receiving(key, world);
+        self.mark_dirty(key);
+    }
+
+    fn stop_receiving<W: World>(&mut self, key: Key, world: &mut W) {
+        self.withdraw(key, world);
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.stop_receiving(&mut self.leftovers, self.engine.accounts(), world.pool());
-        self.mark_dirty(key);
+    }
+
+    /// A connection waits for no buffers any more.
+    pub(crate) fn withdraw<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if std::mem::take(&mut connection.awaits) != Awaits::default() {
+            self.engine.withdraw(key.to_owner(), world.pool());
+        }
     }
 
     /// Called when all output is sent: a closing connection without requests sends its last
     /// messages. Returns whether that is more output.
     pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) -> bool {
-        let Some(connection) = self.connections.get_mut(key) else { return false };
-        if connection.session.is_closing() {
-            connection.stop_receiving(&mut self.leftovers, self.engine.accounts(), world.pool());
+        if self.connections.get(key).is_some_and(|connection| connection.session.is_closing()) {
+            self.stop_receiving(key, world);
         }
+        let Some(connection) = self.connections.get_mut(key) else { return false };
         if connection.phase == Phase::Closing && connection.requests + connection.changes == 0 {
             if !connection.session.is_closing() {
                 connection.session.shut_down();
@@ -140,6 +153,8 @@ impl Shard {
         if connection.phase == Phase::Dead {
             return;
         }
+        self.withdraw(key, world);
+        let Some(connection) = self.connections.get_mut(key) else { return };
         connection.phase = Phase::Dead;
         self.ended += 1;
         connection.release(&mut self.leftovers, self.engine.accounts(), world.pool());

@@ -1,24 +1,20 @@
 //! Bytes in: from sockets through sessions to the engine.
 
 use nearflash_direct::serving as direct;
-use nearflash_engine::{Accounts, Asker, Engine, Pool};
+use nearflash_engine::{Asker, Engine, Grant, Pool, Want};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
-use nearflash_request::Request;
+use nearflash_request::{Due, Request};
 use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::Nanos;
 
-use crate::connection::{Connection, Phase};
+use crate::connection::{Awaits, Connection, Phase};
 use crate::connections::Key;
 use crate::leftover::Leftover;
 use crate::notice::Notice;
 use crate::session::{PeerError, Session};
 use crate::shard::Shard;
 use crate::world::{Interest, Place, Received, World};
-
-/// Connections that are received from in every turn. An empty receive costs a tenth of a
-/// microsecond; beyond this many, waiting for readiness events costs less.
-const POLLED_MAX: usize = 16;
 
 /// A connection is received from in every turn until nothing has come for this long: longer than
 /// the longest spin, so that the loop's decision to sleep comes first.
@@ -41,14 +37,15 @@ impl Shard {
     pub(crate) fn receive_hot<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
         let mut index = 0;
-        while let Some(&key) = self.polled.get(index) {
+        while let Some(key) = self.lists.polled(index) {
             match self.receive(key, world) {
                 Some(moved) => {
                     busy += usize::from(moved);
                     index += 1;
                 }
                 None => {
-                    self.polled.swap_remove(index);
+                    let connection = self.connections.get_mut(key);
+                    self.lists.drop_polled(index, connection.map(|it| &mut it.listed));
                 }
             }
         }
@@ -58,16 +55,19 @@ impl Shard {
     /// A connection has input: it is received from in every turn, if there is room.
     pub(crate) fn start_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.listed.polled {
+        if connection.listed.is_polled() {
             return;
         }
-        connection.listed.polled = true;
         connection.received_at = world.now();
         // A connection with rings sends little over its socket.
-        if connection.ring.is_none() && self.polled.len() < POLLED_MAX {
-            self.polled.push(key);
-        } else if self.receive(key, world).is_some() {
+        let stays = connection.ring.is_none();
+        if self.lists.start_polling(key, &mut connection.listed, stays) {
+            return;
+        }
+        if self.receive(key, world).is_some() {
             self.stop_polling(key, world);
+        } else if let Some(connection) = self.connections.get_mut(key) {
+            connection.listed.stop_polling();
         }
     }
 
@@ -83,8 +83,7 @@ impl Shard {
             (Phase::Open, receiving)
                 if receiving == Receiving::Paused || !connection.leftover.is_empty() =>
             {
-                connection.listed.polled = false;
-                self.pause(key);
+                self.stop(key);
                 return None;
             }
             (Phase::Open, Receiving::Payload { buffer, offset, len }) => {
@@ -120,7 +119,6 @@ impl Shard {
         match world.receive(connection.socket, None, &mut self.staging) {
             Received::Bytes(_) => Some(true),
             Received::Nothing => {
-                connection.listed.polled = false;
                 let unsent = connection.has_to_send();
                 world.watch(
                     connection.socket,
@@ -154,7 +152,7 @@ impl Shard {
             && connection.phase == Phase::Open
         {
             connection.leftover = self.leftovers.keep(&bytes[bytes.len() - left..]);
-            self.pause(key);
+            self.stop(key);
         }
         self.staging = staging;
     }
@@ -166,11 +164,11 @@ impl Shard {
         let mut rest = bytes;
         let fed = loop {
             let Some(connection) = self.connections.get_mut(key) else { return 0 };
-            let fed = feed_session(connection, &mut rest, self.engine.accounts(), world);
+            let fed = feed_session(key, connection, &mut rest, &mut self.engine, world);
             self.take_demands(key, world);
             match fed {
                 Ok(Fed::All) => break Ok(()),
-                Ok(Fed::Paused) if self.unpause(key, world) => {}
+                Ok(Fed::Paused) if self.connections.get(key).is_some_and(Self::goes_on) => {}
                 Ok(Fed::Paused) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -186,69 +184,80 @@ impl Shard {
     }
 
     /// Like `feed`, with bytes that have waited.
-    pub(crate) fn feed_leftover<W: World>(&mut self, key: Key, leftover: Leftover, world: &mut W) {
+    fn feed_leftover<W: World>(&mut self, key: Key, leftover: Leftover, world: &mut W) {
         let left = self.feed(key, leftover.as_slice(), world);
         match self.connections.get_mut(key) {
             Some(connection) if connection.phase == Phase::Open => {
                 connection.leftover = self.leftovers.keep_last(leftover, left);
                 if left > 0 {
-                    self.pause(key);
+                    self.stop(key);
                 }
             }
             _ => self.leftovers.forget(leftover),
         }
     }
 
-    /// Whether a paused session can go on now: it was given the buffer it waited for, or no
-    /// longer waits for anything.
-    fn unpause<W: World>(&mut self, key: Key, world: &mut W) -> bool {
-        let Some(connection) = self.connections.get_mut(key) else { return false };
-        connection.phase == Phase::Open
-            && (provide_buffers(connection, self.engine.accounts(), world.pool())
-                || connection.session.receiving() != Receiving::Paused)
+    /// Whether a session takes input.
+    fn goes_on(connection: &Connection) -> bool {
+        connection.phase == Phase::Open && connection.session.receiving() != Receiving::Paused
     }
 
-    pub(crate) fn pause(&mut self, key: Key) {
+    /// The input of a connection waits. It is woken by the grant of a buffer, and when output has
+    /// left or anything else has happened to its session.
+    pub(crate) fn stop(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !connection.listed.paused {
-            connection.listed.paused = true;
-            self.paused.push(key);
+        connection.listed.stop();
+        if Self::goes_on(connection) {
+            self.lists.wake(key, &mut connection.listed);
         }
     }
 
-    /// Resumes connections that waited for buffers or for answers to be sent.
-    pub(crate) fn resume_paused<W: World>(&mut self, world: &mut W) {
-        for key in std::mem::take(&mut self.paused) {
+    /// Lets the input of woken connections go on, if it can.
+    pub(crate) fn resume_woken<W: World>(&mut self, world: &mut W) {
+        for key in self.lists.take_woken() {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.listed.paused = false;
-            if !self.unpause(key, world) {
-                self.pause(key);
+            connection.listed.look();
+            if !Self::goes_on(connection) {
                 continue;
             }
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            let was_stopped = !connection.takes_input();
+            connection.listed.start();
             let leftover = std::mem::take(&mut connection.leftover);
+            let was_left_over = !leftover.is_empty();
             self.feed_leftover(key, leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            let goes_on = connection.session.receiving() != Receiving::Paused;
-            // The socket kept receiving while the rings waited.
-            let is_watched = connection.ring.is_some() && !was_stopped && goes_on;
-            if was_stopped && goes_on {
+            if !Self::goes_on(connection) {
+                self.stop(key);
+                continue;
+            }
+            if was_left_over {
                 // Until now it was we who waited; from here on it may be the peer.
                 connection.progress.begins(world.now());
             }
-            if connection.session.wants_buffer().is_some() {
-                self.pause(key);
-            }
-            if is_watched {
-                continue;
-            }
-            if goes_on {
-                self.start_polling(key, world);
-            } else {
-                self.pause(key);
-            }
+            self.start_polling(key, world);
         }
+    }
+
+    /// A want of a session has ended: with a buffer, or because there is none.
+    pub(crate) fn granted<W: World>(&mut self, grant: Grant, world: &mut W) {
+        let (key, due) = (Key::from_owner(grant.owner), grant.due);
+        let connection = self.connections.get_mut(key);
+        let connection = connection.expect("a connection withdraws its wants before it goes");
+        *connection.awaits.of(due) = false;
+        let session = &mut connection.session;
+        if let Some(buffer) = grant.buffer {
+            let len = world.pool().len_of(buffer);
+            if session.wants(due).is_some_and(|wanted| Pool::charge(wanted) == len) {
+                session.provide(due, buffer);
+                connection.awaits.is_patient &= due == Due::Later;
+            } else {
+                self.engine.accounts().give_back(connection.account(), len);
+                world.pool().give_back(buffer);
+            }
+        } else {
+            connection.awaits.is_patient = session.stands_still() && !session.give_way();
+        }
+        self.take_demands(key, world);
+        self.mark_dirty(key);
     }
 
     /// Passes a session's demands on to the engine, the controllers or the other parts of the
@@ -256,7 +265,9 @@ impl Shard {
     #[inline]
     pub(crate) fn take_demands<W: World>(&mut self, key: Key, world: &mut W) {
         while let Some(connection) = self.connections.get_mut(key) {
-            provide_buffers(connection, self.engine.accounts(), world.pool());
+            if provide_buffers(key, connection, &mut self.engine, world.pool()) {
+                self.lists.wake(key, &mut connection.listed);
+            }
             match &mut connection.session {
                 Session::NvmeTcp(session) => match session.poll_demand() {
                     Some(nvme_tcp::Demand::Request(request)) => {
@@ -287,10 +298,6 @@ impl Shard {
                     None => break,
                 },
             }
-        }
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.session.wants_buffer().is_some() {
-            self.pause(key);
         }
     }
 
@@ -336,9 +343,10 @@ fn hand_over(
 /// Moves as many of the bytes as the session takes.
 #[inline]
 fn feed_session<W: World>(
+    key: Key,
     connection: &mut Connection,
     rest: &mut &[u8],
-    accounts: &mut Accounts,
+    engine: &mut Engine,
     world: &mut W,
 ) -> Result<Fed, PeerError> {
     while !rest.is_empty() {
@@ -355,39 +363,68 @@ fn feed_session<W: World>(
                 *rest = behind;
             }
             // In-capsule data usually finds a buffer at once: no need to go round by the demands.
-            Receiving::Paused if provide_buffers(connection, accounts, world.pool()) => {}
+            Receiving::Paused if provide_buffers(key, connection, engine, world.pool()) => {}
             Receiving::Paused => return Ok(Fed::Paused),
         }
     }
     Ok(Fed::All)
 }
 
-/// Gives the session the buffers it wants, as far as the connection may hold them. Whether any was
-/// given.
+/// Gives the session the buffers that it wants and that are there. It waits for the others. Whether
+/// any was given.
 #[inline]
-fn provide_buffers(connection: &mut Connection, accounts: &mut Accounts, pool: &mut Pool) -> bool {
+fn provide_buffers(
+    key: Key,
+    connection: &mut Connection,
+    engine: &mut Engine,
+    pool: &mut Pool,
+) -> bool {
     let mut given = false;
     // A connection that receives no more needs no buffers.
-    while connection.phase == Phase::Open
-        && let Some(len) = connection.session.wants_buffer()
-    {
-        let charge = Pool::charge(len);
+    while connection.phase == Phase::Open && connection.session.wants_buffer().is_some() {
         // What it holds may be for data behind what its stream waits for: that is given first.
-        let is_first = connection.session.stands_still();
-        if !is_first && !connection.may_hold(charge, accounts, pool) {
+        let mut dues = [Due::Next, Due::Later].into_iter();
+        if !dues.any(|due| provide_buffer(key, connection, due, engine, pool)) {
             break;
         }
-        let buffer = if is_first { pool.take_front(len) } else { pool.take(len) };
-        let Some(buffer) = buffer else {
-            if connection.session.give_way() {
-                given = true;
-                continue;
-            }
-            break;
-        };
-        accounts.charge(connection.account(), charge);
-        connection.session.provide_buffer(buffer);
         given = true;
     }
     given
+}
+
+#[inline]
+fn provide_buffer(
+    key: Key,
+    connection: &mut Connection,
+    due: Due,
+    engine: &mut Engine,
+    pool: &mut Pool,
+) -> bool {
+    let Some(len) = connection.session.wants(due) else { return false };
+    let account = connection.account();
+    if *connection.awaits.of(due) {
+        return due == Due::Next && gives_way(key, connection, engine, pool);
+    }
+    if let Some(buffer) = engine.take_for_payload(account, due, len, pool) {
+        connection.session.provide(due, buffer);
+        return true;
+    }
+    *connection.awaits.of(due) = true;
+    let asker = Asker { owner: key.to_owner(), account, nexus: connection.nexus };
+    let may_give_way = !connection.awaits.is_patient && connection.session.may_give_way();
+    let volume = connection.session.volume_of_want(due);
+    engine.want(asker, Want { len, due, volume, may_give_way });
+    false
+}
+
+/// A session that has once not made do without a buffer may do so now: other connections, or other
+/// commands, may wait for this one.
+#[cold]
+fn gives_way(key: Key, connection: &mut Connection, engine: &mut Engine, pool: &mut Pool) -> bool {
+    let gives_way = connection.awaits.is_patient && connection.session.give_way();
+    if gives_way {
+        connection.awaits = Awaits::default();
+        engine.withdraw(key.to_owner(), pool);
+    }
+    gives_way
 }

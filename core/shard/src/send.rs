@@ -29,7 +29,11 @@ impl Shard {
             return self.remove_if_idle(key, world);
         }
         let (returned, had_scratch) = (answer.returned, answer.had_scratch);
-        self.engine.accounts().give_back_request(connection.account(), returned, had_scratch);
+        let (account, accounts) = (connection.account(), self.engine.accounts());
+        accounts.give_back_request(account, returned, had_scratch);
+        if answer.had_payload {
+            accounts.end_payload(account);
+        }
         let bytes = match answer.completion.payload {
             Payload::Buffer(buffer) if connection.session.wants_payload_bytes() => {
                 world.pool().bytes(buffer)
@@ -37,10 +41,7 @@ impl Shard {
             _ => &[],
         };
         connection.session.handle_completion(answer.completion, bytes);
-        if !connection.listed.dirty {
-            connection.listed.dirty = true;
-            self.dirty.push(key);
-        }
+        self.lists.mark(key, &mut connection.listed);
         if connection.session.asks_on() {
             self.take_demands(key, world);
             self.notify_siblings(key, world);
@@ -49,12 +50,10 @@ impl Shard {
         }
     }
 
+    /// A connection has something to send, or what its input waits for may be there.
     pub(crate) fn mark_dirty(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !connection.listed.dirty {
-            connection.listed.dirty = true;
-            self.dirty.push(key);
-        }
+        self.lists.mark(key, &mut connection.listed);
     }
 
     /// Sends the pending output. Returns the number of connections that sent anything.
@@ -62,17 +61,15 @@ impl Shard {
     pub(crate) fn send_dirty<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
         let mut index = 0;
-        while let Some(&key) = self.dirty.get(index) {
+        while let Some(key) = self.lists.dirty(index) {
             let (moved, stays) = self.send(key, world);
             busy += usize::from(moved);
             if stays {
                 index += 1;
                 continue;
             }
-            self.dirty.swap_remove(index);
-            if let Some(connection) = self.connections.get_mut(key) {
-                connection.listed.dirty = false;
-            }
+            let connection = self.connections.get_mut(key);
+            self.lists.drop_dirty(index, connection.map(|connection| &mut connection.listed));
         }
         busy
     }
@@ -84,10 +81,15 @@ impl Shard {
         if connection.is_mute() || connection.quiet_until.is_some() {
             return (false, false);
         }
-        if connection.ring.is_some() {
-            return self.send_with_ring(key, world);
+        let (moved, stays) = match connection.ring {
+            Some(_) => self.send_with_ring(key, world),
+            None => self.send_stream(key, world),
+        };
+        // Input may have waited for output to leave.
+        if moved && let Some(connection) = self.connections.get_mut(key) {
+            self.lists.wake(key, &mut connection.listed);
         }
-        self.send_stream(key, world)
+        (moved, stays)
     }
 
     /// Entries first: answers are what a client with rings waits for.
@@ -131,7 +133,6 @@ impl Shard {
     pub(crate) fn watch_for_room<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.blocked_turns = 0;
-        connection.listed.dirty = false;
         if connection.is_mute() || connection.quiet_until.is_some() {
             return;
         }
@@ -142,8 +143,9 @@ impl Shard {
             }
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
-        // A paused connection must not be woken by input that it cannot take.
-        let interest = if connection.listed.paused { Interest::Output } else { Interest::Both };
+        // A stopped connection must not be woken by input that it cannot take.
+        let is_stopped = connection.listed.is_stopped();
+        let interest = if is_stopped { Interest::Output } else { Interest::Both };
         world.watch(connection.socket, interest);
     }
 }

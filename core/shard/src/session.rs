@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nearflash_direct::serving as direct;
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
-use nearflash_request::{BufferId, Completion};
+use nearflash_request::{BufferId, Completion, Due, VolumeId};
 use nearflash_session::{Outbox, Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
 
@@ -90,18 +90,22 @@ impl ServingEnd for Session {
     }
 
     #[inline]
+    fn wants(&self, due: Due) -> Option<ByteLen> {
+        each!(self, session => session.wants(due))
+    }
+
+    #[inline]
     fn wants_buffer(&self) -> Option<ByteLen> {
         each!(self, session => session.wants_buffer())
     }
 
-    #[inline]
-    fn stands_still(&self) -> bool {
-        each!(self, session => session.stands_still())
+    fn volume_of_want(&self, due: Due) -> Option<VolumeId> {
+        each!(self, session => session.volume_of_want(due))
     }
 
     #[inline]
-    fn provide_buffer(&mut self, buffer: BufferId) {
-        each!(self, session => session.provide_buffer(buffer));
+    fn provide(&mut self, due: Due, buffer: BufferId) {
+        each!(self, session => session.provide(due, buffer));
     }
 
     #[cold]
@@ -191,6 +195,11 @@ impl Session {
             Self::Iscsi(session) => Some(session),
             Self::NvmeTcp(_) | Self::Direct(_) => None,
         }
+    }
+
+    /// Whether it may ever make do without a buffer for what is next in its stream.
+    pub(crate) const fn may_give_way(&self) -> bool {
+        matches!(self, Self::Iscsi(_))
     }
 
     /// Whether this connection may have unblocked other connections of the same session.

@@ -19,6 +19,7 @@ use crate::direct::{Clients, DirectConfig};
 use crate::identities::ClientIdentities;
 use crate::iscsi::{Initiators, IscsiConfig};
 use crate::leftover::Leftovers;
+use crate::lists::Lists;
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::rings::Rings;
@@ -69,9 +70,7 @@ pub struct Shard {
     pub(crate) rings: Rings,
     pub(crate) staging: Box<[u8]>,
     pub(crate) leftovers: Leftovers,
-    pub(crate) polled: Vec<Key>,
-    pub(crate) dirty: Vec<Key>,
-    pub(crate) paused: Vec<Key>,
+    pub(crate) lists: Lists,
     /// Changes that the control side has not answered, by volume.
     pub(crate) changes_asked: HashMap<VolumeId, usize>,
     pub(crate) draining: bool,
@@ -80,7 +79,6 @@ pub struct Shard {
     stopped: bool,
     pub(crate) totals: Totals,
     events: Vec<Event>,
-    moved_before: usize,
     /// Connections that were ended since the last turn's end.
     pub(crate) ended: usize,
     swept_at: Nanos,
@@ -118,16 +116,13 @@ impl Shard {
             by_socket: Vec::new(),
             staging: vec![0; STAGING_LEN].into_boxed_slice(),
             leftovers: Leftovers::default(),
-            polled: Vec::new(),
-            dirty: Vec::new(),
-            paused: Vec::new(),
+            lists: Lists::default(),
             changes_asked: HashMap::new(),
             draining: false,
             drained: false,
             stopped: false,
             totals: Totals::default(),
             events: Vec::new(),
-            moved_before: 0,
             ended: 0,
             swept_at: Nanos(0),
             turned_at: Nanos(0),
@@ -148,9 +143,8 @@ impl Shard {
         moved += self.receive_hot(world);
         moved += self.receive_rings(world);
         self.settle(world);
-        // Sending at the end of the last turn may have freed buffers, too.
-        if !self.paused.is_empty() && moved + self.moved_before > 0 {
-            self.resume_paused(world);
+        if self.lists.woken_len() > 0 {
+            self.resume_woken(world);
             self.settle(world);
         }
         moved += self.send_dirty(world);
@@ -160,16 +154,18 @@ impl Shard {
         self.confirm(world);
         // Their buffers are free again: other connections may have waited for them.
         moved += std::mem::take(&mut self.ended);
-        self.moved_before = moved;
-        moved
+        moved + self.lists.woken_len()
     }
 
     /// Before the world waits: watches every connection that was polled in each turn.
     pub fn prepare_to_sleep<W: World>(&mut self, world: &mut W) {
-        for key in std::mem::take(&mut self.dirty) {
+        for key in self.lists.take_dirty() {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.listed.clean();
+            }
             self.watch_for_room(key, world);
         }
-        for key in std::mem::take(&mut self.polled) {
+        for key in self.lists.take_polled() {
             self.stop_polling(key, world);
         }
     }
@@ -285,6 +281,10 @@ impl Shard {
             while let Some(answer) = self.engine.poll_answer() {
                 moved = true;
                 self.answer(answer, world);
+            }
+            while let Some(grant) = self.engine.poll_grant() {
+                moved = true;
+                self.granted(grant, world);
             }
             if !moved {
                 return;
@@ -410,7 +410,7 @@ impl Shard {
     /// Watches a connection that was polled in each turn.
     pub(crate) fn stop_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.listed.polled = false;
+        connection.listed.stop_polling();
         if connection.phase == Phase::Dead {
             return; // it waits for its requests; its socket may be another's by now
         }

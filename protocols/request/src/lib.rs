@@ -212,6 +212,15 @@ pub enum Outcome {
     WriteProtected,
 }
 
+/// The place of a command's data in its stream.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Due {
+    /// It is next: nothing of the stream moves before it has a buffer.
+    Next,
+    /// It is asked for when there is a buffer, and comes later.
+    Later,
+}
+
 /// The data of an answer, next to its outcome. Its tag is a word, as in [`Operation`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]

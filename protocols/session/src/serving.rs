@@ -1,6 +1,6 @@
 //! The serving end of a protocol: the interface to the driver of a connection.
 
-use nearflash_request::{BufferId, Completion};
+use nearflash_request::{BufferId, Completion, Due, VolumeId};
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::outbox::Outbox;
@@ -43,17 +43,37 @@ pub trait ServingEnd {
     /// Whether the peer owes data: of a PDU, or solicited. It may visit every command: call seldom.
     fn awaits_data(&self) -> bool;
 
-    /// The length of the buffer that a command's payload is waiting for, if any.
-    fn wants_buffer(&self) -> Option<ByteLen>;
+    /// The length of the buffer that a command's payload is waiting for, if any: what is next in
+    /// the stream, or the oldest of those whose data is asked for when there is a buffer.
+    fn wants(&self, due: Due) -> Option<ByteLen>;
 
-    /// Whether [`Self::wants_buffer`] asks for what is next: the stream stands until it is there.
-    fn stands_still(&self) -> bool;
+    /// The volume of the command that [`Self::wants`] is about, if it has one.
+    fn volume_of_want(&self, due: Due) -> Option<VolumeId>;
 
-    /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
+    /// The buffer that [`Self::wants`] asked for, of at least that length.
     ///
     /// # Panics
     /// When none was asked for.
-    fn provide_buffer(&mut self, buffer: BufferId);
+    fn provide(&mut self, due: Due, buffer: BufferId);
+
+    /// The length of the buffer that is wanted first, if any.
+    #[inline]
+    fn wants_buffer(&self) -> Option<ByteLen> {
+        self.wants(Due::Next).or_else(|| self.wants(Due::Later))
+    }
+
+    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
+    /// nothing of it moves before it is there.
+    #[inline]
+    fn stands_still(&self) -> bool {
+        self.wants(Due::Next).is_some()
+    }
+
+    /// The buffer that [`Self::wants_buffer`] asked for.
+    #[inline]
+    fn provide_buffer(&mut self, buffer: BufferId) {
+        self.provide(if self.stands_still() { Due::Next } else { Due::Later }, buffer);
+    }
 
     /// There may never be a buffer for what is next: whether this session makes do without.
     fn give_way(&mut self) -> bool {

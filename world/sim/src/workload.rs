@@ -22,8 +22,8 @@ pub(crate) struct Field {
     pub(crate) counters: [u64; 2],
     /// Blocks of the first volume that come and go as its size changes.
     pub(crate) tail: (u64, u64),
-    /// The longest command.
-    pub(crate) blocks_max: u64,
+    /// The shortest read or write, and the longest.
+    pub(crate) blocks: (u64, u64),
 }
 
 /// A kind of command.
@@ -169,8 +169,9 @@ impl Workload {
         let (start, end) = self.field.hot;
         let (volume, nsid) = self.field.volumes[dice.index(self.field.volumes.len())];
         // Mostly short, sometimes of maximum length; a long one begins far before the hot blocks.
-        let count_max = dice.pick(&[1, 2, 4, 4, 16, self.field.blocks_max]);
-        let count = dice.between(1, count_max.min(self.field.blocks_max));
+        let (least, most) = self.field.blocks;
+        let count_max = dice.pick(&[1, 2, 4, 4, 16, most]);
+        let count = dice.between(1, count_max.min(most)).max(least);
         let last = dice.between(start, end - 1);
         let first = (last + 1).saturating_sub(count);
         Run { block: Block { volume, lba: Lba(first) }, nsid, count, in_tail: false }

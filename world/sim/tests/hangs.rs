@@ -1,7 +1,7 @@
 //! One volume's device, or one peer, that does not answer delays nothing on other volumes.
 
-use nearflash_sim::{Plan, Sim, WorkerPlan};
-use nearflash_units::{ByteLen, KIB, MIB, Nanos};
+use nearflash_sim::{Mix, Plan, Sim, WorkerPlan};
+use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -51,6 +51,67 @@ fn a_host_that_asks_for_little_is_served_beside_one_that_floods() {
         sim.drain();
         sim.check_disks();
     }
+}
+
+const LONG: (ByteLen, ByteLen) = (ByteLen(MIB), ByteLen(MIB));
+/// Writes of these lengths are in their capsules.
+const SHORT: (ByteLen, ByteLen) = (ByteLen(4 * KIB), ByteLen(8 * KIB));
+
+/// One host keeps the pool busy. The pool has room for three of the longest transfers. Another host
+/// has six commands; they take a few milliseconds more than the 15 that both hosts need to connect.
+/// Each host reads and writes in the given proportion and lengths.
+fn assert_is_served_in_a_flood(
+    (flood_mix, flood_lens): ((u32, u32), (ByteLen, ByteLen)),
+    (few_mix, few_lens): ((u32, u32), (ByteLen, ByteLen)),
+) {
+    let mix = |(reads, writes)| Mix { reads, writes, ..Mix::default() };
+    for seed in 0..2 {
+        let flood = WorkerPlan {
+            io_queues: 4,
+            entries: 129,
+            think: (Nanos(100), Nanos::from_micros(1)),
+            mix: mix(flood_mix),
+            lens: Some(flood_lens),
+            ..WorkerPlan::plain(u32::MAX)
+        };
+        let few = WorkerPlan {
+            io_queues: 1,
+            entries: 3,
+            mix: mix(few_mix),
+            lens: Some(few_lens),
+            ..WorkerPlan::plain(6)
+        };
+        let mut plan = Plan { workers: vec![flood, few], ..Plan::calm(seed) };
+        plan.node.cores = 1;
+        plan.node.block_size = BlockSize::B4096;
+        plan.command_len_max = ByteLen(MIB);
+        let mut sim = Sim::new(plan);
+        let is_served = sim.run_until(Nanos::from_millis(60), |sim| sim.is_done(1));
+        assert!(is_served, "seed {seed}: {} ms were not enough", sim.now().0 / 1_000_000);
+        sim.drain();
+        sim.rest();
+        sim.check_disks();
+    }
+}
+
+#[test]
+fn long_writes_are_served_in_a_flood_of_short_reads_and_writes() {
+    assert_is_served_in_a_flood(((1, 1), SHORT), ((0, 1), LONG));
+}
+
+#[test]
+fn long_writes_are_served_in_a_flood_of_short_writes() {
+    assert_is_served_in_a_flood(((0, 1), SHORT), ((0, 1), LONG));
+}
+
+#[test]
+fn long_reads_are_served_in_a_flood_of_short_reads_and_writes() {
+    assert_is_served_in_a_flood(((1, 1), SHORT), ((1, 0), LONG));
+}
+
+#[test]
+fn short_reads_and_writes_are_served_in_a_flood_of_long_ones() {
+    assert_is_served_in_a_flood(((1, 1), LONG), ((1, 1), SHORT));
 }
 
 /// Hosts that request much more than they receive.

@@ -73,6 +73,17 @@ impl Incoming {
 }
 
 impl TargetSession {
+    /// The write whose data is next in the stream, if it waits for a buffer.
+    #[inline]
+    pub(super) fn standing_slot(&self) -> Option<u32> {
+        let Sink::Slot(number) = self.incoming.sink else { return None };
+        let waits = !self.incoming.is_over()
+            && self.incoming.place().is_none()
+            && self.stream.body.data_left() > 0
+            && !self.is_dropped();
+        waits.then_some(number)
+    }
+
     /// Whether what is coming is for a write of which a segment has failed already.
     #[inline]
     pub(super) fn is_dropped(&self) -> bool {

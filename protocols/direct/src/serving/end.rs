@@ -1,6 +1,6 @@
 //! The session as its driver sees it.
 
-use nearflash_request::{BufferId, Completion, Outcome};
+use nearflash_request::{BufferId, Completion, Due, Outcome, VolumeId};
 use nearflash_session::{Outbox, Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
 
@@ -50,26 +50,26 @@ impl ServingEnd for TargetSession {
     }
 
     #[inline]
-    fn wants_buffer(&self) -> Option<ByteLen> {
-        if self.stands_still() {
-            return Some(self.incoming.buffer_len());
+    fn wants(&self, due: Due) -> Option<ByteLen> {
+        match due {
+            _ if self.is_closing() => None,
+            Due::Next => self.standing_slot().map(|_| self.incoming.buffer_len()),
+            Due::Later => self.rings.as_ref()?.wants_buffer().map(|(_, len)| len),
         }
-        self.rings.as_ref().filter(|_| !self.is_closing())?.wants_buffer()
+    }
+
+    fn volume_of_want(&self, due: Due) -> Option<VolumeId> {
+        let number = match due {
+            Due::Next => self.standing_slot()?,
+            Due::Later => parts_of(self.rings.as_ref()?.wants_buffer()?.0.tag).0,
+        };
+        Some(self.slots[number].volume)
     }
 
     #[inline]
-    fn stands_still(&self) -> bool {
-        matches!(self.incoming.sink, Sink::Slot(_))
-            && !self.incoming.is_over()
-            && self.incoming.place().is_none()
-            && self.stream.body.data_left() > 0
-            && !self.is_closing()
-            && !self.is_dropped()
-    }
-
-    #[inline]
-    fn provide_buffer(&mut self, buffer: BufferId) {
-        if self.stands_still() {
+    fn provide(&mut self, due: Due, buffer: BufferId) {
+        if due == Due::Next {
+            assert!(self.standing_slot().is_some(), "a buffer comes only when wanted");
             self.incoming.buffer = Some(buffer);
             return;
         }

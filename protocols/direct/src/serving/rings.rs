@@ -50,9 +50,9 @@ impl Rings {
         }
     }
 
-    /// The length of the buffer that the session needs next, if any.
-    pub(super) fn wants_buffer(&self) -> Option<ByteLen> {
-        self.awaiting.first().map(|(_, len)| len)
+    /// The segment that waits for a buffer, and how long that must be.
+    pub(super) fn wants_buffer(&self) -> Option<(Ready, ByteLen)> {
+        self.awaiting.first()
     }
 
     /// The segment that the buffer was wanted for, to be handed out.

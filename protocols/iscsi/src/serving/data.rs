@@ -4,6 +4,7 @@
 //! as MaxBurstLength allows, which satisfies every MaxOutstandingR2T. Data in excess of the
 //! command's length is received and dropped.
 
+use nearflash_request::Due;
 use nearflash_scsi::{Failure, Sense};
 use nearflash_units::ByteLen;
 
@@ -25,6 +26,16 @@ impl TargetSession {
         let slot = &self.tasks.slots[index];
         let is_payload = slot.room() > 0 && !matches!(slot.kind, Kind::Parameters { .. });
         (is_payload && slot.place().is_none()).then_some(index)
+    }
+
+    /// The command whose data waits for a buffer.
+    #[inline]
+    pub(super) fn slot_without_buffer(&self, due: Due) -> Option<u16> {
+        match due {
+            Due::Next => self.standing_slot(),
+            Due::Later if self.is_stopped() => None,
+            Due::Later => self.tasks.awaiting_buffer.first().map(|(index, _)| index),
+        }
     }
 
     /// SCSI Data-Out: the next part of a sequence.

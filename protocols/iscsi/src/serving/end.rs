@@ -1,6 +1,6 @@
 //! The session's interface to its driver.
 
-use nearflash_request::{BufferId, Completion, Outcome};
+use nearflash_request::{BufferId, Completion, Due, Outcome, VolumeId};
 use nearflash_scsi::Failure;
 use nearflash_session::{Outbox, Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
@@ -60,28 +60,24 @@ impl ServingEnd for TargetSession {
     }
 
     #[inline]
-    fn wants_buffer(&self) -> Option<ByteLen> {
-        match self.standing_slot() {
-            Some(index) => Some(ByteLen(u64::from(self.tasks.slots[index].buffers.len))),
-            None if self.is_stopped() => None,
-            None => self.tasks.awaiting_buffer.first().map(|(_, len)| len),
+    fn wants(&self, due: Due) -> Option<ByteLen> {
+        let index = self.slot_without_buffer(due)?;
+        Some(ByteLen(u64::from(self.tasks.slots[index].buffers.len)))
+    }
+
+    fn volume_of_want(&self, due: Due) -> Option<VolumeId> {
+        match &self.tasks.slots[self.slot_without_buffer(due)?].kind {
+            Kind::Write { volume, .. } | Kind::Request { volume, .. } => Some(*volume),
+            _ => None,
         }
     }
 
     #[inline]
-    fn stands_still(&self) -> bool {
-        self.standing_slot().is_some()
-    }
-
-    #[inline]
-    fn provide_buffer(&mut self, buffer: BufferId) {
-        if let Some(index) = self.standing_slot() {
-            return self.tasks.slots[index].buffers.put(buffer);
-        }
-        let first = self.tasks.awaiting_buffer.first().filter(|_| !self.is_stopped());
-        let (index, _) = first.expect("a buffer comes only when wanted");
-        self.tasks.slots[index].buffers.put(buffer);
-        if !self.tasks.slots[index].buffers.are_missing() {
+    fn provide(&mut self, due: Due, buffer: BufferId) {
+        let index = self.slot_without_buffer(due).expect("a buffer comes only when wanted");
+        let buffers = &mut self.tasks.slots[index].buffers;
+        buffers.put(buffer);
+        if due == Due::Later && !buffers.are_missing() {
             self.tasks.awaiting_buffer.pop();
             self.ask_for_data(index);
         }

@@ -5,10 +5,11 @@
 //! is therefore outstanding per command, which every MAXR2T allows.
 
 use nearflash_nvme::Status;
+use nearflash_request::Due;
 use nearflash_session::offset;
 
 use super::slots::{Part, Stage};
-use super::{Sink, TargetSession};
+use super::{Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
 use crate::pdu::{CommonHeader, DataIds, DataPdu, PduFlags, PduType};
@@ -21,6 +22,16 @@ impl TargetSession {
         let slot = &self.slots[index];
         let waits = slot.stage == Stage::ReceivingCapsule && slot.buffer.is_none();
         (waits && slot.kind.has_payload()).then_some(index)
+    }
+
+    /// The command whose payload waits for a buffer.
+    #[inline]
+    pub(super) fn slot_without_buffer(&self, due: Due) -> Option<u16> {
+        match due {
+            _ if self.state == State::Closing => None,
+            Due::Next => self.capsule_without_buffer(),
+            Due::Later => self.awaiting_buffer.first().map(|(index, _)| index),
+        }
     }
 
     /// Sends the R2T for all of a command's data.

@@ -1,6 +1,6 @@
 //! The session as its driver sees it.
 
-use nearflash_request::{BufferId, Completion, Outcome};
+use nearflash_request::{BufferId, Completion, Due, Outcome, VolumeId};
 use nearflash_session::{Head, Outbox, Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
 
@@ -73,31 +73,26 @@ impl ServingEnd for TargetSession {
     }
 
     #[inline]
-    fn wants_buffer(&self) -> Option<ByteLen> {
-        if self.state == State::Closing {
-            return None;
-        }
-        match self.capsule_without_buffer() {
-            Some(index) => Some(ByteLen(u64::from(self.slots[index].len))),
-            None => self.awaiting_buffer.first().map(|(_, len)| len),
+    fn wants(&self, due: Due) -> Option<ByteLen> {
+        let index = self.slot_without_buffer(due)?;
+        Some(ByteLen(u64::from(self.slots[index].len)))
+    }
+
+    fn volume_of_want(&self, due: Due) -> Option<VolumeId> {
+        match self.slots[self.slot_without_buffer(due)?].kind {
+            Kind::Payload { volume, .. } => Some(volume),
+            _ => None,
         }
     }
 
     #[inline]
-    fn stands_still(&self) -> bool {
-        self.capsule_without_buffer().is_some() && self.state != State::Closing
-    }
-
-    #[inline]
-    fn provide_buffer(&mut self, buffer: BufferId) {
-        assert!(self.state != State::Closing, "a buffer comes only when wanted");
-        if let Some(index) = self.capsule_without_buffer() {
-            self.slots[index].buffer = Some(buffer);
-            return;
-        }
-        let index = self.awaiting_buffer.pop().expect("a buffer comes only when wanted");
+    fn provide(&mut self, due: Due, buffer: BufferId) {
+        let index = self.slot_without_buffer(due).expect("a buffer comes only when wanted");
         self.slots[index].buffer = Some(buffer);
-        self.request_data(index);
+        if due == Due::Later {
+            self.awaiting_buffer.pop();
+            self.request_data(index);
+        }
     }
 
     fn wants_payload_bytes(&self) -> bool {

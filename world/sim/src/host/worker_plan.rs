@@ -1,7 +1,7 @@
 //! The plan of a working host: given by a scenario, or drawn from the seed.
 
 use nearflash_nvme_tcp::Digests;
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, Nanos};
 
 use crate::Dice;
 use crate::workload::Mix;
@@ -40,6 +40,8 @@ pub struct WorkerPlan {
     pub rival_permille: u32,
     /// The mix of its other commands.
     pub mix: Mix,
+    /// The least and greatest length of its reads and writes, if it does not use all lengths.
+    pub lens: Option<(ByteLen, ByteLen)>,
 }
 
 impl WorkerPlan {
@@ -61,6 +63,7 @@ impl WorkerPlan {
             trickle: None,
             rival_permille: 0,
             mix: Mix { tails: 0, ..Mix::USUAL },
+            lens: None,
         }
     }
 
@@ -82,6 +85,7 @@ impl WorkerPlan {
             trickle: None,
             rival_permille: dice.pick(&[0, 0, 20, 100]),
             mix: Mix::draw(dice),
+            lens: None,
         }
     }
 

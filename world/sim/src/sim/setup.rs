@@ -38,7 +38,7 @@ fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
         hot: (seam - half, seam + half),
         counters: [seam + 40, seam + 41],
         tail: (2 * seam + 8, 2 * seam + 44),
-        blocks_max: block_size.blocks_in(plan.command_len_max).0.max(1),
+        blocks: (1, block_size.blocks_in(plan.command_len_max).0.max(1)),
     }
 }
 
@@ -56,7 +56,10 @@ fn workers(
     dice: &mut Dice,
 ) -> Vec<Worker> {
     let worker = |((number, worker), rival): ((u32, &WorkerPlan), Rival)| {
-        Worker::new((number, rival), worker.clone(), field.clone(), dice.fork())
+        let blocks = |len| field.block_size.blocks_in(len).0.max(1);
+        let own = worker.lens.map(|(least, most)| (blocks(least), blocks(most)));
+        let field = Field { blocks: own.unwrap_or(field.blocks), ..field.clone() };
+        Worker::new((number, rival), worker.clone(), field, dice.fork())
     };
     (0..).zip(&plan.workers).zip(rivals).map(worker).collect()
 }
