@@ -111,8 +111,12 @@ async fn calls_of_all_clones_wait_for_one_attempt() {
     let node = FakeNode::start(&OUTAGE);
     let volume = open_with(&node, impatient).await;
     volume.read(0, 5).await.unwrap_err();
+    // The attempt does not end before all calls are there.
+    node.hold(true);
     let clones: [AsyncVolume; 8] = std::array::from_fn(|_| volume.clone());
     let flushes = clones.map(|volume| tokio::spawn(async move { volume.flush().await }));
+    tokio::task::yield_now().await;
+    node.hold(false);
     for flush in flushes {
         assert!(matches!(flush.await.unwrap(), Err(Error::ConnectionLost(_))));
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ struct Shared {
     uuid: AtomicU32,
     has_key: bool,
     flushes: AtomicU32,
+    /// Connections that are to be closed at once stay open for now.
+    holds: AtomicBool,
 }
 
 /// A listening node.
@@ -133,8 +135,14 @@ impl FakeNode {
             uuid: AtomicU32::new(7),
             has_key,
             flushes: AtomicU32::new(0),
+            holds: AtomicBool::new(false),
         });
         Self { url, shared, socket }
+    }
+
+    /// Whether a connection that the script closes at once stays open until this is set to `false`.
+    pub(crate) fn hold(&self, holds: bool) {
+        self.shared.holds.store(holds, Ordering::Relaxed);
     }
 
     /// The contents of the volume.
@@ -163,6 +171,9 @@ fn serve(socket: Box<dyn Socket>, script: Script, shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
         if script.is_down {
+            while shared.holds.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK_SPAN);
+            }
             return;
         }
         let mut connection = Connection::new(socket, script, shared);
