@@ -218,7 +218,7 @@ fn a_client_that_scribbles_over_its_memory_harms_nobody() {
         assert!(serving.join().unwrap() > 0);
         ended.into_iter().for_each(|ended| ended.unwrap());
     });
-    eventually("some broke their rings", || place.log().contains("the rings hold"));
+    eventually("some broke their rings", || place.log().contains("the ring memory"));
     drop((honest, host));
     eventually("memory of those who are gone is unmapped", || mapped(&node) == 0);
     eventually("their descriptors are closed", || node.usage().files <= before);
