@@ -1,7 +1,7 @@
 # nearflash: what a person types. CI types the same.
 #
 #   make demo     build, serve flash over a real socket, and see its speed next to the limit
-#   make test     what proves that it works, on one debug build: about 11 minutes on two cores
+#   make test     what proves that it works, on one debug build: about 10 minutes on two cores
 #   make test-all the same, and every guest, fuzzing, release builds, Python, lints: half an hour
 #   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
@@ -42,7 +42,7 @@ python: deps-python
 demo: build
 	$(BIN) demo
 
-# One debug build, and all that can be tested with it in about 11 minutes.
+# One debug build, and all that can be tested with it in about 10 minutes.
 test:
 	@scripts/test
 
