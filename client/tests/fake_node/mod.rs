@@ -141,6 +141,7 @@ impl FakeNode {
     }
 
     /// Whether a connection that the script closes at once stays open until this is set to `false`.
+    #[allow(dead_code, reason = "not every test that has this module holds connections")]
     pub(crate) fn hold(&self, holds: bool) {
         self.shared.holds.store(holds, Ordering::Relaxed);
     }
