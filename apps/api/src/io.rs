@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 pub struct VolumeIo {
     /// The volume.
     pub volume: String,
-    /// Its counters: the sums of its hosts'.
+    /// Its counters: the sums over its hosts.
     #[serde(flatten)]
     pub io: Io,
-    /// Each host that has sent it a request.
+    /// Each host that has sent a request to it.
     #[serde(default)]
     pub hosts: Vec<HostIo>,
 }
@@ -18,11 +18,12 @@ pub struct VolumeIo {
 /// The counters of a host on a volume, over all of its connections and all cores.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct HostIo {
-    /// An NVMe host's NQN, an initiator's name, or a direct client's credential. Absent for anonymous
-    /// clients, and for `several`.
+    /// An NVMe host's NQN, an initiator's name, or a direct client's credential. Absent for
+    /// anonymous clients, and for `several`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// All hosts that came when the node counted as many hosts as it can. Absent if false.
+    /// True if this entry is the sum of all hosts beyond the number that the node can count
+    /// separately. Absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub several: bool,
     /// Its counters.
@@ -30,15 +31,15 @@ pub struct HostIo {
     pub io: Io,
 }
 
-/// Counters of requests. Others than reads and writes are flushes, zeroes, deallocations, comparisons and
-/// verifications.
+/// Counters of requests. The others are flushes, zeroes, deallocations, comparisons and
+/// verifications: all requests that are neither reads nor writes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Io {
-    /// Reads that succeeded.
+    /// Successful reads.
     pub reads: u64,
-    /// Writes that succeeded.
+    /// Successful writes.
     pub writes: u64,
-    /// Others that succeeded.
+    /// Successful others.
     #[serde(default)]
     pub others: u64,
     /// Bytes read.
@@ -59,10 +60,10 @@ pub struct Io {
     /// Failed others.
     #[serde(default)]
     pub other_errors: u64,
-    /// Current requests in flight.
+    /// Requests that are in flight now.
     #[serde(default)]
     pub in_flight: u64,
-    /// Those of them that wait for their turn, a buffer or a fence.
+    /// The part of them that waits for its turn, a buffer or a fence.
     #[serde(default)]
     pub waiting: u64,
     /// Latency of reads. Absent without reads.
@@ -74,7 +75,8 @@ pub struct Io {
     /// Latency of others. Absent without others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_latency: Option<Latency>,
-    /// The part of it that reads waited, of those that had to wait. Absent without any.
+    /// The part of the latency that reads spent waiting, over the reads that had to wait. Absent if
+    /// none had to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_wait: Option<Latency>,
     /// The same for writes.
@@ -85,9 +87,9 @@ pub struct Io {
     pub other_wait: Option<Latency>,
 }
 
-/// Times from the arrival of requests, failed ones included. A percentile is at most an eighth, or 128 ns,
-/// more than the exact one. The clock is read once in each turn of a core, so a request that is
-/// answered in the turn in which it arrived took no time.
+/// Times since the arrival of requests, failed ones included. A percentile exceeds the exact one by
+/// at most an eighth, or by 128 ns. The clock is read once in each turn of a core, so a request
+/// that is answered in the turn in which it arrived counts as zero.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Latency {
     /// The number of requests.

@@ -1,9 +1,9 @@
-//! The counters of all cores: of each host on each volume, of the volumes that were removed, and of
-//! earlier runs.
+//! The counters of all cores for each host on each volume, the totals of removed volumes, and the
+//! traffic of earlier runs.
 //!
-//! A core announces its meters, and counts in them. The control side reads them at any time, and asks
-//! no core. Invariant: the lock is held for no longer than a look at the list takes, because a core
-//! that opens a meter waits for it.
+//! A core announces each meter that it opens, and counts in it. The control side reads the meters
+//! at any time, without asking a core. Invariant: the lock is held only to read or change the list,
+//! because a core that opens a meter waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use nearflash_space::VolumeTable;
 /// The figures of a volume, over all cores.
 #[derive(Debug, Default)]
 pub(crate) struct VolumeFigures {
-    /// Over all hosts.
+    /// The sum over all hosts.
     pub(crate) all: Figures,
     pub(crate) hosts: BTreeMap<Asking, Figures>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct VolumeFigures {
 /// The counters of all cores.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Of the runs before this one.
+    /// The traffic of the runs before this one.
     earlier: BTreeMap<VolumeId, Traffic>,
     kept: Mutex<Kept>,
 }
@@ -49,13 +49,14 @@ impl Ledger {
         Self { earlier, kept: Mutex::default() }
     }
 
-    /// A core has opened a meter.
+    /// Adds a meter that a core has opened.
     pub(crate) fn open(&self, core: CoreId, opened: Opened) {
         let Opened { volume, host, meter } = opened;
         self.lock().entries.push(Entry { core, volume, host, meter });
     }
 
-    /// Drops the counters of volumes that do not exist any more. The sums of the cores keep them.
+    /// Drops the meters of volumes that no longer exist. Their figures stay in the totals of the
+    /// cores.
     pub(crate) fn keep(&self, volumes: &VolumeTable) {
         let mut kept = self.lock();
         let is_gone = |entry: &mut Entry| entry.volume.is_some_and(|id| volumes.get(id).is_none());
@@ -65,7 +66,7 @@ impl Ledger {
         }
     }
 
-    /// What a core has done since the start.
+    /// The figures of a core since the start.
     pub(crate) fn of_core(&self, core: CoreId) -> Figures {
         let mut figures = self.lock().gone.get(&core).cloned().unwrap_or_default();
         for entry in self.entries().iter().filter(|entry| entry.core == core) {
@@ -74,7 +75,7 @@ impl Ledger {
         figures
     }
 
-    /// What was done with each volume since the start.
+    /// The figures of each volume since the start.
     pub(crate) fn of_volumes(&self) -> BTreeMap<VolumeId, VolumeFigures> {
         let mut figures = BTreeMap::<VolumeId, VolumeFigures>::new();
         for Entry { volume, host, meter, .. } in self.entries() {

@@ -32,7 +32,7 @@ fn start(folder: &Path) -> Result<Running, NodeError> {
 
 /// Run by [`a_start_after_a_kill_waits_for_what_the_dead_node_holds`], in a process of its own.
 #[test]
-#[ignore = "the child process of another test, which starts it and kills it"]
+#[ignore = "not a test by itself: the other test of this file starts it as a child process and kills it"]
 fn a_node_that_is_to_be_killed() {
     let folder = std::env::var_os(FOLDER).unwrap();
     let _running = start(Path::new(&folder)).unwrap();

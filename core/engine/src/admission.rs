@@ -1,18 +1,18 @@
-//! Admission: the only place on a core where a request waits until the engine can begin it, and a
-//! session until there is a buffer for a command's payload (`wants`).
+//! Admission: the only place on a core where a request waits until the engine can begin it, and
+//! where a session waits for a buffer for a command's payload (`wants`).
 //!
-//! A request is admitted when its device has fewer than the maximum of requests of this core, no
-//! fence of another request stops it, and its buffers are free. The buffers are taken on admission,
-//! so that a request that has begun waits for devices and fences alone. Reservations, ranges and
-//! volumes are checked on admission, not on arrival.
+//! A request is admitted when three conditions hold: each of its devices has fewer than the maximum
+//! of requests of this core, no fence of another request stops it, and its buffers are free. The
+//! buffers are taken on admission, so that a request that has begun waits only for devices and
+//! fences. Reservations, ranges and volumes are checked on admission, not on arrival.
 //!
-//! Volumes take turns, and the hosts of each volume, by the bytes that they move (`turns`). The
-//! requests of a connection keep their order within each of three lanes. The lanes do not wait for
-//! one another: a request that needs no buffer, or that changes or compares, may hold the very
+//! Volumes take turns, and so do the hosts of each volume, by the bytes that they move (`turns`).
+//! The requests of a connection keep their order within each of three lanes. The lanes do not wait
+//! for one another, because a request that needs no buffer, modifies or compares may hold the very
 //! buffers that reads wait for.
 //!
-//! A read or a want of payload whose turn has come and for which the pool has no run gathers one, so
-//! that shorter ones cannot take every page that comes back.
+//! When a read or a want has its turn and the pool has no free run for it, the pool gathers one.
+//! Otherwise shorter requests would take every page that comes back.
 //!
 //! Invariant: while nothing waits, a request passes without being queued and without an allocation.
 
@@ -51,12 +51,12 @@ pub struct Asker {
 pub(crate) struct Waiting {
     pub(crate) asker: Asker,
     pub(crate) request: Request,
-    /// The generation of waits on its arrival.
+    /// The generation of waits at its arrival.
     pub(crate) came: u64,
     pub(crate) stamp: Stamp,
 }
 
-/// What waits for its turn.
+/// A request or a want that waits for its turn.
 #[derive(Debug)]
 pub(crate) enum Item {
     Request(Waiting),
@@ -83,12 +83,12 @@ impl Taken {
     };
 }
 
-/// The decision on a request, or on a want of payload.
+/// The decision on a request or a want.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Begins(Taken),
     Ends(Outcome),
-    /// The session of the want decides whether it makes do without a buffer.
+    /// The session of the want decides whether it can proceed without a buffer.
     GivesWay,
     /// Waits for its device, a fence, buffers, or its host's share.
     Waits,
@@ -96,20 +96,20 @@ pub(crate) enum Verdict {
     NoRoom(ByteLen),
 }
 
-/// Requests and wants of a connection that do not wait for those of other lanes.
+/// A lane: requests and wants of a connection that do not wait for those of its other lanes.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Lane {
-    /// Needs no buffer.
+    /// Requests that need no buffer.
     Plain,
-    /// Passes a buffer on with its answer.
+    /// Requests whose buffer leaves with the answer.
     Read,
-    /// Needs a buffer until it is answered.
+    /// Requests that need a buffer until they are answered.
     Scratch,
-    /// Wants a buffer for payload.
+    /// Wants.
     Payload(Due),
 }
 
-/// By volume, host and connection. A want may know no volume.
+/// By volume, host and connection. The volume of a want may be unknown.
 type Flows = Turns<Option<VolumeId>, Turns<HostId, Turns<(Owner, Lane), Queue<Item>>>>;
 
 /// The requests of a core that have not begun, and the limits that decide when they do.
@@ -117,7 +117,7 @@ type Flows = Turns<Option<VolumeId>, Turns<HostId, Turns<(Owner, Lane), Queue<It
 pub(crate) struct Admission {
     pub(crate) accounts: Accounts,
     flows: Flows,
-    /// The read or want whose turn has come and for which the pool gathers a run.
+    /// The read or want that has had its turn, and for which the pool gathers a run.
     gathers: Option<Item>,
     len: usize,
     /// How many of them are wants.
@@ -184,7 +184,7 @@ impl Admission {
         self.changes += 1;
     }
 
-    /// A buffer that goes out with an answer. Leaves [`Pool::FRONT_LEN`] for the front of streams,
+    /// Takes a buffer for the data of a read. Leaves [`Pool::FRONT_LEN`] for the front of streams,
     /// unless the whole pool is free.
     #[inline]
     fn room(&self, len: ByteLen, gathers: bool, pool: &mut Pool) -> Option<BufferId> {
@@ -233,7 +233,7 @@ impl Admission {
         out
     }
 
-    /// An item waits no longer.
+    /// Counts an item that waits no longer.
     fn left(&mut self, item: &Item) {
         self.len -= 1;
         self.wants -= usize::from(matches!(item, Item::Want(..)));
@@ -302,8 +302,8 @@ impl Engine {
         None
     }
 
-    /// Whether a fence of another request stops it. Requests that acquire a fence of their own wait
-    /// for that instead.
+    /// Whether a fence of another request stops the request. A request that acquires a fence itself
+    /// waits for its own instead.
     #[inline]
     fn is_stopped(&self, request: &Request) -> bool {
         if self.holds.is_empty() {

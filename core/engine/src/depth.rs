@@ -1,10 +1,10 @@
-//! The requests of a core that devices have: a device has a bounded number at a time.
+//! Queue depth: the number of a core's requests on each device at a time, which is bounded.
 
 use nearflash_device::DeviceId;
 use nearflash_request::{BlockRange, Operation, Request};
 use nearflash_space::{Map, VolumeEntry, VolumeTable};
 
-/// The devices on which the blocks of a request lie, each once.
+/// The devices on which the blocks of a request lie, without duplicates.
 #[derive(Debug)]
 pub(crate) enum Devices {
     None,
@@ -13,7 +13,7 @@ pub(crate) enum Devices {
     Several(Box<[DeviceId]>),
 }
 
-/// Requests that have begun, by device.
+/// The number of requests under way, by device.
 #[derive(Debug)]
 pub(crate) struct Depths {
     max: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Depths {
 }
 
 impl Devices {
-    /// The devices of a request on the volume of `entry`. Allocates only for several.
+    /// The devices of a request on the volume of `entry`. Allocates only if there are several.
     #[inline]
     pub(crate) fn of(request: &Request, entry: &VolumeEntry, volumes: &VolumeTable) -> Self {
         let mut devices = entry.map.devices();
@@ -74,19 +74,19 @@ impl Depths {
         Self { max: max.max(1), begun: vec![0; devices].into_boxed_slice() }
     }
 
-    /// Whether each of the devices takes one more request.
+    /// Whether each of the devices has room for one more request.
     #[inline]
     pub(crate) fn have_room(&self, devices: &Devices) -> bool {
         devices.as_slice().iter().all(|device| self.begun[index(*device)] < self.max)
     }
 
-    /// A request on these devices has begun.
+    /// Counts a request on these devices that has begun.
     #[inline]
     pub(crate) fn begin(&mut self, devices: &Devices) {
         devices.as_slice().iter().for_each(|device| self.begun[index(*device)] += 1);
     }
 
-    /// A request on these devices has ended.
+    /// Counts a request on these devices that has ended.
     #[inline]
     pub(crate) fn end(&mut self, devices: &Devices) {
         devices.as_slice().iter().for_each(|device| self.begun[index(*device)] -= 1);

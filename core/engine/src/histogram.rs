@@ -1,22 +1,24 @@
 //! A histogram of times with one writer, its core, and any number of readers.
 //!
-//! Buckets are log-linear: 128 ns wide up to 2048 ns, and from there eight of equal width between
-//! one power of two and the next, up to 2^37 ns (137 s). So a time of more than a microsecond is known to
-//! an eighth. The last bucket also holds everything longer. A histogram takes less than 2 KiB.
+//! Buckets are log-linear. Up to 2048 ns, they are 128 ns wide. From there to 2^37 ns (137 s),
+//! eight buckets of equal width lie between each power of two and the next. So a bucket is no wider
+//! than an eighth of its times, or 128 ns. The last bucket also holds all longer times. A histogram
+//! takes less than 2 KiB.
 //!
-//! Invariant: only its core writes, with a plain load and a plain store, so that no addition is lost
-//! and none needs a locked instruction. A reader may miss what is being counted at that moment.
+//! Invariant: only its core writes, with a plain load and a plain store. So no addition is lost,
+//! and none needs a locked instruction. A reader may miss a time that is being counted at that
+//! moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nearflash_units::Nanos;
 
-/// Two to this power is the nanoseconds of the narrowest buckets.
+/// The binary logarithm of the width of the narrowest buckets, in nanoseconds.
 const UNIT_BITS: u32 = 7;
-/// Two to this power is the buckets between one power of two and the next.
+/// The binary logarithm of the number of buckets between one power of two and the next.
 const STEP_BITS: u32 = 3;
 const STEPS: usize = 1 << STEP_BITS;
-/// The last bucket ends at two to this power.
+/// The binary logarithm of the end of the last bucket, in nanoseconds.
 const END_BITS: u32 = 37;
 const BUCKETS: usize = ((END_BITS - UNIT_BITS - STEP_BITS + 1) as usize) << STEP_BITS;
 
@@ -30,13 +32,13 @@ pub(crate) fn add(counter: &AtomicU64, more: u64) {
 #[inline]
 fn bucket_of(Nanos(time): Nanos) -> usize {
     let units = time.min((1 << END_BITS) - 1) >> UNIT_BITS;
-    // The lowest two rows of buckets are equally wide.
+    // The buckets of the lowest two rows have the same width.
     let shift = (units | 1 << STEP_BITS).ilog2() - STEP_BITS;
     let within = usize::try_from(units >> shift).expect("two rows at most");
     (shift as usize) * STEPS + within
 }
 
-/// The first and the last time of a bucket.
+/// The shortest and the longest time of a bucket.
 fn bounds_of(bucket: usize) -> (Nanos, Nanos) {
     let row = (bucket / STEPS).saturating_sub(1);
     let first = |within: usize| ((within as u64) << row) << UNIT_BITS;
@@ -45,7 +47,7 @@ fn bounds_of(bucket: usize) -> (Nanos, Nanos) {
     (Nanos(first(within)), Nanos(last))
 }
 
-/// How long requests took.
+/// The distribution of times.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -61,7 +63,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// A request took so long. Only the histogram's core says so.
+    /// Counts a time. Only the histogram's core calls this.
     #[inline]
     pub(crate) fn count(&self, time: Nanos) {
         add(&self.buckets[bucket_of(time)], 1);
@@ -72,7 +74,7 @@ impl Histogram {
     }
 }
 
-/// The contents of histograms, as read.
+/// A snapshot of one histogram or the sum of several.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Times {
     counts: Box<[u64]>,
@@ -87,7 +89,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Adds what a histogram holds.
+    /// Adds the contents of a histogram.
     pub(crate) fn read(&mut self, histogram: &Histogram) {
         for (count, bucket) in self.counts.iter_mut().zip(&histogram.buckets) {
             *count += bucket.load(Ordering::Relaxed);
@@ -96,28 +98,28 @@ impl Times {
         self.max = self.max.max(histogram.max.load(Ordering::Relaxed));
     }
 
-    /// How many times there are.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All times together.
+    /// The sum of the times.
     pub fn sum(&self) -> Nanos {
         Nanos(self.sum)
     }
 
-    /// The longest time, exactly.
+    /// The longest time; exact.
     pub fn max(&self) -> Nanos {
         Nanos(self.max)
     }
 
-    /// The mean; zero if there are none.
+    /// The mean; zero without times.
     pub fn mean(&self) -> Nanos {
         Nanos(self.sum.checked_div(self.count()).unwrap_or_default())
     }
 
-    /// The time that `per_mille` of 1000 times do not exceed: the last one of its bucket, and no more
-    /// than the longest. Zero if there are none.
+    /// An upper bound of the time that `per_mille` of 1000 times do not exceed: the end of its
+    /// bucket, or the longest time if that is shorter. Zero without times.
     pub fn quantile(&self, per_mille: u64) -> Nanos {
         let rank = u128::from(self.count()) * u128::from(per_mille);
         let rank = u64::try_from(rank.div_ceil(1000)).expect("a part of the count").max(1);
@@ -130,7 +132,7 @@ impl Times {
         last.min(self.max())
     }
 
-    /// Every bucket: its first and its last time, and how many there are in it.
+    /// For each bucket, its shortest and its longest time, and the number of times in it.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, Nanos, u64)> {
         self.counts.iter().enumerate().map(|(bucket, count)| {
             let (first, last) = bounds_of(bucket);
@@ -156,7 +158,7 @@ mod tests {
         read
     }
 
-    /// Of every length alike.
+    /// Times of all magnitudes, equally often.
     fn any_time() -> impl Strategy<Value = u64> {
         (any::<u64>(), 0..64u32).prop_map(|(time, shift)| time >> shift)
     }

@@ -1,8 +1,8 @@
-//! The counters of one host on one volume, by one core: what was asked for, what became of it, and
-//! how long it took.
+//! The counters of one host on one volume, on one core: requests, bytes, errors and times.
 //!
-//! Invariant: only its core writes, with plain loads and stores; everyone reads at any time, and asks
-//! no core for that. So the figures of a meter may differ by what is being counted at that moment.
+//! Invariant: only its core writes, with plain loads and stores. Any thread may read at any time,
+//! without asking the core. So the figures that are read may differ from each other by the requests
+//! that are being counted at that moment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use nearflash_units::{BlockSize, ByteLen, Nanos};
 use crate::histogram::{Histogram, Times, add};
 use crate::job::{Job, Work};
 
-/// The kinds of requests that are counted apart.
+/// The kinds of requests that are counted separately.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Reads.
     Read,
-    /// Requests that store bytes of a host's or of another range: writes, comparisons that write,
+    /// Requests that store bytes from a host or from another range: writes, comparisons that write,
     /// atomic operations, copies.
     Write,
     /// All others: flushes, zeroes, deallocations, comparisons, verifications.
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// The counters of a kind. Histograms are made when there is a time for them.
+/// The counters of a kind. A histogram is allocated for its first time.
 #[derive(Debug, Default)]
 struct Cells {
     done: AtomicU64,
@@ -64,7 +64,7 @@ struct Cells {
     waited: OnceLock<Box<Histogram>>,
 }
 
-/// The counters of one host on one volume, by one core.
+/// The counters of one host on one volume, on one core.
 #[derive(Debug, Default)]
 pub struct Meter {
     came: AtomicU64,
@@ -77,25 +77,25 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A request has arrived.
+    /// Counts a request that has arrived.
     #[inline]
     pub(crate) fn arrive(&self) {
         add(&self.came, 1);
     }
 
-    /// It waits for its turn.
+    /// Counts a request that waits for its turn.
     pub(crate) fn wait(&self) {
         add(&self.queued, 1);
     }
 
-    /// It waits no longer.
+    /// Counts a request that waits no longer, and the time that it waited.
     pub(crate) fn waited(&self, kind: Kind, time: Nanos) {
         add(&self.begun, 1);
         self.kinds[kind as usize].waited.get_or_init(Box::default).count(time);
     }
 
-    /// A request was answered, this long after its arrival. `block_size` is the volume's, if it still
-    /// exists.
+    /// Counts an answer, and the time since the request's arrival. `block_size` is the volume's, if
+    /// the volume still exists.
     #[inline]
     pub(crate) fn answered(
         &self,
@@ -129,16 +129,17 @@ impl Meter {
         }
     }
 
-    /// The number of requests that came and are not answered.
+    /// The number of requests that have arrived and are not answered yet.
     pub(crate) fn in_flight(&self) -> u64 {
-        // First those that were answered, so that the difference is no less than there are.
+        // Reads the answered ones first, so that the difference is never too small.
         let ended = |cells: &Cells| load(&cells.done) + load(&cells.errors);
         let ended: u64 = self.kinds.iter().map(ended).sum();
         load(&self.came).saturating_sub(ended)
     }
 
-    /// The traffic, as in NVMe's health log. NVMe Base 2.0, 5.16.1.3. Zeroes and deallocations transfer no
-    /// host data. A comparison is a read, and a comparison that writes is both.
+    /// The traffic, as in NVMe's health log. NVMe Base 2.0, 5.16.1.3. Write Zeroes and
+    /// deallocations transfer no host data. A comparison counts as a read, and a comparison that
+    /// writes as a read and a write.
     pub fn traffic(&self) -> Traffic {
         let [read, write, _] = &self.kinds;
         Traffic {
@@ -151,7 +152,7 @@ impl Meter {
     }
 }
 
-/// The bytes that a request moved which is not a read, over a range of `len` bytes.
+/// The bytes that a request other than a read moved, for a range of `len` bytes.
 fn moved(work: &Work, len: ByteLen) -> ByteLen {
     match work {
         Work::WriteBytes { part, .. } => ByteLen(part.len.into()),
@@ -165,7 +166,7 @@ fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The figures of a kind, as read.
+/// A snapshot of the counters of a kind.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KindFigures {
     /// Requests that succeeded.
@@ -174,25 +175,25 @@ pub struct KindFigures {
     pub bytes: u64,
     /// Requests that failed or were cancelled.
     pub errors: u64,
-    /// The times from the arrival of all of these requests to their answers.
+    /// The time from arrival to answer, of all these requests.
     pub took: Times,
-    /// The times from the arrival of those that had to wait to the beginning of their work.
+    /// The time from arrival to admission, of the requests that had to wait.
     pub waited: Times,
 }
 
-/// The figures of meters, as read.
+/// A snapshot of one meter or the sum of several.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Figures {
     /// By [`Kind`].
     pub kinds: [KindFigures; 3],
-    /// Requests that are not answered.
+    /// Requests that are not answered yet.
     pub in_flight: u64,
-    /// Those of them that have not begun.
+    /// The part of them that has not begun.
     pub waiting: u64,
 }
 
 impl Figures {
-    /// Adds what a meter shows.
+    /// Adds the figures of a meter.
     pub fn read(&mut self, meter: &Meter) {
         self.in_flight += meter.in_flight();
         let begun = load(&meter.begun);

@@ -1,12 +1,12 @@
-//! The meters of one core: a host's name and a volume give one, which stays through reconnects until
-//! the volume is removed.
+//! The meters of one core: one for each pair of a host's name and a volume. A meter survives
+//! reconnects, until its volume is removed.
 //!
-//! The account of a connection keeps the meters that it used last, so that a request finds its own
-//! without a lookup. At most [`PAIRS_MAX`] hosts on volumes have a meter of their own; all further
-//! hosts of a volume share one. So the sum over the meters of a volume is always the volume's.
+//! The account of a connection keeps the meters that it used last, so that a request finds its
+//! meter without a lookup. At most [`PAIRS_MAX`] pairs have a meter of their own. All further hosts
+//! of a volume share one, so that the meters of a volume always add up to the volume's figures.
 //!
-//! Invariants: the meter of a request stays until the request is answered; a connection's account names
-//! no meter that is gone.
+//! Invariants: the meter of a request stays until the request is answered; a connection's account
+//! names no removed meter.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::engine::Engine;
 use crate::job::Job;
 use crate::meter::{Kind, Meter};
 
-/// The hosts on volumes that have meters of their own on one core. A meter whose host reads and
-/// writes takes 4 KiB, and no meter takes more than 11 KiB.
+/// The number of pairs of a host and a volume that have meters of their own on one core. A meter
+/// whose host reads and writes takes 4 KiB; no meter takes more than 11 KiB.
 pub const PAIRS_MAX: usize = 2048;
 
 /// The host that a meter counts for.
@@ -30,20 +30,20 @@ pub const PAIRS_MAX: usize = 2048;
 pub enum Asking {
     /// A host, an initiator, or a credential.
     Host(Arc<str>),
-    /// Connections without such a name.
+    /// All connections without such a name.
     Unnamed,
-    /// The hosts that came when [`PAIRS_MAX`] had meters; and whoever asked for a volume that is gone.
+    /// The hosts that came when [`PAIRS_MAX`] pairs had meters; for removed volumes, all hosts.
     Others,
 }
 
 /// A new meter.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The volume; `None` for requests on volumes that are gone.
+    /// The volume; `None` for requests to removed volumes.
     pub volume: Option<VolumeId>,
     /// The host.
     pub host: Asking,
-    /// Counts until the volume is removed.
+    /// The meter, which counts until the volume is removed.
     pub meter: Arc<Meter>,
 }
 
@@ -76,7 +76,7 @@ impl Meters {
         &self.meters[id as usize]
     }
 
-    /// The meter of a pair, or the one of its volume's other hosts if there are too many.
+    /// The meter of a pair. If there are too many pairs, the one that all further hosts share.
     fn open(&mut self, pair: Pair) -> MeterId {
         let is_known = self.pairs.contains_key(&pair);
         let pair =
@@ -90,7 +90,8 @@ impl Meters {
         })
     }
 
-    /// Drops the meters of volumes that are gone; one with a request under way at a later change.
+    /// Drops the meters of removed volumes. A meter with a request under way is dropped at a later
+    /// change.
     fn keep(&mut self, volumes: &VolumeTable) {
         let meters = &mut self.meters;
         self.pairs.retain(|(volume, _), MeterId(id)| {
@@ -105,7 +106,7 @@ impl Meters {
 }
 
 impl Engine {
-    /// The meter of the connection's host and the request's volume counts the arrival.
+    /// Counts the arrival in the meter of the connection's host and the request's volume.
     #[inline]
     pub(crate) fn stamp(&mut self, account: AccountId, request: &Request) -> Stamp {
         let known = self.admission.accounts.meter(account, request.volume);
@@ -126,17 +127,17 @@ impl Engine {
         meter
     }
 
-    /// A request waits for its turn.
+    /// Counts a request that waits for its turn.
     pub(crate) fn note_wait(&self, stamp: Stamp) {
         self.meters.of(stamp.meter).wait();
     }
 
-    /// A request that waited begins, or ends without having begun.
+    /// Counts a request that waited, and now begins or ends without having begun.
     pub(crate) fn note_turn(&self, stamp: Stamp) {
         self.meters.of(stamp.meter).waited(stamp.kind, self.meters.now.since(stamp.came));
     }
 
-    /// A request is answered.
+    /// Counts the answer to a request.
     #[inline]
     pub(crate) fn note_answer(&self, job: &Job, outcome: Outcome) {
         let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
@@ -144,14 +145,14 @@ impl Engine {
         self.meters.of(job.stamp.meter).answered(job, outcome, block_size, time);
     }
 
-    /// The volumes were replaced.
+    /// Drops the meters of removed volumes, after a change of the volumes.
     pub(crate) fn keep_meters(&mut self) {
         self.meters.keep(&self.volumes);
         self.admission.accounts.forget_meters();
     }
 
-    /// The next meter that was opened. Poll it before answers, so that no answer is seen before its
-    /// meter.
+    /// The next meter that was opened. Poll this before the answers, so that the meter of an answer
+    /// is always known.
     #[inline]
     pub fn poll_opened(&mut self) -> Option<Opened> {
         self.meters.opened.pop_front()

@@ -1,17 +1,24 @@
-//! Payload of commands: sessions want buffers for it, and wait for them in the queue of `admission`.
+//! Buffers for the payload of commands. A session that does not get one at once has a *want*, which
+//! waits in the queue of `admission`.
 //!
-//! What is next in a stream ([`Due::Next`]) stops it until there is a buffer. What a session asks
-//! its peer for ([`Due::Later`]) comes in the stream behind that.
+//! Data that is next in its stream ([`Due::Next`]) stops the stream until it has a buffer. Data
+//! that a session requests from its peer ([`Due::Later`]) comes later in the stream.
 //!
-//! Why no want waits for ever: each page of the pool belongs to a request with payload, which ends
-//! without the pool and without a peer; to an answer, which its peer takes, or is disconnected; or
-//! to payload whose data is to come. Data that is next in its stream comes, or its peer is
-//! disconnected. Other data stands behind what is next in its stream. What is next gets its
-//! buffer: everything else leaves [`Pool::FRONT_LEN`] alone; what is next takes from that, and from
-//! what is gathered, beyond its host's share, unless its connection has requests with payload, whose
-//! end it awaits first. What needs a longer run has one gathered, or its session gives way.
+//! No want waits forever, because every taken page of the pool comes back. It belongs to one of:
 //!
-//! Invariant: while nothing waits, a want is met without being queued and without an allocation.
+//! - a request with payload, which ends without another buffer and without its peer;
+//! - an answer: its peer takes it, or is disconnected;
+//! - payload that is next in its stream and has a buffer: it arrives, or its peer is disconnected;
+//! - payload that comes later in its stream: the same, once the payload before it has a buffer.
+//!
+//! Payload that is next in its stream always gets a buffer. Everything else leaves
+//! [`Pool::FRONT_LEN`] of the pool free for it. It may exceed its host's share and take gathered
+//! pages, but first waits until its connection's requests with payload have ended. If it needs a
+//! run longer than any free one, the pool gathers one, or its session gives way: it proceeds
+//! without the buffer.
+//!
+//! Invariant: while nothing waits, a session gets its buffer without a want and without an
+//! allocation.
 
 use nearflash_request::{BufferId, Due, VolumeId};
 use nearflash_units::ByteLen;
@@ -21,7 +28,7 @@ use crate::admission::{Asker, Item, Taken, Verdict};
 use crate::engine::{Engine, Owner};
 use crate::pool::Pool;
 
-/// A buffer that a session wants and that was not there at once.
+/// A session's wait for a buffer that it could not get at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
     /// The length in bytes.
@@ -30,8 +37,8 @@ pub struct Want {
     pub due: Due,
     /// The volume of the command, if the session knows it.
     pub volume: Option<VolumeId>,
-    /// With [`Due::Next`]: when the pool has no run of this length, the session decides whether it
-    /// makes do without.
+    /// With [`Due::Next`]: if the pool has no run of this length, the session decides whether it
+    /// can proceed without one.
     pub may_give_way: bool,
 }
 
@@ -42,13 +49,15 @@ pub struct Grant {
     pub owner: Owner,
     /// The place of the data.
     pub due: Due,
-    /// The buffer, charged to the connection; `None` if there is none and the session may give way.
+    /// The buffer, charged to the connection; `None` if no run is free and the session may give
+    /// way.
     pub buffer: Option<BufferId>,
     account: AccountId,
 }
 
 impl Engine {
-    /// A buffer for payload, charged to the connection, if nothing waits and there is room.
+    /// Takes a buffer for payload and charges it to the connection, if nothing waits and one is
+    /// free.
     #[inline]
     pub fn take_for_payload(
         &mut self,
@@ -71,19 +80,19 @@ impl Engine {
         taken
     }
 
-    /// Queues a want until its turn. A connection has one of each [`Due`] at most.
+    /// Queues a want until its turn. A connection has at most one for each [`Due`].
     #[cold]
     pub fn want(&mut self, asker: Asker, want: Want) {
         self.admission.push_want(asker, want);
     }
 
-    /// The end of a want.
+    /// The next want that has ended.
     #[inline]
     pub fn poll_grant(&mut self) -> Option<Grant> {
         self.admission.grants.pop_front()
     }
 
-    /// The connection wants no buffers any more.
+    /// Drops the wants of a connection.
     #[cold]
     pub fn withdraw(&mut self, owner: Owner, pool: &mut Pool) {
         let is_meant = |item: &Item| matches!(item, Item::Want(asker, _) if asker.owner == owner);
@@ -98,7 +107,7 @@ impl Engine {
         });
     }
 
-    /// Decides on a want, and takes and charges its buffer if there is one.
+    /// Decides on a want. If a buffer is free for it, takes and charges it.
     pub(crate) fn judge_want(
         &mut self,
         asker: &Asker,
@@ -134,7 +143,7 @@ impl Engine {
     }
 }
 
-/// A buffer that leaves [`Pool::FRONT_LEN`] for what is next in streams.
+/// Takes a buffer, and leaves [`Pool::FRONT_LEN`] for data that is next in its stream.
 fn room(len: ByteLen, gathers: bool, pool: &mut Pool) -> Option<BufferId> {
     if pool.would_leave(Pool::FRONT_LEN, len) {
         return pool.take(len);

@@ -17,7 +17,7 @@ use crate::world::{SocketId, World};
 use nearflash_engine::CoreId;
 use nearflash_session::ServingEnd;
 
-/// The time that a peer has to close its end after our last message.
+/// The time that a peer has to close its end after the last message to it.
 const LINGER: Nanos = Nanos::from_secs(1);
 
 impl Shard {
@@ -68,7 +68,7 @@ impl Shard {
         if let Some(session) = connection.session.iscsi_mut() {
             session.set_exports(Arc::clone(self.initiators.exports()));
         }
-        // What is left over is taken before anything more is received.
+        // The bytes received earlier are handed to the session before more are received.
         let key = self.take_in(connection, world);
         self.stop(key);
         if self.draining {

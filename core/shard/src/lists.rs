@@ -1,10 +1,10 @@
-//! The connections that a turn has something to do for. A connection is in each list once at most:
-//! its marks say in which.
+//! The connections for which a turn has work. A connection is in each list at most once; its marks
+//! ([`Listed`]) record in which.
 
 use crate::connections::Key;
 
-/// Connections that are received from in every turn. An empty receive costs a tenth of a
-/// microsecond; beyond this many, waiting for readiness events costs less.
+/// The most connections that are polled, that is, received from in every turn. An empty receive
+/// costs a tenth of a microsecond. With more connections, waiting for readiness events costs less.
 pub(crate) const POLLED_MAX: usize = 16;
 
 /// The lists of a shard.
@@ -15,16 +15,16 @@ pub(crate) struct Lists {
     woken: Vec<Key>,
 }
 
-/// What the lists know of a connection.
+/// The marks of a connection: the lists that it is in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Listed {
-    /// It is received from now, or in every turn.
+    /// The shard receives from it now, or in every turn.
     polled: bool,
-    /// It has something to send.
+    /// It has output to send.
     dirty: bool,
     /// Its input waits for a buffer, or for answers to be sent.
     stopped: bool,
-    /// Its input is stopped, and may go on now.
+    /// Its input is stopped, and may be able to resume.
     woken: bool,
 }
 
@@ -37,20 +37,20 @@ impl Listed {
         self.stopped
     }
 
-    /// It is received from no more until it has input again.
+    /// The shard no longer receives from it, until it has input again.
     pub(crate) const fn stop_polling(&mut self) {
         self.polled = false;
     }
 
-    /// It has left the list of those that have something to send.
+    /// It has left the list of connections with output to send.
     pub(crate) fn clean(&mut self) {
-        assert!(self.dirty, "a connection is in a list as its marks say");
+        assert!(self.dirty, "a connection's marks match the lists");
         self.dirty = false;
     }
 
-    /// It has left the list of those that were woken.
+    /// It has left the list of woken connections.
     pub(crate) fn look(&mut self) {
-        assert!(self.woken, "a connection is in a list as its marks say");
+        assert!(self.woken, "a connection's marks match the lists");
         self.woken = false;
     }
 
@@ -59,16 +59,16 @@ impl Listed {
         self.stopped = true;
     }
 
-    /// Its input goes on.
+    /// Its input resumes.
     pub(crate) fn start(&mut self) {
-        assert!(self.stopped && !self.woken, "input goes on that was stopped and woken");
+        assert!(self.stopped && !self.woken, "only stopped input resumes");
         self.stopped = false;
     }
 }
 
 impl Lists {
-    /// A connection has input. Returns whether it is received from in every turn from now on, for
-    /// which there must be room; otherwise it is received from once.
+    /// A connection has input. Returns whether it is received from in every turn from now on. That
+    /// needs room in the list; without room, it is received from once.
     pub(crate) fn start_polling(&mut self, key: Key, listed: &mut Listed, stays: bool) -> bool {
         assert!(!listed.polled, "a connection is polled once");
         listed.polled = true;
@@ -84,19 +84,19 @@ impl Lists {
         self.polled.get(index).copied()
     }
 
-    /// A connection that was received from in every turn no longer is.
+    /// A connection is no longer received from in every turn.
     pub(crate) fn drop_polled(&mut self, index: usize, listed: Option<&mut Listed>) {
         self.polled.swap_remove(index);
         listed.into_iter().for_each(Listed::stop_polling);
     }
 
-    /// Every polled connection, to be watched instead.
+    /// Empties the list of polled connections, which are watched instead.
     pub(crate) fn take_polled(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.polled)
     }
 
-    /// A connection has something to send, or its session may have changed otherwise: if its input
-    /// is stopped, it may go on.
+    /// A connection has output to send, or its session may have changed in another way. If its
+    /// input is stopped, it may be able to resume.
     #[inline]
     pub(crate) fn mark(&mut self, key: Key, listed: &mut Listed) {
         if !listed.dirty {
@@ -111,19 +111,19 @@ impl Lists {
         self.dirty.get(index).copied()
     }
 
-    /// A connection has nothing to send, or is watched for room to send.
+    /// A connection has no output left, or is watched until its socket has room.
     #[inline]
     pub(crate) fn drop_dirty(&mut self, index: usize, listed: Option<&mut Listed>) {
         self.dirty.swap_remove(index);
         listed.into_iter().for_each(Listed::clean);
     }
 
-    /// Every connection that has something to send, to be cleaned.
+    /// Empties the list of connections with output to send; the caller cleans their marks.
     pub(crate) fn take_dirty(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.dirty)
     }
 
-    /// The input of a connection may go on, if it was stopped.
+    /// If the input of a connection is stopped, it may be able to resume.
     #[inline]
     pub(crate) fn wake(&mut self, key: Key, listed: &mut Listed) {
         if listed.stopped && !listed.woken {
@@ -132,13 +132,13 @@ impl Lists {
         }
     }
 
-    /// How many have been woken.
+    /// The number of woken connections.
     #[inline]
     pub(crate) fn woken_len(&self) -> usize {
         self.woken.len()
     }
 
-    /// Every woken connection, to be looked at.
+    /// Empties the list of woken connections, whose input the caller resumes if it can.
     pub(crate) fn take_woken(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.woken)
     }

@@ -16,25 +16,25 @@ use crate::session::{PeerError, Session};
 use crate::shard::Shard;
 use crate::world::{Interest, Place, Received, World};
 
-/// A connection is received from in every turn until nothing has come for this long: longer than
-/// the longest spin, so that the loop's decision to sleep comes first.
-const HOT_SPAN: Nanos = Nanos::from_micros(400);
+/// A connection is polled until nothing has arrived for this long. It is longer than the longest
+/// spin, so that the decision to sleep comes first.
+const POLLED_SPAN: Nanos = Nanos::from_micros(400);
 
 /// The least delay of the answer to a failed authentication. It slows down guessing of secrets.
 const PROOF_DELAY: Nanos = Nanos::from_secs(1);
 
 /// The result of handing bytes to a connection.
 enum Fed {
-    /// All taken.
+    /// The session has taken all of them.
     All,
-    /// The rest waits for buffers or for answers to leave.
+    /// The rest waits for buffers, or until answers have been sent.
     Paused,
 }
 
 impl Shard {
     /// Receives from every polled connection. Returns the number of those that received anything.
     #[inline]
-    pub(crate) fn receive_hot<W: World>(&mut self, world: &mut W) -> usize {
+    pub(crate) fn receive_polled<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
         let mut index = 0;
         while let Some(key) = self.lists.polled(index) {
@@ -52,7 +52,7 @@ impl Shard {
         busy
     }
 
-    /// A connection has input: it is received from in every turn, if there is room.
+    /// A connection has input: from now on it is polled, if there is room in the list.
     pub(crate) fn start_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.listed.is_polled() {
@@ -71,8 +71,8 @@ impl Shard {
         }
     }
 
-    /// Receives once. `None` when the connection is no longer to be received from; else whether
-    /// anything came.
+    /// Receives once, and returns whether anything arrived. `None` if the connection is no longer
+    /// polled.
     #[inline]
     fn receive<W: World>(&mut self, key: Key, world: &mut W) -> Option<bool> {
         let connection = self.connections.get_mut(key)?;
@@ -101,7 +101,7 @@ impl Shard {
                 self.received(key, place, len, world);
                 Some(true)
             }
-            Received::Nothing if world.now().since(connection.received_at) > HOT_SPAN => {
+            Received::Nothing if world.now().since(connection.received_at) > POLLED_SPAN => {
                 self.stop_polling(key, world);
                 None
             }
@@ -133,7 +133,7 @@ impl Shard {
         }
     }
 
-    /// `len` bytes came: first into `place`, then into the staging area.
+    /// `len` bytes arrived: first in `place`, then in the staging area.
     #[inline]
     fn received<W: World>(&mut self, key: Key, place: Option<Place>, len: usize, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -143,7 +143,7 @@ impl Shard {
             let bytes = &world.pool().bytes(buffer)[offset..offset + placed];
             connection.session.handle_payload(bytes);
         }
-        // The staging area leaves its place while its bytes are borrowed from it.
+        // The staging area is taken out of the shard while its bytes are borrowed.
         let staging = std::mem::take(&mut self.staging);
         let bytes = &staging[..len - placed];
         let left = self.feed(key, bytes, world);
@@ -157,8 +157,8 @@ impl Shard {
         self.staging = staging;
     }
 
-    /// Hands bytes to a session, and the resulting requests to the engine. Returns how many bytes
-    /// must wait.
+    /// Hands bytes to a session, and the resulting requests to the engine. Returns the number of
+    /// bytes that must wait.
     #[inline]
     fn feed<W: World>(&mut self, key: Key, bytes: &[u8], world: &mut W) -> usize {
         let mut rest = bytes;
@@ -197,13 +197,13 @@ impl Shard {
         }
     }
 
-    /// Whether a session takes input.
+    /// Whether the session of a connection takes input.
     fn goes_on(connection: &Connection) -> bool {
         connection.phase == Phase::Open && connection.session.receiving() != Receiving::Paused
     }
 
-    /// The input of a connection waits. It is woken by the grant of a buffer, and when output has
-    /// left or anything else has happened to its session.
+    /// Stops the input of a connection. It is woken when its session is given a buffer, when output
+    /// has left, and by every other change of its session.
     pub(crate) fn stop(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.listed.stop();
@@ -212,7 +212,7 @@ impl Shard {
         }
     }
 
-    /// Lets the input of woken connections go on, if it can.
+    /// Resumes the input of woken connections where possible.
     pub(crate) fn resume_woken<W: World>(&mut self, world: &mut W) {
         for key in self.lists.take_woken() {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -230,18 +230,18 @@ impl Shard {
                 continue;
             }
             if was_left_over {
-                // Until now it was we who waited; from here on it may be the peer.
+                // Until now the node was the cause of the wait; from here on it may be the peer.
                 connection.progress.begins(world.now());
             }
             self.start_polling(key, world);
         }
     }
 
-    /// A want of a session has ended: with a buffer, or because there is none.
+    /// A want of a session has ended, with a buffer or without one.
     pub(crate) fn granted<W: World>(&mut self, grant: Grant, world: &mut W) {
         let (key, due) = (Key::from_owner(grant.owner), grant.due);
         let connection = self.connections.get_mut(key);
-        let connection = connection.expect("a connection withdraws its wants before it goes");
+        let connection = connection.expect("a connection withdraws its wants before it ends");
         *connection.awaits.of(due) = false;
         let session = &mut connection.session;
         if let Some(buffer) = grant.buffer {
@@ -340,7 +340,7 @@ fn hand_over(
     engine.submit(Asker { owner, account, nexus }, request, pool);
 }
 
-/// Moves as many of the bytes as the session takes.
+/// Hands the session as many of the bytes as it takes.
 #[inline]
 fn feed_session<W: World>(
     key: Key,
@@ -362,7 +362,7 @@ fn feed_session<W: World>(
                 connection.session.handle_payload(payload);
                 *rest = behind;
             }
-            // In-capsule data usually finds a buffer at once: no need to go round by the demands.
+            // Usually a buffer for in-capsule data is free, so this need not wait for the demands.
             Receiving::Paused if provide_buffers(key, connection, engine, world.pool()) => {}
             Receiving::Paused => return Ok(Fed::Paused),
         }
@@ -370,8 +370,8 @@ fn feed_session<W: World>(
     Ok(Fed::All)
 }
 
-/// Gives the session the buffers that it wants and that are there. It waits for the others. Whether
-/// any was given.
+/// Gives the session those of the buffers it wants that are free. The session waits for the others.
+/// Returns whether it was given any.
 #[inline]
 fn provide_buffers(
     key: Key,
@@ -380,9 +380,9 @@ fn provide_buffers(
     pool: &mut Pool,
 ) -> bool {
     let mut given = false;
-    // A connection that receives no more needs no buffers.
+    // A connection that no longer receives needs no buffers.
     while connection.phase == Phase::Open && connection.session.wants_buffer().is_some() {
-        // What it holds may be for data behind what its stream waits for: that is given first.
+        // The buffer that the stream waits for comes first: the data for the others is behind it.
         let mut dues = [Due::Next, Due::Later].into_iter();
         if !dues.any(|due| provide_buffer(key, connection, due, engine, pool)) {
             break;
@@ -417,8 +417,8 @@ fn provide_buffer(
     false
 }
 
-/// A session that has once not made do without a buffer may do so now: other connections, or other
-/// commands, may wait for this one.
+/// Asks a session again that has once declined to proceed without a buffer, because other
+/// connections or commands may wait for this one. Returns whether it proceeds.
 #[cold]
 fn gives_way(key: Key, connection: &mut Connection, engine: &mut Engine, pool: &mut Pool) -> bool {
     let gives_way = connection.awaits.is_patient && connection.session.give_way();

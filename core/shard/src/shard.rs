@@ -140,7 +140,7 @@ impl Shard {
             self.handle_event(event, world);
         }
         self.events = events;
-        moved += self.receive_hot(world);
+        moved += self.receive_polled(world);
         moved += self.receive_rings(world);
         self.settle(world);
         if self.lists.woken_len() > 0 {

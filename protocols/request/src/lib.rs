@@ -90,7 +90,8 @@ pub enum Operation {
         addend: u64,
         force_unit_access: bool,
     },
-    /// What was answered before is on stable media before the answer. The range is ignored.
+    /// Everything that was answered before this request came is on stable media before its answer.
+    /// The range is ignored.
     Flush,
     /// The range reads as zeroes afterwards.
     WriteZeroes {

@@ -1,4 +1,4 @@
-//! What was done with volumes, in NVMe's terms.
+//! The traffic counters of volumes, as NVMe's SMART / Health Information log reports them.
 
 use std::fmt::Debug;
 
@@ -7,20 +7,20 @@ use crate::VolumeId;
 /// The traffic counters of a volume.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
-    /// Reads and comparisons that succeeded.
+    /// Successful reads and comparisons.
     pub reads: u64,
-    /// Writes of payload that succeeded.
+    /// Successful writes of payload.
     pub writes: u64,
     /// Bytes of those reads and comparisons.
     pub read_bytes: u64,
     /// Bytes of those writes.
     pub written_bytes: u64,
-    /// Requests that the medium failed.
+    /// Requests that failed because of the medium.
     pub media_errors: u64,
 }
 
 impl Traffic {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -33,8 +33,8 @@ impl Traffic {
     }
 }
 
-/// Knows the traffic of volumes, on all cores and in earlier runs.
+/// A source of traffic counters.
 pub trait Usage: Debug + Send + Sync {
-    /// All that was done with a volume.
+    /// The traffic of a volume, on all cores and in all runs.
     fn of(&self, volume: VolumeId) -> Traffic;
 }

@@ -56,7 +56,7 @@ pub(crate) enum What {
 
 /// The recipient of an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Stir {
+pub(crate) enum Signal {
     Host(LinkId),
     /// The core that watches the socket.
     Ready(CoreId, SocketId),
@@ -130,7 +130,7 @@ pub(crate) struct Network {
     pub(crate) broken: u64,
     /// Future deliveries, for the agenda.
     pub(crate) due: Vec<(Nanos, Delivery)>,
-    pub(crate) stirs: Vec<Stir>,
+    pub(crate) signals: Vec<Signal>,
 }
 
 impl Network {
@@ -144,7 +144,7 @@ impl Network {
             listening: true,
             broken: 0,
             due: Vec::new(),
-            stirs: Vec::new(),
+            signals: Vec::new(),
         }
     }
 
@@ -253,7 +253,7 @@ impl Network {
             What::Link => {
                 link.node.closed = true;
                 link.host.broken = true;
-                self.stirs.push(Stir::Host(id));
+                self.signals.push(Signal::Host(id));
                 return;
             }
             What::Stream(_) if link.end(side).broken => return,
@@ -268,7 +268,7 @@ impl Network {
             What::Stream(Arrival::Room(len)) => link.output(side).add_room(len),
             What::Stream(Arrival::Reset) => link.end(side).broken = true,
         }
-        self.stir(id, side);
+        self.signal(id, side);
     }
 
     fn accept(&mut self, id: LinkId) {
@@ -282,25 +282,25 @@ impl Network {
         let link = self.links.get_mut(&id).expect("links stay");
         link.socket = Some(socket);
         link.owner = Some(CoreId::FIRST);
-        self.stirs.push(Stir::Accepted(socket, link.door, link.peer));
-        self.stirs.push(Stir::Host(id));
+        self.signals.push(Signal::Accepted(socket, link.door, link.peer));
+        self.signals.push(Signal::Host(id));
     }
 
-    fn stir(&mut self, id: LinkId, side: Side) {
+    fn signal(&mut self, id: LinkId, side: Side) {
         match side {
-            Side::Host => self.stirs.push(Stir::Host(id)),
-            Side::Node => self.stir_node(id),
+            Side::Host => self.signals.push(Signal::Host(id)),
+            Side::Node => self.signal_node(id),
         }
     }
 
     /// Ends the watch if its event has occurred.
-    fn stir_node(&mut self, id: LinkId) {
+    fn signal_node(&mut self, id: LinkId) {
         let link = self.links.get_mut(&id).expect("links stay");
         if link.watch.is_some_and(|interest| link.node_has(interest)) {
             link.watch = None;
             let owner = link.owner.expect("a watched socket has an owner");
             let socket = link.socket.expect("a watched socket is open");
-            self.stirs.push(Stir::Ready(owner, socket));
+            self.signals.push(Signal::Ready(owner, socket));
         }
     }
 
@@ -341,7 +341,7 @@ impl Network {
         self.broken += 1;
         let link = self.links.get_mut(&id).expect("links stay");
         link.end(first).broken = true;
-        self.stir(id, first);
+        self.signal(id, first);
         self.send_reset(now, id, first.other());
     }
 
@@ -432,7 +432,7 @@ impl Network {
     pub(crate) fn watch(&mut self, core: CoreId, socket: SocketId, interest: Interest) {
         let id = self.link_at(core, socket);
         self.links.get_mut(&id).expect("links stay").watch = Some(interest);
-        self.stir_node(id);
+        self.signal_node(id);
     }
 
     /// The core hands the socket over to another.

@@ -12,7 +12,7 @@ use crate::agenda::Agenda;
 use crate::disk::{Disk, DiskOperation};
 use crate::failures::Failures;
 use crate::faults::CoreFaults;
-use crate::network::{Delivery, LinkId, Network, Stir};
+use crate::network::{Delivery, LinkId, Network, Signal};
 use crate::ring::Rings;
 use crate::witness::{Tick, Witness};
 use crate::{Dice, Trace};
@@ -65,7 +65,7 @@ pub(crate) struct Outside {
     pub(crate) inboxes: Vec<VecDeque<Event>>,
     /// Cores that have a new event in their inbox.
     pub(crate) woken: BTreeSet<CoreId>,
-    pub(crate) stirred: BTreeSet<LinkId>,
+    pub(crate) signalled: BTreeSet<LinkId>,
     pub(crate) notices: Vec<Noted>,
     pub(crate) witness: Witness,
     pub(crate) failures: Failures,
@@ -112,7 +112,7 @@ impl Outside {
             cores,
             inboxes: Vec::new(),
             woken: BTreeSet::new(),
-            stirred: BTreeSet::new(),
+            signalled: BTreeSet::new(),
             notices: Vec::new(),
             witness: Witness::default(),
             failures: Failures::default(),
@@ -150,13 +150,13 @@ impl Outside {
         for (at, delivery) in self.network.due.drain(..) {
             self.agenda.push(at, Happening::Wire(delivery));
         }
-        for stir in std::mem::take(&mut self.network.stirs) {
-            match stir {
-                Stir::Host(link) => {
-                    self.stirred.insert(link);
+        for signal in std::mem::take(&mut self.network.signals) {
+            match signal {
+                Signal::Host(link) => {
+                    self.signalled.insert(link);
                 }
-                Stir::Ready(core, socket) => self.drop_in(core, Event::Ready(socket)),
-                Stir::Accepted(socket, door, peer) => {
+                Signal::Ready(core, socket) => self.drop_in(core, Event::Ready(socket)),
+                Signal::Accepted(socket, door, peer) => {
                     let local = ([192, 0, 2, 1], 4420).into();
                     let peer = Peer::Address(peer);
                     self.drop_in(CoreId::FIRST, Event::Accepted { socket, door, peer, local });

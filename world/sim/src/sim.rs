@@ -80,7 +80,7 @@ impl Sim {
         }
         self.node.wake(&mut self.outside);
         self.judge_steps();
-        self.stir();
+        self.wake_hosts();
         self.judge_notices();
         self.go_on_with_changes();
         true
@@ -125,8 +125,8 @@ impl Sim {
     }
 
     /// Hosts with an event on a connection take a step soon. Misfits keep their own times.
-    fn stir(&mut self) {
-        for link in std::mem::take(&mut self.outside.stirred) {
+    fn wake_hosts(&mut self) {
+        for link in std::mem::take(&mut self.outside.signalled) {
             let worker = self.workers.iter().position(|worker| worker.has(link));
             let client = self.clients.iter().position(|client| client.has(link));
             let client = client.map(|client| self.first_client() + client);

@@ -217,7 +217,7 @@ impl World for SimWorld<'_> {
 
     fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
         let ring = self.outside.rings.get_mut(ring);
-        self.outside.stirred.insert(ring.link);
+        self.outside.signalled.insert(ring.link);
         ring.put(entries)
     }
 

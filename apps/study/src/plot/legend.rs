@@ -27,7 +27,7 @@ enum Place {
     Below {
         columns: Vec<f64>,
     },
-    Beside {
+    Right {
         width: f64,
     },
 }
@@ -56,21 +56,21 @@ impl Legend {
     pub(super) fn side_width(&self) -> f64 {
         match self.place {
             Place::Below { .. } => 0.0,
-            Place::Beside { width } => width + COLUMN_GAP,
+            Place::Right { width } => width + COLUMN_GAP,
         }
     }
 
-    /// Draws the legend to the right of the data, its upper left corner at `beside`, or below them at
-    /// `below`. Returns the height that the legend occupies below the data.
+    /// Draws the legend to the right of the data, its upper left corner at `right`, or below them
+    /// at `below`. Returns the height that the legend occupies below the data.
     pub(super) fn draw(
         &self,
         canvas: &mut Canvas,
         slug: &str,
-        beside: [f64; 2],
+        right: [f64; 2],
         below: [f64; 2],
     ) -> f64 {
         let (corner, columns) = match &self.place {
-            Place::Beside { width } => ([beside[0] + COLUMN_GAP, beside[1]], vec![*width]),
+            Place::Right { width } => ([right[0] + COLUMN_GAP, right[1]], vec![*width]),
             Place::Below { columns } => (below, columns.clone()),
         };
         let [_, mut y] = corner;
@@ -87,7 +87,7 @@ impl Legend {
         }
         match self.place {
             Place::Below { .. } => y - corner[1],
-            Place::Beside { .. } => 0.0,
+            Place::Right { .. } => 0.0,
         }
     }
 
@@ -121,9 +121,9 @@ fn place(widths: &[f64], width: f64, height: f64) -> Place {
     let even = widths.len().div_ceil(rows.max(1)).max(1);
     let count = if fits(&even) { even } else { most };
     let widest = widths.iter().copied().fold(0.0, f64::max);
-    let beside_height = widths.iter().map(|_| LINE_HEIGHT).sum::<f64>();
-    if rows > 2 && widest <= SIDE_WIDTH_MAX && beside_height <= height {
-        return Place::Beside { width: widest };
+    let right_height = widths.iter().map(|_| LINE_HEIGHT).sum::<f64>();
+    if rows > 2 && widest <= SIDE_WIDTH_MAX && right_height <= height {
+        return Place::Right { width: widest };
     }
     let columns = columns_of(count).into_iter().map(|column| column.min(width)).collect();
     Place::Below { columns }

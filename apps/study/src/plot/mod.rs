@@ -137,8 +137,8 @@ impl<'a> Picture<'a> {
         }
         let mut bottom = frame.top + frame.height;
         bottom += frame.draw_axes(canvas, &figure.x, &figure.y) + 8.0;
-        let beside = [frame.left + frame.width, frame.top];
-        bottom += legend.draw(canvas, slug, beside, [12.0, bottom + 4.0]) + 4.0;
+        let right = [frame.left + frame.width, frame.top];
+        bottom += legend.draw(canvas, slug, right, [12.0, bottom + 4.0]) + 4.0;
         for note in self.notes() {
             for line in canvas::wrapped(&note, 11.0, WIDTH - 24.0) {
                 bottom += 14.0;
