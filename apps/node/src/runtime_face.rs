@@ -32,6 +32,8 @@ pub struct RuntimeConfig {
     pub pool_len: ByteLen,
     /// The time that a connection may take to log in; `None` for each door's default.
     pub login_timeout: Option<Nanos>,
+    /// The longest time for which a peer may accept no answers or send none of the data it owes.
+    pub stall_timeout: Nanos,
     /// The devices; a `DeviceId` is an index into this list.
     pub devices: Vec<Arc<Device>>,
     /// The state that is served first.

@@ -58,6 +58,7 @@ impl Running {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
             login_timeout: config.login_timeout,
+            stall_timeout: config.stall_timeout,
             devices: prepared.devices.clone(),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,

@@ -62,9 +62,9 @@ impl Progress {
             return false;
         }
         self.waits = Some(fresh);
-        let seconds = patience.0 / Nanos::from_secs(1).0;
+        let enough = PROGRESS_MIN.0.saturating_mul(patience.0) / Nanos::from_secs(1).0;
         // All that it held at first has moved, or enough has.
-        let least = waits.held.0.min(PROGRESS_MIN.0.saturating_mul(seconds));
+        let least = waits.held.0.min(enough);
         self.moved - waits.moved < least && held.0 > 0
     }
 }
@@ -96,6 +96,18 @@ mod tests {
     fn a_peer_that_moves_next_to_nothing_of_what_it_holds_is_given_up() {
         assert!(is_given_up(1, HELD) && is_given_up(60_000, HELD));
         assert!(!is_given_up(70_000, HELD));
+    }
+
+    #[test]
+    fn the_minimum_rate_counts_parts_of_a_second_too() {
+        let patience = Nanos::from_millis(1_900);
+        let mut progress = Progress::new(Nanos(0));
+        let is_given_up = (1..120).map(Nanos::from_secs).any(|now| {
+            // Less than 64 KiB a second, but more than 64 KiB in each stretch.
+            progress.note(now, 50_000);
+            progress.is_stalled(now, patience, HELD)
+        });
+        assert!(is_given_up);
     }
 
     #[test]

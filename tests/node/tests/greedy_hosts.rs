@@ -152,6 +152,29 @@ fn a_host_that_says_nothing_is_let_go() {
     assert_serves(&node);
 }
 
+#[test]
+fn a_host_that_stalls_is_let_go() {
+    let place = Place::new();
+    let volume = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"];
+    let node = Node::start(&place, &[&volume[..], &["--stall-timeout", "1s"]].concat());
+    let idle = Admin::join(&node, "data");
+    let admin = Admin::join(&node, "data");
+    let mut promising = admin.io(1, 32);
+    promising.submit(&numbered(Command::write(NSID, Lba(0), 255, 256 * 4096), 1), &[]);
+    promising.r2t();
+    let waiting = Instant::now();
+    // The data of the write does not come.
+    promising.closed();
+    // Less than the default time-out.
+    assert!(waiting.elapsed() < Duration::from_secs(20));
+    eventually("the log says why", || {
+        place.log().contains("the host neither reads answers nor sends the data it announced")
+    });
+    // A host that owes nothing may be silent.
+    idle.io(1, 32);
+    assert_serves(&node);
+}
+
 /// A connection that leaves no socket behind on this side, so that ten thousand of them fit.
 fn connect_and_forget(node: &Node<'_>, says: &[u8]) {
     let mut stream = TcpStream::connect(node.address()).unwrap();

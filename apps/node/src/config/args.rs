@@ -70,6 +70,10 @@ pub struct ServeArgs {
     /// [default: 10s, 15s for iSCSI]
     #[arg(long, value_name = "TIME")]
     pub login_timeout: Option<String>,
+    /// Time limit for a host, initiator or client that neither takes its answers nor sends the data
+    /// that it announced [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub stall_timeout: Option<String>,
     /// Level of the log on stderr: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
@@ -97,6 +101,7 @@ pub(super) struct FileArgs {
     pub(super) data_dir: Option<PathBuf>,
     pub(super) pool: Option<String>,
     pub(super) login_timeout: Option<String>,
+    pub(super) stall_timeout: Option<String>,
     pub(super) log: Option<String>,
 }
 

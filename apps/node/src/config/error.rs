@@ -197,6 +197,9 @@ pub enum ValueError {
     /// A login time-out that is too short or too long.
     #[error("'{0}' is not a valid login time-out: use 1s to 5m")]
     LoginTimeout(Box<str>),
+    /// A stall time-out that is too short or too long.
+    #[error("'{0}' is not a valid stall time-out: use 1s to 5m")]
+    StallTimeout(Box<str>),
     /// Not a log level.
     #[error("'{0}' is not a valid log level: use error, warn, info, debug or trace")]
     Log(Box<str>),

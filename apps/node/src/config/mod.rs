@@ -36,6 +36,11 @@ const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
 const LOGIN_TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
 const LOGIN_TIMEOUT_MAX: Nanos = Nanos::from_secs(300);
 
+const STALL_TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(30);
+/// A core looks for stalled peers once a second.
+const STALL_TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
+const STALL_TIMEOUT_MAX: Nanos = Nanos::from_secs(300);
+
 const POOL_MIN: ByteLen = ByteLen(4 << 20);
 const POOL_MAX: ByteLen = ByteLen(64 << 30);
 
@@ -64,6 +69,8 @@ pub struct Config {
     pub pool_len: ByteLen,
     /// The time that a connection may take to log in at any door; `None` for each door's default.
     pub login_timeout: Option<Nanos>,
+    /// The longest time for which a peer may accept no answers or send none of the data it owes.
+    pub stall_timeout: Nanos,
     /// The level of the log.
     pub log: LevelFilter,
 }
@@ -126,6 +133,8 @@ impl Config {
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
         let login_timeout = (file.login_timeout, args.login_timeout);
         let login_timeout = merge.one("login-timeout", login_timeout, parse_login_timeout)?;
+        let stall_timeout = (file.stall_timeout, args.stall_timeout);
+        let stall_timeout = merge.one("stall-timeout", stall_timeout, parse_stall_timeout)?;
         let log = merge.one("log", (file.log, args.log), parse_log)?;
         Ok(Self {
             devices: values(devices),
@@ -139,6 +148,7 @@ impl Config {
             data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),
             login_timeout,
+            stall_timeout: stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
             log: log.unwrap_or(LevelFilter::INFO),
         })
     }
@@ -189,6 +199,12 @@ fn parse_login_timeout(text: &str) -> Result<Nanos, ValueError> {
     let timeout = parse_duration(text)?;
     let fits = (LOGIN_TIMEOUT_MIN..=LOGIN_TIMEOUT_MAX).contains(&timeout);
     fits.then_some(timeout).ok_or_else(|| ValueError::LoginTimeout(text.into()))
+}
+
+fn parse_stall_timeout(text: &str) -> Result<Nanos, ValueError> {
+    let timeout = parse_duration(text)?;
+    let fits = (STALL_TIMEOUT_MIN..=STALL_TIMEOUT_MAX).contains(&timeout);
+    fits.then_some(timeout).ok_or_else(|| ValueError::StallTimeout(text.into()))
 }
 
 fn parse_log(text: &str) -> Result<LevelFilter, ValueError> {

@@ -63,14 +63,17 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
         cores = 0
         data-dir = "/elsewhere"
         pool = "64MiB"
+        stall-timeout = "45s"
         log = "debug"
     "#;
     let file = with_file(text, &[]).unwrap();
     assert_eq!(file.devices.len(), 2);
     assert_eq!(file.volumes[0].name.as_str(), "data");
     assert_eq!((file.pool_len, file.log), (ByteLen(64 << 20), LevelFilter::DEBUG));
+    assert_eq!(file.stall_timeout, Nanos::from_secs(45));
     let flags = ["--device", "b=ram:3GiB", "--nvme-tcp", "127.0.0.1:2", "--pool", "8MiB"];
-    let both = with_file(text, &flags).unwrap();
+    let both = with_file(text, &[&flags[..], &["--stall-timeout", "1s"]].concat()).unwrap();
+    assert_eq!(both.stall_timeout, Nanos::from_secs(1));
     let devices: Vec<String> = both.devices.iter().map(ToString::to_string).collect();
     assert_eq!(devices, ["a=ram:1GiB", "b=ram:3GiB"]);
     assert_eq!(addresses(&both, Protocol::NvmeTcp), ["127.0.0.1:2"]);
@@ -84,7 +87,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `nvme-tcp`, \
          `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, \
-         `login-timeout`, `log`"
+         `login-timeout`, `stall-timeout`, `log`"
     );
 }
 
@@ -117,6 +120,10 @@ fn an_unparsable_size_is_refused_where_it_stands() {
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--login-timeout", "10ms"]),
         "--login-timeout: '10ms' is not a valid login time-out: use 1s to 5m"
+    );
+    assert_eq!(
+        refused(&["--device", "r=ram:1G", "--stall-timeout", "6m"]),
+        "--stall-timeout: '6m' is not a valid stall time-out: use 1s to 5m"
     );
 }
 

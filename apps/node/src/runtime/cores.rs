@@ -35,9 +35,6 @@ use crate::{Ledger, Ticket};
 /// How long a full mailbox is left alone.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
-/// The longest time for which a host may accept no answers or send none of the data it announced.
-const STALL_TIMEOUT: Nanos = Nanos::from_secs(30);
-
 /// The running cores.
 pub struct Cores {
     /// The processor of each core.
@@ -57,6 +54,7 @@ struct Common {
     epoch: Instant,
     core_count: u16,
     pool_len: ByteLen,
+    stall_timeout: Nanos,
     session: SessionConfig,
     devices: Vec<Arc<Device>>,
     volumes: Arc<VolumeTable>,
@@ -101,6 +99,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         epoch: Instant::now(),
         core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
         pool_len: config.pool_len,
+        stall_timeout: config.stall_timeout,
         session,
         devices: config.devices.clone(),
         volumes: Arc::clone(&config.published.volumes),
@@ -209,7 +208,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         target,
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
-        stall_timeout: STALL_TIMEOUT,
+        stall_timeout: common.stall_timeout,
     }
 }
 
