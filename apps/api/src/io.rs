@@ -88,7 +88,7 @@ pub struct Io {
 }
 
 /// Times since the arrival of requests, failed ones included. A percentile exceeds the exact one by
-/// at most an eighth, or by 128 ns. The clock is read once in each turn of a core, so a request
+/// at most an eighth, or by 127 ns. The clock is read once in each turn of a core, so a request
 /// that is answered in the turn in which it arrived counts as zero.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Latency {
