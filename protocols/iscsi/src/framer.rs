@@ -33,7 +33,8 @@ impl HeadRules for Rules {
 
     #[inline]
     fn shape(&self, prefix: &[u8]) -> Result<HeadShape, PeerError> {
-        let (header, _) = BasicHeader::ref_from_prefix(prefix).expect("a prefix has all of it");
+        let (header, _) =
+            BasicHeader::ref_from_prefix(prefix).expect("a prefix holds the whole basic header");
         let len = header.data_len.get();
         if len > self.data_len_max {
             return Err(too_long(header, len, self.data_len_max));
@@ -58,7 +59,7 @@ impl HeadRules for Rules {
 
 #[inline]
 pub(crate) fn basic_header(head: &[u8]) -> &[u8; HEADER_LEN] {
-    head.first_chunk().expect("every head begins with it")
+    head.first_chunk().expect("every head begins with a basic header")
 }
 
 #[cold]

@@ -109,7 +109,8 @@ impl Bench {
         while !self.initiator.is_ready() {
             let stream = self.take_output(usize::MAX);
             let (header, data) = stream.split_first_chunk::<HEADER_LEN>().expect("a request");
-            let request = LoginRequest::ref_from_bytes(header).expect("of that length");
+            let request =
+                LoginRequest::ref_from_bytes(header).expect("the head has this header's length");
             let data = &data[..length(request.data_len.get())];
             let mut output = Output::default();
             let step = target.handle(&access, request, data, &mut output);
@@ -412,7 +413,7 @@ fn wire_len(data: &[u8]) -> u32 {
 pub(crate) fn pdus_of(mut stream: &[u8]) -> Vec<([u8; HEADER_LEN], Vec<u8>)> {
     let mut pdus = Vec::new();
     while let Some((header, after)) = stream.split_first_chunk::<HEADER_LEN>() {
-        let basic = BasicHeader::ref_from_bytes(header).expect("of that length");
+        let basic = BasicHeader::ref_from_bytes(header).expect("the head has this header's length");
         let len = length(basic.data_len.get());
         pdus.push((*header, after[..len].to_vec()));
         stream = &after[len + padding_len(len)..];

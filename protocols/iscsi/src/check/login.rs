@@ -29,7 +29,7 @@ pub(crate) fn challenge(byte: u8) -> Challenge {
 }
 
 fn credential(user: &str, byte: u8) -> Credential {
-    let secret = Secret::new(vec![byte; 16]).expect("that is a secret's length");
+    let secret = Secret::new(vec![byte; 16]).expect("16 bytes are a valid length of a secret");
     Credential { user: user.to_owned(), secret }
 }
 

@@ -24,7 +24,7 @@ impl InitiatorSession {
     /// Data comes in order, so the next offset is the length received so far.
     #[inline]
     pub(super) fn on_data_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header = DataIn::ref_from_bytes(head).expect("of that length");
+        let header = DataIn::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::DATA_IN;
         let id = self.find(opcode, header.itt)?;
         let command = &mut self.posted[id.0];
@@ -81,7 +81,7 @@ impl InitiatorSession {
         head: &[u8; HEADER_LEN],
         data: &[u8],
     ) -> Result<(), PeerError> {
-        let header = ScsiResponse::ref_from_bytes(head).expect("of that length");
+        let header = ScsiResponse::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::SCSI_RESPONSE;
         let id = self.find(opcode, header.itt)?;
         self.take_stat_sn(opcode, header.stat_sn)?;
@@ -100,7 +100,7 @@ impl InitiatorSession {
     /// Data is asked for in order, so no byte is asked for twice.
     #[inline]
     pub(super) fn on_r2t(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header = R2t::ref_from_bytes(head).expect("of that length");
+        let header = R2t::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::R2T;
         let refused = |offset| PeerError::HeaderField { opcode, offset };
         let id = self.find(opcode, header.itt)?;

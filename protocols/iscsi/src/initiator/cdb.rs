@@ -56,7 +56,7 @@ pub fn write_same(unmap: bool, lba: u64, blocks: u32) -> Cdb {
 /// When there are more.
 pub fn unmap(ranges: &[(u64, u32)]) -> (Cdb, Vec<u8>) {
     assert!(ranges.len() <= UNMAP_RANGES_MAX, "at most {UNMAP_RANGES_MAX} ranges");
-    let len = u16::try_from(ranges.len() * 16).expect("bounded above");
+    let len = u16::try_from(ranges.len() * 16).expect("the number of ranges has been checked");
     let mut parameters = Vec::with_capacity(usize::from(len) + 8);
     parameters.extend_from_slice(&(len + 6).to_be_bytes());
     parameters.extend_from_slice(&len.to_be_bytes());

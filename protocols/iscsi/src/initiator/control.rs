@@ -56,7 +56,8 @@ impl InitiatorSession {
     }
 
     fn on_login_response(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
-        let header = LoginResponse::ref_from_bytes(head).expect("of that length");
+        let header =
+            LoginResponse::ref_from_bytes(head).expect("the head has this header's length");
         let State::LoggingIn(login) = &mut self.state else {
             unreachable!("gathered during the login only")
         };
@@ -68,7 +69,7 @@ impl InitiatorSession {
 
     /// RFC 7143, 11.19: an answer to a ping, or a ping, or an update of the command window.
     fn on_nop_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header = NopIn::ref_from_bytes(head).expect("of that length");
+        let header = NopIn::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::NOP_IN;
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let tag = header.itt.get();
@@ -107,7 +108,7 @@ impl InitiatorSession {
     /// Queues an immediate request: CmdSN and ExpStatSN are at the same place in each.
     fn push_request(&mut self, header: impl IntoBytes + Immutable, data: &[u8]) {
         let mut header: [u8; HEADER_LEN] =
-            header.as_bytes().try_into().expect("every header has this length");
+            header.as_bytes().try_into().expect("every header has 48 bytes");
         header[24..28].copy_from_slice(self.window.next().field().as_bytes());
         header[28..32].copy_from_slice(self.exp_stat_sn.field().as_bytes());
         push_small(&mut self.output, self.connection.digests, &header, data);
@@ -171,7 +172,7 @@ impl InitiatorSession {
     }
 
     fn on_task_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header = TaskResponse::ref_from_bytes(head).expect("of that length");
+        let header = TaskResponse::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::TASK_RESPONSE;
         self.take_stat_sn(opcode, header.stat_sn)?;
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
@@ -234,13 +235,13 @@ impl InitiatorSession {
     }
 
     fn push_text(&mut self, mut header: TextRequest, data: &[u8]) {
-        let len = u32::try_from(data.len()).expect("one key is short");
+        let len = u32::try_from(data.len()).expect("a single key is short");
         header.data_len = DataSegmentLen::new(len);
         self.push_request(header, data);
     }
 
     fn on_text_response(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
-        let header = TextResponse::ref_from_bytes(head).expect("of that length");
+        let header = TextResponse::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::TEXT_RESPONSE;
         self.take_stat_sn(opcode, header.stat_sn)?;
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
@@ -274,13 +275,14 @@ impl InitiatorSession {
             return Err(SubmitError::NotReady);
         }
         self.state = State::LoggingOut;
-        let cid = u16::try_from(self.tag_base >> 16).expect("the upper half");
+        let cid = u16::try_from(self.tag_base >> 16).expect("the upper half of a tag has 16 bits");
         self.push_request(LogoutRequest::new(reason, self.tag_base | LOGOUT_TAG, cid), &[]);
         Ok(())
     }
 
     fn on_logout_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header = LogoutResponse::ref_from_bytes(head).expect("of that length");
+        let header =
+            LogoutResponse::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = Opcode::LOGOUT_RESPONSE;
         let tag = header.itt.get();
         let is_asked = matches!(self.state, State::LoggingOut);
@@ -294,7 +296,7 @@ impl InitiatorSession {
     }
 
     fn on_async(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
-        let header = Async::ref_from_bytes(head).expect("of that length");
+        let header = Async::ref_from_bytes(head).expect("the head has this header's length");
         self.take_stat_sn(Opcode::ASYNC, header.stat_sn)?;
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let cid = self.tag_base >> 16;
@@ -320,7 +322,7 @@ impl InitiatorSession {
 
     /// RFC 7143, 11.17: a rejected command is over; a Reject of any other PDU ends the connection.
     fn on_reject(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
-        let header = Reject::ref_from_bytes(head).expect("of that length");
+        let header = Reject::ref_from_bytes(head).expect("the head has this header's length");
         self.take_stat_sn(Opcode::REJECT, header.stat_sn)?;
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let Ok((fault, _)) = BasicHeader::ref_from_prefix(data) else {

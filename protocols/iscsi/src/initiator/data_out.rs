@@ -137,7 +137,7 @@ impl InitiatorSession {
     /// When no bytes were named, or `bytes` has another length.
     pub fn provide_payload(&mut self, bytes: &[u8]) {
         let PendingPart { id, buffer, part } =
-            self.parts.pop_front().expect("payload comes only when wanted");
+            self.parts.pop_front().expect("payload is provided only when it is wanted");
         assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");
         self.push_part_header(id, part);
         self.output.push_buffer(buffer, part.offset, part.len);

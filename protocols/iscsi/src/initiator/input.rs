@@ -88,7 +88,7 @@ impl InitiatorSession {
     #[inline]
     fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         self.sink = Sink::Skipped;
-        let header = BasicHeader::ref_from_bytes(head).expect("of that length");
+        let header = BasicHeader::ref_from_bytes(head).expect("the head has this header's length");
         let opcode = header.opcode.opcode();
         let handled = match (&self.state, opcode) {
             (State::Ready | State::LoggingOut, Opcode::DATA_IN) => self.on_data_in(head),
@@ -157,7 +157,7 @@ impl InitiatorSession {
 
     #[inline]
     fn count_received(&mut self, id: TaskId, len: usize) {
-        let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
+        let len = u32::try_from(len).expect("a PDU has less than 4 GiB of data");
         self.posted[id.0].moved += len;
     }
 
@@ -176,7 +176,8 @@ impl InitiatorSession {
     #[cold]
     fn end_small(&mut self) -> Result<(), PeerError> {
         let header = self.small_header;
-        let basic = BasicHeader::ref_from_bytes(&header).expect("of that length");
+        let basic =
+            BasicHeader::ref_from_bytes(&header).expect("the head has this header's length");
         let opcode = basic.opcode.opcode();
         if let Some((received, computed)) = self.framer.body.damage() {
             return Err(PeerError::DataDigest { opcode, received, computed });

@@ -111,14 +111,14 @@ impl InitiatorSession {
     /// Puts a command with its number in flight. The caller has checked that there is room.
     #[inline]
     fn put_in_flight(&mut self, begun: Begun) -> TaskId {
-        let id = self.posted.take().expect("the caller has seen that there is room");
+        let id = self.posted.take().expect("the caller has checked that there is room");
         self.posted.begin(id, begun.data, begun.len).answer = begun.task;
         TaskId(id)
     }
 
     #[cold]
     fn queue_small(&mut self, cdb: &Cdb, task: Task, bytes: Vec<u8>) -> TaskId {
-        let len = u32::try_from(bytes.len()).expect("small data is small");
+        let len = u32::try_from(bytes.len()).expect("small data is shorter than 4 GiB");
         let begun = Begun { data: Data::None, len, task };
         let id = self.queue_write(cdb, begun, Source::Bytes(&bytes), &bytes);
         self.posted[id.0].data = Data::SmallOutgoing(bytes);

@@ -188,5 +188,5 @@ impl Authenticator {
 
 /// A secret of no user, for an equal running time.
 fn nobody() -> Secret {
-    Secret::new(vec![0; 16]).expect("that is a secret's length")
+    Secret::new(vec![0; 16]).expect("16 bytes are a valid length of a secret")
 }

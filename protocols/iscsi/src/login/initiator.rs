@@ -230,7 +230,7 @@ impl InitiatorLogin {
         let mut request = LoginRequest::new(flags, isid, tsih, cid);
         request.cmd_sn = self.cmd_sn.field();
         request.exp_stat_sn = self.exp_stat_sn.unwrap_or_default().field();
-        let len = u32::try_from(part.len()).expect("a part is at most what one PDU takes");
+        let len = u32::try_from(part.len()).expect("a part is no longer than a PDU's data");
         request.data_len = DataSegmentLen::new(len);
         push_small(output, Digests::NONE, request.as_bytes(), part);
     }

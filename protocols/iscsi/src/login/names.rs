@@ -44,11 +44,11 @@ impl Names {
 
     /// Initiator, its alias and the session's type. Only after [`Self::check`].
     pub(super) fn whole(&self) -> (String, Option<String>, SessionKind) {
-        let initiator = self.initiator.clone().expect("checked with the first request");
+        let initiator = self.initiator.clone().expect("the first request has been checked");
         let kind = match self.kind {
             Some(Kind::Discovery) => SessionKind::Discovery,
             Some(Kind::Normal) | None => SessionKind::Normal {
-                target: self.target.clone().expect("checked with the first request"),
+                target: self.target.clone().expect("the first request has been checked"),
             },
         };
         (initiator, self.initiator_alias.clone(), kind)

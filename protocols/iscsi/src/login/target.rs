@@ -122,7 +122,7 @@ impl TargetLogin {
     /// # Panics
     /// When there was no demand.
     pub fn grant(&mut self, granted: Granted, output: &mut Output) {
-        let identity = self.identity.expect("a demand comes of requests");
+        let identity = self.identity.expect("a login is granted after a request");
         self.identity = Some(Identity { tsih: granted.tsih, ..identity });
         let flags = LoginFlags::transit(self.stage, Stage::FullFeature);
         let serials = Serials {
@@ -275,8 +275,8 @@ impl TargetLogin {
     }
 
     fn demand(&self) -> Result<LoginDemand, LoginStatus> {
-        let identity = self.identity.expect("there was a request");
-        let negotiation = self.negotiation.as_ref().expect("the first text is whole");
+        let identity = self.identity.expect("a login is demanded after a request");
+        let negotiation = self.negotiation.as_ref().expect("the first request's text is complete");
         let (session, connection) =
             negotiation.result().map_err(|_| LoginStatus::INITIATOR_ERROR)?;
         let (initiator, initiator_alias, kind) = self.names.whole();
@@ -307,7 +307,7 @@ impl TargetLogin {
         let mut response = LoginResponse::new(flags, identity.itt, serials);
         response.isid = identity.isid;
         response.tsih = U16::new(identity.tsih);
-        let len = u32::try_from(part.len()).expect("a part is at most what one PDU takes");
+        let len = u32::try_from(part.len()).expect("a part is no longer than a PDU's data");
         response.data_len = DataSegmentLen::new(len);
         push_small(output, Digests::NONE, response.as_bytes(), part);
         self.stat_sn = self.stat_sn.next();

@@ -269,7 +269,7 @@ impl TargetSession {
         let sense = failure.sense().map(|sense| sense.to_bytes(is_descriptor)).unwrap_or_default();
         let mut data = Vec::with_capacity(2 + sense.len());
         if !sense.is_empty() {
-            let sense_len = u16::try_from(sense.len()).expect("sense data is short");
+            let sense_len = u16::try_from(sense.len()).expect("sense data is shorter than 64 KiB");
             data.extend_from_slice(&sense_len.to_be_bytes());
             data.extend_from_slice(&sense);
         }
@@ -396,7 +396,7 @@ pub(super) fn source_of(payload: Payload, bytes: &[u8]) -> DataSource<'_> {
 /// A request's tag is its slot.
 #[inline]
 pub(super) fn index_of(tag: Tag) -> u16 {
-    u16::try_from(tag.0).expect("tags are slots")
+    u16::try_from(tag.0).expect("a tag is the index of a slot")
 }
 
 #[cfg(test)]

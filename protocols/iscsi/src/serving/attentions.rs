@@ -110,7 +110,7 @@ impl TargetSession {
         let unit = self.units.get(lun);
         let is_descriptor = unit.is_some_and(|unit| unit.descriptor_sense);
         let sense = sense_of_attention(attention).to_bytes(is_descriptor);
-        let sense_len = u16::try_from(sense.len()).expect("sense data is short");
+        let sense_len = u16::try_from(sense.len()).expect("sense data is shorter than 64 KiB");
         let data = [&sense_len.to_be_bytes()[..], &sense].concat();
         let event = u32::from_be_bytes([AsyncEvent::SCSI.0, 0, 0, 0]);
         let answer = Answer {

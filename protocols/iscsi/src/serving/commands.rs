@@ -336,7 +336,7 @@ fn series(task: RequestTask, volume: VolumeId, wanted: u32) -> Planned {
 
 /// The buffers for the data that the initiator sends.
 pub(super) fn buffers_of(task: &RequestTask) -> Buffers {
-    let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
+    let count = u8::try_from(task.buffer_count()).expect("a command fills at most two buffers");
     Buffers::wanted(count, len32(task.buffer_len().0))
 }
 
@@ -365,5 +365,5 @@ fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
 /// Lengths of data are a few mebibytes at most.
 #[inline]
 pub(super) fn len32(len: impl TryInto<u32>) -> u32 {
-    len.try_into().ok().expect("data of a command is far below 4 GiB")
+    len.try_into().ok().expect("the data of a command is shorter than 4 GiB")
 }

@@ -145,7 +145,7 @@ impl TargetSession {
 
     #[inline]
     pub(super) fn count_received(&mut self, index: u16, len: usize) {
-        let len = u32::try_from(len).expect("no PDU has 16 MiB of data");
+        let len = u32::try_from(len).expect("a PDU has less than 16 MiB of data");
         self.tasks.slots[index].received += len;
     }
 

@@ -39,13 +39,15 @@ impl TargetSession {
                     [Some(first), None] => &[first],
                     [Some(first), Some(second)] => &[first, second],
                 };
-                let operation = task.operation(buffers).expect("it has the buffers it wants");
+                let operation =
+                    task.operation(buffers).expect("the request has all of its buffers");
                 Demand::Request(request(index, *volume, task.range, operation))
             }
             Kind::Series(series) => {
                 let piece = &series.piece;
                 let buffers: Vec<_> = slot.buffers.take().into_iter().flatten().collect();
-                let operation = piece.task.operation(&buffers).expect("it has the buffer it wants");
+                let operation =
+                    piece.task.operation(&buffers).expect("the request has all of its buffers");
                 Demand::Request(request(index, piece.volume, piece.task.range, operation))
             }
             Kind::Change { volume, task } => {

@@ -74,7 +74,8 @@ impl ServingEnd for TargetSession {
 
     #[inline]
     fn provide(&mut self, due: Due, buffer: BufferId) {
-        let index = self.slot_without_buffer(due).expect("a buffer comes only when wanted");
+        let index =
+            self.slot_without_buffer(due).expect("a buffer is provided only when one is wanted");
         let buffers = &mut self.tasks.slots[index].buffers;
         buffers.put(buffer);
         if due == Due::Later && !buffers.are_missing() {

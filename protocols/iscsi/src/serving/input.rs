@@ -191,6 +191,6 @@ const SMALL_LEN_KEPT: usize = 16 * 1024;
 
 /// CmdSN is at the same place in every request.
 fn cmd_sn_of(header: &[u8; HEADER_LEN]) -> Serial {
-    let [.., a, b, c, d] = *header.first_chunk::<28>().expect("a header is longer");
+    let [.., a, b, c, d] = *header.first_chunk::<28>().expect("a header is longer than 28 bytes");
     Serial(u32::from_be_bytes([a, b, c, d]))
 }

@@ -19,7 +19,7 @@ impl TargetSession {
         header: &[u8; HEADER_LEN],
         data: &[u8],
     ) -> Result<(), PeerError> {
-        let request = LoginRequest::ref_from_bytes(header).expect("every header has this length");
+        let request = LoginRequest::ref_from_bytes(header).expect("every header has 48 bytes");
         let access = self.exports.access(self.config.anonymous);
         match self.login.exchange.handle(&access, request, data, &mut self.link.output) {
             LoginStep::Answered => Ok(()),
@@ -70,7 +70,7 @@ impl TargetSession {
             return;
         }
         assert!(self.state == State::Granting, "a login is answered once");
-        let demand = self.login.demanded.take().expect("a login that is granted was demanded");
+        let demand = self.login.demanded.take().expect("only a demanded login is answered");
         match answer {
             Ok(granted) => self.enter(&demand, granted),
             Err(status) => {

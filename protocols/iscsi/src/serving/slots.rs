@@ -112,7 +112,7 @@ impl Buffers {
 
     #[inline]
     pub(super) fn put(&mut self, buffer: BufferId) {
-        let place = self.missing().expect("a buffer comes only when wanted");
+        let place = self.missing().expect("a buffer is provided only when one is wanted");
         self.ids[place] = Some(buffer);
     }
 
@@ -214,7 +214,7 @@ pub(super) struct Slots {
 impl Slots {
     /// For a connection of a session with that window; none before the login.
     pub(super) fn new(count: u32) -> Self {
-        let count = u16::try_from(count).expect("a window is below 65,536 commands");
+        let count = u16::try_from(count).expect("a window has fewer than 65,536 commands");
         Self { table: SlotTable::new(count, Slot::default) }
     }
 
@@ -224,7 +224,7 @@ impl Slots {
     /// When no slot is free: the caller checks this first.
     #[inline]
     pub(super) fn take(&mut self, begin: Begin) -> u16 {
-        let index = self.table.take().expect("the caller saw a free slot");
+        let index = self.table.take().expect("the caller has found a free slot");
         let slot = &mut self.table[index];
         slot.itt = begin.itt;
         slot.is_immediate = begin.is_immediate;
