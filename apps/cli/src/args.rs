@@ -219,14 +219,14 @@ pub(crate) enum VolumeSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Make a volume longer, or shorter with --shrink; connected hosts see it at once
+    /// Grow a volume, or shrink it with --shrink; connected hosts see it at once
     Resize {
         /// The volume
         name: String,
         /// Its new size, for example 512MiB or 8GiB
         #[arg(value_parser = parse_size)]
         size: ByteLen,
-        /// Allow the volume to become shorter: the data past the new end is lost
+        /// Allow the volume to shrink: the data past the new end is lost
         #[arg(long)]
         shrink: bool,
         /// Return at once if a job has to prepare the new part ('nearflash job wait' waits for it)
@@ -239,7 +239,7 @@ pub(crate) enum VolumeSubcommand {
     Remove {
         /// The volume
         name: String,
-        /// Remove it even while hosts are connected to its subsystem
+        /// Remove the volume even while hosts are connected to its subsystem
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -249,10 +249,10 @@ pub(crate) enum VolumeSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum CredentialSubcommand {
-    /// Create a credential and show its secret once. With the first credential, the node starts to
-    /// refuse clients without one
+    /// Create a credential and show its secret once. As soon as one credential exists, the node
+    /// refuses clients without one
     Create {
-        /// Its key ID, which the client presents
+        /// The credential's key ID, which the client presents
         id: String,
         /// Expire after this time, for example 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
@@ -268,7 +268,8 @@ pub(crate) enum CredentialSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a credential and its grants; when this returns, its clients have lost all rights
+    /// Remove a credential and its grants; when the command returns, its clients have lost all
+    /// rights
     Remove {
         /// The credential
         id: String,
@@ -285,8 +286,8 @@ pub(crate) enum GrantSubcommand {
         id: String,
         /// The volume
         volume: String,
-        /// The bytes, for example 0..8GiB or 8GiB.. (the end is excluded) [default: the whole volume,
-        /// also after it grows]
+        /// The bytes, for example 0..8GiB or 8GiB.. (the end is excluded) [default: the whole
+        /// volume, also after it grows]
         #[arg(long, value_name = "START..END")]
         range: Option<GrantRange>,
         /// r to read, rw to read and write
@@ -305,7 +306,7 @@ pub(crate) enum GrantSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Revoke a grant; when this returns, it has no effect
+    /// Revoke a grant; when the command returns, the grant has no effect
     Revoke {
         /// The grant's number, as 'nearflash grant list' shows it
         number: u64,
@@ -337,9 +338,9 @@ pub(crate) enum ChapSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove an account; when this returns, its sessions have ended
+    /// Remove an account; when the command returns, its sessions have ended
     Remove {
-        /// Its user name
+        /// The account's user name
         user: String,
         #[command(flatten)]
         node: NodeArgs,
@@ -355,7 +356,7 @@ pub(crate) enum ReservationSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove every registration and the reservation of a volume, and notify the holders
+    /// Remove the reservation and all registrations of a volume, and notify the registered hosts
     Clear {
         /// The volume
         volume: String,
@@ -366,8 +367,8 @@ pub(crate) enum ReservationSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum DeviceSubcommand {
-    /// Clear the suspect state of a device, so that flushes and durable writes reach it again.
-    /// Check the data that hosts wrote to it first: lost writes stay lost
+    /// Clear the suspect state of a device, so that flushes and durable writes to it succeed again.
+    /// Before that, check the data that hosts wrote to it: lost writes stay lost
     Clear {
         /// The device
         name: String,
@@ -385,21 +386,21 @@ pub(crate) enum JobSubcommand {
     },
     /// Show one job
     Show {
-        /// Its number
+        /// The number of the job
         id: u64,
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Cancel a job and undo its change
     Cancel {
-        /// Its number
+        /// The number of the job
         id: u64,
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Wait until a job has ended; the exit code is 1 unless it is complete
     Wait {
-        /// Its number
+        /// The number of the job
         id: u64,
         #[command(flatten)]
         node: NodeArgs,

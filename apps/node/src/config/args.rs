@@ -22,8 +22,8 @@ NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick
 /// whether they come from a flag or the file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServeArgs {
-    /// TOML file with the names and values of these flags; flags take precedence. Devices and
-    /// volumes of both are served
+    /// TOML file whose keys have the names and values of these flags. A flag takes precedence over
+    /// its key; devices and volumes are merged by name
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Devices to serve from.
@@ -32,31 +32,33 @@ pub struct ServeArgs {
     /// Volumes to serve.
     #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE", help = VOLUME_HELP)]
     pub volumes: Vec<String>,
-    /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free one [default: 127.0.0.1:4420]
+    /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port [default:
+    /// 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
     pub nvme_tcp: Vec<String>,
     /// Address that discovery reports instead of the listening address
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub advertise: Option<String>,
-    /// Address for direct clients (repeatable); port 0 selects a free one [default: none; default
+    /// Address for direct clients (repeatable); port 0 selects a free port [default: none; default
     /// port: 4421]
     #[arg(long, value_name = "ADDR:PORT")]
     pub direct: Vec<String>,
     /// Socket for direct clients on this machine, which share memory with the node [default: none]
     #[arg(long, value_name = "PATH")]
     pub direct_local: Option<PathBuf>,
-    /// Address for iSCSI initiators (repeatable); port 0 selects a free one [default: none; default
-    /// port: 3260]
+    /// Address for iSCSI initiators (repeatable); port 0 selects a free port [default: none;
+    /// default port: 3260]
     #[arg(long, value_name = "ADDR:PORT")]
     pub iscsi: Vec<String>,
     /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or
-    /// 'any'. Required if an address can be reached from other machines. With loopback addresses
-    /// only, every host may connect unless hosts are named, and likewise every initiator. 'any' also
-    /// admits every direct client while there is no credential, and every initiator while there is
-    /// no CHAP account
+    /// 'any'. Required if an address can be reached from other machines. If all addresses are
+    /// loopback addresses and no host is named, every host may connect; the same applies to
+    /// initiators. As long as there is no credential, 'any' also admits every direct client. As
+    /// long as there is no CHAP account, it admits every initiator
     #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,
-    /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that is allowed]
+    /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that the process may
+    /// use]
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
     /// Directory of the catalog and the control socket [default: /var/lib/nearflash for root,
@@ -66,8 +68,8 @@ pub struct ServeArgs {
     /// Memory for data in flight on each core [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub pool: Option<String>,
-    /// Time limit for a host, initiator or client from its connection to its completed login
-    /// [default: 10s, 15s for iSCSI]
+    /// Longest time from the start of a connection to its completed login, for hosts, initiators
+    /// and clients [default: 10s, 15s for iSCSI]
     #[arg(long, value_name = "TIME")]
     pub login_timeout: Option<String>,
     /// Time limit for a host, initiator or client that neither takes its answers nor sends the data
