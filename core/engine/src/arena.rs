@@ -19,7 +19,8 @@ pub trait Arena: fmt::Debug {
 
     /// The bytes of two buffers, the first of them to fill.
     ///
-    /// # Panics If the two ranges overlap. This is a bug in the caller.
+    /// # Panics
+    /// If the two ranges overlap. This is a bug in the caller.
     fn pair_mut(&mut self, filled: Range<usize>, other: Range<usize>) -> (&mut [u8], &[u8]);
 }
 

@@ -251,7 +251,8 @@ impl Pool {
 
     /// Gives a buffer back.
     ///
-    /// # Panics If it is not taken. This is a bug in the caller: two owners would share the buffer.
+    /// # Panics
+    /// If it is not taken. This is a bug in the caller: two owners would share the buffer.
     pub fn give_back(&mut self, buffer: BufferId) {
         let (page, order) = split(buffer);
         self.returns += 1;
@@ -315,22 +316,25 @@ impl Pool {
 
     /// The buffer's bytes: its whole size class, which may be longer than requested.
     ///
-    /// # Panics If it is a foreign buffer, whose memory the client may change at any time. This is
-    /// a bug in the caller.
+    /// # Panics
+    /// If it is a foreign buffer, whose memory the client may change at any time. This is a bug in
+    /// the caller.
     pub fn bytes(&self, buffer: BufferId) -> &[u8] {
         self.arena.bytes(self.place(buffer))
     }
 
     /// The buffer's bytes, to fill.
     ///
-    /// # Panics If it is a foreign buffer. This is a bug in the caller.
+    /// # Panics
+    /// If it is a foreign buffer. This is a bug in the caller.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         self.arena.bytes_mut(self.place(buffer))
     }
 
     /// The bytes of two buffers, one of them to fill.
     ///
-    /// # Panics If both are the same buffer or one is foreign. This is a bug in the caller.
+    /// # Panics
+    /// If both are the same buffer or one is foreign. This is a bug in the caller.
     pub fn pair_mut(&mut self, filled: BufferId, other: BufferId) -> (&mut [u8], &[u8]) {
         let (filled, other) = (self.place(filled), self.place(other));
         self.arena.pair_mut(filled, other)
@@ -353,7 +357,8 @@ impl Pool {
 
     /// The buffer's range in the arena.
     ///
-    /// # Panics If it is foreign or not taken. This is a bug in the caller.
+    /// # Panics
+    /// If it is foreign or not taken. This is a bug in the caller.
     #[inline]
     pub fn place(&self, buffer: BufferId) -> Range<usize> {
         let (page, order) = split(buffer);

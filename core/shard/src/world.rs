@@ -176,11 +176,12 @@ pub trait World {
     /// Sends a message to another core. Messages between two cores arrive in order.
     fn post(&mut self, core: CoreId, message: Message);
 
-    /// Makes rings for the client at the other end of a Unix socket. Their descriptors go to it with
-    /// the next bytes that are sent. From then on the world wakes for them as for a socket, until
-    /// they are detached.
+    /// Makes rings for the client at the other end of a Unix socket. Their descriptors go to it
+    /// with the next bytes that are sent. From then on the world wakes for them as for a socket,
+    /// until they are detached.
     ///
-    /// # Errors If no rings are available: the client is told so and continues on its stream.
+    /// # Errors
+    /// If no rings are available: the client is told so and continues on its stream.
     fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
         let _ = (socket, spec);
         Err(RingRefused::Unsupported)
@@ -210,7 +211,8 @@ pub trait World {
 
     /// Copies bytes out of the data area, each once: the client may change them at any time.
     ///
-    /// # Panics If they are not within the data area, as with the other copies: the session ensures
+    /// # Panics
+    /// If they are not within the data area, as with the other copies: the session ensures
     /// that they are.
     fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
         let _ = (ring, offset, into);
