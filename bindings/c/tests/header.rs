@@ -1,20 +1,15 @@
 //! The header declares what the library defines, and C and C++ compilers accept it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use common::{declared, functions, header, link, root, strict};
 use nearflash::direct::codes;
 use nearflash_c::error::INVALID_ARGUMENT;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn header() -> String {
-    std::fs::read_to_string(root().join("include/nearflash.h")).unwrap()
-}
 
 #[test]
 fn every_code_is_in_the_header_and_no_other() {
@@ -30,25 +25,9 @@ fn every_code_is_in_the_header_and_no_other() {
     assert_eq!(defined, all);
 }
 
-/// The names of functions in a text: names that follow `before` and precede a parenthesis.
-fn functions(text: &str, before: &str) -> BTreeSet<String> {
-    let starts = text.match_indices("nearflash_").map(|(at, _)| (&text[..at], &text[at..]));
-    let calls = starts.filter_map(|(head, rest)| {
-        let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
-        let is_function = rest[end..].starts_with('(') && head.ends_with(before);
-        is_function.then(|| rest[..end].to_owned())
-    });
-    calls.collect()
-}
-
 #[test]
 fn every_function_is_declared_and_every_declaration_has_one() {
-    let header = header();
-    let code: String = header
-        .split("/*")
-        .map(|part| part.split_once("*/").map_or(part, |(_, behind)| behind))
-        .collect();
-    let declared: BTreeSet<String> = functions(&code, "");
+    let declared = declared();
     let mut written = BTreeSet::new();
     for entry in std::fs::read_dir(root().join("src")).unwrap() {
         let source = std::fs::read_to_string(entry.unwrap().path()).unwrap();
@@ -60,9 +39,7 @@ fn every_function_is_declared_and_every_declaration_has_one() {
 
 /// Compiles a file. Returns the compiler's output if it fails; `None` without such a compiler.
 fn compile(compiler: &str, args: &[&str], file: &Path) -> Option<Result<(), String>> {
-    let include = format!("-I{}", root().join("include").display());
-    let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", &include];
-    let said = Command::new(compiler).args(strict).args(args).arg(file).output().ok()?;
+    let said = Command::new(compiler).args(strict()).args(args).arg(file).output().ok()?;
     Some(match said.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
@@ -80,25 +57,10 @@ fn c_and_cpp_take_the_header_and_the_example() {
     }
 }
 
-/// The static library that was built next to this test.
-fn library() -> PathBuf {
-    std::env::current_exe().unwrap().with_file_name("libnearflash_c.a")
-}
-
 #[test]
 fn the_example_links_and_names_what_is_wrong_with_its_url() {
-    let library = library();
-    assert!(library.exists(), "{} is built with its tests", library.display());
     let program = std::env::temp_dir().join(format!("nearflash-example-{}", std::process::id()));
-    let linked = Command::new("cc")
-        .arg(format!("-I{}", root().join("include").display()))
-        .arg(root().join("examples/example.c"))
-        .arg(library)
-        .args(["-lpthread", "-ldl", "-lm", "-o"])
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(linked.status.success(), "{}", String::from_utf8_lossy(&linked.stderr));
+    link(&root().join("examples/example.c"), &root().join("include"), &program);
     for (url, words) in [("http://a", "INVALID_URL"), ("direct://127.0.0.1:1/a", "UNREACHABLE")] {
         let said = Command::new(&program).arg(url).output().unwrap();
         let message = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -53,6 +53,11 @@ impl Key {
         Self { id, secret }
     }
 
+    /// The secret, as hexadecimal digits.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
     /// The same key id with another secret.
     pub fn forged(&self) -> Self {
         Self { id: self.id, secret: "0f".repeat(32) }

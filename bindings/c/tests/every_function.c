@@ -1,0 +1,318 @@
+/* Calls every function of the header on a volume of a real node, and checks what each does.
+ *
+ *   every_function URL [KEY SECRET]
+ *
+ * tests/functions.rs generates counted.h, which includes the header and records each call, and runs
+ * this program. The program prints the name of each function that it has called.
+ */
+#include "counted.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(condition) \
+    ((condition) ? (void)0 : fail(__LINE__, #condition, nearflash_last_error()))
+#define EXPECT_OK(call) EXPECT((call) == NEARFLASH_OK)
+
+static const uint64_t SECOND = 1000000000;
+static const uint64_t MIB = 1 << 20;
+
+static void fail(int line, const char *condition, const char *message)
+{
+    fprintf(stderr, "every_function.c:%d: not %s; last error: %s\n", line, condition, message);
+    exit(EXIT_FAILURE);
+}
+
+static void fill(unsigned char *bytes, size_t len, unsigned seed)
+{
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (unsigned char)(seed + i * 7);
+}
+
+static bool is_filled(const unsigned char *bytes, size_t len, unsigned seed)
+{
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != (unsigned char)(seed + i * 7))
+            return false;
+    return true;
+}
+
+static void check_info(const nearflash_volume_info *info)
+{
+    static const unsigned char nil[16];
+    EXPECT(info->len == 8 * MIB);
+    EXPECT(info->block_size == 4096);
+    EXPECT(memcmp(info->uuid, nil, sizeof nil) != 0);
+    EXPECT(info->is_readable && info->is_writable);
+}
+
+/* ------------------------------------------------------------------------------------ errors */
+
+static void errors(nearflash_client *client, const char *url)
+{
+    EXPECT(strcmp(nearflash_error_name(NEARFLASH_NOT_GRANTED), "NOT_GRANTED") == 0);
+    EXPECT(strcmp(nearflash_error_name(NEARFLASH_INVALID_ARGUMENT), "INVALID_ARGUMENT") == 0);
+    EXPECT(strcmp(nearflash_error_name(-1), "UNKNOWN") == 0);
+    EXPECT(strstr(nearflash_error_sentence(NEARFLASH_QUEUE_FULL), "depth") != NULL);
+
+    nearflash_client *none = NULL;
+    EXPECT(nearflash_connect(NULL, NULL, NULL, &none) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_connect(url, "key", NULL, &none) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(strstr(nearflash_last_error(), "secret") != NULL);
+    EXPECT(nearflash_connect(url, "key", "short", &none) == NEARFLASH_INVALID_CREDENTIALS);
+    EXPECT(nearflash_connect("direct://\xff", NULL, NULL, &none) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_connect("http://a", NULL, NULL, &none) == NEARFLASH_INVALID_URL);
+
+    nearflash_volume *volume = NULL;
+    EXPECT(nearflash_volume_open(client, "absent", &volume) != NEARFLASH_OK);
+    EXPECT(strstr(nearflash_last_error(), "'absent'") != NULL);
+    EXPECT(nearflash_volume_open(client, "data", NULL) == NEARFLASH_INVALID_ARGUMENT);
+
+    nearflash_client_free(NULL);
+    nearflash_volume_free(NULL);
+    nearflash_queue_pair_free(NULL);
+    nearflash_buffer_free(NULL);
+}
+
+/* -------------------------------------------------------------------------- blocking calls */
+
+static void blocking(nearflash_client *client)
+{
+    nearflash_volume *volume = NULL;
+    EXPECT_OK(nearflash_volume_open(client, NULL, &volume));
+    nearflash_volume_info info;
+    EXPECT_OK(nearflash_volume_get_info(volume, &info));
+    check_info(&info);
+
+    /* Neither the length nor the offset is a multiple of anything, and the data has many pieces. */
+    const size_t len = 3 * MIB + 17;
+    const uint64_t offset = 4001;
+    unsigned char *written = malloc(len), *read = malloc(len);
+    EXPECT(written != NULL && read != NULL);
+    fill(written, len, 1);
+    memset(read, 0, len);
+    EXPECT_OK(nearflash_write(volume, written, len, offset));
+    EXPECT_OK(nearflash_flush(volume));
+    EXPECT_OK(nearflash_read(volume, read, len, offset));
+    EXPECT(is_filled(read, len, 1));
+    EXPECT_OK(nearflash_read(volume, NULL, 0, 0));
+    EXPECT(nearflash_read(volume, NULL, 1, 0) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_write(volume, NULL, 1, 0) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_read(volume, read, 2, info.len - 1) == NEARFLASH_OUT_OF_RANGE);
+
+    /* The device of the test reads as zeroes after a discard. */
+    EXPECT_OK(nearflash_discard(volume, MIB, 8192));
+    EXPECT_OK(nearflash_read(volume, read, 8194, MIB - 1));
+    EXPECT(is_filled(read, 1, 1 + (unsigned)(MIB - 1 - offset) * 7));
+    for (size_t i = 1; i <= 8192; i++)
+        EXPECT(read[i] == 0);
+    EXPECT(is_filled(read + 8193, 1, 1 + (unsigned)(MIB + 8192 - offset) * 7));
+
+    uint64_t word = 99;
+    const unsigned char forty[8] = {40};
+    EXPECT_OK(nearflash_write(volume, forty, sizeof forty, 6 * MIB));
+    EXPECT_OK(nearflash_fetch_add(volume, 6 * MIB, 2, &word));
+    EXPECT(word == 40);
+    EXPECT_OK(nearflash_compare_and_swap(volume, 6 * MIB, 41, 7, &word));
+    EXPECT(word == 42);
+    EXPECT_OK(nearflash_compare_and_swap(volume, 6 * MIB, 42, 7, &word));
+    EXPECT(word == 42);
+    EXPECT_OK(nearflash_read(volume, read, 8, 6 * MIB));
+    EXPECT(read[0] == 7 && read[1] == 0);
+    EXPECT(nearflash_fetch_add(volume, 6 * MIB + 1, 1, &word) == NEARFLASH_INVALID_FIELD);
+
+    free(written);
+    free(read);
+    nearflash_volume_free(volume);
+}
+
+/* ----------------------------------------------------------------------------- a queue pair */
+
+/* Waits for exactly `wanted` completions, in any order. */
+static void complete(nearflash_queue_pair *pair, nearflash_completion *done, size_t wanted)
+{
+    size_t total = 0;
+    while (total < wanted) {
+        size_t count = 99;
+        EXPECT_OK(nearflash_poll(pair, done + total, wanted - total, &count));
+        EXPECT(count <= wanted - total);
+        total += count;
+        if (total < wanted)
+            EXPECT_OK(nearflash_wait(pair, 30 * SECOND));
+    }
+}
+
+/* The completion of the only operation in flight. */
+static nearflash_completion one(nearflash_queue_pair *pair, uint64_t token)
+{
+    nearflash_completion done;
+    EXPECT_OK(nearflash_submit(pair));
+    EXPECT(nearflash_queue_pair_in_flight(pair) == 1);
+    complete(pair, &done, 1);
+    EXPECT(done.token == token);
+    EXPECT(nearflash_queue_pair_in_flight(pair) == 0);
+    return done;
+}
+
+static void buffers(nearflash_queue_pair *pair)
+{
+    nearflash_buffer *buffer = NULL;
+    EXPECT_OK(nearflash_buffer_new(pair, 5000, &buffer));
+    EXPECT(nearflash_buffer_len(buffer) == 5000);
+    EXPECT((uintptr_t)nearflash_buffer_bytes(buffer) % 4096 == 0);
+    EXPECT_OK(nearflash_buffer_set_len(buffer, 4096));
+    EXPECT(nearflash_buffer_len(buffer) == 4096);
+    EXPECT(nearflash_buffer_set_len(buffer, 1 << 20) == NEARFLASH_INVALID_ARGUMENT);
+    nearflash_buffer_free(buffer);
+    EXPECT(nearflash_buffer_len(NULL) == 0 && nearflash_buffer_bytes(NULL) == NULL);
+}
+
+static void operations(nearflash_queue_pair *pair)
+{
+    uint64_t token = 0;
+    nearflash_buffer *buffer = NULL;
+    EXPECT_OK(nearflash_buffer_new(pair, 8192, &buffer));
+
+    fill(nearflash_buffer_bytes(buffer), 8192, 2);
+    EXPECT_OK(nearflash_post_write(pair, buffer, 8192, &token));
+    EXPECT(nearflash_buffer_bytes(buffer) == NULL && nearflash_buffer_len(buffer) == 0);
+    EXPECT(nearflash_post_write(pair, buffer, 0, NULL) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_buffer_set_len(buffer, 1) == NEARFLASH_INVALID_ARGUMENT);
+    nearflash_completion done = one(pair, token);
+    EXPECT(done.error == NEARFLASH_OK && done.buffer == buffer && done.value == 0);
+    fill(nearflash_buffer_bytes(buffer), 8192, 3);
+    EXPECT_OK(nearflash_post_write_durable(pair, buffer, 16384, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+
+    EXPECT_OK(nearflash_buffer_set_len(buffer, 4096));
+    EXPECT_OK(nearflash_post_read(pair, buffer, 16384 - 2048, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    const unsigned char *bytes = nearflash_buffer_bytes(buffer);
+    EXPECT(is_filled(bytes, 2048, 2 + 6144 * 7) && is_filled(bytes + 2048, 2048, 3));
+
+    EXPECT_OK(nearflash_post_flush(pair, &token));
+    done = one(pair, token);
+    EXPECT(done.error == NEARFLASH_OK && done.buffer == NULL);
+    EXPECT_OK(nearflash_post_discard(pair, 8192, 8192, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    EXPECT_OK(nearflash_post_fetch_add(pair, 8192, 5, &token));
+    done = one(pair, token);
+    EXPECT(done.error == NEARFLASH_OK && done.value == 0);
+    EXPECT_OK(nearflash_post_compare_and_swap(pair, 8192, 5, 6, &token));
+    EXPECT(one(pair, token).value == 5);
+    EXPECT_OK(nearflash_post_compare_and_swap(pair, 8192, 5, 7, &token));
+    EXPECT(one(pair, token).value == 6);
+
+    EXPECT_OK(nearflash_post_read(pair, buffer, 8 * MIB - 1, &token));
+    done = one(pair, token);
+    EXPECT(done.error == NEARFLASH_OUT_OF_RANGE && done.buffer == buffer);
+    nearflash_buffer_free(buffer);
+}
+
+/* As many operations as the queue pair takes, and one more. */
+static void full_queue(nearflash_queue_pair *pair)
+{
+    enum { DEPTH = 8, LEN = 4096 };
+    EXPECT(nearflash_queue_pair_depth(pair) == DEPTH);
+    nearflash_buffer *buffers[DEPTH];
+    uint64_t tokens[DEPTH];
+    for (unsigned i = 0; i < DEPTH; i++) {
+        EXPECT_OK(nearflash_buffer_new(pair, LEN, &buffers[i]));
+        fill(nearflash_buffer_bytes(buffers[i]), LEN, i);
+        EXPECT_OK(nearflash_post_write(pair, buffers[i], i * LEN, &tokens[i]));
+    }
+    EXPECT(nearflash_post_flush(pair, NULL) == NEARFLASH_QUEUE_FULL);
+    nearflash_completion done[DEPTH];
+    complete(pair, done, DEPTH);
+    for (unsigned i = 0; i < DEPTH; i++) {
+        EXPECT(done[i].error == NEARFLASH_OK);
+        EXPECT_OK(nearflash_post_read(pair, buffers[i], i * LEN, &tokens[i]));
+    }
+    complete(pair, done, DEPTH);
+    unsigned seen = 0;
+    for (unsigned i = 0; i < DEPTH; i++) {
+        unsigned at = 0;
+        while (at < DEPTH && tokens[at] != done[i].token)
+            at++;
+        EXPECT(at < DEPTH && done[i].error == NEARFLASH_OK && done[i].buffer == buffers[at]);
+        EXPECT(is_filled(nearflash_buffer_bytes(done[i].buffer), LEN, at));
+        seen |= 1u << at;
+        nearflash_buffer_free(done[i].buffer);
+    }
+    EXPECT(seen == (1u << DEPTH) - 1);
+    size_t count = 99;
+    EXPECT_OK(nearflash_poll(pair, NULL, 0, &count));
+    EXPECT(count == 0);
+    EXPECT_OK(nearflash_wait(pair, 1000));
+}
+
+/* A connection that ends with operations in flight, and the next one. */
+static void reconnect(nearflash_queue_pair *pair)
+{
+    nearflash_buffer *buffers[2] = {NULL, NULL};
+    uint64_t tokens[2];
+    EXPECT_OK(nearflash_buffer_new(pair, 4096, &buffers[0]));
+    EXPECT_OK(nearflash_buffer_new(pair, 4096, &buffers[1]));
+    fill(nearflash_buffer_bytes(buffers[1]), 4096, 9);
+    EXPECT_OK(nearflash_post_read(pair, buffers[0], 0, &tokens[0]));
+    EXPECT_OK(nearflash_post_write(pair, buffers[1], 4096, &tokens[1]));
+    EXPECT_OK(nearflash_reconnect(pair));
+    nearflash_completion done[2];
+    complete(pair, done, 2);
+    EXPECT(done[0].token == tokens[0] && done[0].error == NEARFLASH_CONNECTION_LOST);
+    EXPECT(done[1].token == tokens[1] && done[1].error == NEARFLASH_OUTCOME_UNKNOWN);
+    EXPECT(done[0].buffer == buffers[0] && done[1].buffer == buffers[1]);
+    EXPECT(is_filled(nearflash_buffer_bytes(buffers[1]), 4096, 9));
+
+    uint64_t token;
+    EXPECT_OK(nearflash_post_write(pair, buffers[1], 4096, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    EXPECT_OK(nearflash_post_read(pair, buffers[0], 4096, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    EXPECT(is_filled(nearflash_buffer_bytes(buffers[0]), 4096, 9));
+    nearflash_buffer_free(buffers[0]);
+    nearflash_buffer_free(buffers[1]);
+}
+
+static void queue_pair(nearflash_client *client)
+{
+    const nearflash_queue_options options = {.depth = 8, .shared_len = MIB};
+    nearflash_queue_pair *pair = NULL;
+    EXPECT_OK(nearflash_queue_pair_open(client, "data", &options, &pair));
+    nearflash_volume_info info;
+    EXPECT_OK(nearflash_queue_pair_get_info(pair, &info));
+    check_info(&info);
+    buffers(pair);
+    operations(pair);
+    full_queue(pair);
+    reconnect(pair);
+
+    /* A buffer in flight is freed with its queue pair. */
+    nearflash_buffer *buffer = NULL;
+    EXPECT_OK(nearflash_buffer_new(pair, 4096, &buffer));
+    EXPECT_OK(nearflash_post_read(pair, buffer, 0, NULL));
+    nearflash_queue_pair_free(pair);
+
+    EXPECT_OK(nearflash_queue_pair_open(client, NULL, NULL, &pair));
+    EXPECT(nearflash_queue_pair_depth(pair) == 128);
+    nearflash_queue_pair_free(pair);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2 && argc != 4) {
+        fprintf(stderr, "usage: %s URL [KEY SECRET]\n", argv[0]);
+        return EXIT_FAILURE;
+    }
+    EXPECT(nearflash_last_error()[0] == '\0');
+    const char *key = argc == 4 ? argv[2] : NULL, *secret = argc == 4 ? argv[3] : NULL;
+    nearflash_client *client = NULL;
+    EXPECT_OK(nearflash_connect(argv[1], key, secret, &client));
+    errors(client, argv[1]);
+    blocking(client);
+    queue_pair(client);
+    nearflash_client_free(client);
+    print_calls();
+    return EXIT_SUCCESS;
+}
