@@ -25,18 +25,20 @@ pub struct NearflashQueuePair {
 /// The size of a queue pair, with the layout of the header.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[allow(missing_docs, reason = "the header documents the fields")]
 pub struct NearflashQueueOptions {
-    depth: u32,
-    shared_len: usize,
+    pub depth: u32,
+    pub shared_len: usize,
 }
 
 /// The completion of an operation, with the layout of the header.
 #[repr(C)]
+#[allow(missing_docs, reason = "the header documents the fields")]
 pub struct NearflashCompletion {
-    token: u64,
-    value: u64,
-    buffer: *mut NearflashBuffer,
-    error: c_int,
+    pub token: u64,
+    pub value: u64,
+    pub buffer: *mut NearflashBuffer,
+    pub error: c_int,
 }
 
 impl NearflashQueuePair {

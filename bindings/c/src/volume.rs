@@ -14,13 +14,14 @@ pub struct NearflashVolume(Volume);
 /// The properties of a volume, with the layout of the header.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[allow(missing_docs, reason = "the header documents the fields")]
 pub struct NearflashVolumeInfo {
-    len: u64,
-    block_size: u32,
-    epoch: u32,
-    uuid: [u8; 16],
-    is_readable: bool,
-    is_writable: bool,
+    pub len: u64,
+    pub block_size: u32,
+    pub epoch: u32,
+    pub uuid: [u8; 16],
+    pub is_readable: bool,
+    pub is_writable: bool,
 }
 
 impl From<VolumeInfo> for NearflashVolumeInfo {

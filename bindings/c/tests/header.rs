@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use common::{declared, functions, header, link, root, strict};
+use common::{declared, functions, header, link, root, strict, without_comments};
 use nearflash::direct::codes;
 use nearflash_c::error::INVALID_ARGUMENT;
+use nearflash_c::queue_pair::{NearflashCompletion, NearflashQueueOptions};
+use nearflash_c::volume::NearflashVolumeInfo;
 
 #[test]
 fn every_code_is_in_the_header_and_no_other() {
@@ -46,6 +48,74 @@ fn compile(compiler: &str, args: &[&str], file: &Path) -> Option<Result<(), Stri
     })
 }
 
+/// Pushes the assertions about a struct of C: that it has exactly these fields, with their sizes
+/// and offsets in Rust.
+macro_rules! check_layout {
+    ($checks:ident, $rust:ident as $c:literal { $($field:ident),* }) => {{
+        // The compiler refuses this when a field is missing.
+        let _ = |whole: $rust| {
+            let $rust { $($field: _),* } = whole;
+        };
+        let fields = [$(stringify!($field)),*];
+        assert_eq!(fields_of(&without_comments(), $c), fields, $c);
+        $checks.push((format!("sizeof({})", $c), size_of::<$rust>()));
+        $checks.push((format!("_Alignof({})", $c), align_of::<$rust>()));
+        let lens = [$(len_of(|whole: &$rust| &whole.$field)),*];
+        let offsets = [$(std::mem::offset_of!($rust, $field)),*];
+        for ((field, len), offset) in fields.iter().zip(lens).zip(offsets) {
+            $checks.push((format!("offsetof({}, {field})", $c), offset));
+            $checks.push((format!("sizeof((({} *)0)->{field})", $c), len));
+        }
+    }};
+}
+
+fn len_of<Struct, Field>(_: fn(&Struct) -> &Field) -> usize {
+    size_of::<Field>()
+}
+
+/// The names of a struct's fields in the header without its comments.
+fn fields_of(header: &str, name: &str) -> Vec<String> {
+    let start = header.find(&format!("typedef struct {name} {{")).unwrap();
+    let body = header[start..].split_once('{').unwrap().1.split_once('}').unwrap().0;
+    let (fields, behind) = body.rsplit_once(';').unwrap();
+    assert_eq!(behind.trim(), "");
+    let names = fields.split(';').map(|declaration| {
+        let named = declaration.split('[').next().unwrap();
+        named.rsplit([' ', '*']).next().unwrap().to_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn structs_and_constants_are_the_same_in_c_and_in_rust() {
+    let mut checks: Vec<(String, usize)> = Vec::new();
+    check_layout!(checks, NearflashVolumeInfo as "nearflash_volume_info" {
+        len, block_size, epoch, uuid, is_readable, is_writable
+    });
+    check_layout!(checks, NearflashQueueOptions as "nearflash_queue_options" { depth, shared_len });
+    check_layout!(checks, NearflashCompletion as "nearflash_completion" {
+        token, value, buffer, error
+    });
+    let structs = header().matches("typedef struct").count() - 4;
+    assert_eq!(checks.iter().filter(|(what, _)| what.starts_with("_Al")).count(), structs);
+    let own = ("INVALID_ARGUMENT", usize::try_from(INVALID_ARGUMENT).unwrap());
+    let codes = codes().map(|code| (code.name, usize::try_from(code.code).unwrap()));
+    checks.extend(codes.chain([own]).map(|(name, code)| (format!("NEARFLASH_{name}"), code)));
+    for (part, is) in
+        [("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")), ("MINOR", env!("CARGO_PKG_VERSION_MINOR"))]
+    {
+        checks.push((format!("NEARFLASH_VERSION_{part}"), is.parse().unwrap()));
+    }
+    let mut program = "#include <nearflash.h>\n".to_owned();
+    for (what, is) in checks {
+        program += &format!("_Static_assert({what} == {is}, \"in Rust {what} is {is}\");\n");
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("layout.c");
+    std::fs::write(&file, program).unwrap();
+    assert_eq!(compile("cc", &["-std=c11", "-fsyntax-only"], &file), Some(Ok(())));
+}
+
 #[test]
 fn c_and_cpp_take_the_header_and_the_example() {
     let example = root().join("examples/example.c");
@@ -59,7 +129,8 @@ fn c_and_cpp_take_the_header_and_the_example() {
 
 #[test]
 fn the_example_links_and_names_what_is_wrong_with_its_url() {
-    let program = std::env::temp_dir().join(format!("nearflash-example-{}", std::process::id()));
+    let folder = tempfile::TempDir::new().unwrap();
+    let program = folder.path().join("example");
     link(&root().join("examples/example.c"), &root().join("include"), &program);
     for (url, words) in [("http://a", "INVALID_URL"), ("direct://127.0.0.1:1/a", "UNREACHABLE")] {
         let said = Command::new(&program).arg(url).output().unwrap();
@@ -67,5 +138,4 @@ fn the_example_links_and_names_what_is_wrong_with_its_url() {
         assert_eq!(said.status.code(), Some(1));
         assert!(message.starts_with("connect: ") && message.contains(words), "{message}");
     }
-    std::fs::remove_file(program).unwrap();
 }

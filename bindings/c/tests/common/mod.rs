@@ -13,14 +13,15 @@ pub(crate) fn header() -> String {
     std::fs::read_to_string(root().join("include/nearflash.h")).unwrap()
 }
 
+/// The header's declarations.
+pub(crate) fn without_comments() -> String {
+    let behind = |part| str::split_once(part, "*/").map_or(part, |(_, behind)| behind);
+    header().split("/*").map(behind).collect()
+}
+
 /// The functions that the header declares.
 pub(crate) fn declared() -> BTreeSet<String> {
-    let header = header();
-    let code: String = header
-        .split("/*")
-        .map(|part| part.split_once("*/").map_or(part, |(_, behind)| behind))
-        .collect();
-    functions(&code, "")
+    functions(&without_comments(), "")
 }
 
 /// The names of functions in a text: names that follow `before` and precede a parenthesis.
