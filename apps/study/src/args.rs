@@ -34,7 +34,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "WATTS", value_parser = watts)]
     pub core_watts: Option<f64>,
     /// Write a copy for publication to this folder instead: pages, figures as SVG and tables as
-    /// CSV, without results.json and PNG
+    /// CSV, without results.json
     #[arg(long, value_name = "OUT")]
     pub publish: Option<PathBuf>,
 }

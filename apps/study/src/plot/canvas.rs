@@ -127,7 +127,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Estimates the width of a text in pixels at a font size. It is never below the width in the fonts
-/// that figures request.
+/// that figures request, so no fonts are needed to draw.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let per_em: f64 = text.chars().map(letter_width).sum();
     per_em * size

@@ -1,4 +1,4 @@
-//! Figures as pictures: SVG for pages, and PNG.
+//! Figures as pictures, in SVG.
 //!
 //! Every figure yields a picture. Values that cannot be placed on an axis are omitted, and a note
 //! says so. Series differ by mark, dash and hatch as well as by colour. Published numbers are open
@@ -11,7 +11,6 @@ mod heat;
 mod legend;
 mod lines;
 pub(crate) mod number;
-mod png;
 mod ruler;
 mod style;
 
@@ -25,7 +24,6 @@ use legend::Legend;
 use ruler::{Fit, Ruler};
 
 pub(crate) use canvas::escape;
-pub use png::{PlotError, png};
 pub(crate) use style::{dark_rules, light_rules};
 
 use crate::exhibit::{Figure, Kind};
@@ -49,8 +47,6 @@ pub(crate) enum Setting {
     Page,
     /// In a file of its own, on a light or dark background.
     File,
-    /// On a white background.
-    Paper,
 }
 
 /// The figure as an SVG file. The slug is the prefix of its element IDs; the title is its text
@@ -68,7 +64,6 @@ pub(crate) fn draw(slug: &str, title: &str, figure: &Figure, setting: Setting) -
     let height = canvas::coordinate(height);
     let style = match setting {
         Setting::Page => String::new(),
-        Setting::Paper => format!("<style>{}</style>\n", light_rules()),
         Setting::File => format!(
             "<style>{}@media (prefers-color-scheme: dark){{{}}}</style>\n",
             light_rules(),
@@ -78,7 +73,7 @@ pub(crate) fn draw(slug: &str, title: &str, figure: &Figure, setting: Setting) -
     let title = escape(title);
     let namespace = match setting {
         Setting::Page => "",
-        Setting::File | Setting::Paper => "xmlns=\"http://www.w3.org/2000/svg\" ",
+        Setting::File => "xmlns=\"http://www.w3.org/2000/svg\" ",
     };
     format!(
         "<svg {namespace}class=\"nf-figure\" viewBox=\"0 0 {width} {height}\" \

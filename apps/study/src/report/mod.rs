@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exhibit::Exhibit;
 use crate::folder::POINTS_FILE;
-use crate::plot::{self, PlotError};
+use crate::plot;
 
 pub use document::{About, Chapter, Document, Fact};
 pub use json::{Kept, SCHEMA, read};
@@ -69,9 +69,6 @@ pub enum ReportError {
         /// The decoder's error.
         source: serde_json::Error,
     },
-    /// A figure could not be drawn.
-    #[error(transparent)]
-    Plot(#[from] PlotError),
     /// The file has the schema of another version.
     #[error("{} has schema {found}, but this version reads {SCHEMA}: use the version that wrote it", path.display())]
     Schema {
@@ -98,21 +95,11 @@ const TEXT_FILE: &str = "report.md";
 
 /// The files next to a page, to which it can link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Beside {
+enum Edition {
     /// All files of a run.
-    Everything,
-    /// A published copy: without large files that can be made again.
+    Run,
+    /// A published copy, without the results of every run.
     Published,
-}
-
-impl Beside {
-    /// File extensions of a figure.
-    fn pictures(self) -> &'static [&'static str] {
-        match self {
-            Self::Everything => &["svg", "png"],
-            Self::Published => &["svg"],
-        }
-    }
 }
 
 /// Writes the report to a folder, which is created if necessary. Files of an earlier report are
@@ -124,7 +111,7 @@ impl Beside {
 pub fn write(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
     // First the file from which all others can be made again.
     files::write(&out_dir.join(json::FILE), json::encode(document).as_bytes())?;
-    write_pages(document, out_dir, Beside::Everything)
+    write_pages(document, out_dir, Edition::Run)
 }
 
 /// Writes a copy of the report for publication, small enough to be stored with other documents: its
@@ -134,7 +121,7 @@ pub fn write(document: &Document, out_dir: &Path) -> Result<Written, ReportError
 ///
 /// When a file cannot be written.
 pub fn publish(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
-    write_pages(document, out_dir, Beside::Published)
+    write_pages(document, out_dir, Edition::Published)
 }
 
 /// Whether a folder holds the results of a run.
@@ -145,34 +132,27 @@ pub(crate) fn is_run(out_dir: &Path) -> bool {
 fn write_pages(
     document: &Document,
     out_dir: &Path,
-    beside: Beside,
+    edition: Edition,
 ) -> Result<Written, ReportError> {
     let written = Written { page: out_dir.join(PAGE_FILE), text: out_dir.join(TEXT_FILE) };
     for chapter in &document.chapters {
         let dir = out_dir.join(file_stem(&chapter.study));
         for exhibit in &chapter.exhibits {
-            write_exhibit(exhibit, &dir, beside)?;
+            write_exhibit(exhibit, &dir)?;
         }
     }
     files::write(&written.text, markdown::render(document).as_bytes())?;
-    files::write(&written.page, page::render(document, beside).as_bytes())?;
+    files::write(&written.page, page::render(document, edition).as_bytes())?;
     Ok(written)
 }
 
 /// Writes the table and the figure of an exhibit.
-fn write_exhibit(exhibit: &Exhibit, dir: &Path, beside: Beside) -> Result<(), ReportError> {
+fn write_exhibit(exhibit: &Exhibit, dir: &Path) -> Result<(), ReportError> {
     let Exhibit { slug, title, figure, table, .. } = exhibit;
     let path = |kind: &str| dir.join(format!("{}.{kind}", file_stem(slug)));
     files::write(&path("csv"), csv::encode(table).as_bytes())?;
     let Some(figure) = figure else { return Ok(()) };
-    for &kind in beside.pictures() {
-        let bytes = match kind {
-            "png" => plot::png(slug, title, figure)?,
-            _ => plot::svg(slug, title, figure).into_bytes(),
-        };
-        files::write(&path(kind), &bytes)?;
-    }
-    Ok(())
+    files::write(&path("svg"), plot::svg(slug, title, figure).as_bytes())
 }
 
 /// Maximum length of a stem; with a longer one the file name could exceed the 255 bytes that file

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::summary::{Counts, WORDS, all_unable, run_words, sentences};
 use super::tables::{fact_list, points_table, table};
 use super::typography::unbroken;
-use super::{Beside, Chapter, Document, TEXT_FILE, file_stem, json};
+use super::{Chapter, Document, Edition, TEXT_FILE, file_stem, json};
 use crate::exhibit::Exhibit;
 use crate::plan::Unable;
 use crate::plot::{self, Setting};
@@ -14,7 +14,7 @@ use crate::plot::{self, Setting};
 const ROWS_OPEN_MAX: usize = 24;
 
 /// The whole page.
-pub(super) fn render(document: &Document, beside: Beside) -> String {
+pub(super) fn render(document: &Document, edition: Edition) -> String {
     let about = &document.about;
     let body = html! {
         header {
@@ -33,18 +33,17 @@ pub(super) fn render(document: &Document, beside: Beside) -> String {
         (unable(document))
         (how_to_read())
         (machine(document))
-        @for chapter in &document.chapters { (chapter_section(chapter, beside)) }
+        @for chapter in &document.chapters { (chapter_section(chapter)) }
         footer {
             p {
-                @if beside == Beside::Everything {
+                @if edition == Edition::Run {
                     "Every number, with all digits and every run: " a href=(json::FILE) { (json::FILE) } ". "
                 }
                 "The same for reading as text: " a href=(TEXT_FILE) { (TEXT_FILE) } "."
             }
-            @if beside == Beside::Published {
+            @if edition == Edition::Published {
                 p {
-                    "A published copy, without the results of every run (" code { (json::FILE) } ") and without \
-                     the figures as PNG. " code { "nearflash study run" } " makes a report of your machine."
+                    "A published copy, without the results of every run (" code { (json::FILE) } "). " code { "nearflash study run" } " makes a report of your machine."
                 }
             }
         }
@@ -204,7 +203,7 @@ fn machine(document: &Document) -> Markup {
     }
 }
 
-fn chapter_section(chapter: &Chapter, beside: Beside) -> Markup {
+fn chapter_section(chapter: &Chapter) -> Markup {
     let counts = Counts::of(chapter);
     html! {
         section.study #(file_stem(&chapter.study)) {
@@ -214,7 +213,7 @@ fn chapter_section(chapter: &Chapter, beside: Beside) -> Markup {
                 @if !chapter.source.is_empty() { "After " (chapter.source) ". " }
                 (capital(&counts.words())) "."
             }
-            @for exhibit in &chapter.exhibits { (exhibit_article(chapter, exhibit, beside)) }
+            @for exhibit in &chapter.exhibits { (exhibit_article(chapter, exhibit)) }
             (failures(chapter))
             @if !chapter.points.is_empty() {
                 details {
@@ -244,12 +243,12 @@ fn failures(chapter: &Chapter) -> Markup {
     }
 }
 
-fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit, beside: Beside) -> Markup {
+fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit) -> Markup {
     let Exhibit { slug, title, source, figure, conclusions, notes, .. } = exhibit;
     let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
     let mut files = vec!["csv"];
     if figure.is_some() {
-        files.extend(beside.pictures());
+        files.push("svg");
     }
     html! {
         article id=(file_stem(slug)) {
