@@ -186,7 +186,8 @@ fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
 
 /// NVMe Base 2.0, 5.16.1.13: one group, always optimized. The page is padded with zeroes to the
 /// length for the maximum number of namespaces, because some hosts read that length. For example
-/// nvme-cli before 2.10 reads it in parts and fails if the second part is refused.
+/// nvme-cli before 2.10 reads it in parts, also if it asks for groups only, and fails if the second
+/// part is refused.
 fn ana(admin: &Admin<'_>, asked: &GetLogPage) -> Vec<u8> {
     const GROUPS_ONLY: u8 = 1;
     let changes = admin.subsystem().map_or(0, |subsystem| subsystem.generation);
@@ -203,9 +204,7 @@ fn ana(admin: &Admin<'_>, asked: &GetLogPage) -> Vec<u8> {
     };
     let mut page = [header.as_bytes(), group.as_bytes()].concat();
     page.extend(namespaces.iter().flat_map(|nsid| nsid.0.to_le_bytes()));
-    if listed {
-        let numbers = usize::try_from(NAMESPACE_ID_MAX).expect("usize is at least 32 bits wide");
-        page.resize(size_of::<AnaHeader>() + size_of::<AnaGroup>() + 4 * numbers, 0);
-    }
+    let numbers = usize::try_from(NAMESPACE_ID_MAX).expect("usize is at least 32 bits wide");
+    page.resize(size_of::<AnaHeader>() + size_of::<AnaGroup>() + 4 * numbers, 0);
     page
 }

@@ -70,6 +70,9 @@ log_pages() {
     page fw-log fw-log "/dev/$controller"
     page effects-log effects-log "/dev/$controller"
     page ana-log ana-log "/dev/$controller"
+    expect_json "$dir/ana-log" '[."ANA DESC LIST "[] | .state, .nnsids, .NSIDS[].nsid] == ["optimized", 1, 1]'
+    page ana-groups ana-log "/dev/$controller" --groups
+    expect_json "$dir/ana-groups" '[."ANA DESC LIST "[] | .state, .nnsids, .NSIDS[].nsid] == ["optimized", 0]'
     grep -iq optimized "/sys/class/nvme/$controller"/nvme*n1/ana_state || fail "the path is not ANA optimized"
     page changed-ns changed-ns-list-log "/dev/$controller"
 }
