@@ -30,6 +30,15 @@ pub enum NodeError {
          under way: a device or a host does not answer"
     )]
     NotQuiesced,
+    /// A core takes no messages, and an earlier change waits for it.
+    #[error(
+        "nothing was changed: the core on processor {processor} does not answer, and an earlier \
+         change waits for it: a device may hang; look in the log, and try again later"
+    )]
+    CoreSilent {
+        /// The core's processor.
+        processor: usize,
+    },
     /// A volume has become shorter, and requests from before may still write behind its new end.
     #[error(
         "volume '{name}': requests from before its last change are still under way: a device or a \

@@ -33,6 +33,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::HostsConnected { name, .. } => volume(ErrorCode::VolumeInUse, name),
         NodeError::NotQuiesced => (ErrorCode::NotQuiesced, None),
         NodeError::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
+        NodeError::CoreSilent { processor } => {
+            (ErrorCode::CoreSilent, Some(Subject::new("core", processor)))
+        }
         NodeError::NobodySaysWho { name } => volume(ErrorCode::CoreSilent, name),
         NodeError::TooManyJobs => (ErrorCode::LimitReached, None),
         NodeError::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),

@@ -12,8 +12,8 @@ mod quiesce;
 mod service;
 mod status;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
 
 use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo};
@@ -36,6 +36,9 @@ pub(crate) use change::Changes;
 pub(crate) use expiry::ExpiryWatch;
 pub(crate) use jobs::Workers;
 use quiesce::{Quiescing, shrunk};
+
+/// The time after which a call of the control socket looks again whether it may make its change.
+const CHANGE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A running node.
 pub(crate) struct Node {
@@ -154,7 +157,15 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
     ) -> Result<VolumeInfo, NodeError> {
-        let one = self.one_change();
+        self.change_as(self.one_change_of_a_caller()?, change)
+    }
+
+    /// The same, with the lock of changes taken.
+    fn change_as(
+        &self,
+        one: MutexGuard<'_, ()>,
+        change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
+    ) -> Result<VolumeInfo, NodeError> {
         let mut fresh = self.copy();
         let volume = change(&mut fresh.space)?;
         keep_grants_on(&mut fresh);
@@ -185,8 +196,7 @@ impl Node {
     }
 
     /// Records which devices are suspect, so that a restart clears none.
-    fn record_health(&self) -> Result<(), NodeError> {
-        let _one = self.one_change();
+    fn record_health(&self, _one: MutexGuard<'_, ()>) -> Result<(), NodeError> {
         let change = self.catalog.read()?.health_of(self.devices.iter().map(Arc::as_ref));
         let generation = self.catalog.commit(&change)?;
         self.served().recorded.generation = generation;
@@ -195,7 +205,7 @@ impl Node {
 
     /// The same, where nobody waits for it.
     pub(crate) fn record_suspects(&self) {
-        if let Err(error) = self.record_health() {
+        if let Err(error) = self.record_health(self.one_change()) {
             tracing::error!("cannot record a suspect device, so a restart may clear it: {error}");
         }
     }
@@ -206,7 +216,28 @@ impl Node {
         self.catalog.devices_released();
     }
 
-    /// Takes the lock that serializes changes.
+    /// Refuses a call of the control socket while a change waits for a core that takes no messages.
+    fn check_cores(&self) -> Result<(), NodeError> {
+        match self.runtime.silent() {
+            Some(processor) => Err(NodeError::CoreSilent { processor }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the lock that serializes changes, for a call of the control socket: if a change waits
+    /// for a core that takes no messages, this call fails instead of waiting behind it.
+    fn one_change_of_a_caller(&self) -> Result<MutexGuard<'_, ()>, NodeError> {
+        loop {
+            self.check_cores()?;
+            match self.changing.try_lock() {
+                Ok(one) => return Ok(one),
+                Err(TryLockError::Poisoned(one)) => return Ok(one.into_inner()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(CHANGE_PAUSE),
+            }
+        }
+    }
+
+    /// Takes the lock that serializes changes, for one of the few threads that must make theirs.
     fn one_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }

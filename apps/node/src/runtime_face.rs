@@ -350,6 +350,9 @@ pub trait Runtime: Send + Sync {
     /// connections does not answer.
     fn connected(&self) -> Option<Connected>;
 
+    /// The processor of a core that has taken no messages for long: a change waits for it.
+    fn silent(&self) -> Option<usize>;
+
     /// Stops accepting hosts, finishes the requests in flight, flushes, answers, and ends every
     /// core. A second call does nothing. Returns whether everything was finished and flushed: the
     /// wait for a device that does not answer is bounded.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use nearflash_api::client::{ControlError, ask};
-use nearflash_api::{Call, CredentialCreate, VolumeCreate, VolumeRemove, VolumeResize};
+use nearflash_api::{Call, CredentialCreate, StatusShow, VolumeCreate, VolumeRemove, VolumeResize};
 use nearflash_engine::{CoreId, Owner};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{
@@ -29,6 +29,10 @@ struct Hanging {
     waits: Sender<()>,
     answers: Sender<Tag>,
     asker: Mutex<Option<Asker>>,
+    /// The processor of a core that takes no messages.
+    silent: Mutex<Option<usize>>,
+    /// Ends the next publication for direct clients, which waits for that core.
+    gate: Mutex<Option<Receiver<()>>>,
 }
 
 impl Hanging {
@@ -88,6 +92,10 @@ impl Runtime for Hanging {
     }
 
     fn publish_direct(&self, _direct: Arc<DirectAccess>) -> Ticket {
+        if let Some(gate) = self.gate.lock().unwrap().take() {
+            self.waits.send(()).unwrap();
+            gate.recv().unwrap();
+        }
         Ticket::over()
     }
 
@@ -101,6 +109,10 @@ impl Runtime for Hanging {
 
     fn connected(&self) -> Option<Connected> {
         Some(Connected::default())
+    }
+
+    fn silent(&self) -> Option<usize> {
+        *self.silent.lock().unwrap()
     }
 
     fn drain_and_join(&self) -> bool {
@@ -136,6 +148,8 @@ impl Bench {
             waits,
             answers,
             asker: Mutex::default(),
+            silent: Mutex::default(),
+            gate: Mutex::default(),
         });
         let given = Arc::clone(&cores);
         let running = Running::start(&config.unwrap(), move |runtime: RuntimeConfig| {
@@ -240,6 +254,36 @@ fn a_volume_that_became_shorter_does_not_grow_before_older_requests_have_ended()
     bench.cores.recover();
     assert!(shrunk.join().unwrap());
     bench.ask(resize("a", 2 * MIB)).unwrap();
+    bench.stop();
+}
+
+fn credential(id: &str) -> CredentialCreate {
+    CredentialCreate { id: id.to_owned(), expires_at: None }
+}
+
+#[test]
+fn a_core_that_takes_no_messages_blocks_the_change_that_waits_for_it_and_no_other_call() {
+    let bench = Bench::new();
+    let (open, gate) = channel();
+    *bench.cores.gate.lock().unwrap() = Some(gate);
+    let blocked = bench.ask_meanwhile(credential("first"));
+    bench.waits.recv().unwrap();
+    // More calls than the control socket has connections, one after the other.
+    let behind = bench.ask_meanwhile(credential("second"));
+    *bench.cores.silent.lock().unwrap() = Some(6);
+    assert!(!behind.join().unwrap());
+    for _ in 0..20 {
+        let refused = bench.ask(resize("b", MIB)).unwrap_err().to_string();
+        assert!(refused.contains("the core on processor 6 does not answer"), "{refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+        bench.ask(StatusShow {}).unwrap();
+    }
+    *bench.cores.silent.lock().unwrap() = None;
+    open.send(()).unwrap();
+    assert!(blocked.join().unwrap());
+    // Nothing of what was refused has happened.
+    bench.ask(credential("second")).unwrap();
+    bench.ask(resize("b", MIB)).unwrap();
     bench.stop();
 }
 

@@ -102,7 +102,7 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Grants, &Space) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
-        let one = self.one_change();
+        let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
         let changed = change(&mut fresh.grants, &fresh.space)?;
         self.record(&mut fresh)?;

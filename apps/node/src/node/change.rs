@@ -256,7 +256,7 @@ impl Node {
     /// Ends every registration and reservation of a volume, regardless of the holder.
     pub(super) fn reservation_clear(&self, volume: &str) -> Result<ReservationInfo, NodeError> {
         let name: Name = volume.parse().map_err(ValueError::from)?;
-        let one = self.one_change();
+        let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
         let found = fresh.space.volume(&name);
         let (before, id) = (found.map(reservation_info), found.map(|volume| volume.id));

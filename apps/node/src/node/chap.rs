@@ -56,7 +56,7 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Accounts) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
-        let one = self.one_change();
+        let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
         let changed = change(&mut fresh.accounts)?;
         self.record(&mut fresh)?;

@@ -256,7 +256,7 @@ impl Node {
         &self,
         reserve: impl FnOnce(&mut Space, u64) -> Result<Volume, NodeError>,
     ) -> Result<(u64, Name), NodeError> {
-        let _one = self.one_change();
+        let _one = self.one_change_of_a_caller()?;
         if !self.jobs.has_room() {
             return Err(NodeError::TooManyJobs);
         }
@@ -307,7 +307,7 @@ impl Node {
     fn finish_job(&self, job: &Job) {
         let id = job.id;
         let finish = |space: &mut Space| space.finish(id).cloned().ok_or(NodeError::NoJob { id });
-        match self.change(finish) {
+        match self.change_as(self.one_change(), finish) {
             Ok(volume) => {
                 tracing::info!(volume = volume.name, bytes = volume.bytes, "volume prepared");
                 self.jobs.end(id, JobState::Done, None);
@@ -356,6 +356,7 @@ impl Node {
     /// Cancels a job: at once if it has not begun, otherwise after the current step, for which this
     /// call waits briefly.
     pub(super) fn job_cancel(&self, id: u64) -> Result<JobInfo, NodeError> {
+        self.check_cores()?;
         let waiting = {
             let mut state = self.jobs.lock();
             let entry = state.entry(id).ok_or(NodeError::NoJob { id })?;

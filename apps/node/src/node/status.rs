@@ -42,9 +42,10 @@ impl Node {
     pub(super) fn clear_device(&self, name: &str) -> Result<Option<DeviceInfo>, NodeError> {
         let is_meant = |device: &&Arc<Device>| device.name().as_str() == name;
         let Some(device) = self.devices.iter().find(is_meant) else { return Ok(None) };
+        let one = self.one_change_of_a_caller()?;
         if device.health().clear() {
             // An unrecorded clearing would be undone by the next start.
-            self.record_health().inspect_err(|_| device.health().note_failure())?;
+            self.record_health(one).inspect_err(|_| device.health().note_failure())?;
             tracing::warn!(device = name, "device cleared: it is back in service");
         }
         Ok(self.device_infos().into_iter().find(|device| device.name == name))

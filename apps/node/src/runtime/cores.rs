@@ -1,10 +1,11 @@
 //! Starts the cores, sends messages to them, and stops them.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{io, mem, thread};
 
 use nearflash_device::DeviceProperties;
@@ -24,6 +25,7 @@ use tracing::{error, warn};
 use super::exports;
 use super::faults::Faults;
 use super::log::log;
+use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{
@@ -32,15 +34,12 @@ use crate::runtime_face::{
 };
 use crate::{Ledger, Ticket};
 
-/// How long a full mailbox is left alone.
-const FULL_PAUSE: Duration = Duration::from_micros(100);
-
 /// The running cores.
 pub struct Cores {
     /// The processor of each core.
     processors: Vec<usize>,
     devices: Vec<Arc<Device>>,
-    senders: Vec<Sender<Message>>,
+    post: Post<Sender<Message>>,
     replies: Arc<Replies>,
     ledger: Arc<Ledger>,
     /// The addresses for initiators, as discovery reports them.
@@ -142,7 +141,8 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     }
     let threads = Mutex::new(threads);
     let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
-    Ok(Cores { processors, devices, senders, replies, ledger, portals, initiators, threads })
+    let post = Post::new(senders, &processors, PATIENCE);
+    Ok(Cores { processors, devices, post, replies, ledger, portals, initiators, threads })
 }
 
 /// A listening socket and its protocol.
@@ -251,47 +251,29 @@ fn pin(processor: usize) -> io::Result<()> {
 }
 
 impl Cores {
-    fn tell_all(&self, message: impl Fn() -> Message) {
-        self.senders.iter().for_each(|sender| tell(sender, message()));
-    }
-
     /// Sends a question to every core and waits for all answers.
     fn ask_all(&self, question: impl Fn(u64) -> Message) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
-        self.tell_all(|| question(number));
-        self.replies.wait(number, self.senders.len(), PATIENCE)
+        self.post.send_all(|| question(number));
+        self.replies.wait(number, self.post.len(), PATIENCE)
     }
 
     /// Asks cores for their status, and waits at most [`STATUS_PATIENCE`]. A core whose mailbox is
     /// full does not run, and is not asked.
-    fn ask_status(&self, senders: &[Sender<Message>]) -> Vec<(CoreId, Reply)> {
+    fn ask_status(&self, cores: Range<usize>) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
-        let ask = |sender: &&Sender<Message>| sender.send(Message::ReportStatus(number)).is_ok();
-        let asked = senders.iter().filter(ask).count();
+        let ask = |core: &usize| self.post.offer(*core, Message::ReportStatus(number)).is_ok();
+        let asked = cores.filter(ask).count();
         self.replies.wait(number, asked, STATUS_PATIENCE)
     }
 
     /// Sends new state to every core, and returns when every core has adopted it.
     fn show_all(&self, shown: impl Fn(u64) -> Message) -> Ticket {
         let number = self.replies.ask();
-        let ticket = self.replies.ticket(number, self.senders.len());
-        self.tell_all(|| shown(number));
-        self.replies.wait(number, self.senders.len(), PATIENCE);
+        let ticket = self.replies.ticket(number, self.post.len());
+        self.post.send_all(|| shown(number));
+        self.replies.wait(number, self.post.len(), PATIENCE);
         ticket
-    }
-}
-
-/// Sends a message. A core empties its mailbox in each turn, so a full mailbox lasts microseconds.
-fn tell(sender: &Sender<Message>, message: Message) {
-    let mut message = message;
-    let mut complains_at = Instant::now() + PATIENCE;
-    while let Err(unsent) = sender.send(message) {
-        message = unsent;
-        thread::sleep(FULL_PAUSE);
-        if Instant::now() >= complains_at {
-            error!("a change waits for a core that takes no messages: a device may hang");
-            complains_at += PATIENCE;
-        }
     }
 }
 
@@ -302,7 +284,7 @@ impl Runtime for Cores {
         let direct = self.publish_direct(Arc::clone(&published.direct));
         let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
-        tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
+        self.post.send(0, Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1, PATIENCE);
         Ticket::all([volumes, direct, iscsi])
     }
@@ -321,8 +303,8 @@ impl Runtime for Cores {
     fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
         let volumes: Arc<[VolumeId]> = volumes.into();
         let number = self.replies.ask();
-        let ticket = self.replies.ticket(number, self.senders.len());
-        self.tell_all(|| Message::Quiesce(number, Arc::clone(&volumes)));
+        let ticket = self.replies.ticket(number, self.post.len());
+        self.post.send_all(|| Message::Quiesce(number, Arc::clone(&volumes)));
         self.replies.forget(number);
         ticket
     }
@@ -335,7 +317,7 @@ impl Runtime for Cores {
     fn answer(&self, by: AskedBy, result: ChangeResult) {
         let AskedBy { core, owner, volume, tag } = by;
         let answer = Message::Changed(owner, (volume, tag), result);
-        tell(&self.senders[usize::from(core.0)], answer);
+        self.post.send(usize::from(core.0), answer);
     }
 
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket {
@@ -344,13 +326,13 @@ impl Runtime for Cores {
     }
 
     fn status(&self) -> RuntimeStatus {
-        let replies = self.ask_status(&self.senders);
+        let replies = self.ask_status(0..self.post.len());
         exports::status(&self.processors, replies, &self.ledger)
     }
 
     fn connected(&self) -> Option<Connected> {
         // The first core accepts every connection. The others may hang, and are not asked.
-        let replies = self.ask_status(&self.senders[..1]);
+        let replies = self.ask_status(0..1);
         if replies.is_empty() {
             return None;
         }
@@ -359,14 +341,19 @@ impl Runtime for Cores {
         Some(Connected { hosts, initiators })
     }
 
+    fn silent(&self) -> Option<usize> {
+        self.post.silent()
+    }
+
     fn drain_and_join(&self) -> bool {
         let threads = mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.is_empty() {
             return true;
         }
-        self.tell_all(|| Message::Drain);
-        let drained = self.replies.wait_drained(self.senders.len());
-        self.tell_all(|| Message::Stop);
+        let deadline = Instant::now() + PATIENCE;
+        self.post.send_all_before(deadline, || Message::Drain);
+        let drained = self.replies.wait_drained(self.post.len(), deadline);
+        self.post.send_all_before(deadline, || Message::Stop);
         if !drained {
             error!("gave up waiting for requests in flight: a device or a host does not answer");
             return false;

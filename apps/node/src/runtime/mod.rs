@@ -5,6 +5,7 @@ mod cores;
 mod exports;
 mod faults;
 mod log;
+mod post;
 mod replies;
 
 pub use cores::{Cores, start};

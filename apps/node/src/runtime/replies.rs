@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearflash_engine::CoreId;
 use nearflash_shard::ShardStatus;
@@ -127,10 +127,11 @@ impl Replies {
         tickets.into_values().for_each(|ticket| ticket.end());
     }
 
-    /// Waits until `count` cores are drained, or for [`PATIENCE`]. Returns whether they are.
-    pub(super) fn wait_drained(&self, count: usize) -> bool {
+    /// Waits until `count` cores are drained, or until the deadline. Returns whether they are.
+    pub(super) fn wait_drained(&self, count: usize, deadline: Instant) -> bool {
         let waiting = |state: &mut State| state.drained.len() < count;
-        let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(self.lock(), left, waiting);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.drained.len() >= count
     }

@@ -72,6 +72,10 @@ impl Runtime for Recorder {
         (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators })
     }
 
+    fn silent(&self) -> Option<usize> {
+        None
+    }
+
     fn drain_and_join(&self) -> bool {
         *self.drained.lock().unwrap() = true;
         true
