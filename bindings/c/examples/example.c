@@ -37,29 +37,57 @@ static void blocking(nearflash_client *client)
     nearflash_volume_free(volume);
 }
 
-static void in_flight(nearflash_client *client)
+enum { COUNT = 32, LEN = 4096 };
+
+/* Waits until all operations have completed, and hands their buffers to `take`. */
+static void finish(nearflash_queue_pair *pair, void (*take)(nearflash_buffer *buffer))
 {
-    enum { READS = 32, LEN = 4096 };
-    nearflash_queue_pair *pair;
-    check(nearflash_queue_pair_open(client, NULL, NULL, &pair), "queue pair");
-    for (int i = 0; i < READS; i++) {
-        nearflash_buffer *buffer;
-        check(nearflash_buffer_new(pair, LEN, &buffer), "buffer");
-        check(nearflash_post_read(pair, buffer, (uint64_t)i * LEN, NULL), "post");
-    }
     int done = 0;
-    while (done < READS) {
-        nearflash_completion completions[READS];
+    while (done < COUNT) {
+        nearflash_completion completions[COUNT];
         size_t count;
-        check(nearflash_poll(pair, completions, READS, &count), "poll");
+        check(nearflash_poll(pair, completions, COUNT, &count), "poll");
         if (count == 0)
-            check(nearflash_wait(pair, 1000000000), "wait");
+            check(nearflash_wait(pair, 1000000000, NULL), "wait");
         for (size_t i = 0; i < count; i++, done++) {
-            check(completions[i].error, "read");
-            nearflash_buffer_free(completions[i].buffer);
+            if (completions[i].error != NEARFLASH_OK) {
+                fprintf(stderr, "operation: %s\n", completions[i].message);
+                exit(EXIT_FAILURE);
+            }
+            take(completions[i].buffer);
         }
     }
-    printf("%d reads\n", done);
+}
+
+static uint64_t sum;
+
+static void add_up(nearflash_buffer *buffer)
+{
+    const unsigned char *bytes = nearflash_buffer_bytes(buffer);
+    for (size_t i = 0; i < nearflash_buffer_len(buffer); i++)
+        sum += bytes[i];
+    nearflash_buffer_free(buffer);
+}
+
+static void in_flight(nearflash_client *client)
+{
+    const uint64_t start = 1 << 20;
+    nearflash_queue_pair *pair;
+    check(nearflash_queue_pair_open(client, NULL, NULL, &pair), "queue pair");
+    for (int i = 0; i < COUNT; i++) {
+        nearflash_buffer *buffer;
+        check(nearflash_buffer_new(pair, LEN, &buffer), "buffer");
+        memset(nearflash_buffer_bytes(buffer), i, LEN);
+        check(nearflash_post_write(pair, buffer, start + (uint64_t)i * LEN, NULL), "write");
+    }
+    finish(pair, nearflash_buffer_free);
+    for (int i = 0; i < COUNT; i++) {
+        nearflash_buffer *buffer;
+        check(nearflash_buffer_new(pair, LEN, &buffer), "buffer");
+        check(nearflash_post_read(pair, buffer, start + (uint64_t)i * LEN, NULL), "read");
+    }
+    finish(pair, add_up);
+    printf("%d reads, the sum of their bytes is %" PRIu64 "\n", COUNT, sum);
     nearflash_queue_pair_free(pair);
 }
 

@@ -7,7 +7,18 @@
  *
  * Any number of threads may use a volume at the same time. A client, and a queue pair with its
  * buffers, may be used by only one thread at a time. Pointers that are passed to a function must be
- * valid, and may be NULL only where the comment says so. Freeing NULL does nothing.
+ * valid, and may be NULL only where the comment says so. Freeing NULL does nothing. A function that
+ * fails to create an object stores NULL as its handle.
+ *
+ * A struct of options begins with its size, so that later versions can add fields. Initialize it
+ * with its size and zeroes, and set the fields that you need:
+ *
+ *     nearflash_queue_options options = {.size = sizeof options, .depth = 32};
+ *
+ * In a field of options, 0 selects the default, and NEARFLASH_NONE selects zero. The layout of the
+ * other structs changes only with the version in the library's soname.
+ *
+ * A bug in the library ends the program by abort(), with a message on standard error.
  *
  * License: MIT OR Apache-2.0
  */
@@ -25,6 +36,15 @@ extern "C" {
 /* The version of this header. Before 1.0, minor versions are not compatible with each other. */
 #define NEARFLASH_VERSION_MAJOR 0
 #define NEARFLASH_VERSION_MINOR 1
+#define NEARFLASH_VERSION_PATCH 0
+#define NEARFLASH_VERSION_NUMBER \
+    (NEARFLASH_VERSION_MAJOR << 16 | NEARFLASH_VERSION_MINOR << 8 | NEARFLASH_VERSION_PATCH)
+
+/* The version of the library that the program runs with, as a NEARFLASH_VERSION_NUMBER. */
+uint32_t nearflash_version(void);
+
+/* In a field of options: zero instead of the default. */
+#define NEARFLASH_NONE UINT64_MAX
 
 /* The statuses of a node. */
 #define NEARFLASH_OK 0
@@ -69,6 +89,8 @@ extern "C" {
 #define NEARFLASH_NO_MEMORY 65544
 /* This binding's own: a pointer is NULL, a string is not UTF-8, or a buffer is in flight. */
 #define NEARFLASH_INVALID_ARGUMENT 131072
+/* This binding's own: the system refuses a descriptor for an event loop. */
+#define NEARFLASH_SYSTEM_ERROR 131073
 
 typedef struct nearflash_client nearflash_client;
 typedef struct nearflash_volume nearflash_volume;
@@ -92,6 +114,24 @@ const char *nearflash_last_error(void);
  */
 int nearflash_connect(const char *url, const char *key, const char *secret,
                       nearflash_client **client);
+
+/* The time-outs of a client's connections. */
+typedef struct nearflash_connect_options {
+    size_t size; /* sizeof(nearflash_connect_options) */
+    /* The longest silence of a node that owes an answer, in nanoseconds (10 s). After it, the
+     * connection is lost. It cannot be NEARFLASH_NONE. */
+    uint64_t silence_max_ns;
+    /* The time for which a lost connection is tried again, in nanoseconds (30 s). With
+     * NEARFLASH_NONE, it is tried once. */
+    uint64_t reconnect_max_ns;
+    /* The time for which a blocking call spins before it sleeps, in nanoseconds (100 us). To wake
+     * up takes longer than a whole exchange. With NEARFLASH_NONE, a call never spins. */
+    uint64_t spin_max_ns;
+} nearflash_connect_options;
+
+/* nearflash_connect() with other time-outs; `options` may be NULL. */
+int nearflash_connect_with(const char *url, const char *key, const char *secret,
+                           const nearflash_connect_options *options, nearflash_client **client);
 
 /* Volumes and queue pairs have their own connections, and outlive their client. */
 void nearflash_client_free(nearflash_client *client);
@@ -141,10 +181,13 @@ int nearflash_fetch_add(const nearflash_volume *volume, uint64_t offset, uint64_
 
 /* -------------------------------------------- a queue pair, for many operations in flight */
 
-/* The size of a queue pair; 0 selects the default. */
+/* The size of a queue pair. */
 typedef struct nearflash_queue_options {
-    uint32_t depth;    /* the most operations in flight (128); the node may allow fewer */
-    size_t shared_len; /* memory for buffers, shared with a node on this machine (16 MiB) */
+    size_t size;    /* sizeof(nearflash_queue_options) */
+    uint32_t depth; /* the most operations in flight (128); the node may allow fewer */
+    /* The length in bytes of the memory for buffers that is shared with a node on this machine
+     * (16 MiB). With NEARFLASH_NONE, no memory is shared, and the Unix socket carries the data. */
+    uint64_t shared_len;
 } nearflash_queue_options;
 
 /* The completion of an operation. */
@@ -153,6 +196,7 @@ typedef struct nearflash_completion {
     uint64_t value;           /* the previous word, for an atomic operation */
     nearflash_buffer *buffer; /* the operation's buffer, returned to the caller, or NULL */
     int error;                /* 0 or an error code */
+    const char *message;      /* the error's message, until the next nearflash_poll(); or NULL */
 } nearflash_completion;
 
 /* Opens a volume; with NULL, the one that the URL names. `options` may be NULL. */
@@ -168,6 +212,12 @@ int nearflash_queue_pair_get_info(const nearflash_queue_pair *pair, nearflash_vo
 /* The maximum and the current number of operations in flight. */
 uint32_t nearflash_queue_pair_depth(const nearflash_queue_pair *pair);
 uint32_t nearflash_queue_pair_in_flight(const nearflash_queue_pair *pair);
+
+/* The longest operation, in bytes. */
+uint32_t nearflash_queue_pair_len_max(const nearflash_queue_pair *pair);
+
+/* Whether the connection is lost, so that nearflash_reconnect() is needed. */
+bool nearflash_queue_pair_is_lost(const nearflash_queue_pair *pair);
 
 /* Allocates a buffer of `len` bytes, in memory shared with the node if there is any. */
 int nearflash_buffer_new(nearflash_queue_pair *pair, size_t len, nearflash_buffer **buffer);
@@ -218,11 +268,56 @@ int nearflash_submit(nearflash_queue_pair *pair);
 int nearflash_poll(nearflash_queue_pair *pair, nearflash_completion *completions, size_t max,
                    size_t *count);
 
-/* Sends the posted operations, and sleeps until there may be a completion, at most `timeout_ns`. */
-int nearflash_wait(nearflash_queue_pair *pair, uint64_t timeout_ns);
+/*
+ * Sends the posted operations, and sleeps until there may be a completion, at most `timeout_ns`.
+ * `is_ready` receives true if there may be one, and false after the time-out; it may be NULL. Fails
+ * as nearflash_poll() does, at once if the connection is lost.
+ */
+int nearflash_wait(nearflash_queue_pair *pair, uint64_t timeout_ns, bool *is_ready);
 
-/* Connects again after the connection was lost. */
+/*
+ * Connects again after the connection was lost. Operations that are in flight end as lost: poll
+ * their completions.
+ */
 int nearflash_reconnect(nearflash_queue_pair *pair);
+
+/*
+ * ------------------------------------------------- a queue pair in the program's own event loop
+ *
+ * Instead of calling nearflash_wait(), a program can watch a descriptor together with others:
+ *
+ *     bool is_ready;
+ *     nearflash_arm(pair, &is_ready);
+ *     if (!is_ready)
+ *         // sleep until the descriptor is readable, at most nearflash_time_left(pair)
+ *     nearflash_poll(pair, completions, max, &count);
+ */
+
+/*
+ * Stores a descriptor in `fd` that becomes readable when there may be completions, for poll(),
+ * epoll or io_uring. It stays the same when the queue pair connects again. The queue pair closes
+ * it when it is freed. After an error, `fd` receives -1.
+ */
+int nearflash_queue_pair_fd(nearflash_queue_pair *pair, int *fd);
+
+/*
+ * Must precede each sleep on the descriptor, after the last post. It sends the posted operations,
+ * and asks for a signal. `is_ready` receives true if there may be completions already; the program
+ * must not sleep then. Call nearflash_poll() after the sleep.
+ */
+int nearflash_arm(nearflash_queue_pair *pair, bool *is_ready);
+
+/*
+ * Whether there is data that the socket has not accepted yet. The descriptor then also becomes
+ * readable when the socket has room, and the next nearflash_poll() sends more.
+ */
+bool nearflash_has_unsent(const nearflash_queue_pair *pair);
+
+/*
+ * The time in nanoseconds until the next nearflash_poll() is due, so that a silent node is noticed;
+ * UINT64_MAX if no operation is in flight.
+ */
+uint64_t nearflash_time_left(const nearflash_queue_pair *pair);
 
 #ifdef __cplusplus
 }

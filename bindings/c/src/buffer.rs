@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use nearflash::Buffer;
 
-use crate::client::{free, put_handle, shared, unique};
+use crate::client::{free, open, shared, unique};
 use crate::error::{Failure, code_of};
 use crate::queue_pair::NearflashQueuePair;
 
@@ -19,12 +19,10 @@ pub unsafe extern "C" fn nearflash_buffer_new(
     len: usize,
     buffer: *mut *mut NearflashBuffer,
 ) -> c_int {
-    code_of(|| {
-        // SAFETY: the header requires a queue pair that no other thread uses.
-        let made = unsafe { unique(pair) }?.pair.buffer(len)?;
-        // SAFETY: the header requires a writable place.
-        unsafe { put_handle(buffer, NearflashBuffer(Some(made))) }
-    })
+    // SAFETY: the header requires a queue pair that no other thread uses.
+    let made = || Ok(NearflashBuffer(Some(unsafe { unique(pair) }?.pair.buffer(len)?)));
+    // SAFETY: the header requires a writable place.
+    unsafe { open(buffer, made) }
 }
 
 /// # Safety

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use nearflash::{Client, Credentials};
 
 use crate::error::{Failure, code_of};
+use crate::options::{NearflashConnectOptions, copied};
 
 /// A handle of a client.
 pub struct NearflashClient(pub(crate) Client);
@@ -57,27 +58,44 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns a value to the caller as a handle.
+/// Runs the body of a function that returns a handle. After an error, the caller's handle is NULL.
 ///
 /// # Safety
 /// As [`put`].
-pub(crate) unsafe fn put_handle<T>(place: *mut *mut T, value: T) -> Result<(), Failure> {
-    if place.is_null() {
-        return Err(NULL);
-    }
-    // SAFETY: as promised by the caller.
-    unsafe { put(place, Box::into_raw(Box::new(value))) }
+pub(crate) unsafe fn open<T>(
+    place: *mut *mut T,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> c_int {
+    code_of(|| {
+        // SAFETY: as promised by the caller.
+        unsafe { put(place, std::ptr::null_mut()) }?;
+        let handle = Box::new(work()?);
+        // SAFETY: as promised by the caller.
+        unsafe { put(place, Box::into_raw(handle)) }
+    })
 }
 
 /// Takes a handle back and drops its value.
 ///
 /// # Safety
-/// `handle` is NULL, or a pointer from [`put_handle`] that has not been taken back yet.
+/// `handle` is NULL, or a pointer from [`open`] that has not been taken back yet.
 pub(crate) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: the pointer is that of a box, to which there is no other reference.
         drop(unsafe { Box::from_raw(handle) });
     }
+}
+
+/// The number of the version, as the header composes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn nearflash_version() -> u32 {
+    let [major, minor, patch] = [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        env!("CARGO_PKG_VERSION_PATCH"),
+    ]
+    .map(|part| part.parse::<u32>().expect("versions are numbers"));
+    major << 16 | minor << 8 | patch
 }
 
 /// # Safety
@@ -89,10 +107,25 @@ pub unsafe extern "C" fn nearflash_connect(
     secret: *const c_char,
     client: *mut *mut NearflashClient,
 ) -> c_int {
-    code_of(|| {
+    // SAFETY: the header has the same requirements.
+    unsafe { nearflash_connect_with(url, key, secret, std::ptr::null(), client) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_connect_with(
+    url: *const c_char,
+    key: *const c_char,
+    secret: *const c_char,
+    options: *const NearflashConnectOptions,
+    client: *mut *mut NearflashClient,
+) -> c_int {
+    let connect = || {
         // SAFETY: the header requires strings, or NULL.
         let (url, key, secret) = unsafe { (text(url)?, text(key)?, text(secret)?) };
-        let url = url.ok_or(NULL)?;
+        // SAFETY: the header requires options with their size, or NULL.
+        let options = unsafe { copied(options) }?.options()?;
         let credentials = match (key, secret) {
             (Some(key), Some(secret)) => {
                 Credentials::new(key, secret).map_err(nearflash::Error::from)?
@@ -100,10 +133,10 @@ pub unsafe extern "C" fn nearflash_connect(
             (None, None) => Credentials::NONE,
             _ => return Err(Failure::Argument("a key needs its secret, and a secret its key")),
         };
-        let connected = Client::connect(url, credentials)?;
-        // SAFETY: the header requires a writable place.
-        unsafe { put_handle(client, NearflashClient(connected)) }
-    })
+        Ok(NearflashClient(Client::connect_with(url.ok_or(NULL)?, credentials, options)?))
+    };
+    // SAFETY: the header requires a writable place.
+    unsafe { open(client, connect) }
 }
 
 /// # Safety

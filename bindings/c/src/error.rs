@@ -3,12 +3,18 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::io;
 use std::sync::OnceLock;
 
 use nearflash::direct::{Error, codes};
 
-/// The code of errors that only this binding has.
-pub const INVALID_ARGUMENT: c_int = 131_072;
+/// The codes of errors that only this binding has, with their names and sentences.
+pub const OWN: [(c_int, &str, &str); 2] = [
+    (INVALID_ARGUMENT, "INVALID_ARGUMENT", "an argument is not valid"),
+    (SYSTEM_ERROR, "SYSTEM_ERROR", "the system refuses a descriptor"),
+];
+const INVALID_ARGUMENT: c_int = 131_072;
+const SYSTEM_ERROR: c_int = 131_073;
 
 /// The error of a function.
 #[derive(Debug)]
@@ -16,6 +22,8 @@ pub(crate) enum Failure {
     Client(Error),
     /// The fault of the arguments.
     Argument(&'static str),
+    /// The system refuses a descriptor.
+    System(io::Error),
 }
 
 impl<E: Into<Error>> From<E> for Failure {
@@ -42,6 +50,9 @@ pub(crate) fn code_of(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let (code, message) = match failure {
         Failure::Client(error) => (number(error.code()), error.to_string()),
         Failure::Argument(what) => (INVALID_ARGUMENT, what.to_owned()),
+        Failure::System(error) => {
+            (SYSTEM_ERROR, format!("the system refuses a descriptor for an event loop: {error}"))
+        }
     };
     LAST.set(c_text(&message));
     code
@@ -52,19 +63,18 @@ pub(crate) fn number(code: u32) -> c_int {
     c_int::try_from(code).expect("codes are small")
 }
 
-fn c_text(text: &str) -> CString {
+pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).expect("there is no NUL left")
 }
 
 fn words(code: c_int) -> Option<&'static Words> {
     static WORDS: OnceLock<HashMap<c_int, Words>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {
-        let own = (INVALID_ARGUMENT, "INVALID_ARGUMENT", "an argument is not valid");
         let all = codes().map(|code| (number(code.code), code.name, code.sentence));
         let words = |(code, name, sentence): (c_int, &str, &str)| {
             (code, Words { name: c_text(name), sentence: c_text(sentence) })
         };
-        all.chain([own]).map(words).collect()
+        all.chain(OWN).map(words).collect()
     });
     words.get(&code)
 }

@@ -11,6 +11,8 @@
 pub mod buffer;
 pub mod client;
 pub mod error;
+pub mod event_loop;
+pub mod options;
 pub mod post;
 pub mod queue_pair;
 pub mod volume;

@@ -1,14 +1,16 @@
 //! Queue pairs: open, poll and wait.
 
 use std::collections::VecDeque;
-use std::ffi::{c_char, c_int};
-use std::time::Duration;
+use std::ffi::{CString, c_char, c_int};
+use std::time::{Duration, Instant};
 
-use nearflash::{Completion, QueueOptions, QueuePair};
+use nearflash::{Completion, QueuePair};
 
 use crate::buffer::NearflashBuffer;
-use crate::client::{NearflashClient, free, put, put_handle, shared, text, unique};
-use crate::error::{Failure, code_of, number};
+use crate::client::{NearflashClient, free, open, put, shared, text, unique};
+use crate::error::{Failure, c_text, code_of, number};
+use crate::event_loop::Watch;
+use crate::options::{NearflashQueueOptions, copied};
 use crate::volume::NearflashVolumeInfo;
 
 /// A handle of a queue pair.
@@ -18,17 +20,14 @@ pub struct NearflashQueuePair {
     /// too, so it is not a box here.
     pub(crate) handles: Vec<*mut NearflashBuffer>,
     /// Completions that have not been returned yet.
-    done: VecDeque<Completion>,
+    pub(crate) done: VecDeque<Completion>,
     polled: Vec<Completion>,
-}
-
-/// The size of a queue pair, with the layout of the header.
-#[derive(Clone, Copy)]
-#[repr(C)]
-#[allow(missing_docs, reason = "the header documents the fields")]
-pub struct NearflashQueueOptions {
-    pub depth: u32,
-    pub shared_len: usize,
+    /// The messages of the last poll's completions.
+    messages: Vec<CString>,
+    /// The descriptor for an event loop, once it was requested.
+    pub(crate) watch: Option<Watch>,
+    /// Whether the program sleeps by means of it.
+    pub(crate) is_armed: bool,
 }
 
 /// The completion of an operation, with the layout of the header.
@@ -39,13 +38,22 @@ pub struct NearflashCompletion {
     pub value: u64,
     pub buffer: *mut NearflashBuffer,
     pub error: c_int,
+    pub message: *const c_char,
 }
 
 impl NearflashQueuePair {
     fn new(pair: QueuePair) -> Self {
         let depth = usize::try_from(pair.depth()).expect("usize is at least 32 bits wide");
         let handles = vec![std::ptr::null_mut(); depth];
-        Self { pair, handles, done: VecDeque::new(), polled: Vec::new() }
+        Self {
+            pair,
+            handles,
+            done: VecDeque::new(),
+            polled: Vec::new(),
+            messages: Vec::new(),
+            watch: None,
+            is_armed: false,
+        }
     }
 
     /// Converts a completion for C, and returns the buffer to its handle.
@@ -56,11 +64,16 @@ impl NearflashQueuePair {
         if let Some(handle) = unsafe { buffer.as_mut() } {
             handle.0 = done.buffer;
         }
-        let (value, error) = match done.result {
-            Ok(value) => (value, 0),
-            Err(error) => (0, number(error.code())),
+        let (value, error, message) = match done.result {
+            Ok(value) => (value, 0, std::ptr::null()),
+            Err(error) => {
+                let text = c_text(&error.to_string());
+                let message = text.as_ptr();
+                self.messages.push(text);
+                (0, number(error.code()), message)
+            }
         };
-        NearflashCompletion { token: done.token.get(), value, buffer, error }
+        NearflashCompletion { token: done.token.get(), value, buffer, error, message }
     }
 }
 
@@ -83,19 +96,16 @@ pub unsafe extern "C" fn nearflash_queue_pair_open(
     options: *const NearflashQueueOptions,
     pair: *mut *mut NearflashQueuePair,
 ) -> c_int {
-    code_of(|| {
-        // SAFETY: the header requires a client, a string or NULL, and options or NULL.
-        let (client, name, wanted) =
-            unsafe { (shared(client.cast_const())?, text(name)?, options.as_ref()) };
-        let mut options = QueueOptions::default();
-        if let Some(NearflashQueueOptions { depth, shared_len }) = wanted.copied() {
-            options.depth = if depth == 0 { options.depth } else { depth };
-            options.shared_len = if shared_len == 0 { options.shared_len } else { shared_len };
-        }
+    let opened = || {
+        // SAFETY: the header requires a client, and a string or NULL.
+        let (client, name) = unsafe { (shared(client.cast_const())?, text(name)?) };
+        // SAFETY: the header requires options with their size, or NULL.
+        let options = unsafe { copied(options) }?.options();
         let opened = client.0.queue_pair(client.volume_name(name)?, options)?;
-        // SAFETY: the header requires a writable place.
-        unsafe { put_handle(pair, NearflashQueuePair::new(opened)) }
-    })
+        Ok(NearflashQueuePair::new(opened))
+    };
+    // SAFETY: the header requires a writable place.
+    unsafe { open(pair, opened) }
 }
 
 /// # Safety
@@ -149,6 +159,22 @@ pub unsafe extern "C" fn nearflash_queue_pair_in_flight(pair: *const NearflashQu
 /// # Safety
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_queue_pair_len_max(pair: *const NearflashQueuePair) -> u32 {
+    // SAFETY: the header requires a queue pair.
+    unsafe { shared(pair) }.map_or(0, |pair| pair.pair.len_max())
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_queue_pair_is_lost(pair: *const NearflashQueuePair) -> bool {
+    // SAFETY: the header requires a queue pair.
+    unsafe { shared(pair) }.is_ok_and(|pair| pair.pair.is_lost())
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_submit(pair: *mut NearflashQueuePair) -> c_int {
     // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, |pair| Ok(pair.pair.submit()?)) }
@@ -169,6 +195,8 @@ pub unsafe extern "C" fn nearflash_poll(
         }
         // SAFETY: the header requires a writable place.
         unsafe { put(count, 0) }?;
+        pair.disarm();
+        pair.messages.clear();
         let most = max.saturating_sub(pair.done.len());
         let polled = pair.pair.poll_up_to(&mut pair.polled, most);
         pair.done.extend(pair.polled.drain(..));
@@ -192,12 +220,30 @@ pub unsafe extern "C" fn nearflash_poll(
 /// # Safety
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nearflash_wait(pair: *mut NearflashQueuePair, timeout_ns: u64) -> c_int {
+pub unsafe extern "C" fn nearflash_wait(
+    pair: *mut NearflashQueuePair,
+    timeout_ns: u64,
+    is_ready: *mut bool,
+) -> c_int {
     let wait = |pair: &mut NearflashQueuePair| {
-        if pair.done.is_empty() {
-            pair.pair.wait(Duration::from_nanos(timeout_ns))?;
+        let timeout = Duration::from_nanos(timeout_ns);
+        let begun = Instant::now();
+        pair.disarm();
+        let mut has_something = !pair.done.is_empty();
+        let mut left = timeout;
+        while !has_something {
+            // It also returns earlier, to ask a silent node whether it is there.
+            has_something = pair.pair.wait(left)?;
+            left = timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
         }
-        Ok(())
+        if is_ready.is_null() {
+            return Ok(());
+        }
+        // SAFETY: not NULL; the header requires a writable place.
+        unsafe { put(is_ready, has_something) }
     };
     // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, wait) }
@@ -207,6 +253,14 @@ pub unsafe extern "C" fn nearflash_wait(pair: *mut NearflashQueuePair, timeout_n
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_reconnect(pair: *mut NearflashQueuePair) -> c_int {
+    let reconnect = |pair: &mut NearflashQueuePair| {
+        pair.disarm();
+        pair.pair.reconnect()?;
+        match &mut pair.watch {
+            Some(watch) => watch.renew(&pair.pair).map_err(Failure::System),
+            None => Ok(()),
+        }
+    };
     // SAFETY: the header requires a queue pair that no other thread uses.
-    unsafe { with(pair, |pair| Ok(pair.pair.reconnect()?)) }
+    unsafe { with(pair, reconnect) }
 }

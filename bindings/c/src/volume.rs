@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use nearflash::Volume;
 use nearflash::direct::VolumeInfo;
 
-use crate::client::{NearflashClient, free, put, put_handle, shared, text};
+use crate::client::{NearflashClient, free, open, put, shared, text};
 use crate::error::{Failure, code_of};
 
 /// A handle of a volume.
@@ -39,13 +39,13 @@ pub unsafe extern "C" fn nearflash_volume_open(
     name: *const c_char,
     volume: *mut *mut NearflashVolume,
 ) -> c_int {
-    code_of(|| {
+    let opened = || {
         // SAFETY: the header requires a client, and a string or NULL.
         let (client, name) = unsafe { (shared(client.cast_const())?, text(name)?) };
-        let opened = client.0.open(client.volume_name(name)?)?;
-        // SAFETY: the header requires a writable place.
-        unsafe { put_handle(volume, NearflashVolume(opened)) }
-    })
+        Ok(NearflashVolume(client.0.open(client.volume_name(name)?)?))
+    };
+    // SAFETY: the header requires a writable place.
+    unsafe { open(volume, opened) }
 }
 
 /// # Safety

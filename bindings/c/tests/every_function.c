@@ -1,15 +1,22 @@
 /* Calls every function of the header on a volume of a real node, and checks what each does.
  *
  *   every_function URL [KEY SECRET]
+ *   every_function URL lost
  *
  * tests/functions.rs generates counted.h, which includes the header and records each call, and runs
- * this program. The program prints the name of each function that it has called.
+ * this program. The program prints the name of each function that it has called. With `lost`, it
+ * prints `asleep` instead, and the test ends the node.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "counted.h"
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define EXPECT(condition) \
     ((condition) ? (void)0 : fail(__LINE__, #condition, nearflash_last_error()))
@@ -56,23 +63,53 @@ static void errors(nearflash_client *client, const char *url)
     EXPECT(strcmp(nearflash_error_name(-1), "UNKNOWN") == 0);
     EXPECT(strstr(nearflash_error_sentence(NEARFLASH_QUEUE_FULL), "depth") != NULL);
 
-    nearflash_client *none = NULL;
+    int mark;
+    nearflash_client *none = (nearflash_client *)&mark;
     EXPECT(nearflash_connect(NULL, NULL, NULL, &none) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(none == NULL);
     EXPECT(nearflash_connect(url, "key", NULL, &none) == NEARFLASH_INVALID_ARGUMENT);
     EXPECT(strstr(nearflash_last_error(), "secret") != NULL);
     EXPECT(nearflash_connect(url, "key", "short", &none) == NEARFLASH_INVALID_CREDENTIALS);
     EXPECT(nearflash_connect("direct://\xff", NULL, NULL, &none) == NEARFLASH_INVALID_ARGUMENT);
     EXPECT(nearflash_connect("http://a", NULL, NULL, &none) == NEARFLASH_INVALID_URL);
 
-    nearflash_volume *volume = NULL;
+    nearflash_volume *volume = (nearflash_volume *)&mark;
     EXPECT(nearflash_volume_open(client, "absent", &volume) != NEARFLASH_OK);
-    EXPECT(strstr(nearflash_last_error(), "'absent'") != NULL);
+    EXPECT(volume == NULL && strstr(nearflash_last_error(), "'absent'") != NULL);
     EXPECT(nearflash_volume_open(client, "data", NULL) == NEARFLASH_INVALID_ARGUMENT);
+    nearflash_queue_pair *pair = (nearflash_queue_pair *)&mark;
+    EXPECT(nearflash_queue_pair_open(client, "absent", NULL, &pair) != NEARFLASH_OK);
+    EXPECT(pair == NULL);
 
     nearflash_client_free(NULL);
     nearflash_volume_free(NULL);
     nearflash_queue_pair_free(NULL);
     nearflash_buffer_free(NULL);
+}
+
+/* Time-outs are the caller's: a node that never answers is given up on. */
+static void options(const char *url)
+{
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t len = sizeof address;
+    EXPECT(bind(listener, (struct sockaddr *)&address, len) == 0 && listen(listener, 1) == 0);
+    EXPECT(getsockname(listener, (struct sockaddr *)&address, &len) == 0);
+    char silent[40];
+    snprintf(silent, sizeof silent, "direct://127.0.0.1:%d", ntohs(address.sin_port));
+
+    nearflash_connect_options wanted = {.size = sizeof wanted, .silence_max_ns = SECOND};
+    nearflash_client *client = NULL;
+    int error = nearflash_connect_with(silent, NULL, NULL, &wanted, &client);
+    EXPECT(error == NEARFLASH_UNREACHABLE && client == NULL);
+    EXPECT(strstr(nearflash_last_error(), "within 1 s") != NULL);
+    close(listener);
+
+    wanted.size = 1;
+    error = nearflash_connect_with(url, NULL, NULL, &wanted, &client);
+    EXPECT(error == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(strstr(nearflash_last_error(), "size") != NULL);
 }
 
 /* -------------------------------------------------------------------------- blocking calls */
@@ -138,8 +175,10 @@ static void complete(nearflash_queue_pair *pair, nearflash_completion *done, siz
         EXPECT_OK(nearflash_poll(pair, done + total, wanted - total, &count));
         EXPECT(count <= wanted - total);
         total += count;
+        bool is_ready = false;
         if (total < wanted)
-            EXPECT_OK(nearflash_wait(pair, 30 * SECOND));
+            EXPECT_OK(nearflash_wait(pair, 30 * SECOND, &is_ready));
+        EXPECT(total == wanted || is_ready);
     }
 }
 
@@ -165,6 +204,7 @@ static void buffers(nearflash_queue_pair *pair)
     EXPECT(nearflash_buffer_len(buffer) == 4096);
     EXPECT(nearflash_buffer_set_len(buffer, 1 << 20) == NEARFLASH_INVALID_ARGUMENT);
     nearflash_buffer_free(buffer);
+    EXPECT(nearflash_buffer_new(NULL, 1, &buffer) != NEARFLASH_OK && buffer == NULL);
     EXPECT(nearflash_buffer_len(NULL) == 0 && nearflash_buffer_bytes(NULL) == NULL);
 }
 
@@ -181,6 +221,7 @@ static void operations(nearflash_queue_pair *pair)
     EXPECT(nearflash_buffer_set_len(buffer, 1) == NEARFLASH_INVALID_ARGUMENT);
     nearflash_completion done = one(pair, token);
     EXPECT(done.error == NEARFLASH_OK && done.buffer == buffer && done.value == 0);
+    EXPECT(done.message == NULL);
     fill(nearflash_buffer_bytes(buffer), 8192, 3);
     EXPECT_OK(nearflash_post_write_durable(pair, buffer, 16384, &token));
     EXPECT(one(pair, token).error == NEARFLASH_OK);
@@ -207,6 +248,7 @@ static void operations(nearflash_queue_pair *pair)
     EXPECT_OK(nearflash_post_read(pair, buffer, 8 * MIB - 1, &token));
     done = one(pair, token);
     EXPECT(done.error == NEARFLASH_OUT_OF_RANGE && done.buffer == buffer);
+    EXPECT(strcmp(done.message, nearflash_error_sentence(done.error)) == 0);
     nearflash_buffer_free(buffer);
 }
 
@@ -244,7 +286,12 @@ static void full_queue(nearflash_queue_pair *pair)
     size_t count = 99;
     EXPECT_OK(nearflash_poll(pair, NULL, 0, &count));
     EXPECT(count == 0);
-    EXPECT_OK(nearflash_wait(pair, 1000));
+    EXPECT_OK(nearflash_poll(pair, done, DEPTH, &count));
+    EXPECT(count == 0);
+    bool is_ready = true;
+    EXPECT_OK(nearflash_wait(pair, 1000, &is_ready));
+    EXPECT(!is_ready);
+    EXPECT_OK(nearflash_wait(pair, 0, NULL));
 }
 
 /* A connection that ends with operations in flight, and the next one. */
@@ -262,6 +309,8 @@ static void reconnect(nearflash_queue_pair *pair)
     complete(pair, done, 2);
     EXPECT(done[0].token == tokens[0] && done[0].error == NEARFLASH_CONNECTION_LOST);
     EXPECT(done[1].token == tokens[1] && done[1].error == NEARFLASH_OUTCOME_UNKNOWN);
+    EXPECT(strstr(done[0].message, "was lost") != NULL);
+    EXPECT(strstr(done[1].message, "unknown") != NULL);
     EXPECT(done[0].buffer == buffers[0] && done[1].buffer == buffers[1]);
     EXPECT(is_filled(nearflash_buffer_bytes(buffers[1]), 4096, 9));
 
@@ -275,18 +324,95 @@ static void reconnect(nearflash_queue_pair *pair)
     nearflash_buffer_free(buffers[1]);
 }
 
+/* Sleeps on the descriptor as an event loop does, until as many operations are complete. */
+static void sleep_until_complete(nearflash_queue_pair *pair, size_t wanted)
+{
+    int fd = -1;
+    EXPECT_OK(nearflash_queue_pair_fd(pair, &fd));
+    while (wanted > 0) {
+        bool is_ready = false;
+        EXPECT_OK(nearflash_arm(pair, &is_ready));
+        struct pollfd watched = {.fd = fd, .events = POLLIN};
+        EXPECT(nearflash_time_left(pair) <= 10 * SECOND);
+        EXPECT(is_ready || poll(&watched, 1, 30000) == 1);
+        nearflash_completion done[8];
+        size_t count = 0;
+        EXPECT_OK(nearflash_poll(pair, done, 8, &count));
+        for (size_t i = 0; i < count; i++) {
+            EXPECT(done[i].error == NEARFLASH_OK);
+            nearflash_buffer_free(done[i].buffer);
+        }
+        wanted -= count;
+    }
+    bool is_ready = true;
+    EXPECT_OK(nearflash_arm(pair, &is_ready));
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    EXPECT(!is_ready && poll(&watched, 1, 0) == 0);
+    EXPECT(nearflash_time_left(pair) == UINT64_MAX && !nearflash_has_unsent(pair));
+}
+
+static void event_loop(nearflash_queue_pair *pair, size_t len, unsigned rounds)
+{
+    for (unsigned round = 0; round < rounds; round++) {
+        unsigned count = 1 + round % 7;
+        for (unsigned i = 0; i < count; i++) {
+            nearflash_buffer *buffer = NULL;
+            EXPECT_OK(nearflash_buffer_new(pair, len, &buffer));
+            if (round % 2 == 0)
+                EXPECT_OK(nearflash_post_write(pair, buffer, i * len, NULL));
+            else
+                EXPECT_OK(nearflash_post_read(pair, buffer, i * len, NULL));
+        }
+        sleep_until_complete(pair, count);
+    }
+}
+
+static void open_pair(nearflash_client *client, uint64_t shared_len, nearflash_queue_pair **pair)
+{
+    const nearflash_queue_options options = {
+        .size = sizeof options, .depth = 8, .shared_len = shared_len};
+    EXPECT_OK(nearflash_queue_pair_open(client, "data", &options, pair));
+    EXPECT(nearflash_queue_pair_len_max(*pair) >= MIB);
+}
+
+/* Without shared memory, buffers are not limited by it. */
+static void without_shared_memory(nearflash_client *client, bool is_local)
+{
+    nearflash_queue_pair *pair = NULL;
+    nearflash_buffer *buffer = NULL;
+    open_pair(client, MIB, &pair);
+    int error = nearflash_buffer_new(pair, 2 * MIB, &buffer);
+    EXPECT(error == (is_local ? NEARFLASH_NO_MEMORY : NEARFLASH_OK));
+    EXPECT((buffer == NULL) == is_local);
+    nearflash_buffer_free(buffer);
+    nearflash_queue_pair_free(pair);
+
+    open_pair(client, NEARFLASH_NONE, &pair);
+    EXPECT_OK(nearflash_buffer_new(pair, 20 * MIB, &buffer));
+    nearflash_buffer_free(buffer);
+    /* More than the socket accepts at once. */
+    event_loop(pair, MIB, 8);
+    nearflash_queue_pair_free(pair);
+}
+
 static void queue_pair(nearflash_client *client)
 {
-    const nearflash_queue_options options = {.depth = 8, .shared_len = MIB};
     nearflash_queue_pair *pair = NULL;
-    EXPECT_OK(nearflash_queue_pair_open(client, "data", &options, &pair));
+    open_pair(client, MIB, &pair);
     nearflash_volume_info info;
     EXPECT_OK(nearflash_queue_pair_get_info(pair, &info));
     check_info(&info);
     buffers(pair);
     operations(pair);
     full_queue(pair);
+    int before = -1, after = -1;
+    EXPECT_OK(nearflash_queue_pair_fd(pair, &before));
+    event_loop(pair, 4096, 50);
     reconnect(pair);
+    EXPECT(!nearflash_queue_pair_is_lost(pair));
+    event_loop(pair, 4096, 50);
+    EXPECT_OK(nearflash_queue_pair_fd(pair, &after));
+    EXPECT(before == after);
 
     /* A buffer in flight is freed with its queue pair. */
     nearflash_buffer *buffer = NULL;
@@ -299,10 +425,44 @@ static void queue_pair(nearflash_client *client)
     nearflash_queue_pair_free(pair);
 }
 
+/* The test ends the node while this program sleeps. */
+static void lose(const char *url)
+{
+    nearflash_connect_options once = {.size = sizeof once, .reconnect_max_ns = NEARFLASH_NONE};
+    nearflash_client *client = NULL;
+    nearflash_queue_pair *pair = NULL;
+    int fd = -1;
+    bool is_ready = true;
+    EXPECT_OK(nearflash_connect_with(url, NULL, NULL, &once, &client));
+    EXPECT_OK(nearflash_queue_pair_open(client, NULL, NULL, &pair));
+    EXPECT_OK(nearflash_queue_pair_fd(pair, &fd));
+    EXPECT_OK(nearflash_arm(pair, &is_ready));
+    EXPECT(!is_ready);
+    puts("asleep");
+    fflush(stdout);
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    EXPECT(poll(&watched, 1, 30000) == 1);
+    size_t count = 0;
+    nearflash_completion done;
+    EXPECT(nearflash_poll(pair, &done, 1, &count) == NEARFLASH_CONNECTION_LOST && count == 0);
+    EXPECT(nearflash_queue_pair_is_lost(pair));
+    EXPECT(nearflash_wait(pair, SECOND, &is_ready) == NEARFLASH_CONNECTION_LOST);
+    /* The dying node may still accept connections. */
+    int error = nearflash_reconnect(pair);
+    EXPECT(error == NEARFLASH_UNREACHABLE || error == NEARFLASH_CONNECTION_LOST);
+    nearflash_queue_pair_free(pair);
+    nearflash_client_free(client);
+}
+
 int main(int argc, char **argv)
 {
+    EXPECT(nearflash_version() == NEARFLASH_VERSION_NUMBER);
+    if (argc == 3) {
+        lose(argv[1]);
+        return EXIT_SUCCESS;
+    }
     if (argc != 2 && argc != 4) {
-        fprintf(stderr, "usage: %s URL [KEY SECRET]\n", argv[0]);
+        fprintf(stderr, "usage: %s URL [KEY SECRET | lost]\n", argv[0]);
         return EXIT_FAILURE;
     }
     EXPECT(nearflash_last_error()[0] == '\0');
@@ -310,8 +470,10 @@ int main(int argc, char **argv)
     nearflash_client *client = NULL;
     EXPECT_OK(nearflash_connect(argv[1], key, secret, &client));
     errors(client, argv[1]);
+    options(argv[1]);
     blocking(client);
     queue_pair(client);
+    without_shared_memory(client, strncmp(argv[1], "direct+local:", 13) == 0);
     nearflash_client_free(client);
     print_calls();
     return EXIT_SUCCESS;

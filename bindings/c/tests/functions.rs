@@ -4,8 +4,9 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use common::{declared, link, root};
 use nearflash_node_tests::{Door, Key, Node, Place};
@@ -35,14 +36,22 @@ fn called(program: &Path, arguments: &[&str]) -> BTreeSet<String> {
     String::from_utf8(said.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
+/// The program, compiled and linked in the test's folder.
+fn program(place: &Place) -> PathBuf {
+    std::fs::write(place.path("counted.h"), counted(&declared())).unwrap();
+    let program = place.path("every_function");
+    link(&root().join("tests/every_function.c"), &place.path(""), &program);
+    program
+}
+
+const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"];
+
 #[test]
 fn every_function_of_the_header_works_on_a_node() {
     let names = declared();
     let place = Place::new();
-    std::fs::write(place.path("counted.h"), counted(&names)).unwrap();
-    let program = place.path("every_function");
-    link(&root().join("tests/every_function.c"), &place.path(""), &program);
-    let node = Node::with_direct(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
+    let program = program(&place);
+    let node = Node::with_direct(&place, &DEVICE);
     for door in Door::ALL {
         let url = format!("{}/data", door.url(&node));
         assert_eq!(called(&program, &[&url]), names, "{url}");
@@ -54,4 +63,40 @@ fn every_function_of_the_header_works_on_a_node() {
         assert_eq!(called(&program, &[&url, "app", key.secret()]), names, "{url}");
     }
     node.terminate();
+}
+
+#[test]
+fn the_example_shows_the_data_that_it_reads() {
+    let place = Place::new();
+    let program = place.path("example");
+    link(&root().join("examples/example.c"), &root().join("include"), &program);
+    let node = Node::with_direct(&place, &DEVICE);
+    for (door, before) in Door::ALL.into_iter().zip(0..) {
+        let said = Command::new(&program).arg(format!("{}/data", door.url(&node))).output();
+        assert_eq!(
+            String::from_utf8(said.unwrap().stdout).unwrap(),
+            format!(
+                "Hello, flash\nrun {before} times before\n\
+                 32 reads, the sum of their bytes is 2031616\n"
+            )
+        );
+    }
+    node.terminate();
+}
+
+#[test]
+fn a_program_that_sleeps_in_its_event_loop_wakes_up_when_the_node_dies() {
+    let place = Place::new();
+    let program = program(&place);
+    for door in Door::ALL {
+        let node = Node::with_direct(&place, &DEVICE);
+        let url = format!("{}/data", door.url(&node));
+        let started = Command::new(&program).args([&url, "lost"]).stdout(Stdio::piped()).spawn();
+        let mut sleeper = started.unwrap();
+        let mut line = String::new();
+        BufReader::new(sleeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "asleep\n");
+        node.crash();
+        assert!(sleeper.wait().unwrap().success(), "{url}");
+    }
 }

@@ -9,8 +9,10 @@ use std::process::Command;
 
 use common::{declared, functions, header, link, root, strict, without_comments};
 use nearflash::direct::codes;
-use nearflash_c::error::INVALID_ARGUMENT;
-use nearflash_c::queue_pair::{NearflashCompletion, NearflashQueueOptions};
+use nearflash_c::client::nearflash_version;
+use nearflash_c::error::OWN;
+use nearflash_c::options::{NONE, NearflashConnectOptions, NearflashQueueOptions};
+use nearflash_c::queue_pair::NearflashCompletion;
 use nearflash_c::volume::NearflashVolumeInfo;
 
 #[test]
@@ -19,11 +21,11 @@ fn every_code_is_in_the_header_and_no_other() {
     let defined: BTreeSet<(String, u32)> = header
         .lines()
         .filter_map(|line| line.strip_prefix("#define NEARFLASH_")?.split_once(' '))
-        .filter(|(name, _)| !name.starts_with("VERSION_M"))
+        .filter(|(name, _)| !name.starts_with("VERSION_") && *name != "NONE")
         .map(|(name, code)| (name.to_owned(), code.parse().unwrap()))
         .collect();
-    let own = ("INVALID_ARGUMENT".to_owned(), u32::try_from(INVALID_ARGUMENT).unwrap());
-    let all = codes().map(|code| (code.name.to_owned(), code.code)).chain([own]).collect();
+    let own = OWN.map(|(code, name, _)| (name.to_owned(), u32::try_from(code).unwrap()));
+    let all = codes().map(|code| (code.name.to_owned(), code.code)).chain(own).collect();
     assert_eq!(defined, all);
 }
 
@@ -86,29 +88,42 @@ fn fields_of(header: &str, name: &str) -> Vec<String> {
     names.collect()
 }
 
+/// The structs without fields.
+const HANDLES: usize = 4;
+
 #[test]
 fn structs_and_constants_are_the_same_in_c_and_in_rust() {
     let mut checks: Vec<(String, usize)> = Vec::new();
     check_layout!(checks, NearflashVolumeInfo as "nearflash_volume_info" {
         len, block_size, epoch, uuid, is_readable, is_writable
     });
-    check_layout!(checks, NearflashQueueOptions as "nearflash_queue_options" { depth, shared_len });
-    check_layout!(checks, NearflashCompletion as "nearflash_completion" {
-        token, value, buffer, error
+    check_layout!(checks, NearflashConnectOptions as "nearflash_connect_options" {
+        size, silence_max_ns, reconnect_max_ns, spin_max_ns
     });
-    let structs = header().matches("typedef struct").count() - 4;
+    check_layout!(checks, NearflashQueueOptions as "nearflash_queue_options" {
+        size, depth, shared_len
+    });
+    check_layout!(checks, NearflashCompletion as "nearflash_completion" {
+        token, value, buffer, error, message
+    });
+    let structs = without_comments().matches("typedef struct").count() - HANDLES;
     assert_eq!(checks.iter().filter(|(what, _)| what.starts_with("_Al")).count(), structs);
-    let own = ("INVALID_ARGUMENT", usize::try_from(INVALID_ARGUMENT).unwrap());
+    let own = OWN.map(|(code, name, _)| (name, usize::try_from(code).unwrap()));
     let codes = codes().map(|code| (code.name, usize::try_from(code.code).unwrap()));
-    checks.extend(codes.chain([own]).map(|(name, code)| (format!("NEARFLASH_{name}"), code)));
-    for (part, is) in
-        [("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")), ("MINOR", env!("CARGO_PKG_VERSION_MINOR"))]
-    {
+    checks.extend(codes.chain(own).map(|(name, code)| (format!("NEARFLASH_{name}"), code)));
+    checks.push(("NEARFLASH_NONE".to_owned(), usize::try_from(NONE).unwrap()));
+    let version = usize::try_from(nearflash_version()).unwrap();
+    checks.push(("NEARFLASH_VERSION_NUMBER".to_owned(), version));
+    for (part, is) in [
+        ("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")),
+        ("MINOR", env!("CARGO_PKG_VERSION_MINOR")),
+        ("PATCH", env!("CARGO_PKG_VERSION_PATCH")),
+    ] {
         checks.push((format!("NEARFLASH_VERSION_{part}"), is.parse().unwrap()));
     }
     let mut program = "#include <nearflash.h>\n".to_owned();
     for (what, is) in checks {
-        program += &format!("_Static_assert({what} == {is}, \"in Rust {what} is {is}\");\n");
+        program += &format!("_Static_assert({what} == {is}u, \"in Rust {what} is {is}\");\n");
     }
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("layout.c");
