@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use nearflash_engine::CoreId;
 use nearflash_nvme::serving::{
-    Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
+    Action, Connected, HostStatus, NamespaceConfig, QueueKind, Refusal, Target,
 };
 use nearflash_nvme::{
     CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
 };
-use nearflash_nvme_tcp::serving::{AdminDemand, Asker, ConnectDemand, Granted, QueueKind};
+use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
 use nearflash_units::Nanos;
 
 use crate::associations::{Associations, Host};
@@ -69,7 +69,7 @@ impl Controllers {
         local: TransportAddress,
     ) -> Result<Connected, Refusal> {
         let connected = self.target.connect(now, &demand.command, &demand.data, local)?;
-        if let (TargetKind::Io, Some(host)) = (connected.kind, Host::of(&demand.data)) {
+        if let (QueueKind::Io, Some(host)) = (connected.kind, Host::of(&demand.data)) {
             self.associations.queue_connected(connected.controller, connected.queue, host);
         }
         Ok(connected)
@@ -101,9 +101,9 @@ impl Shard {
             Ok(connected) => {
                 let (controller, queue) = (connected.controller, connected.queue);
                 let completion = connected.completion(cid);
-                let is_io = connected.kind == TargetKind::Io;
+                let is_io = connected.kind == QueueKind::Io;
                 connection.nexus = connected.nexus;
-                session.handle_connected(completion, Some(granted(connected)));
+                session.handle_connected(completion, Some(connected));
                 let host = demand.data.host.host();
                 let host = host.expect("a Connect with an invalid name is refused");
                 let name = host.to_string().into();
@@ -256,16 +256,5 @@ impl Shard {
         let Some(controllers) = &mut self.controllers else { return };
         controllers.target.handle_timeout(world.now());
         self.act(world);
-    }
-}
-
-fn granted(connected: Connected) -> Granted {
-    let is_io = connected.kind == TargetKind::Io;
-    Granted {
-        kind: if is_io { QueueKind::Io } else { QueueKind::Admin },
-        queue: connected.queue,
-        sq_entries: u16::try_from(connected.sq_entries).unwrap_or(u16::MAX),
-        namespaces: connected.namespaces,
-        asker: Asker { nexus: connected.nexus, identity: connected.identity },
     }
 }

@@ -14,14 +14,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearflash_nvme::serving::{Connected, QueueKind};
 use nearflash_nvme::{
     Command, CompletionEntry, ControllerId, NamespaceEntry, NamespaceId, NamespaceTable, Nqn,
     QueueId, Status,
 };
 use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
-use nearflash_nvme_tcp::serving::{
-    Asker, Demand, Granted, QueueKind, ServingEnd, SessionConfig, TargetSession,
-};
+use nearflash_nvme_tcp::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
 use nearflash_request::{
     BufferId, Completion, Identity, Nexus, Operation, Outcome, Payload, VolumeId,
@@ -123,7 +122,7 @@ impl Bench {
                 Demand::Connect(demand) => {
                     let cid = demand.command.command_id();
                     let entry = CompletionEntry::new(cid, Status::SUCCESS);
-                    self.target.handle_connected(entry, Some(granted()));
+                    self.target.handle_connected(entry, Some(connected()));
                 }
                 Demand::Change(..) => unreachable!("only reads"),
                 Demand::Admin(_) => unreachable!("an I/O queue"),
@@ -243,7 +242,7 @@ fn ask(bench: &mut Bench, answers: &[u8], rounds: u32) -> usize {
     sent
 }
 
-fn granted() -> Granted {
+fn connected() -> Connected {
     let entry = NamespaceEntry {
         volume: VolumeId(0),
         block_size: BlockSize::B4096,
@@ -251,15 +250,15 @@ fn granted() -> Granted {
         write_protected: false,
     };
     let table = NamespaceTable::new([(NSID, entry)], ByteLen(1 << 20));
-    Granted {
-        kind: QueueKind::Io,
+    Connected {
+        controller: ControllerId(1),
         queue: QueueId(1),
-        sq_entries: DEPTH + 1,
+        sq_entries: (DEPTH + 1).into(),
+        disable_sq_flow_control: false,
+        kind: QueueKind::Io,
         namespaces: Arc::new(table),
-        asker: Asker {
-            nexus: Nexus(1),
-            identity: Identity::Nvme { host_id: [1; 16], controller: 1 },
-        },
+        nexus: Nexus(1),
+        identity: Identity::Nvme { host_id: [1; 16], controller: 1 },
     }
 }
 

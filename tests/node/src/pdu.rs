@@ -3,7 +3,7 @@
 use nearflash_nvme::CompletionEntry;
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::{
-    CapsuleResp, CommonHeader, DataPdu, FatalStatus, IcResp, PduType, TermReq,
+    CapsuleResp, CommonHeader, DataPdu, FatalStatus, InitPdu, PduType, TermReq,
 };
 use zerocopy::FromBytes;
 
@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 #[derive(Clone, Debug)]
 pub enum Pdu {
     /// ICResp.
-    IcResp(Box<IcResp>),
+    IcResp(Box<InitPdu>),
     /// A response capsule.
     Response(CompletionEntry),
     /// Ready to transfer (R2T).

@@ -10,7 +10,7 @@ use nearflash_nvme::{
 };
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::{
-    CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcReq, PduFlags,
+    CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, InitPdu, PduFlags,
     PduType,
 };
 use uuid::Uuid;
@@ -58,7 +58,7 @@ impl Wire {
     /// When the node does not agree.
     pub fn agree(address: SocketAddr, digests: Digests) -> Self {
         let mut wire = Self::open(address);
-        let request = IcReq::new(DataAlignment(0), digests.into(), 0);
+        let request = InitPdu::request(DataAlignment(0), digests.into(), 0);
         wire.send(request.as_bytes());
         let Pdu::IcResp(response) = wire.receive() else { panic!("an ICReq has its answer") };
         assert_eq!(Digests::from(response.digests), digests);

@@ -10,7 +10,7 @@ use nearflash_nvme::fabrics::{ConnectData, PropertyAccess};
 use nearflash_nvme::property::offset;
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, SglDescriptor, Status};
 use nearflash_nvme_tcp::Digests;
-use nearflash_nvme_tcp::pdu::{DataIds, FatalStatus, IcReq, PduType, TermReq};
+use nearflash_nvme_tcp::pdu::{DataIds, FatalStatus, InitPdu, PduType, TermReq};
 use nearflash_units::Lba;
 use uuid::Uuid;
 use zerocopy::IntoBytes;
@@ -86,7 +86,7 @@ fn a_pdu_that_is_none_ends_its_connection_alone() {
 #[test]
 fn an_icreq_of_another_format_or_alignment_is_told_which_field() {
     nobody_else_notices(|node| {
-        let request = IcReq::new(Default::default(), Default::default(), 0);
+        let request = InitPdu::request(Default::default(), Default::default(), 0);
         for (at, value, expected) in [
             (8, 1, (FatalStatus::UNSUPPORTED_PARAMETER, 8)),
             (10, 32, (FatalStatus::INVALID_HEADER_FIELD, 10)),
@@ -150,7 +150,7 @@ fn lengths_that_cannot_be_end_the_connection_before_any_memory_is_taken() {
         }
         let mut wire = Wire::open(node.address());
         wire.send(&with_pdu_len(
-            IcReq::new(Default::default(), Default::default(), 0).as_bytes().to_vec(),
+            InitPdu::request(Default::default(), Default::default(), 0).as_bytes().to_vec(),
             0xFFFF_FF80,
         ));
         assert_eq!(wire.terminated(), (FatalStatus::INVALID_HEADER_FIELD, 4));
@@ -204,7 +204,7 @@ fn what_comes_before_its_time_is_refused() {
         assert_eq!(wire.terminated(), (FatalStatus::SEQUENCE, 0), "a command before ICReq");
 
         let mut wire = Wire::agree(node.address(), Digests::NONE);
-        wire.send(IcReq::new(Default::default(), Default::default(), 0).as_bytes());
+        wire.send(InitPdu::request(Default::default(), Default::default(), 0).as_bytes());
         assert_eq!(wire.terminated(), (FatalStatus::SEQUENCE, 0), "a second ICReq");
 
         let mut wire = Wire::agree(node.address(), Digests::NONE);

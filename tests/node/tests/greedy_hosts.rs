@@ -11,7 +11,7 @@ use nearflash_node_tests::{
 };
 use nearflash_nvme::{Command, NamespaceId};
 use nearflash_nvme_tcp::Digests;
-use nearflash_nvme_tcp::pdu::{DataIds, IcReq};
+use nearflash_nvme_tcp::pdu::{DataIds, InitPdu};
 use nearflash_units::Lba;
 use rustix::process::Resource;
 use socket2::SockRef;
@@ -131,7 +131,7 @@ fn a_host_that_says_nothing_is_let_go() {
     let place = Place::new();
     let volume = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"];
     let node = Node::start(&place, &[&volume[..], &["--login-timeout", "1s"]].concat());
-    let request = IcReq::new(Default::default(), Default::default(), 0);
+    let request = InitPdu::request(Default::default(), Default::default(), 0);
     let silent = Wire::open(node.address());
     let mut halting = Wire::open(node.address());
     halting.send(&request.as_bytes()[..50]);
@@ -189,7 +189,7 @@ fn connect_and_forget(node: &Node<'_>, says: &[u8]) {
 fn ten_thousand_connections_in_a_row_leave_nothing_behind() {
     let place = Place::new();
     let node = Node::in_memory(&place);
-    let request = IcReq::new(Default::default(), Default::default(), 0);
+    let request = InitPdu::request(Default::default(), Default::default(), 0);
     let mut bystander = Host::connect(&node, "data");
     // The first hundred are not counted, since some resources are allocated once.
     for _ in 0..100 {

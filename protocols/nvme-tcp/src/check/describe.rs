@@ -6,7 +6,7 @@ use zerocopy::FromBytes;
 
 use crate::digest::{DIGEST_LEN, Digests, digest};
 use crate::pdu::{
-    CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, TermReq,
+    CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, InitPdu, PduFlags, PduType, TermReq,
 };
 
 /// One line for each PDU in the stream. Digests are verified.
@@ -38,8 +38,8 @@ fn describe_pdu(common: &CommonHeader, pdu: &[u8], digests: Digests) -> String {
             write!(line, " cid={cid} opcode={opcode:#04x} {sgl:?} len={}", pdu.len()).unwrap();
         }
         PduType::IC_RESP => {
-            let (pdu, _) = IcResp::ref_from_prefix(pdu).unwrap();
-            let (digests, data_max) = (Digests::from(pdu.digests), pdu.max_h2c_data.get());
+            let (pdu, _) = InitPdu::ref_from_prefix(pdu).unwrap();
+            let (digests, data_max) = (Digests::from(pdu.digests), pdu.limit.get());
             write!(line, " {digests:?} max_h2c_data={data_max}").unwrap();
         }
         PduType::C2H_TERM_REQ | PduType::H2C_TERM_REQ => {

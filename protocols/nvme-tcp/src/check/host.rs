@@ -12,7 +12,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
 use crate::pdu::{
-    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcResp, PduFlags,
+    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, InitPdu, PduFlags,
     PduType, TermReq,
 };
 use nearflash_session::Receiving;
@@ -93,7 +93,7 @@ impl Bench {
 
     fn accept(&mut self, alignment: DataAlignment) {
         self.send(usize::MAX);
-        self.feed(IcResp::new(alignment, self.digests.into(), 4096).as_bytes());
+        self.feed(InitPdu::response(alignment, self.digests.into(), 4096).as_bytes());
         self.respond(CompletionEntry::with_result(CommandId(0), Status::SUCCESS, 1), [0xFF; 2]);
         assert!(self.host.is_ready(), "a sound controller is believed: {:?}", self.error);
     }

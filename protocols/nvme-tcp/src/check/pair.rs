@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use nearflash_nvme::serving::{Connected, QueueKind};
 use nearflash_nvme::{
     Command, CommandId, CompletionEntry, ControllerId, DsmRange, Fused, NamespaceEntry,
     NamespaceId, NamespaceTable, Nqn, QueueId, Status,
@@ -16,7 +17,7 @@ use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::Digests;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
 use crate::pdu::DataAlignment;
-use crate::serving::{Demand, Granted, QueueKind, ServingEnd, SessionConfig, TargetSession};
+use crate::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
 use nearflash_session::check::Choices;
 use nearflash_session::check::Memory;
@@ -236,14 +237,18 @@ impl Pair {
                     assert_eq!(demand.data.subsystem.get(), Ok(self.host_subsystem()));
                     let cid = demand.command.command_id();
                     let entry = CompletionEntry::with_result(cid, Status::SUCCESS, 1);
-                    let granted = Granted {
-                        kind: QueueKind::Io,
+                    let (nexus, identity) = asker();
+                    let connected = Connected {
+                        controller: ControllerId(1),
                         queue: demand.command.as_connect().queue,
-                        sq_entries: self.entries,
+                        sq_entries: self.entries.into(),
+                        disable_sq_flow_control: false,
+                        kind: QueueKind::Io,
                         namespaces: Arc::clone(&self.namespaces),
-                        asker: asker(),
+                        nexus,
+                        identity,
                     };
-                    self.target.handle_connected(entry, Some(granted));
+                    self.target.handle_connected(entry, Some(connected));
                 }
                 Demand::Change(_, change) => panic!("no command for it: {change:?}"),
                 Demand::Admin(demand) => panic!("no admin queue: {demand:?}"),

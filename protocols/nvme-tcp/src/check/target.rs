@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_nvme::fabrics::{Connect, ConnectData};
+use nearflash_nvme::serving::{Connected, QueueKind};
 use nearflash_nvme::{
     Command, CommandId, CompletionEntry, ControllerId, Fused, IoOpcode, NamespaceEntry,
     NamespaceId, NamespaceTable, Nqn, QueueId, SglDescriptor, Status,
@@ -19,9 +20,9 @@ use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
 use crate::pdu::{
-    CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, IcReq, PduFlags, PduType, TermReq,
+    CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, InitPdu, PduFlags, PduType, TermReq,
 };
-use crate::serving::{Asker, Demand, Granted, QueueKind, ServingEnd, SessionConfig, TargetSession};
+use crate::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
 use nearflash_session::check::Memory;
 
@@ -89,7 +90,7 @@ impl Bench {
         if stage == Stage::Closing {
             return self.target.terminate(PeerError::Sequence(PduType::IC_REQ));
         }
-        self.feed(IcReq::new(DataAlignment(0), digests.into(), 0).as_bytes());
+        self.feed(InitPdu::request(DataAlignment(0), digests.into(), 0).as_bytes());
         if stage != Stage::AwaitingConnect {
             let kind = if stage == Stage::Admin { QueueKind::Admin } else { QueueKind::Io };
             self.feed(&connect_pdu(kind, digests, flow_control));
@@ -106,7 +107,7 @@ impl Bench {
         self.grant_to(kind, asker());
     }
 
-    pub(crate) fn grant_to(&mut self, kind: QueueKind, asker: Asker) {
+    pub(crate) fn grant_to(&mut self, kind: QueueKind, (nexus, identity): (Nexus, Identity)) {
         let Some(Demand::Connect(demand)) = self.demands.pop() else {
             panic!("a Connect is handed out")
         };
@@ -120,8 +121,17 @@ impl Bench {
         let namespaces =
             Arc::new(NamespaceTable::new([(NamespaceId(1), namespace)], ByteLen(1 << 20)));
         let queue = demand.command.as_connect().queue;
-        let granted = Granted { kind, queue, sq_entries: ENTRIES, namespaces, asker };
-        self.target.handle_connected(entry, Some(granted));
+        let connected = Connected {
+            controller: ControllerId(1),
+            queue,
+            sq_entries: ENTRIES.into(),
+            disable_sq_flow_control: false,
+            kind,
+            namespaces,
+            nexus,
+            identity,
+        };
+        self.target.handle_connected(entry, Some(connected));
     }
 
     /// Feeds all of `bytes`, unless the session fails or pauses. Buffers are provided only when the
@@ -227,9 +237,9 @@ impl Bench {
 }
 
 /// The identity of a bench's host.
-pub(crate) fn asker() -> Asker {
+pub(crate) fn asker() -> (Nexus, Identity) {
     let identity = Identity::Nvme { host_id: [7; 16], controller: 1 };
-    Asker { nexus: Nexus(7), identity }
+    (Nexus(7), identity)
 }
 
 /// The result of a change on a volume with one registrant, whose state never changes.
@@ -237,7 +247,7 @@ pub(crate) fn made(change: &Change) -> ChangeResult {
     if change.kind != ChangeKind::Report {
         return ChangeResult::Done;
     }
-    let Asker { nexus, identity } = asker();
+    let (nexus, identity) = asker();
     let registrant = Registrant { nexus, identity, key: 9, holds: true };
     ChangeResult::Report(Box::new(Report {
         reservation: Some(ReservationType::WriteExclusive),

@@ -8,7 +8,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::header_at_fault;
 use crate::length;
-use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, TermReq};
+use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, InitPdu, PduFlags, PduType, TermReq};
 use nearflash_session::{Data, Head, PostedCommand, Receiving, offset};
 
 /// The minimum of MAXH2CDATA. NVMe/TCP 1.1, 3.6.2.3.
@@ -108,7 +108,7 @@ impl HostSession {
             (State::Ready | State::Connecting, PduType::R2T) => self.on_r2t(head),
             (State::Connecting, PduType::CAPSULE_RESP) => self.on_connect_response(head),
             (State::AwaitingIcResp, PduType::IC_RESP) => self.on_ic_resp(head),
-            (_, PduType::C2H_TERM_REQ) => Err(on_term_req(head)),
+            (_, PduType::C2H_TERM_REQ) => Err(TermReq::reason(head)),
             (_, pdu) => Err(PeerError::Sequence(pdu)),
         };
         handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))
@@ -123,26 +123,26 @@ impl HostSession {
 
     /// NVMe/TCP 1.1, 3.3: the transport's parameters are negotiated, so Connect follows.
     fn on_ic_resp(&mut self, head: &[u8]) -> Result<(), PeerError> {
-        let (response, _) = IcResp::ref_from_prefix(head).expect("the framer checked the length");
+        let (response, _) = InitPdu::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::IC_RESP;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
         if response.format_version.get() != 0 {
-            let offset = offset!(IcResp, format_version);
+            let offset = offset!(InitPdu, format_version);
             return Err(PeerError::UnsupportedParameter { pdu, offset });
         }
-        if !response.controller_alignment.is_valid() {
-            return Err(refused(offset!(IcResp, controller_alignment)));
+        if !response.alignment.is_valid() {
+            return Err(refused(offset!(InitPdu, alignment)));
         }
         let digests = Digests::from(response.digests);
         if digests.and(self.config.digests) != digests {
-            return Err(refused(offset!(IcResp, digests)));
+            return Err(refused(offset!(InitPdu, digests)));
         }
-        let h2c_data_len_max = response.max_h2c_data.get();
+        let h2c_data_len_max = response.limit.get();
         if h2c_data_len_max < H2C_DATA_LEN_MIN {
-            return Err(refused(offset!(IcResp, max_h2c_data)));
+            return Err(refused(offset!(InitPdu, limit)));
         }
         self.h2c_data_len_max = h2c_data_len_max;
-        self.controller_alignment = response.controller_alignment;
+        self.controller_alignment = response.alignment;
         self.framer.rules.digests = digests;
         self.state = State::Connecting;
         self.submit_connect();
@@ -287,10 +287,4 @@ const ENTRY_CID: u32 = 8 + 12;
 #[inline]
 fn response(head: &[u8]) -> CompletionEntry {
     CapsuleResp::ref_from_prefix(head).expect("the framer checked the length").0.entry
-}
-
-#[cold]
-fn on_term_req(head: &[u8]) -> PeerError {
-    let (request, _) = TermReq::ref_from_prefix(head).expect("the framer checked the length");
-    PeerError::Terminated { status: request.status.0.get(), information: request.information.get() }
 }

@@ -35,7 +35,7 @@ pub use nearflash_session::PayloadPart;
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
-use crate::pdu::{DataAlignment, IcReq, PduType, TermReq};
+use crate::pdu::{DataAlignment, InitPdu, PduType, TermReq};
 use nearflash_session::{Chunk, Output, Posted};
 use submit::PendingPart;
 
@@ -107,7 +107,7 @@ impl HostSession {
             accepted: Accepted::only(ACCEPTED),
         };
         let mut output = Output::default();
-        let request = IcReq::new(config.alignment, config.digests.into(), 0);
+        let request = InitPdu::request(config.alignment, config.digests.into(), 0);
         output.push_bytes(request.as_bytes());
         Self {
             state: State::AwaitingIcResp,
@@ -202,12 +202,6 @@ impl HostSession {
             return;
         }
         self.state = State::Closing;
-        if let Some((status, information)) = error.fatal_status() {
-            let header = &header[..header.len().min(TermReq::DATA_LEN_MAX)];
-            let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
-            let request = TermReq::new(PduType::H2C_TERM_REQ, status, information, header_len);
-            self.output.push_bytes(request.as_bytes());
-            self.output.push_bytes(header);
-        }
+        TermReq::push(&mut self.output, PduType::H2C_TERM_REQ, error, header);
     }
 }

@@ -13,7 +13,7 @@ use crate::check::describe::describe;
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
 use crate::pdu::{
-    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcResp, PduFlags,
+    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, InitPdu, PduFlags,
     PduType, TermReq,
 };
 use nearflash_session::Chunk;
@@ -41,8 +41,8 @@ fn config(digests: Digests) -> HostConfig {
     }
 }
 
-fn ic_resp(digests: Digests) -> IcResp {
-    IcResp::new(DataAlignment(0), digests.into(), H2C_DATA_LEN_MAX)
+fn ic_resp(digests: Digests) -> InitPdu {
+    InitPdu::response(DataAlignment(0), digests.into(), H2C_DATA_LEN_MAX)
 }
 
 /// A connected session whose output was sent.
@@ -207,19 +207,16 @@ fn a_refused_connect_closes_and_says_why() {
 
 #[test]
 fn an_ic_resp_that_was_not_agreed_to_is_refused() {
-    let broken = |break_it: fn(&mut IcResp)| {
+    let broken = |break_it: fn(&mut InitPdu)| {
         let mut response = ic_resp(Digests::NONE);
         break_it(&mut response);
         response
     };
     for (broken, expected) in [
         (broken(|r| r.format_version = 1.into()), "H2CTermReq FES=6 FEI=0x8 header=128"),
-        (
-            broken(|r| r.controller_alignment = DataAlignment(32)),
-            "H2CTermReq FES=1 FEI=0xa header=128",
-        ),
+        (broken(|r| r.alignment = DataAlignment(32)), "H2CTermReq FES=1 FEI=0xa header=128"),
         (ic_resp(Digests::BOTH), "H2CTermReq FES=1 FEI=0xb header=128"),
-        (broken(|r| r.max_h2c_data = 4095.into()), "H2CTermReq FES=1 FEI=0xc header=128"),
+        (broken(|r| r.limit = 4095.into()), "H2CTermReq FES=1 FEI=0xc header=128"),
     ] {
         let mut host = HostSession::new(config(Digests::NONE));
         sent(&mut host);

@@ -7,10 +7,12 @@
 mod words;
 
 use nearflash_nvme::{Command, CompletionEntry};
-use nearflash_session::{codes, wire};
+use nearflash_session::{Output, codes, wire};
 use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::digest::{DIGEST_LEN, Digests};
+use crate::error::PeerError;
 
 wire! {
     /// The PDU type, open: an unknown value is refused in one place. NVMe/TCP 1.1, 3.6.2.1.
@@ -182,60 +184,35 @@ impl DataAlignment {
 }
 
 wire! {
-    /// ICReq. NVMe/TCP 1.1, 3.6.2.2.
-    pub struct IcReq: [u8; 128] {
+    /// ICReq and ICResp. NVMe/TCP 1.1, 3.6.2.2 and 3.6.2.3.
+    pub struct InitPdu: [u8; 128] {
         pub common: CommonHeader = "HLEN and PLEN are 128",
         pub format_version: U16 = "PFV: only 0 is defined",
-        pub host_alignment: DataAlignment = "HPDA: the alignment of the data in C2HData",
-        pub digests: DigestBits = "The digests that the host requests",
-        pub max_r2t: U32 = "MAXR2T, 0's based: the maximum number of outstanding R2Ts per command",
+        /// HPDA or CPDA: the alignment of the data that the other end sends.
+        pub alignment: DataAlignment,
+        pub digests: DigestBits = "The digests that the host requests, or those in use",
+        /// MAXR2T, 0's based: the maximum number of outstanding R2Ts per command. Or MAXH2CDATA: the
+        /// maximum data in one H2CData, a multiple of 4 and at least 4096.
+        pub limit: U32,
         reserved: [u8; 112],
     }
 }
 
-impl IcReq {
+impl InitPdu {
     /// The ICReq with which a host opens a connection.
-    pub fn new(host_alignment: DataAlignment, digests: DigestBits, max_r2t: u32) -> Self {
-        Self {
-            common: CommonHeader::bare(PduType::IC_REQ, 128),
-            format_version: U16::ZERO,
-            host_alignment,
-            digests,
-            max_r2t: U32::new(max_r2t),
-            reserved: [0; 112],
-        }
+    pub fn request(alignment: DataAlignment, digests: DigestBits, max_r2t: u32) -> Self {
+        Self::new(PduType::IC_REQ, alignment, digests, max_r2t)
     }
-}
 
-wire! {
-    /// ICResp. NVMe/TCP 1.1, 3.6.2.3.
-    pub struct IcResp: [u8; 128] {
-        pub common: CommonHeader = "HLEN and PLEN are 128",
-        pub format_version: U16 = "PFV: 0 is the only one defined",
-        /// CPDA: the alignment of the data in capsules and H2CData.
-        pub controller_alignment: DataAlignment,
-        pub digests: DigestBits = "The digests in use on the connection",
-        /// MAXH2CDATA: the maximum data in one H2CData, a multiple of 4 and at least 4096.
-        pub max_h2c_data: U32,
-        reserved: [u8; 112],
+    /// The ICResp of a controller.
+    pub fn response(alignment: DataAlignment, digests: DigestBits, max_h2c_data: u32) -> Self {
+        Self::new(PduType::IC_RESP, alignment, digests, max_h2c_data)
     }
-}
 
-impl IcResp {
-    /// The response to an [`IcReq`].
-    pub fn new(
-        controller_alignment: DataAlignment,
-        digests: DigestBits,
-        max_h2c_data: u32,
-    ) -> Self {
-        Self {
-            common: CommonHeader::bare(PduType::IC_RESP, 128),
-            format_version: U16::ZERO,
-            controller_alignment,
-            digests,
-            max_h2c_data: U32::new(max_h2c_data),
-            reserved: [0; 112],
-        }
+    fn new(pdu: PduType, alignment: DataAlignment, digests: DigestBits, limit: u32) -> Self {
+        let common = CommonHeader::bare(pdu, 128);
+        let (format_version, limit) = (U16::ZERO, U32::new(limit));
+        Self { common, format_version, alignment, digests, limit, reserved: [0; 112] }
     }
 }
 
@@ -272,6 +249,25 @@ wire! {
 impl TermReq {
     /// The maximum length of the data after the header.
     pub const DATA_LEN_MAX: usize = 128;
+
+    /// Queues the termination request for `error`, if it has one, with the invalid header.
+    pub(crate) fn push(output: &mut Output, pdu_type: PduType, error: &PeerError, header: &[u8]) {
+        if let Some((status, information)) = error.fatal_status() {
+            let header = &header[..header.len().min(Self::DATA_LEN_MAX)];
+            let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
+            let request = Self::new(pdu_type, status, information, header_len);
+            output.push_bytes(request.as_bytes());
+            output.push_bytes(header);
+        }
+    }
+
+    /// The peer's reason for ending the connection.
+    #[cold]
+    pub(crate) fn reason(head: &[u8]) -> PeerError {
+        let (request, _) = Self::ref_from_prefix(head).expect("the framer checked the length");
+        let (status, information) = (request.status.0.get(), request.information.get());
+        PeerError::Terminated { status, information }
+    }
 
     /// A termination request that `data_len` bytes of the invalid PDU follow.
     pub fn new(pdu_type: PduType, status: FatalStatus, information: u32, data_len: u8) -> Self {
@@ -377,8 +373,8 @@ mod tests {
     #[test]
     fn the_header_lengths_are_the_sizes_of_the_structs() {
         let sizes = [
-            (PduType::IC_REQ, size_of::<IcReq>()),
-            (PduType::IC_RESP, size_of::<IcResp>()),
+            (PduType::IC_REQ, size_of::<InitPdu>()),
+            (PduType::IC_RESP, size_of::<InitPdu>()),
             (PduType::H2C_TERM_REQ, size_of::<TermReq>()),
             (PduType::C2H_TERM_REQ, size_of::<TermReq>()),
             (PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()),

@@ -2,12 +2,13 @@
 //!
 //! Spec: NVMe/TCP 1.1, 3.3.2.2 and 3.6.2.7–9; SQ head and flow control: NVMe Base 2.0, 3.3.2.1.
 
+use nearflash_nvme::serving::Connected;
 use nearflash_nvme::{CommandId, CompletionEntry, Status};
 use nearflash_request::{Completion, Outcome, Payload};
 use zerocopy::little_endian::U32;
 
 use super::slots::{Kind, Part, Stage};
-use super::{Granted, State, TargetSession};
+use super::{State, TargetSession};
 use crate::digest::{Digests, append_zeroes, digest, digest_of_zeroes};
 use crate::length;
 use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
@@ -186,12 +187,12 @@ impl TargetSession {
         self.respond(entry);
     }
 
-    /// Passes in the subsystem's completion of a [`super::Demand::Connect`]; `granted` if it
+    /// Passes in the subsystem's completion of a [`super::Demand::Connect`]; `queue` if it
     /// succeeded.
     ///
     /// # Panics
     /// If no Connect is in flight.
-    pub fn handle_connected(&mut self, mut entry: CompletionEntry, granted: Option<Granted>) {
+    pub fn handle_connected(&mut self, mut entry: CompletionEntry, queue: Option<Connected>) {
         if self.state == State::Closing {
             return;
         }
@@ -201,9 +202,9 @@ impl TargetSession {
             _ => panic!("the Connect is answered before anything else"),
         };
         self.slots.give_back(index);
-        match granted {
-            Some(granted) => {
-                self.become_queue(granted, flow_control);
+        match queue {
+            Some(queue) => {
+                self.become_queue(queue, flow_control);
                 // The Connect itself is the queue's first entry.
                 let head = self.answering.next_sq_head();
                 entry.sq_head = if flow_control { head } else { SQ_HEAD_UNUSED }.into();

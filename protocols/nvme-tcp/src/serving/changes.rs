@@ -12,7 +12,7 @@ use crate::length;
 impl TargetSession {
     /// The host's identity for reservations; [`Nexus::NONE`] before the queue is connected.
     pub fn nexus(&self) -> Nexus {
-        self.asker.as_ref().map_or(Nexus::NONE, |asker| asker.nexus)
+        self.queue.as_ref().map_or(Nexus::NONE, |queue| queue.nexus)
     }
 
     /// Hosts without an identifier are alike, so they cannot register. NVMe Base 2.0, 8.19.
@@ -52,8 +52,8 @@ impl TargetSession {
         kind: ChangeKind,
     ) -> Demand {
         self.slots[index].kind = Kind::Changing;
-        let asker = self.asker.as_ref().expect("an I/O queue was granted to someone");
-        let (nexus, identity) = (asker.nexus, asker.identity.clone());
+        let queue = self.queue.as_ref().expect("only an I/O queue asks for changes");
+        let (nexus, identity) = (queue.nexus, queue.identity.clone());
         Demand::Change(Tag(u32::from(index)), Box::new(Change { volume, nexus, identity, kind }))
     }
 

@@ -1,10 +1,8 @@
 //! The configuration of a target session, its demands, and their replies.
 
-use std::sync::Arc;
-
+use nearflash_nvme::Command;
 use nearflash_nvme::fabrics::ConnectData;
-use nearflash_nvme::{Command, NamespaceTable, QueueId};
-use nearflash_request::{Change, Identity, Nexus, Request, Tag};
+use nearflash_request::{Change, Request, Tag};
 use nearflash_units::Nanos;
 
 use crate::digest::Digests;
@@ -36,39 +34,6 @@ impl Default for SessionConfig {
             alignment: DataAlignment(0),
         }
     }
-}
-
-/// The kind of commands on a queue pair.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum QueueKind {
-    /// Commands are handed out unchanged.
-    Admin,
-    /// Commands are decoded and become requests.
-    Io,
-}
-
-/// The queue that a successful Connect creates.
-#[derive(Clone, Debug)]
-pub struct Granted {
-    /// Admin for the admin queue of any controller, including a discovery controller.
-    pub kind: QueueKind,
-    /// The queue's number.
-    pub queue: QueueId,
-    /// The number of submission queue entries, 1's based, at least 2.
-    pub sq_entries: u16,
-    /// The namespaces that the host can access. Not used for an admin queue.
-    pub namespaces: Arc<NamespaceTable>,
-    /// The host's identity for reservations.
-    pub asker: Asker,
-}
-
-/// The host that sends commands on a queue.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Asker {
-    /// The identity for reservations.
-    pub nexus: Nexus,
-    /// The same identity in NVMe's identifiers.
-    pub identity: Identity,
 }
 
 /// A demand: work that the session hands out.

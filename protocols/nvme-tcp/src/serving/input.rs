@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
+use nearflash_nvme::serving::{Connected, QueueKind};
 use nearflash_session::offset;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answers::Answering;
 use super::slots::Slots;
-use super::{Granted, OUTPUT_BYTES_MAX, QueueKind, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
+use super::{OUTPUT_BYTES_MAX, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::header_at_fault;
 use crate::length;
-use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, IcReq, IcResp, PduType, TermReq};
+use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, InitPdu, PduType, TermReq};
 
 impl TargetSession {
     /// Whether the session receives nothing more, until output is sent or because it is closing.
@@ -42,7 +43,7 @@ impl TargetSession {
                 self.on_data(data_pdu(head))
             }
             (State::AwaitingIcReq, PduType::IC_REQ) => self.on_ic_req(head),
-            (_, PduType::H2C_TERM_REQ) => Err(on_term_req(head)),
+            (_, PduType::H2C_TERM_REQ) => Err(TermReq::reason(head)),
             (_, pdu) => Err(PeerError::Sequence(pdu)),
         };
         handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))
@@ -57,41 +58,41 @@ impl TargetSession {
 
     /// NVMe/TCP 1.1, 3.3: negotiates the transport's parameters.
     fn on_ic_req(&mut self, head: &[u8]) -> Result<(), PeerError> {
-        let (request, _) = IcReq::ref_from_prefix(head).expect("the framer checked the length");
+        let (request, _) = InitPdu::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::IC_REQ;
         if request.format_version.get() != 0 {
-            let offset = offset!(IcReq, format_version);
+            let offset = offset!(InitPdu, format_version);
             return Err(PeerError::UnsupportedParameter { pdu, offset });
         }
-        if !request.host_alignment.is_valid() {
-            return Err(PeerError::HeaderField { pdu, offset: offset!(IcReq, host_alignment) });
+        if !request.alignment.is_valid() {
+            return Err(PeerError::HeaderField { pdu, offset: offset!(InitPdu, alignment) });
         }
         let digests = Digests::from(request.digests).and(self.config.digests);
         let response =
-            IcResp::new(self.config.alignment, digests.into(), self.config.h2c_data_len_max);
+            InitPdu::response(self.config.alignment, digests.into(), self.config.h2c_data_len_max);
         self.output.push_bytes(response.as_bytes());
         self.framer.rules.digests = digests;
-        self.answering = Answering::new(digests, request.host_alignment);
+        self.answering = Answering::new(digests, request.alignment);
         self.state = State::AwaitingConnect;
         Ok(())
     }
 
     /// Turns the connection into a queue.
-    pub(super) fn become_queue(&mut self, granted: Granted, flow_control: bool) {
-        assert!(granted.sq_entries >= 2, "a queue has at least two entries");
+    pub(super) fn become_queue(&mut self, queue: Connected, flow_control: bool) {
+        let entries = u16::try_from(queue.sq_entries).unwrap_or(u16::MAX);
+        assert!(entries >= 2, "a queue has at least two entries");
         self.handshake_until = None;
-        self.slots = Slots::for_queue(granted.sq_entries);
-        self.awaiting_buffer.reserve(usize::from(granted.sq_entries));
-        self.ready.reserve(usize::from(granted.sq_entries));
-        self.answering.become_queue(granted.sq_entries, flow_control);
-        let (state, capsule_data_max) = match granted.kind {
-            QueueKind::Admin => (State::Admin, SMALL_DATA_LEN_MAX),
+        self.slots = Slots::for_queue(entries);
+        self.awaiting_buffer.reserve(usize::from(entries));
+        self.ready.reserve(usize::from(entries));
+        self.answering.become_queue(entries, flow_control);
+        let (state, capsule_data_max) = match queue.kind {
+            QueueKind::Admin | QueueKind::Discovery => (State::Admin, SMALL_DATA_LEN_MAX),
             QueueKind::Io => (State::Io, self.config.in_capsule_len_max),
         };
         self.state = state;
         self.framer.rules.capsule_data_max = length(capsule_data_max);
-        self.namespaces = Some(granted.namespaces);
-        self.asker = Some(granted.asker);
+        self.queue = Some(queue);
     }
 
     /// The namespaces of an I/O queue.
@@ -100,14 +101,8 @@ impl TargetSession {
     /// If the connection is not an I/O queue.
     #[inline]
     pub(super) fn namespaces(&self) -> &Arc<NamespaceTable> {
-        self.namespaces.as_ref().expect("an I/O queue was granted with its namespaces")
+        &self.queue.as_ref().expect("only an I/O queue has namespaces").namespaces
     }
-}
-
-#[cold]
-fn on_term_req(head: &[u8]) -> PeerError {
-    let (request, _) = TermReq::ref_from_prefix(head).expect("the framer checked the length");
-    PeerError::Terminated { status: request.status.0.get(), information: request.information.get() }
 }
 
 #[inline]

@@ -29,12 +29,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
+use nearflash_nvme::serving::Connected;
 use nearflash_units::Nanos;
-use zerocopy::IntoBytes;
 
 pub use nearflash_session::ServingEnd;
 
-pub use config::{AdminDemand, Asker, ConnectDemand, Demand, Granted, QueueKind, SessionConfig};
+pub use config::{AdminDemand, ConnectDemand, Demand, SessionConfig};
 
 use crate::digest::Digests;
 use crate::error::PeerError;
@@ -101,8 +101,8 @@ pub struct TargetSession {
     awaiting_buffer: BufferQueue<u16>,
     /// Commands to hand out, oldest first.
     ready: VecDeque<Ready>,
-    namespaces: Option<Arc<NamespaceTable>>,
-    asker: Option<Asker>,
+    /// The queue that the connection is, once it is one.
+    queue: Option<Connected>,
     /// The number of changes handed out or to hand out.
     changes_in_flight: usize,
     answering: Answering,
@@ -139,8 +139,7 @@ impl TargetSession {
             waiting: Waiting::Nothing,
             awaiting_buffer: BufferQueue::default(),
             ready: VecDeque::new(),
-            namespaces: None,
-            asker: None,
+            queue: None,
             changes_in_flight: 0,
             answering: Answering::new(Digests::NONE, DataAlignment(0)),
             output: Outbox::default(),
@@ -149,7 +148,9 @@ impl TargetSession {
 
     /// Replaces the namespaces. Commands received from now on use the new ones.
     pub fn set_namespaces(&mut self, namespaces: Arc<NamespaceTable>) {
-        self.namespaces = Some(namespaces);
+        if let Some(queue) = &mut self.queue {
+            queue.namespaces = namespaces;
+        }
     }
 
     /// The number of commands in flight: received and not completed.
@@ -176,12 +177,6 @@ impl TargetSession {
             return;
         }
         self.stop();
-        if let Some((status, information)) = error.fatal_status() {
-            let header = &header[..header.len().min(TermReq::DATA_LEN_MAX)];
-            let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
-            let request = TermReq::new(PduType::C2H_TERM_REQ, status, information, header_len);
-            self.output.push_bytes(request.as_bytes());
-            self.output.push_bytes(header);
-        }
+        TermReq::push(&mut self.output, PduType::C2H_TERM_REQ, error, header);
     }
 }

@@ -9,6 +9,7 @@ mod queues;
 mod reservations;
 mod to_host;
 
+use nearflash_nvme::serving::QueueKind;
 use nearflash_nvme::{
     Command, CommandId, CompletionEntry, Fused, IoOpcode, NamespaceId, SglDescriptor, Status,
 };
@@ -18,16 +19,14 @@ use nearflash_request::{
 use nearflash_units::{Lba, Nanos};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{
-    Asker, CHANGES_IN_FLIGHT_MAX, Demand, QueueKind, ServingEnd, SessionConfig, TargetSession,
-};
+use super::{CHANGES_IN_FLIGHT_MAX, Demand, ServingEnd, SessionConfig, TargetSession};
 use crate::check::Stage;
 use crate::check::describe::describe;
 use crate::check::target::{Bench, ENTRIES, asker, capsule, connect_pdu, data_pdu};
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
 use crate::pdu::{
-    CommonHeader, DataAlignment, DataIds, FatalStatus, IcReq, PduFlags, PduType, TermReq,
+    CommonHeader, DataAlignment, DataIds, FatalStatus, InitPdu, PduFlags, PduType, TermReq,
 };
 use nearflash_session::Receiving;
 
@@ -116,7 +115,7 @@ fn sample(pdu_type: PduType) -> Vec<u8> {
     let mut stream = Vec::new();
     match pdu_type {
         PduType::IC_REQ => {
-            let request = IcReq::new(DataAlignment(0), Digests::NONE.into(), 0);
+            let request = InitPdu::request(DataAlignment(0), Digests::NONE.into(), 0);
             stream.extend_from_slice(request.as_bytes());
         }
         PduType::CAPSULE_CMD => capsule(&mut stream, read(6), &[], Digests::NONE),

@@ -7,7 +7,7 @@ fn an_ic_req_is_answered_with_the_digests_that_both_ends_want() {
     for (wanted, allowed) in [(Digests::BOTH, Digests::BOTH), (Digests::BOTH, Digests::NONE)] {
         let config = SessionConfig { digests: allowed, ..SessionConfig::default() };
         let mut target = TargetSession::new(config, Nanos(0));
-        let request = IcReq::new(DataAlignment(0), wanted.into(), 0);
+        let request = InitPdu::request(DataAlignment(0), wanted.into(), 0);
         assert_eq!(target.handle_input(request.as_bytes()), Ok(128));
         let mut stream = Vec::new();
         target.output().for_each(|chunk| match chunk {
@@ -22,7 +22,7 @@ fn an_ic_req_is_answered_with_the_digests_that_both_ends_want() {
 #[test]
 fn another_format_version_is_an_unsupported_parameter() {
     let mut bench = bench(Stage::AwaitingIcReq);
-    let mut request = IcReq::new(DataAlignment(0), Digests::NONE.into(), 0);
+    let mut request = InitPdu::request(DataAlignment(0), Digests::NONE.into(), 0);
     request.format_version = 1.into();
     bench.feed(request.as_bytes());
     assert_eq!(bench.sent(), ["C2HTermReq FES=6 FEI=0x8 header=128"]);
@@ -31,14 +31,14 @@ fn another_format_version_is_an_unsupported_parameter() {
 #[test]
 fn an_alignment_beyond_128_bytes_is_an_invalid_field() {
     let mut bench = bench(Stage::AwaitingIcReq);
-    bench.feed(IcReq::new(DataAlignment(32), Digests::NONE.into(), 0).as_bytes());
+    bench.feed(InitPdu::request(DataAlignment(32), Digests::NONE.into(), 0).as_bytes());
     assert_eq!(bench.sent(), ["C2HTermReq FES=1 FEI=0xa header=128"]);
 }
 
 #[test]
 fn a_second_ic_req_is_out_of_sequence() {
     let mut bench = bench(Stage::Io);
-    bench.feed(IcReq::new(DataAlignment(0), Digests::NONE.into(), 0).as_bytes());
+    bench.feed(InitPdu::request(DataAlignment(0), Digests::NONE.into(), 0).as_bytes());
     assert_eq!(bench.error, Some(PeerError::Sequence(PduType::IC_REQ)));
     assert_eq!(bench.sent(), ["C2HTermReq FES=2 FEI=0x0 header=128"]);
 }

@@ -23,7 +23,7 @@ fn keys_come_in_the_capsule_or_when_asked_for_and_become_a_change() {
         let expected = Expected::Key(0x0706_0504_0302_0100);
         let new = 0x0F0E_0D0C_0B0A_0908;
         assert_eq!(change.kind, ChangeKind::Register { expected, new, persist: None });
-        let Asker { nexus, identity } = asker();
+        let (nexus, identity) = asker();
         assert_eq!((change.volume.0, change.nexus, &change.identity), (7, nexus, &identity));
         bench.answer_all();
         assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {}", Status::SUCCESS)]);
@@ -106,7 +106,7 @@ fn more_changes_at_once_than_are_taken_are_to_be_tried_again() {
 fn who_has_no_identifier_cannot_register() {
     let mut bench = bench(Stage::AwaitingConnect);
     bench.feed(&connect_pdu(QueueKind::Io, Digests::NONE, true));
-    bench.grant_to(QueueKind::Io, Asker { nexus: Nexus::NONE, ..asker() });
+    bench.grant_to(QueueKind::Io, (Nexus::NONE, asker().1));
     bench.drain_output();
     bench.send(reservation(IoOpcode::RESERVATION_REGISTER, 0, 16), &[1; 16]);
     let status = Status::HOST_IDENTIFIER_INCONSISTENT.dnr();

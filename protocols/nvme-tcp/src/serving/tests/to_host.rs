@@ -24,7 +24,7 @@ fn without_flow_control_a_read_is_one_c2h_data_that_says_success() {
 fn data_is_aligned_and_digested_as_agreed() {
     for (alignment, data_offset) in [(0, 28), (7, 32), (31, 128)] {
         let mut target = Bench::new(Stage::AwaitingIcReq, Digests::NONE, false);
-        let request = IcReq::new(DataAlignment(alignment), Digests::BOTH.into(), 0);
+        let request = InitPdu::request(DataAlignment(alignment), Digests::BOTH.into(), 0);
         target.feed(request.as_bytes());
         target.drain_output();
         target.feed(&connect_pdu(QueueKind::Io, Digests::BOTH, false));
