@@ -1,7 +1,7 @@
 //! Changes to less than whole blocks: which blocks of a range have to be read first, and what their
 //! bytes become.
 
-use nearflash_request::BlockRange;
+use nearflash_request::{BlockRange, Operation};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
 /// The new bytes of a range; the other bytes of its first and last block are kept.
@@ -11,15 +11,6 @@ pub(crate) struct Part {
     pub(crate) skip: u32,
     /// The number of new bytes; they end in the last block.
     pub(crate) len: u32,
-}
-
-/// The change that an atomic operation makes to a word.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Change {
-    /// The new word, if it was the expected one.
-    Swap { expected: u64, new: u64 },
-    /// The sum.
-    Add(u64),
 }
 
 /// The blocks that are partly kept, in order: none, one or two.
@@ -76,13 +67,12 @@ impl Kept {
     }
 }
 
-impl Change {
-    /// The new word; `None` if the word is unchanged.
-    pub(crate) fn apply(self, word: u64) -> Option<u64> {
-        match self {
-            Self::Swap { expected, new } => (word == expected).then_some(new),
-            Self::Add(addend) => Some(word.wrapping_add(addend)),
-        }
+/// What an atomic operation makes of a word; `None` if it stays unchanged.
+pub(crate) fn new_word(operation: &Operation, word: u64) -> Option<u64> {
+    match *operation {
+        Operation::CompareAndSwap { expected, new, .. } => (word == expected).then_some(new),
+        Operation::FetchAdd { addend, .. } => Some(word.wrapping_add(addend)),
+        _ => unreachable!("other operations change no word"),
     }
 }
 
@@ -112,9 +102,11 @@ mod tests {
 
     #[test]
     fn a_word_changes_as_asked_and_sums_wrap() {
-        let swap = Change::Swap { expected: 1, new: 7 };
-        assert_eq!((swap.apply(1), swap.apply(2)), (Some(7), None));
-        assert_eq!(Change::Add(2).apply(u64::MAX), Some(1));
+        let (word, force_unit_access) = (0, false);
+        let swap = Operation::CompareAndSwap { word, expected: 1, new: 7, force_unit_access };
+        assert_eq!((new_word(&swap, 1), new_word(&swap, 2)), (Some(7), None));
+        let add = Operation::FetchAdd { word, addend: 2, force_unit_access };
+        assert_eq!(new_word(&add, u64::MAX), Some(1));
     }
 
     proptest! {

@@ -6,10 +6,10 @@
 //! Invariant: all of the source is read before any of it is written, so that both may overlap.
 
 use nearflash_layout::{BlockIo, IoKind};
-use nearflash_request::{Access, BlockRange, Nexus, Outcome, Request, VolumeId};
+use nearflash_request::{Access, BlockRange, Nexus, Operation, Outcome, Request, VolumeId};
 
 use crate::engine::Engine;
-use crate::job::{Stage, Work};
+use crate::job::Stage;
 use crate::pool::Pool;
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
     /// Starts to read the source.
     pub(crate) fn start_copy(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        let (buffer, Work::Copy { source, from }) = (job.scratch, &job.work) else {
+        let (buffer, Operation::Copy { source, from }) = (job.scratch, &job.operation) else {
             unreachable!("only copies are read so")
         };
         let (volume, range) = (*source, *from);

@@ -18,7 +18,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
 use crate::engine::Engine;
 use crate::fence::Fenced;
-use crate::job::{Job, Stage, Work};
+use crate::job::{Job, Stage};
 use crate::pool::Pool;
 
 /// The number of volume blocks in one device block, as a power of two, by volume number.
@@ -129,8 +129,10 @@ impl Engine {
     /// The blocks of a job's fence: every device block that it changes, in part or whole.
     pub(crate) fn covers(&self, job: &Job) -> Fenced {
         let shift = self.units.of(job.volume);
-        let Fenced { volume, range } = match &job.work {
-            Work::Deallocate { ranges, .. } => Fenced { volume: job.volume, range: hull(ranges) },
+        let Fenced { volume, range } = match &job.operation {
+            Operation::Deallocate { ranges, .. } => {
+                Fenced { volume: job.volume, range: hull(ranges) }
+            }
             _ => job.covers(),
         };
         let unit = 1_u64 << shift;
@@ -143,12 +145,12 @@ impl Engine {
     #[inline]
     pub(crate) fn writes_edges(&self, job: &Job) -> bool {
         let shift = self.units.of(job.volume);
-        if shift == 0 || !job.work.writes() {
+        if shift == 0 || !job.writes() {
             return false;
         }
         let has_edges = |range: &BlockRange| !Cut::new(*range, shift).is_whole();
-        match &job.work {
-            Work::Deallocate { ranges, zeroes } => *zeroes && ranges.iter().any(has_edges),
+        match &job.operation {
+            Operation::Deallocate { ranges, zeroes } => *zeroes && ranges.iter().any(has_edges),
             _ => has_edges(&job.range),
         }
     }

@@ -22,7 +22,7 @@ use crate::admission::{Admission, Asker, Taken, Verdict, Waiting};
 use crate::change::Part;
 use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
-use crate::job::{Job, Work};
+use crate::job::Job;
 use crate::meters::Meters;
 use crate::need::brings_payload;
 use crate::pool::Pool;
@@ -138,7 +138,8 @@ impl Engine {
         };
         let mut left = self.jobs.iter().filter(|(_, job)| is_meant(job.volumes())).count();
         if older == Older::Came {
-            left += self.admission.count(|request| is_meant(volumes_of(request)));
+            let volumes = |it: &Request| volumes_of(it.volume, &it.operation);
+            left += self.admission.count(|request| is_meant(volumes(request)));
         }
         self.waits.begin(number, older, volumes, left);
     }
@@ -170,7 +171,7 @@ impl Engine {
     pub fn submit(&mut self, asker: Asker, request: Request, pool: &mut Pool) {
         let came = self.waits.generation();
         let stamp = self.stamp(asker.account, &request);
-        if brings_payload(&request) {
+        if brings_payload(&request.operation) {
             self.admission.accounts.note_payload(asker.account);
         }
         let waiting = Waiting { asker, request, came, stamp };
@@ -333,25 +334,26 @@ impl Engine {
         self.admission.note_end(&job.devices);
         self.note_answer(&job, outcome);
         let mut returned = job.charge;
-        let mut payload = match (&job.work, job.buffer) {
-            (Work::Read, Some(buffer)) if outcome == Outcome::Success => {
+        let is_read = matches!(job.operation, Operation::Read | Operation::ReadInto { .. });
+        let mut payload = match job.buffer {
+            Some(buffer) if is_read && outcome == Outcome::Success => {
                 returned = ByteLen(0);
                 Payload::Buffer(buffer)
             }
-            (Work::Read, None) if outcome == Outcome::Success => Payload::Zeroes,
-            (_, Some(buffer)) => {
+            None if is_read && outcome == Outcome::Success => Payload::Zeroes,
+            Some(buffer) => {
                 pool.give_back(buffer);
                 Payload::None
             }
-            (_, None) => Payload::None,
+            None => Payload::None,
         };
-        match (&job.work, outcome) {
-            (Work::Atomic { .. }, Outcome::Success | Outcome::Miscompare) => {
+        match (&job.operation, outcome) {
+            (_, Outcome::Success | Outcome::Miscompare) if job.is_atomic() => {
                 payload = Payload::Word(job.found);
             }
             (_, Outcome::Miscompare) => payload = Payload::Differs(job.found),
-            (Work::Allocation { mapped }, Outcome::Success) => {
-                payload = Payload::Allocation { mapped: *mapped, blocks: Blocks(job.found) };
+            (Operation::Allocation, Outcome::Success) => {
+                payload = Payload::Allocation { mapped: job.mapped, blocks: Blocks(job.found) };
             }
             _ => {}
         }
@@ -366,15 +368,14 @@ impl Engine {
         }
         let completion = Completion { tag: job.tag, outcome, payload };
         let had_scratch = job.needs_scratch;
-        let had_payload =
-            !matches!(job.work, Work::Read) && (job.buffer.is_some() || job.compare.is_some());
+        let had_payload = !is_read && (job.buffer.is_some() || job.compare.is_some());
         let owner = job.owner;
         self.answers.push_back(Answer { owner, completion, returned, had_scratch, had_payload });
         if job.fenced {
             let release = FenceMessage::Release(self.fence_of(index));
             self.fence_messages.push_back((CoreId::FIRST, release));
         }
-        if !self.holds.is_empty() && job.work.writes() {
+        if !self.holds.is_empty() && job.writes() {
             self.answer_holds();
         }
     }

@@ -1,10 +1,9 @@
 //! One request in flight: its stage and its buffers.
 
-use nearflash_request::{BlockRange, BufferId, Operation, Tag, VolumeId};
+use nearflash_request::{Access, BlockRange, BufferId, Operation, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::admission::{Taken, Waiting};
-use crate::change::{Change, Part};
 use crate::depth::Devices;
 use crate::edges::Parts;
 use crate::engine::Owner;
@@ -12,7 +11,7 @@ use crate::fence::Fenced;
 use crate::meters::Stamp;
 use crate::need::Need;
 use crate::pool::Pool;
-use crate::waits::Age;
+use crate::waits::{Age, volumes_of};
 
 /// The current stage of a job. Each stage ends with its IO.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,105 +32,6 @@ pub(crate) enum Stage {
     Flushing,
 }
 
-/// The operation of a request, without its buffers. As in `Operation`, the tag is a word.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[repr(u32)]
-pub(crate) enum Work {
-    Read,
-    Write {
-        durable: bool,
-    },
-    Flush,
-    WriteZeroes {
-        deallocate: bool,
-        durable: bool,
-    },
-    Deallocate {
-        ranges: Box<[BlockRange]>,
-        zeroes: bool,
-    },
-    Admit,
-    /// With `done` blocks of the range written.
-    WriteSame {
-        durable: bool,
-        done: u64,
-    },
-    OrWrite {
-        durable: bool,
-    },
-    Copy {
-        source: VolumeId,
-        from: BlockRange,
-    },
-    /// The payload is the expected content after the write.
-    WriteAndVerify {
-        compare: bool,
-    },
-    /// With `done` blocks of the range read.
-    Verify {
-        done: u64,
-    },
-    /// `mapped` becomes the answer once the device has reported it.
-    Allocation {
-        mapped: bool,
-    },
-    Compare,
-    /// With `done` blocks of the range compared.
-    CompareSame {
-        done: u64,
-    },
-    CompareAndWrite {
-        durable: bool,
-    },
-    WriteBytes {
-        part: Part,
-        durable: bool,
-    },
-    Atomic {
-        word: u32,
-        change: Change,
-        durable: bool,
-    },
-}
-
-impl Work {
-    /// Whether it changes what the volume holds, so that fences stop it.
-    pub(crate) fn writes(&self) -> bool {
-        !matches!(
-            self,
-            Self::Read
-                | Self::Flush
-                | Self::Compare
-                | Self::CompareSame { .. }
-                | Self::Verify { .. }
-                | Self::Allocation { .. }
-                | Self::Admit
-        )
-    }
-
-    /// Whether it is answered with a word.
-    pub(crate) fn is_atomic(&self) -> bool {
-        matches!(self, Self::Atomic { .. })
-    }
-
-    /// Whether it compares bytes of the host's with the volume's.
-    #[inline]
-    pub(crate) fn compares(&self) -> bool {
-        matches!(self, Self::Compare | Self::CompareSame { .. } | Self::CompareAndWrite { .. })
-    }
-
-    pub(crate) fn needs_fence(&self) -> bool {
-        matches!(
-            self,
-            Self::CompareAndWrite { .. }
-                | Self::OrWrite { .. }
-                | Self::WriteAndVerify { .. }
-                | Self::WriteBytes { .. }
-                | Self::Atomic { .. }
-        )
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) owner: Owner,
@@ -140,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) age: Age,
     pub(crate) stamp: Stamp,
     pub(crate) range: BlockRange,
-    pub(crate) work: Work,
+    pub(crate) operation: Operation,
     pub(crate) stage: Stage,
     /// The buffer that data is read into or written from.
     pub(crate) buffer: Option<BufferId>,
@@ -148,6 +48,10 @@ pub(crate) struct Job {
     pub(crate) compare: Option<BufferId>,
     /// The bytes found on the device, in a comparison or a change.
     pub(crate) scratch: Option<BufferId>,
+    /// The blocks of the range that are done, of an operation that goes step by step.
+    pub(crate) done: u64,
+    /// The allocation status that the device has reported.
+    pub(crate) mapped: bool,
     /// The number in the answer: the previous word of an atomic operation, the offset of a
     /// comparison's first difference, or the number of blocks with the same allocation status.
     pub(crate) found: u64,
@@ -171,24 +75,27 @@ impl Job {
     #[inline]
     pub(crate) fn new(waiting: Waiting, begun: u64, taken: Taken, pool: &Pool) -> Self {
         let Waiting { asker, request, came, stamp } = waiting;
-        let (work, buffer, compare) = work_of(request.operation);
+        let Request { tag, volume, range, operation } = request;
+        let (buffer, compare) = brought(&operation);
         let Taken { need, buffer: read, scratch, edges, devices } = taken;
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
-        let brought = len(buffer) + len(compare);
+        let brought_len = len(buffer) + len(compare);
         Self {
             owner: asker.owner,
-            tag: request.tag,
-            volume: request.volume,
+            tag,
+            volume,
             age: Age { came, begun },
             stamp,
-            range: request.range,
-            work,
+            range,
+            operation,
             stage: Stage::Waiting,
             buffer: buffer.or(read),
             compare,
             scratch,
+            done: 0,
+            mapped: true,
             found: 0,
-            charge: ByteLen(brought + need.len().0),
+            charge: ByteLen(brought_len + need.len().0),
             fenced: false,
             needs_scratch: matches!(need, Need::Scratch(_)),
             edges,
@@ -197,13 +104,43 @@ impl Job {
         }
     }
 
-    /// Its volume, and the source of a copy.
     #[inline]
     pub(crate) fn volumes(&self) -> (VolumeId, Option<VolumeId>) {
-        match self.work {
-            Work::Copy { source, .. } => (self.volume, Some(source)),
-            _ => (self.volume, None),
-        }
+        volumes_of(self.volume, &self.operation)
+    }
+
+    /// Whether it changes what the volume holds, so that fences stop it.
+    #[inline]
+    pub(crate) fn writes(&self) -> bool {
+        self.operation.access() == Access::Write && !matches!(self.operation, Operation::Admit(_))
+    }
+
+    /// Whether it is answered with a word.
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self.operation, Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. })
+    }
+
+    /// Whether it compares bytes of the host's with the volume's.
+    #[inline]
+    pub(crate) fn compares(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::Compare { .. }
+                | Operation::CompareSame { .. }
+                | Operation::CompareAndWrite { .. }
+        )
+    }
+
+    pub(crate) fn needs_fence(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::CompareAndWrite { .. }
+                | Operation::OrWrite { .. }
+                | Operation::WriteAndVerify { .. }
+                | Operation::WriteBytes { .. }
+                | Operation::CompareAndSwap { .. }
+                | Operation::FetchAdd { .. }
+        )
     }
 
     pub(crate) fn covers(&self) -> Fenced {
@@ -212,11 +149,11 @@ impl Job {
 
     /// Whether a write of this job may be under way within `fenced`.
     pub(crate) fn is_writing_in(&self, fenced: &Fenced) -> bool {
-        if self.stage == Stage::Waiting || !self.work.writes() {
+        if self.stage == Stage::Waiting || !self.writes() {
             return false;
         }
-        match &self.work {
-            Work::Deallocate { ranges, .. } => {
+        match &self.operation {
+            Operation::Deallocate { ranges, .. } => {
                 ranges.iter().any(|r| Fenced { volume: self.volume, range: *r }.overlaps(fenced))
             }
             _ => self.covers().overlaps(fenced),
@@ -224,49 +161,28 @@ impl Job {
     }
 }
 
-/// The work of an operation, its data buffer, and the buffer with the expected bytes.
+/// The buffers that a request brings: of data, and of the bytes that are expected on the device.
 #[inline]
-fn work_of(operation: Operation) -> (Work, Option<BufferId>, Option<BufferId>) {
-    match operation {
-        Operation::Read => (Work::Read, None, None),
-        Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None),
-        Operation::Write { payload, force_unit_access: durable } => {
-            (Work::Write { durable }, Some(payload), None)
-        }
-        Operation::Flush => (Work::Flush, None, None),
-        Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
-            (Work::WriteZeroes { deallocate, durable }, None, None)
-        }
-        Operation::Deallocate { ranges, zeroes } => {
-            (Work::Deallocate { ranges, zeroes }, None, None)
-        }
-        Operation::Admit(_) => (Work::Admit, None, None),
-        Operation::Verify => (Work::Verify { done: 0 }, None, None),
-        Operation::Allocation => (Work::Allocation { mapped: true }, None, None),
-        Operation::WriteSame { payload, force_unit_access: durable } => {
-            (Work::WriteSame { durable, done: 0 }, Some(payload), None)
-        }
-        Operation::Copy { source, from } => (Work::Copy { source, from }, None, None),
-        Operation::OrWrite { payload, force_unit_access: durable } => {
-            (Work::OrWrite { durable }, Some(payload), None)
-        }
-        Operation::WriteAndVerify { payload, compare } => {
-            (Work::WriteAndVerify { compare }, None, Some(payload))
-        }
-        Operation::CompareSame { payload } => (Work::CompareSame { done: 0 }, None, Some(payload)),
-        Operation::Compare { payload } => (Work::Compare, None, Some(payload)),
-        Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
-            (Work::CompareAndWrite { durable }, Some(write), Some(compare))
-        }
-        Operation::WriteBytes { payload, skip, len, force_unit_access: durable } => {
-            (Work::WriteBytes { part: Part { skip, len }, durable }, Some(payload), None)
-        }
-        Operation::CompareAndSwap { word, expected, new, force_unit_access: durable } => {
-            let change = Change::Swap { expected, new };
-            (Work::Atomic { word, change, durable }, None, None)
-        }
-        Operation::FetchAdd { word, addend, force_unit_access: durable } => {
-            (Work::Atomic { word, change: Change::Add(addend), durable }, None, None)
-        }
+pub(crate) fn brought(operation: &Operation) -> (Option<BufferId>, Option<BufferId>) {
+    match *operation {
+        Operation::ReadInto { buffer: data }
+        | Operation::Write { payload: data, .. }
+        | Operation::WriteBytes { payload: data, .. }
+        | Operation::WriteSame { payload: data, .. }
+        | Operation::OrWrite { payload: data, .. } => (Some(data), None),
+        Operation::WriteAndVerify { payload: expected, .. }
+        | Operation::Compare { payload: expected }
+        | Operation::CompareSame { payload: expected } => (None, Some(expected)),
+        Operation::CompareAndWrite { compare, write, .. } => (Some(write), Some(compare)),
+        Operation::Read
+        | Operation::Flush
+        | Operation::WriteZeroes { .. }
+        | Operation::Copy { .. }
+        | Operation::Deallocate { .. }
+        | Operation::Verify
+        | Operation::Allocation
+        | Operation::Admit(_)
+        | Operation::CompareAndSwap { .. }
+        | Operation::FetchAdd { .. } => (None, None),
     }
 }

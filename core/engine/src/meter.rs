@@ -11,7 +11,7 @@ use nearflash_request::{Operation, Outcome, Traffic};
 use nearflash_units::{BlockSize, ByteLen, Nanos};
 
 use crate::histogram::{Histogram, Times, add};
-use crate::job::{Job, Work};
+use crate::job::Job;
 
 /// The kinds of requests that are counted separately.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -111,8 +111,11 @@ impl Meter {
         }
         add(&cells.done, 1);
         let len = block_size.and_then(|size| size.len(job.range.count)).unwrap_or_default();
-        add(&cells.bytes, if job.stamp.kind == Kind::Read { len } else { moved(&job.work, len) }.0);
-        if job.work.compares() {
+        add(
+            &cells.bytes,
+            if job.stamp.kind == Kind::Read { len } else { moved(&job.operation, len) }.0,
+        );
+        if job.compares() {
             add(&self.compared, 1);
             add(&self.compared_bytes, len.0);
         }
@@ -122,7 +125,7 @@ impl Meter {
     fn failed(&self, job: &Job, outcome: Outcome) {
         let cells = &self.kinds[job.stamp.kind as usize];
         // An atomic operation that lost a race has done its work, and changed nothing.
-        let lost_a_race = outcome == Outcome::Miscompare && job.work.is_atomic();
+        let lost_a_race = outcome == Outcome::Miscompare && job.is_atomic();
         add(if lost_a_race { &cells.done } else { &cells.errors }, 1);
         if matches!(outcome, Outcome::UnrecoveredRead | Outcome::WriteFault) {
             add(&self.media_errors, 1);
@@ -153,11 +156,14 @@ impl Meter {
 }
 
 /// The bytes that a request other than a read moved, for a range of `len` bytes.
-fn moved(work: &Work, len: ByteLen) -> ByteLen {
-    match work {
-        Work::WriteBytes { part, .. } => ByteLen(part.len.into()),
-        Work::Atomic { .. } => ByteLen(8),
-        Work::Flush | Work::Admit | Work::Allocation { .. } | Work::Deallocate { .. } => ByteLen(0),
+fn moved(operation: &Operation, len: ByteLen) -> ByteLen {
+    match operation {
+        Operation::WriteBytes { len, .. } => ByteLen((*len).into()),
+        Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => ByteLen(8),
+        Operation::Flush
+        | Operation::Admit(_)
+        | Operation::Allocation
+        | Operation::Deallocate { .. } => ByteLen(0),
         _ => len,
     }
 }

@@ -9,6 +9,7 @@ use nearflash_space::VolumeEntry;
 use nearflash_units::ByteLen;
 
 use crate::engine::Engine;
+use crate::job::brought;
 use crate::pool::Pool;
 
 /// The pool bytes that the engine takes for a request.
@@ -40,18 +41,8 @@ impl Need {
 /// Whether a request brings a buffer with payload. Such a request never waits for the pool: its
 /// scratch and its edges have reserves.
 #[inline]
-pub(crate) fn brings_payload(request: &Request) -> bool {
-    matches!(
-        request.operation,
-        Operation::Write { .. }
-            | Operation::WriteSame { .. }
-            | Operation::OrWrite { .. }
-            | Operation::WriteAndVerify { .. }
-            | Operation::CompareSame { .. }
-            | Operation::Compare { .. }
-            | Operation::CompareAndWrite { .. }
-            | Operation::WriteBytes { .. }
-    )
+pub(crate) fn brings_payload(operation: &Operation) -> bool {
+    !matches!(operation, Operation::ReadInto { .. }) && brought(operation) != (None, None)
 }
 
 impl Engine {

@@ -20,53 +20,53 @@
 //! ```
 
 use nearflash_layout::{BlockIo, IoKind, IoResult};
-use nearflash_request::{BlockRange, Outcome};
+use nearflash_request::{BlockRange, Operation, Outcome};
 use nearflash_units::ByteLen;
 
-use crate::change::{Kept, first_difference, word_mut};
+use crate::change::{Kept, Part, first_difference, new_word, word_mut};
 use crate::engine::{Engine, io_of};
 use crate::fence::{CoreId, FenceMessage};
-use crate::job::{Job, Stage, Work};
+use crate::job::{Job, Stage};
 use crate::pool::Pool;
 
 impl Engine {
     #[inline]
     pub(crate) fn begin(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        if job.work.needs_fence() || self.writes_edges(job) {
+        if job.needs_fence() || self.writes_edges(job) {
             let acquire = FenceMessage::Acquire(self.fence_of(index), self.covers(job));
             self.jobs[index].fenced = true;
             return self.fence_messages.push_back((CoreId::FIRST, acquire));
         }
-        match &job.work {
-            Work::Read => self.read(index, pool),
-            Work::Compare
-            | Work::CompareSame { .. }
-            | Work::Verify { .. }
-            | Work::WriteSame { .. }
-            | Work::Copy { .. } => self.start_work(index, pool),
-            Work::Flush => self.start_io(index, Stage::Flushing, IoKind::Flush, pool),
-            Work::Allocation { .. } => {
-                self.start_io(index, Stage::Asking, IoKind::Allocation, pool)
-            }
-            Work::Admit => self.end(index, Outcome::Success, pool),
+        match &job.operation {
+            Operation::Read | Operation::ReadInto { .. } => self.read(index, pool),
+            Operation::Compare { .. }
+            | Operation::CompareSame { .. }
+            | Operation::Verify
+            | Operation::WriteSame { .. }
+            | Operation::Copy { .. } => self.start_work(index, pool),
+            Operation::Flush => self.start_io(index, Stage::Flushing, IoKind::Flush, pool),
+            Operation::Allocation => self.start_io(index, Stage::Asking, IoKind::Allocation, pool),
+            Operation::Admit(_) => self.end(index, Outcome::Success, pool),
             _ => self.write(index, pool),
         }
     }
 
     /// Starts the work of a job, which holds its fence if it needs one.
     pub(crate) fn start_work(&mut self, index: usize, pool: &mut Pool) {
-        match self.jobs[index].work {
-            Work::Read => self.read(index, pool),
-            Work::WriteBytes { .. } | Work::Atomic { .. } => self.start_change(index, pool),
-            Work::OrWrite { .. } => self.start_or(index, pool),
-            Work::WriteSame { .. } => self.start_write_same(index, pool),
-            Work::Copy { .. } => self.start_copy(index, pool),
-            Work::CompareSame { .. } | Work::Verify { .. } => self.start_step(index, pool),
-            Work::Write { .. }
-            | Work::WriteAndVerify { .. }
-            | Work::WriteZeroes { .. }
-            | Work::Deallocate { .. } => self.write(index, pool),
+        match self.jobs[index].operation {
+            Operation::Read | Operation::ReadInto { .. } => self.read(index, pool),
+            Operation::WriteBytes { .. }
+            | Operation::CompareAndSwap { .. }
+            | Operation::FetchAdd { .. } => self.start_change(index, pool),
+            Operation::OrWrite { .. } => self.start_or(index, pool),
+            Operation::WriteSame { .. } => self.start_write_same(index, pool),
+            Operation::Copy { .. } => self.start_copy(index, pool),
+            Operation::CompareSame { .. } | Operation::Verify => self.start_step(index, pool),
+            Operation::Write { .. }
+            | Operation::WriteAndVerify { .. }
+            | Operation::WriteZeroes { .. }
+            | Operation::Deallocate { .. } => self.write(index, pool),
             _ => self.start_compare(index, pool),
         }
     }
@@ -89,8 +89,10 @@ impl Engine {
         let Some(entry) = self.volumes.get(job.volume) else {
             return self.end(index, Outcome::VolumeGone, pool);
         };
-        let kept = match &job.work {
-            Work::WriteBytes { part, .. } => part.kept(entry.block_size, job.range),
+        let kept = match &job.operation {
+            Operation::WriteBytes { skip, len, .. } => {
+                Part { skip: *skip, len: *len }.kept(entry.block_size, job.range)
+            }
             _ => Kept { first: Some(job.range), last: None },
         };
         let mut ranges = kept.iter();
@@ -105,21 +107,22 @@ impl Engine {
     fn change(&mut self, index: usize, pool: &mut Pool) {
         let job = &mut self.jobs[index];
         let scratch = job.scratch.expect("what is changed was read");
-        match &job.work {
-            Work::Atomic { word, change, .. } => {
+        match &job.operation {
+            Operation::CompareAndSwap { word, .. } | Operation::FetchAdd { word, .. } => {
                 let bytes = word_mut(pool.bytes_mut(scratch), *word);
                 job.found = u64::from_le_bytes(*bytes);
-                match change.apply(job.found) {
+                match new_word(&job.operation, job.found) {
                     Some(new) => *bytes = new.to_le_bytes(),
                     None => return self.end(index, Outcome::Miscompare, pool),
                 }
             }
-            Work::OrWrite { .. } => {
+            Operation::OrWrite { .. } => {
                 let payload = job.buffer.expect("a write has its payload");
                 let (payload, found) = pool.pair_mut(payload, scratch);
                 payload.iter_mut().zip(found).for_each(|(bits, found)| *bits |= found);
             }
-            Work::WriteBytes { part, .. } => {
+            Operation::WriteBytes { skip, len, .. } => {
+                let part = Part { skip: *skip, len: *len };
                 let payload = job.buffer.expect("a write has its payload");
                 let Some(entry) = self.volumes.get(job.volume) else {
                     return self.end(index, Outcome::VolumeGone, pool);
@@ -135,22 +138,23 @@ impl Engine {
 
     pub(crate) fn write(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        let kind = match &job.work {
-            Work::Write { durable }
-            | Work::CompareAndWrite { durable }
-            | Work::OrWrite { durable }
-            | Work::WriteBytes { durable, .. }
-            | Work::Atomic { durable, .. } => {
-                let buffer = if job.work.is_atomic() { job.scratch } else { job.buffer };
+        let kind = match &job.operation {
+            Operation::Write { force_unit_access, .. }
+            | Operation::CompareAndWrite { force_unit_access, .. }
+            | Operation::OrWrite { force_unit_access, .. }
+            | Operation::WriteBytes { force_unit_access, .. }
+            | Operation::CompareAndSwap { force_unit_access, .. }
+            | Operation::FetchAdd { force_unit_access, .. } => {
+                let buffer = if job.is_atomic() { job.scratch } else { job.buffer };
                 let buffer = buffer.expect("a write has its payload");
-                IoKind::Write { buffer, durable: *durable }
+                IoKind::Write { buffer, durable: *force_unit_access }
             }
-            Work::WriteAndVerify { .. } => {
+            Operation::WriteAndVerify { .. } => {
                 let buffer = job.compare.expect("a write has its payload");
                 IoKind::Write { buffer, durable: true }
             }
-            Work::WriteZeroes { deallocate, .. } => IoKind::Zero { deallocate: *deallocate },
-            Work::Deallocate { ranges, zeroes } => {
+            Operation::WriteZeroes { deallocate, .. } => IoKind::Zero { deallocate: *deallocate },
+            Operation::Deallocate { ranges, zeroes } => {
                 let kind =
                     if *zeroes { IoKind::Zero { deallocate: true } } else { IoKind::Discard };
                 let Some((range, more)) = ranges.split_first() else {
@@ -159,15 +163,18 @@ impl Engine {
                 let io = BlockIo { range: *range, more: more.into(), ..self.io(index, kind) };
                 return self.start(index, Stage::Writing, io, pool);
             }
-            Work::Read
-            | Work::Flush
-            | Work::Compare
-            | Work::CompareSame { .. }
-            | Work::Verify { .. }
-            | Work::Allocation { .. }
-            | Work::Admit
-            | Work::WriteSame { .. }
-            | Work::Copy { .. } => unreachable!("these do not write, or in steps of their own"),
+            Operation::Read
+            | Operation::ReadInto { .. }
+            | Operation::Flush
+            | Operation::Compare { .. }
+            | Operation::CompareSame { .. }
+            | Operation::Verify
+            | Operation::Allocation
+            | Operation::Admit(_)
+            | Operation::WriteSame { .. }
+            | Operation::Copy { .. } => {
+                unreachable!("these do not write, or in steps of their own")
+            }
         };
         self.start_io(index, Stage::Writing, kind, pool);
     }
@@ -205,25 +212,25 @@ impl Engine {
     #[inline]
     fn end_stage(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        match (job.stage, &job.work) {
+        match (job.stage, &job.operation) {
             (
                 Stage::Comparing | Stage::Writing,
-                Work::WriteSame { .. } | Work::Verify { .. } | Work::CompareSame { .. },
+                Operation::WriteSame { .. } | Operation::Verify | Operation::CompareSame { .. },
             ) => self.end_step(index, pool),
-            (Stage::Writing, Work::WriteAndVerify { .. }) => self.start_compare(index, pool),
-            (Stage::Comparing, Work::WriteAndVerify { compare: false }) => {
+            (Stage::Writing, Operation::WriteAndVerify { .. }) => self.start_compare(index, pool),
+            (Stage::Comparing, Operation::WriteAndVerify { compare: false, .. }) => {
                 self.end(index, Outcome::Success, pool);
             }
-            (Stage::Comparing, work) => {
-                let then_write = matches!(work, Work::CompareAndWrite { .. });
+            (Stage::Comparing, operation) => {
+                let then_write = matches!(operation, Operation::CompareAndWrite { .. });
                 match self.compare(index, pool) {
                     Outcome::Success if then_write => self.write(index, pool),
                     outcome => self.end(index, outcome, pool),
                 }
             }
             (Stage::Changing, _) => self.change(index, pool),
-            (Stage::Reading, Work::Copy { .. }) => self.write_copied(index, pool),
-            (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => {
+            (Stage::Reading, Operation::Copy { .. }) => self.write_copied(index, pool),
+            (Stage::Writing, Operation::WriteZeroes { force_unit_access: true, .. }) => {
                 self.start_io(index, Stage::Flushing, IoKind::Flush, pool);
             }
             _ => self.end(index, Outcome::Success, pool),

@@ -2,12 +2,12 @@
 //! scratch buffer. Also the request for the allocation status of a run of blocks.
 
 use nearflash_layout::{BlockIo, IoKind};
-use nearflash_request::{BlockRange, Outcome};
+use nearflash_request::{BlockRange, Operation, Outcome};
 use nearflash_units::{Blocks, ByteLen, Lba};
 
 use crate::change::first_difference;
 use crate::engine::Engine;
-use crate::job::{Stage, Work};
+use crate::job::Stage;
 use crate::pool::Pool;
 
 impl Engine {
@@ -19,10 +19,10 @@ impl Engine {
         };
         let block_len = ByteLen(entry.block_size.bytes().into()).to_usize();
         let pattern = job.buffer.expect("a write has its payload");
-        if let Work::WriteSame { durable, .. } = job.work
+        if let Operation::WriteSame { force_unit_access, .. } = job.operation
             && pool.bytes(pattern)[..block_len].iter().all(|byte| *byte == 0)
         {
-            job.work = Work::WriteZeroes { deallocate: false, durable };
+            job.operation = Operation::WriteZeroes { deallocate: false, force_unit_access };
             return self.write(index, pool);
         }
         if let Some(scratch) = self.jobs[index].scratch {
@@ -47,18 +47,12 @@ impl Engine {
     /// The next part of the range; empty when the range is done.
     fn step(&self, index: usize, pool: &Pool) -> BlockRange {
         let job = &self.jobs[index];
-        let done = match job.work {
-            Work::WriteSame { done, .. } | Work::Verify { done } | Work::CompareSame { done } => {
-                done
-            }
-            _ => unreachable!("other requests take no steps"),
-        };
         let (entry, scratch) = (self.volumes.get(job.volume), job.scratch);
         let step_max = entry
             .zip(scratch)
             .map_or(Blocks(0), |(entry, scratch)| entry.block_size.blocks_in(pool.len_of(scratch)));
-        let count = Blocks(step_max.0.min(job.range.count.0 - done));
-        BlockRange { start: Lba(job.range.start.0 + done), count }
+        let count = Blocks(step_max.0.min(job.range.count.0 - job.done));
+        BlockRange { start: Lba(job.range.start.0 + job.done), count }
     }
 
     pub(crate) fn start_step(&mut self, index: usize, pool: &mut Pool) {
@@ -69,8 +63,10 @@ impl Engine {
             return self.end(index, outcome, pool);
         };
         let range = self.step(index, pool);
-        let (stage, kind) = match self.jobs[index].work {
-            Work::WriteSame { durable, .. } => (Stage::Writing, IoKind::Write { buffer, durable }),
+        let (stage, kind) = match self.jobs[index].operation {
+            Operation::WriteSame { force_unit_access: durable, .. } => {
+                (Stage::Writing, IoKind::Write { buffer, durable })
+            }
             _ => (Stage::Comparing, IoKind::Read { buffer: Some(buffer) }),
         };
         let io = BlockIo { range, ..self.io(index, kind) };
@@ -85,13 +81,13 @@ impl Engine {
         let block_size = entry.block_size;
         let count = self.step(index, pool).count;
         let job = &mut self.jobs[index];
-        if let (Work::CompareSame { done }, Some(expected), Some(found)) =
-            (&job.work, job.compare, job.scratch)
+        if let (Operation::CompareSame { .. }, Some(expected), Some(found)) =
+            (&job.operation, job.compare, job.scratch)
         {
             let block_len = ByteLen(block_size.bytes().into()).to_usize();
             let expected = &pool.bytes(expected)[..block_len];
             let blocks = pool.bytes(found).chunks_exact(block_len);
-            let differs = (*done..*done + count.0)
+            let differs = (job.done..job.done + count.0)
                 .zip(blocks)
                 .find_map(|(block, found)| Some((block, first_difference(expected, found)?)));
             if let Some((block, at)) = differs {
@@ -99,11 +95,7 @@ impl Engine {
                 return self.end(index, Outcome::Miscompare, pool);
             }
         }
-        if let Work::WriteSame { done, .. } | Work::Verify { done } | Work::CompareSame { done } =
-            &mut job.work
-        {
-            *done += count.0;
-        }
+        job.done += count.0;
         // A volume that has become shorter or gone is seen when the next step is laid out.
         if self.step(index, pool).count.0 > 0 {
             self.start_step(index, pool);
@@ -118,7 +110,7 @@ impl Engine {
         let Some(entry) = self.volumes.get(job.volume) else { return };
         let block_len = u64::from(entry.block_size.bytes());
         let blocks = if mapped { len.0.div_ceil(block_len) } else { len.0 / block_len };
-        job.work = Work::Allocation { mapped: mapped || blocks == 0 };
+        job.mapped = mapped || blocks == 0;
         job.found = blocks.max(1);
     }
 }

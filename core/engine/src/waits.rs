@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use nearflash_request::{Operation, Request, VolumeId};
+use nearflash_request::{Operation, VolumeId};
 
 /// Which requests a wait counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,10 +100,11 @@ impl Waits {
 }
 
 /// The volumes of a request: its own, and the source of a copy.
-pub(crate) fn volumes_of(request: &Request) -> (VolumeId, Option<VolumeId>) {
-    match request.operation {
-        Operation::Copy { source, .. } => (request.volume, Some(source)),
-        _ => (request.volume, None),
+#[inline]
+pub(crate) fn volumes_of(volume: VolumeId, operation: &Operation) -> (VolumeId, Option<VolumeId>) {
+    match *operation {
+        Operation::Copy { source, .. } => (volume, Some(source)),
+        _ => (volume, None),
     }
 }
 
