@@ -6,12 +6,12 @@
 use std::ops::RangeInclusive;
 
 use nearflash_nvme::fabrics::ConnectData;
-use nearflash_nvme::{Command, CommandId, FabricsType, Placement, Status, io};
-use nearflash_request::ChangeKind;
+use nearflash_nvme::io::{self, IoCommand, IoOperation, Transfer, VolumeCommand};
+use nearflash_nvme::{Command, CommandId, FabricsType, Placement, Status};
+use nearflash_request::{BlockRange, ChangeKind, Operation, VolumeId};
 use nearflash_units::ByteLen;
 
-use super::operation::{self, Asked};
-use super::slots::{Kind, Stage};
+use super::slots::{Kind, PayloadUse, Stage};
 use super::{AdminDemand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
@@ -56,63 +56,111 @@ impl TargetSession {
 
     fn take_single(&mut self, command: &Command) -> Result<(), Status> {
         let cid = command.command_id();
-        let in_capsule = self.framer.body.data_left();
-        match self.read_command(command)? {
-            Asked::Read { volume, range, len } => {
-                command.sgl.check_to_host(u64::from(len), in_capsule)?;
+        if command.is_fabrics() && command.fabrics_type() == FabricsType::DISCONNECT {
+            self.check_usual(command)?;
+            self.disconnect(cid);
+            return Ok(());
+        }
+        let decoded = match self.read_command(command)? {
+            IoCommand::Volume(decoded) => decoded,
+            IoCommand::FlushAll => {
+                self.check_no_data()?;
+                self.flush_all(cid);
+                return Ok(());
+            }
+        };
+        let VolumeCommand { volume, range, .. } = decoded;
+        match decoded.operation {
+            IoOperation::Read => {
+                let len = self.check_to_host(command, decoded.transfer)?;
                 let index = self.slots.take_read(cid, volume, range, len);
                 self.hand_out(index);
             }
-            Asked::Plain { volume, range, operation } => {
-                self.check_no_data()?;
-                let kind = Kind::Plain { volume, range, operation };
-                let index = self.slots.take(cid, kind, 0, Stage::Submitted { pending: 1 });
-                self.hand_out(index);
-            }
-            Asked::FlushAll => {
-                self.check_no_data()?;
-                self.flush_all(cid);
-            }
-            Asked::ReservationReport { volume, len } => {
-                command.sgl.check_to_host(u64::from(len), in_capsule)?;
+            IoOperation::ReservationReport => {
+                let len = self.check_to_host(command, decoded.transfer)?;
                 let stage = Stage::Submitted { pending: 1 };
                 let index = self.slots.take(cid, Kind::Taken, len, stage);
                 self.hand_out_change(index, volume, ChangeKind::Report);
             }
-            Asked::Disconnect => self.disconnect(cid),
-            asked => {
-                let prepared = self.prepare(command, asked)?;
+            IoOperation::Flush => self.take_plain(cid, volume, range, Operation::Flush)?,
+            IoOperation::WriteZeroes { deallocate, force_unit_access } => {
+                let operation = Operation::WriteZeroes { deallocate, force_unit_access };
+                self.take_plain(cid, volume, range, operation)?;
+            }
+            _ => {
+                let prepared = self.prepare(command, decoded)?;
                 self.begin(prepared);
             }
         }
         Ok(())
     }
 
+    /// Hands out an operation without data.
+    fn take_plain(
+        &mut self,
+        cid: CommandId,
+        volume: VolumeId,
+        range: BlockRange,
+        operation: Operation,
+    ) -> Result<(), Status> {
+        self.check_no_data()?;
+        let kind = Kind::Plain { volume, range, operation };
+        let index = self.slots.take(cid, kind, 0, Stage::Submitted { pending: 1 });
+        self.hand_out(index);
+        Ok(())
+    }
+
+    /// The length of a command's data to the host, for which its buffer is.
+    fn check_to_host(&self, command: &Command, transfer: Transfer) -> Result<u32, Status> {
+        let len = data_len(transfer)?;
+        command.sgl.check_to_host(u64::from(len), self.framer.body.data_left())?;
+        Ok(len)
+    }
+
     /// Decodes a command, if it is allowed on this queue.
     #[inline]
-    pub(super) fn read_command(&self, command: &Command) -> Result<Asked, Status> {
+    pub(super) fn read_command(&self, command: &Command) -> Result<IoCommand, Status> {
+        self.check_usual(command)?;
+        if command.is_fabrics() {
+            return Err(match command.fabrics_type() {
+                FabricsType::DISCONNECT => Status::INVALID_FIELD,
+                FabricsType::CONNECT => Status::COMMAND_SEQUENCE_ERROR,
+                _ => Status::INVALID_OPCODE,
+            }
+            .dnr());
+        }
+        io::decode(command, self.namespaces())
+    }
+
+    /// Checks that the identifier is not in flight, and that the command uses an SGL.
+    fn check_usual(&self, command: &Command) -> Result<(), Status> {
         if self.slots.has(command.command_id()) {
             return Err(Status::COMMAND_ID_CONFLICT.dnr());
         }
-        if !command.uses_sgl() {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        operation::read(command, self.namespaces())
+        if command.uses_sgl() { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
     }
 
     /// Validates a command with data from the host, and locates the data.
-    pub(super) fn prepare(&self, command: &Command, asked: Asked) -> Result<Prepared, Status> {
+    pub(super) fn prepare(
+        &self,
+        command: &Command,
+        decoded: VolumeCommand,
+    ) -> Result<Prepared, Status> {
         let cid = command.command_id();
-        let (kind, expected) = match asked {
-            Asked::Payload { volume, range, payload_use, len } => {
-                (Kind::Payload { volume, range, payload_use }, len..=len)
+        let VolumeCommand { volume, range, operation, transfer } = decoded;
+        let len = data_len(transfer)?;
+        let payload = |payload_use| Kind::Payload { volume, range, payload_use };
+        let (kind, expected) = match operation {
+            IoOperation::Write { force_unit_access } => {
+                (payload(PayloadUse::Write { force_unit_access }), len..=len)
             }
+            IoOperation::Compare => (payload(PayloadUse::Compare), len..=len),
             // The data may be longer than the list. Linux always sends the maximum length.
-            Asked::Ranges { volume, deallocate, len } => {
+            IoOperation::DatasetManagement { deallocate } => {
                 let kind = Kind::Ranges { volume, deallocate, len, data: Vec::new() };
                 (kind, len..=RANGES_LEN_MAX)
             }
-            Asked::Reservation { volume, command, len } => {
+            IoOperation::Reservation(command) => {
                 self.check_can_register()?;
                 (Kind::Reservation { volume, command, data: Vec::new() }, len..=len)
             }
@@ -178,10 +226,8 @@ impl TargetSession {
 
     fn prepare_admin(&self, command: &Command) -> Result<Prepared, Status> {
         let cid = command.command_id();
-        if self.slots.has(cid) {
-            return Err(Status::COMMAND_ID_CONFLICT.dnr());
-        }
-        if !command.uses_sgl() || command.flags & FUSE_BITS != 0 {
+        self.check_usual(command)?;
+        if command.flags & FUSE_BITS != 0 {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let data_len = command.sgl.length.get();
@@ -256,6 +302,12 @@ impl TargetSession {
     ) -> Result<(Placement, u32), Status> {
         command.sgl.locate_from_host(expected, self.framer.body.data_left())
     }
+}
+
+/// The length of a command's data. A table that allows more than 32 bits exceeds NVMe/TCP's fields.
+#[inline]
+fn data_len(transfer: Transfer) -> Result<u32, Status> {
+    u32::try_from(transfer.len().0).map_err(|_| Status::INVALID_FIELD.dnr())
 }
 
 /// The longest list of ranges: 256 ranges of 16 bytes. NVM Command Set 1.0, 3.2.3.

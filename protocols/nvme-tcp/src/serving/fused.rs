@@ -3,6 +3,7 @@
 //! Spec: NVMe Base 2.0, 3.4.2; NVM Command Set 1.0, 3.3.1. Neither command completes before the
 //! data of both has arrived. If one fails, the other fails too.
 
+use nearflash_nvme::io::IoCommand;
 use nearflash_nvme::{Command, Fused, Status};
 use nearflash_request::Outcome;
 
@@ -97,8 +98,10 @@ impl TargetSession {
         command: &Command,
         is_allowed: impl FnOnce(&Kind) -> bool,
     ) -> Result<Prepared, Status> {
-        let asked = self.read_command(command)?;
-        let prepared = self.prepare(command, asked)?;
+        let IoCommand::Volume(decoded) = self.read_command(command)? else {
+            return Err(Status::INVALID_FIELD.dnr());
+        };
+        let prepared = self.prepare(command, decoded)?;
         if is_allowed(&prepared.kind) { Ok(prepared) } else { Err(Status::INVALID_FIELD.dnr()) }
     }
 

@@ -20,7 +20,6 @@ mod demands;
 mod end;
 mod fused;
 mod input;
-mod operation;
 mod slots;
 #[cfg(test)]
 mod tests;
