@@ -37,10 +37,7 @@ pub(crate) enum Role {
 
 impl Role {
     pub(crate) fn controller(self) -> Option<ControllerId> {
-        match self {
-            Self::Handshake | Self::Direct | Self::Initiator { .. } => None,
-            Self::Admin(controller) | Self::Io(controller, _) => Some(controller),
-        }
+        self.queue().map(|(controller, _)| controller)
     }
 
     pub(crate) fn queue(self) -> Option<(ControllerId, QueueId)> {

@@ -109,8 +109,11 @@ impl Shard {
                 let name = host.to_string().into();
                 if is_io {
                     connection.role = Role::Io(controller, queue);
+                    let core = controllers.core_for(controller, queue);
                     self.belongs_to(key, name);
-                    self.place(key, controller, queue, world);
+                    if core != self.config.engine.core {
+                        self.hand_over(key, core, world);
+                    }
                 } else {
                     connection.role = Role::Admin(controller);
                     let peer = connection.peer;
@@ -130,20 +133,6 @@ impl Shard {
         self.act(world);
     }
 
-    fn place<W: World>(
-        &mut self,
-        key: Key,
-        controller: ControllerId,
-        queue: QueueId,
-        world: &mut W,
-    ) {
-        let Some(controllers) = &self.controllers else { return };
-        let core = controllers.core_for(controller, queue);
-        if core != self.config.engine.core {
-            self.hand_over(key, core, world);
-        }
-    }
-
     /// A command of an admin queue.
     pub(crate) fn admin<W: World>(&mut self, key: Key, demand: AdminDemand, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -161,9 +150,12 @@ impl Shard {
                     self.respond(controller, completion, &data);
                 }
                 Action::Disconnect { controller, queue, reason } => {
-                    let host = self.name_of(controller);
+                    let controllers = self.controllers.as_mut().expect("the action is one of them");
+                    let host = controllers.names.get(&controller).cloned();
+                    if queue.is_none() {
+                        controllers.associations.controller_ended(controller);
+                    }
                     world.notice(Notice::Disconnecting { controller, host, reason });
-                    self.note_ended(controller, queue);
                     self.tell_others(world, || Message::Disconnect(controller, queue));
                     self.disconnect(controller, queue, world);
                 }
@@ -179,16 +171,6 @@ impl Shard {
                     }
                 }
             }
-        }
-    }
-
-    fn name_of(&self, controller: ControllerId) -> Option<HostName> {
-        self.controllers.as_ref()?.names.get(&controller).cloned()
-    }
-
-    fn note_ended(&mut self, controller: ControllerId, queue: Option<QueueId>) {
-        if let (Some(controllers), None) = (&mut self.controllers, queue) {
-            controllers.associations.controller_ended(controller);
         }
     }
 

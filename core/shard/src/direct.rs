@@ -83,7 +83,9 @@ impl Shard {
     ) -> Box<[VolumeId]> {
         for key in self.connections.keys(|connection| connection.role == Role::Direct) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.session.set_exports(&exports);
+            if let Some(session) = connection.session.direct_mut() {
+                session.set_exports(Arc::clone(&exports));
+            }
             self.cancel_disallowed(key, world);
             // The session may have output now, or have ended.
             self.mark_dirty(key);
@@ -130,7 +132,6 @@ impl Shard {
                 peer: connection.peer,
                 key: session.key().map(Into::into),
                 is_ready: session.is_ready(),
-                has_rings: connection.ring.is_some(),
                 requests_in_flight: session.requests_in_flight(),
             });
         (clients().count(), listed.collect())

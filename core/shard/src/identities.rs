@@ -95,11 +95,6 @@ impl Shard {
         }
     }
 
-    /// A client has come back by another connection: ends this one at once.
-    pub(crate) fn end_client<W: World>(&mut self, owner: Owner, world: &mut W) {
-        self.kill(Key::from_owner(owner), world);
-    }
-
     /// A client's earlier connections are over.
     pub(crate) fn claimed(&mut self, owner: Owner) {
         let key = Key::from_owner(owner);

@@ -64,7 +64,9 @@ impl Shard {
             return self.kill(key, world);
         }
         // From here on, this core's exports decide on the session's requests.
-        connection.session.set_exports(&self.clients.config.exports);
+        if let Some(session) = connection.session.direct_mut() {
+            session.set_exports(Arc::clone(&self.clients.config.exports));
+        }
         if let Some(session) = connection.session.iscsi_mut() {
             session.set_exports(Arc::clone(self.initiators.exports()));
         }

@@ -100,12 +100,6 @@ pub struct ShardStatus {
     pub connections: usize,
     /// Requests in flight.
     pub requests_in_flight: usize,
-    /// Bytes received from hosts since the start, protocol included.
-    pub received: ByteLen,
-    /// Bytes sent to hosts since the start, protocol included.
-    pub sent: ByteLen,
-    /// The size of the buffer pool.
-    pub pool_len: ByteLen,
     /// The free bytes of the buffer pool.
     pub pool_free: ByteLen,
     /// The connected hosts. Only from the first core.
@@ -145,8 +139,6 @@ pub struct ConnectedClient {
     pub key: Option<Box<str>>,
     /// The handshake is over.
     pub is_ready: bool,
-    /// It has rings in memory shared with the node.
-    pub has_rings: bool,
     /// The requests that have not been answered yet.
     pub requests_in_flight: usize,
 }

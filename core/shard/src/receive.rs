@@ -95,7 +95,6 @@ impl Shard {
         let len_max = self.leftovers.receive_len(self.staging.len());
         match world.receive(connection.socket, place, &mut self.staging[..len_max]) {
             Received::Bytes(len) => {
-                self.totals.received += u64::try_from(len).unwrap_or_default();
                 connection.received_at = world.now();
                 connection.progress.note(world.now(), len);
                 self.received(key, place, len, world);

@@ -118,7 +118,6 @@ impl Shard {
                 connection.blocked_turns = 0;
                 connection.progress.note(world.now(), len);
                 advance(connection, len, self.engine.accounts(), world.pool());
-                self.totals.sent += u64::try_from(len).unwrap_or_default();
                 let more = connection.session.output_len() > 0;
                 (true, more || self.close_if_done(key, world))
             }

@@ -3,8 +3,6 @@
 //! An enum, not a trait object: the branch on the protocol goes the same way for the whole life of
 //! a connection, and calls on the request path need no second pointer.
 
-use std::sync::Arc;
-
 use nearflash_direct::serving as direct;
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
@@ -67,75 +65,32 @@ macro_rules! each {
     };
 }
 
+/// Methods that call the same one of the session.
+macro_rules! forward {
+    ($(fn $name:ident(&$self:ident $(, $argument:ident: $type:ty)*) -> $result:ty;)*) => {
+        $(
+            #[inline]
+            fn $name(&$self $(, $argument: $type)*) -> $result {
+                each!($self, session => session.$name($($argument),*))
+            }
+        )*
+    };
+    ($(mut fn $name:ident(&mut $self:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(
+            #[inline]
+            fn $name(&mut $self $(, $argument: $type)*) $(-> $result)? {
+                each!($self, session => session.$name($($argument),*))
+            }
+        )*
+    };
+}
+
 impl ServingEnd for Session {
     type PeerError = PeerError;
 
     #[inline]
-    fn receiving(&self) -> Receiving {
-        each!(self, session => session.receiving())
-    }
-
-    #[inline]
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         Ok(each!(self, session => session.handle_input(bytes)?))
-    }
-
-    #[inline]
-    fn handle_payload(&mut self, bytes: &[u8]) {
-        each!(self, session => session.handle_payload(bytes));
-    }
-
-    fn awaits_data(&self) -> bool {
-        each!(self, session => session.awaits_data())
-    }
-
-    #[inline]
-    fn wants(&self, due: Due) -> Option<ByteLen> {
-        each!(self, session => session.wants(due))
-    }
-
-    #[inline]
-    fn wants_buffer(&self) -> Option<ByteLen> {
-        each!(self, session => session.wants_buffer())
-    }
-
-    fn volume_of_want(&self, due: Due) -> Option<VolumeId> {
-        each!(self, session => session.volume_of_want(due))
-    }
-
-    #[inline]
-    fn provide(&mut self, due: Due, buffer: BufferId) {
-        each!(self, session => session.provide(due, buffer));
-    }
-
-    #[cold]
-    fn give_way(&mut self) -> bool {
-        each!(self, session => session.give_way())
-    }
-
-    #[inline]
-    fn wants_payload_bytes(&self) -> bool {
-        each!(self, session => session.wants_payload_bytes())
-    }
-
-    #[inline]
-    fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
-        each!(self, session => session.handle_completion(done, payload));
-    }
-
-    #[inline]
-    fn asks_on(&self) -> bool {
-        each!(self, session => session.asks_on())
-    }
-
-    #[inline]
-    fn outbox(&self) -> &Outbox {
-        each!(self, session => session.outbox())
-    }
-
-    #[inline]
-    fn outbox_mut(&mut self) -> &mut Outbox {
-        each!(self, session => session.outbox_mut())
     }
 
     fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
@@ -143,58 +98,49 @@ impl ServingEnd for Session {
         Ok(())
     }
 
-    fn shut_down(&mut self) {
-        each!(self, session => session.shut_down());
+    forward! {
+        fn receiving(&self) -> Receiving;
+        fn awaits_data(&self) -> bool;
+        fn wants(&self, due: Due) -> Option<ByteLen>;
+        fn wants_buffer(&self) -> Option<ByteLen>;
+        fn volume_of_want(&self, due: Due) -> Option<VolumeId>;
+        fn wants_payload_bytes(&self) -> bool;
+        fn asks_on(&self) -> bool;
+        fn outbox(&self) -> &Outbox;
+        fn is_closing(&self) -> bool;
     }
 
-    #[inline]
-    fn is_closing(&self) -> bool {
-        each!(self, session => session.is_closing())
-    }
-
-    fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        each!(self, session => session.release_incoming(released));
-    }
-
-    fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
-        each!(self, session => session.release_all(released));
+    forward! {
+        mut fn handle_payload(&mut self, bytes: &[u8]);
+        mut fn provide(&mut self, due: Due, buffer: BufferId);
+        mut fn give_way(&mut self) -> bool;
+        mut fn handle_completion(&mut self, done: Completion, payload: &[u8]);
+        mut fn outbox_mut(&mut self) -> &mut Outbox;
+        mut fn shut_down(&mut self);
+        mut fn release_incoming(&mut self, released: &mut impl FnMut(BufferId));
+        mut fn release_all(&mut self, released: &mut impl FnMut(BufferId));
     }
 }
 
 impl Session {
     pub(crate) fn nvme_tcp_mut(&mut self) -> Option<&mut nvme_tcp::TargetSession> {
-        match self {
-            Self::NvmeTcp(session) => Some(session),
-            Self::Direct(_) | Self::Iscsi(_) => None,
-        }
+        if let Self::NvmeTcp(session) = self { Some(session) } else { None }
     }
 
     pub(crate) fn direct(&self) -> Option<&direct::TargetSession> {
-        match self {
-            Self::Direct(session) => Some(session),
-            Self::NvmeTcp(_) | Self::Iscsi(_) => None,
-        }
+        if let Self::Direct(session) = self { Some(session) } else { None }
     }
 
     pub(crate) fn direct_mut(&mut self) -> Option<&mut direct::TargetSession> {
-        match self {
-            Self::Direct(session) => Some(session),
-            Self::NvmeTcp(_) | Self::Iscsi(_) => None,
-        }
+        if let Self::Direct(session) = self { Some(session) } else { None }
     }
 
     pub(crate) fn iscsi(&self) -> Option<&iscsi::TargetSession> {
-        match self {
-            Self::Iscsi(session) => Some(session),
-            Self::NvmeTcp(_) | Self::Direct(_) => None,
-        }
+        if let Self::Iscsi(session) = self { Some(session) } else { None }
     }
 
     pub(crate) fn iscsi_mut(&mut self) -> Option<&mut iscsi::TargetSession> {
-        match self {
-            Self::Iscsi(session) => Some(session),
-            Self::NvmeTcp(_) | Self::Direct(_) => None,
-        }
+        if let Self::Iscsi(session) = self { Some(session) } else { None }
     }
 
     /// Whether it may ever make do without a buffer for what is next in its stream.
@@ -206,13 +152,5 @@ impl Session {
     #[inline]
     pub(crate) fn concerns_siblings(&mut self) -> bool {
         self.iscsi_mut().is_some_and(iscsi::TargetSession::concerns_siblings)
-    }
-
-    /// Volumes or grants of direct clients changed. Returns whether this concerns the session.
-    pub(crate) fn set_exports(&mut self, exports: &Arc<direct::Exports>) -> bool {
-        let session = self.direct_mut();
-        let concerned = session.is_some();
-        session.into_iter().for_each(|session| session.set_exports(Arc::clone(exports)));
-        concerned
     }
 }

@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use nearflash_engine::{Engine, EngineConfig, FenceMessage, Older, Pool};
+use nearflash_engine::{Engine, EngineConfig, Older, Pool};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::Nanos;
 
 use crate::connection::Phase;
 use crate::connections::{Connections, Key};
@@ -77,7 +77,6 @@ pub struct Shard {
     /// The end of draining was reported.
     drained: bool,
     stopped: bool,
-    pub(crate) totals: Totals,
     events: Vec<Event>,
     /// Connections that were ended since the last turn's end.
     pub(crate) ended: usize,
@@ -91,13 +90,6 @@ pub(crate) struct Limits {
     pub(crate) engine: EngineConfig,
     pub(crate) session: SessionConfig,
     pub(crate) stall_timeout: Nanos,
-}
-
-/// Counters since the start.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) received: u64,
-    pub(crate) sent: u64,
 }
 
 impl Shard {
@@ -121,7 +113,6 @@ impl Shard {
             draining: false,
             drained: false,
             stopped: false,
-            totals: Totals::default(),
             events: Vec::new(),
             ended: 0,
             swept_at: Nanos(0),
@@ -230,7 +221,7 @@ impl Shard {
             }
             Message::Claim(identity, place) => self.client_claims(*identity, place, world),
             Message::Claimed(owner) => self.claimed(owner),
-            Message::EndClient(owner) => self.end_client(owner, world),
+            Message::EndClient(owner) => self.kill(Key::from_owner(owner), world),
             Message::ClientGone(identity, place) => self.client_gone(&identity, place, world),
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
@@ -273,7 +264,7 @@ impl Shard {
             }
             while let Some((core, message)) = self.engine.poll_fence() {
                 moved = true;
-                self.send_fence(core, message, world);
+                self.tell(core, Message::Fence(message), world);
             }
             while let Some(opened) = self.engine.poll_opened() {
                 world.notice(Notice::Meter(self.config.engine.core, opened));
@@ -305,19 +296,6 @@ impl Shard {
         if !self.drained && self.is_drained() {
             self.drained = true;
             world.notice(Notice::Drained(core));
-        }
-    }
-
-    fn send_fence<W: World>(
-        &mut self,
-        core: nearflash_engine::CoreId,
-        message: FenceMessage,
-        world: &mut W,
-    ) {
-        if core == self.config.engine.core {
-            self.engine.handle_fence(message, world.pool());
-        } else {
-            world.post(core, Message::Fence(message));
         }
     }
 
@@ -370,14 +348,10 @@ impl Shard {
 
     fn status<W: World>(&self, world: &mut W) -> ShardStatus {
         let (client_count, clients) = self.connected_clients();
-        let pool = world.pool();
         ShardStatus {
             connections: self.connections.len(),
             requests_in_flight: self.engine.jobs_len(),
-            received: ByteLen(self.totals.received),
-            sent: ByteLen(self.totals.sent),
-            pool_len: pool.len(),
-            pool_free: pool.free_len(),
+            pool_free: world.pool().free_len(),
             hosts: self.connected_hosts(),
             client_count,
             clients,
