@@ -13,3 +13,9 @@ pub use blocks::{BlockSize, Blocks, Lba};
 pub use bytes::{ByteLen, ByteOffset, KIB, MIB, ParseSizeError, parse_size};
 pub use one_line::OneLine;
 pub use time::{Nanos, ParseDurationError, parse_duration};
+
+/// A number of 32 bits as an index.
+#[inline]
+pub fn index(number: u32) -> usize {
+    usize::try_from(number).expect("usize is at least 32 bits wide")
+}

@@ -1,7 +1,7 @@
 //! A connection of a session, and the operations in flight on it.
 
 use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
-use nearflash_iscsi::initiator::{SubmitError, TaskData, TaskId};
+use nearflash_iscsi::initiator::{CommandData, SubmitError, TaskId};
 use nearflash_iscsi::login::SessionKind;
 use nearflash_request::BufferId;
 use nearflash_units::{BlockSize, Blocks};
@@ -92,7 +92,7 @@ impl Link {
         &mut self,
         lun: u16,
         cdb: &Cdb,
-        data: TaskData,
+        data: CommandData,
     ) -> Result<TaskId, SubmitError> {
         let id = self.connection.session.submit(lun, cdb, data, &[])?;
         self.tasks[usize::from(id.0)] =
@@ -126,16 +126,16 @@ impl Link {
         let connection = &mut self.connection;
         let mut read = None;
         let (data, bytes) = match operation.payload {
-            Payload::None | Payload::Question => (TaskData::None, &[][..]),
+            Payload::None | Payload::Question => (CommandData::None, &[][..]),
             Payload::Write(buffer, len) => {
                 let bytes = &connection.memory.bytes(buffer)[..index(len)];
-                (TaskData::FromInitiator { buffer, len }, bytes)
+                (CommandData::Outgoing { buffer, len }, bytes)
             }
             Payload::Read(buffer, len) => {
                 let place = Place { buffer, len: index(len) };
                 assert!(place.len <= connection.memory.bytes(buffer).len(), "it fits");
                 read = Some(place);
-                (TaskData::ToInitiator { buffer, len }, &[][..])
+                (CommandData::Incoming { buffer, len }, &[][..])
             }
         };
         let Ok(id) = connection.session.submit(operation.lun, &operation.cdb, data, bytes) else {

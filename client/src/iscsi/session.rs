@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use nearflash_iscsi::Digests;
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
-use nearflash_iscsi::initiator::{SubmitError, TaskCompletion, TaskData, TaskId};
+use nearflash_iscsi::initiator::{CommandData, SubmitError, TaskCompletion, TaskId};
 use nearflash_iscsi::pdu::LogoutReason;
 use nearflash_request::BufferId;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
@@ -274,12 +274,12 @@ impl Session {
     /// # Errors
     /// When the unit does not exist, or the session is lost.
     pub fn logical_unit(&mut self, lun: u16) -> Result<LogicalUnit, InitiatorError> {
-        let (_, status) = self.ask(lun, cdb::test_unit_ready(), TaskData::None)?;
+        let (_, status) = self.ask(lun, cdb::test_unit_ready(), CommandData::None)?;
         if status.is_no_unit() {
             return Err(self.no_unit(lun));
         }
         self.retries.forget_resize(lun);
-        let data = TaskData::SmallToInitiator(32);
+        let data = CommandData::SmallIncoming(32);
         let (done, status) = self.ask(lun, cdb::read_capacity(), data)?;
         if !status.is_good() {
             return Err(InitiatorError::Task { what: "READ CAPACITY", status });
@@ -289,7 +289,7 @@ impl Session {
         });
         let Some((blocks, block_size)) = capacity else { return Err(self.no_unit(lun)) };
         let page = cdb::inquiry(Some(unit::BLOCK_LIMITS_PAGE), unit::BLOCK_LIMITS_LEN);
-        let data = TaskData::SmallToInitiator(u32::from(unit::BLOCK_LIMITS_LEN));
+        let data = CommandData::SmallIncoming(u32::from(unit::BLOCK_LIMITS_LEN));
         // A unit without this page reports no limit.
         let (limits, _) = self.ask(lun, page, data)?;
         let transfer_len_max = unit::transfer_len_max(&limits.data, block_size);
@@ -301,7 +301,7 @@ impl Session {
     /// # Errors
     /// When the target refuses, or the session is lost.
     pub fn luns(&mut self) -> Result<Vec<u16>, InitiatorError> {
-        let data = TaskData::SmallToInitiator(unit::LUNS_LEN);
+        let data = CommandData::SmallIncoming(unit::LUNS_LEN);
         let (done, status) = self.ask(0, cdb::report_luns(unit::LUNS_LEN), data)?;
         match status.is_good() {
             true => Ok(unit::parse_luns(&done.data)),
@@ -338,7 +338,7 @@ impl Session {
         &mut self,
         lun: u16,
         cdb: Cdb,
-        data: TaskData,
+        data: CommandData,
     ) -> Result<(TaskCompletion, TaskStatus), InitiatorError> {
         let (mut attentions, mut waits, began) = (0, retries::waits(), self.now());
         loop {
@@ -359,7 +359,7 @@ impl Session {
         &mut self,
         lun: u16,
         cdb: Cdb,
-        data: TaskData,
+        data: CommandData,
     ) -> Result<TaskCompletion, InitiatorError> {
         let timeout = self.options.timeout;
         let id = self.links[0].ask(lun, &cdb, data)?;

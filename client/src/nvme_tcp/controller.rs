@@ -8,7 +8,7 @@ use nearflash_nvme::identify::{Cns, Identify, IdentifyController, IdentifyNamesp
 use nearflash_nvme::identify::{IDENTIFY_LEN, parse_namespace_list};
 use nearflash_nvme::property::{Capabilities, Configuration, ControllerStatus, offset};
 use nearflash_nvme::{Command, CompletionEntry, ControllerId, NamespaceId, QueueId};
-use nearflash_nvme_tcp::host::{HostConfig, HostData};
+use nearflash_nvme_tcp::host::{CommandData, HostConfig};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 use zerocopy::FromBytes;
@@ -113,7 +113,7 @@ impl Controller {
     pub fn request_queue_pairs(&mut self, count: u16) -> Result<u16, HostError> {
         let value = QueueCount::pairs(count).to_value();
         let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES, value);
-        let (entry, _) = self.admin("Set Features", &command, HostData::None)?;
+        let (entry, _) = self.admin("Set Features", &command, CommandData::None)?;
         let granted = QueueCount::from_value(entry.dw0.get()).to_pairs();
         Ok(u16::try_from(granted).unwrap_or(u16::MAX).min(count))
     }
@@ -153,7 +153,7 @@ impl Controller {
         let span = self.options.keep_alive;
         let due = span.0 > 0 && self.spoke_at.elapsed() >= Nanos(span.0 / 3).to_duration();
         if due {
-            self.admin("Keep Alive", &Command::keep_alive(), HostData::None)?;
+            self.admin("Keep Alive", &Command::keep_alive(), CommandData::None)?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Controller {
     pub fn shut_down(mut self) -> Result<(), HostError> {
         let value = Configuration::ENABLE.with_normal_shutdown().0;
         let command = Command::property_set(offset::CONFIGURATION, value);
-        self.admin("Property Set", &command, HostData::None)?;
+        self.admin("Property Set", &command, CommandData::None)?;
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Controller {
         &mut self,
         what: &'static str,
         command: &Command,
-        data: HostData,
+        data: CommandData,
     ) -> Result<(CompletionEntry, Vec<u8>), HostError> {
         self.spoke_at = Instant::now();
         admin(&mut self.connection, &self.options, what, command, data)
@@ -221,15 +221,15 @@ fn open_admin(options: &Options) -> Result<Connection, HostError> {
 /// Base 2.0, 3.5.
 fn enable(connection: &mut Connection, options: &Options) -> Result<Capabilities, HostError> {
     let command = Command::property_get(offset::CAPABILITIES, PropertyAccess::SIZE_8);
-    let (entry, _) = admin(connection, options, "Property Get", &command, HostData::None)?;
+    let (entry, _) = admin(connection, options, "Property Get", &command, CommandData::None)?;
     let capabilities = Capabilities(entry.result());
     let command = Command::property_set(offset::CONFIGURATION, Configuration::ENABLE.0);
-    admin(connection, options, "Property Set", &command, HostData::None)?;
+    admin(connection, options, "Property Set", &command, CommandData::None)?;
     let timeout = Nanos::from_millis(500 * u64::from(capabilities.timeout_500ms().max(1)));
     let start = Instant::now();
     loop {
         let command = Command::property_get(offset::STATUS, PropertyAccess::SIZE_4);
-        let (entry, _) = admin(connection, options, "Property Get", &command, HostData::None)?;
+        let (entry, _) = admin(connection, options, "Property Get", &command, CommandData::None)?;
         let status = ControllerStatus(entry.dw0.get());
         if status.is_fatal() {
             return Err(HostError::Fatal);
@@ -250,7 +250,7 @@ fn admin(
     options: &Options,
     what: &'static str,
     command: &Command,
-    data: HostData,
+    data: CommandData,
 ) -> Result<(CompletionEntry, Vec<u8>), HostError> {
     let cid = connection.session.submit(command, data, &[])?;
     let mut answer = None;
@@ -278,7 +278,7 @@ fn identify(
 ) -> Result<Vec<u8>, HostError> {
     let command = Identify::new(cns).to_command(nsid);
     let len = u32::try_from(IDENTIFY_LEN).expect("4096 bytes");
-    let data = HostData::SmallToHost(len);
+    let data = CommandData::SmallIncoming(len);
     Ok(admin(connection, options, "Identify", &command, data)?.1)
 }
 

@@ -2,7 +2,7 @@
 
 use nearflash_nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, LogId, SubsystemType};
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_nvme_tcp::host::HostData;
+use nearflash_nvme_tcp::host::CommandData;
 use zerocopy::FromBytes;
 
 use super::controller::{Controller, short};
@@ -72,7 +72,7 @@ fn read_page(controller: &mut Controller, offset: u64, len: u64) -> Result<Vec<u
     let len = u32::try_from(len).expect("a few entries of 1024 bytes");
     let page = GetLogPage { offset, ..GetLogPage::new(LogId::DISCOVERY, len) };
     let command = page.to_command(NamespaceId::NONE);
-    let data = HostData::SmallToHost(len);
+    let data = CommandData::SmallIncoming(len);
     Ok(controller.admin("Get Log Page (discovery)", &command, data)?.1)
 }
 

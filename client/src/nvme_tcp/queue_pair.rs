@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use nearflash_nvme::{Command, ControllerId, NamespaceId, QueueId, Status};
-use nearflash_nvme_tcp::host::{HostConfig, HostData, SubmitError};
+use nearflash_nvme_tcp::host::{CommandData, HostConfig, SubmitError};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_request::BufferId;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
@@ -181,8 +181,8 @@ impl QueuePair {
         let connection = &mut self.connection;
         let mut read = None;
         let payload = match data {
-            HostData::FromHost { buffer, len } => &connection.memory.bytes(buffer)[..index(len)],
-            HostData::ToHost { buffer, len } => {
+            CommandData::Outgoing { buffer, len } => &connection.memory.bytes(buffer)[..index(len)],
+            CommandData::Incoming { buffer, len } => {
                 let place = Place { buffer, len: index(len) };
                 assert!(place.len <= connection.memory.bytes(buffer).len(), "it fits");
                 read = Some(place);
@@ -288,28 +288,28 @@ pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(),
 }
 
 #[inline]
-fn encode(namespace: &Namespace, io: Io) -> (Command, HostData) {
+fn encode(namespace: &Namespace, io: Io) -> (Command, CommandData) {
     let nsid = namespace.id;
     match io {
         Io::Read { start, count, buffer } => {
             let (blocks, len) = extent(namespace, count);
-            (Command::read(nsid, start, blocks, len), HostData::ToHost { buffer, len })
+            (Command::read(nsid, start, blocks, len), CommandData::Incoming { buffer, len })
         }
         Io::Write { start, count, buffer, force_unit_access } => {
             let (blocks, len) = extent(namespace, count);
             let command = Command::write(nsid, start, blocks, len);
             let command =
                 if force_unit_access { command.with_force_unit_access() } else { command };
-            (command, HostData::FromHost { buffer, len })
+            (command, CommandData::Outgoing { buffer, len })
         }
         Io::Compare { start, count, buffer } => {
             let (blocks, len) = extent(namespace, count);
-            (Command::compare(nsid, start, blocks, len), HostData::FromHost { buffer, len })
+            (Command::compare(nsid, start, blocks, len), CommandData::Outgoing { buffer, len })
         }
         Io::WriteZeroes { start, count, deallocate } => {
-            (write_zeroes(nsid, start, count, deallocate), HostData::None)
+            (write_zeroes(nsid, start, count, deallocate), CommandData::None)
         }
-        Io::Flush => (Command::flush(nsid), HostData::None),
+        Io::Flush => (Command::flush(nsid), CommandData::None),
     }
 }
 

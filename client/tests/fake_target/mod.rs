@@ -237,7 +237,7 @@ impl Connection {
 fn identify(command: &Command) -> Option<Vec<u8>> {
     match Identify::from_command(command).cns {
         Cns::CONTROLLER => {
-            let mut data = IdentifyController::zeroed();
+            let mut data = IdentifyController::new_zeroed();
             data.transfer_shift_max = 8;
             data.io_command_capsule_len = ((64 + 128 * 1024) / 16).into();
             data.volatile_cache = IdentifyController::CACHE_PRESENT;

@@ -31,12 +31,10 @@ pub struct ChapUser(Box<str>);
 /// Error: a text is not a CHAP user name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "'{text}' is not a CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', ':', \
+    "'{0}' is not a CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', ':', \
      '@' or '+', beginning with a letter or a digit"
 )]
-pub struct ParseChapUserError {
-    text: Box<str>,
-}
+pub struct ParseChapUserError(Box<str>);
 
 impl ChapUser {
     /// The user's text.
@@ -54,7 +52,7 @@ impl FromStr for ChapUser {
         if first_allowed && text.len() <= CHAP_USER_LEN_MAX && text.bytes().all(allowed) {
             Ok(Self(text.into()))
         } else {
-            Err(ParseChapUserError { text: text.into() })
+            Err(ParseChapUserError(text.into()))
         }
     }
 }

@@ -114,10 +114,8 @@ pub enum Rights {
 
 /// Error: a text is neither `r` nor `rw`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{text}' is not a set of rights: write r or rw")]
-pub struct ParseRightsError {
-    text: Box<str>,
-}
+#[error("'{0}' is not a set of rights: write r or rw")]
+pub struct ParseRightsError(Box<str>);
 
 impl FromStr for Rights {
     type Err = ParseRightsError;
@@ -126,7 +124,7 @@ impl FromStr for Rights {
         match text {
             "r" => Ok(Self::Read),
             "rw" => Ok(Self::ReadWrite),
-            _ => Err(ParseRightsError { text: text.into() }),
+            _ => Err(ParseRightsError(text.into())),
         }
     }
 }

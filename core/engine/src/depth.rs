@@ -3,6 +3,7 @@
 use nearflash_device::DeviceId;
 use nearflash_request::{BlockRange, Operation, Request};
 use nearflash_space::{Map, VolumeEntry, VolumeTable};
+use nearflash_units::index;
 
 /// The devices on which the blocks of a request lie, without duplicates.
 #[derive(Debug)]
@@ -77,23 +78,18 @@ impl Depths {
     /// Whether each of the devices has room for one more request.
     #[inline]
     pub(crate) fn have_room(&self, devices: &Devices) -> bool {
-        devices.as_slice().iter().all(|device| self.begun[index(*device)] < self.max)
+        devices.as_slice().iter().all(|device| self.begun[index(device.0)] < self.max)
     }
 
     /// Counts a request on these devices that has begun.
     #[inline]
     pub(crate) fn begin(&mut self, devices: &Devices) {
-        devices.as_slice().iter().for_each(|device| self.begun[index(*device)] += 1);
+        devices.as_slice().iter().for_each(|device| self.begun[index(device.0)] += 1);
     }
 
     /// Counts a request on these devices that has ended.
     #[inline]
     pub(crate) fn end(&mut self, devices: &Devices) {
-        devices.as_slice().iter().for_each(|device| self.begun[index(*device)] -= 1);
+        devices.as_slice().iter().for_each(|device| self.begun[index(device.0)] -= 1);
     }
-}
-
-#[inline]
-fn index(DeviceId(device): DeviceId) -> usize {
-    usize::try_from(device).expect("usize is at least 32 bits wide")
 }

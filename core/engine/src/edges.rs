@@ -14,7 +14,7 @@ use nearflash_device::DeviceProperties;
 use nearflash_layout::{BlockIo, IoKind, IoResult};
 use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, VolumeId};
 use nearflash_space::VolumeTable;
-use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
+use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, index};
 
 use crate::engine::Engine;
 use crate::fence::Fenced;
@@ -348,11 +348,6 @@ fn hull(ranges: &[BlockRange]) -> BlockRange {
     let start = ranges.iter().map(|range| range.start.0).min().unwrap_or(0);
     let end = ranges.iter().map(|range| range.start.0 + range.count.0).max().unwrap_or(0);
     BlockRange { start: Lba(start), count: Blocks(end - start) }
-}
-
-#[inline]
-fn index(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
 }
 
 #[cfg(test)]

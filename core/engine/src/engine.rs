@@ -14,7 +14,7 @@ use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, VolumeId,
 };
 use nearflash_space::{VolumeEntry, VolumeTable};
-use nearflash_units::{Blocks, ByteLen, Nanos};
+use nearflash_units::{Blocks, ByteLen, Nanos, index};
 use slab::Slab;
 
 use crate::accounts::Accounts;
@@ -211,7 +211,7 @@ impl Engine {
     pub fn handle_device(&mut self, id: OperationId, result: DeviceResult, pool: &mut Pool) {
         let mut ended = self.layout.handle_device(id, result);
         while let Some((io, result)) = ended {
-            self.end_io(index_of(io), result, pool);
+            self.end_io(index(io.0), result, pool);
             ended = self.layout.poll_ended();
         }
     }
@@ -238,7 +238,7 @@ impl Engine {
                 self.answer_holds();
             }
             FenceMessage::Granted(fence) => {
-                self.start_work(index_of(IoId(fence.job)), pool);
+                self.start_work(index(fence.job), pool);
             }
             FenceMessage::Lift(fence) => {
                 self.holds.lift(fence);
@@ -255,7 +255,7 @@ impl Engine {
         if self.awaits_others() {
             self.layout.prove();
             while let Some((io, result)) = self.layout.poll_ended() {
-                self.end_io(index_of(io), result, pool);
+                self.end_io(index(io.0), result, pool);
             }
         }
         if !self.admission.is_idle() {
@@ -407,9 +407,4 @@ fn fence_id(core: CoreId, index: usize) -> FenceId {
 #[inline]
 pub(crate) fn io_of(index: usize) -> IoId {
     IoId(u32::try_from(index).expect("jobs are bounded by the queues' entries"))
-}
-
-#[inline]
-fn index_of(io: IoId) -> usize {
-    usize::try_from(io.0).expect("usize is at least 32 bits wide")
 }

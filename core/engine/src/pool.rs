@@ -19,7 +19,7 @@
 use std::ops::Range;
 
 use nearflash_request::BufferId;
-use nearflash_units::ByteLen;
+use nearflash_units::{ByteLen, index};
 use slab::Slab;
 
 use crate::arena::{Arena, Heap};
@@ -398,10 +398,6 @@ impl Pool {
 fn pop_from(lists: &mut [Vec<u32>; ORDERS], wanted: u8) -> Option<(u8, usize)> {
     let order = (wanted..=ORDER_MAX).find(|order| !lists[usize::from(*order)].is_empty())?;
     Some((order, index(lists[usize::from(order)].pop()?)))
-}
-
-fn index(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
 }
 
 fn order_for(len: ByteLen) -> Option<u8> {

@@ -9,7 +9,7 @@ use nearflash_device::{
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Provisioning, VolumeEntry, VolumeTable};
-use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
+use nearflash_units::{Blocks, ByteLen, Lba, Nanos, index};
 
 use crate::flight::{Flight, Rest, further};
 use crate::flush::Flushes;
@@ -382,9 +382,4 @@ fn zero_volumes(volumes: &VolumeTable, devices: &[DeviceProperties]) -> Box<[boo
         zero_volumes.push(is_zero(&entry.map));
     }
     zero_volumes.into_boxed_slice()
-}
-
-#[inline]
-fn index(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
 }

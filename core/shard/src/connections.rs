@@ -2,6 +2,7 @@
 //! connection finds no connection.
 
 use nearflash_engine::Owner;
+use nearflash_units::index;
 use slab::Slab;
 
 use crate::connection::Connection;
@@ -21,11 +22,6 @@ impl Key {
     #[expect(clippy::cast_possible_truncation, reason = "the halves are cut out by their width")]
     pub(crate) fn from_owner(owner: Owner) -> Self {
         Self { slot: owner.0 as u32, generation: (owner.0 >> 32) as u32 }
-    }
-
-    #[inline]
-    fn index(self) -> usize {
-        usize::try_from(self.slot).expect("usize is at least 32 bits wide")
     }
 }
 
@@ -55,19 +51,19 @@ impl Connections {
     }
 
     pub(crate) fn get(&self, key: Key) -> Option<&Connection> {
-        let slot = self.slots.get(key.index())?;
+        let slot = self.slots.get(index(key.slot))?;
         (slot.generation == key.generation).then_some(&*slot.connection)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Connection> {
-        let slot = self.slots.get_mut(key.index())?;
+        let slot = self.slots.get_mut(index(key.slot))?;
         (slot.generation == key.generation).then_some(&mut *slot.connection)
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<Box<Connection>> {
         self.get_mut(key)?;
-        Some(self.slots.remove(key.index()).connection)
+        Some(self.slots.remove(index(key.slot)).connection)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &Connection)> {

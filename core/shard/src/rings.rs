@@ -8,6 +8,7 @@
 use nearflash_direct::serving::{AttachDemand, CopyInDemand, Demand, LendDemand, RingOutput};
 use nearflash_direct::{PeerError, Status};
 use nearflash_engine::{Accounts, Foreign};
+use nearflash_session::length;
 use nearflash_units::ByteLen;
 
 use crate::connection::{Connection, Phase};
@@ -117,7 +118,7 @@ impl Shard {
     fn copy_in<W: World>(&mut self, key: Key, demand: CopyInDemand, world: &mut W) {
         let Some(ring) = self.ring_of(key) else { return };
         let CopyInDemand { place, buffer, offset, request } = demand;
-        let to = Place { buffer, offset, len: memory_len(place.len) };
+        let to = Place { buffer, offset, len: length(place.len) };
         world.fill_from_ring(ring, place.offset, to);
         self.submit(key, request, world);
     }
@@ -165,7 +166,7 @@ fn drain_outputs<W: World>(
         match output {
             RingOutput::Entry(entry) => entries.push(entry),
             RingOutput::Copy { buffer, offset, place } => {
-                let from = Place { buffer, offset, len: memory_len(place.len) };
+                let from = Place { buffer, offset, len: length(place.len) };
                 world.copy_to_ring(ring, from, place.offset);
                 accounts.give_back(account, world.pool().len_of(buffer));
                 world.pool().give_back(buffer);
@@ -176,7 +177,7 @@ fn drain_outputs<W: World>(
                 world.pool().give_back(buffer);
             }
             RingOutput::Zeroes(place) => {
-                world.zero_in_ring(ring, place.offset, memory_len(place.len));
+                world.zero_in_ring(ring, place.offset, length(place.len));
             }
         }
     }
@@ -192,9 +193,4 @@ fn status_of(refused: RingRefused) -> Status {
         RingRefused::Size => Status::INVALID_FIELD,
         RingRefused::TooMany | RingRefused::System(_) => Status::BUSY,
     }
-}
-
-#[inline]
-fn memory_len(len: u32) -> usize {
-    usize::try_from(len).expect("usize is at least 32 bits wide")
 }

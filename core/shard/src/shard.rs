@@ -10,7 +10,7 @@ use nearflash_engine::{Engine, EngineConfig, Older, Pool};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
-use nearflash_units::Nanos;
+use nearflash_units::{Nanos, index};
 
 use crate::connection::Phase;
 use crate::connections::{Connections, Key};
@@ -370,11 +370,11 @@ impl Shard {
     }
 
     pub(crate) fn key_of(&self, socket: SocketId) -> Option<Key> {
-        *self.by_socket.get(index_of(socket))?
+        *self.by_socket.get(index(socket.0))?
     }
 
     pub(crate) fn set_key(&mut self, socket: SocketId, key: Option<Key>) {
-        let index = index_of(socket);
+        let index = index(socket.0);
         if self.by_socket.len() <= index {
             self.by_socket.resize(index + 1, None);
         }
@@ -391,8 +391,4 @@ impl Shard {
         let interest = if connection.has_to_send() { Interest::Both } else { Interest::Input };
         world.watch(connection.socket, interest);
     }
-}
-
-fn index_of(socket: SocketId) -> usize {
-    usize::try_from(socket.0).expect("usize is at least 32 bits wide")
 }

@@ -14,12 +14,10 @@ pub struct Name(Box<str>);
 /// Error: a text is not a name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "'{text}' is not a name: use 1 to {NAME_LEN_MAX} letters, digits, '.', '_' or '-', \
+    "'{0}' is not a name: use 1 to {NAME_LEN_MAX} letters, digits, '.', '_' or '-', \
      beginning with a letter or a digit"
 )]
-pub struct ParseNameError {
-    text: Box<str>,
-}
+pub struct ParseNameError(Box<str>);
 
 impl Name {
     /// The name's text.
@@ -37,7 +35,7 @@ impl FromStr for Name {
         if first_allowed && text.len() <= NAME_LEN_MAX && text.bytes().all(allowed) {
             Ok(Self(text.into()))
         } else {
-            Err(ParseNameError { text: text.into() })
+            Err(ParseNameError(text.into()))
         }
     }
 }

@@ -164,7 +164,7 @@ impl Reservations {
     /// Makes a change, or returns why it is refused; then nothing has changed.
     pub fn apply(&mut self, change: &Change) -> Changed {
         let (nexus, volume) = (change.nexus, change.volume);
-        let asker = Asker { nexus, volume };
+        let asker = Party { nexus, volume };
         match change.kind {
             ChangeKind::Register { expected, new, persist } => {
                 self.register(asker, &change.identity, (expected, new), persist)
@@ -195,7 +195,7 @@ impl Reservations {
 
     /// Ends all registrations and reservations, at the operator's request.
     pub fn clear_all(&mut self, volume: VolumeId) -> Vec<Raised> {
-        let told = self.others(Asker { nexus: Nexus::NONE, volume });
+        let told = self.others(Party { nexus: Nexus::NONE, volume });
         if !told.is_empty() {
             self.count();
         }
@@ -214,7 +214,7 @@ impl Reservations {
         (ChangeResult::Report(Box::new(self.report())), Vec::new())
     }
 
-    fn set_modes(&mut self, asker: Asker, modes: Modes) -> Changed {
+    fn set_modes(&mut self, asker: Party, modes: Modes) -> Changed {
         // A mode that protects from writing may be taken back by who could write without it.
         let reserved = Self { modes: Modes::default(), ..self.clone() }.restriction();
         if reserved.is_some_and(|it| it.refusal(asker.nexus, Access::Write).is_some()) {
@@ -227,7 +227,7 @@ impl Reservations {
         (ChangeResult::Done, vec![asker.raise_to_others(Attention::ModeChanged)])
     }
 
-    fn reset(&mut self, asker: Asker, scope: ResetScope) -> Changed {
+    fn reset(&mut self, asker: Party, scope: ResetScope) -> Changed {
         self.legacy = None;
         self.modes = Modes::default();
         let told = match scope {
@@ -270,33 +270,25 @@ impl Reservations {
     }
 
     /// Every registrant except the asker, as recipients of a notice.
-    fn others(&self, asker: Asker) -> Vec<Told> {
+    fn others(&self, asker: Party) -> Vec<Party> {
         let others = self.registrations.iter().map(|registration| registration.nexus);
         let others = others.filter(|nexus| *nexus != asker.nexus);
-        others.map(|nexus| Told { nexus, volume: asker.volume }).collect()
+        others.map(|nexus| Party { nexus, ..asker }).collect()
     }
 }
 
-/// The nexus that asks for a change, and the volume.
+/// The nexus that asks for a change, or that is told of it, and the volume.
 #[derive(Clone, Copy, Debug)]
-struct Asker {
+struct Party {
     nexus: Nexus,
     volume: VolumeId,
 }
 
-impl Asker {
+impl Party {
     fn raise_to_others(self, attention: Attention) -> Raised {
         Raised { volume: Some(self.volume), to: Addressees::AllBut(self.nexus), attention }
     }
-}
 
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    nexus: Nexus,
-    volume: VolumeId,
-}
-
-impl Told {
     fn raise(self, attention: Attention) -> Raised {
         Raised { volume: Some(self.volume), to: Addressees::Only(self.nexus), attention }
     }

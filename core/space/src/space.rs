@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nearflash_request::{Change, ChangeResult, Raised, Refusal, VolumeId};
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, index};
 use uuid::Uuid;
 
 pub use error::{NameList, RestoreError, VolumeError};
@@ -105,7 +105,7 @@ impl Space {
         let map = Map::new(volume.epoch, volume.block_size, planned, &volume.extents);
         map.map_err(|source| RestoreError::Map { volume: name.clone(), source })?;
         for extent in &volume.extents {
-            let device = self.devices.get_mut(index(extent.device));
+            let device = self.devices.get_mut(index(extent.device.0));
             let device = device.ok_or_else(|| refused("a device"))?;
             device.free.reserve(*extent).map_err(|source| RestoreError::Extent {
                 volume: name.clone(),
@@ -128,7 +128,7 @@ impl Space {
     /// # Panics
     /// When no device has this id. Ids come from this space.
     pub fn device(&self, id: DeviceId) -> &SpaceDevice {
-        &self.devices[index(id)]
+        &self.devices[index(id.0)]
     }
 
     /// Every volume, by name.
@@ -359,7 +359,7 @@ impl Space {
     }
 
     fn device_mut(&mut self, id: DeviceId) -> &mut SpaceDevice {
-        &mut self.devices[index(id)]
+        &mut self.devices[index(id.0)]
     }
 
     /// The number after the highest in use, so that a host does not find another volume under a
@@ -409,18 +409,18 @@ fn changeable<'a>(
 /// Allocates the missing extents of the volume on the device of its last block.
 fn take(devices: &mut [SpaceDevice], volume: &mut Volume, len: ByteLen) -> Result<(), VolumeError> {
     let last = volume.extents.last().expect("a volume has at least one block");
-    let device = &mut devices[index(last.device)];
+    let device = &mut devices[index(last.device.0)];
     let taken = volume.take(len, &mut device.free);
     taken.map_err(|source| no_space(&volume.name, &device.name, source))
 }
 
 fn release(devices: &mut [SpaceDevice], extents: &[Extent]) {
-    extents.iter().for_each(|extent| devices[index(extent.device)].free.release(*extent));
+    extents.iter().for_each(|extent| devices[index(extent.device.0)].free.release(*extent));
 }
 
 /// The largest of a volume's blocks and those of its devices.
 fn unit_of(devices: &[SpaceDevice], volume: &Volume) -> BlockSize {
-    let under = volume.extents.iter().map(|extent| devices[index(extent.device)].block_size);
+    let under = volume.extents.iter().map(|extent| devices[index(extent.device.0)].block_size);
     under.fold(volume.block_size, BlockSize::max)
 }
 
@@ -443,10 +443,6 @@ fn no_space(name: &Name, device: &Name, source: SpaceError) -> VolumeError {
 
 fn too_many(name: &Name, bound: &'static str) -> VolumeError {
     VolumeError::TooMany { name: name.clone(), bound }
-}
-
-fn index(id: DeviceId) -> usize {
-    usize::try_from(id.0).expect("usize is at least 32 bits wide")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use nearflash_request::VolumeId;
-use nearflash_units::{BlockSize, Blocks};
+use nearflash_units::{BlockSize, Blocks, index};
 
 use crate::{Epoch, Map, Provisioning, Restriction};
 
@@ -59,7 +59,7 @@ impl VolumeTable {
         let mut entries: Vec<Option<VolumeEntry>> = Vec::new();
         for (id, entry) in volumes {
             assert!(id.0 < VOLUME_IDS_MAX, "volume id {} is below {VOLUME_IDS_MAX}", id.0);
-            let index = index(id);
+            let index = index(id.0);
             if entries.len() <= index {
                 entries.resize(index + 1, None);
             }
@@ -72,7 +72,7 @@ impl VolumeTable {
     /// The volume with this id; `None` when it does not exist (any more). One array access.
     #[inline]
     pub fn get(&self, id: VolumeId) -> Option<&VolumeEntry> {
-        self.entries.get(index(id))?.as_ref()
+        self.entries.get(index(id.0))?.as_ref()
     }
 
     /// The volumes whose entry is another than in an older table, or is not there any more.
@@ -86,11 +86,6 @@ impl VolumeTable {
     pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &VolumeEntry)> {
         (0u32..).zip(&self.entries).filter_map(|(id, entry)| Some((VolumeId(id), entry.as_ref()?)))
     }
-}
-
-#[inline]
-fn index(id: VolumeId) -> usize {
-    usize::try_from(id.0).expect("usize is at least 32 bits wide")
 }
 
 #[cfg(test)]

@@ -38,18 +38,15 @@ impl std::fmt::Display for Provisioning {
 
 /// Error: a text is not a provisioning.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{text}' is not a provisioning: write thin or thick")]
-pub struct ParseProvisioningError {
-    /// The text.
-    pub text: String,
-}
+#[error("'{0}' is not a provisioning: write thin or thick")]
+pub struct ParseProvisioningError(pub String);
 
 impl std::str::FromStr for Provisioning {
     type Err = ParseProvisioningError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = [Self::Thin, Self::Thick].into_iter().find(|it| it.name() == text);
-        found.ok_or_else(|| ParseProvisioningError { text: text.to_owned() })
+        found.ok_or_else(|| ParseProvisioningError(text.to_owned()))
     }
 }
 

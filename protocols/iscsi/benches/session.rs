@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearflash_iscsi::chap::{CHALLENGE_LEN, Challenge};
-use nearflash_iscsi::initiator::{CommandWindow, InitiatorConfig, InitiatorSession, TaskData, cdb};
+use nearflash_iscsi::initiator::{
+    CommandData, CommandWindow, InitiatorConfig, InitiatorSession, cdb,
+};
 use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::DigestWish;
 use nearflash_iscsi::serving::{
@@ -95,7 +97,7 @@ impl Bench {
     fn hear_attentions(&mut self) {
         loop {
             let cdb = cdb::test_unit_ready();
-            self.initiator.submit(0, &cdb, TaskData::None, &[]).expect("there is room");
+            self.initiator.submit(0, &cdb, CommandData::None, &[]).expect("there is room");
             let completion = loop {
                 self.turn_ends();
                 if let Some(completion) = self.initiator.poll_completion() {

@@ -19,7 +19,7 @@ use nearflash_nvme::{
     Command, CompletionEntry, ControllerId, NamespaceEntry, NamespaceId, NamespaceTable, Nqn,
     QueueId, Status,
 };
-use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
+use nearflash_nvme_tcp::host::{CommandData, HostConfig, HostSession};
 use nearflash_nvme_tcp::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
 use nearflash_request::{
@@ -159,9 +159,9 @@ impl Bench {
         for lba in 0..u64::from(DEPTH) {
             let (buffer, len) = (BufferId(0), BLOCK);
             let (command, data) = if is_write {
-                (Command::write(NSID, Lba(lba), 0, len), HostData::FromHost { buffer, len })
+                (Command::write(NSID, Lba(lba), 0, len), CommandData::Outgoing { buffer, len })
             } else {
-                (Command::read(NSID, Lba(lba), 0, len), HostData::ToHost { buffer, len })
+                (Command::read(NSID, Lba(lba), 0, len), CommandData::Incoming { buffer, len })
             };
             self.host.submit(&command, data, &self.payload).expect("there is room");
         }

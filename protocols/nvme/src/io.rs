@@ -166,33 +166,35 @@ fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
     if known { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
+impl VolumeCommand {
+    fn new(
+        entry: &NamespaceEntry,
+        range: BlockRange,
+        operation: IoOperation,
+        transfer: Transfer,
+    ) -> Self {
+        Self { volume: entry.volume, range, operation, transfer }
+    }
+}
+
 type Ask = fn(&Command, &NamespaceEntry) -> Result<VolumeCommand, Status>;
 
 fn read(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     let range = block_range(command);
     let transfer = Transfer::ToHost(range_len(range, entry)?);
-    Ok(VolumeCommand { volume: entry.volume, range, operation: IoOperation::Read, transfer })
+    Ok(VolumeCommand::new(entry, range, IoOperation::Read, transfer))
 }
 
 fn write(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     check_writable(entry)?;
     let range = block_range(command);
     let operation = IoOperation::Write { force_unit_access: has(command, FUA) };
-    Ok(VolumeCommand {
-        volume: entry.volume,
-        range,
-        operation,
-        transfer: Transfer::FromHost(range_len(range, entry)?),
-    })
+    let transfer = Transfer::FromHost(range_len(range, entry)?);
+    Ok(VolumeCommand::new(entry, range, operation, transfer))
 }
 
 fn flush(_: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
-    Ok(VolumeCommand {
-        volume: entry.volume,
-        range: EMPTY,
-        operation: IoOperation::Flush,
-        transfer: Transfer::None,
-    })
+    Ok(VolumeCommand::new(entry, EMPTY, IoOperation::Flush, Transfer::None))
 }
 
 fn write_zeroes(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
@@ -201,12 +203,7 @@ fn write_zeroes(command: &Command, entry: &NamespaceEntry) -> Result<VolumeComma
         deallocate: has(command, DEALLOCATE),
         force_unit_access: has(command, FUA),
     };
-    Ok(VolumeCommand {
-        volume: entry.volume,
-        range: block_range(command),
-        operation,
-        transfer: Transfer::None,
-    })
+    Ok(VolumeCommand::new(entry, block_range(command), operation, Transfer::None))
 }
 
 fn dataset_management(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
@@ -216,29 +213,20 @@ fn dataset_management(command: &Command, entry: &NamespaceEntry) -> Result<Volum
     }
     let [ranges_zero_based, ..] = command.cdw10.get().to_le_bytes();
     let len = (usize::from(ranges_zero_based) + 1) * DsmRange::LEN;
-    Ok(VolumeCommand {
-        volume: entry.volume,
-        range: EMPTY,
-        operation: IoOperation::DatasetManagement { deallocate },
-        transfer: Transfer::FromHost(ByteLen::from_usize(len)),
-    })
+    let operation = IoOperation::DatasetManagement { deallocate };
+    let transfer = Transfer::FromHost(ByteLen::from_usize(len));
+    Ok(VolumeCommand::new(entry, EMPTY, operation, transfer))
 }
 
 fn compare(command: &Command, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
     let range = block_range(command);
     let transfer = Transfer::FromHost(range_len(range, entry)?);
-    Ok(VolumeCommand { volume: entry.volume, range, operation: IoOperation::Compare, transfer })
+    Ok(VolumeCommand::new(entry, range, IoOperation::Compare, transfer))
 }
 
 fn with_keys(command: ReservationCommand, entry: &NamespaceEntry) -> Result<VolumeCommand, Status> {
-    let len = ByteLen::from_usize(command.data_len());
-    let operation = IoOperation::Reservation(command);
-    Ok(VolumeCommand {
-        volume: entry.volume,
-        range: EMPTY,
-        operation,
-        transfer: Transfer::FromHost(len),
-    })
+    let transfer = Transfer::FromHost(ByteLen::from_usize(command.data_len()));
+    Ok(VolumeCommand::new(entry, EMPTY, IoOperation::Reservation(command), transfer))
 }
 
 /// NVMe Base 2.0, 7 (Reservation Report): NUMD is the number of dwords to return.
@@ -248,12 +236,7 @@ fn reservation_report(command: &Command, entry: &NamespaceEntry) -> Result<Volum
     }
     let len = (u64::from(command.cdw10.get()) + 1) * 4;
     let transfer = Transfer::ToHost(ByteLen(len));
-    Ok(VolumeCommand {
-        volume: entry.volume,
-        range: EMPTY,
-        operation: IoOperation::ReservationReport,
-        transfer,
-    })
+    Ok(VolumeCommand::new(entry, EMPTY, IoOperation::ReservationReport, transfer))
 }
 
 const EMPTY: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };

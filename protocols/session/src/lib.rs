@@ -30,7 +30,7 @@ pub use framer::{Body, Framer, Head, HeadRules, HeadShape, Layout};
 pub use nexus::nexus;
 pub use outbox::Outbox;
 pub use output::{Chunk, Output};
-pub use posted::{Data, Posted, PostedCommand};
+pub use posted::{CommandData, Data, Posted, PostedCommand};
 pub use receiving::{PayloadPart, Receiving};
 pub use serving::ServingEnd;
 pub use slots::SlotTable;

@@ -12,6 +12,24 @@ use nearflash_request::BufferId;
 
 use crate::slots::SlotTable;
 
+/// The data of a command that is submitted.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say what the fields are")]
+pub enum CommandData {
+    /// No data.
+    #[default]
+    None,
+    /// Received into a buffer of the caller's, which must hold `len` bytes until the command
+    /// completes.
+    Incoming { buffer: BufferId, len: u32 },
+    /// Sent from a buffer of the caller's, whose bytes must not change until the command completes.
+    Outgoing { buffer: BufferId, len: u32 },
+    /// Received into the command's completion.
+    SmallIncoming(u32),
+    /// Sent from these bytes.
+    SmallOutgoing(Vec<u8>),
+}
+
 /// A command's data and where it goes or comes from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Data {

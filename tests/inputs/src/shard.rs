@@ -16,7 +16,7 @@ use nearflash_nvme::serving::{
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId, TransportAddress};
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::check::stream_of;
-use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData, HostSession};
+use nearflash_nvme_tcp::host::{CommandData, HostCompletion, HostConfig, HostSession};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
@@ -308,7 +308,7 @@ impl Bench {
     fn enable(&mut self, queue: &mut Queue) {
         // CC.EN, with the entry sizes of the command set: NVMe Base 2.0, 3.1.3.5.
         let command = Command::property_set(0x14, 1 | 6 << 16 | 4 << 20);
-        let _ = queue.host.submit(&command, HostData::None, &[]);
+        let _ = queue.host.submit(&command, CommandData::None, &[]);
         for _ in 0..16 {
             queue.exchange(&mut self.outside);
             self.turn();
@@ -465,7 +465,7 @@ impl Witness {
         let pattern = self.pattern();
         self.queue.memory.fill(pattern);
         let command = Command::write(NSID, self.lba(), 15, WITNESS_LEN);
-        let data = HostData::FromHost { buffer: BufferId(0), len: WITNESS_LEN };
+        let data = CommandData::Outgoing { buffer: BufferId(0), len: WITNESS_LEN };
         let taken = self.queue.host.submit(&command, data, &self.queue.memory);
         taken.expect("nobody ends the witness's queue");
     }
@@ -473,7 +473,7 @@ impl Witness {
     fn read(&mut self) {
         self.queue.memory.fill(0);
         let command = Command::read(NSID, self.lba(), 15, WITNESS_LEN);
-        let data = HostData::ToHost { buffer: BufferId(0), len: WITNESS_LEN };
+        let data = CommandData::Incoming { buffer: BufferId(0), len: WITNESS_LEN };
         let taken = self.queue.host.submit(&command, data, &[]);
         taken.expect("nobody ends the witness's queue");
     }

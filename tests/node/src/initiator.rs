@@ -8,8 +8,8 @@ use std::sync::Arc;
 use nearflash_iscsi::chap::{Account, CHALLENGE_LEN, Challenge, Credential, Secret};
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{
-    CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Managing, Status,
-    TaskCompletion, TaskData, TaskId,
+    CommandData, CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Managing, Status,
+    TaskCompletion, TaskId,
 };
 use nearflash_iscsi::login::{LoginConfig, LoginStatus, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
@@ -159,7 +159,11 @@ impl Initiator {
     ///
     /// # Errors
     /// When the connection is lost.
-    pub fn try_command(&mut self, cdb: &Cdb, data: TaskData) -> Result<TaskCompletion, PeerError> {
+    pub fn try_command(
+        &mut self,
+        cdb: &Cdb,
+        data: CommandData,
+    ) -> Result<TaskCompletion, PeerError> {
         let task = self.session.submit(0, cdb, data, &[]).expect("there is room for one command");
         loop {
             if let Some(done) = self.session.poll_completion() {
@@ -174,7 +178,7 @@ impl Initiator {
     ///
     /// # Panics
     /// When the queue is full.
-    pub fn begin(&mut self, cdb: &Cdb, data: TaskData) -> TaskId {
+    pub fn begin(&mut self, cdb: &Cdb, data: CommandData) -> TaskId {
         self.session.submit(0, cdb, data, &[]).expect("there is room for a command")
     }
 
@@ -206,7 +210,7 @@ impl Initiator {
     ///
     /// # Panics
     /// When the connection is lost.
-    pub fn command(&mut self, cdb: &Cdb, data: &TaskData) -> TaskCompletion {
+    pub fn command(&mut self, cdb: &Cdb, data: &CommandData) -> TaskCompletion {
         for _ in 0..ATTENTIONS_MAX {
             let done = self.try_command(cdb, data.clone()).expect("the connection stays");
             if done.sense.is_none_or(|sense| sense.key != 6) {
@@ -221,7 +225,7 @@ impl Initiator {
     /// # Panics
     /// When the connection is lost.
     pub fn attention(&mut self) -> Option<(u8, u8)> {
-        let done = self.try_command(&cdb::test_unit_ready(), TaskData::None);
+        let done = self.try_command(&cdb::test_unit_ready(), CommandData::None);
         let done = done.expect("the connection stays");
         done.sense.filter(|sense| sense.key == 6).map(|sense| (sense.asc, sense.ascq))
     }
@@ -296,7 +300,7 @@ impl Initiator {
     /// # Panics
     /// When there is no end of them.
     pub fn hear_all(&mut self) {
-        assert!(self.command(&cdb::test_unit_ready(), &TaskData::None).is_good());
+        assert!(self.command(&cdb::test_unit_ready(), &CommandData::None).is_good());
     }
 
     /// Reads one block.
@@ -304,20 +308,20 @@ impl Initiator {
     /// # Panics
     /// When the read fails.
     pub fn read(&mut self, lba: u64) -> Vec<u8> {
-        let done = self.command(&cdb::read(lba, 1), &TaskData::SmallToInitiator(BLOCK_LEN));
+        let done = self.command(&cdb::read(lba, 1), &CommandData::SmallIncoming(BLOCK_LEN));
         assert!(done.is_good(), "{done:?}");
         done.data
     }
 
     /// Writes one block.
     pub fn write(&mut self, lba: u64, block: &[u8]) -> Status {
-        let data = TaskData::SmallFromInitiator(block.to_vec());
+        let data = CommandData::SmallOutgoing(block.to_vec());
         status(&self.command(&cdb::write(0, lba, 1), &data))
     }
 
     /// Writes one block; returns sense key, code and qualifier if that fails.
     pub fn write_refused(&mut self, lba: u64, block: &[u8]) -> Option<(u8, u8, u8)> {
-        let data = TaskData::SmallFromInitiator(block.to_vec());
+        let data = CommandData::SmallOutgoing(block.to_vec());
         let sense = self.command(&cdb::write(0, lba, 1), &data).sense;
         sense.map(|sense| (sense.key, sense.asc, sense.ascq))
     }
@@ -334,7 +338,7 @@ impl Initiator {
         (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5F, action, kind, 24);
         let mut parameters = [key.to_be_bytes(), service_key.to_be_bytes(), [0; 8]].concat();
         parameters[20] = u8::from(persist);
-        status(&self.command(&cdb, &TaskData::SmallFromInitiator(parameters)))
+        status(&self.command(&cdb, &CommandData::SmallOutgoing(parameters)))
     }
 
     /// The keys that PERSISTENT RESERVE IN returns. SPC-4, 6.15.
@@ -344,7 +348,7 @@ impl Initiator {
     pub fn keys(&mut self) -> Vec<u64> {
         let mut cdb: Cdb = [0; 16];
         (cdb[0], cdb[7]) = (0x5E, 1);
-        let done = self.command(&cdb, &TaskData::SmallToInitiator(256));
+        let done = self.command(&cdb, &CommandData::SmallIncoming(256));
         assert!(done.is_good(), "{done:?}");
         let (keys, _) = done.data[8..].as_chunks::<8>();
         keys.iter().map(|key| u64::from_be_bytes(*key)).collect()

@@ -6,7 +6,7 @@
 use std::thread;
 
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
-use nearflash_iscsi::initiator::{Ending, Status, TaskData};
+use nearflash_iscsi::initiator::{CommandData, Ending, Status};
 use nearflash_node_tests::{Host, Initiator, Node, Place, Who, assert_serves_iscsi, eventually};
 
 const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
@@ -44,7 +44,7 @@ fn an_initiator_that_reads_no_answers_is_throttled_and_others_make_progress() {
     for initiator in &mut greedy {
         for _ in 0..64 {
             let len = u32::try_from(MIB).unwrap();
-            initiator.begin(&cdb::read(0, BLOCKS_PER_MIB), TaskData::SmallToInitiator(len));
+            initiator.begin(&cdb::read(0, BLOCKS_PER_MIB), CommandData::SmallIncoming(len));
         }
         initiator.send_at_most(usize::MAX);
     }
@@ -73,7 +73,7 @@ fn an_initiator_that_stops_in_the_middle_of_a_burst_leaves_room_for_others() {
         (0..4).map(|number| login(&node, &format!("greedy-{number}"))).collect();
     for (initiator, left) in greedy.iter_mut().zip([48, 100, 5_000, 70_000]) {
         for _ in 0..8 {
-            let data = TaskData::SmallFromInitiator(vec![0xEE; MIB]);
+            let data = CommandData::SmallOutgoing(vec![0xEE; MIB]);
             initiator.begin(&cdb::write(0, 1024, BLOCKS_PER_MIB), data);
         }
         initiator.send_at_most(left);
@@ -95,7 +95,7 @@ fn writes_of_more_than_the_pool_at_once_all_end() {
     // Each write brings some of its data, and is asked for the rest, which follows the other
     // commands.
     for _ in 0..64 {
-        let data = TaskData::SmallFromInitiator(vec![7; MIB]);
+        let data = CommandData::SmallOutgoing(vec![7; MIB]);
         deep.begin(&cdb::write(0, 0, BLOCKS_PER_MIB), data);
     }
     let (mut good, mut full) = (0, 0);
@@ -123,13 +123,13 @@ fn an_initiator_with_long_fills_leaves_buffers_for_others() {
     for _ in 0..FILLS {
         // 16 MiB, in 16 steps.
         let fill = cdb::write_same(false, 0, 16 * BLOCKS_PER_MIB);
-        greedy.begin(&fill, TaskData::SmallFromInitiator(vec![7; 4096]));
+        greedy.begin(&fill, CommandData::SmallOutgoing(vec![7; 4096]));
     }
     greedy.send_at_most(usize::MAX);
     eventually("they are under way", || node.counted("in_flight") > 0);
     for _ in 0..4 {
         // The write needs as long a buffer as a fill.
-        let data = TaskData::SmallFromInitiator(vec![1; MIB]);
+        let data = CommandData::SmallOutgoing(vec![1; MIB]);
         other.begin(&cdb::write(0, 0, BLOCKS_PER_MIB), data);
         assert!(other.next_done().unwrap().is_good());
     }
@@ -155,7 +155,7 @@ fn connections_of_a_session_share_its_commands_and_its_end() {
     all[2].hear_all();
     for round in 0..32 {
         for (place, connection) in (0..).zip(&mut all) {
-            let data = TaskData::SmallFromInitiator(vec![place + round; 4096]);
+            let data = CommandData::SmallOutgoing(vec![place + round; 4096]);
             connection.begin(&cdb::write(0, u64::from(place), 1), data);
         }
         // The commands of the last connection arrive first, ahead of their CmdSN.
@@ -172,7 +172,7 @@ fn connections_of_a_session_share_its_commands_and_its_end() {
     // The session ends with any of its connections.
     drop(all.pop());
     for connection in &mut all {
-        while connection.try_command(&cdb::test_unit_ready(), TaskData::None).is_ok() {}
+        while connection.try_command(&cdb::test_unit_ready(), CommandData::None).is_ok() {}
     }
     assert_serves_iscsi(&node);
     node.terminate();
@@ -182,7 +182,7 @@ fn register(initiator: &mut Initiator, key: u64) {
     let mut cdb: Cdb = [0; 16];
     (cdb[0], cdb[1], cdb[8]) = (0x5F, REGISTER_ANYWAY, 24);
     let parameters = [[0; 8], key.to_be_bytes(), [0; 8]].concat();
-    initiator.begin(&cdb, TaskData::SmallFromInitiator(parameters));
+    initiator.begin(&cdb, CommandData::SmallOutgoing(parameters));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn write_and_verify_says_so_when_the_medium_does_not_hold_what_was_written() {
     let flags = ["--device", "n=null:16MiB", "--volume", "data=8MiB@n"];
     let node = Node::with_iscsi(&place, &flags);
     let mut initiator = login(&node, "a");
-    let write = |byte| TaskData::SmallFromInitiator(vec![byte; 4096]);
+    let write = |byte| CommandData::SmallOutgoing(vec![byte; 4096]);
     let done = initiator.command(&write_and_verify(true), &write(7));
     let sense = done.sense.unwrap();
     assert_eq!((sense.key, sense.asc), (0xE, 0x1D), "miscompare during verify");

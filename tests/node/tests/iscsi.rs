@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use nearflash_iscsi::PeerError;
-use nearflash_iscsi::initiator::{Event, Status, TaskData, cdb};
+use nearflash_iscsi::initiator::{CommandData, Event, Status, cdb};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_node_tests::{
     Door, Host, Initiator, Node, PATIENCE, Place, Who, assert_serves, assert_serves_iscsi,
@@ -89,7 +89,7 @@ fn with_a_chap_user_only_who_knows_the_secret_logs_in() {
     // The user's sessions have ended when the command returns.
     node.command(&["chap", "remove", "app"]);
     assert_eq!(sessions(&node), 0);
-    let lost = initiator.try_command(&cdb::test_unit_ready(), TaskData::None);
+    let lost = initiator.try_command(&cdb::test_unit_ready(), CommandData::None);
     assert!(lost.is_err(), "{lost:?}");
     assert_serves_iscsi(&node);
     node.terminate();
@@ -133,7 +133,7 @@ fn an_initiator_that_comes_back_takes_its_old_sessions_place() {
     let (mut old, mut other) = (login(&node, "a"), login(&node, "b"));
     assert_eq!(old.write(0, &[1; 4096]), Status::GOOD);
     let mut new = login(&node, "a");
-    assert!(old.try_command(&cdb::test_unit_ready(), TaskData::None).is_err(), "it is over");
+    assert!(old.try_command(&cdb::test_unit_ready(), CommandData::None).is_err(), "it is over");
     assert_eq!(new.read(0), [1; 4096]);
     assert_eq!(other.read(0), [1; 4096]);
     assert_eq!(sessions(&node), 2);
@@ -210,7 +210,7 @@ fn a_session_hears_first_of_the_nodes_start_or_of_the_end_of_the_one_before() {
     let place = Place::new();
     let node = in_memory(&place, &[]);
     let mut a = login(&node, "a");
-    let asked = a.try_command(&cdb::inquiry(None, 36), TaskData::SmallToInitiator(36));
+    let asked = a.try_command(&cdb::inquiry(None, 36), CommandData::SmallIncoming(36));
     assert!(asked.unwrap().is_good(), "INQUIRY passes it by");
     let told = [a.attention(), a.attention()];
     assert_eq!(told, [Some((0x29, 0x00)), None], "power on or reset");
@@ -249,7 +249,7 @@ fn sessions_of_a_volume_that_is_removed_are_asked_to_log_out_and_never_reach_ano
     }
     obeys.log_out();
     eventually("who did not log out is dropped", || sessions(&node) == 0);
-    assert!(stays.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
+    assert!(stays.try_command(&cdb::test_unit_ready(), CommandData::None).is_err());
     assert_eq!(login(&node, "b").read(0), [0; 4096], "nothing was written to the new one");
     node.terminate();
 }
@@ -277,7 +277,7 @@ fn the_first_chap_user_ends_sessions_that_came_in_without_one() {
     std::fs::write(place.path("secret"), SECRET).unwrap();
     node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);
     assert_eq!(sessions(&node), 0, "they are over when the command returns");
-    assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
+    assert!(a.try_command(&cdb::test_unit_ready(), CommandData::None).is_err());
     // A second account does not end the sessions of the first.
     let known = Who::named("a").with_account("app", SECRET);
     let mut a = Initiator::login(&node, "data", &known).unwrap();
@@ -328,7 +328,7 @@ fn a_node_that_ends_says_so_and_leaves_no_command_half_done() {
     let mut a = login(&node, "a");
     assert_eq!(a.write(0, &[1; 4096]), Status::GOOD);
     node.terminate();
-    assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
+    assert!(a.try_command(&cdb::test_unit_ready(), CommandData::None).is_err());
 }
 
 /// The end of the session requests a change, when there may be no core left to make it.
@@ -342,7 +342,7 @@ fn a_node_ends_although_an_initiator_holds_a_unit_as_long_as_it_is_there() {
         holders.iter_mut().for_each(Initiator::hear_all);
         let mut reserve = [0; 16];
         reserve[0] = RESERVE_6;
-        assert!(holders[0].command(&reserve, &TaskData::None).is_good());
+        assert!(holders[0].command(&reserve, &CommandData::None).is_good());
         assert_eq!(holders[1].write(0, &[1; 4096]), Status::RESERVATION_CONFLICT);
         node.terminate();
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use nearflash_iscsi::initiator::cdb;
-use nearflash_iscsi::initiator::{Ending, Status, TaskData};
+use nearflash_iscsi::initiator::{CommandData, Ending, Status};
 use nearflash_iscsi::pdu::{TaskFunction, TaskResult};
 use nearflash_node_tests::{
     Initiator, Node, Place, Who, assert_serves_iscsi, eventually, two_cores,
@@ -31,7 +31,7 @@ fn login(node: &Node<'_>, name: &str) -> Initiator {
 
 /// Begins a write that the node cannot finish without more data.
 fn begin_half_a_write(initiator: &mut Initiator, lba: u64) {
-    let data = TaskData::SmallFromInitiator(vec![0xEE; COUNT as usize * BLOCK_LEN]);
+    let data = CommandData::SmallOutgoing(vec![0xEE; COUNT as usize * BLOCK_LEN]);
     initiator.begin(&cdb::write(0, lba, COUNT), data);
     initiator.send_at_most(HALF);
 }

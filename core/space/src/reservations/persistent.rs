@@ -7,14 +7,14 @@ use nearflash_request::{
 };
 
 use super::{
-    Asker, CONFLICT, Changed, DONE, REGISTRATIONS_MAX, Registration, Reservation, Reservations,
+    CONFLICT, Changed, DONE, Party, REGISTRATIONS_MAX, Registration, Reservation, Reservations,
     refused,
 };
 
 impl Reservations {
     pub(super) fn register(
         &mut self,
-        asker: Asker,
+        asker: Party,
         identity: &Identity,
         (expected, new): (Expected, u64),
         persist: Option<bool>,
@@ -48,7 +48,7 @@ impl Reservations {
     }
 
     /// A reservation goes with its holder's registration, one of all registrants with the last.
-    fn unregister(&mut self, asker: Asker) -> Vec<Raised> {
+    fn unregister(&mut self, asker: Party) -> Vec<Raised> {
         self.registrations.retain(|registration| registration.nexus != asker.nexus);
         let Some(reservation) = self.reservation else { return Vec::new() };
         let ends = match reservation.holder {
@@ -58,7 +58,7 @@ impl Reservations {
         if ends { self.end_reservation(asker, reservation.kind) } else { Vec::new() }
     }
 
-    pub(super) fn reserve(&mut self, asker: Asker, key: u64, kind: ReservationType) -> Changed {
+    pub(super) fn reserve(&mut self, asker: Party, key: u64, kind: ReservationType) -> Changed {
         if !self.is_registered(asker, key) {
             return CONFLICT;
         }
@@ -72,7 +72,7 @@ impl Reservations {
         }
     }
 
-    pub(super) fn release(&mut self, asker: Asker, key: u64, kind: ReservationType) -> Changed {
+    pub(super) fn release(&mut self, asker: Party, key: u64, kind: ReservationType) -> Changed {
         if !self.is_registered(asker, key) {
             return CONFLICT;
         }
@@ -88,7 +88,7 @@ impl Reservations {
         }
     }
 
-    pub(super) fn clear(&mut self, asker: Asker, key: u64) -> Changed {
+    pub(super) fn clear(&mut self, asker: Party, key: u64) -> Changed {
         if !self.is_registered(asker, key) {
             return CONFLICT;
         }
@@ -102,7 +102,7 @@ impl Reservations {
 
     pub(super) fn preempt(
         &mut self,
-        asker: Asker,
+        asker: Party,
         key: u64,
         victim: u64,
         kind: ReservationType,
@@ -127,7 +127,7 @@ impl Reservations {
     /// The victim holds the reservation: the asker does from now on, and stays registered.
     fn take_over(
         &mut self,
-        asker: Asker,
+        asker: Party,
         victim: u64,
         held: Reservation,
         kind: ReservationType,
@@ -138,14 +138,14 @@ impl Reservations {
         let mut told = self.remove(asker, goes);
         self.reservation = Some(reservation_by(asker.nexus, kind));
         if held.kind != kind {
-            let released = |to: super::Told| to.raise(Attention::ReservationsReleased);
+            let released = |to: Party| to.raise(Attention::ReservationsReleased);
             told.extend(self.others(asker).into_iter().map(released));
         }
         told
     }
 
     /// The victim is no sole holder: its registrations end, the asker's too if it has that key.
-    fn remove_registrations(&mut self, asker: Asker, victim: u64) -> Vec<Raised> {
+    fn remove_registrations(&mut self, asker: Party, victim: u64) -> Vec<Raised> {
         let told = self.remove(asker, |registration| registration.key == victim);
         if self.registrations.is_empty() {
             self.reservation = None;
@@ -153,7 +153,7 @@ impl Reservations {
         told
     }
 
-    fn remove(&mut self, asker: Asker, goes: impl Fn(&Registration) -> bool) -> Vec<Raised> {
+    fn remove(&mut self, asker: Party, goes: impl Fn(&Registration) -> bool) -> Vec<Raised> {
         let gone: Vec<Nexus> =
             self.registrations.iter().filter(|r| goes(r)).map(|r| r.nexus).collect();
         let told = self.others(asker).into_iter().filter(|to| gone.contains(&to.nexus));
@@ -163,16 +163,16 @@ impl Reservations {
     }
 
     /// Ends the reservation, and notifies the registrants that shared in it.
-    fn end_reservation(&mut self, asker: Asker, kind: ReservationType) -> Vec<Raised> {
+    fn end_reservation(&mut self, asker: Party, kind: ReservationType) -> Vec<Raised> {
         self.reservation = None;
         if kind.is_holders_alone() {
             return Vec::new();
         }
-        let released = |to: super::Told| to.raise(Attention::ReservationsReleased);
+        let released = |to: Party| to.raise(Attention::ReservationsReleased);
         self.others(asker).into_iter().map(released).collect()
     }
 
-    fn is_registered(&self, asker: Asker, key: u64) -> bool {
+    fn is_registered(&self, asker: Party, key: u64) -> bool {
         self.legacy.is_none() && self.key_of(asker.nexus) == Some(key)
     }
 }

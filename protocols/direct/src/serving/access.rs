@@ -5,6 +5,7 @@
 //! range is found by a table over equal parts of the volume, which leaves a search only where many
 //! ranges fall into one part.
 
+use nearflash_units::index;
 use std::ops::Range;
 
 use crate::wire::Rights;
@@ -109,11 +110,6 @@ fn table_of(ranges: &[Range<u64>]) -> (Box<[u32]>, u32) {
         u32::try_from(begun).expect("grants are fewer than 2^32")
     });
     (parts.collect(), shift)
-}
-
-#[inline]
-fn index(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
 }
 
 #[cfg(test)]

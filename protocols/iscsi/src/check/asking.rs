@@ -2,7 +2,7 @@
 
 use nearflash_request::BufferId;
 
-use crate::initiator::{InitiatorSession, SubmitError, TaskData, TaskId, cdb};
+use crate::initiator::{CommandData, InitiatorSession, SubmitError, TaskId, cdb};
 
 impl InitiatorSession {
     /// Reads `len` bytes, which are `blocks`, into a buffer.
@@ -18,7 +18,7 @@ impl InitiatorSession {
         len: u32,
     ) -> Result<TaskId, SubmitError> {
         let cdb = cdb::read(lba, blocks);
-        self.submit(lun, &cdb, TaskData::ToInitiator { buffer, len }, &[])
+        self.submit(lun, &cdb, CommandData::Incoming { buffer, len }, &[])
     }
 
     /// Writes `len` bytes, which are `blocks`, from a buffer. `payload` as in [`Self::submit`].
@@ -34,7 +34,7 @@ impl InitiatorSession {
         payload: &[u8],
     ) -> Result<TaskId, SubmitError> {
         let cdb = cdb::write(0, lba, blocks);
-        self.submit(lun, &cdb, TaskData::FromInitiator { buffer, len }, payload)
+        self.submit(lun, &cdb, CommandData::Outgoing { buffer, len }, payload)
     }
 
     /// Everything written before is on stable media afterwards.
@@ -42,7 +42,7 @@ impl InitiatorSession {
     /// # Errors
     /// As [`Self::submit`].
     pub fn flush(&mut self, lun: u16) -> Result<TaskId, SubmitError> {
-        self.submit(lun, &cdb::synchronize_cache(), TaskData::None, &[])
+        self.submit(lun, &cdb::synchronize_cache(), CommandData::None, &[])
     }
 
     /// Unmaps blocks, as ranges of LBA and number of blocks.
@@ -54,7 +54,7 @@ impl InitiatorSession {
     /// With more than [`cdb::UNMAP_RANGES_MAX`] ranges.
     pub fn unmap(&mut self, lun: u16, ranges: &[(u64, u32)]) -> Result<TaskId, SubmitError> {
         let (cdb, parameters) = cdb::unmap(ranges);
-        self.submit(lun, &cdb, TaskData::SmallFromInitiator(parameters), &[])
+        self.submit(lun, &cdb, CommandData::SmallOutgoing(parameters), &[])
     }
 
     /// Replaces `blocks` with the second half of the buffer if they are equal to its first half.
@@ -69,6 +69,6 @@ impl InitiatorSession {
         payload: &[u8],
     ) -> Result<TaskId, SubmitError> {
         let cdb = cdb::compare_and_write(0, lba, blocks);
-        self.submit(lun, &cdb, TaskData::FromInitiator { buffer, len }, payload)
+        self.submit(lun, &cdb, CommandData::Outgoing { buffer, len }, payload)
     }
 }

@@ -12,7 +12,7 @@ use super::login::{challenge, grant, login_config, offer};
 use crate::Digests;
 use crate::error::PeerError;
 use crate::initiator::{
-    CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion, TaskData,
+    CommandData, CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion,
     TaskId, cdb,
 };
 use crate::length;
@@ -130,15 +130,15 @@ impl Bench {
         match what % 14 {
             0 => {
                 let buffer = self.memory.take(length(len));
-                self.submit(TaskData::ToInitiator { buffer, len }, Some(buffer));
+                self.submit(CommandData::Incoming { buffer, len }, Some(buffer));
             }
             1 => {
                 let buffer = self.memory.take(length(len));
-                self.submit(TaskData::FromInitiator { buffer, len }, Some(buffer));
+                self.submit(CommandData::Outgoing { buffer, len }, Some(buffer));
             }
-            2 => self.submit(TaskData::SmallToInitiator(len), None),
-            3 => self.submit(TaskData::SmallFromInitiator(vec![a; usize::from(c) * 63]), None),
-            4 => self.submit(TaskData::None, None),
+            2 => self.submit(CommandData::SmallIncoming(len), None),
+            3 => self.submit(CommandData::SmallOutgoing(vec![a; usize::from(c) * 63]), None),
+            4 => self.submit(CommandData::None, None),
             5 => {
                 let status = if d < 192 { 0 } else { e };
                 self.respond(id, status, (c & 7, u32::from(a)), [mutation, place]);
@@ -175,13 +175,13 @@ impl Bench {
         }
     }
 
-    fn submit(&mut self, data: TaskData, buffer: Option<BufferId>) {
+    fn submit(&mut self, data: CommandData, buffer: Option<BufferId>) {
         let payload = buffer.map_or(&[][..], |buffer| self.memory.bytes(buffer));
         let (len, is_read) = match &data {
-            TaskData::None => (0, false),
-            TaskData::ToInitiator { len, .. } => (*len, true),
-            TaskData::FromInitiator { len, .. } | TaskData::SmallToInitiator(len) => (*len, false),
-            TaskData::SmallFromInitiator(bytes) => {
+            CommandData::None => (0, false),
+            CommandData::Incoming { len, .. } => (*len, true),
+            CommandData::Outgoing { len, .. } | CommandData::SmallIncoming(len) => (*len, false),
+            CommandData::SmallOutgoing(bytes) => {
                 (u32::try_from(bytes.len()).expect("small"), false)
             }
         };

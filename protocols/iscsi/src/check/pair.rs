@@ -13,7 +13,7 @@ use super::login::{account, login_config};
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::chap::Account;
 use crate::initiator::{
-    CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion, TaskData,
+    CommandData, CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion,
     TaskId, cdb,
 };
 use crate::login::LoginConfig;
@@ -181,7 +181,7 @@ impl Pair {
         loop {
             let cdb = cdb::test_unit_ready();
             let initiator = &mut self.links[0].initiator;
-            initiator.submit(0, &cdb, TaskData::None, &[]).expect("nothing is in flight");
+            initiator.submit(0, &cdb, CommandData::None, &[]).expect("nothing is in flight");
             let completion = loop {
                 self.turn_of(0);
                 if let Some(completion) = self.links[0].initiator.poll_completion() {

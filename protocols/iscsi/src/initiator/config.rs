@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use nearflash_request::BufferId;
 pub use nearflash_scsi::Status;
 
 use super::discovery::DiscoveredTarget;
@@ -28,31 +27,6 @@ pub struct InitiatorConfig {
 /// A command in flight on this connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TaskId(pub u16);
-
-/// A command's data.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[allow(missing_docs, reason = "the names say what the fields are")]
-pub enum TaskData {
-    /// None.
-    #[default]
-    None,
-    /// Received into a buffer of the caller's.
-    ToInitiator {
-        /// Which; it must hold `len` bytes until the command completes.
-        buffer: BufferId,
-        len: u32,
-    },
-    /// Sent from a buffer of the caller's.
-    FromInitiator {
-        /// Which; its bytes stay as they are until the command completes.
-        buffer: BufferId,
-        len: u32,
-    },
-    /// Received into [`TaskCompletion::data`]: inquiry data, parameters.
-    SmallToInitiator(u32),
-    /// Sent from these bytes.
-    SmallFromInitiator(Vec<u8>),
-}
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,7 +54,7 @@ pub struct TaskCompletion {
     pub sense: Option<Sense>,
     /// The length of the data received, or sent according to the target.
     pub moved: u32,
-    /// The data of [`TaskData::SmallToInitiator`]; otherwise empty.
+    /// The data of [`CommandData::SmallIncoming`]; otherwise empty.
     pub data: Vec<u8>,
 }
 

@@ -38,11 +38,11 @@ use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Output, Posted};
 
 pub use config::{
-    Ending, Event, InitiatorConfig, Status, SubmitError, TASKS_MAX, TaskCompletion, TaskData,
-    TaskId,
+    Ending, Event, InitiatorConfig, Status, SubmitError, TASKS_MAX, TaskCompletion, TaskId,
 };
 pub use control::Managing;
 pub use discovery::{DiscoveredTarget, TARGETS_TEXT_LEN_MAX};
+pub use nearflash_session::CommandData;
 pub use sense::Sense;
 pub use window::CommandWindow;
 

@@ -2,10 +2,10 @@
 //!
 //! Spec: RFC 7143, 4.2.5.2 (immediate and unsolicited data) and 11.3.
 
-use nearflash_session::Data;
+use nearflash_session::{CommandData, Data};
 use zerocopy::big_endian::U32;
 
-use super::config::{SubmitError, TaskData, TaskId};
+use super::config::{SubmitError, TaskId};
 use super::data_out::{DataPart, Source};
 use super::{InitiatorSession, State, Task, cdb::Cdb};
 use crate::pdu::{DataSegmentLen, FINAL, LunField, NO_TAG, ScsiCommand};
@@ -23,7 +23,7 @@ struct Begun {
 
 impl InitiatorSession {
     /// Queues a command. Its number, which the session chooses, is returned with its completion.
-    /// `payload` is the content of [`TaskData::FromInitiator`]'s buffer, read only with data
+    /// `payload` is the content of [`CommandData::Outgoing`]'s buffer, read only with data
     /// digests.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl InitiatorSession {
         &mut self,
         lun: u16,
         cdb: &Cdb,
-        data: TaskData,
+        data: CommandData,
         payload: &[u8],
     ) -> Result<TaskId, SubmitError> {
         if !matches!(self.state, State::Ready) {
@@ -45,18 +45,18 @@ impl InitiatorSession {
         let cmd_sn = self.window.take(self.is_shared).ok_or(SubmitError::WindowClosed)?;
         let task = Task::new(LunField::new(lun), cmd_sn);
         let (flags, data, len) = match data {
-            TaskData::None => (0, Data::None, 0),
-            TaskData::ToInitiator { buffer, len } => {
+            CommandData::None => (0, Data::None, 0),
+            CommandData::Incoming { buffer, len } => {
                 (ScsiCommand::READ, Data::Incoming(buffer), len)
             }
-            TaskData::SmallToInitiator(len) => {
+            CommandData::SmallIncoming(len) => {
                 (ScsiCommand::READ, Data::SmallIncoming(Vec::new()), len)
             }
-            TaskData::FromInitiator { buffer, len } => {
+            CommandData::Outgoing { buffer, len } => {
                 let begun = Begun { data: Data::Outgoing(buffer), len, task };
                 return Ok(self.queue_write(cdb, begun, Source::Buffer(buffer), payload));
             }
-            TaskData::SmallFromInitiator(bytes) => {
+            CommandData::SmallOutgoing(bytes) => {
                 return Ok(self.queue_small(cdb, task, bytes));
             }
         };

@@ -312,7 +312,7 @@ fn sense_data_comes_with_a_check_condition() {
 #[test]
 fn small_data_comes_with_its_completion() {
     let mut peer = peer();
-    let data = TaskData::SmallToInitiator(255);
+    let data = CommandData::SmallIncoming(255);
     let id = peer.initiator.submit(0, &cdb::inquiry(None, 255), data, &[]).unwrap();
     peer.give(id, (0, 0, 36), FINAL).unwrap();
     peer.respond(id, Status::GOOD).unwrap();

@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use super::target::{append, laid_out, mutate};
 use crate::digest::Digests;
 use crate::error::PeerError;
-use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
+use crate::host::{CommandData, HostCompletion, HostConfig, HostSession};
 use crate::pdu::{
     CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, InitPdu, PduFlags,
     PduType, TermReq,
@@ -105,9 +105,9 @@ impl Bench {
         match what % 12 {
             0 => self.submit_read(len),
             1 => self.submit_write(len),
-            2 => self.submit_small(HostData::SmallToHost(len)),
-            3 => self.submit_small(HostData::SmallFromHost(vec![a; usize::from(c) * 64])),
-            4 => self.submit_small(HostData::None),
+            2 => self.submit_small(CommandData::SmallIncoming(len)),
+            3 => self.submit_small(CommandData::SmallOutgoing(vec![a; usize::from(c) * 64])),
+            4 => self.submit_small(CommandData::None),
             5 => {
                 let status = if d < 192 { Status::SUCCESS } else { Status(u16::from(e)) };
                 self.respond(CompletionEntry::new(cid, status), [mutation, place]);
@@ -146,28 +146,28 @@ impl Bench {
 
     fn submit_read(&mut self, len: u32) {
         let buffer = self.memory.take(length(len));
-        self.submit(HostData::ToHost { buffer, len }, Some(buffer));
+        self.submit(CommandData::Incoming { buffer, len }, Some(buffer));
     }
 
     fn submit_write(&mut self, len: u32) {
         let buffer = self.memory.take(length(len));
-        self.submit(HostData::FromHost { buffer, len }, Some(buffer));
+        self.submit(CommandData::Outgoing { buffer, len }, Some(buffer));
     }
 
-    fn submit_small(&mut self, data: HostData) {
+    fn submit_small(&mut self, data: CommandData) {
         self.submit(data, None);
     }
 
-    fn submit(&mut self, data: HostData, buffer: Option<BufferId>) {
+    fn submit(&mut self, data: CommandData, buffer: Option<BufferId>) {
         let payload = buffer.map_or(&[][..], |buffer| self.memory.bytes(buffer));
         let len = match &data {
-            HostData::None => 0,
-            HostData::ToHost { len, .. }
-            | HostData::FromHost { len, .. }
-            | HostData::SmallToHost(len) => *len,
-            HostData::SmallFromHost(bytes) => u32::try_from(bytes.len()).expect("small"),
+            CommandData::None => 0,
+            CommandData::Incoming { len, .. }
+            | CommandData::Outgoing { len, .. }
+            | CommandData::SmallIncoming(len) => *len,
+            CommandData::SmallOutgoing(bytes) => u32::try_from(bytes.len()).expect("small"),
         };
-        let is_read = matches!(data, HostData::ToHost { .. });
+        let is_read = matches!(data, CommandData::Incoming { .. });
         match self.host.submit(&Command::new(0x7F, NSID), data, payload) {
             Ok(cid) => {
                 let command = InFlight { buffer, len, moved: 0, is_read };

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::target::asker;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::Digests;
-use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
+use crate::host::{CommandData, HostCompletion, HostConfig, HostSession};
 use crate::pdu::DataAlignment;
 use crate::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
@@ -294,10 +294,10 @@ impl Pair {
         true
     }
 
-    fn submit_command(&mut self, command: Command, data: HostData, expected: Expected) {
+    fn submit_command(&mut self, command: Command, data: CommandData, expected: Expected) {
         self.busy[expected.place] += 1;
         let bytes = match &data {
-            HostData::FromHost { buffer, .. } => self.host_memory.bytes(*buffer),
+            CommandData::Outgoing { buffer, .. } => self.host_memory.bytes(*buffer),
             _ => &[],
         };
         let cid = self.host.submit(&command, data, bytes).expect("there is room");
@@ -308,7 +308,7 @@ impl Pair {
     fn submit_read(&mut self, run: Run) {
         let buffer = self.host_memory.take(run.len());
         let command = Command::read(NSID, run.lba(), run.zero_based(), run.len_u32());
-        let data = HostData::ToHost { buffer, len: run.len_u32() };
+        let data = CommandData::Incoming { buffer, len: run.len_u32() };
         let read = Some((buffer, run.first));
         let expected =
             Expected { place: run.place, status: Status::SUCCESS, read, buffer: Some(buffer) };
@@ -327,7 +327,7 @@ impl Pair {
     }
 
     fn submit_from_host(&mut self, command: Command, run: Run, buffer: BufferId, status: Status) {
-        let data = HostData::FromHost { buffer, len: run.len_u32() };
+        let data = CommandData::Outgoing { buffer, len: run.len_u32() };
         let expected = Expected { place: run.place, status, read: None, buffer: Some(buffer) };
         self.submit_command(command, data, expected);
     }
@@ -377,7 +377,7 @@ impl Pair {
             Expected { place: run.place, status: Status::SUCCESS, read: None, buffer: None };
         if self.choices.once_in(2) {
             let command = Command::write_zeroes(NSID, run.lba(), run.zero_based());
-            return self.submit_command(command, HostData::None, expected);
+            return self.submit_command(command, CommandData::None, expected);
         }
         // Two ranges, the second of which may be empty.
         let half = run.blocks.div_ceil(2);
@@ -387,7 +387,7 @@ impl Pair {
                 let count = Blocks(u64::try_from(blocks).expect("few blocks"));
                 DsmRange::from_range(BlockRange { start, count }).expect("few blocks")
             });
-        let data = HostData::SmallFromHost(ranges.as_bytes().to_vec());
+        let data = CommandData::SmallOutgoing(ranges.as_bytes().to_vec());
         self.submit_command(Command::deallocate(NSID, 1), data, expected);
     }
 
@@ -395,7 +395,7 @@ impl Pair {
         let all = self.choices.once_in(2);
         let command = Command::flush(if all { NamespaceId::ALL } else { NSID });
         let expected = Expected { place, status: Status::SUCCESS, read: None, buffer: None };
-        self.submit_command(command, HostData::None, expected);
+        self.submit_command(command, CommandData::None, expected);
     }
 
     fn check_completion(&mut self, completion: &HostCompletion) {

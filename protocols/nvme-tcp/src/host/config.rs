@@ -1,7 +1,6 @@
 //! The configuration of a host session, the data of its commands, and their completions.
 
 use nearflash_nvme::{CommandId, CompletionEntry, ControllerId, Nqn, QueueId};
-use nearflash_request::BufferId;
 use uuid::Uuid;
 
 use crate::digest::Digests;
@@ -34,31 +33,6 @@ pub struct HostConfig {
     pub subsystem: Nqn,
 }
 
-/// A command's data.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[allow(missing_docs, reason = "the names say what the fields are")]
-pub enum HostData {
-    /// No data.
-    #[default]
-    None,
-    /// Received into a buffer of the caller.
-    ToHost {
-        /// The buffer. It must hold `len` bytes until the command completes.
-        buffer: BufferId,
-        len: u32,
-    },
-    /// Sent from a buffer of the caller.
-    FromHost {
-        /// The buffer. Its bytes must not change until the command completes.
-        buffer: BufferId,
-        len: u32,
-    },
-    /// Received into [`HostCompletion::data`], such as Identify structures and log pages.
-    SmallToHost(u32),
-    /// Sent from these bytes.
-    SmallFromHost(Vec<u8>),
-}
-
 /// The completion of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostCompletion {
@@ -66,7 +40,7 @@ pub struct HostCompletion {
     pub cid: CommandId,
     /// The completion; Transient Transport Error if data to the host was damaged or is missing.
     pub entry: CompletionEntry,
-    /// The data received for [`HostData::SmallToHost`]; otherwise empty.
+    /// The data received for [`CommandData::SmallIncoming`]; otherwise empty.
     pub data: Vec<u8>,
 }
 

@@ -29,8 +29,8 @@ use nearflash_nvme::{CommandId, CompletionEntry, ControllerId};
 use nearflash_request::BufferId;
 use zerocopy::IntoBytes;
 
-pub use config::{HostCompletion, HostConfig, HostData, SubmitError};
-pub use nearflash_session::PayloadPart;
+pub use config::{HostCompletion, HostConfig, SubmitError};
+pub use nearflash_session::{CommandData, PayloadPart};
 
 use crate::digest::Digests;
 use crate::error::PeerError;

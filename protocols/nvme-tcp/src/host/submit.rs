@@ -9,8 +9,8 @@ use nearflash_session::{Data, PayloadPart};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-use super::config::{HostData, SubmitError};
-use super::{HostSession, State};
+use super::config::SubmitError;
+use super::{CommandData, HostSession, State};
 use crate::digest::digest;
 use crate::length;
 use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PduFlags, PduType};
@@ -57,7 +57,7 @@ impl CapsuleData<'_> {
 
 impl HostSession {
     /// Submits a command. The session chooses its identifier, which its completion has too, and its
-    /// SGL. `payload` is the contents of [`HostData::FromHost`]'s buffer and is only read with data
+    /// SGL. `payload` is the contents of [`CommandData::Outgoing`]'s buffer and is only read with data
     /// digests.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl HostSession {
     pub fn submit(
         &mut self,
         command: &Command,
-        data: HostData,
+        data: CommandData,
         payload: &[u8],
     ) -> Result<CommandId, SubmitError> {
         if self.state != State::Ready {
@@ -89,19 +89,19 @@ impl HostSession {
         };
         let data =
             ConnectData::new(config.host_id, config.controller, &config.subsystem, &config.host);
-        let data = HostData::SmallFromHost(data.as_bytes().to_vec());
+        let data = CommandData::SmallOutgoing(data.as_bytes().to_vec());
         let cid = self.posted.take().expect("nothing was submitted before");
         self.queue_command(cid, command.to_command(), data, &[]);
     }
 
     #[inline]
-    fn queue_command(&mut self, cid: u16, command: Command, data: HostData, payload: &[u8]) {
+    fn queue_command(&mut self, cid: u16, command: Command, data: CommandData, payload: &[u8]) {
         let (data, len) = match data {
-            HostData::None => (Data::None, 0),
-            HostData::ToHost { buffer, len } => (Data::Incoming(buffer), len),
-            HostData::FromHost { buffer, len } => (Data::Outgoing(buffer), len),
-            HostData::SmallToHost(len) => (Data::SmallIncoming(Vec::new()), len),
-            HostData::SmallFromHost(bytes) => return self.queue_small(cid, command, bytes),
+            CommandData::None => (Data::None, 0),
+            CommandData::Incoming { buffer, len } => (Data::Incoming(buffer), len),
+            CommandData::Outgoing { buffer, len } => (Data::Outgoing(buffer), len),
+            CommandData::SmallIncoming(len) => (Data::SmallIncoming(Vec::new()), len),
+            CommandData::SmallOutgoing(bytes) => return self.queue_small(cid, command, bytes),
         };
         let buffer = match data {
             Data::Outgoing(buffer) if len > 0 && len <= self.config.in_capsule_len_max => buffer,

@@ -8,7 +8,7 @@ use nearflash_units::Lba;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-use super::{HostCompletion, HostConfig, HostData, HostSession, SubmitError};
+use super::{CommandData, HostCompletion, HostConfig, HostSession, SubmitError};
 use crate::check::describe::describe;
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
@@ -154,12 +154,12 @@ fn r2t(cid: u16, tag: u16, offset: u32, len: u32) -> Vec<u8> {
 }
 
 fn submit_read(host: &mut HostSession, len: u32) -> u16 {
-    let data = HostData::ToHost { buffer: BufferId(7), len };
+    let data = CommandData::Incoming { buffer: BufferId(7), len };
     host.submit(&Command::read(NSID, Lba(0), 0, len), data, &[]).unwrap().0
 }
 
 fn submit_write(host: &mut HostSession, len: u32, payload: &[u8]) -> u16 {
-    let data = HostData::FromHost { buffer: BufferId(9), len };
+    let data = CommandData::Outgoing { buffer: BufferId(9), len };
     host.submit(&Command::write(NSID, Lba(0), 0, len), data, payload).unwrap().0
 }
 
@@ -181,7 +181,7 @@ fn a_session_begins_with_ic_req_and_connects_once_that_is_answered() {
     let mut host = HostSession::new(config(Digests::NONE));
     assert_eq!(sent(&mut host), ["ICReq"]);
     assert_eq!(
-        host.submit(&Command::flush(NSID), HostData::None, &[]),
+        host.submit(&Command::flush(NSID), CommandData::None, &[]),
         Err(SubmitError::NotConnected)
     );
     feed(&mut host, ic_resp(Digests::NONE).as_bytes());
@@ -335,7 +335,7 @@ fn a_response_to_no_command_ends_the_connection() {
 fn small_data_comes_back_with_its_completion() {
     let mut host = connected(Digests::NONE);
     let identify = Command::new(0x06, NamespaceId(0));
-    let cid = host.submit(&identify, HostData::SmallToHost(4096), &[]).unwrap().0;
+    let cid = host.submit(&identify, CommandData::SmallIncoming(4096), &[]).unwrap().0;
     // Less data than the buffer holds.
     feed(&mut host, &data(cid, 0, &[5; 100], LAST, Digests::NONE));
     feed(&mut host, &response(success(cid), Digests::NONE));
@@ -402,7 +402,7 @@ fn data_that_is_asked_for_is_digested_first() {
 #[test]
 fn small_data_that_does_not_fit_is_sent_when_asked_for() {
     let mut host = connected(Digests::NONE);
-    let bytes = HostData::SmallFromHost(vec![3; 2048]);
+    let bytes = CommandData::SmallOutgoing(vec![3; 2048]);
     let cid = host.submit(&Command::deallocate(NSID, 127), bytes, &[]).unwrap().0;
     let capsule = "CapsuleCmd cid=0 opcode=0x09 Transport { length: 2048 } len=72";
     assert_eq!(sent(&mut host), [capsule]);
@@ -454,10 +454,10 @@ fn a_queue_holds_one_command_fewer_than_entries() {
         submit_read(&mut host, 512);
     }
     let command = Command::flush(NSID);
-    assert_eq!(host.submit(&command, HostData::None, &[]), Err(SubmitError::QueueFull));
+    assert_eq!(host.submit(&command, CommandData::None, &[]), Err(SubmitError::QueueFull));
     feed(&mut host, &data(1, 0, &[0; 512], LAST_AND_SUCCESS, Digests::NONE));
     assert!(host.poll_completion().is_some());
-    assert_eq!(host.submit(&command, HostData::None, &[]), Ok(CommandId(1)));
+    assert_eq!(host.submit(&command, CommandData::None, &[]), Ok(CommandId(1)));
 }
 
 #[test]

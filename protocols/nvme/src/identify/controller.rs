@@ -1,7 +1,6 @@
 //! Identify Controller. NVMe Base 2.0, 5.17.2.1, with its Fabrics fields.
 
 use nearflash_session::wire;
-use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
 
 use crate::{Ascii, ControllerId, NqnField};
@@ -19,13 +18,6 @@ impl ControllerType {
 }
 
 wire! {
-    /// A power state descriptor. NVMe Base 2.0, 5.17.2.1.
-    #[derive(Default)]
-    pub struct PowerState: [u8; 32] {
-        pub power_max: U16 = "MP, in centiwatts",
-        pub rest: [u8; 30] = "Latencies, ranks and the rest",
-    }
-
     /// Identify Controller data structure, CNS 01h. NVMe Base 2.0, 5.17.2.1.
     pub struct IdentifyController: [u8; super::IDENTIFY_LEN] {
         pub reserved0: [u8; 4] = "VID to SSVID",
@@ -69,11 +61,7 @@ wire! {
         pub fused_operations: U16 = "FUSES: fused operations",
         pub format_attributes: u8 = "FNA",
         pub volatile_cache: u8 = "VWC: volatile write cache",
-        /// AWUN, 0's based: the number of blocks that are written atomically.
-        pub atomic_blocks: U16,
-        /// AWUPF, 0's based: the blocks that are written atomically across a power failure.
-        pub atomic_blocks_power_fail: U16,
-        pub reserved530: [u8; 2] = "ICSVSCC to NWPC",
+        pub reserved526: [u8; 6] = "AWUN to NWPC",
         /// ACWU, 0's based: the maximum number of blocks of a fused compare and write.
         pub atomic_compare_blocks: U16,
         pub copy_formats: U16 = "OCFS",
@@ -90,8 +78,7 @@ wire! {
         pub sgl_descriptors_max: u8 = "MSDBD: the maximum number of SGL descriptors in a capsule",
         pub fabrics_commands: U16 = "OFCS: optional Fabrics commands",
         pub reserved1806: [u8; 242] = "DCTYPE and what follows it",
-        pub power_state_descriptors: [PowerState; 32] = "PSD0 to PSD31",
-        pub vendor: [u8; 1024] = "Vendor specific",
+        pub reserved2048: [u8; 2048] = "Power state descriptors, and vendor specific",
     }
 }
 const _: () = {
@@ -104,7 +91,7 @@ const _: () = {
     assert!(offset_of!(IdentifyController, sgl_support) == 536);
     assert!(offset_of!(IdentifyController, subsystem) == 768);
     assert!(offset_of!(IdentifyController, io_command_capsule_len) == 1792);
-    assert!(offset_of!(IdentifyController, power_state_descriptors) == 2048);
+    assert!(offset_of!(IdentifyController, reserved2048) == 2048);
 };
 
 impl IdentifyController {
@@ -151,11 +138,6 @@ impl IdentifyController {
     /// OFCS bit 0: Disconnect.
     pub const DISCONNECT: u16 = 1;
 
-    /// All fields zero, for the controller to fill in.
-    pub fn zeroed() -> Box<Self> {
-        Box::new(Self::new_zeroed())
-    }
-
     /// CNTLID.
     pub fn controller_id(&self) -> ControllerId {
         ControllerId(self.controller_id.get())
@@ -172,22 +154,5 @@ impl IdentifyController {
         let capsule = self.io_command_capsule_len.get().saturating_mul(16);
         let before = 64 + u32::from(self.in_capsule_data_offset.get()) * 16;
         capsule.saturating_sub(before)
-    }
-}
-
-wire! {
-    /// Identify Controller of the NVM command set, CNS 06h. NVM Command Set 1.0, 4.1.5.
-    pub struct NvmController: [u8; super::IDENTIFY_LEN] {
-        pub verify_shift_max: u8 = "VSL: exponent of two in 4 KiB; the maximum length of a Verify",
-        /// WZSL: exponent of two in 4 KiB; the maximum length of a Write Zeroes, 0 for no limit.
-        pub write_zeroes_shift_max: u8,
-        pub reserved2: [u8; 4094] = "WUSL and what follows it",
-    }
-}
-
-impl NvmController {
-    /// All fields zero: no limits.
-    pub fn zeroed() -> Box<Self> {
-        Box::new(Self::new_zeroed())
     }
 }

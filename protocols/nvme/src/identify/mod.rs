@@ -4,19 +4,24 @@ mod controller;
 mod lists;
 mod namespace;
 
-pub use controller::{ControllerType, IdentifyController, NvmController, PowerState};
+pub use controller::{ControllerType, IdentifyController};
 pub use lists::{
     DescriptorType, NamespaceDescriptor, command_set_combinations, descriptor_list, namespace_list,
     parse_descriptors, parse_namespace_list,
 };
-pub use namespace::{
-    IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceFeatures, NvmNamespace,
-};
+pub use namespace::{IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceFeatures};
+
+use zerocopy::FromZeros;
 
 use crate::{AdminOpcode, Command, ControllerId, NamespaceId, SglDescriptor};
 
 /// Length of every Identify data structure in bytes.
 pub const IDENTIFY_LEN: usize = 4096;
+
+/// A structure whose fields are all zero, to be filled in.
+pub fn zeroed<T: FromZeros>() -> Box<T> {
+    Box::new(T::new_zeroed())
+}
 
 /// The NVM command set's identifier. NVMe Base 2.0, 5.17 (CSI).
 pub const COMMAND_SET_NVM: u8 = 0;
@@ -34,9 +39,9 @@ impl Cns {
     pub const ACTIVE_NAMESPACES: Self = Self(0x02);
     /// [`NamespaceDescriptor`]s.
     pub const NAMESPACE_DESCRIPTORS: Self = Self(0x03);
-    /// The namespace's properties that are specific to its command set, [`NvmNamespace`].
+    /// The namespace's properties that are specific to its command set.
     pub const COMMAND_SET_NAMESPACE: Self = Self(0x05);
-    /// The controller's properties that are specific to a command set, [`NvmController`].
+    /// The controller's properties that are specific to a command set.
     pub const COMMAND_SET_CONTROLLER: Self = Self(0x06);
     /// Active namespaces of a command set.
     pub const COMMAND_SET_ACTIVE_NAMESPACES: Self = Self(0x07);
@@ -93,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_block_size_is_that_of_the_format_in_use() {
-        let mut namespace = IdentifyNamespace::zeroed();
+        let mut namespace = zeroed::<IdentifyNamespace>();
         assert_eq!(namespace.block_size(), None);
         namespace.lba_formats[0].data_shift = 9;
         namespace.lba_formats[17].data_shift = 12;
@@ -107,7 +112,7 @@ mod tests {
 
     #[test]
     fn limits_of_a_controller_that_says_nonsense_are_bounded() {
-        let mut controller = IdentifyController::zeroed();
+        let mut controller = zeroed::<IdentifyController>();
         assert_eq!(controller.transfer_len_max(), None);
         assert_eq!(controller.in_capsule_len_max(), 0);
         controller.transfer_shift_max = 255;

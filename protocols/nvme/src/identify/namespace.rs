@@ -2,7 +2,6 @@
 
 use nearflash_session::wire;
 use nearflash_units::{BlockSize, Blocks};
-use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 
 wire! {
@@ -38,9 +37,7 @@ wire! {
         pub features: u8 = "NSFEAT, see [`NamespaceFeatures`]",
         pub formats: u8 = "NLBAF, 0's based",
         pub format: u8 = "FLBAS: the current format",
-        pub metadata_capabilities: u8 = "MC",
-        pub protection_capabilities: u8 = "DPC",
-        pub protection: u8 = "DPS",
+        pub reserved27: [u8; 3] = "MC to DPS",
         pub multi_path: u8 = "NMIC: bit 0, several controllers can attach the namespace",
         pub reservations: u8 = "RESCAP",
         pub format_progress: u8 = "FPI",
@@ -63,8 +60,7 @@ wire! {
         pub ana_group: U32 = "ANAGRPID",
         pub(crate) reserved96: [u8; 3],
         pub attributes: u8 = "NSATTR: bit 0, write protected",
-        pub nvm_set: U16 = "NVMSETID",
-        pub endurance_group: U16 = "ENDGID",
+        pub reserved100: [u8; 4] = "NVMSETID and ENDGID",
         pub nguid: [u8; 16] = "NGUID, big endian; zero if the namespace has none",
         pub eui64: [u8; 8] = "EUI64, big endian; zero if the namespace has none",
         pub lba_formats: [LbaFormat; 64] = "LBAF0 to LBAF63",
@@ -91,11 +87,6 @@ impl IdentifyNamespace {
     pub const DEALLOCATED_READS_ZEROES: u8 = 0b001;
     /// DLFEAT bit 3: Write Zeroes may deallocate.
     pub const WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
-
-    /// All fields zero, as for an inactive namespace.
-    pub fn zeroed() -> Box<Self> {
-        Box::new(Self::new_zeroed())
-    }
 
     /// NSZE.
     pub fn blocks(&self) -> Blocks {
@@ -125,9 +116,7 @@ wire! {
         pub format_progress: u8 = "FPI",
         pub ana_group: U32 = "ANAGRPID",
         pub attributes: u8 = "NSATTR",
-        pub(crate) reserved9: u8,
-        pub nvm_set: U16 = "NVMSETID",
-        pub endurance_group: U16 = "ENDGID",
+        pub(crate) reserved9: [u8; 5],
         pub status: u8 = "NSTAT: bit 0, ready",
         pub(crate) reserved15: [u8; 4081],
     }
@@ -138,28 +127,4 @@ impl IndependentNamespace {
     pub const CACHE_NOT_PRESENT: u8 = 1 << 5;
     /// NSTAT: ready.
     pub const READY: u8 = 1;
-
-    /// All fields zero.
-    pub fn zeroed() -> Box<Self> {
-        Box::new(Self::new_zeroed())
-    }
-}
-
-wire! {
-    /// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
-    /// 1.0, 4.1.5.2. All fields are zero without protection information.
-    pub struct NvmNamespace: [u8; super::IDENTIFY_LEN] {
-        pub storage_tag_mask: U64 = "LBSTM: logical block storage tag mask",
-        pub protection_capabilities: u8 = "PIC",
-        pub(crate) reserved9: [u8; 3],
-        pub formats: [U32; 64] = "ELBAF0 to ELBAF63",
-        pub(crate) reserved268: [u8; 3828],
-    }
-}
-
-impl NvmNamespace {
-    /// All fields zero.
-    pub fn zeroed() -> Box<Self> {
-        Box::new(Self::new_zeroed())
-    }
 }

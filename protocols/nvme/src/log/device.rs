@@ -1,14 +1,12 @@
 //! The log pages for errors, health and firmware. NVMe Base 2.0, 5.16.1.2 to 5.16.1.4.
 
 use nearflash_session::wire;
-use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 
 use crate::Ascii;
 
 wire! {
     /// An entry of the error log page. NVMe Base 2.0, 5.16.1.2.
-    #[derive(Default)]
     pub struct ErrorEntry: [u8; 64] {
         /// The error's number in the controller's lifetime, starting at 1; 0 marks an unused entry.
         pub count: U64,
@@ -17,14 +15,11 @@ wire! {
         pub status: U16 = "Status with phase, as in the completion",
         /// The invalid byte (bits 7:0) and bit (bits 10:8) of the command; FFFFh for none.
         pub parameter_location: U16,
-        pub lba: U64 = "The first logical block that failed",
+        pub(crate) reserved16: [u8; 8],
         pub nsid: U32 = "NSID",
-        pub vendor_page: u8 = "The log page with vendor specific information; 0 for none",
+        pub(crate) reserved28: u8,
         pub transport: u8 = "TRTYPE",
-        pub(crate) reserved: [u8; 2],
-        pub command_specific: U64 = "Specific to the command",
-        pub transport_specific: U16 = "Specific to the transport",
-        pub(crate) reserved2: [u8; 22],
+        pub(crate) reserved30: [u8; 34],
     }
 
     /// SMART / health information. NVMe Base 2.0, 5.16.1.3.
@@ -48,19 +43,6 @@ wire! {
         pub error_entries: U128 = "The number of error log entries in the controller's lifetime",
         /// Times above the temperature thresholds, sensors, thermal management counters.
         pub reserved192: [u8; 320],
-    }
-}
-
-impl HealthInformation {
-    /// The health of a controller without wear: 100 per cent spare, no temperature sensor.
-    pub fn new() -> Self {
-        Self { available_spare: 100, ..Self::new_zeroed() }
-    }
-}
-
-impl Default for HealthInformation {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -6,30 +6,21 @@ use zerocopy::little_endian::{U32, U64};
 
 use crate::NamespaceId;
 
-/// The type of a reservation notification. NVMe Base 2.0, 5.16.1 (LID 80h, log page type).
+/// The type of a reservation notification, by its code in the page. NVMe Base 2.0, 5.16.1 (LID 80h, log page type).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ReservationNotice {
     /// Another host preempted the host's registration.
-    RegistrationPreempted,
+    RegistrationPreempted = 1,
     /// The reservation was released or changed its type.
-    ReservationReleased,
+    ReservationReleased = 2,
     /// Another host cleared the reservation and all registrations.
-    ReservationPreempted,
+    ReservationPreempted = 3,
 }
 
 impl ReservationNotice {
-    /// The type's code in the page; 0 is an empty page.
-    pub const fn to_code(self) -> u8 {
-        match self {
-            Self::RegistrationPreempted => 1,
-            Self::ReservationReleased => 2,
-            Self::ReservationPreempted => 3,
-        }
-    }
-
     /// The type's bit in Reservation Notification Mask. NVMe Base 2.0, 5.27.1 (FID 82h).
     pub const fn mask_bit(self) -> u32 {
-        1 << self.to_code()
+        1 << self as u8
     }
 }
 
@@ -56,7 +47,7 @@ impl ReservationNotification {
     pub fn new(count: u64, notice: ReservationNotice, namespace: NamespaceId) -> Self {
         Self {
             count: count.into(),
-            notice: notice.to_code(),
+            notice: notice as u8,
             namespace: namespace.0.into(),
             ..Self::none()
         }

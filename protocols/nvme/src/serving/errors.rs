@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::log::{ErrorEntry, TransportType};
 use crate::{Command, QueueId, Status};
@@ -30,7 +30,7 @@ impl ErrorLog {
             parameter_location: 0xFFFF.into(),
             nsid: command.nsid,
             transport: TransportType::TCP.0,
-            ..ErrorEntry::default()
+            ..ErrorEntry::new_zeroed()
         });
     }
 

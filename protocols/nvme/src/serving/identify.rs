@@ -13,7 +13,7 @@ use super::state::{ControllerKind, supported_notices};
 use crate::identify::{
     COMMAND_SET_NVM, Cns, ControllerType, IDENTIFY_LEN, Identify, IdentifyController,
     IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceDescriptor, NamespaceFeatures,
-    NvmController, NvmNamespace, command_set_combinations, descriptor_list, namespace_list,
+    command_set_combinations, descriptor_list, namespace_list, zeroed,
 };
 use crate::property::Version;
 use crate::{Ascii, ControllerId, NAMESPACE_ID_MAX, NamespaceId, NqnField, Status};
@@ -67,14 +67,13 @@ fn find<'a>(admin: &'a Admin<'_>) -> Result<Option<&'a NamespaceConfig>, Status>
 }
 
 fn namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
-    let inactive = IdentifyNamespace::zeroed;
-    let described = find(admin)?.map_or_else(inactive, describe_namespace);
+    let described = find(admin)?.map_or_else(zeroed, describe_namespace);
     Ok(described.as_bytes().to_vec())
 }
 
 fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
     let bytes = config.block_size.len(config.blocks).map_or(u64::MAX, |len| len.0);
-    let mut described = IdentifyNamespace::zeroed();
+    let mut described: Box<IdentifyNamespace> = zeroed();
     described.blocks = config.blocks.0.into();
     described.capacity = config.blocks.0.into();
     described.used = config.blocks.0.into();
@@ -145,23 +144,26 @@ fn descriptors(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
     ]))
 }
 
-/// Without protection information all fields are zero.
+/// NVM Command Set 1.0, 4.1.5.2. Without protection information all fields are zero.
 fn nvm_namespace(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
     check_command_set(asked)?;
     find(admin)?;
-    Ok(NvmNamespace::zeroed().as_bytes().to_vec())
+    Ok(vec![0; IDENTIFY_LEN])
 }
 
+/// NVM Command Set 1.0, 4.1.5.
 fn nvm_controller(_: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
+    /// WZSL: exponent of two in 4 KiB; the maximum length of a Write Zeroes.
+    const WRITE_ZEROES_SHIFT_MAX: usize = 1;
     check_command_set(asked)?;
-    let mut described = NvmController::zeroed();
+    let mut described = vec![0; IDENTIFY_LEN];
     // 32 MiB: a larger limit in 512-byte blocks does not fit into the 16 bits that some hosts use.
-    described.write_zeroes_shift_max = 13;
-    Ok(described.as_bytes().to_vec())
+    described[WRITE_ZEROES_SHIFT_MAX] = 13;
+    Ok(described)
 }
 
 fn independent_namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
-    let mut described = IndependentNamespace::zeroed();
+    let mut described: Box<IndependentNamespace> = zeroed();
     if let Some(config) = find(admin)? {
         let cacheless = IndependentNamespace::CACHE_NOT_PRESENT;
         described.features = if config.volatile_cache { 0 } else { cacheless };
@@ -184,7 +186,7 @@ fn command_sets(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> 
 }
 
 fn controller(admin: &Admin<'_>) -> Box<IdentifyController> {
-    let mut described = IdentifyController::zeroed();
+    let mut described: Box<IdentifyController> = zeroed();
     describe_any(admin, &mut described);
     match admin.controller.kind {
         ControllerKind::Discovery => described.controller_type = ControllerType::DISCOVERY,

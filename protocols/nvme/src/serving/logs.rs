@@ -5,8 +5,8 @@
 
 use nearflash_request::Traffic;
 use nearflash_units::ByteLen;
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U128};
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::admin::{Admin, Answer};
 use super::identify::ANA_GROUP;
@@ -109,7 +109,8 @@ fn health(admin: &mut Admin<'_>, _: &GetLogPage) -> Result<Vec<u8>, Status> {
     let meant = admin.namespaces().iter().filter(|(nsid, _)| is_whole || **nsid == asked);
     let done = meant.filter_map(|(_, config)| Some(life.usage.as_ref()?.of(config.volume)));
     let done = done.fold(Traffic::default(), Traffic::plus);
-    let mut health = HealthInformation::new();
+    // Without wear, and without a temperature sensor.
+    let mut health = HealthInformation { available_spare: 100, ..FromZeros::new_zeroed() };
     health.data_units_read = data_units(done.read_bytes);
     health.data_units_written = data_units(done.written_bytes);
     health.host_reads = u128::from(done.reads).into();

@@ -12,13 +12,17 @@ use crate::task::{ChangeTask, ReportReply};
 use crate::{LogicalUnit, Sense, Task, limits};
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x15, 0x11, 0, 0, 0xFF, 0x04], select_6)
-        .with_parameters(take_6)
-        .within_secs(10),
+    Command::of_unit(&[0x15, 0x11, 0, 0, 0xFF, 0x04], |call| {
+        select(call, u64::from(call.cdb.byte(4)), HEADER_6_LEN)
+    })
+    .with_parameters(take_6)
+    .within_secs(10),
     Command::of_unit(&[0x1A, 0x08, 0xFF, 0xFF, 0xFF, 0x04], sense_6).admitted_for(Access::Read),
-    Command::of_unit(&[0x55, 0x11, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], select_10)
-        .with_parameters(take_10)
-        .within_secs(10),
+    Command::of_unit(&[0x55, 0x11, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
+        select(call, u64::from(call.cdb.word(7)), HEADER_10_LEN)
+    })
+    .with_parameters(take_10)
+    .within_secs(10),
     Command::of_unit(&[0x5A, 0x18, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0x04], sense_10)
         .admitted_for(Access::Read),
 ];
@@ -178,14 +182,6 @@ fn sense_10(call: &Call<'_>) -> Result<Task, Sense> {
     data.extend(descriptor);
     data.extend(pages);
     Ok(answer(data, u32::from(call.cdb.word(7))))
-}
-
-fn select_6(call: &Call<'_>) -> Result<Task, Sense> {
-    select(call, u64::from(call.cdb.byte(4)), HEADER_6_LEN)
-}
-
-fn select_10(call: &Call<'_>) -> Result<Task, Sense> {
-    select(call, u64::from(call.cdb.word(7)), HEADER_10_LEN)
 }
 
 /// Length of the mode parameter header of MODE SELECT (6), and of (10).

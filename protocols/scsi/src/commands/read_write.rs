@@ -14,8 +14,12 @@ use crate::{Sense, Task, limits};
 const SECS: u32 = 30;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0x04], read_6).within_secs(SECS),
-    Command::of_unit(&[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0x04], write_6).within_secs(SECS),
+    Command::of_unit(&[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0x04], |call| read_checked(call, Form::Six))
+        .within_secs(SECS),
+    Command::of_unit(&[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0x04], |call| {
+        write_checked(call, Form::Six, Action::Write { force_unit_access: false })
+    })
+    .within_secs(SECS),
     of_blocks!(Ten, 0x28, 0xF8, read).within_secs(SECS),
     of_blocks!(Ten, 0x2A, 0xF8, write).within_secs(SECS),
     of_blocks!(Ten, 0x2E, 0xF6, write_and_verify).within_secs(SECS),
@@ -38,10 +42,6 @@ fn force_unit_access(call: &Call<'_>) -> bool {
     call.cdb.bit(1, 3)
 }
 
-fn read_6(call: &Call<'_>) -> Result<Task, Sense> {
-    read_checked(call, Form::Six)
-}
-
 fn read(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
     read_checked(call, form)
@@ -54,10 +54,6 @@ fn read_checked(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     }
     let task = RequestTask::new(Action::Read, range, call.unit.block_size);
     Ok(Task::Request(RequestTask { data_in, ..task }))
-}
-
-fn write_6(call: &Call<'_>) -> Result<Task, Sense> {
-    write_checked(call, Form::Six, Action::Write { force_unit_access: false })
 }
 
 fn write(call: &Call<'_>, form: Form) -> Result<Task, Sense> {

@@ -9,24 +9,23 @@ use crate::call::{Call, Command};
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Sense, Task, transport_id};
 
-pub(super) const COMMANDS: &[Command] = &[
-    reserve_in(&[0x5E, 0x00, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
-        report(call, ReportReply::Keys)
-    }),
-    reserve_in(&[0x5E, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
-        report(call, ReportReply::Reservation)
-    }),
-    reserve_in(&[0x5E, 0x02, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
-        report(call, ReportReply::Capabilities)
-    }),
-    reserve_in(&[0x5E, 0x03, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
-        report(call, ReportReply::FullStatus)
-    }),
-];
-
-const fn reserve_in(usage: &'static [u8], act: fn(&Call<'_>) -> Result<Task, Sense>) -> Command {
-    Command::of_unit(usage, act).with_service_action().within_secs(10)
+/// A service action, and the part of the report that it returns.
+macro_rules! reserve_in {
+    ($action:literal, $reply:path) => {
+        Command::of_unit(&[0x5E, $action, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
+            report(call, $reply)
+        })
+        .with_service_action()
+        .within_secs(10)
+    };
 }
+
+pub(super) const COMMANDS: &[Command] = &[
+    reserve_in!(0x00, ReportReply::Keys),
+    reserve_in!(0x01, ReportReply::Reservation),
+    reserve_in!(0x02, ReportReply::Capabilities),
+    reserve_in!(0x03, ReportReply::FullStatus),
+];
 
 fn report(call: &Call<'_>, reply: fn(u16) -> ReportReply) -> Result<Task, Sense> {
     let reply = reply(call.cdb.word(7));

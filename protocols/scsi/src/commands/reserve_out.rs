@@ -27,8 +27,8 @@ pub(super) const COMMANDS: &[Command] = &[
     reserve_out(usage!(0x01, 0xFF), reserve),
     reserve_out(usage!(0x02, 0xFF), release),
     reserve_out(usage!(0x03, 0), clear),
-    reserve_out(usage!(0x04, 0xFF), preempt),
-    reserve_out(usage!(0x05, 0xFF), preempt_and_abort),
+    reserve_out(usage!(0x04, 0xFF), |call, bytes| preempt(call, bytes, false)),
+    reserve_out(usage!(0x05, 0xFF), |call, bytes| preempt(call, bytes, true)),
     reserve_out(usage!(0x06, 0), register_anyway),
 ];
 
@@ -136,15 +136,7 @@ fn clear(_: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     Ok(change(ChangeKind::Clear { key: list(bytes)?.key }))
 }
 
-fn preempt(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
-    preempt_by(call, bytes, false)
-}
-
-fn preempt_and_abort(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
-    preempt_by(call, bytes, true)
-}
-
-fn preempt_by(call: &Call<'_>, bytes: &[u8], abort: bool) -> Result<Task, Sense> {
+fn preempt(call: &Call<'_>, bytes: &[u8], abort: bool) -> Result<Task, Sense> {
     let List { key, action_key: victim, .. } = list(bytes)?;
     let reservation = reservation_type(call.cdb)?;
     Ok(change(ChangeKind::Preempt { key, victim, reservation, abort }))

@@ -12,7 +12,8 @@ use crate::task::{Action, Reply, RequestTask};
 use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x00, 0, 0, 0, 0, 0x04], good).admitted_for(Access::Look),
+    // TEST UNIT READY: every existing unit is ready.
+    Command::of_unit(&[0x00, 0, 0, 0, 0, 0x04], |_| Ok(Task::Good)).admitted_for(Access::Look),
     Command::of_unit(&[0x1B, 0x01, 0, 0x0F, 0xF7, 0x04], start_stop).within_secs(30),
     Command::of_unit(&[0x1E, 0, 0, 0, 0x03, 0x04], prevent_allow),
     Command::of_unit(&[0x25, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0x01, 0x04], read_capacity_10),
@@ -34,11 +35,6 @@ pub(super) const COMMANDS: &[Command] = &[
     .with_service_action()
     .within_secs(30),
 ];
-
-/// TEST UNIT READY: every existing unit is ready.
-fn good(_: &Call<'_>) -> Result<Task, Sense> {
-    Ok(Task::Good)
-}
 
 /// PREVENT ALLOW MEDIUM REMOVAL: the medium is not removable. Under a reservation, preventing needs
 /// `Access::Manage`, and allowing only `Access::Look`. SPC-4, 5.13.1.

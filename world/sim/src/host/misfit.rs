@@ -5,7 +5,7 @@
 use nearflash_nvme::property::{Configuration, offset};
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId};
 use nearflash_nvme_tcp::Digests;
-use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
+use nearflash_nvme_tcp::host::{CommandData, HostConfig, HostSession};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_units::{Lba, Nanos};
 use uuid::Uuid;
@@ -140,7 +140,7 @@ impl Misfit {
             self.controller = admin.session.controller();
             let enable = Command::property_set(offset::CONFIGURATION, Configuration::ENABLE.0);
             // A queue that has just become ready has room.
-            let _ = admin.session.submit(&enable, HostData::None, &[]);
+            let _ = admin.session.submit(&enable, CommandData::None, &[]);
         }
         let enabled = self.controller.is_some() && self.queues[0].session.commands_in_flight() == 0;
         if enabled && self.queues.len() == 1 {
@@ -166,9 +166,9 @@ impl Crooked {
             Command::read(nsid, lba, 0, len)
         };
         let data = if is_write {
-            HostData::FromHost { buffer, len }
+            CommandData::Outgoing { buffer, len }
         } else {
-            HostData::ToHost { buffer, len }
+            CommandData::Incoming { buffer, len }
         };
         let bytes = self.memory.bytes(buffer).to_vec();
         // A full queue does not matter: the command was invalid anyway.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nearflash_nvme::{Command, CommandId};
-use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData, HostSession};
+use nearflash_nvme_tcp::host::{CommandData, HostCompletion, HostConfig, HostSession};
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_units::Nanos;
@@ -72,9 +72,9 @@ impl Queue {
     }
 
     /// Submits a command.
-    pub(crate) fn submit(&mut self, command: &Command, data: HostData, pending: Pending) {
+    pub(crate) fn submit(&mut self, command: &Command, data: CommandData, pending: Pending) {
         let bytes = match &data {
-            HostData::FromHost { buffer, .. } => self.memory.bytes(*buffer),
+            CommandData::Outgoing { buffer, .. } => self.memory.bytes(*buffer),
             _ => &[],
         };
         let cid = self.session.submit(command, data, bytes).expect("there is room");

@@ -3,7 +3,7 @@
 //! Spec: NVMe Base 2.0, 7 and 8.19.
 
 use nearflash_nvme::{Command, IoOpcode, NamespaceId};
-use nearflash_nvme_tcp::host::HostData;
+use nearflash_nvme_tcp::host::CommandData;
 
 use crate::host::pending::Pending;
 use crate::host::queue::Queue;
@@ -46,5 +46,5 @@ pub(crate) fn fight(queue: &mut Queue, rival: &Rival, wanted: Move, nsid: Namesp
     let bytes: Vec<u8> = keys.into_iter().flat_map(u64::to_le_bytes).collect();
     let len = u32::try_from(bytes.len()).expect("two keys");
     let command = Command::reservation(opcode, nsid, dword, len);
-    queue.submit(&command, HostData::SmallFromHost(bytes), Pending::Rivalry);
+    queue.submit(&command, CommandData::SmallOutgoing(bytes), Pending::Rivalry);
 }

@@ -1,7 +1,7 @@
 //! The NVMe commands of working hosts on the shared blocks.
 
 use nearflash_nvme::{Command, DsmRange, Fused, NamespaceId};
-use nearflash_nvme_tcp::host::HostData;
+use nearflash_nvme_tcp::host::CommandData;
 use nearflash_request::BlockRange;
 use nearflash_units::{Blocks, Lba};
 use zerocopy::IntoBytes;
@@ -49,7 +49,7 @@ impl Workload {
         let buffer = queue.memory.take(usize::try_from(len).expect("commands are bounded"));
         let command = Command::read(run.nsid, run.block.lba, run.zero_based(), len);
         let pending = Pending::Io(io(queue.asker, run, Some(buffer), What::Read, outside));
-        queue.submit(&command, HostData::ToHost { buffer, len }, pending);
+        queue.submit(&command, CommandData::Incoming { buffer, len }, pending);
     }
 
     fn write(
@@ -74,7 +74,7 @@ impl Workload {
         let len = self.bytes_len(run);
         let buffer = queue.memory.hold(bytes);
         let pending = Pending::Io(io(queue.asker, run, Some(buffer), What::Write(writes), outside));
-        queue.submit(&command, HostData::FromHost { buffer, len }, pending);
+        queue.submit(&command, CommandData::Outgoing { buffer, len }, pending);
     }
 
     fn zeroes(
@@ -98,7 +98,7 @@ impl Workload {
             command = command.with_deallocate();
         }
         let pending = Pending::Io(io(queue.asker, run, None, What::Write(writes), outside));
-        queue.submit(&command, HostData::None, pending);
+        queue.submit(&command, CommandData::None, pending);
     }
 
     /// Deallocates a range as two ranges, the second perhaps empty.
@@ -113,7 +113,7 @@ impl Workload {
             let range = BlockRange { start: Lba(start), count: Blocks(count) };
             DsmRange::from_range(range).expect("commands are bounded")
         });
-        let data = HostData::SmallFromHost(ranges.as_bytes().to_vec());
+        let data = CommandData::SmallOutgoing(ranges.as_bytes().to_vec());
         let pending = Pending::Io(io(queue.asker, run, None, What::Advice(writes), outside));
         queue.submit(&Command::deallocate(run.nsid, 1), data, pending);
     }
@@ -128,7 +128,7 @@ impl Workload {
         let block = Block { volume, lba: Lba(0) };
         let run = Run { block, nsid, count: 1, in_tail: false };
         let pending = Pending::Io(io(queue.asker, run, None, What::Flush(flushed), outside));
-        queue.submit(&command, HostData::None, pending);
+        queue.submit(&command, CommandData::None, pending);
     }
 
     /// Compares a block with what the host last read, if it has read the block.
@@ -143,7 +143,7 @@ impl Workload {
         let command = Command::compare(run.nsid, run.block.lba, 0, len);
         let pending =
             Pending::Io(io(queue.asker, run, Some(buffer), What::Compare(value), outside));
-        queue.submit(&command, HostData::FromHost { buffer, len }, pending);
+        queue.submit(&command, CommandData::Outgoing { buffer, len }, pending);
     }
 
     /// Increments a counter from the value that the host last read; reads first if it has not.
@@ -182,7 +182,7 @@ impl Workload {
         {
             let buffer = queue.memory.hold(bytes);
             let pending = Pending::Io(io(queue.asker, run, Some(buffer), what, outside));
-            queue.submit(&command, HostData::FromHost { buffer, len }, pending);
+            queue.submit(&command, CommandData::Outgoing { buffer, len }, pending);
         }
     }
 

@@ -5,7 +5,7 @@ mod answers;
 use nearflash_nvme::feature::{FeatureId, QueueCount};
 use nearflash_nvme::property::{Configuration, offset};
 use nearflash_nvme::{AdminOpcode, Command, CommandId, ControllerId, NamespaceId, Nqn, QueueId};
-use nearflash_nvme_tcp::host::{HostConfig, HostData};
+use nearflash_nvme_tcp::host::{CommandData, HostConfig};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_units::Nanos;
 use uuid::Uuid;
@@ -239,7 +239,7 @@ impl Worker {
         let queue = &mut self.queues[index];
         if queue.has_room(self.plan.entries, 1) {
             let pending = Pending::Admin(AdminStep::Reset);
-            queue.submit(&Command::disconnect(), HostData::None, pending);
+            queue.submit(&Command::disconnect(), CommandData::None, pending);
         }
     }
 
@@ -322,7 +322,7 @@ impl Worker {
         let Some(admin) = &mut self.admin else { return };
         if admin.has_room(32, 1) {
             let len = command.sgl.length.get();
-            let data = if len > 0 { HostData::SmallToHost(len) } else { HostData::None };
+            let data = if len > 0 { CommandData::SmallIncoming(len) } else { CommandData::None };
             admin.submit(&command, data, Pending::Admin(step));
         }
     }

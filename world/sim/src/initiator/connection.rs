@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use nearflash_iscsi::PeerError;
 use nearflash_iscsi::initiator::cdb::Cdb;
 use nearflash_iscsi::initiator::{
-    Ending, InitiatorConfig, InitiatorSession, Managing, Sense, Status, TaskCompletion, TaskData,
-    TaskId,
+    CommandData, Ending, InitiatorConfig, InitiatorSession, Managing, Sense, Status,
+    TaskCompletion, TaskId,
 };
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
@@ -73,9 +73,9 @@ impl Connection {
     }
 
     /// Submits a command, if the target accepts one. Returns whether it did.
-    pub(crate) fn submit(&mut self, lun: u16, cdb: &Cdb, data: TaskData, task: Task) -> bool {
+    pub(crate) fn submit(&mut self, lun: u16, cdb: &Cdb, data: CommandData, task: Task) -> bool {
         let payload = match &data {
-            TaskData::FromInitiator { buffer, .. } => self.memory.bytes(*buffer),
+            CommandData::Outgoing { buffer, .. } => self.memory.bytes(*buffer),
             _ => &[],
         };
         let id = self.session.submit(lun, cdb, data, payload).expect("there is room");

@@ -2,7 +2,7 @@
 //!
 //! Spec: SPC-4, 6.16.
 
-use nearflash_iscsi::initiator::TaskData;
+use nearflash_iscsi::initiator::CommandData;
 use nearflash_iscsi::initiator::cdb::Cdb;
 
 use crate::initiator::connection::{Connection, Task};
@@ -43,5 +43,5 @@ pub(crate) fn fight(connection: &mut Connection, rival: &Rival, wanted: Move, lu
     parameters.extend_from_slice(&key.to_be_bytes());
     parameters.extend_from_slice(&service_key.to_be_bytes());
     parameters.extend_from_slice(&[0, 0, 0, 0, u8::from(persists), 0, 0, 0]);
-    connection.submit(lun, &cdb, TaskData::SmallFromInitiator(parameters), Task::Rivalry);
+    connection.submit(lun, &cdb, CommandData::SmallOutgoing(parameters), Task::Rivalry);
 }

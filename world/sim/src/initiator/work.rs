@@ -1,7 +1,7 @@
 //! The commands of working initiators: the same operations as NVMe/TCP hosts', on the same blocks,
 //! as SCSI commands.
 
-use nearflash_iscsi::initiator::TaskData;
+use nearflash_iscsi::initiator::CommandData;
 use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
 
 use crate::Dice;
@@ -56,7 +56,7 @@ impl Begin<'_> {
         io(self.connection.asker, run, buffer, what, self.outside)
     }
 
-    fn submit(&mut self, run: Run, cdb: &Cdb, data: TaskData, io: Io) {
+    fn submit(&mut self, run: Run, cdb: &Cdb, data: CommandData, io: Io) {
         self.connection.submit(lun(run), cdb, data, Task::Io(io));
     }
 
@@ -73,7 +73,7 @@ impl Begin<'_> {
             self.connection.memory.take(usize::try_from(len).expect("commands are bounded"));
         let io = self.io(run, Some(buffer), What::Read);
         let cdb = cdb::read(run.block.lba.0, count(run));
-        self.submit(run, &cdb, TaskData::ToInitiator { buffer, len }, io);
+        self.submit(run, &cdb, CommandData::Incoming { buffer, len }, io);
     }
 
     fn write(&mut self, workload: &Workload, run: Run) {
@@ -86,7 +86,7 @@ impl Begin<'_> {
         let buffer = self.connection.memory.hold(bytes);
         let io = self.io(run, Some(buffer), what);
         let cdb = cdb::write(flags, run.block.lba.0, count(run));
-        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+        self.submit(run, &cdb, CommandData::Outgoing { buffer, len }, io);
     }
 
     /// WRITE SAME, with a block of zeroes.
@@ -97,7 +97,7 @@ impl Begin<'_> {
         let buffer = self.connection.memory.hold(block);
         let io = self.io(run, Some(buffer), what);
         let cdb = cdb::write_same(self.dice.coin(), run.block.lba.0, count(run));
-        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+        self.submit(run, &cdb, CommandData::Outgoing { buffer, len }, io);
     }
 
     /// UNMAP: released blocks read as zeroes, as the unit reports (LBPRZ). Sends two ranges, the
@@ -109,12 +109,12 @@ impl Begin<'_> {
         let ranges = [(start, half), (start + u64::from(half), count(run) - half)];
         let (cdb, parameters) = cdb::unmap(&ranges);
         let io = self.io(run, None, what);
-        self.submit(run, &cdb, TaskData::SmallFromInitiator(parameters), io);
+        self.submit(run, &cdb, CommandData::SmallOutgoing(parameters), io);
     }
 
     fn flush(&mut self, run: Run) {
         let io = self.io(run, None, What::Flush(vec![run.block.volume]));
-        self.submit(run, &cdb::synchronize_cache(), TaskData::None, io);
+        self.submit(run, &cdb::synchronize_cache(), CommandData::None, io);
     }
 
     /// Compares a block with what the host last read, if it has read the block.
@@ -128,7 +128,7 @@ impl Begin<'_> {
         let io = self.io(run, Some(buffer), What::Compare(value));
         let mut cdb = cdb::read(run.block.lba.0, 1);
         (cdb[0], cdb[1]) = (VERIFY, COMPARE_BYTES);
-        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+        self.submit(run, &cdb, CommandData::Outgoing { buffer, len }, io);
     }
 
     /// Increments a counter from the value that the host last read; reads first if it has not.
@@ -153,7 +153,7 @@ impl Begin<'_> {
         let buffer = self.connection.memory.hold(bytes);
         let flags = if durable { FORCE_UNIT_ACCESS } else { 0 };
         let cdb = cdb::compare_and_write(flags, block.lba.0, 1);
-        let data = TaskData::FromInitiator { buffer, len };
+        let data = CommandData::Outgoing { buffer, len };
         self.connection.submit(lun(run), &cdb, data, Task::Step(state, buffer));
     }
 
@@ -167,7 +167,7 @@ impl Begin<'_> {
         let io = self.io(run, Some(buffer), What::Touch);
         let mut cdb = cdb::read(run.block.lba.0, 1);
         cdb[0] = ORWRITE;
-        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+        self.submit(run, &cdb, CommandData::Outgoing { buffer, len }, io);
     }
 
     /// Reads or writes around the end of a volume that changes its size.
