@@ -51,7 +51,8 @@ Examples:
   nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
   nearflash volume create archive=1TiB@flash,provisioning=thick --no-wait
   nearflash volume resize logs 2GiB
-  nearflash volume remove logs";
+  nearflash volume remove logs
+  nearflash volume remove archive --yes";
 
 const CREDENTIAL_EXAMPLES: &str = "\
 Examples:
@@ -229,6 +230,9 @@ pub(crate) enum VolumeSubcommand {
         /// Allow the volume to shrink: the data past the new end is lost
         #[arg(long)]
         shrink: bool,
+        /// Do not ask on a terminal before a shrink
+        #[arg(long)]
+        yes: bool,
         /// Return at once if a job has to prepare the new part ('nearflash job wait' waits for it)
         #[arg(long)]
         no_wait: bool,
@@ -242,6 +246,9 @@ pub(crate) enum VolumeSubcommand {
         /// Remove the volume even while hosts are connected to its subsystem
         #[arg(long)]
         force: bool,
+        /// Do not ask on a terminal
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -21,6 +21,7 @@ use crate::args::{
     NodeArgs, ReservationSubcommand, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
+use crate::confirm::confirm;
 use crate::failure::Failure;
 use crate::output::{self, print, show};
 use crate::secret::{SecretFile, read_secret};
@@ -50,13 +51,28 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
         VolumeSubcommand::List { node } => {
             control(&node, VolumeList {}, |answer| tables::volumes(&answer.volumes))
         }
-        VolumeSubcommand::Resize { name, size, shrink, no_wait, node } => {
+        VolumeSubcommand::Resize { name, size, shrink, yes, no_wait, node } => {
+            confirm(yes || !shrink, || {
+                Ok(format!(
+                    "Shrink {} to {size}? The data past the new end is lost.",
+                    described(&node, &name)?
+                ))
+            })?;
             change(&node, VolumeResize { name, bytes: size.0, shrink }, no_wait, "resized")
         }
-        VolumeSubcommand::Remove { name, force, node } => {
+        VolumeSubcommand::Remove { name, force, yes, node } => {
+            confirm(yes, || Ok(format!("Remove {}, and its data?", described(&node, &name)?)))?;
             change(&node, VolumeRemove { name, force }, false, "removed")
         }
     }
+}
+
+/// A volume with its size, for a question about it.
+fn described(node: &NodeArgs, name: &str) -> Result<String, Failure> {
+    let volumes = answer(node, VolumeList {})?.volumes;
+    let volume = volumes.iter().find(|volume| volume.name == name);
+    // The node refuses a volume that does not exist, with the reason.
+    Ok(volume.map_or_else(|| format!("volume '{name}'"), output::sentence))
 }
 
 /// Changes a volume, and waits for the job that completes the change.

@@ -37,12 +37,18 @@ pub(crate) enum Failure {
         /// Its number.
         id: u64,
     },
+    /// A person declined to go on.
+    #[error("nothing was changed")]
+    Declined,
     /// The volume's description is not valid.
     #[error(transparent)]
     Volume(nearflash_node::config::ValueError),
     /// A secret could not be written to a file.
     #[error(transparent)]
     Secret(#[from] crate::secret::SecretFileError),
+    /// The terminal failed.
+    #[error("cannot ask on the terminal: {0}")]
+    Terminal(std::io::Error),
     /// The answer could not be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[from] std::io::Error),
@@ -58,10 +64,12 @@ impl Failure {
             Self::Control(_)
             | Self::Job { .. }
             | Self::JobCancelled { .. }
+            | Self::Declined
             | Self::Bench(_)
             | Self::Study(_)
             | Self::Demo(_)
             | Self::Secret(_)
+            | Self::Terminal(_)
             | Self::Stdout(_) => 1.into(),
         }
     }

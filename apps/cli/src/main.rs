@@ -5,6 +5,7 @@
 
 mod args;
 mod calendar;
+mod confirm;
 mod control;
 mod demo;
 mod failure;

@@ -55,7 +55,8 @@ pub(crate) fn job(job: &JobInfo) -> String {
     format!("job {id}, {kind} of '{volume}': {}, {done} of {total}{why}\n", state.as_str())
 }
 
-fn sentence(volume: &VolumeInfo) -> String {
+/// A volume with its size and place.
+pub(crate) fn sentence(volume: &VolumeInfo) -> String {
     let VolumeInfo { name, nqn, nsid, bytes, device, .. } = volume;
     format!("volume '{name}': {} on device '{device}', namespace {nsid} of {nqn}", ByteLen(*bytes))
 }

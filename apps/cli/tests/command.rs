@@ -2,12 +2,14 @@
 //! line and an exit code.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 fn nearflash(arguments: &[&str]) -> Command {
@@ -77,6 +79,47 @@ impl Drop for Node {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// The message and the success of a command whose user types `answer` at a terminal.
+fn typed(answer: &str, arguments: &[&str]) -> (String, bool) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut master = File::from(master);
+    writeln!(master, "{answer}").unwrap();
+    let mut command = nearflash(arguments);
+    command.stdin(slave.try_clone().unwrap()).stderr(slave.try_clone().unwrap());
+    let success = command.output().unwrap().status.success();
+    // Behind all that the command wrote.
+    writeln!(&slave, "END").unwrap();
+    let mut lines = BufReader::new(master).lines().map(Result::unwrap);
+    let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("END")).collect();
+    (shown.join("\n"), success)
+}
+
+#[test]
+fn a_person_is_asked_before_data_is_destroyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let arguments = ["--data-dir", data_dir, "--device", "r=ram:64MiB", "--volume", "data=8MiB@r"];
+    let _node = Node::start(&arguments);
+    let remove = ["volume", "remove", "data", "--data-dir", data_dir];
+    let (shown, success) = typed("n", &remove);
+    let question = "Remove volume 'data': 8MiB on device 'r', namespace 1 of \
+                    nqn.2026-11.io.nearflash:data, and its data? [y/N]";
+    assert!(shown.contains(question) && shown.contains("nothing was changed"), "{shown}");
+    assert!(!success);
+    let shrink = ["volume", "resize", "data", "4MiB", "--shrink", "--data-dir", data_dir];
+    let (shown, success) = typed("", &shrink);
+    assert!(shown.contains("The data past the new end is lost. [y/N]") && !success, "{shown}");
+    assert!(said(&["volume", "list", "--data-dir", data_dir]).contains("8MiB"));
+    assert!(typed("y", &shrink).1);
+    assert!(said(&["volume", "list", "--data-dir", data_dir]).contains("4MiB"));
+    let (shown, success) = typed("", &[&remove[..], &["--yes"]].concat());
+    assert!(success && !shown.contains('?'), "{shown}");
 }
 
 #[test]
