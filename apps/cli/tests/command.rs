@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -98,6 +99,26 @@ fn typed(answer: &str, arguments: &[&str]) -> (String, bool) {
     let mut lines = BufReader::new(master).lines().map(Result::unwrap);
     let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("END")).collect();
     (shown.join("\n"), success)
+}
+
+#[test]
+fn the_service_manager_learns_that_the_node_is_ready_and_that_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify.sock");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let data_dir = folder.path().join("state");
+    let mut command = nearflash(&["serve", "--nvme-tcp", "127.0.0.1:0", "--device", "r=ram:64MiB"]);
+    command.args(["--data-dir", text(&data_dir)]).env("NOTIFY_SOCKET", &path);
+    let mut node = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let told = || {
+        let mut bytes = [0; 64];
+        let len = manager.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..len]).trim().to_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+    assert_eq!(told(), "STOPPING=1");
+    assert!(node.wait().unwrap().success());
 }
 
 #[test]

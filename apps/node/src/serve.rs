@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nearflash_api::socket::socket_path;
 use nearflash_api::{Document, Ready};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
@@ -157,8 +158,10 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
         running.stop()?;
         return Err(failed("write the ready line to stdout")(source));
     }
+    notify_manager(NotifyState::Ready);
     let signal = signals.forever().next();
     tracing::info!(signal, "draining");
+    notify_manager(NotifyState::Stopping);
     end_at_once_on_another(signals);
     running.stop()?;
     tracing::info!("drained");
@@ -206,6 +209,14 @@ fn raise_open_files_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!("cannot raise the limit of open files, RLIMIT_NOFILE: {error}");
+    }
+}
+
+/// Tells the service manager that started the node, if it asked: a unit with `Type=notify`, see
+/// sd_notify(3).
+fn notify_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!("cannot notify the service manager at $NOTIFY_SOCKET: {error}");
     }
 }
 
