@@ -6,11 +6,15 @@
 #   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
-#   make install  the daemon, its unit and its documents, the library for C (PREFIX=/usr/local)
+#   make install  the daemon, its unit, manual and documents, the library for C (PREFIX=/usr/local)
+#   make packages a Debian package and an archive of static programs, in target/packages
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+SHARE = $(PREFIX)/share
+DOC = $(SHARE)/doc/nearflash
 FUZZ_SECONDS ?= 5
 CARGO_TARGET_DIR ?= target
 BUILT ?= $(CARGO_TARGET_DIR)/release
@@ -20,7 +24,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libnearflash.so.$(basename $(VERSION))
 
 .PHONY: all build deps-build deps-python deps-test demo python test test-all test-code test-docs test-python test-guest \
-  fuzz lint bench install clean
+  fuzz lint bench install install-programs packages clean
 
 all: build
 
@@ -35,6 +39,7 @@ deps-test: deps-build
 
 build: deps-build
 	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-c
+	@scripts/third-party nearflash-cli nearflash-c >$(BUILT)/third-party.txt
 
 python: deps-python
 	@scripts/python build
@@ -78,26 +83,41 @@ lint:
 bench: build
 	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --package nearflash-bench
 
-# What `make build` has made: so that root needs no Rust. The unit names /usr/local, which becomes
-# PREFIX; a configuration that is there is left alone.
-install:
-	@test -x $(BIN) || { echo "nothing to install: run 'make build' first" >&2; exit 1; }
-	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nearflash
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/nearflash
-	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service \
-	  >$(DESTDIR)$(PREFIX)/lib/systemd/system/nearflash.service
-	install -m 644 docs/operations.md docs/applications.md docs/iscsi.md CHANGELOG.md packaging/nearflash.toml packaging/cost.toml $(DESTDIR)$(PREFIX)/share/doc/nearflash/
+# What `make build` has made, so that root needs no Rust. STRIP=yes leaves out what debuggers need.
+# The unit names /usr/local, which becomes PREFIX; a configuration that is there is left alone.
+install: install-programs
 	test -e $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml || \
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
-
 	install -D -m 644 bindings/c/include/nearflash.h $(DESTDIR)$(PREFIX)/include/nearflash.h
 	install -D -m 644 $(BUILT)/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
-	install -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
+	install $(if $(STRIP),-s) -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
 	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' bindings/c/nearflash.pc.in \
 	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/nearflash.pc
+
+# The programs, their manual pages, completions, unit, documents and licences.
+install-programs:
+	@test -x $(BIN) || { echo "nothing to install: run 'make build' first" >&2; exit 1; }
+	install -D $(if $(STRIP),-s) -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nearflash
+	install -d $(DESTDIR)$(SHARE)/man/man1
+	$(BIN) manual-pages $(DESTDIR)$(SHARE)/man/man1
+	install -d $(DESTDIR)$(SHARE)/bash-completion/completions $(DESTDIR)$(SHARE)/zsh/site-functions \
+	  $(DESTDIR)$(SHARE)/fish/vendor_completions.d
+	$(BIN) completions bash >$(DESTDIR)$(SHARE)/bash-completion/completions/nearflash
+	$(BIN) completions zsh >$(DESTDIR)$(SHARE)/zsh/site-functions/_nearflash
+	$(BIN) completions fish >$(DESTDIR)$(SHARE)/fish/vendor_completions.d/nearflash.fish
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service >$(DESTDIR)$(UNITDIR)/nearflash.service
+	install -d $(DESTDIR)$(DOC)
+	install -m 644 docs/operations.md docs/applications.md docs/iscsi.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE \
+	  packaging/nearflash.toml packaging/cost.toml $(DESTDIR)$(DOC)/
+	if test -e $(BUILT)/third-party.txt; then install -m 644 $(BUILT)/third-party.txt $(DESTDIR)$(DOC)/; fi
+
+# A Debian package and an archive of static programs, in target/packages.
+packages: deps-build
+	scripts/package
 
 clean:
 	$(CARGO) clean

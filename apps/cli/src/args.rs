@@ -185,6 +185,12 @@ pub(crate) enum Subcommand {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands into a folder, for packages
+    #[command(hide = true)]
+    ManualPages {
+        /// The folder, which exists
+        dir: PathBuf,
+    },
 }
 
 /// The running node, and the form of its answer.

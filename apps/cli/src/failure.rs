@@ -49,6 +49,9 @@ pub(crate) enum Failure {
     /// The terminal failed.
     #[error("cannot ask on the terminal: {0}")]
     Terminal(std::io::Error),
+    /// The manual pages could not be written.
+    #[error("cannot write the manual pages: {0}")]
+    ManualPages(std::io::Error),
     /// The answer could not be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[from] std::io::Error),
@@ -70,6 +73,7 @@ impl Failure {
             | Self::Demo(_)
             | Self::Secret(_)
             | Self::Terminal(_)
+            | Self::ManualPages(_)
             | Self::Stdout(_) => 1.into(),
         }
     }

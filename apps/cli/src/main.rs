@@ -57,6 +57,10 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
             print(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
+        Subcommand::ManualPages { dir } => {
+            clap_mangen::generate_to(Cli::command(), dir).map_err(Failure::ManualPages)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
