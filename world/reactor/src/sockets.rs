@@ -63,10 +63,7 @@ pub(crate) fn receive(
             let bytes = &mut pool.bytes_mut(place.buffer)[place.offset..place.offset + place.len];
             let direct = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
             let mut parts = [direct, staging_part];
-            // SAFETY: an all-zero message header is a valid one.
-            let mut header: libc::msghdr = unsafe { mem::zeroed() };
-            header.msg_iov = parts.as_mut_ptr();
-            header.msg_iovlen = parts.len();
+            let mut header = header_of(&mut parts);
             // SAFETY: both parts point to memory borrowed for this call, with its exact length.
             unsafe { libc::recvmsg(raw_fd(socket), &raw mut header, libc::MSG_DONTWAIT) }
         }
@@ -77,6 +74,19 @@ pub(crate) fn receive(
         Err(_) if would_block() => Received::Nothing,
         Err(_) => Received::Closed,
     }
+}
+
+/// The header of a message that is received into, or sent from, these parts.
+#[inline]
+fn header_of(parts: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: an all-zero message header is a valid one.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = parts.as_mut_ptr();
+    // The count is a `usize` with glibc and an `i32` with musl.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
+    let count = parts.len().try_into().expect("a message has few parts");
+    header.msg_iovlen = count;
+    header
 }
 
 /// The length up to which pieces are copied into one part: a further part costs the kernel as much
@@ -228,10 +238,7 @@ impl SendParts {
             // SAFETY: as below.
             unsafe { libc::send(raw_fd(socket), part.iov_base, part.iov_len, flags) }
         } else {
-            // SAFETY: an all-zero message header is a valid one.
-            let mut header: libc::msghdr = unsafe { mem::zeroed() };
-            header.msg_iov = self.parts.as_mut_ptr();
-            header.msg_iovlen = self.parts.len();
+            let header = header_of(&mut self.parts);
             // SAFETY: every part points to memory that is borrowed for this call (chunks and pool),
             // static, or owned by `self` and not written to during the call; the kernel only reads
             // it.
