@@ -4,28 +4,22 @@ use nearflash_units::Nanos;
 
 /// A wait that doubles with every failure, between bounds. Pure: the caller does the waiting.
 #[derive(Clone, Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     next: Nanos,
-    first: Nanos,
     longest: Nanos,
 }
 
 impl Backoff {
     /// A wait from `first` to `longest`.
-    pub fn new(first: Nanos, longest: Nanos) -> Self {
-        Self { next: first, first, longest }
+    pub(crate) fn new(first: Nanos, longest: Nanos) -> Self {
+        Self { next: first, longest }
     }
 
     /// The wait after another failure.
-    pub fn next_wait(&mut self) -> Nanos {
+    pub(crate) fn next_wait(&mut self) -> Nanos {
         let wait = self.next;
         self.next = wait.plus(wait).min(self.longest);
         wait
-    }
-
-    /// Resets the wait after a success.
-    pub fn succeeded(&mut self) {
-        self.next = self.first;
     }
 }
 
@@ -41,11 +35,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_begin_anew_after_success() {
+    fn waits_double_up_to_the_longest() {
         let mut backoff = Backoff::new(Nanos::from_millis(100), Nanos::from_millis(350));
         let waits: Vec<u64> = (0..4).map(|_| backoff.next_wait().0 / 1_000_000).collect();
         assert_eq!(waits, [100, 200, 350, 350]);
-        backoff.succeeded();
-        assert_eq!(backoff.next_wait(), Nanos::from_millis(100));
     }
 }

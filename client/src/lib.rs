@@ -1,17 +1,26 @@
 //! The client library: applications link it to reach flash over the network.
 //!
 //! [`direct`] is nearflash's own protocol: one-sided access to bytes by offset, under permissions;
-//! the crate re-exports its names. [`nvme_tcp`] is a host for any NVMe/TCP target, and [`iscsi`] an
-//! initiator for any iSCSI target, of nearflash or others. All are polled over real sockets. The
-//! crates `nearflash-direct`, `nearflash-nvme-tcp` and `nearflash-iscsi` implement the protocols;
-//! this crate adds sockets, memory and time-outs.
+//! the crate re-exports its names. All else is optional:
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `tokio` | `direct::AsyncVolume`, volumes for asynchronous programs |
+//! | `nvme-tcp` | `nvme_tcp`, a host for any NVMe/TCP target, of nearflash or others |
+//! | `iscsi` | `iscsi`, an initiator for any iSCSI target, of nearflash or others |
+//!
+//! All are polled over real sockets. The crates `nearflash-direct`, `nearflash-nvme-tcp` and
+//! `nearflash-iscsi` implement the protocols; this crate adds sockets, memory and time-outs.
 //!
 //! The crate knows nothing of nodes, layouts or devices.
 
 mod backoff;
 pub mod direct;
+#[cfg(feature = "iscsi")]
 pub mod iscsi;
+#[cfg(any(feature = "iscsi", feature = "nvme-tcp"))]
 mod memory;
+#[cfg(feature = "nvme-tcp")]
 pub mod nvme_tcp;
 mod resolve;
 mod stream;
@@ -20,3 +29,8 @@ pub use direct::{
     Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair, Token, Volume,
 };
 pub use resolve::resolve;
+
+/// The samples of the README are compiled with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -170,7 +170,7 @@ impl Retries {
 
     #[cold]
     fn widen(&mut self) {
-        self.backoff.succeeded();
+        self.backoff = waits();
         self.answered += 1;
         if self.answered >= self.limit * ROUNDS_PER_STEP {
             self.answered = 0;

@@ -14,7 +14,6 @@ mod error;
 mod options;
 mod queue_pair;
 
-pub use crate::backoff::Backoff;
 pub use controller::{Controller, Namespace};
 pub use discovery::{Discovered, discover};
 pub use error::HostError;

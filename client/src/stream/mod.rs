@@ -16,7 +16,9 @@ use std::time::Duration;
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, PayloadPart, Receiving};
 
-pub(crate) use connection::{Connection, wait_any};
+pub(crate) use connection::Connection;
+#[cfg(any(feature = "iscsi", feature = "nvme-tcp"))]
+pub(crate) use connection::wait_any;
 pub(crate) use error::LinkError;
 pub(crate) use forecast::Place;
 
