@@ -76,41 +76,37 @@ async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
     assert_eq!(volume.fetch_add(4096, 1).await.unwrap(), 1, "it had happened, once");
 }
 
-/// The connections of a node that is down for longer than reconnects are tried. The first is that
-/// of `Client::connect`, and the second loses its first request.
-const OUTAGE: [Script; 5] = {
-    let up = Script {
-        closes_at: None,
-        silent_at: None,
-        swaps: false,
-        credits: None,
-        is_down: false,
-        feigns_rings: false,
-    };
-    let down = Script { is_down: true, ..up };
-    [up, Script { closes_at: Some(0), ..up }, down, down, up]
-};
+/// A volume that tries only once to reconnect, and its node. The node has gone, and the volume has
+/// noticed. The number of attempts that this took is not fixed: the volume may have made one by
+/// itself, before the call that it refused.
+async fn after_an_outage() -> (FakeNode, AsyncVolume) {
+    let impatient = Options { reconnect_max: Duration::ZERO, ..Options::default() };
+    let closing = Script { closes_at: Some(0), ..Script::default() };
+    let node = FakeNode::start(&[Script::default(), closing, Script::default()]);
+    let volume = open_with(&node, impatient).await;
+    node.set_down(true);
+    let error = volume.read(0, 5).await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionLost(_)), "lost, and given up: {error}");
+    (node, volume)
+}
 
 #[tokio::test]
 async fn after_a_long_outage_each_call_tries_again_until_the_node_is_back() {
-    let impatient = Options { reconnect_max: Duration::ZERO, ..Options::default() };
-    let node = FakeNode::start(&OUTAGE);
-    let volume = open_with(&node, impatient).await;
-    let error = volume.read(0, 5).await.unwrap_err();
-    assert!(matches!(error, Error::ConnectionLost(_)), "lost, and given up: {error}");
+    let (node, volume) = after_an_outage().await;
+    let before = node.connections();
     let refused = volume.write(&b"flash"[..], 0).await.unwrap_err();
-    assert!(matches!(refused.error, Error::ConnectionLost(_)), "tried once: {}", refused.error);
+    assert!(matches!(refused.error, Error::ConnectionLost(_)), "{}", refused.error);
+    assert_eq!(node.connections(), before + 1, "tried once");
     assert_eq!(*refused.buffer, *b"flash", "the buffer is returned");
+    node.set_down(false);
     volume.write(refused.buffer, 0).await.unwrap();
     assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash");
 }
 
 #[tokio::test]
 async fn calls_of_all_clones_wait_for_one_attempt() {
-    let impatient = Options { reconnect_max: Duration::ZERO, ..Options::default() };
-    let node = FakeNode::start(&OUTAGE);
-    let volume = open_with(&node, impatient).await;
-    volume.read(0, 5).await.unwrap_err();
+    let (node, volume) = after_an_outage().await;
+    let before = node.connections();
     // The attempt does not end before all calls are there.
     node.hold(true);
     let clones: [AsyncVolume; 8] = std::array::from_fn(|_| volume.clone());
@@ -120,6 +116,8 @@ async fn calls_of_all_clones_wait_for_one_attempt() {
     for flush in flushes {
         assert!(matches!(flush.await.unwrap(), Err(Error::ConnectionLost(_))));
     }
+    assert_eq!(node.connections(), before + 1);
+    node.set_down(false);
     volume.flush().await.unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,8 +45,6 @@ pub(crate) struct Script {
     pub(crate) swaps: bool,
     /// The most requests in flight.
     pub(crate) credits: Option<u32>,
-    /// Closes the connection at once, as a node does while it restarts.
-    pub(crate) is_down: bool,
     /// Grants shared memory, but sends no descriptors.
     pub(crate) feigns_rings: bool,
 }
@@ -58,6 +56,10 @@ struct Shared {
     uuid: AtomicU32,
     has_key: bool,
     flushes: AtomicU32,
+    /// The number of connections so far.
+    connections: AtomicUsize,
+    /// New connections are closed at once, as by a node that restarts.
+    is_down: AtomicBool,
     /// Connections that are to be closed at once stay open for now.
     holds: AtomicBool,
 }
@@ -135,15 +137,29 @@ impl FakeNode {
             uuid: AtomicU32::new(7),
             has_key,
             flushes: AtomicU32::new(0),
+            connections: AtomicUsize::new(0),
+            is_down: AtomicBool::new(false),
             holds: AtomicBool::new(false),
         });
         Self { url, shared, socket }
     }
 
-    /// Whether a connection that the script closes at once stays open until this is set to `false`.
-    #[allow(dead_code, reason = "not every test that has this module holds connections")]
+    /// Whether new connections are closed at once.
+    #[allow(dead_code, reason = "not every test that has this module has an outage")]
+    pub(crate) fn set_down(&self, is_down: bool) {
+        self.shared.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    /// Whether connections that are to be closed at once stay open until this is set to `false`.
+    #[allow(dead_code, reason = "not every test that has this module has an outage")]
     pub(crate) fn hold(&self, holds: bool) {
         self.shared.holds.store(holds, Ordering::Relaxed);
+    }
+
+    /// The number of connections so far.
+    #[allow(dead_code, reason = "not every test that has this module has an outage")]
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// The contents of the volume.
@@ -170,8 +186,10 @@ impl FakeNode {
 
 fn serve(socket: Box<dyn Socket>, script: Script, shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
+    shared.connections.fetch_add(1, Ordering::Relaxed);
+    let is_down = shared.is_down.load(Ordering::Relaxed);
     std::thread::spawn(move || {
-        if script.is_down {
+        if is_down {
             while shared.holds.load(Ordering::Relaxed) {
                 std::thread::sleep(LOOK_SPAN);
             }
