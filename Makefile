@@ -6,7 +6,7 @@
 #   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
-#   make install  the daemon, its unit, manual and documents, the library for C (PREFIX=/usr/local)
+#   make install  the programs, unit, manual and documents, the library for C (PREFIX=/usr/local)
 #   make packages a Debian package and an archive of static programs, in target/packages
 
 CARGO ?= cargo
@@ -38,8 +38,8 @@ deps-test: deps-build
 	@scripts/deps test
 
 build: deps-build
-	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-c
-	@scripts/third-party nearflash-cli nearflash-c >$(BUILT)/third-party.txt
+	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-study --package nearflash-c
+	@scripts/third-party nearflash-cli nearflash-study nearflash-c >$(BUILT)/third-party.txt
 
 python: deps-python
 	@scripts/python build
@@ -101,13 +101,17 @@ install: install-programs
 install-programs:
 	@test -x $(BIN) || { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	install -D $(if $(STRIP),-s) -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nearflash
+	install $(if $(STRIP),-s) -m 755 $(BIN)-study $(DESTDIR)$(PREFIX)/bin/nearflash-study
 	install -d $(DESTDIR)$(SHARE)/man/man1
 	$(BIN) manual-pages $(DESTDIR)$(SHARE)/man/man1
+	$(BIN)-study manual-pages $(DESTDIR)$(SHARE)/man/man1
 	install -d $(DESTDIR)$(SHARE)/bash-completion/completions $(DESTDIR)$(SHARE)/zsh/site-functions \
 	  $(DESTDIR)$(SHARE)/fish/vendor_completions.d
-	$(BIN) completions bash >$(DESTDIR)$(SHARE)/bash-completion/completions/nearflash
-	$(BIN) completions zsh >$(DESTDIR)$(SHARE)/zsh/site-functions/_nearflash
-	$(BIN) completions fish >$(DESTDIR)$(SHARE)/fish/vendor_completions.d/nearflash.fish
+	for program in nearflash nearflash-study; do \
+	  $(BUILT)/$$program completions bash >$(DESTDIR)$(SHARE)/bash-completion/completions/$$program && \
+	  $(BUILT)/$$program completions zsh >$(DESTDIR)$(SHARE)/zsh/site-functions/_$$program && \
+	  $(BUILT)/$$program completions fish >$(DESTDIR)$(SHARE)/fish/vendor_completions.d/$$program.fish || exit 1; \
+	done
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service >$(DESTDIR)$(UNITDIR)/nearflash.service
 	install -d $(DESTDIR)$(DOC)

@@ -1,11 +1,11 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nearflash_access::{GrantRange, Rights};
 use nearflash_bench::BenchArgs;
 use nearflash_node::config::ServeArgs;
-use nearflash_study::StudyCommand;
 use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
@@ -120,17 +120,11 @@ Examples:
   nearflash bench 'iscsi://127.0.0.1:3260/data?connections=4' --rw randread --iodepth 32
   nearflash bench floor:// --iodepth 128";
 
-const STUDY_EXAMPLES: &str = "\
-Examples:
+const STUDY_HELP: &str = "\
+The program nearflash-study, next to this one or in PATH, gets all arguments:
+  nearflash study --help
   nearflash study list
-  nearflash study run all --quick
-  nearflash study run latency-sum iops-clients --out results
-  nearflash study run quicksan-latency --local /dev/nvme0n1 --destroy
-  nearflash study report results
-  nearflash study compare results other-results
-
-Repeat the command to continue an interrupted run. The exit code is 1 when points could not be
-measured, and 130 when the run was interrupted.";
+  nearflash study run all --quick";
 
 /// Serve flash over NVMe/TCP, iSCSI and nearflash's own protocol, and measure it
 #[derive(Debug, clap::Parser)]
@@ -174,8 +168,12 @@ pub(crate) enum Subcommand {
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
     /// Repeat published measurements of remote flash on this machine
-    #[command(subcommand, after_help = STUDY_EXAMPLES)]
-    Study(StudyCommand),
+    #[command(disable_help_flag = true, after_help = STUDY_HELP)]
+    Study {
+        /// Arguments for nearflash-study
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Start a node on a temporary file and compare it with its disk and with the network alone
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),

@@ -14,9 +14,9 @@ pub(crate) enum Failure {
     /// The measurement failed.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
-    /// A study failed, at least in part.
+    /// The program of the studies does not start.
     #[error(transparent)]
-    Study(#[from] nearflash_study::StudyError),
+    Study(#[from] crate::study::StudyError),
     /// The demonstration failed.
     #[error(transparent)]
     Demo(#[from] crate::demo::DemoError),
@@ -63,7 +63,6 @@ impl Failure {
         match self {
             Self::Node(error) => error.exit_code().into(),
             Self::Volume(_) | Self::DataDir(_) => 2.into(),
-            Self::Study(error) if error.is_usage() => 2.into(),
             Self::Control(_)
             | Self::Job { .. }
             | Self::JobCancelled { .. }

@@ -12,6 +12,7 @@ mod failure;
 mod job;
 mod output;
 mod secret;
+mod study;
 mod tables;
 
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
-        Subcommand::Study(command) => Ok(nearflash_study::run(&command)?),
+        Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
         Subcommand::Demo(args) => {
             print(&format!("{}\n", demo::demo(&args)?))?;
             Ok(ExitCode::SUCCESS)

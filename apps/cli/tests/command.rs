@@ -336,7 +336,6 @@ fn help_version_and_completions_are_there() {
         "job",
         "status",
         "bench",
-        "study",
         "demo",
         "completions",
     ] {

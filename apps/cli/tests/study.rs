@@ -1,19 +1,30 @@
-//! Studies as a user runs them.
+//! `nearflash study` starts the program `nearflash-study`.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
-use serde_json::Value;
+/// A copy of the program in a folder of its own: next to the original there may be a
+/// `nearflash-study`.
+fn copy(folder: &Path) -> PathBuf {
+    let copy = folder.join("nearflash");
+    std::fs::copy(env!("CARGO_BIN_EXE_nearflash"), &copy).unwrap();
+    copy
+}
 
-fn study(dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_nearflash"))
-        .arg("study")
-        .args(arguments)
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+/// A `nearflash-study` that prints what it is given, and ends with code 7.
+fn write_study(folder: &Path, name: &str) {
+    let path = folder.join("nearflash-study");
+    let script = format!("#!/bin/sh\necho {name}: \"$@\"\necho $NEARFLASH_BIN\nexit 7\n");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn study(program: &Path, path: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.arg("study").args(arguments).env("PATH", path).env_remove("NEARFLASH_BIN");
+    command.output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -21,78 +32,34 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_studies_are_listed_with_their_questions() {
-    let dir = tempfile::tempdir().unwrap();
-    let listed = study(dir.path(), &["list"]);
-    assert!(listed.status.success());
-    let listed = text(&listed.stdout);
-    for name in ["latency-sum", "iops-clients", "quicksan-bandwidth", "cost", "energy"] {
-        assert!(listed.lines().any(|line| line.trim_start().starts_with(name)), "{listed}");
+fn arguments_and_the_exit_code_pass_through() {
+    let (folder, path) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = copy(folder.path());
+    write_study(path.path(), "of the path");
+    let arguments = ["run", "all", "--quick", "--out", "a b", "--", "-x"];
+    let ran = study(&program, path.path(), &arguments);
+    let said = format!("of the path: run all --quick --out a b -- -x\n{}\n", program.display());
+    assert_eq!((text(&ran.stdout), ran.status.code()), (said, Some(7)), "{}", text(&ran.stderr));
+    // The program next to this one comes first.
+    write_study(folder.path(), "of the folder");
+    for arguments in [&["--help"][..], &["--version"], &["list"], &[]] {
+        let ran = study(&program, path.path(), arguments);
+        let said = format!("of the folder: {}", arguments.join(" "));
+        assert_eq!(text(&ran.stdout).lines().next(), Some(said.trim_end()));
+        assert_eq!(ran.status.code(), Some(7));
     }
-    assert!(listed.contains('?'), "{listed}");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
-    command.args(["study", "list"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    // Closes the reading end.
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
-}
-
-#[test]
-fn what_is_wrong_with_a_command_line_is_one_line_and_nothing_is_begun() {
-    let dir = tempfile::tempdir().unwrap();
-    let refused = study(dir.path(), &["run", "latency-sun", "--quick"]);
-    assert_eq!(refused.status.code(), Some(2));
+fn a_program_that_is_missing_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = copy(folder.path());
+    let refused = study(&program, folder.path(), &["list"]);
     let message = text(&refused.stderr);
-    assert!(
-        message.starts_with("nearflash: there is no study 'latency-sun': use all, or some of lat"),
-        "{message}"
-    );
-    let full = dir.path().join("full.img");
-    std::fs::write(&full, vec![7; 1 << 20]).unwrap();
-    std::fs::File::options().write(true).open(&full).unwrap().set_len(4 << 30).unwrap();
-    let refused = study(dir.path(), &["run", "jobs", "--quick", "--local", "full.img"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("--destroy"));
-    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
-}
-
-#[test]
-fn results_of_another_version_are_refused_and_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let head = r#"{"schema":1,"run":{"version":"0.0.1","machine":"m","timing":{"repeats":1,
-        "warm_up_ms":1,"counted_ms":1},"local":null,"targets":[]}}"#;
-    let head = format!("{}\n", head.replace('\n', ""));
-    let points = dir.path().join("points.jsonl");
-    std::fs::write(&points, &head).unwrap();
-    let refused = study(dir.path(), &["run", "iodepth", "--quick", "--out", "."]);
-    assert_eq!(refused.status.code(), Some(2));
-    let message = text(&refused.stderr);
-    assert!(message.contains("nearflash 0.0.1") && message.contains("--fresh"), "{message}");
-    assert_eq!(std::fs::read_to_string(&points).unwrap(), head);
-}
-
-#[test]
-fn a_study_starts_a_node_measures_it_by_every_door_and_writes_a_report() {
-    let dir = tempfile::tempdir().unwrap();
-    let ran = study(dir.path(), &["run", "quicksan-latency", "--quick", "--out", "out"]);
-    let (said, log) = (text(&ran.stdout), text(&ran.stderr));
-    assert!(ran.status.success(), "{said}{log}");
-    assert!(said.contains("quicksan-latency") && said.contains("out/report.html"), "{said}");
-    let out = dir.path().join("out");
-    assert!(std::fs::metadata(out.join("report.html")).unwrap().len() > 1000);
-    let results = std::fs::read_to_string(out.join("results.json")).unwrap();
-    let results: Value = serde_json::from_str(&results).unwrap();
-    let points = results["chapters"][0]["points"].as_array().unwrap();
-    for door in ["iscsi", "nvme-tcp", "direct"] {
-        assert!(points.iter().any(|point| point["id"].as_str().unwrap().contains(door)), "{door}");
-    }
-    assert!(points.iter().all(|point| point["outcome"]["measured"].is_object()), "{said}{log}");
-    assert!(!out.join("nearflash-study-scratch").exists(), "scratch files are gone");
+    assert_eq!((message.lines().count(), refused.status.code()), (1, Some(1)), "{message}");
+    assert!(message.contains("'nearflash-study'") && message.contains("make install"), "{message}");
+    // A file that is not a program.
+    std::fs::write(folder.path().join("nearflash-study"), "").unwrap();
+    let message = text(&study(&program, folder.path(), &["list"]).stderr);
+    assert!(message.starts_with("nearflash: cannot start ") && message.lines().count() == 1);
 }

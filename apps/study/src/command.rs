@@ -23,6 +23,7 @@ use crate::error::StudyError;
 use crate::local::Disk;
 use crate::machine;
 use crate::plan::{Medium, Peer, Plan, Point, Subject};
+use crate::program;
 use crate::report::{self, About, Chapter, Document, Fact};
 use crate::result::{Outcome, Results};
 use crate::run::{self, Session, Stand, StandSpec, Timing};
@@ -90,7 +91,10 @@ fn end_on_signals(interrupted: &Arc<AtomicBool>) {
 }
 
 /// Writes to stdout. A closed pipe is not an error.
-fn print(text: &str) -> Result<(), StudyError> {
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print(text: &str) -> Result<(), StudyError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(StudyError::Io {
@@ -142,7 +146,12 @@ pub fn measure(
         None => None,
     };
     let local_path = local.as_ref().map(|disk| disk.path().to_owned());
-    let key = run_key(args, timing, local_path.clone())?;
+    let node = program::node();
+    if node.is_none() && points.iter().any(|it| matches!(it.subject, Subject::Node { .. })) {
+        return Err(StudyError::NoNode);
+    }
+    let build = program::build(node.as_deref())?;
+    let key = run_key(args, timing, local_path.clone(), build);
     let mut store = Store::open(&out_dir, &key, args.fresh)?;
     // The description of the run that this command continues.
     let earlier = report::read(&out_dir).ok().filter(|_| !store.is_new).map(|kept| kept.about);
@@ -157,7 +166,7 @@ pub fn measure(
             Some(disk) => disk,
             None => Disk::scratch(&out_dir, args.quick, scratch_count(&points))?,
         };
-        Stand::new(StandSpec { timing, disk, media: media(&points) })
+        Stand::new(StandSpec { timing, disk, media: media(&points), node })
     };
     let ended = session.run(stand, &mut store)?;
     let seconds = earlier.map_or(0.0, |earlier| earlier.seconds) + began.elapsed().as_secs_f64();
@@ -297,16 +306,15 @@ fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
     }
 }
 
-fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>) -> Result<RunKey, StudyError> {
-    let failed = |source| StudyError::Io { action: "read", path: machine::PROGRAM.into(), source };
-    Ok(RunKey {
+fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>, build: String) -> RunKey {
+    RunKey {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        program: Some(machine::program().map_err(failed)?),
+        program: Some(build),
         machine: machine::identity(),
         timing,
         local,
         targets: args.targets.iter().map(Target::url).collect(),
-    })
+    }
 }
 
 /// The same folder all day, so that a repeated command resumes its run.

@@ -28,6 +28,20 @@ pub enum StudyError {
         /// The system's error.
         source: io::Error,
     },
+    /// There is no program `nearflash`, which is the node of most points.
+    #[error(
+        "cannot find the program 'nearflash' next to this one or in PATH: install it, or name it in \
+         NEARFLASH_BIN"
+    )]
+    NoNode,
+    /// One of the programs that take part cannot be read.
+    #[error("cannot read {}: {source}: name the program 'nearflash' in NEARFLASH_BIN", path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// A point was measured and cannot be stored.
     #[error(
         "cannot write to {}: {source}: make room, then repeat the command to resume",

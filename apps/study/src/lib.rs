@@ -7,7 +7,7 @@
 //! puts the exhibits of all studies on one page.
 //!
 //! A [session](run::Session) measures the points that have not been measured yet, on a
-//! [stand](run::Stand): cores, a disk, and a node that this program starts.
+//! [stand](run::Stand): cores, a disk, and a node: the program `nearflash`, started for the run.
 //!
 //! Engines and counting are in `nearflash-bench`.
 
@@ -23,6 +23,7 @@ mod local;
 mod machine;
 pub mod plan;
 pub mod plot;
+mod program;
 pub mod published;
 pub mod report;
 pub mod result;
@@ -32,6 +33,6 @@ pub mod studies;
 
 pub use args::{CompareArgs, ReportArgs, RunArgs, StudyCommand};
 pub use asked::AskedError;
-pub use command::{Done, measure, run};
+pub use command::{Done, measure, print, run};
 pub use error::StudyError;
 pub use local::LocalError;

@@ -1,8 +1,7 @@
 //! The machine that was measured: enough facts to judge the figures, without names of hosts or
 //! users.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +9,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nearflash_bench::compare::find;
 use nearflash_bench::placement::allowed_cores;
 use nearflash_units::{ByteLen, KIB};
-use sha2::{Digest as _, Sha256};
 
 use crate::report::Fact;
 
@@ -36,23 +34,6 @@ pub(crate) fn machine(local: &Path) -> Vec<Fact> {
 /// Identifies the machine: runs are comparable only if this string is the same.
 pub(crate) fn identity() -> String {
     format!("{}, {}, {}, Linux {}", processor(), cores(), memory(), kernel())
-}
-
-/// The running program: it measures, and it is started as the node that is measured.
-pub(crate) const PROGRAM: &str = "/proc/self/exe";
-
-/// The build: the SHA-256 of the running program. The version alone does not identify it, and
-/// neither does a commit with a dirty work tree.
-pub(crate) fn program() -> io::Result<String> {
-    let mut file = File::open(PROGRAM)?;
-    let (mut hash, mut part) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut part)? {
-            0 => break,
-            len => hash.update(&part[..len]),
-        }
-    }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Versions of all programs that take part.
@@ -232,12 +213,6 @@ mod tests {
         assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(moment(1_795_269_300), "2026-11-21 13:55 UTC");
         assert_eq!(moment(4_107_542_400), "2100-03-01 00:00 UTC");
-    }
-
-    #[test]
-    fn a_program_is_known_by_its_64_hexadecimal_digits() {
-        let program = program().unwrap();
-        assert!(program.len() == 64 && program.bytes().all(|digit| digit.is_ascii_hexdigit()));
     }
 
     #[test]

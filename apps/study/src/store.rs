@@ -25,7 +25,7 @@ const SCHEMA: u64 = 1;
 pub struct RunKey {
     /// The version of nearflash.
     pub version: String,
-    /// The build of that version, as a hash of its program; `None` in folders of versions that did
+    /// The build of that version, as a hash of its programs; `None` in folders of versions that did
     /// not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,

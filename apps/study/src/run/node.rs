@@ -1,4 +1,4 @@
-//! A node with every protocol, started for the run from the running program's own binary.
+//! A node with every protocol, started for the run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use nearflash_bench::placement::CoreId;
 use nearflash_bench::subject::{Target, TargetError};
 use nearflash_units::{ByteLen, MIB};
 
+use super::stand::StandSpec;
 use crate::local::Disk;
 use crate::plan::{Door, Medium, SessionOptions};
 
@@ -38,10 +39,11 @@ impl OwnNode {
     /// socket.
     pub(super) fn start(
         dir: &Path,
-        disk: &Disk,
-        media: &[Medium],
+        spec: &StandSpec,
         cores: &[CoreId],
     ) -> Result<Self, BenchError> {
+        let StandSpec { disk, media, node, .. } = spec;
+        let binary = node.clone().expect("a run with points of a node has its program");
         let socket = dir.join("direct.sock");
         let list: Vec<String> = cores.iter().map(|core| core.0.to_string()).collect();
         let mut args = vec![
@@ -59,8 +61,6 @@ impl OwnNode {
             devices.insert(format!("--device={flag}"));
         }
         args.extend(devices);
-        // The node is this program, run as another process.
-        let binary = std::env::current_exe().unwrap_or_else(|_| "nearflash".into());
         let node = Node::start(&NodeSpec { binary, args, data_dir: dir.join("node") })?;
         Ok(Self { node, core_count: cores.len(), socket, filled: BTreeSet::new() })
     }

@@ -35,6 +35,8 @@ pub struct StandSpec {
     pub(crate) disk: Disk,
     /// Every medium that a node serves in this run.
     pub media: Vec<Medium>,
+    /// The node's program; `None` if no point needs a node.
+    pub node: Option<PathBuf>,
 }
 
 /// The environment of a measurement. Its node is stopped on drop.
@@ -197,8 +199,7 @@ impl Stand {
             // The previous node must release its devices first.
             self.node = None;
             let cores = &self.cores[..core_count];
-            let StandSpec { disk, media, .. } = &self.spec;
-            self.node = Some(OwnNode::start(self.dir.path(), disk, media, cores)?);
+            self.node = Some(OwnNode::start(self.dir.path(), &self.spec, cores)?);
         }
         for medium in media {
             self.fill_volume(*medium)?;
