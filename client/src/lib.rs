@@ -15,6 +15,7 @@
 //! The crate knows nothing of nodes, layouts or devices.
 
 mod backoff;
+mod builders;
 pub mod direct;
 #[cfg(feature = "iscsi")]
 pub mod iscsi;
@@ -25,8 +26,11 @@ pub mod nvme_tcp;
 mod resolve;
 mod stream;
 
+#[cfg(feature = "tokio")]
+pub use direct::AsyncVolume;
 pub use direct::{
-    Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair, Token, Volume,
+    Buffer, Client, Completion, Credentials, Error, Options, QueueOptions, QueuePair, Token,
+    Volume, VolumeInfo,
 };
 pub use resolve::resolve;
 

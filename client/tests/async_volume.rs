@@ -14,11 +14,11 @@ async fn open(node: &FakeNode) -> AsyncVolume {
 }
 
 async fn open_with(node: &FakeNode, options: Options) -> AsyncVolume {
-    let options = Options { silence_max: Duration::from_secs(5), ..options };
+    let options = options.silence_max(Duration::from_secs(5));
     let url = node.url.clone();
     let connect = move || Client::connect_with(&url, Credentials::NONE, options);
     let client = tokio::task::spawn_blocking(connect).await.unwrap().unwrap();
-    let queue_options = QueueOptions { depth: 16, ..QueueOptions::default() };
+    let queue_options = QueueOptions::default().depth(16);
     AsyncVolume::open(&client, VOLUME, queue_options).await.unwrap()
 }
 
@@ -34,8 +34,8 @@ async fn many_tasks_share_a_volume() {
             tokio::spawn(async move {
                 let bytes = vec![u8::try_from(task).unwrap(); 5000];
                 let offset = task * 5000;
-                volume.write(&bytes[..], offset).await.unwrap();
-                assert_eq!(*volume.read(offset, 5000).await.unwrap(), *bytes);
+                volume.write_at(&bytes[..], offset).await.unwrap();
+                assert_eq!(*volume.read_at(Buffer::new(5000), offset).await.unwrap(), *bytes);
                 volume.fetch_add(8 << 20, 1).await.unwrap();
             })
         });
@@ -53,12 +53,12 @@ async fn a_dropped_future_leaves_its_buffer_with_the_node_and_the_volume_works_o
     let node = FakeNode::start(&[Script::default()]);
     let volume = open(&node).await;
     for round in 0..200u64 {
-        let write = volume.write(&[7u8; 4096][..], round * 4096);
+        let write = volume.write_at(&[7u8; 4096][..], round * 4096);
         // Posted, and dropped before or after the answer.
         let dropped = tokio::time::timeout(Duration::from_micros(round), write).await;
         drop(dropped);
     }
-    let read = volume.read(0, 1 << 20).await.unwrap();
+    let read = volume.read_at(Buffer::new(1 << 20), 0).await.unwrap();
     assert!(read.chunks(4096).all(|block| block == [0; 4096] || block == [7; 4096]));
     assert!(read.chunks(4096).any(|block| block == [7; 4096]));
 }
@@ -68,11 +68,15 @@ async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
     let closing = Script { closes_at: Some(1), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), closing, closing, Script::default()]);
     let volume = open(&node).await;
-    volume.write(&b"flash"[..], 0).await.unwrap();
-    assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash", "the second request: lost, repeated");
+    volume.write_at(&b"flash"[..], 0).await.unwrap();
+    assert_eq!(
+        *volume.read_at(Buffer::new(5), 0).await.unwrap(),
+        *b"flash",
+        "the second request: lost, repeated"
+    );
     let error: Error = volume.fetch_add(4096, 1).await.unwrap_err();
     assert!(matches!(error, Error::Unknown(_)), "{error}");
-    assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash");
+    assert_eq!(*volume.read_at(Buffer::new(5), 0).await.unwrap(), *b"flash");
     assert_eq!(volume.fetch_add(4096, 1).await.unwrap(), 1, "it had happened, once");
 }
 
@@ -80,12 +84,12 @@ async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
 /// noticed. The number of attempts that this took is not fixed: the volume may have made one by
 /// itself, before the call that it refused.
 async fn after_an_outage() -> (FakeNode, AsyncVolume) {
-    let impatient = Options { reconnect_max: Duration::ZERO, ..Options::default() };
+    let impatient = Options::default().reconnect_max(Duration::ZERO);
     let closing = Script { closes_at: Some(0), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), closing, Script::default()]);
     let volume = open_with(&node, impatient).await;
     node.set_down(true);
-    let error = volume.read(0, 5).await.unwrap_err();
+    let error = volume.read_at(Buffer::new(5), 0).await.unwrap_err().error;
     assert!(matches!(error, Error::ConnectionLost(_)), "lost, and given up: {error}");
     (node, volume)
 }
@@ -94,13 +98,13 @@ async fn after_an_outage() -> (FakeNode, AsyncVolume) {
 async fn after_a_long_outage_each_call_tries_again_until_the_node_is_back() {
     let (node, volume) = after_an_outage().await;
     let before = node.connections();
-    let refused = volume.write(&b"flash"[..], 0).await.unwrap_err();
+    let refused = volume.write_at(&b"flash"[..], 0).await.unwrap_err();
     assert!(matches!(refused.error, Error::ConnectionLost(_)), "{}", refused.error);
     assert_eq!(node.connections(), before + 1, "tried once");
     assert_eq!(*refused.buffer, *b"flash", "the buffer is returned");
     node.set_down(false);
-    volume.write(refused.buffer, 0).await.unwrap();
-    assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash");
+    volume.write_at(refused.buffer, 0).await.unwrap();
+    assert_eq!(*volume.read_at(Buffer::new(5), 0).await.unwrap(), *b"flash");
 }
 
 #[tokio::test]
@@ -125,8 +129,25 @@ async fn calls_of_all_clones_wait_for_one_attempt() {
 async fn a_refused_operation_gives_its_buffer_back() {
     let node = FakeNode::start(&[Script::default()]);
     let volume = open(&node).await;
-    let refused = volume.read_into(Buffer::new(64), volume.len()).await.unwrap_err();
+    let refused = volume.read_at(Buffer::new(64), volume.len()).await.unwrap_err();
     assert_eq!((refused.error.name(), refused.buffer.len()), ("OUT_OF_RANGE", 64));
-    let refused = volume.write(Buffer::new(0), 0).await.unwrap_err();
+    let refused = volume.write_at(Buffer::new(0), 0).await.unwrap_err();
     assert_eq!(refused.error.name(), "INVALID_LENGTH");
+}
+
+#[tokio::test]
+async fn calls_longer_than_one_operation_are_cut() {
+    let node = FakeNode::start(&[Script::default()]);
+    let volume = open(&node).await;
+    let len = usize::try_from(volume.len_max()).unwrap() + 5000;
+    let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
+    let written = volume.write_at(&bytes[..], 77).await.unwrap();
+    assert!(*written == *bytes && node.bytes()[77..][..len] == *bytes);
+    assert!(*volume.read_at(Buffer::new(len), 77).await.unwrap() == *bytes);
+    let refused = volume.read_at(Buffer::new(len), volume.len() - 1).await.unwrap_err();
+    assert_eq!((refused.error.name(), refused.buffer.len()), ("OUT_OF_RANGE", len));
+    volume.discard(0, volume.len()).await.unwrap();
+    assert!(node.bytes().iter().all(|byte| *byte == 0));
+    assert_eq!(volume.discard(4096, volume.len()).await.unwrap_err().name(), "OUT_OF_RANGE");
+    assert_eq!(volume.depth(), 16);
 }

@@ -14,11 +14,10 @@ use nearflash::direct::{
 };
 
 fn options() -> Options {
-    Options {
-        silence_max: Duration::from_secs(5),
-        reconnect_max: Duration::from_secs(5),
-        spin_max: Duration::from_micros(20),
-    }
+    Options::default()
+        .silence_max(Duration::from_secs(5))
+        .reconnect_max(Duration::from_secs(5))
+        .spin_max(Duration::from_micros(20))
 }
 
 fn client(node: &FakeNode) -> Client {
@@ -220,7 +219,7 @@ fn a_changed_layout_is_learned_and_nobody_notices() {
     for round in 0..20 {
         node.next_epoch();
         let mut tokens = vec![pair.post_read(buffer, round * 4096).unwrap()];
-        tokens.extend((0..10).map(|_| pair.fetch_add(1 << 20, 1).unwrap()));
+        tokens.extend((0..10).map(|_| pair.post_fetch_add(1 << 20, 1).unwrap()));
         let mut done = finish(&mut pair);
         assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
         let read = done.iter().position(|done| done.token == tokens[0]).unwrap();
@@ -300,7 +299,7 @@ fn blocking_reads_survive_lost_connections_and_writes_are_never_repeated() {
 fn a_silent_node_is_given_up_on_within_the_stated_time() {
     let silent = Script { silent_at: Some(1), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), silent]);
-    let options = Options { silence_max: Duration::from_millis(60), ..options() };
+    let options = options().silence_max(Duration::from_millis(60));
     let client = Client::connect_with(&node.url, Credentials::NONE, options).unwrap();
     let mut pair = client.queue_pair(VOLUME, QueueOptions::default()).unwrap();
     pair.post_flush().unwrap();
@@ -317,7 +316,7 @@ fn a_silent_node_is_given_up_on_within_the_stated_time() {
 fn a_node_that_is_gone_ends_a_blocking_call() {
     let closing = Script { closes_at: Some(0), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), closing]);
-    let options = Options { reconnect_max: Duration::ZERO, ..options() };
+    let options = options().reconnect_max(Duration::ZERO);
     let client = Client::connect_with(&node.url, Credentials::NONE, options).unwrap();
     let volume = client.open(VOLUME).unwrap();
     let error = volume.read_at(&mut [0; 4096], 0).unwrap_err();

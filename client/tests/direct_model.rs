@@ -75,7 +75,7 @@ fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, 
             if first < end {
                 model[first..end].fill(0);
             }
-            (pair.post_discard(offset(at), u32::try_from(len).unwrap()).unwrap(), (0, None))
+            (pair.post_discard(offset(at), u64::try_from(len).unwrap()).unwrap(), (0, None))
         }
         Op::CompareAndSwap { word, expected, new } => {
             let place = &mut model[start + word * 8..][..8];
@@ -83,13 +83,13 @@ fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, 
             if was == expected {
                 place.copy_from_slice(&new.to_le_bytes());
             }
-            (pair.compare_and_swap(offset(word * 8), expected, new).unwrap(), (was, None))
+            (pair.post_compare_and_swap(offset(word * 8), expected, new).unwrap(), (was, None))
         }
         Op::FetchAdd { word, addend } => {
             let place = &mut model[start + word * 8..][..8];
             let was = u64::from_le_bytes((&*place).try_into().unwrap());
             place.copy_from_slice(&was.wrapping_add(addend).to_le_bytes());
-            (pair.fetch_add(offset(word * 8), addend).unwrap(), (was, None))
+            (pair.post_fetch_add(offset(word * 8), addend).unwrap(), (was, None))
         }
         Op::Flush => (pair.post_flush().unwrap(), (0, None)),
     }
@@ -102,7 +102,7 @@ fn finish(pair: &mut QueuePair, expected: &mut HashMap<Token, Expected>) {
             pair.wait(Duration::from_secs(5)).unwrap();
         }
     }
-    for Completion { token, result, buffer } in done {
+    for Completion { token, result, buffer, .. } in done {
         let (value, bytes) = expected.remove(&token).expect("each completes once");
         assert_eq!(result.unwrap(), value);
         if let Some(bytes) = bytes {

@@ -15,15 +15,16 @@ use nearflash::iscsi::{
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 
 const TARGET: &str = "iqn.test:a";
-const ROOM: ConnectionOptions =
-    ConnectionOptions { depth: 32, buffer_count: 32, buffer_len: ByteLen(256 << 10) };
+fn room() -> ConnectionOptions {
+    ConnectionOptions::for_ops(32, ByteLen(256 << 10))
+}
 
 fn options(target: &FakeTarget) -> Options {
-    Options { timeout: Nanos::from_secs(5), ..Options::new(target.address, TARGET) }
+    Options::new(target.address, TARGET).timeout(Nanos::from_secs(5))
 }
 
 fn open_with(options: &Options) -> (Session, LogicalUnit) {
-    let mut session = Session::connect(options, ROOM).unwrap();
+    let mut session = Session::connect(options, room()).unwrap();
     let unit = session.logical_unit(0).unwrap();
     (session, unit)
 }
@@ -34,7 +35,7 @@ fn open(target: &FakeTarget) -> (Session, LogicalUnit) {
 
 /// The error of a session that cannot connect.
 fn refusal(options: &Options) -> InitiatorError {
-    Session::connect(options, ROOM).map(|_| ()).unwrap_err()
+    Session::connect(options, room()).map(|_| ()).unwrap_err()
 }
 
 /// Polls until `count` operations have completed.
@@ -142,7 +143,7 @@ fn digests_guard_reads_and_writes_of_both_kinds() {
     for asks in [false, true] {
         let target = FakeTarget::start(&[Script { digests: true, asks, ..Script::default() }]);
         let digests = Digests { header: true, data: true };
-        let (mut session, unit) = open_with(&Options { digests, ..options(&target) });
+        let (mut session, unit) = open_with(&options(&target).digests(digests));
         assert_eq!(session.digests(), digests);
         fill(&target);
         read_much(&mut session, &unit);
@@ -154,7 +155,7 @@ fn digests_guard_reads_and_writes_of_both_kinds() {
 fn a_session_of_several_connections_uses_all_of_them() {
     let target = FakeTarget::start(&[Script::default()]);
     fill(&target);
-    let (mut session, unit) = open_with(&Options { connections: 4, ..options(&target) });
+    let (mut session, unit) = open_with(&options(&target).connections(4));
     assert_eq!(session.connections(), 4);
     read_much(&mut session, &unit);
     write_much(&mut session, &unit, &target);
@@ -164,7 +165,7 @@ fn a_session_of_several_connections_uses_all_of_them() {
 #[test]
 fn what_the_window_keeps_back_is_sent_when_it_opens() {
     let target = FakeTarget::start(&[Script::default()]);
-    let room = ConnectionOptions { depth: 200, ..ROOM };
+    let room = room().depth(200);
     let mut session = Session::connect(&options(&target), room).unwrap();
     let unit = session.logical_unit(0).unwrap();
     assert_eq!(session.window(), 64);
@@ -266,7 +267,7 @@ fn a_lost_connection_says_what_was_in_flight_and_the_session_can_be_made_again()
 fn with_one_of_several_connections_all_is_lost() {
     let closing = Script { closes_at: Some(0), ..Script::default() };
     let target = FakeTarget::start(&[Script::default(), closing]);
-    let (mut session, unit) = open_with(&Options { connections: 2, ..options(&target) });
+    let (mut session, unit) = open_with(&options(&target).connections(2));
     let buffer = session.take_buffer(1, ByteLen(4096)).unwrap();
     session.submit(1, &unit, read(0, 1, buffer)).unwrap();
     let error = loss(&mut session, &mut Vec::new());
@@ -305,10 +306,10 @@ fn a_chap_account_lets_in_who_knows_its_secret() {
     let script = Script { account: Some(("alice", "a secret of alice")), ..Script::default() };
     let target = FakeTarget::start(&[script]);
     fill(&target);
-    let right = Options { account: account("a secret of alice"), ..options(&target) };
+    let right = options(&target).account(account("a secret of alice"));
     let (mut session, unit) = open_with(&right);
     read_much(&mut session, &unit);
-    let wrong = refusal(&Options { account: account("no secret of hers"), ..options(&target) });
+    let wrong = refusal(&options(&target).account(account("no secret of hers")));
     let expected = "iqn.test:a refuses the login: authentication failure (0201h); check the user \
                     and the secret";
     assert_eq!(wrong.to_string(), expected);
@@ -333,7 +334,7 @@ fn a_refused_login_names_the_remedy() {
         let login_status = Some((status.class(), status.detail()));
         let target = FakeTarget::start(&[Script { login_status, ..Script::default() }]);
         let initiator = "iqn.test:me".to_owned();
-        let error = refusal(&Options { initiator, ..options(&target) });
+        let error = refusal(&options(&target).initiator(initiator));
         let message = error.to_string();
         assert!(message.starts_with("iqn.test:a refuses the login: "), "{message}");
         assert!(message.contains(remedy), "{message}");
@@ -345,14 +346,14 @@ fn a_refused_login_names_the_remedy() {
 fn digests_that_are_not_granted_are_said() {
     let target = FakeTarget::start(&[Script::default()]);
     let digests = Digests { header: true, data: false };
-    let error = refusal(&Options { digests, ..options(&target) });
+    let error = refusal(&options(&target).digests(digests));
     assert!(matches!(error, InitiatorError::NoDigests { .. }), "{error}");
 }
 
 #[test]
 fn a_silent_target_is_given_up_on() {
     let target = FakeTarget::start(&[Script { is_silent: true, ..Script::default() }]);
-    let error = refusal(&Options { timeout: Nanos::from_millis(20), ..options(&target) });
+    let error = refusal(&options(&target).timeout(Nanos::from_millis(20)));
     assert!(matches!(error, InitiatorError::Silent { what: "the login", .. }), "{error}");
 }
 
@@ -416,7 +417,7 @@ fn a_target_that_does_not_prove_itself_is_not_believed() {
         credential("alice", "a secret of alice"),
         Some(credential("target", "the target's secret")),
     );
-    let error = refusal(&Options { account: Some(Arc::new(mutual.unwrap())), ..options(&target) });
+    let error = refusal(&options(&target).account(Some(Arc::new(mutual.unwrap()))));
     let names_the_account =
         matches!(&error, InitiatorError::Impostor { user, .. } if user == "target");
     assert!(names_the_account, "{error}");

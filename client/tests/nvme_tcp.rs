@@ -15,7 +15,7 @@ use uuid::Uuid;
 fn options(target: &FakeTarget) -> Options {
     let host = HostIdentity::from_uuid(Uuid::from_u128(7));
     let timeout = Nanos::from_secs(5);
-    Options { timeout, ..Options::new(target.address, Nqn::new("nqn.test:x").unwrap(), host) }
+    Options::new(target.address, Nqn::new("nqn.test:x").unwrap(), host).timeout(timeout)
 }
 
 fn open(target: &FakeTarget) -> (Controller, Namespace, QueuePair) {
@@ -174,7 +174,7 @@ fn a_refused_host_is_told_the_remedy() {
 #[test]
 fn a_silent_target_is_given_up_on() {
     let target = FakeTarget::start(&[Script { is_silent: true, ..Script::default() }]);
-    let options = Options { timeout: Nanos::from_millis(20), ..options(&target) };
+    let options = options(&target).timeout(Nanos::from_millis(20));
     let error = Controller::connect(&options).map(|_| ()).unwrap_err();
     assert!(matches!(error, HostError::Silent { what: "Connect", .. }), "{error}");
 }

@@ -86,26 +86,24 @@ impl NearflashConnectOptions {
             return Err(Failure::Argument("silence_max_ns cannot be NEARFLASH_NONE"));
         }
         let default = Options::default();
-        Ok(Options {
-            silence_max: span(self.silence_max_ns, default.silence_max),
-            reconnect_max: span(self.reconnect_max_ns, default.reconnect_max),
-            spin_max: span(self.spin_max_ns, default.spin_max),
-        })
+        Ok(default
+            .silence_max(span(self.silence_max_ns, default.silence_max))
+            .reconnect_max(span(self.reconnect_max_ns, default.reconnect_max))
+            .spin_max(span(self.spin_max_ns, default.spin_max)))
     }
 }
 
 impl NearflashQueueOptions {
     pub(crate) fn options(self) -> QueueOptions {
         let default = QueueOptions::default();
-        QueueOptions {
-            depth: if self.depth == 0 { default.depth } else { self.depth },
-            shared_len: match self.shared_len {
-                0 => default.shared_len,
-                NONE => 0,
-                // More than the address space is more than can be shared.
-                len => usize::try_from(len).unwrap_or(usize::MAX),
-            },
-        }
+        let depth = if self.depth == 0 { default.depth } else { self.depth };
+        let shared_len = match self.shared_len {
+            0 => default.shared_len,
+            NONE => 0,
+            // More than the address space is more than can be shared.
+            len => usize::try_from(len).unwrap_or(usize::MAX),
+        };
+        default.depth(depth).shared_len(shared_len)
     }
 }
 

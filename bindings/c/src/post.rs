@@ -127,7 +127,7 @@ pub unsafe extern "C" fn nearflash_post_discard(
     token: *mut u64,
 ) -> c_int {
     // SAFETY: the header has the same requirements.
-    unsafe { post(pair, token, |pair| pair.post_discard(offset, len)) }
+    unsafe { post(pair, token, |pair| pair.post_discard(offset, len.into())) }
 }
 
 /// # Safety
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn nearflash_post_compare_and_swap(
     token: *mut u64,
 ) -> c_int {
     // SAFETY: the header has the same requirements.
-    unsafe { post(pair, token, |pair| pair.compare_and_swap(offset, expected, desired)) }
+    unsafe { post(pair, token, |pair| pair.post_compare_and_swap(offset, expected, desired)) }
 }
 
 /// # Safety
@@ -154,5 +154,5 @@ pub unsafe extern "C" fn nearflash_post_fetch_add(
     token: *mut u64,
 ) -> c_int {
     // SAFETY: the header has the same requirements.
-    unsafe { post(pair, token, |pair| pair.fetch_add(offset, addend)) }
+    unsafe { post(pair, token, |pair| pair.post_fetch_add(offset, addend)) }
 }

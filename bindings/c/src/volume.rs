@@ -26,7 +26,7 @@ pub struct NearflashVolumeInfo {
 
 impl From<VolumeInfo> for NearflashVolumeInfo {
     fn from(info: VolumeInfo) -> Self {
-        let VolumeInfo { len, block_size, uuid, epoch, is_readable, is_writable } = info;
+        let VolumeInfo { len, block_size, uuid, epoch, is_readable, is_writable, .. } = info;
         Self { len, block_size, epoch, uuid, is_readable, is_writable }
     }
 }

@@ -42,11 +42,10 @@ pub(crate) fn connect(
 ) -> PyResult<Client> {
     let credentials = credentials(py, key, secret)?;
     let default = Options::default();
-    let options = Options {
-        silence_max: seconds("silence_max", silence_max, default.silence_max)?,
-        reconnect_max: seconds("reconnect_max", reconnect_max, default.reconnect_max)?,
-        spin_max: seconds("spin_max", spin_max, default.spin_max)?,
-    };
+    let options = default
+        .silence_max(seconds("silence_max", silence_max, default.silence_max)?)
+        .reconnect_max(seconds("reconnect_max", reconnect_max, default.reconnect_max)?)
+        .spin_max(seconds("spin_max", spin_max, default.spin_max)?);
     let connected = py.detach(|| nearflash::Client::connect_with(url, credentials, options));
     Ok(Client { inner: connected.map_err(|error| raised(py, &error))? })
 }
@@ -102,10 +101,9 @@ impl Client {
         shared_length: Option<usize>,
     ) -> PyResult<QueuePair> {
         let default = QueueOptions::default();
-        let options = QueueOptions {
-            depth: depth.unwrap_or(default.depth),
-            shared_len: shared_length.unwrap_or(default.shared_len),
-        };
+        let options = default
+            .depth(depth.unwrap_or(default.depth))
+            .shared_len(shared_length.unwrap_or(default.shared_len));
         let name = name.or(self.inner.volume_name());
         let name = name.ok_or_else(|| raised(py, &nearflash::Error::NoVolume))?;
         let opened = py.detach(|| self.inner.queue_pair(name, options));

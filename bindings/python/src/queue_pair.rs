@@ -157,7 +157,7 @@ impl Open {
         py: Python<'py>,
         done: Completion,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let Completion { token, result, buffer } = done;
+        let Completion { token, result, buffer, .. } = done;
         let pending = self.pending[token.index()].take();
         let wanted = pending.map_or(Wanted::Nothing, |pending| pending.wanted);
         let outcome = match (&result, wanted) {
@@ -292,7 +292,7 @@ impl QueuePair {
     /// As `Volume.discard`.
     fn post_discard(&mut self, py: Python<'_>, offset: u64, length: u32) -> PyResult<u64> {
         let open = self.get_mut()?;
-        let posted = open.pair.post_discard(offset, length);
+        let posted = open.pair.post_discard(offset, length.into());
         open.note(py, posted, Wanted::End)
     }
 
@@ -305,7 +305,7 @@ impl QueuePair {
         new: u64,
     ) -> PyResult<u64> {
         let open = self.get_mut()?;
-        let posted = open.pair.compare_and_swap(offset, expected, new);
+        let posted = open.pair.post_compare_and_swap(offset, expected, new);
         open.note(py, posted, Wanted::Word)
     }
 
@@ -318,7 +318,7 @@ impl QueuePair {
     ) -> PyResult<u64> {
         let addend = word(addend)?;
         let open = self.get_mut()?;
-        let posted = open.pair.fetch_add(offset, addend);
+        let posted = open.pair.post_fetch_add(offset, addend);
         open.note(py, posted, Wanted::Word)
     }
 

@@ -135,22 +135,39 @@ impl AsyncVolume {
         self.shared.state().pair.info()
     }
 
-    /// Reads `len` bytes at `offset`, both of any alignment; `len` is at most that of one
-    /// operation.
+    /// The most operations in flight; further calls wait.
+    pub fn depth(&self) -> u32 {
+        self.shared.state().pair.depth()
+    }
+
+    /// The longest operation, in bytes. Longer reads and writes are several, one after the other.
+    pub fn len_max(&self) -> u32 {
+        self.shared.state().pair.len_max()
+    }
+
+    /// Fills a buffer from `offset`, and returns it; both are of any alignment and length.
     ///
     /// # Errors
     /// When the range is not within the volume and the client's grants, the device fails, or the
-    /// node cannot be reached.
-    pub async fn read(&self, offset: u64, len: usize) -> Result<Buffer, Error> {
-        let buffer = self.shared.state().pair.buffer(len)?;
-        Ok(self.read_into(buffer, offset).await?)
+    /// node cannot be reached. The error returns the buffer.
+    pub async fn read_at(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
+        let step = self.step();
+        if buffer.len() <= step {
+            return self.read_one(buffer, offset).await;
+        }
+        let mut at = offset;
+        for start in (0..buffer.len()).step_by(step) {
+            let len = step.min(buffer.len() - start);
+            match self.read_one(Buffer::new(len), at).await {
+                Ok(piece) => buffer[start..][..len].copy_from_slice(&piece),
+                Err(PostError { error, .. }) => return Err(PostError { error, buffer }),
+            }
+            at = behind(at, len);
+        }
+        Ok(buffer)
     }
 
-    /// Reads at `offset` into a buffer, as many bytes as its length.
-    ///
-    /// # Errors
-    /// As [`Self::read`]. The error returns the buffer.
-    pub async fn read_into(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
+    async fn read_one(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
         let mut repeats = 0;
         loop {
             if let Err(error) = self.shared.connected().await {
@@ -170,56 +187,87 @@ impl AsyncVolume {
         }
     }
 
-    /// Writes a buffer at `offset`, and returns it. The write is atomic for each logical block, and
-    /// durable after [`Self::flush`].
+    /// Writes all of a buffer at `offset`, and returns it. The write is atomic for each logical
+    /// block, and durable after [`Self::flush`].
     ///
     /// # Errors
-    /// As [`Self::read`]. The error returns the buffer.
-    pub async fn write(&self, bytes: impl Into<Buffer>, offset: u64) -> Result<Buffer, PostError> {
-        let buffer = bytes.into();
+    /// As [`Self::read_at`]; some of the bytes may have been written.
+    pub async fn write_at(
+        &self,
+        bytes: impl Into<Buffer>,
+        offset: u64,
+    ) -> Result<Buffer, PostError> {
+        let (buffer, step) = (bytes.into(), self.step());
+        if buffer.len() <= step {
+            return self.write_one(buffer, offset).await;
+        }
+        let mut at = offset;
+        for piece in buffer.chunks(step) {
+            if let Err(PostError { error, .. }) = self.write_one(piece.into(), at).await {
+                return Err(PostError { error, buffer });
+            }
+            at = behind(at, piece.len());
+        }
+        Ok(buffer)
+    }
+
+    async fn write_one(&self, buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
         if let Err(error) = self.shared.connected().await {
             return Err(PostError { error, buffer });
         }
         self.with_buffer(buffer, |pair, buffer| pair.post_write(buffer, offset)).await
     }
 
+    /// The length of the pieces of long calls.
+    fn step(&self) -> usize {
+        usize::try_from(self.len_max().max(1)).expect("usize is at least 32 bits wide")
+    }
+
     /// Makes every operation that has completed before durable on stable media.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// As [`Self::read_at`].
     pub async fn flush(&self) -> Result<(), Error> {
         self.without_buffer(QueuePair::post_flush).await.map(|_| ())
     }
 
-    /// Deallocates `len` bytes at `offset`, whose contents are no longer needed.
+    /// Deallocates `len` bytes at `offset`, whose contents are no longer needed; the device
+    /// releases whole blocks of them. They read as before or as zeroes.
     ///
     /// # Errors
-    /// As [`Self::read`].
-    pub async fn discard(&self, offset: u64, len: u32) -> Result<(), Error> {
-        self.without_buffer(|pair| pair.post_discard(offset, len)).await.map(|_| ())
+    /// As [`Self::read_at`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let step = u64::from(self.len_max().max(1));
+        let mut done = 0;
+        while done < len {
+            let (at, part) = (offset.saturating_add(done), step.min(len - done));
+            self.without_buffer(|pair| pair.post_discard(at, part)).await?;
+            done += part;
+        }
+        Ok(())
     }
 
     /// Replaces the little-endian 8-byte word at `offset` by `new` if it equals `expected`, and
     /// returns the previous word: `expected` if it was replaced.
     ///
     /// # Errors
-    /// As [`Self::read`], and when the offset is not a multiple of 8.
+    /// As [`Self::read_at`], and when the offset is not a multiple of 8.
     pub async fn compare_and_swap(
         &self,
         offset: u64,
         expected: u64,
         new: u64,
     ) -> Result<u64, Error> {
-        self.without_buffer(|pair| pair.compare_and_swap(offset, expected, new)).await
+        self.without_buffer(|pair| pair.post_compare_and_swap(offset, expected, new)).await
     }
 
     /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the previous
     /// word.
     ///
     /// # Errors
-    /// As [`Self::read`], and when the offset is not a multiple of 8.
+    /// As [`Self::read_at`], and when the offset is not a multiple of 8.
     pub async fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, Error> {
-        self.without_buffer(|pair| pair.fetch_add(offset, addend)).await
+        self.without_buffer(|pair| pair.post_fetch_add(offset, addend)).await
     }
 
     async fn with_buffer(
@@ -308,6 +356,12 @@ impl Shared {
         }
         None
     }
+}
+
+/// The offset behind a piece. One past the address space saturates: it is past the volume's end,
+/// too, and the node refuses it.
+fn behind(offset: u64, len: usize) -> u64 {
+    offset.saturating_add(u64::try_from(len).expect("usize is at most 64 bits wide"))
 }
 
 /// The driver's next step.

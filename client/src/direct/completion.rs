@@ -24,6 +24,7 @@ impl Token {
 
 /// The end of an operation.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Completion {
     /// The operation.
     pub token: Token,

@@ -2,8 +2,19 @@
 
 use std::time::Duration;
 
+use crate::builders::builders;
+
 /// The time-outs of a client.
+///
+/// ```
+/// use std::time::Duration;
+/// use nearflash::Options;
+///
+/// let options = Options::default().silence_max(Duration::from_secs(2));
+/// assert_eq!(options.reconnect_max, Duration::from_secs(30));
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The longest silence of a node that owes an answer: after it, pending operations end with an
     /// error.
@@ -14,6 +25,8 @@ pub struct Options {
     /// exchange.
     pub spin_max: Duration,
 }
+
+builders!(Options { silence_max: Duration, reconnect_max: Duration, spin_max: Duration });
 
 impl Default for Options {
     /// 10 s of silence, 30 s of reconnects, 100 µs of spinning.
@@ -27,7 +40,19 @@ impl Default for Options {
 }
 
 /// The size of a queue pair.
+///
+/// ```
+/// let options = nearflash::QueueOptions::default().depth(32);
+/// assert_eq!(options.shared_len, 16 << 20);
+/// ```
+///
+/// Later versions may add fields, so a program cannot name all of them:
+///
+/// ```compile_fail
+/// let options = nearflash::QueueOptions { depth: 32, shared_len: 16 << 20 };
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct QueueOptions {
     /// The most operations in flight. The node may allow fewer; [`super::QueuePair::depth`] is the
     /// actual number.
@@ -36,6 +61,8 @@ pub struct QueueOptions {
     /// With 0, or more than 256 MiB, no memory is shared, and the Unix socket carries the payload.
     pub shared_len: usize,
 }
+
+builders!(QueueOptions { depth: u32, shared_len: usize });
 
 impl Default for QueueOptions {
     /// 128 operations, 16 MiB.

@@ -13,6 +13,7 @@ const WORKERS_MAX: usize = 16;
 
 /// The properties of a volume, as the node reports them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub struct VolumeInfo {
     /// Its size in bytes.
     pub len: u64,

@@ -27,7 +27,7 @@ const IDLE_POLLS_PER_CLOCK: u32 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Job {
     Flush,
-    Discard { offset: u64, len: u32 },
+    Discard { offset: u64, len: u64 },
     CompareAndSwap { offset: u64, expected: u64, new: u64 },
     FetchAdd { offset: u64, addend: u64 },
 }
@@ -119,8 +119,7 @@ impl Worker {
         let mut done = 0;
         while done < len {
             let part = step.min(len - done);
-            let part_len = u32::try_from(part).expect("an operation is below 4 GiB");
-            self.one(Job::Discard { offset: offset.saturating_add(done), len: part_len })?;
+            self.one(Job::Discard { offset: offset.saturating_add(done), len: part })?;
             done += part;
         }
         Ok(())
@@ -133,9 +132,9 @@ impl Worker {
             Job::Flush => self.pair.post_flush(),
             Job::Discard { offset, len } => self.pair.post_discard(offset, len),
             Job::CompareAndSwap { offset, expected, new } => {
-                self.pair.compare_and_swap(offset, expected, new)
+                self.pair.post_compare_and_swap(offset, expected, new)
             }
-            Job::FetchAdd { offset, addend } => self.pair.fetch_add(offset, addend),
+            Job::FetchAdd { offset, addend } => self.pair.post_fetch_add(offset, addend),
         }?;
         self.finish_all(Outcome::default())
     }

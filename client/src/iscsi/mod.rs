@@ -31,3 +31,4 @@ pub use nearflash_iscsi::chap::{Account, AccountError, Credential, Secret, Secre
 pub use nearflash_iscsi::initiator::{DiscoveredTarget, Ending, Sense, Status, SubmitError};
 pub use nearflash_iscsi::login::LoginStatus;
 pub use nearflash_iscsi::{Digests, PeerError};
+pub use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};

@@ -7,11 +7,14 @@ use nearflash_iscsi::Digests;
 use nearflash_iscsi::chap::Account;
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::builders::builders;
+
 /// The default InitiatorName.
 pub const INITIATOR_DEFAULT: &str = "iqn.2026-11.io.nearflash:initiator";
 
 /// The parameters of a session.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The target's address.
     pub address: SocketAddr,
@@ -45,8 +48,19 @@ impl Options {
     }
 }
 
+builders!(Options {
+    address: SocketAddr,
+    initiator: String,
+    target: String,
+    account: Option<Arc<Account>>,
+    digests: Digests,
+    connections: u16,
+    timeout: Nanos,
+});
+
 /// The resources of each connection.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ConnectionOptions {
     /// The most operations in flight.
     pub depth: u16,
@@ -62,3 +76,5 @@ impl ConnectionOptions {
         Self { depth, buffer_count: u32::from(depth), buffer_len: op_len }
     }
 }
+
+builders!(ConnectionOptions { depth: u16, buffer_count: u32, buffer_len: ByteLen });

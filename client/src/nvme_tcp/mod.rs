@@ -24,3 +24,5 @@ pub use nearflash_nvme::{NamespaceId, Nqn, NqnError, QueueId, Status};
 pub use nearflash_nvme_tcp::Digests;
 pub use nearflash_nvme_tcp::host::SubmitError;
 pub use nearflash_request::BufferId;
+pub use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
+pub use uuid::Uuid;

@@ -7,6 +7,8 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_units::{ByteLen, Nanos};
 use uuid::Uuid;
 
+use crate::builders::builders;
+
 /// The identity of this host.
 #[derive(Clone, Debug)]
 pub struct HostIdentity {
@@ -27,6 +29,7 @@ impl HostIdentity {
 
 /// The parameters of a connection to a subsystem.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The target's address.
     pub address: SocketAddr,
@@ -56,8 +59,18 @@ impl Options {
     }
 }
 
+builders!(Options {
+    address: SocketAddr,
+    subsystem: Nqn,
+    host: HostIdentity,
+    digests: Digests,
+    keep_alive: Nanos,
+    timeout: Nanos,
+});
+
 /// The resources of a queue pair.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct QueueOptions {
     /// The most commands in flight.
     pub depth: u16,
@@ -73,3 +86,5 @@ impl QueueOptions {
         Self { depth, buffer_count: u32::from(depth), buffer_len: op_len }
     }
 }
+
+builders!(QueueOptions { depth: u16, buffer_count: u32, buffer_len: ByteLen });

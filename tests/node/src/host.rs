@@ -39,10 +39,10 @@ impl Host {
     /// When the node refuses.
     pub fn connect_with(node: &Node<'_>, volume: &str, queues: u16, digests: Digests) -> Self {
         let identity = HostIdentity::from_uuid(Uuid::new_v4());
-        let options = Options::new(node.address(), subsystem(volume), identity);
+        let options = Options::new(node.address(), subsystem(volume), identity).digests(digests);
         // The keep-alive time-out is long, since a test thread does not call `tend`.
         let keep_alive = Nanos::from_secs(120);
-        let options = Options { digests, keep_alive, timeout: Nanos::from_secs(30), ..options };
+        let options = options.keep_alive(keep_alive).timeout(Nanos::from_secs(30));
         let mut controller = Controller::connect(&options).expect("the node takes the host");
         let namespace = controller.namespace(NamespaceId(1)).expect("the volume is there");
         let granted = controller.request_queue_pairs(queues).expect("queues are to be had");

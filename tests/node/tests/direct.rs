@@ -207,7 +207,7 @@ fn a_grant_that_is_revoked_under_full_load_is_without_effect_when_the_command_re
         let grant = key.grant(&node, "data", &["--rights", "rw"]).to_string();
         let keep = key.grant(&node, "data", &["--range", "4MiB..", "--rights", "rw"]);
         let client = key.connect(&node, door).unwrap();
-        let options = QueueOptions { depth: 32, ..QueueOptions::default() };
+        let options = QueueOptions::default().depth(32);
         let mut pair = client.queue_pair("data", options).unwrap();
         let mut host = Host::connect(&node, "data");
         let (is_revoked, written) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -340,7 +340,7 @@ fn a_node_killed_in_mid_read_ends_what_is_pending_with_an_error() {
 
 #[test]
 fn a_node_that_falls_silent_is_given_up_within_the_stated_time() {
-    let options = Options { silence_max: Duration::from_secs(1), ..Options::default() };
+    let options = Options::default().silence_max(Duration::from_secs(1));
     for door in Door::ALL {
         let place = Place::new();
         let node = slow(&place);

@@ -25,7 +25,7 @@ struct Worker {
 
 impl Worker {
     fn connect(node: &Node<'_>, connections: u16) -> Self {
-        let options = Options { connections, ..Options::new(node.iscsi_address(), TARGET) };
+        let options = Options::new(node.iscsi_address(), TARGET).connections(connections);
         let depth = DEPTH / connections;
         let room = ConnectionOptions::for_ops(depth, OP_LEN);
         let mut session = Session::connect(&options, room).unwrap();

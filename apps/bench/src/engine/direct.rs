@@ -75,11 +75,10 @@ impl Opener for DirectRemote {
 }
 
 fn queue_options(depth: usize, op_len: ByteLen) -> QueueOptions {
-    QueueOptions {
-        depth: u32::try_from(depth).unwrap_or(u32::MAX),
+    QueueOptions::default()
+        .depth(u32::try_from(depth).unwrap_or(u32::MAX))
         // Buffers are whole pages.
-        shared_len: depth * op_len.to_usize().next_multiple_of(4096),
-    }
+        .shared_len(depth * op_len.to_usize().next_multiple_of(4096))
 }
 
 /// A poll takes at most this many completions, or half of the operations in flight if that is more.

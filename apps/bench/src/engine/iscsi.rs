@@ -42,7 +42,7 @@ impl IscsiRemote {
     /// When the target cannot be reached, refuses, or does not support the run.
     pub fn connect(target: &IscsiTarget, needs: Needs) -> Result<Self, BenchError> {
         let options = options(target)?;
-        let asking = ConnectionOptions { depth: 1, buffer_count: 0, buffer_len: ByteLen(0) };
+        let asking = ConnectionOptions::for_ops(1, ByteLen(0)).buffer_count(0);
         let mut session = Session::connect(&options, asking)?;
         let unit = session.logical_unit(target.lun)?;
         let window = session.window();
@@ -89,10 +89,7 @@ impl Opener for IscsiRemote {
         let links = self.sessions_per_job * usize::from(self.options.connections);
         let link_depth = u16::try_from(depth.div_ceil(links)).expect("checked: a session's window");
         // One more for a flush, which has no slot.
-        let room = ConnectionOptions {
-            depth: link_depth + 1,
-            ..ConnectionOptions::for_ops(link_depth, op_len)
-        };
+        let room = ConnectionOptions::for_ops(link_depth, op_len).depth(link_depth + 1);
         let mut sessions = (0..self.sessions_per_job)
             .map(|_| Session::connect(&self.options, room))
             .collect::<Result<Vec<_>, InitiatorError>>()?;
@@ -109,13 +106,11 @@ fn options(target: &IscsiTarget) -> Result<Options, BenchError> {
     let resolved = nearflash::resolve(&target.host, target.port);
     let failed = |source| InitiatorError::Resolve { host: target.host.clone(), source };
     let address = resolved.map_err(failed)?[0];
-    Ok(Options {
-        initiator: INITIATOR.to_owned(),
-        account: account(target)?.map(Arc::new),
-        digests: Digests { header: target.header_digest, data: target.data_digest },
-        connections: target.connections,
-        ..Options::new(address, &target.name)
-    })
+    Ok(Options::new(address, &target.name)
+        .initiator(INITIATOR.to_owned())
+        .account(account(target)?.map(Arc::new))
+        .digests(Digests { header: target.header_digest, data: target.data_digest })
+        .connections(target.connections))
 }
 
 fn account(target: &IscsiTarget) -> Result<Option<Account>, BenchError> {

@@ -166,7 +166,7 @@ fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
     let subsystem = Nqn::new(&target.nqn).map_err(nqn)?;
     let identity = HostIdentity::from_uuid(Uuid::new_v4());
     let digests = Digests { header: target.header_digest, data: target.data_digest };
-    Ok(Options { digests, ..Options::new(address, subsystem, identity) })
+    Ok(Options::new(address, subsystem, identity).digests(digests))
 }
 
 /// The engine: slots are distributed over queue pairs in turn.

@@ -64,7 +64,8 @@ impl QueuePair {
     ///
     /// # Errors
     /// As [`Self::post_flush`], and when the length is not valid for one operation.
-    pub fn post_discard(&mut self, offset: u64, len: u32) -> Result<Token, Error> {
+    pub fn post_discard(&mut self, offset: u64, len: u64) -> Result<Token, Error> {
+        let len = u32::try_from(len).map_err(|_| self.length_refused(len))?;
         let operation = ClientOperation::Discard { offset, len };
         self.post(None, |_| operation).map_err(|(error, _)| error)
     }
@@ -74,7 +75,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// As [`Self::post_flush`]. The node refuses an offset that is not a multiple of 8.
-    pub fn compare_and_swap(
+    pub fn post_compare_and_swap(
         &mut self,
         offset: u64,
         expected: u64,
@@ -88,8 +89,8 @@ impl QueuePair {
     /// word.
     ///
     /// # Errors
-    /// As [`Self::compare_and_swap`].
-    pub fn fetch_add(&mut self, offset: u64, addend: u64) -> Result<Token, Error> {
+    /// As [`Self::post_compare_and_swap`].
+    pub fn post_fetch_add(&mut self, offset: u64, addend: u64) -> Result<Token, Error> {
         let operation = ClientOperation::FetchAdd { offset, addend, durable: false };
         self.post(None, |_| operation).map_err(|(error, _)| error)
     }

@@ -138,11 +138,11 @@ fn words_are_swapped_and_added_to_by_rings() {
         post(&mut pair).unwrap();
         completed(&mut pair).result.unwrap()
     };
-    assert_eq!(value(&|pair| pair.fetch_add(8, 5)), 0);
-    assert_eq!(value(&|pair| pair.fetch_add(8, 2)), 5);
-    assert_eq!(value(&|pair| pair.compare_and_swap(8, 6, 100)), 7);
-    assert_eq!(value(&|pair| pair.compare_and_swap(8, 7, 100)), 7);
-    assert_eq!(value(&|pair| pair.fetch_add(8, 0)), 100);
+    assert_eq!(value(&|pair| pair.post_fetch_add(8, 5)), 0);
+    assert_eq!(value(&|pair| pair.post_fetch_add(8, 2)), 5);
+    assert_eq!(value(&|pair| pair.post_compare_and_swap(8, 6, 100)), 7);
+    assert_eq!(value(&|pair| pair.post_compare_and_swap(8, 7, 100)), 7);
+    assert_eq!(value(&|pair| pair.post_fetch_add(8, 0)), 100);
     node.terminate();
 }
 
@@ -160,7 +160,7 @@ fn a_node_that_sleeps_is_woken_and_wakes_a_client_that_sleeps() {
     let place = Place::new();
     let node = start(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
     let url = format!("direct+local:{}", socket(&place).display());
-    let options = Options { spin_max: Duration::ZERO, ..Options::default() };
+    let options = Options::default().spin_max(Duration::ZERO);
     let client = Client::connect_with(&url, Credentials::NONE, options).unwrap();
     let volume = client.open("data").unwrap();
     for round in 0..20u8 {
