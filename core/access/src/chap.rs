@@ -159,11 +159,6 @@ impl Accounts {
         self.0.values()
     }
 
-    /// Whether the node has no accounts.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Adds an account.
     ///
     /// # Errors
@@ -235,7 +230,7 @@ mod tests {
         assert_eq!(twice, AccountError::Exists(user.clone()));
         assert_eq!(accounts.iter().next().unwrap().secret.as_str(), "geheimgeheim");
         accounts.remove(&user).unwrap();
-        assert!(accounts.is_empty());
+        assert!(accounts.0.is_empty());
         assert_eq!(accounts.remove(&user), Err(AccountError::NotFound(user)));
     }
 

@@ -150,11 +150,6 @@ impl Engine {
         self.waits.poll_over()
     }
 
-    /// The current volumes.
-    pub fn volumes(&self) -> &VolumeTable {
-        &self.volumes
-    }
-
     /// The number of requests in flight, including those that wait to begin.
     pub fn jobs_len(&self) -> usize {
         self.jobs.len() + self.admission.len()

@@ -350,11 +350,6 @@ impl Pool {
         ByteLen::from_usize(self.pages.len() * PAGE_LEN)
     }
 
-    /// Always `false`: a pool has at least one largest buffer.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// The buffer's range in the arena.
     ///
     /// # Panics

@@ -55,11 +55,6 @@ impl FreeSpace {
         self.len
     }
 
-    /// Whether the data area has no granules.
-    pub fn is_empty(&self) -> bool {
-        self.len.0 == 0
-    }
-
     /// The total length of the free runs.
     pub fn free_len(&self) -> ByteLen {
         ByteLen(self.runs.values().sum())

@@ -31,7 +31,7 @@ wire! {
     }
 }
 
-/// A command's part in a fused operation. NVMe Base 2.0, 3.3.3.1 (FUSE).
+/// A command's part in a fused operation, by the values of FUSE. NVMe Base 2.0, 3.3.3.1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fused {
     /// Not fused.
@@ -86,13 +86,7 @@ impl Command {
     /// The same command with another FUSE value.
     #[must_use]
     pub fn with_fused(self, fused: Fused) -> Self {
-        let bits = match fused {
-            Fused::Normal => 0b00,
-            Fused::First => 0b01,
-            Fused::Second => 0b10,
-            Fused::Reserved => 0b11,
-        };
-        Self { flags: self.flags & !0b11 | bits, ..self }
+        Self { flags: self.flags & !0b11 | fused as u8, ..self }
     }
 
     /// Whether PSDT is 01b or 10b. These two SGL forms are the only ones that fabrics allow.

@@ -60,11 +60,6 @@ impl Notices {
     pub const ANA: u32 = 1 << 11;
     /// Bit 31: discovery log change notices.
     pub const DISCOVERY: u32 = 1 << 31;
-
-    /// Whether all of `bits` are set.
-    pub fn has(self, bits: u32) -> bool {
-        self.0 & bits == bits
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,6 @@ impl FeatureId {
     pub const ERROR_RECOVERY: Self = Self(0x05);
     pub const VOLATILE_WRITE_CACHE: Self = Self(0x06);
     pub const NUMBER_OF_QUEUES: Self = Self(0x07);
-    pub const INTERRUPT_COALESCING: Self = Self(0x08);
-    pub const INTERRUPT_CONFIGURATION: Self = Self(0x09);
     pub const WRITE_ATOMICITY: Self = Self(0x0A);
     pub const ASYNC_EVENT_CONFIGURATION: Self = Self(0x0B);
     pub const TIMESTAMP: Self = Self(0x0E);

@@ -10,22 +10,13 @@ pub struct AdminOpcode(pub u8);
 
 #[allow(missing_docs, reason = "the names are the specification's")]
 impl AdminOpcode {
-    pub const CREATE_IO_SQ: Self = Self(0x01);
     pub const GET_LOG_PAGE: Self = Self(0x02);
-    pub const DELETE_IO_CQ: Self = Self(0x04);
     pub const IDENTIFY: Self = Self(0x06);
     pub const ABORT: Self = Self(0x08);
     pub const SET_FEATURES: Self = Self(0x09);
     pub const GET_FEATURES: Self = Self(0x0A);
     pub const ASYNC_EVENT_REQUEST: Self = Self(0x0C);
-    pub const NAMESPACE_MANAGEMENT: Self = Self(0x0D);
-    pub const FIRMWARE_COMMIT: Self = Self(0x10);
-    pub const FIRMWARE_DOWNLOAD: Self = Self(0x11);
     pub const KEEP_ALIVE: Self = Self(0x18);
-    pub const FORMAT_NVM: Self = Self(0x80);
-    pub const SECURITY_SEND: Self = Self(0x81);
-    pub const SECURITY_RECEIVE: Self = Self(0x82);
-    pub const SANITIZE: Self = Self(0x84);
 }
 
 /// NVM command set. NVM Command Set 1.0, 3.
@@ -56,6 +47,5 @@ impl FabricsType {
     pub const PROPERTY_SET: Self = Self(0x00);
     pub const CONNECT: Self = Self(0x01);
     pub const PROPERTY_GET: Self = Self(0x04);
-    pub const AUTHENTICATION_SEND: Self = Self(0x05);
     pub const DISCONNECT: Self = Self(0x08);
 }

@@ -56,16 +56,8 @@ pub(crate) struct Command {
     pub(crate) admit: Option<Access>,
     /// The recommended timeout in seconds; zero for a command that completes immediately.
     pub(crate) timeout_secs: u32,
-    pub(crate) only: Only,
-}
-
-/// The units that support a command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Only {
-    /// All units.
-    All,
-    /// Units that support unmapping.
-    Unmapping,
+    /// Only units with unmapping support it.
+    pub(crate) unmaps: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +94,7 @@ impl Command {
             parameters: None,
             admit: None,
             timeout_secs: 0,
-            only: Only::All,
+            unmaps: false,
         }
     }
 
@@ -122,12 +114,12 @@ impl Command {
         Self { timeout_secs, ..self }
     }
 
-    pub(crate) const fn only(self, only: Only) -> Self {
-        Self { only, ..self }
+    pub(crate) const fn that_unmaps(self) -> Self {
+        Self { unmaps: true, ..self }
     }
 
     pub(crate) const fn is_of(&self, unit: &LogicalUnit) -> bool {
-        unit.unmaps() || matches!(self.only, Only::All)
+        unit.unmaps() || !self.unmaps
     }
 
     pub(crate) const fn opcode(&self) -> u8 {

@@ -109,11 +109,6 @@ impl LogicalUnits {
         self.units.len()
     }
 
-    /// Whether there are no units.
-    pub fn is_empty(&self) -> bool {
-        self.units.is_empty()
-    }
-
     /// The target's iSCSI name.
     pub fn target(&self) -> &str {
         &self.target

@@ -37,11 +37,6 @@ impl Chunk<'_> {
             Self::Buffer { len, .. } | Self::Zeroes(len) => *len,
         }
     }
-
-    /// Never: there are no empty chunks.
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

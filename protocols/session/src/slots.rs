@@ -6,7 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 /// The slots. A free slot keeps its value: the last one back, still cached, is first out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SlotTable<T> {
     slots: Box<[Slot<T>]>,
     free: Vec<u16>,

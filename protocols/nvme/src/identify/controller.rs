@@ -3,7 +3,7 @@
 use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32};
 
-use crate::{Ascii, ControllerId, NqnField};
+use crate::{Ascii, NqnField};
 
 wire! {
     /// CNTRLTYPE. NVMe Base 2.0, 5.17.2.1.
@@ -137,11 +137,6 @@ impl IdentifyController {
     pub const SGL_TRANSPORT: u32 = 1 << 21;
     /// OFCS bit 0: Disconnect.
     pub const DISCONNECT: u16 = 1;
-
-    /// CNTLID.
-    pub fn controller_id(&self) -> ControllerId {
-        ControllerId(self.controller_id.get())
-    }
 
     /// MDTS in bytes: the maximum data length of one command; `None` is no limit.
     pub fn transfer_len_max(&self) -> Option<u64> {

@@ -76,11 +76,6 @@ impl GetLogPage {
         (u64::from(self.dwords_zero_based) + 1) * 4
     }
 
-    /// Always false: a command requests at least one dword.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Decodes the command's parameters.
     pub fn from_command(command: &Command) -> Self {
         let [log, specific, low0, low1] = command.cdw10.get().to_le_bytes();

@@ -32,21 +32,16 @@ struct Page {
     code: u8,
     subpage: u8,
     current: fn(&LogicalUnit) -> Vec<u8>,
-    changeable: fn(&LogicalUnit) -> Vec<u8>,
+    changeable: &'static [u8],
 }
 
 /// All pages, in the order in which they are returned.
 const PAGES: [Page; 5] = [
-    Page { code: 0x01, subpage: 0, current: error_recovery, changeable: |_| vec![0; 10] },
-    Page { code: 0x08, subpage: 0, current: caching, changeable: |_| vec![0; 18] },
-    Page {
-        code: CONTROL,
-        subpage: 0,
-        current: control,
-        changeable: |_| CONTROL_CHANGEABLE.to_vec(),
-    },
-    Page { code: CONTROL, subpage: 1, current: |_| vec![0; 28], changeable: |_| vec![0; 28] },
-    Page { code: 0x1C, subpage: 0, current: |_| vec![0; 10], changeable: |_| vec![0; 10] },
+    Page { code: 0x01, subpage: 0, current: error_recovery, changeable: &[0; 10] },
+    Page { code: 0x08, subpage: 0, current: caching, changeable: &[0; 18] },
+    Page { code: CONTROL, subpage: 0, current: control, changeable: &CONTROL_CHANGEABLE },
+    Page { code: CONTROL, subpage: 1, current: |_| vec![0; 28], changeable: &[0; 28] },
+    Page { code: 0x1C, subpage: 0, current: |_| vec![0; 10], changeable: &[0; 10] },
 ];
 
 /// PAGE CODE of the control page.
@@ -115,7 +110,7 @@ fn pages(call: &Call<'_>) -> Result<Vec<u8>, Sense> {
     let (control, code) = (call.cdb.byte(2) >> 6, call.cdb.byte(2) & 0x3F);
     let body: &dyn Fn(&Page) -> Vec<u8> = match control {
         0 => &|page| (page.current)(call.unit),
-        1 => &|page| (page.changeable)(call.unit),
+        1 => &|page| page.changeable.to_vec(),
         2 => &|page| (page.current)(&by_default(call.unit)),
         _ => return Err(Sense::SAVING_NOT_SUPPORTED),
     };
@@ -289,13 +284,13 @@ fn take_page(
     };
     let page = PAGES.iter().find(|page| page.code == code && page.subpage == subpage);
     let page = page.ok_or(field(at, 5))?;
-    let (current, changeable) = ((page.current)(unit), (page.changeable)(unit));
+    let current = (page.current)(unit);
     if len != current.len() {
         return Err(field(at + header_len - if subpage == 0 { 1 } else { 2 }, 7));
     }
     let body = rest.get(header_len..header_len + len).ok_or(Sense::PARAMETER_LIST_LENGTH)?;
     for (index, byte) in body.iter().enumerate() {
-        let refused = (byte ^ current[index]) & !changeable[index];
+        let refused = (byte ^ current[index]) & !page.changeable[index];
         if refused != 0 {
             let highest = u8::try_from(refused.ilog2()).unwrap_or(7);
             return Err(field(at + header_len + index, highest));

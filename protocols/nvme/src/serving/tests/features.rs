@@ -67,9 +67,9 @@ fn what_cannot_be_set_is_refused_exactly() {
         (set(FeatureId::ASYNC_EVENT_CONFIGURATION, 1 << 31), Status::INVALID_FIELD),
         (set(FeatureId::COMMAND_SET_PROFILE, 1), Status::COMMAND_SET_COMBINATION_REJECTED),
         (set(FeatureId::HOST_IDENTIFIER, 1), Status::COMMAND_SEQUENCE_ERROR),
-        (set(FeatureId::INTERRUPT_COALESCING, 0), Status::INVALID_FIELD),
+        (set(FeatureId(0x08), 0), Status::INVALID_FIELD), // Interrupt Coalescing
         (set(FeatureId::RESERVATION_PERSISTENCE, 0), Status::INVALID_NAMESPACE),
-        (get(FeatureId::INTERRUPT_CONFIGURATION), Status::INVALID_FIELD),
+        (get(FeatureId(0x09)), Status::INVALID_FIELD), // Interrupt Vector Configuration
         (get(FeatureId(0xC0)), Status::INVALID_FIELD),
     ];
     for (command, status) in refused {

@@ -63,7 +63,7 @@ fn the_controller_says_what_a_linux_host_needs() {
     let (mut target, controller) = joined();
     let data = described(&mut target, controller, identify(Cns::CONTROLLER, 0));
     let it = IdentifyController::ref_from_bytes(&data).unwrap();
-    assert_eq!(it.controller_id(), controller);
+    assert_eq!(it.controller_id.get(), controller.0);
     assert_eq!(it.controller_type, ControllerType::IO);
     assert_eq!(it.subsystem.get(), Ok(nqn("data")));
     assert_eq!(it.model.text(), "nearflash");
