@@ -4,7 +4,7 @@
 //! Knows nothing of requests or of the state of a connection.
 
 use nearflash_session::digest::{self, DIGEST_LEN};
-use nearflash_session::{Digests, HeadRules, HeadShape, Layout};
+use nearflash_session::{Digests, HeadRules, HeadShape, Layout, Output};
 
 use crate::error::PeerError;
 use crate::wire::HEADER_LEN;
@@ -66,6 +66,22 @@ pub(crate) fn seal(mut words: [u64; 4], digests: Digests) -> [u64; 4] {
         words[3] |= u64::from(digest) << 32;
     }
     words
+}
+
+/// Queues a message of the session: a header, and its small payload if there is any.
+pub(crate) fn push_message(
+    output: &mut Output,
+    header: [u64; 4],
+    payload: &[u8],
+    digests: Digests,
+) {
+    output.push_words(seal(header, digests));
+    if !payload.is_empty() {
+        output.push_bytes(payload);
+        if digests.data {
+            output.push_digest(digest::digest(payload));
+        }
+    }
 }
 
 /// A header in words as it is on the wire.

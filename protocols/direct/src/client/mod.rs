@@ -38,10 +38,9 @@ pub use config::{
 };
 pub use operation::ClientOperation;
 
-use crate::digest::digest;
 use crate::error::PeerError;
 use crate::secret::Secret;
-use crate::stream::{self, Stream, seal};
+use crate::stream::{self, Stream, push_message, seal};
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
 use input::Sink;
 use volumes::{Asked, Volumes};
@@ -286,12 +285,6 @@ impl ClientSession {
             len: u32::try_from(payload.len()).expect("small payload").into(),
             ..RequestHeader::default()
         };
-        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
-        if !payload.is_empty() {
-            self.output.push_bytes(payload);
-            if self.stream.rules.digests.data {
-                self.output.push_digest(digest(payload));
-            }
-        }
+        push_message(&mut self.output, header.to_words(), payload, self.stream.rules.digests);
     }
 }

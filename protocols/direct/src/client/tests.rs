@@ -7,6 +7,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::*;
 use crate::Digests;
+use crate::digest::digest;
 use crate::proof::node_proof;
 use crate::wire::{
     AnswerHeader, Features, HEADER_LEN, HelloAnswer, LEN_MAX, OpenAnswer, Rights, SEGMENT_LEN_MAX,

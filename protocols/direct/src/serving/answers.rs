@@ -9,7 +9,7 @@ use super::{ServingEnd, TargetSession};
 use crate::Digests;
 use crate::digest::{digest, digest_of_zeroes};
 use crate::segments;
-use crate::stream::seal;
+use crate::stream::{push_message, seal};
 use crate::wire::{AnswerHeader, Opcode, RequestHeader, Status};
 
 impl TargetSession {
@@ -103,13 +103,7 @@ impl TargetSession {
     ) {
         let mut header = self.header(Opcode(asked.opcode), status, asked.tag.get(), value);
         header.len = U32::new(u32::try_from(payload.len()).expect("small payload"));
-        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
-        if !payload.is_empty() {
-            self.output.push_bytes(payload);
-            if self.stream.rules.digests.data {
-                self.output.push_digest(digest(payload));
-            }
-        }
+        push_message(&mut self.output, header.to_words(), payload, self.stream.rules.digests);
     }
 
     /// The last words.

@@ -4,7 +4,6 @@
 //! The session knows no other one. The driver ends those that claimed the same identity before, and
 //! answers once none of their requests is in flight.
 
-use super::handles::Who;
 use super::{Demand, ServingEnd, State, TargetSession};
 use crate::error::PeerError;
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, Status};
@@ -62,11 +61,7 @@ impl TargetSession {
         let (State::Claiming(who, _), Claim::Made(identity)) = (&self.state, self.claim) else {
             return None;
         };
-        let key = match who {
-            Who::Anonymous => None,
-            Who::Key(key, _) => Some(&**key),
-        };
-        let identity = ClientIdentity::new(key, identity);
+        let identity = ClientIdentity::new(who.key(), identity);
         self.claim = Claim::HandedOut;
         Some(Demand::Claim(identity))
     }

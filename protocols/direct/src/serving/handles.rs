@@ -19,6 +19,15 @@ pub(super) enum Who {
     Key(Box<str>, Secret),
 }
 
+impl Who {
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::Anonymous => None,
+            Self::Key(key, _) => Some(key),
+        }
+    }
+}
+
 /// The rights of a client on a volume.
 #[derive(Clone, Debug)]
 pub(super) enum Reach {

@@ -164,10 +164,7 @@ impl TargetSession {
 
     /// The key that the client came with, once it is in; `None` for an anonymous one.
     pub fn key(&self) -> Option<&str> {
-        match self.state.who()? {
-            Who::Key(key, _) => Some(key),
-            Who::Anonymous => None,
-        }
+        self.state.who()?.key()
     }
 
     /// How many requests are in flight: taken and not answered.

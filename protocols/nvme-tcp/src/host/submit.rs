@@ -7,16 +7,12 @@ use nearflash_nvme::{Command, CommandId, SglDescriptor};
 use nearflash_request::BufferId;
 use nearflash_session::{Data, PayloadPart};
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::U32;
 
 use super::config::SubmitError;
 use super::{CommandData, HostSession, State};
 use crate::digest::digest;
 use crate::length;
-use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PduFlags, PduType};
-
-/// The longest padding, for an alignment of 128 bytes.
-const PADDING: [u8; 128] = [0; 128];
+use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PADDING, PduFlags, PduType};
 
 /// The maximum length of in-capsule data on an admin queue.
 const ADMIN_CAPSULE_LEN_MAX: u32 = 8 * 1024;
@@ -135,13 +131,9 @@ impl HostSession {
     fn push_bare_capsule(&mut self, cid: u16, command: Command, len: u32) {
         let sgl = SglDescriptor::transport(len);
         let command = Command { sgl, ..command.with_command_id(CommandId(cid)) };
-        let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
-        if self.framer.rules.digests.header {
-            common.flags = PduFlags::HEADER_DIGEST;
-            common.pdu_len = U32::new(72 + 4);
-        }
-        self.output
-            .push_header(CapsuleCmd { common, command }.to_words(), self.framer.rules.digests);
+        let digests = self.framer.rules.digests;
+        let common = CommonHeader::bare(PduType::CAPSULE_CMD, 72).digested(digests);
+        self.output.push_header(CapsuleCmd { common, command }.to_words(), digests);
     }
 
     /// Queues a capsule with its data. `payload` is the bytes of `data`, for the digest.
@@ -150,9 +142,9 @@ impl HostSession {
         let sgl = SglDescriptor::in_capsule(0, data_len);
         let command = Command { sgl, ..command.with_command_id(CommandId(cid)) };
         let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
-        let padding = self.lay_out(&mut common, data_len);
-        self.output
-            .push_header(CapsuleCmd { common, command }.to_words(), self.framer.rules.digests);
+        let digests = self.framer.rules.digests;
+        let padding = common.lay_out(digests, self.controller_alignment, data_len);
+        self.output.push_header(CapsuleCmd { common, command }.to_words(), digests);
         if padding > 0 {
             self.output.push_bytes(&PADDING[..padding]);
         }
@@ -160,28 +152,9 @@ impl HostSession {
             CapsuleData::Buffer(buffer, len) => self.output.push_buffer(buffer, 0, len),
             CapsuleData::Bytes(bytes) => self.output.push_bytes(bytes),
         }
-        if self.framer.rules.digests.data {
+        if digests.data {
             self.output.push_digest(digest(&payload[..length(data_len)]));
         }
-    }
-
-    /// Sets FLAGS, PDO and PLEN of a PDU with `data_len` bytes of data, which is at least 1.
-    /// Returns the length of the padding before the data.
-    #[inline]
-    fn lay_out(&self, common: &mut CommonHeader, data_len: u32) -> usize {
-        let digests = self.framer.rules.digests;
-        let head_len = usize::from(common.header_len) + digests.header_len();
-        if digests.header {
-            common.flags = common.flags.with(PduFlags::HEADER_DIGEST);
-        }
-        if digests.data {
-            common.flags = common.flags.with(PduFlags::DATA_DIGEST);
-        }
-        let data_offset = self.controller_alignment.data_offset(head_len);
-        common.data_offset = u8::try_from(data_offset).expect("alignments are at most 128 bytes");
-        let digest_len = if digests.data { 4 } else { 0 };
-        common.pdu_len = U32::new(u32::from(common.data_offset) + data_len + digest_len);
-        data_offset - head_len
     }
 
     /// Queues the data that an R2T requested, in H2CData PDUs of at most MAXH2CDATA. The caller has
@@ -231,10 +204,11 @@ impl HostSession {
         if part.is_last {
             common.flags = PduFlags::LAST;
         }
-        let padding = self.lay_out(&mut common, part.len);
+        let digests = self.framer.rules.digests;
+        let padding = common.lay_out(digests, self.controller_alignment, part.len);
         let ids = DataIds { command_id: cid, transfer_tag: part.transfer_tag };
         let words = DataPdu::new(common, ids, part.offset, part.len).to_words();
-        self.output.push_header(words, self.digests());
+        self.output.push_header(words, digests);
         if padding > 0 {
             self.output.push_bytes(&PADDING[..padding]);
         }

@@ -117,7 +117,43 @@ impl CommonHeader {
             pdu_len: U32::from_bytes([header_len, 0, 0, 0]),
         }
     }
+
+    /// Sets FLAGS and PLEN of a PDU without data.
+    #[inline]
+    pub(crate) fn digested(mut self, digests: Digests) -> Self {
+        if digests.header {
+            self.flags = self.flags.with(PduFlags::HEADER_DIGEST);
+            self.pdu_len = U32::new(u32::from(self.header_len) + 4);
+        }
+        self
+    }
+
+    /// Sets FLAGS, PDO and PLEN of a PDU with `data_len` bytes of data. Returns the length of the
+    /// padding before the data.
+    #[inline]
+    pub(crate) fn lay_out(
+        &mut self,
+        digests: Digests,
+        alignment: DataAlignment,
+        data_len: u32,
+    ) -> usize {
+        let head_len = usize::from(self.header_len) + digests.header_len();
+        if digests.header {
+            self.flags = self.flags.with(PduFlags::HEADER_DIGEST);
+        }
+        if digests.data {
+            self.flags = self.flags.with(PduFlags::DATA_DIGEST);
+        }
+        let data_offset = alignment.data_offset(head_len);
+        self.data_offset = u8::try_from(data_offset).expect("alignments are at most 128 bytes");
+        let digest_len = if digests.data { 4 } else { 0 };
+        self.pdu_len = U32::new(u32::from(self.data_offset) + data_len + digest_len);
+        data_offset - head_len
+    }
 }
+
+/// The longest padding: after a header of 24 bytes, for an alignment of 128 bytes.
+pub(crate) const PADDING: [u8; 128] = [0; 128];
 
 wire! {
     /// The DGST field of ICReq and ICResp: the digests to enable.

@@ -11,16 +11,13 @@ use super::slots::{Kind, Part, Stage};
 use super::{State, TargetSession};
 use crate::digest::{Digests, append_zeroes, digest, digest_of_zeroes};
 use crate::length;
-use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
+use crate::pdu::{
+    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PADDING, PduFlags, PduType,
+};
 use nearflash_session::Output;
 
 /// SQHD of a Connect response if SQ flow control is disabled. NVMe Base 2.0, 6.3.
 const SQ_HEAD_UNUSED: u16 = 0xFFFF;
-
-const DATA_HEADER_LEN: usize = size_of::<DataPdu>();
-
-/// The longest padding: after a header of 24 bytes, for an alignment of 128 bytes.
-const PADDING: [u8; 128] = [0; 128];
 
 /// The source of data to the host.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +44,9 @@ pub(super) struct Answering {
 
 impl Answering {
     pub(super) fn new(digests: Digests, alignment: DataAlignment) -> Self {
-        let head_len = DATA_HEADER_LEN + digests.header_len();
-        let data_offset = alignment.data_offset(head_len);
         let mut data_common = CommonHeader::bare(PduType::C2H_DATA, 24);
         data_common.flags = PduFlags::LAST;
-        if digests.header {
-            data_common.flags = data_common.flags.with(PduFlags::HEADER_DIGEST);
-        }
-        if digests.data {
-            data_common.flags = data_common.flags.with(PduFlags::DATA_DIGEST);
-        }
-        data_common.data_offset =
-            u8::try_from(data_offset).expect("alignments are at most 128 bytes");
-        let padding = data_offset - head_len;
+        let padding = data_common.lay_out(digests, alignment, 0);
         Self { digests, data_common, padding, sq_entries: 1, sq_head: 0, flow_control: true }
     }
 
@@ -76,15 +63,6 @@ impl Answering {
             self.sq_head = 0;
         }
         self.sq_head
-    }
-
-    /// Sets the fields of a header without data that depend on the digests.
-    #[inline]
-    pub(super) fn finish_header(&self, common: &mut CommonHeader) {
-        if self.digests.header {
-            common.flags = common.flags.with(PduFlags::HEADER_DIGEST);
-            common.pdu_len = U32::new(u32::from(common.header_len) + 4);
-        }
     }
 
     /// Queues a C2HData with all of a command's data. `len` is not zero. `data_digest` is only used
@@ -251,9 +229,8 @@ impl TargetSession {
 
     #[inline]
     fn push_response(&mut self, entry: CompletionEntry) {
-        let mut response =
-            CapsuleResp { common: CommonHeader::bare(PduType::CAPSULE_RESP, 24), entry };
-        self.answering.finish_header(&mut response.common);
-        self.output.push_header(response.to_words(), self.answering.digests);
+        let digests = self.answering.digests;
+        let common = CommonHeader::bare(PduType::CAPSULE_RESP, 24).digested(digests);
+        self.output.push_header(CapsuleResp { common, entry }.to_words(), digests);
     }
 }

@@ -40,8 +40,9 @@ impl TargetSession {
         slot.stage = Stage::ReceivingRequested;
         let ids = DataIds { command_id: slot.cid.0, transfer_tag: index };
         let mut pdu = DataPdu::r2t(ids, 0, slot.len);
-        self.answering.finish_header(&mut pdu.common);
-        self.output.push_header(pdu.to_words(), self.framer.rules.digests);
+        let digests = self.framer.rules.digests;
+        pdu.common = pdu.common.digested(digests);
+        self.output.push_header(pdu.to_words(), digests);
     }
 
     /// Handles an H2CData: the next part of the data that an R2T requested.
