@@ -124,9 +124,9 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
             epoch: volume.epoch,
         });
     }
-    let target = |(alias, mut units): (&Name, Vec<IscsiUnit>)| {
+    let target = |(name, mut units): (&Name, Vec<IscsiUnit>)| {
         units.sort_by_key(|unit| unit.lun);
-        IscsiTarget { name: target_iqn(alias), alias: alias.clone(), units }
+        IscsiTarget { name: target_iqn(name), units }
     };
     IscsiAccess {
         targets: targets.into_iter().map(target).collect(),

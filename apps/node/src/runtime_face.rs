@@ -136,8 +136,6 @@ pub struct IscsiAccess {
 pub struct IscsiTarget {
     /// Its iSCSI name.
     pub name: String,
-    /// The subsystem's name, which is the `TargetAlias`.
-    pub alias: Name,
     /// Its logical units, by number.
     pub units: Vec<IscsiUnit>,
 }

@@ -183,12 +183,12 @@ impl Shard {
 
     /// A connection of a session is gone, and every request it had is ended.
     pub(crate) fn initiator_gone<W: World>(&mut self, tsih: u16, cid: u16, world: &mut W) {
-        if let Some(ended) = self.initiators.portal.connection_gone(tsih, cid) {
+        if let Some(session) = self.initiators.portal.connection_gone(tsih, cid) {
             self.initiators.peers.remove(&tsih);
             self.initiators.ending.iter_mut().for_each(|ending| {
                 ending.sessions.remove(&tsih);
             });
-            let (nexus, identity) = (ended.session.nexus, ended.session.identity.clone());
+            let (nexus, identity) = (session.nexus, session.identity.clone());
             world.notice(Notice::SessionOver { nexus, identity });
         }
         for (key, demand) in std::mem::take(&mut self.initiators.held_back) {

@@ -22,7 +22,7 @@ use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::DigestWish;
 use nearflash_iscsi::serving::{
     Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, ServingEnd, SessionConfig,
-    TargetExport, TargetSession,
+    TargetSession,
 };
 use nearflash_iscsi::{Chunk, Receiving};
 use nearflash_request::{BufferId, Completion, Operation, Outcome, Payload, VolumeId};
@@ -225,7 +225,7 @@ fn exports() -> Exports {
         epoch: 1,
     };
     let units = Arc::new(LogicalUnits::new(TARGET, 1, [unit]));
-    Exports::new([(TARGET.into(), TargetExport { alias: None, units })], [])
+    Exports::new([(TARGET.into(), units)], [])
 }
 
 /// Numbers the PDUs of a stream anew: each has a header and `data_len` bytes behind it.

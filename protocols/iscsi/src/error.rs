@@ -66,9 +66,6 @@ pub enum PeerError {
     /// The login, or an answer to a ping, did not come in time.
     #[error("the peer did not answer in time")]
     Silent,
-    /// Another connection of the same session took this one's place.
-    #[error("the initiator reinstated the connection")]
-    Reinstated,
     /// This end is shutting down.
     #[error("this end is shutting down")]
     ShuttingDown,

@@ -117,11 +117,6 @@ impl Gathering {
         self.text.len()
     }
 
-    /// Whether nothing was collected.
-    pub const fn is_empty(&self) -> bool {
-        self.text.is_empty()
-    }
-
     /// Returns the whole text, and begins the next one.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.text)
@@ -218,7 +213,7 @@ mod tests {
         assert_eq!(gathering.push(b"56789"), Err(TextError::TooLong(10)));
         gathering.push(b"567\0").unwrap();
         assert_eq!(gathering.take(), b"A=1234567\0");
-        assert!(gathering.is_empty());
+        assert!(gathering.text.is_empty());
     }
 
     proptest! {

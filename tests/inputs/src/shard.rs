@@ -9,7 +9,7 @@ use nearflash_direct::check as direct;
 use nearflash_direct::serving::{Export, Exports};
 use nearflash_engine::{CoreId, EngineConfig};
 use nearflash_iscsi::check as iscsi;
-use nearflash_iscsi::serving::{Exports as IscsiExports, PORTAL_GROUP, TargetExport};
+use nearflash_iscsi::serving::{Exports as IscsiExports, PORTAL_GROUP};
 use nearflash_nvme::serving::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
@@ -387,8 +387,7 @@ fn units() -> IscsiExports {
     };
     let units = Arc::new(LogicalUnits::new(iscsi::TARGET, PORTAL_GROUP, [unit]));
     let portal = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 3260));
-    let export = TargetExport { alias: None, units };
-    IscsiExports::new([(iscsi::TARGET.into(), export)], [portal])
+    IscsiExports::new([(iscsi::TARGET.into(), units)], [portal])
 }
 
 /// A host's end of a queue, and its buffer.

@@ -127,8 +127,7 @@ pub(super) fn iscsi(
     let target = |target: &IscsiTarget| {
         let units = target.units.iter().map(logical_unit);
         let units = Arc::new(LogicalUnits::new(&target.name, iscsi::PORTAL_GROUP, units));
-        let alias = Some(target.alias.as_str().into());
-        (target.name.as_str().into(), iscsi::TargetExport { alias, units })
+        (target.name.as_str().into(), units)
     };
     let exports = iscsi::Exports::new(access.targets.iter().map(target), portals.iter().copied());
     let exports = exports.with_accounts(access.accounts.iter().map(account));

@@ -20,7 +20,7 @@ use crate::login::LoginConfig;
 use crate::params::{DigestWish, Offer};
 use crate::serving::{
     Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, ServingEnd, SessionConfig,
-    TargetExport, TargetSession,
+    TargetSession,
 };
 use nearflash_session::check::{Choices, Memory};
 
@@ -122,7 +122,7 @@ impl Pair {
         };
         let name = "iqn.2026-11.io.example:disk";
         let units = Arc::new(LogicalUnits::new(name, 1, [unit]));
-        let mut exports = Exports::new([(name.into(), TargetExport { alias: None, units })], []);
+        let mut exports = Exports::new([(name.into(), units)], []);
         if scenario.with_account {
             exports = exports.with_accounts([Account::clone(&account())]);
         }

@@ -20,7 +20,7 @@ use crate::params::DigestWish;
 use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, Stage as LoginStage, padding_len};
 use crate::serving::{
     Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, ServingEnd,
-    SessionConfig, TargetExport, TargetSession,
+    SessionConfig, TargetSession,
 };
 use nearflash_session::check::Memory;
 
@@ -105,9 +105,8 @@ pub(crate) fn unit(lun: u16) -> LogicalUnit {
 
 pub(crate) fn exports(units: u16) -> Exports {
     let units = Arc::new(LogicalUnits::new(TARGET, 1, (0..units).map(unit)));
-    let export = TargetExport { alias: None, units };
     let portal = "127.0.0.1:3260".parse().expect("an address");
-    Exports::new([(TARGET.into(), export)], [portal])
+    Exports::new([(TARGET.into(), units)], [portal])
 }
 
 pub(crate) fn config() -> SessionConfig {

@@ -116,7 +116,7 @@ impl Default for Task {
 }
 
 /// The task management function, ping and text exchange under way, and pending events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Errands {
     is_pinging: bool,
     managing: Option<control::Managing>,
@@ -185,14 +185,7 @@ impl InitiatorSession {
             small: Vec::new(),
             posted: Posted::new(task_count),
             parts: VecDeque::new(),
-            errands: Errands {
-                is_pinging: false,
-                managing: None,
-                concluded: Vec::new(),
-                fenced: 0,
-                text: None,
-                events: VecDeque::new(),
-            },
+            errands: Errands::default(),
             output,
         }
     }

@@ -110,25 +110,23 @@ impl Negotiation {
             return self.handle_session_key(bit, key, value, out);
         }
         match key {
-            RECEIVE_LEN => self.handle_receive_len(value, out),
+            RECEIVE_LEN => {
+                if !self.seen.insert(RECEIVE_LEN_BIT) {
+                    return Err(ParamError::Doubled(RECEIVE_LEN));
+                }
+                take_receive_len(value, &mut self.connection, out);
+            }
             HEADER_DIGEST => {
-                let wish = self.offer.header_digest;
-                let agreed =
-                    self.handle_digest(HEADER_DIGEST, HEADER_DIGEST_BIT, wish, value, out)?;
-                self.connection.digests.header = agreed;
-                Ok(())
+                let key = (HEADER_DIGEST, HEADER_DIGEST_BIT, self.offer.header_digest);
+                self.connection.digests.header = self.handle_digest(key, value, out)?;
             }
             DATA_DIGEST => {
-                let wish = self.offer.data_digest;
-                let agreed = self.handle_digest(DATA_DIGEST, DATA_DIGEST_BIT, wish, value, out)?;
-                self.connection.digests.data = agreed;
-                Ok(())
+                let key = (DATA_DIGEST, DATA_DIGEST_BIT, self.offer.data_digest);
+                self.connection.digests.data = self.handle_digest(key, value, out)?;
             }
-            other => {
-                answer_other(other, value, self.scope, out);
-                Ok(())
-            }
+            other => answer_other(other, value, self.scope, out),
         }
+        Ok(())
     }
 
     /// The negotiated parameters.
@@ -192,19 +190,9 @@ impl Negotiation {
         Ok(())
     }
 
-    fn handle_receive_len(&mut self, value: &str, out: &mut Outgoing) -> Result<(), ParamError> {
-        if !self.seen.insert(RECEIVE_LEN_BIT) {
-            return Err(ParamError::Doubled(RECEIVE_LEN));
-        }
-        take_receive_len(value, &mut self.connection, out);
-        Ok(())
-    }
-
     fn handle_digest(
         &mut self,
-        key: &'static str,
-        bit: usize,
-        wish: DigestWish,
+        (key, bit, wish): (&'static str, usize, DigestWish),
         value: &str,
         out: &mut Outgoing,
     ) -> Result<bool, ParamError> {

@@ -4,7 +4,7 @@
 //! Spec: RFC 7143, 11.4 (SCSI Response), 11.7 (Data-In), 11.17 (Reject); residuals: 11.4.5.
 
 use nearflash_request::{BufferId, ChangeResult, Completion, Payload, Tag};
-use nearflash_scsi::{Failure, RequestTask, Status};
+use nearflash_scsi::{Failure, RequestTask, Sense, Status};
 use nearflash_session::digest;
 
 use super::commands::len32;
@@ -264,17 +264,18 @@ impl TargetSession {
         let slot = &self.tasks.slots[index];
         let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
         let wanted = if matches!(slot.kind, Kind::Read { .. }) { 0 } else { slot.wanted };
-        let unit = slot.lun.and_then(|lun| self.units.get(lun));
-        let is_descriptor = unit.is_some_and(|unit| unit.descriptor_sense);
-        let sense = failure.sense().map(|sense| sense.to_bytes(is_descriptor)).unwrap_or_default();
-        let mut data = Vec::with_capacity(2 + sense.len());
-        if !sense.is_empty() {
-            let sense_len = u16::try_from(sense.len()).expect("sense data is shorter than 64 KiB");
-            data.extend_from_slice(&sense_len.to_be_bytes());
-            data.extend_from_slice(&sense);
-        }
+        let data = failure.sense().map(|sense| self.sense_segment(slot.lun, sense));
+        let (residual, data) = (Residual::of(expected, wanted), data.unwrap_or_default());
         self.release_slot(index);
-        self.push_response(itt, failure.status(), Residual::of(expected, wanted), r2ts, &data);
+        self.push_response(itt, failure.status(), residual, r2ts, &data);
+    }
+
+    /// A data segment with sense data, in the unit's format. RFC 7143, 11.4.7.
+    pub(super) fn sense_segment(&self, lun: Option<u16>, sense: Sense) -> Vec<u8> {
+        let unit = lun.and_then(|lun| self.units.get(lun));
+        let sense = sense.to_bytes(unit.is_some_and(|unit| unit.descriptor_sense));
+        let len = u16::try_from(sense.len()).expect("sense data is shorter than 64 KiB");
+        [&len.to_be_bytes()[..], &sense].concat()
     }
 
     #[inline]

@@ -45,12 +45,12 @@ impl TargetSession {
         if self.presence != Presence::Present {
             return;
         }
-        let Some(target) = self.exports.target(&self.names.target) else {
+        let Some(units) = self.exports.target(&self.names.target) else {
             self.units = Arc::default();
             self.presence = Presence::Gone;
             return self.push_message(AsyncEvent::LOGOUT, [0, 0, LOGOUT_SECONDS]);
         };
-        let before = std::mem::replace(&mut self.units, Arc::clone(&target.units));
+        let before = std::mem::replace(&mut self.units, Arc::clone(units));
         for unit in self.units.iter() {
             if before.get(unit.lun).is_none_or(|old| old.volume != unit.volume) {
                 self.shared.attentions.raise(unit.lun, Attention::UnitsChanged);
@@ -107,11 +107,7 @@ impl TargetSession {
         if !matches!(attention, Attention::CapacityChanged | Attention::UnitsChanged) {
             return;
         }
-        let unit = self.units.get(lun);
-        let is_descriptor = unit.is_some_and(|unit| unit.descriptor_sense);
-        let sense = sense_of_attention(attention).to_bytes(is_descriptor);
-        let sense_len = u16::try_from(sense.len()).expect("sense data is shorter than 64 KiB");
-        let data = [&sense_len.to_be_bytes()[..], &sense].concat();
+        let data = self.sense_segment(Some(lun), sense_of_attention(attention));
         let event = u32::from_be_bytes([AsyncEvent::SCSI.0, 0, 0, 0]);
         let answer = Answer {
             lun: LunField::new(lun).0,

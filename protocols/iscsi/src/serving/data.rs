@@ -13,7 +13,7 @@ use super::slots::{Kind, Stage};
 use super::{Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
-use crate::pdu::{DataOut, FINAL, LunField, NO_TAG, Opcode, RejectReason};
+use crate::pdu::{DataOut, LunField, NO_TAG, Opcode, RejectReason};
 
 impl TargetSession {
     /// The command whose data is next in the stream, if it waits for a buffer.
@@ -65,7 +65,7 @@ impl TargetSession {
         if offset != slot.received || len > left {
             return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: slot.received });
         }
-        let is_last = data.flags & FINAL != 0;
+        let is_last = data.is_final();
         // The initiator must send all the data of an R2T, and F only with the last of it.
         if slot.stage == Stage::Solicited && is_last != (len == left) {
             return Err(PeerError::DataOutOfRange {

@@ -15,31 +15,23 @@ use super::shared::PORTAL_GROUP;
 use crate::chap::Account;
 use crate::login::Access;
 
-/// A target as initiators see it.
-#[derive(Clone, Debug)]
-pub struct TargetExport {
-    /// TargetAlias.
-    pub alias: Option<Box<str>>,
-    /// Its logical units.
-    pub units: Arc<LogicalUnits>,
-}
-
 /// Targets and accounts of a node.
 #[derive(Debug, Default)]
 pub struct Exports {
-    targets: BTreeMap<Box<str>, TargetExport>,
+    /// The units of each target, by its name.
+    targets: BTreeMap<Box<str>, Arc<LogicalUnits>>,
     portals: Box<[SocketAddr]>,
     accounts: Vec<Arc<Account>>,
     initiators: Option<BTreeSet<Box<str>>>,
 }
 
 impl Exports {
-    /// Exports these targets by name, at these portals. iSCSI names do not depend on case.
+    /// Exports the units of these targets, at these portals. iSCSI names do not depend on case.
     pub fn new(
-        targets: impl IntoIterator<Item = (Box<str>, TargetExport)>,
+        targets: impl IntoIterator<Item = (Box<str>, Arc<LogicalUnits>)>,
         portals: impl IntoIterator<Item = SocketAddr>,
     ) -> Self {
-        let lower = |(name, target): (Box<str>, _)| (name.to_lowercase().into(), target);
+        let lower = |(name, units): (Box<str>, _)| (name.to_lowercase().into(), units);
         Self {
             targets: targets.into_iter().map(lower).collect(),
             portals: portals.into_iter().collect(),
@@ -88,14 +80,14 @@ impl Exports {
         Access { is_open, accounts: self.accounts.clone() }
     }
 
-    /// The target with this name, in lower case.
-    pub fn target(&self, name: &str) -> Option<&TargetExport> {
+    /// The units of the target with this name, in lower case.
+    pub fn target(&self, name: &str) -> Option<&Arc<LogicalUnits>> {
         self.targets.get(name)
     }
 
-    /// All targets, by name.
-    pub fn targets(&self) -> impl Iterator<Item = (&str, &TargetExport)> {
-        self.targets.iter().map(|(name, target)| (&**name, target))
+    /// The names of all targets.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.targets.keys().map(|name| &**name)
     }
 
     /// The addresses of targets in the format of TargetAddress, for a connection accepted at
@@ -134,8 +126,7 @@ mod tests {
 
     #[test]
     fn names_are_the_same_in_capital_and_small_letters() {
-        let target = TargetExport { alias: None, units: Arc::default() };
-        let exports = Exports::new([("iqn.2026-11.io.nearflash:A".into(), target)], [])
+        let exports = Exports::new([("iqn.2026-11.io.nearflash:A".into(), Arc::default())], [])
             .with_initiators(["IQN.2026-11.test:host".into()]);
         assert!(exports.target("iqn.2026-11.io.nearflash:a").is_some());
         assert!(exports.admits("iqn.2026-11.test:host"));

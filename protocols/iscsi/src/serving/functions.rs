@@ -15,7 +15,7 @@ use nearflash_request::{ChangeKind, ChangeResult, ResetScope, TaskSet};
 
 use super::TargetSession;
 use super::answers::Answer;
-use super::siblings::SiblingRequest;
+use super::siblings::Order;
 use super::slots::{After, Begin, Cut, FunctionTask, Kind, Slot, Stage};
 use crate::pdu::{
     LogoutResult, Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult,
@@ -57,7 +57,7 @@ pub(super) struct Function {
     pub(super) is_immediate: bool,
     pub(super) reach: Reach,
     /// The request that the session's other connections must handle first.
-    pub(super) order: Option<SiblingRequest>,
+    pub(super) order: Option<Order>,
     pub(super) then: Then,
 }
 
@@ -140,7 +140,7 @@ impl TargetSession {
         };
         let reach = Reach { scope, before: Some(self.first_unaffected(number)) };
         self.give_up_all(reach);
-        let order = self.shared.is_multiple.then(|| SiblingRequest::give_up(reach));
+        let order = self.shared.is_multiple.then_some(Order::GiveUp(reach));
         let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
         self.wait(Function { itt, is_immediate, reach, order, then });
     }

@@ -2,8 +2,6 @@
 //!
 //! Spec: RFC 7143, 6.3.
 
-use std::sync::Arc;
-
 use zerocopy::FromBytes;
 
 use super::slots::{IMMEDIATE_MAX, Slots};
@@ -101,8 +99,7 @@ impl TargetSession {
         match &demand.kind {
             SessionKind::Normal { target } => {
                 self.names.target = target.as_str().into();
-                let found = self.exports.target(target);
-                self.units = found.map(|found| Arc::clone(&found.units)).unwrap_or_default();
+                self.units = self.exports.target(target).cloned().unwrap_or_default();
             }
             SessionKind::Discovery => self.names.is_discovery = true,
         }

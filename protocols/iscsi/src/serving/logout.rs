@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::answers::Answer;
 use super::functions::{Function, Reach, Then};
-use super::siblings::{SiblingOutcome, SiblingRequest};
+use super::siblings::{Order, SiblingOutcome};
 use super::slots::{After, FunctionTask};
 use super::{State, TargetSession};
 use crate::pdu::{
@@ -44,7 +44,7 @@ impl TargetSession {
         self.give_up_all(Reach::ALL);
         self.state = State::LoggingOut;
         self.leave_fence();
-        let order = (is_of_session && self.shared.is_multiple).then(SiblingRequest::close_all);
+        let order = (is_of_session && self.shared.is_multiple).then_some(Order::Close(None));
         if order.is_some() {
             // A connection that is still joining does not receive the request.
             self.shared.close_all();
@@ -55,7 +55,7 @@ impl TargetSession {
 
     /// Ends another connection of the session, which sends nothing more.
     fn close_other(&mut self, itt: u32, is_immediate: bool, cid: u16) {
-        let (reach, order) = (Reach::NOTHING, Some(SiblingRequest::close(cid)));
+        let (reach, order) = (Reach::NOTHING, Some(Order::Close(Some(cid))));
         // The result if no connection has this CID.
         let then = Then::LogOut { goes: false, result: LogoutResult::NO_CONNECTION };
         self.wait(Function { itt, is_immediate, reach, order, then });

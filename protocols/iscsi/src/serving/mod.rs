@@ -42,7 +42,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nearflash_request::Nexus;
 use nearflash_scsi::LogicalUnits;
 use nearflash_session::{BufferQueue, Outbox};
 use nearflash_units::Nanos;
@@ -50,10 +49,9 @@ use nearflash_units::Nanos;
 pub use nearflash_session::ServingEnd;
 
 pub use config::{Demand, Granted, NONCE_LEN, SessionConfig};
-pub use exports::{Exports, TargetExport};
+pub use exports::Exports;
 pub use portal::{
-    Admission, CONNECTIONS_PER_SESSION_MAX, ConnectionPlace, Ended, Portal, PortalConfig,
-    SessionStatus,
+    Admission, CONNECTIONS_PER_SESSION_MAX, ConnectionPlace, Portal, PortalConfig, SessionStatus,
 };
 pub use shared::{PORTAL_GROUP, SessionShared};
 pub use siblings::{SiblingOutcome, SiblingRequest};
@@ -159,7 +157,7 @@ struct Liveness {
 }
 
 /// The tasks of the connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tasks {
     slots: Slots,
     /// Commands whose unsolicited data is coming behind them, oldest first.
@@ -172,19 +170,6 @@ struct Tasks {
     immediate_count: u32,
     /// Whether commands were given up whose data may still come.
     has_aborted: bool,
-}
-
-impl Tasks {
-    fn new(slots: u32) -> Self {
-        Self {
-            slots: Slots::new(slots),
-            unsolicited: VecDeque::new(),
-            awaiting_buffer: BufferQueue::default(),
-            ready: VecDeque::new(),
-            immediate_count: 0,
-            has_aborted: false,
-        }
-    }
 }
 
 /// Pending work that involves the other connections of the session.
@@ -257,48 +242,12 @@ impl TargetSession {
             link,
             text_in: Gathering::new(TEXT_LEN_MAX),
             text_out: Outgoing::default(),
-            tasks: Tasks::new(0),
+            tasks: Tasks::default(),
             early: EarlyCommands::default(),
             siblings: Siblings::default(),
             has_logged_out: false,
             config,
         }
-    }
-
-    /// Whether the login is over, and the connection is not.
-    pub const fn is_ready(&self) -> bool {
-        matches!(self.state, State::FullFeature | State::LoggingOut)
-    }
-
-    /// The I_T nexus, as reservations identify it; none before the login.
-    #[inline]
-    pub fn nexus(&self) -> Nexus {
-        self.shared.nexus
-    }
-
-    /// The state that the session's connections share, once the login is granted.
-    pub fn session(&self) -> Option<&Arc<SessionShared>> {
-        (self.shared.tsih != 0).then_some(&self.shared)
-    }
-
-    /// The connection's CID, once the login is granted.
-    pub const fn cid(&self) -> u16 {
-        self.names.cid
-    }
-
-    /// The initiator's name, once the login is granted.
-    pub fn initiator(&self) -> &str {
-        &self.names.initiator
-    }
-
-    /// The target's name, once the login is granted; empty for discovery.
-    pub fn target(&self) -> &str {
-        &self.names.target
-    }
-
-    /// Whether the connection ends because the initiator logged out.
-    pub const fn has_logged_out(&self) -> bool {
-        self.has_logged_out
     }
 
     /// How many commands are in flight: taken and not answered.

@@ -65,15 +65,6 @@ pub enum Admission {
     AfterEnd(Vec<ConnectionPlace>),
 }
 
-/// A session that is over.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// The state that its connections shared.
-    pub session: Arc<SessionShared>,
-    /// Its target; `None` for a discovery session.
-    pub target: Option<Box<str>>,
-}
-
 /// A session as a status shows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SessionStatus {
@@ -234,8 +225,9 @@ impl Portal {
         self.last_core
     }
 
-    /// A granted connection and its requests have ended. The session ends with its last one.
-    pub fn connection_gone(&mut self, tsih: u16, cid: u16) -> Option<Ended> {
+    /// A granted connection and its requests have ended. Returns the session if that was its last
+    /// connection, so that it is over.
+    pub fn connection_gone(&mut self, tsih: u16, cid: u16) -> Option<Arc<SessionShared>> {
         let session = self.sessions.get_mut(&tsih)?;
         session.status.connections.retain(|other| *other != cid);
         if !session.status.connections.is_empty() {
@@ -247,7 +239,7 @@ impl Portal {
         } else if session.status.target.is_some() {
             self.remember(session.shared.nexus);
         }
-        Some(Ended { session: session.shared, target: session.status.target })
+        Some(session.shared)
     }
 
     /// Ends sessions, which nobody may join. The caller must end the connections returned.
@@ -265,21 +257,6 @@ impl Portal {
     /// The sessions, for a status.
     pub fn sessions(&self) -> impl Iterator<Item = &SessionStatus> {
         self.sessions.values().map(|session| &session.status)
-    }
-
-    /// How many sessions there are.
-    pub fn len(&self) -> usize {
-        self.sessions.len()
-    }
-
-    /// Whether there are no sessions.
-    pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
-    }
-
-    /// Whether there is a session of this nexus.
-    pub fn has(&self, nexus: Nexus) -> bool {
-        self.sessions.values().any(|session| session.shared.nexus == nexus)
     }
 }
 
@@ -350,7 +327,7 @@ mod tests {
         let refused = portal.login(&demand("iqn.a", 1, old.tsih, 4)).unwrap_err();
         assert_eq!(refused, LoginStatus::NO_SESSION, "nobody joins what ends");
         let ended = portal.connection_gone(old.tsih, 3).unwrap();
-        assert_eq!(ended.session.nexus, old.nexus);
+        assert_eq!(ended.nexus, old.nexus);
         let new = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
         assert_ne!(new.tsih, old.tsih);
         assert_eq!(new.nexus, old.nexus);

@@ -17,10 +17,10 @@ use crate::pdu::{HEADER_LEN, NO_TAG, NopOut, Opcode};
 
 /// A request of one connection of a session to the others.
 #[derive(Clone, Copy, Debug)]
-pub struct SiblingRequest(Kind);
+pub struct SiblingRequest(pub(super) Order);
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Order {
     /// These commands are over.
     GiveUp(Reach),
     /// The initiator is to acknowledge the PDUs sent so far.
@@ -38,20 +38,6 @@ pub enum SiblingOutcome {
     Done,
     /// It is done, but requests that were handed out earlier have not ended.
     LeavesRequests,
-}
-
-impl SiblingRequest {
-    pub(super) const fn give_up(reach: Reach) -> Self {
-        Self(Kind::GiveUp(reach))
-    }
-
-    pub(super) const fn close(cid: u16) -> Self {
-        Self(Kind::Close(Some(cid)))
-    }
-
-    pub(super) const fn close_all() -> Self {
-        Self(Kind::Close(None))
-    }
 }
 
 /// Answers that wait for the session's other connections.
@@ -74,7 +60,7 @@ impl TargetSession {
     pub fn sibling_request(&self) -> Option<SiblingRequest> {
         let of_functions = self.siblings.functions.iter().find_map(|function| function.order);
         let acknowledges = !self.siblings.fence.answers.is_empty() && !self.siblings.fence.is_told;
-        of_functions.or_else(|| acknowledges.then_some(SiblingRequest(Kind::Acknowledge)))
+        of_functions.or_else(|| acknowledges.then_some(Order::Acknowledge)).map(SiblingRequest)
     }
 
     /// The others have handled [`Self::sibling_request`]; `outcome` is their highest one.
@@ -83,7 +69,7 @@ impl TargetSession {
             Some(place) => {
                 let Function { order, then, .. } = self.siblings.functions[place];
                 self.siblings.functions[place].order = None;
-                if let Some(SiblingRequest(Kind::Close(_))) = order {
+                if let Some(Order::Close(_)) = order {
                     self.siblings.functions[place].then = self.after_close(then, outcome);
                 }
             }
@@ -94,15 +80,17 @@ impl TargetSession {
     /// Handles the request of another connection of the session.
     pub fn handle_sibling_request(&mut self, order: &SiblingRequest) -> SiblingOutcome {
         match order.0 {
-            Kind::Close(cid) if cid.is_none_or(|cid| cid == self.names.cid) => return self.leave(),
-            Kind::Close(_) => return SiblingOutcome::NotMeant,
+            Order::Close(cid) if cid.is_none_or(|cid| cid == self.names.cid) => {
+                return self.leave();
+            }
+            Order::Close(_) => return SiblingOutcome::NotMeant,
             // Its commands are over, or end with it.
             _ if self.state != State::FullFeature => {}
-            Kind::GiveUp(reach) => {
+            Order::GiveUp(reach) => {
                 self.give_up_all(reach);
                 self.settle_functions();
             }
-            Kind::Acknowledge => {
+            Order::Acknowledge => {
                 // Never 0, which would give the tag of the other pings.
                 self.siblings.fence.pings = self.siblings.fence.pings % u16::MAX + 1;
                 let tag = PING_TAG ^ u32::from(self.siblings.fence.pings);

@@ -206,13 +206,14 @@ pub(super) struct Begin {
     pub(super) wanted: u32,
 }
 
-#[derive(Debug)]
+/// None before the login.
+#[derive(Debug, Default)]
 pub(super) struct Slots {
     table: SlotTable<Slot>,
 }
 
 impl Slots {
-    /// For a connection of a session with that window; none before the login.
+    /// For a connection of a session with that window.
     pub(super) fn new(count: u32) -> Self {
         let count = u16::try_from(count).expect("a window has fewer than 65,536 commands");
         Self { table: SlotTable::new(count, Slot::default) }

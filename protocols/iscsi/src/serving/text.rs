@@ -109,7 +109,7 @@ impl TargetSession {
         let addresses = exports.addresses(self.local);
         let name = match value {
             "All" => {
-                for (name, _) in exports.targets() {
+                for name in exports.targets() {
                     self.push_target(name, &addresses);
                 }
                 return;

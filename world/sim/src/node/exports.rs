@@ -105,8 +105,7 @@ impl Node {
         };
         let units = self.volumes.iter().filter(|volume| volume.is_checked()).map(unit);
         let units = Arc::new(LogicalUnits::new(TARGET, iscsi::PORTAL_GROUP, units));
-        let target = iscsi::TargetExport { alias: None, units };
         let portal = ([192, 0, 2, 1], 3260).into();
-        Arc::new(iscsi::Exports::new([(TARGET.into(), target)], [portal]))
+        Arc::new(iscsi::Exports::new([(TARGET.into(), units)], [portal]))
     }
 }

@@ -9,7 +9,7 @@ use nearflash_units::Nanos;
 use super::*;
 use crate::check::Stage;
 use crate::check::target::{TARGET, WINDOW, config, exports, unit};
-use crate::serving::{Exports, TargetExport};
+use crate::serving::Exports;
 
 fn bench(setup: Setup) -> Bench {
     Bench::new(Stage::FullFeature, setup)
@@ -249,7 +249,7 @@ fn an_attention_is_told_by_the_next_command_that_may_tell_it() {
         to: Addressees::All,
         attention: Attention::ModeChanged,
     });
-    let others = Addressees::AllBut(bench.target.nexus());
+    let others = Addressees::AllBut(bench.target.shared.nexus);
     let attention = Attention::ModeChanged;
     bench.target.raise(&Raised { volume: Some(unit(0).volume), to: others, attention });
     let inquiry = [0x12, 0, 0, 0, 36, 0, 0, 0, 0, 0];
@@ -286,7 +286,7 @@ fn a_change_goes_to_the_control_side_and_its_result_to_the_initiator() {
     let cdb = [0x5E, 0, 0, 0, 0, 0, 0, 0, 255, 0];
     bench.send(command(0, ScsiCommand::READ, cdb, 255).as_bytes(), &[]);
     let [Demand::Change(_, change)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
-    assert_eq!((change.volume, change.nexus), (unit(0).volume, bench.target.nexus()));
+    assert_eq!((change.volume, change.nexus), (unit(0).volume, bench.target.shared.nexus));
     bench.report.generation = 0x0102_0304;
     bench.answer_all();
     assert_eq!(said_once(&mut bench).data, [1, 2, 3, 4, 0, 0, 0, 0]);
@@ -343,8 +343,7 @@ fn another_volume_under_a_units_number_has_that_to_tell_before_it_is_written() {
     let mut bench = bench(PLAIN);
     let exports_of = |units: &[LogicalUnit]| {
         let units = Arc::new(LogicalUnits::new(TARGET, 1, units.iter().cloned()));
-        let export = TargetExport { alias: None, units };
-        Arc::new(Exports::new([(TARGET.into(), export)], []))
+        Arc::new(Exports::new([(TARGET.into(), units)], []))
     };
     let other = LogicalUnit { volume: VolumeId(99), ..unit(1) };
     bench.target.set_exports(exports_of(&[unit(0)]));

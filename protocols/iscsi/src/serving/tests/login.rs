@@ -9,7 +9,7 @@ use crate::check::target::{config, exports, login_pdu};
 use crate::error::PeerError;
 use crate::login::LoginStatus;
 use crate::pdu::LoginResponse;
-use crate::serving::{PORTAL_GROUP, SessionConfig};
+use crate::serving::{PORTAL_GROUP, SessionConfig, State};
 use nearflash_session::Receiving;
 use nearflash_units::Nanos;
 
@@ -24,18 +24,20 @@ fn response(bench: &mut Bench) -> LoginStatus {
 fn a_login_is_held_until_it_is_granted() {
     let mut bench = Bench::new(Stage::Granting, PLAIN);
     assert_eq!(bench.target.receiving(), Receiving::Paused);
-    assert!(!bench.target.is_ready() && said(&mut bench).is_empty());
+    assert_eq!(bench.target.state, State::Granting);
+    assert!(said(&mut bench).is_empty());
     let Some(Demand::Login(demand)) = bench.demands.first() else { panic!("no login") };
     assert_eq!(demand.initiator, crate::check::target::INITIATOR);
     bench.grant();
     let pdu = said_once(&mut bench);
     let response: &LoginResponse = pdu.of();
-    let shared = Arc::clone(bench.target.session().unwrap());
+    let shared = Arc::clone(&bench.target.shared);
+    assert_ne!(shared.tsih, 0);
     assert_eq!(response.tsih.get(), shared.tsih);
     assert_eq!((response.exp_cmd_sn, response.max_cmd_sn), (number(0), number(7)));
     let text = String::from_utf8(pdu.data).unwrap();
     assert!(text.contains(&format!("TargetPortalGroupTag={PORTAL_GROUP}\0")), "{text:?}");
-    assert!(bench.target.is_ready());
+    assert_eq!(bench.target.state, State::FullFeature);
     assert_eq!(bench.target.receiving(), Receiving::Bytes);
     let first = pdu.header;
     bench.send(test_unit_ready(0).as_bytes(), &[]);

@@ -15,7 +15,8 @@ const SEVERAL: Setup = Setup { keys: "MaxConnections=4&InitialR2T=No&", ..PLAIN 
 fn one_and_a_half() -> ([Bench; 2], Box<LoginDemand>) {
     let first = Bench::new(Stage::FullFeature, SEVERAL);
     let mut second = Bench::new(Stage::Login, SEVERAL);
-    let tsih = first.target.session().unwrap().tsih;
+    let tsih = first.target.shared.tsih;
+    assert_ne!(tsih, 0, "the login is granted");
     second.feed(&login_pdu(SEVERAL, tsih, 2, false));
     let Some(Demand::Login(demand)) = second.demands.pop() else { panic!("no login") };
     ([first, second], demand)
@@ -27,7 +28,7 @@ fn pair() -> [Bench; 2] {
     let granted = admit(&mut first.portal, &demand);
     second.target.handle_login(granted);
     assert_eq!(said_once(&mut second).number(36), 0, "status success");
-    assert_eq!(second.target.nexus(), first.target.nexus());
+    assert_eq!(second.target.shared.nexus, first.target.shared.nexus);
     [first, second]
 }
 

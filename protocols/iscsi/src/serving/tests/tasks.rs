@@ -155,7 +155,7 @@ fn a_target_that_begins_anew_ends_its_sessions_and_is_told_of_as_a_start() {
     let pdu = said_once(&mut bench);
     assert_eq!((pdu.opcode(), pdu.header[36]), (Opcode::ASYNC, 3), "all connections are dropped");
     assert!(bench.target.is_closing());
-    assert!(bench.target.session().unwrap().is_forgotten());
+    assert!(bench.target.shared.is_forgotten());
     bench.end();
 }
 
@@ -191,7 +191,7 @@ fn a_logout_waits_for_tasks_and_then_the_connection_ends() {
     let pdus = said(&mut bench);
     assert_eq!(opcodes(&pdus), [Opcode::DATA_IN, Opcode::LOGOUT_RESPONSE]);
     assert_eq!((pdus[1].itt(), pdus[1].header[2]), (9, 0));
-    assert!(bench.target.is_closing() && bench.target.has_logged_out());
+    assert!(bench.target.is_closing() && bench.target.has_logged_out);
     bench.end();
 }
 
