@@ -221,7 +221,7 @@ impl Connection {
             return;
         }
         self.phase = Phase::Closing;
-        leftovers.forget(std::mem::take(&mut self.leftover));
+        leftovers.leave(&std::mem::take(&mut self.leftover));
         let account = self.account();
         self.session.release_incoming(&mut |buffer| {
             accounts.give_back(account, pool.len_of(buffer));
@@ -237,7 +237,7 @@ impl Connection {
         pool: &mut Pool,
     ) {
         self.session.release_all(&mut |buffer| pool.give_back(buffer));
-        leftovers.forget(std::mem::take(&mut self.leftover));
+        leftovers.leave(&std::mem::take(&mut self.leftover));
         accounts.clear(self.account());
     }
 }

@@ -25,12 +25,6 @@ impl Leftover {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
-
-    /// Marks all but the last `left` bytes as taken.
-    fn keep_last(mut self, left: usize) -> Self {
-        self.taken = self.bytes.len() - left;
-        self
-    }
 }
 
 /// The leftover bytes of all connections of a core.
@@ -55,10 +49,10 @@ impl Leftovers {
     /// Marks all waiting bytes but the last `left` as taken. They stay where they are.
     pub(crate) fn keep_last(&mut self, leftover: Leftover, left: usize) -> Leftover {
         if left == 0 {
-            self.forget(leftover);
+            self.leave(&leftover);
             return Leftover::default();
         }
-        leftover.keep_last(left)
+        Leftover { taken: leftover.bytes.len() - left, ..leftover }
     }
 
     /// A connection arrives from another core, with its leftover bytes.
@@ -66,14 +60,10 @@ impl Leftovers {
         self.len += leftover.bytes.len();
     }
 
-    /// A connection moves to another core, with its leftover bytes.
+    /// Leftover bytes are gone: taken, dropped, or with their connection to another core.
     pub(crate) fn leave(&mut self, leftover: &Leftover) {
         assert!(leftover.bytes.len() <= self.len, "what is left over is counted once");
         self.len -= leftover.bytes.len();
-    }
-
-    pub(crate) fn forget(&mut self, leftover: Leftover) {
-        self.leave(&leftover);
     }
 }
 
@@ -102,7 +92,7 @@ mod tests {
         assert_eq!(kept.as_slice(), b"cdef");
         let kept = leftovers.keep_last(kept, 1);
         assert_eq!(kept.as_slice(), b"f");
-        leftovers.forget(kept);
+        leftovers.leave(&kept);
         assert_eq!(leftovers.len, 0);
     }
 }

@@ -10,38 +10,28 @@ pub(crate) const POLLED_MAX: usize = 16;
 /// The lists of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    polled: Vec<Key>,
-    dirty: Vec<Key>,
-    woken: Vec<Key>,
+    /// Received from in every turn.
+    pub(crate) polled: Vec<Key>,
+    /// With output to send.
+    pub(crate) dirty: Vec<Key>,
+    /// Whose input is to be resumed, if it can.
+    pub(crate) woken: Vec<Key>,
 }
 
 /// The marks of a connection: the lists that it is in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Listed {
     /// The shard receives from it now, or in every turn.
-    polled: bool,
+    pub(crate) polled: bool,
     /// It has output to send.
     dirty: bool,
     /// Its input waits for a buffer, or for answers to be sent.
-    stopped: bool,
+    pub(crate) stopped: bool,
     /// Its input is stopped, and may be able to resume.
     woken: bool,
 }
 
 impl Listed {
-    pub(crate) const fn is_polled(self) -> bool {
-        self.polled
-    }
-
-    pub(crate) const fn is_stopped(self) -> bool {
-        self.stopped
-    }
-
-    /// The shard no longer receives from it, until it has input again.
-    pub(crate) const fn stop_polling(&mut self) {
-        self.polled = false;
-    }
-
     /// It has left the list of connections with output to send.
     pub(crate) fn clean(&mut self) {
         assert!(self.dirty, "a connection's marks match the lists");
@@ -52,11 +42,6 @@ impl Listed {
     pub(crate) fn look(&mut self) {
         assert!(self.woken, "a connection's marks match the lists");
         self.woken = false;
-    }
-
-    /// Its input waits.
-    pub(crate) const fn stop(&mut self) {
-        self.stopped = true;
     }
 
     /// Its input resumes.
@@ -79,22 +64,6 @@ impl Lists {
         has_room
     }
 
-    #[inline]
-    pub(crate) fn polled(&self, index: usize) -> Option<Key> {
-        self.polled.get(index).copied()
-    }
-
-    /// A connection is no longer received from in every turn.
-    pub(crate) fn drop_polled(&mut self, index: usize, listed: Option<&mut Listed>) {
-        self.polled.swap_remove(index);
-        listed.into_iter().for_each(Listed::stop_polling);
-    }
-
-    /// Empties the list of polled connections, which are watched instead.
-    pub(crate) fn take_polled(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.polled)
-    }
-
     /// A connection has output to send, or its session may have changed in another way. If its
     /// input is stopped, it may be able to resume.
     #[inline]
@@ -106,23 +75,6 @@ impl Lists {
         self.wake(key, listed);
     }
 
-    #[inline]
-    pub(crate) fn dirty(&self, index: usize) -> Option<Key> {
-        self.dirty.get(index).copied()
-    }
-
-    /// A connection has no output left, or is watched until its socket has room.
-    #[inline]
-    pub(crate) fn drop_dirty(&mut self, index: usize, listed: Option<&mut Listed>) {
-        self.dirty.swap_remove(index);
-        listed.into_iter().for_each(Listed::clean);
-    }
-
-    /// Empties the list of connections with output to send; the caller cleans their marks.
-    pub(crate) fn take_dirty(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.dirty)
-    }
-
     /// If the input of a connection is stopped, it may be able to resume.
     #[inline]
     pub(crate) fn wake(&mut self, key: Key, listed: &mut Listed) {
@@ -130,16 +82,5 @@ impl Lists {
             listed.woken = true;
             self.woken.push(key);
         }
-    }
-
-    /// The number of woken connections.
-    #[inline]
-    pub(crate) fn woken_len(&self) -> usize {
-        self.woken.len()
-    }
-
-    /// Empties the list of woken connections, whose input the caller resumes if it can.
-    pub(crate) fn take_woken(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.woken)
     }
 }

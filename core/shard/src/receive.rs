@@ -37,15 +37,17 @@ impl Shard {
     pub(crate) fn receive_polled<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
         let mut index = 0;
-        while let Some(key) = self.lists.polled(index) {
+        while let Some(key) = self.lists.polled.get(index).copied() {
             match self.receive(key, world) {
                 Some(moved) => {
                     busy += usize::from(moved);
                     index += 1;
                 }
                 None => {
-                    let connection = self.connections.get_mut(key);
-                    self.lists.drop_polled(index, connection.map(|it| &mut it.listed));
+                    self.lists.polled.swap_remove(index);
+                    if let Some(connection) = self.connections.get_mut(key) {
+                        connection.listed.polled = false;
+                    }
                 }
             }
         }
@@ -55,7 +57,7 @@ impl Shard {
     /// A connection has input: from now on it is polled, if there is room in the list.
     pub(crate) fn start_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.listed.is_polled() {
+        if connection.listed.polled {
             return;
         }
         connection.received_at = world.now();
@@ -67,7 +69,7 @@ impl Shard {
         if self.receive(key, world).is_some() {
             self.stop_polling(key, world);
         } else if let Some(connection) = self.connections.get_mut(key) {
-            connection.listed.stop_polling();
+            connection.listed.polled = false;
         }
     }
 
@@ -192,7 +194,7 @@ impl Shard {
                     self.stop(key);
                 }
             }
-            _ => self.leftovers.forget(leftover),
+            _ => self.leftovers.leave(&leftover),
         }
     }
 
@@ -205,7 +207,7 @@ impl Shard {
     /// has left, and by every other change of its session.
     pub(crate) fn stop(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.listed.stop();
+        connection.listed.stopped = true;
         if Self::goes_on(connection) {
             self.lists.wake(key, &mut connection.listed);
         }
@@ -213,7 +215,7 @@ impl Shard {
 
     /// Resumes the input of woken connections where possible.
     pub(crate) fn resume_woken<W: World>(&mut self, world: &mut W) {
-        for key in self.lists.take_woken() {
+        for key in std::mem::take(&mut self.lists.woken) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.listed.look();
             if !Self::goes_on(connection) {

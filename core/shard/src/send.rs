@@ -61,15 +61,17 @@ impl Shard {
     pub(crate) fn send_dirty<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
         let mut index = 0;
-        while let Some(key) = self.lists.dirty(index) {
+        while let Some(key) = self.lists.dirty.get(index).copied() {
             let (moved, stays) = self.send(key, world);
             busy += usize::from(moved);
             if stays {
                 index += 1;
                 continue;
             }
-            let connection = self.connections.get_mut(key);
-            self.lists.drop_dirty(index, connection.map(|connection| &mut connection.listed));
+            self.lists.dirty.swap_remove(index);
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.listed.clean();
+            }
         }
         busy
     }
@@ -143,7 +145,7 @@ impl Shard {
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         // A stopped connection must not be woken by input that it cannot take.
-        let is_stopped = connection.listed.is_stopped();
+        let is_stopped = connection.listed.stopped;
         let interest = if is_stopped { Interest::Output } else { Interest::Both };
         world.watch(connection.socket, interest);
     }

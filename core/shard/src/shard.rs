@@ -134,7 +134,7 @@ impl Shard {
         moved += self.receive_polled(world);
         moved += self.receive_rings(world);
         self.settle(world);
-        if self.lists.woken_len() > 0 {
+        if !self.lists.woken.is_empty() {
             self.resume_woken(world);
             self.settle(world);
         }
@@ -145,18 +145,18 @@ impl Shard {
         self.confirm(world);
         // Their buffers are free again: other connections may have waited for them.
         moved += std::mem::take(&mut self.ended);
-        moved + self.lists.woken_len()
+        moved + self.lists.woken.len()
     }
 
     /// Before the world waits: watches every connection that was polled in each turn.
     pub fn prepare_to_sleep<W: World>(&mut self, world: &mut W) {
-        for key in self.lists.take_dirty() {
+        for key in std::mem::take(&mut self.lists.dirty) {
             if let Some(connection) = self.connections.get_mut(key) {
                 connection.listed.clean();
             }
             self.watch_for_room(key, world);
         }
-        for key in self.lists.take_polled() {
+        for key in std::mem::take(&mut self.lists.polled) {
             self.stop_polling(key, world);
         }
     }
@@ -384,7 +384,7 @@ impl Shard {
     /// Watches a connection that was polled in each turn.
     pub(crate) fn stop_polling<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.listed.stop_polling();
+        connection.listed.polled = false;
         if connection.phase == Phase::Dead {
             return; // it waits for its requests; its socket may be another's by now
         }
