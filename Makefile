@@ -23,7 +23,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
 
-.PHONY: all build deps-build deps-python deps-test demo python test test-all test-code test-docs test-python test-guest \
+.PHONY: all build deps-build deps-python deps-test demo python test test-all test-code test-docs test-python test-guest test-packages \
   fuzz lint bench install install-programs packages clean
 
 all: build
@@ -53,6 +53,11 @@ test:
 
 test-all: test
 	@scripts/test-rest
+	@$(MAKE) --silent test-packages
+
+# The packages, each on a machine that has nothing else of nearflash.
+test-packages: deps-test packages
+	$(CARGO) test --locked --workspace --test packages -- --ignored --nocapture
 
 # Unit, property and simulation tests, the fuzzers' corpus, and nodes over real sockets.
 test-code: deps-build
@@ -90,6 +95,7 @@ install: install-programs
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
 	install -D -m 644 bindings/c/include/nearflash.h $(DESTDIR)$(PREFIX)/include/nearflash.h
 	install -D -m 644 $(BUILT)/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
+	$(if $(STRIP),strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libnearflash.a)
 	install $(if $(STRIP),-s) -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
 	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
