@@ -13,7 +13,7 @@ use crate::studies::CORE_WATTS;
 pub enum StudyCommand {
     /// List the studies, their questions and the papers that they come from
     List,
-    /// Measure, and write a report with figures, tables and conclusions
+    /// Measure, and write a report with findings, figures and tables
     Run(Box<RunArgs>),
     /// Rewrite the report from the points measured so far; measures nothing
     Report(ReportArgs),

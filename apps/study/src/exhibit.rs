@@ -1,6 +1,8 @@
-//! The content of a report, independent of its form: figures, tables and sentences.
+//! The content of a report, independent of its form: figures, tables and findings.
 
-/// A figure with its table, conclusions and notes.
+use crate::finding::Finding;
+
+/// A figure with its table, findings and notes.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Exhibit {
     /// Stem of its file names: `iops-clients`, `block-size-read-mbs`.
@@ -13,8 +15,8 @@ pub struct Exhibit {
     pub figure: Option<Figure>,
     /// Every number of the figure, and more.
     pub table: Table,
-    /// Conclusions drawn from the data, one sentence each.
-    pub conclusions: Vec<String>,
+    /// The claims that its numbers confirm or contradict.
+    pub findings: Vec<Finding>,
     /// Limits of the comparison: hardware that differs, contradictions in the paper.
     pub notes: Vec<String>,
 }

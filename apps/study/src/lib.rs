@@ -3,7 +3,7 @@
 //!
 //! A [study](studies::Study) asks one question. It plans [points](plan::Point), which are measured
 //! one after another; each [outcome](result::Outcome) is stored at once. From the outcomes it makes
-//! [exhibits](exhibit::Exhibit): a figure, its table, and conclusions drawn from the data. A report
+//! [exhibits](exhibit::Exhibit): a figure, its table, and [findings](finding::Finding), which judge the papers' claims. A report
 //! puts the exhibits of all studies on one page.
 //!
 //! A [session](run::Session) measures the points that have not been measured yet, on a
@@ -18,9 +18,11 @@ pub mod compare;
 pub mod energy;
 mod error;
 pub mod exhibit;
+pub mod finding;
 mod folder;
 mod local;
 mod machine;
+mod number;
 pub mod plan;
 pub mod plot;
 mod program;

@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::{INTERRUPTED, trimmed};
+use crate::finding::Finding;
 use crate::report::{Chapter, Written};
 use crate::result::Results;
 use crate::run::Ended;
-
-/// Conclusions printed per study; the report has the rest.
-const SAID_PER_STUDY_MAX: usize = 3;
 
 /// The summary of a run.
 pub struct Done {
@@ -21,7 +19,8 @@ pub struct Done {
     /// peers are reported, but do not count.
     pub(super) has_failed: bool,
     lines: Vec<Line>,
-    conclusions: Vec<String>,
+    /// The findings as a table; empty without findings.
+    findings: String,
     out_dir: PathBuf,
     written: Written,
 }
@@ -51,15 +50,28 @@ impl Line {
     }
 }
 
-/// The first conclusion of each of a chapter's first exhibits.
-fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
-    let of = |chapter: &&Chapter| {
-        let said = chapter.exhibits.iter().filter_map(|exhibit| exhibit.conclusions.first());
-        said.take(SAID_PER_STUDY_MAX)
-            .map(|said| format!("{}: {said}", chapter.study))
-            .collect::<Vec<_>>()
-    };
-    chapters.iter().flat_map(of).collect()
+/// The findings of these chapters, as in the report.
+fn findings(chapters: &[&Chapter]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(["STUDY", "CLAIM", "PAPER", "HERE", "VERDICT", "FIGURE"]);
+    for chapter in chapters {
+        for finding in chapter.findings() {
+            let Finding { claim, paper, here, figure, .. } = finding;
+            let or_dash = |text: &String| if text.is_empty() { "–".into() } else { text.clone() };
+            table.add_row([
+                chapter.study.clone(),
+                (*claim).to_owned(),
+                or_dash(paper),
+                or_dash(here),
+                finding.verdict_text(),
+                figure.clone(),
+            ]);
+        }
+    }
+    if table.is_empty() { String::new() } else { trimmed(&table) }
 }
 
 impl Done {
@@ -76,7 +88,7 @@ impl Done {
             ended,
             has_failed,
             lines: chapters.iter().map(|chapter| Line::new(chapter, results)).collect(),
-            conclusions: conclusions(chapters),
+            findings: findings(chapters),
             out_dir,
             written,
         }
@@ -93,12 +105,8 @@ impl Done {
 
     pub(super) fn to_text(&self, took: Duration) -> String {
         let mut text = format!("{}\n\n", self.table());
-        for conclusion in &self.conclusions {
-            text.push_str(conclusion);
-            text.push('\n');
-        }
-        if !self.conclusions.is_empty() {
-            text.push('\n');
+        if !self.findings.is_empty() {
+            text.push_str(&format!("{}\n\n", self.findings));
         }
         if self.ended.is_interrupted {
             text.push_str(&format!(

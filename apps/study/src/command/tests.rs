@@ -7,6 +7,7 @@ use nearflash_units::{ByteLen, Nanos};
 use super::*;
 use crate::args::ReportArgs;
 use crate::exhibit::Exhibit;
+use crate::finding::{Case, Finding, Verdict};
 use crate::plan::{Layout, Load, PointId};
 
 /// Points that need no node: the wire, the null engine, and the user's targets.
@@ -117,7 +118,21 @@ impl Study for Asking {
         let Setting { peers, core_watts, costs, .. } = setting;
         let has_costs = if costs.is_some() { "own" } else { "the example's" };
         let said = format!("{peers:?}, {core_watts} W, {has_costs} prices.");
-        vec![Exhibit { slug: "asking".into(), conclusions: vec![said], ..Exhibit::default() }]
+        let case = Case { name: "peers".into(), value: 1.0, holds: true };
+        let finding = Finding {
+            claim: "The peers are known",
+            source: "nowhere".into(),
+            paper: "at most 3".into(),
+            here: "1 (peers)".into(),
+            verdict: Verdict::Holds,
+            is_doubtful: false,
+            figure: "asking".into(),
+            unit: "",
+            limit: None,
+            cases: vec![case],
+        };
+        let (findings, notes) = (vec![finding], vec![said]);
+        vec![Exhibit { slug: "asking".into(), findings, notes, ..Exhibit::default() }]
     }
 }
 
@@ -432,4 +447,18 @@ fn a_command_line_is_one_that_a_shell_takes() {
         "nearflash study run all --quick --target \
          'nvme-tcp://a:4420/nqn.2026-11.io.nearflash:data?ns=2&queues=4' --local '/tmp/it'\\''s mine'"
     );
+}
+
+#[test]
+fn the_end_of_a_run_shows_the_findings_of_the_report() {
+    let out = tempfile::tempdir().unwrap();
+    let text = measure_now(&args("asking", out.path())).unwrap().to_text(Duration::ZERO);
+    let line = text.lines().find(|line| line.contains("The peers are known")).unwrap();
+    for cell in ["asking", "at most 3", "1 (peers)", "holds"] {
+        assert!(line.contains(cell), "{text}");
+    }
+    let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    assert!(report.contains("The peers are known (nowhere) | at most 3 | 1 (peers) | holds |"));
+    let none = measure_now(&args("small", tempfile::tempdir().unwrap().path())).unwrap();
+    assert!(!none.to_text(Duration::ZERO).contains("VERDICT"));
 }

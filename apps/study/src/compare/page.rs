@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::text::{ratio, sum, times};
 use super::{Change, Comparison, Pair, Verdict};
+use crate::number::three_digits;
 use crate::plan::PointId;
-use crate::plot::number::three_digits;
 use crate::report::frame;
 
 /// The comparison as one self-contained HTML file.

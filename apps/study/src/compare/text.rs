@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::{Change, Comparison, Verdict};
-use crate::plot::number::three_digits;
+use crate::number::three_digits;
 
 /// The comparison as text, with a final newline.
 pub fn text(comparison: &Comparison) -> String {

@@ -3,10 +3,10 @@
 use super::canvas::{Anchor, Canvas, text_width};
 use super::frame::Frame;
 use super::lines::{doubt, whisker};
-use super::number::three_digits;
 use super::ruler::{Ruler, is_drawable};
 use super::style::Look;
 use crate::exhibit::{Axis, Figure, Kind, Mark, Origin, Scale, Series};
+use crate::number::three_digits;
 
 /// The fraction of a band that bars fill.
 const FILLED: f64 = 0.8;
@@ -38,7 +38,7 @@ impl Categories {
         numbers.sort_by(f64::total_cmp);
         numbers.dedup();
         numbers.truncate(CATEGORIES_MAX);
-        let style = super::number::Style::of(&axis.unit);
+        let style = crate::number::Style::of(&axis.unit);
         let names = numbers.iter().map(|number| style.show(*number)).collect();
         Self { numbers: Some(numbers), names }
     }

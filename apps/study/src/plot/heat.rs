@@ -3,9 +3,9 @@
 use super::bars::Categories;
 use super::canvas::{Anchor, Canvas, text_width};
 use super::frame::{Frame, title};
-use super::number::three_digits;
 use super::ruler::{Fit, Ruler, is_drawable};
 use crate::exhibit::{Axis, Figure, Scale};
+use crate::number::three_digits;
 
 /// Width of the colour scale to the right of the map, with its values.
 pub(super) const SCALE_WIDTH: f64 = 96.0;

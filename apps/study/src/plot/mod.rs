@@ -10,7 +10,6 @@ mod frame;
 mod heat;
 mod legend;
 mod lines;
-pub(crate) mod number;
 mod ruler;
 mod style;
 

@@ -1,7 +1,7 @@
 //! The scale of an axis: positions of values, and ticks.
 
-use super::number::Style;
 use crate::exhibit::{Axis, Scale};
+use crate::number::Style;
 
 /// Limit of the magnitude of values that are drawn; on a logarithmic axis its inverse is the lower
 /// limit. Beyond it, differences could be NaN or infinite.

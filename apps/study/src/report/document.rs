@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use nearflash_bench::placement::Place;
 
 use crate::exhibit::Exhibit;
+use crate::finding::Finding;
 use crate::plan::{Plan, PointId, Unable};
 use crate::result::{Outcome, PointEnd, Results};
 use crate::studies::{Setting, Study};
@@ -102,6 +103,11 @@ impl Chapter {
             pending,
             home: results.home(),
         }
+    }
+
+    /// The findings of all its exhibits.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.exhibits.iter().flat_map(|exhibit| &exhibit.findings)
     }
 
     /// The points that failed, each with the reason.

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::summary::{Counts, WORDS, all_unable, run_words, sentences};
+use super::summary::{Counts, WORDS, all_unable, run_words};
 use super::tables::show;
 use super::{Chapter, Document, Fact, file_stem};
 use crate::exhibit::{Cell, Exhibit, Table};
+use crate::finding::{Finding, Tally};
 use crate::plan::Unable;
 
 /// The whole document.
@@ -23,7 +24,7 @@ pub(super) fn render(document: &Document) -> String {
         out += "A first look (`--quick`): points are few and short, enough to see shapes, too little to \
                 rest a decision on.\n\n";
     }
-    findings(&mut out, document);
+    summary(&mut out, document);
     unable(&mut out, document);
     machine(&mut out, document);
     for chapter in &document.chapters {
@@ -36,20 +37,35 @@ pub(super) fn render(document: &Document) -> String {
     out
 }
 
-fn findings(out: &mut String, document: &Document) {
-    *out += "## What was found\n\n";
+/// Every claim, with a link to its figure.
+fn summary(out: &mut String, document: &Document) {
+    let all = || document.chapters.iter().flat_map(Chapter::findings);
+    let _ = writeln!(out, "## Findings\n\nClaims: {}.\n", Tally::of(all()).words());
+    if all().next().is_none() {
+        return;
+    }
+    *out += "| study | claim | paper | here | verdict | figure |\n| --- | --- | --- | --- | --- | --- |\n";
     for chapter in &document.chapters {
-        let (found, more) = sentences(chapter);
-        let _ = write!(out, "- **{}**: ", escape(&chapter.study));
-        if found.is_empty() {
-            let _ = writeln!(out, "nothing can be concluded, {}.", Counts::of(chapter).words());
-        } else {
-            let found: Vec<String> = found.into_iter().map(escape).collect();
-            let more = if more > 0 { format!(" ({more} more below.)") } else { String::new() };
-            let _ = writeln!(out, "{}{more}", found.join(" "));
+        let study = escape(&chapter.study);
+        for exhibit in &chapter.exhibits {
+            let kind = if exhibit.figure.is_some() { "svg" } else { "csv" };
+            let title = escape(&exhibit.title);
+            let (dir, stem) = (file_stem(&chapter.study), file_stem(&exhibit.slug));
+            for finding in &exhibit.findings {
+                let cells = finding_cells(finding).join(" | ");
+                let _ = writeln!(out, "| {study} | {cells} | [{title}]({dir}/{stem}.{kind}) |");
+            }
         }
     }
     out.push('\n');
+}
+
+/// Claim, paper, here, verdict.
+fn finding_cells(finding: &Finding) -> [String; 4] {
+    let Finding { claim, source, paper, here, .. } = finding;
+    let or_dash = |text: &str| if text.is_empty() { "–".to_owned() } else { escape(text) };
+    let claim = escape(&format!("{claim} ({source})"));
+    [claim, or_dash(paper), or_dash(here), escape(&finding.verdict_text())]
 }
 
 fn unable(out: &mut String, document: &Document) {
@@ -98,12 +114,8 @@ fn study(out: &mut String, chapter: &Chapter) {
 }
 
 fn show_exhibit(out: &mut String, chapter: &Chapter, exhibit: &Exhibit) {
-    let Exhibit { slug, title, figure, conclusions, notes, .. } = exhibit;
+    let Exhibit { slug, title, figure, notes, .. } = exhibit;
     let _ = writeln!(out, "### {}\n", escape(title));
-    if let Some((first, others)) = conclusions.split_first() {
-        let _ = writeln!(out, "**{}**\n", escape(first));
-        list(out, others);
-    }
     if figure.is_some() {
         let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
         let _ = writeln!(out, "![{}]({stem}.svg)\n", escape(title));

@@ -6,6 +6,7 @@
 mod csv;
 mod document;
 pub(crate) mod files;
+mod findings;
 mod json;
 mod markdown;
 mod page;

@@ -2,10 +2,10 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::summary::{Counts, WORDS, all_unable, run_words, sentences};
+use super::summary::{Counts, WORDS, all_unable, run_words};
 use super::tables::{fact_list, points_table, table};
 use super::typography::unbroken;
-use super::{Chapter, Document, Edition, TEXT_FILE, file_stem, json};
+use super::{Chapter, Document, Edition, TEXT_FILE, file_stem, findings, json};
 use crate::exhibit::Exhibit;
 use crate::plan::Unable;
 use crate::plot::{self, Setting};
@@ -28,8 +28,8 @@ pub(super) fn render(document: &Document, edition: Edition) -> String {
                 }
             }
         }
+        (findings::summary(document))
         (contents(document))
-        (summary(document))
         (unable(document))
         (how_to_read())
         (machine(document))
@@ -84,29 +84,6 @@ fn lead(document: &Document) -> String {
     format!("{studies} with {}: {counts}.", run_words(&document.about))
 }
 
-fn summary(document: &Document) -> Markup {
-    html! {
-        section #summary {
-            h2 { "What was found" }
-            dl.findings {
-                @for chapter in &document.chapters {
-                    dt { a href={ "#" (file_stem(&chapter.study)) } { (chapter.study) } }
-                    dd {
-                        @let (found, more) = sentences(chapter);
-                        @for sentence in &found { p { (unbroken(sentence)) } }
-                        @if more > 0 {
-                            p.quiet { a href={ "#" (file_stem(&chapter.study)) } { (more) " more" } " with the figures." }
-                        }
-                        @if found.is_empty() {
-                            p.quiet { "Nothing can be concluded: " (Counts::of(chapter).words()) "." }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// The table of contents: sections, studies and figures.
 fn contents(document: &Document) -> Markup {
     let has_unable = document
@@ -118,7 +95,7 @@ fn contents(document: &Document) -> Markup {
             details {
                 summary { h2 { "Contents" } }
                 ul {
-                    li { a href="#summary" { "What was found" } }
+                    li { a href="#summary" { "Findings" } }
                     @if has_unable { li { a href="#unable" { "What could not run" } } }
                     li { a href="#words" { "How to read figures and tables" } }
                     li { a href="#machine" { "Machine, versions, settings" } }
@@ -244,7 +221,7 @@ fn failures(chapter: &Chapter) -> Markup {
 }
 
 fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit) -> Markup {
-    let Exhibit { slug, title, source, figure, conclusions, notes, .. } = exhibit;
+    let Exhibit { slug, title, source, figure, findings, notes, .. } = exhibit;
     let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
     let mut files = vec!["csv"];
     if figure.is_some() {
@@ -253,10 +230,7 @@ fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit) -> Markup {
     html! {
         article id=(file_stem(slug)) {
             h3 { (unbroken(title)) }
-            @if let Some((first, others)) = conclusions.split_first() {
-                p.conclusion { (unbroken(first)) }
-                @if !others.is_empty() { ul.others { @for other in others { li { (unbroken(other)) } } } }
-            }
+            (findings::table(findings))
             @if let Some(figure) = figure {
                 figure.scroll { (PreEscaped(plot::draw(slug, title, figure, Setting::Page))) }
             }

@@ -1,4 +1,4 @@
-//! The summary of a chapter: its conclusions, and the number of points per outcome.
+//! The summary of a chapter: the number of points per outcome, and what could not be measured.
 
 use super::{About, Chapter};
 use crate::plan::Unable;
@@ -76,20 +76,6 @@ pub(super) fn results(chapter: &Chapter) -> Results {
     }
 }
 
-/// Conclusions per study in a report's summary; the others stand with their figures.
-const SENTENCES_MAX: usize = 3;
-
-/// The first conclusion of each exhibit, up to [`SENTENCES_MAX`], and the number of all other
-/// conclusions.
-pub(super) fn sentences(chapter: &Chapter) -> (Vec<&str>, usize) {
-    let exhibits = || chapter.exhibits.iter();
-    let all = exhibits().map(|exhibit| exhibit.conclusions.len()).sum::<usize>();
-    let first = exhibits().filter_map(|exhibit| exhibit.conclusions.first());
-    let found: Vec<&str> = first.map(String::as_str).take(SENTENCES_MAX).collect();
-    let more = all - found.len();
-    (found, more)
-}
-
 /// The parts that could not be measured, each once with the studies that need it.
 pub(super) fn all_unable(chapters: &[Chapter]) -> Vec<(Vec<&str>, &Unable)> {
     let mut all: Vec<(Vec<&str>, &Unable)> = Vec::new();
@@ -134,7 +120,14 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// The terms and symbols of figures and tables, one line each.
-pub(super) const WORDS: [(&str, &str); 8] = [
+pub(super) const WORDS: [(&str, &str); 9] = [
+    (
+        "claim, paper, here, verdict",
+        "A claim of a paper, or of this study, with the paper's numbers and the range of this run's. It \
+         holds partly if it holds for some of the compared ways, curves or loads. In the small charts, \
+         each dot is one of them, hollow if the claim does not hold for it; the tick is the number that \
+         they are compared with.",
+    ),
     (
         "median and spread",
         "Each point was measured several times. The number is the middle run; whiskers, and “low” \

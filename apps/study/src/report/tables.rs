@@ -8,9 +8,8 @@ use super::summary::results;
 use super::typography::unbroken;
 use super::{Chapter, Fact};
 use crate::exhibit::{Cell, Table};
-use crate::plot::number::three_digits;
+use crate::number::{in_times, three_digits};
 use crate::result::{Outcome, PointEnd, Results, Run};
-use crate::studies::in_times;
 
 /// A list of names and values.
 pub(crate) fn fact_list(facts: &[Fact]) -> Markup {

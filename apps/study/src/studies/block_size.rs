@@ -3,7 +3,8 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, Lineup, against, change, percent, quantity, signed};
+use super::claims::{Claim, Show, case, count, difference};
+use super::lineup::{Lineup, labelled, peak};
 use super::sweep::{
     KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, len_text, level, lines, load,
     measure_axis, x_of,
@@ -11,6 +12,8 @@ use super::sweep::{
 use super::ways::{FILE, Way, absent_peers, local, nbdkit_note, node, others, too_long};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::finding::Finding;
+use crate::number::percent;
 use crate::plan::{Door, Layout, Load, Plan};
 use crate::published::{Stated, solid_state as paper};
 use crate::result::Results;
@@ -92,14 +95,6 @@ impl Style {
         let step = |&len: &u64| self.step(pattern, len, self.tasks(), x_of(len));
         let steps = self.lens(setting).iter().map(step).collect();
         Sweep { study: NAME, ways: self.ways(setting), steps }
-    }
-
-    /// The clients, in words.
-    fn who(self) -> String {
-        match self {
-            Self::Fio => format!("{} jobs on one file", paper::FIO_JOBS),
-            Self::Ior => format!("{} tasks", paper::IOR_TASKS_BEST),
-        }
     }
 
     fn text(self) -> String {
@@ -189,11 +184,8 @@ fn published(stated: &Stated, unit: f64, len: u64) -> Series {
 fn throughput(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     let mut series = both(MB_S, results, |pattern| style.sweep(setting, pattern));
     let ways = style.ways(setting);
-    let [reads, _] = DIRECTIONS.map(|(direction, _)| direction);
-    let lead = growth(style, &series, &ways, reads)
-        .or_else(|| growth(style, &series, &ways, DIRECTIONS[1].0));
-    let details = [small_blocks(&series), write_loss(&series, &ways)];
-    let conclusions = say::conclude(lead, details);
+    let findings =
+        [small_blocks(&series), large_blocks(&series, &ways), write_loss(&series, &ways)];
     let mut source = "solid-state study, figures 6 and 8";
     if style == Style::Fio {
         source = "solid-state study, figures 5 and 7";
@@ -205,9 +197,8 @@ fn throughput(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     }
     let title = format!("Throughput by block size, random order ({})", style.text());
     let mut exhibit = shown(style, "throughput", title, source, (MB_S, series));
-    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting, style));
-    exhibit
+    exhibit.found(findings)
 }
 
 /// Figures 9 to 12.
@@ -218,20 +209,17 @@ fn rates(setting: &Setting, results: &Results, style: Style) -> Exhibit {
         Style::Ior => (&paper::IOPS[2..], "solid-state study, figures 10 and 12"),
     };
     let ways = style.ways(setting);
-    let [reads, writes] =
-        DIRECTIONS.map(|(direction, _)| small_rates(style, &series, &ways, direction, stated));
-    let conclusions = say::conclude(reads, [writes]);
+    let findings = DIRECTIONS.map(|(direction, _)| small_rates(&series, &ways, direction, stated));
     series.extend(stated.iter().map(|stated| published(stated, 1e3, 4 * KIB)));
     let title = format!("IOPS by block size, random order ({})", style.text());
     let mut exhibit = shown(style, "iops", title, source, (KIOPS, series));
-    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting, style));
     exhibit.notes.push(
         "The paper says both that both cards reach about 1 GB/s in large blocks, which is a \
          thousand blocks of 1 MiB a second, and that the rate falls to a few hundred at 1 MiB."
             .into(),
     );
-    exhibit
+    exhibit.found(findings)
 }
 
 fn shown(
@@ -249,7 +237,7 @@ fn shown(
 
 /// The series of a way in one direction.
 fn find<'a>(series: &'a [Series], way: &str, direction: &str) -> Option<&'a Series> {
-    say::labelled(series, &label_of(way, direction))
+    labelled(series, &label_of(way, direction))
 }
 
 /// The series of the node's protocols in one direction, and that of the device alone.
@@ -268,46 +256,26 @@ fn way_name(label: &str) -> &str {
     label.rsplit_once(", ").map_or(label, |(way, _)| way)
 }
 
-/// The same for named numbers.
-fn way_names(named: Vec<(&str, f64)>) -> Vec<(&str, f64)> {
-    named.into_iter().map(|(label, value)| (way_name(label), value)).collect()
-}
-
-/// The gain from larger blocks, alone and through the protocols.
-fn growth(style: Style, series: &[Series], ways: &[Way], direction: &str) -> Option<String> {
-    let (doors, alone) = of_direction(series, ways, direction)?;
-    let lineup = Lineup::last(&doors, alone)?;
-    let small = at(alone, x_of(4 * KIB)).filter(|small| small.x < lineup.x)?;
-    Some(format!(
-        "From 4 KiB to {} {direction}s of {} on the device alone go from {} to {}; through the doors \
-         they then differ from it by {}{}.",
-        len_at(lineup.x),
-        style.who(),
-        quantity(small.y, MB_S.unit),
-        quantity(lineup.limit.y, MB_S.unit),
-        say::range(&way_names(lineup.changes()), signed)?,
-        say::doubt(lineup.ways.iter().map(|(_, mark)| *mark).chain([small, lineup.limit])),
-    ))
+/// Whether the largest blocks move as much through the protocols as on the device alone.
+fn large_blocks(series: &[Series], ways: &[Way]) -> Finding {
+    let [reads, _] = DIRECTIONS.map(|(direction, _)| direction);
+    let both = of_direction(series, ways, reads);
+    let lineup = both.and_then(|(doors, alone)| Lineup::last(&doors, alone));
+    let claim = "In large blocks, reads move within 10 % of the device alone";
+    Claim::rates_alike(claim, lineup.as_ref()).at(lineup.map(|lineup| len_at(lineup.x)))
 }
 
 /// The loss at 4 KiB compared with the peak, over all series.
-fn small_blocks(series: &[Series]) -> Option<String> {
-    let pairs: Vec<_> = series
-        .iter()
-        .filter(|one| one.points.len() > 1)
-        .filter_map(|one| Some((one.label.as_str(), at(one, x_of(4 * KIB))?, say::peak(one)?)))
-        .filter(|(_, _, peak)| peak.y > 0.0)
-        .collect();
-    let lost: Vec<_> =
-        pairs.iter().map(|(label, small, peak)| (*label, -change(small.y, peak.y))).collect();
-    let stated = paper::SMALL_BLOCK_LOSS;
-    Some(format!(
-        "Blocks of 4 KiB lose {} of the most throughput; that they lose {} at most {}{}.",
-        say::range(&lost, percent)?,
-        percent(stated.value),
-        say::holds_for(say::held(&lost, |it| it <= stated.value), lost.len(), "curves"),
-        say::doubt(pairs.iter().flat_map(|(_, small, peak)| [*small, *peak])),
-    ))
+fn small_blocks(series: &[Series]) -> Finding {
+    let of = |one: &Series| {
+        let peak = peak(one).filter(|peak| one.points.len() > 1 && peak.y > 0.0)?;
+        let small = at(one, x_of(4 * KIB))?;
+        Some(case(one.label.as_str(), -difference(small.y, peak.y), [small, peak]))
+    };
+    let stated = &paper::SMALL_BLOCK_LOSS;
+    let claim = "Blocks of 4 KiB lose no more of the highest throughput than in the paper";
+    Claim::at_most(&paper::PAPER, stated, claim, Show::Percent)
+        .judge(|it| it <= stated.value, series.iter().filter_map(of).collect())
 }
 
 fn len_at(x: f64) -> String {
@@ -316,7 +284,7 @@ fn len_at(x: f64) -> String {
 }
 
 /// Writes compared with reads at the largest common block size.
-fn write_loss(series: &[Series], ways: &[Way]) -> Option<String> {
+fn write_loss(series: &[Series], ways: &[Way]) -> Finding {
     let both = |way: &Way| {
         let [reads, writes] = DIRECTIONS.map(|(direction, _)| find(series, &way.label, direction));
         let (reads, writes) = (reads?, writes?);
@@ -324,89 +292,68 @@ fn write_loss(series: &[Series], ways: &[Way]) -> Option<String> {
         reads.points.iter().rev().find_map(pair)
     };
     let pairs: Vec<_> = ways.iter().filter_map(|way| Some((way, both(way)?))).collect();
-    let x = pairs.iter().map(|(_, (read, _))| read.x).reduce(f64::max)?;
-    if x <= x_of(paper::LARGE_BLOCK_LEN) {
-        return None;
-    }
-    let pairs: Vec<_> =
-        pairs.into_iter().filter(|(_, (read, _))| read.x == x && read.y > 0.0).collect();
-    let changes: Vec<_> = pairs
-        .iter()
-        .map(|(way, (read, write))| (way.label.as_str(), change(write.y, read.y)))
-        .collect();
-    Some(format!(
-        "In blocks of {} writes differ from reads by {}; the paper's FusionIO card loses {}{}.",
-        len_at(x),
-        say::range(&changes, signed)?,
-        percent(paper::WRITE_LOSS.value),
-        say::doubt(pairs.iter().flat_map(|(_, (read, write))| [read, write])),
-    ))
+    let x = pairs.iter().map(|(_, (read, _))| read.x).reduce(f64::max);
+    let x = x.filter(|x| *x > x_of(paper::LARGE_BLOCK_LEN));
+    let of = |(way, (read, write)): &(&Way, (Mark, Mark))| {
+        let is_of = Some(read.x) == x && read.y > 0.0;
+        is_of.then(|| case(way.label.as_str(), difference(write.y, read.y), [read, write]))
+    };
+    let stated = &paper::WRITE_LOSS;
+    let claim = "In large blocks, writes lose no more than on the paper's FusionIO card";
+    Claim::of(&paper::PAPER, stated.place, claim, Show::Change, Show::Change.text(-stated.value))
+        .limited(-stated.value)
+        .judge(|it| it >= -stated.value, pairs.iter().filter_map(of).collect())
+        .at(x.map(len_at))
+        .because("no block larger than 16 KiB was measured")
 }
 
-/// The rates at 4 KiB, alone and through the protocols, compared with the paper's card.
-fn small_rates(
-    style: Style,
-    series: &[Series],
-    ways: &[Way],
-    direction: &str,
-    stated: &[Stated],
-) -> Option<String> {
-    let (doors, alone) = of_direction(series, ways, direction)?;
-    let lineup = Lineup::first(&doors, alone).filter(|lineup| lineup.x == x_of(4 * KIB))?;
-    let theirs = stated.iter().find(|stated| stated.what.ends_with(&format!("{direction}s")))?;
-    let (best, most) = lineup.best()?;
-    Some(format!(
-        "At 4 KiB the best door for {}, {}, serves {} in {direction}s, {} ({}); the paper's card has \
-         {}{}.",
-        style.who(),
-        way_name(best),
-        quantity(most.y, KIOPS.unit),
-        against(most.y, lineup.limit.y, "the device alone"),
-        quantity(lineup.limit.y, KIOPS.unit),
-        quantity(theirs.value / 1e3, KIOPS.unit),
-        say::doubt([most, lineup.limit]),
-    ))
+/// The rates at 4 KiB through the protocols, compared with the paper's card.
+fn small_rates(series: &[Series], ways: &[Way], direction: &str, stated: &[Stated]) -> Finding {
+    let both = of_direction(series, ways, direction);
+    let lineup = both.and_then(|(doors, alone)| Lineup::first(&doors, alone));
+    let lineup = lineup.filter(|lineup| lineup.x == x_of(4 * KIB));
+    let theirs = stated.iter().find(|stated| stated.what.ends_with(&format!("{direction}s")));
+    let theirs = theirs.expect("the paper states both directions");
+    let level = theirs.value / 1e3;
+    let show = Show::Unit(KIOPS.unit);
+    let cases = lineup.iter().flat_map(|lineup| &lineup.ways);
+    let cases = cases.map(|(label, mark)| case(way_name(label), mark.y, [*mark])).collect();
+    let claim = match direction {
+        "read" => "Reads of 4 KiB through the node reach the rate of the paper's local card",
+        _ => "Writes of 4 KiB through the node reach the rate of the paper's local card",
+    };
+    let numbers = format!("{} ({})", show.text(level), theirs.what);
+    Claim::of(&paper::PAPER, theirs.place, claim, show, numbers)
+        .limited(level)
+        .judge(|it| it >= level, cases)
 }
 
 /// The exhibit of IOR's tasks.
 fn by_tasks(setting: &Setting, results: &Results) -> Exhibit {
     let series = both(KIOPS, results, |pattern| tasks_sweep(setting, pattern));
-    let conclusions = task_sentences(&series);
+    let finding = best_tasks(&series);
     let x = axis("tasks", "", Scale::Log2);
     let figure = lines(x, measure_axis(KIOPS, Scale::Linear), series);
     let title = "IOPS by tasks, 4 KiB, random order, a range each".to_owned();
     let mut exhibit =
         exhibit(format!("{NAME}-tasks"), title, "solid-state study, section 2b", figure);
-    exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(setting, 1));
-    exhibit
+    exhibit.found([finding])
 }
 
-/// The best number of tasks for each series, and whether the paper's number is as good.
-fn task_sentences(series: &[Series]) -> Vec<String> {
+/// Whether the paper's number of tasks is the best.
+fn best_tasks(series: &[Series]) -> Finding {
     let best = f64::from(paper::IOR_TASKS_BEST);
-    let several = || series.iter().filter(|one| one.points.len() > 1);
-    let peaks: Vec<_> =
-        several().filter_map(|one| Some((one.label.as_str(), say::peak(one)?))).collect();
-    let tasks: Vec<_> = peaks.iter().map(|(label, peak)| (*label, peak.x)).collect();
-    let lead = say::range(&tasks, |tasks| say::count(tasks, "task")).map(|range| {
-        let doubt = say::doubt(peaks.iter().map(|(_, peak)| *peak));
-        format!("The most operations are done with {range}{doubt}.")
-    });
-    let shares: Vec<_> = several()
-        .filter_map(|one| Some((one.label.as_str(), at(one, best)?, say::peak(one)?)))
-        .collect();
-    let lost: Vec<_> =
-        shares.iter().map(|(label, at_best, peak)| (*label, -change(at_best.y, peak.y))).collect();
-    let claim = say::range(&lost, percent).map(|range| {
-        format!(
-            "With {best} tasks, the paper's best, {range} of the most is missing; that they are best, \
-             within 5 %, {}{}.",
-            say::holds_for(say::held(&lost, |it| it <= 5.0), lost.len(), "curves"),
-            say::doubt(shares.iter().flat_map(|(_, at_best, peak)| [*at_best, *peak])),
-        )
-    });
-    say::conclude(lead, [claim])
+    let of = |one: &Series| {
+        let peak = peak(one).filter(|_| one.points.len() > 1)?;
+        let at_best = at(one, best)?;
+        Some(case(one.label.as_str(), -difference(at_best.y, peak.y), [at_best, peak]))
+    };
+    let claim = "The paper's best number of tasks is best here, except for 5 %";
+    let numbers = count(best, "task");
+    Claim::of(&paper::PAPER, "section 2b", claim, Show::Percent, numbers)
+        .limited(5.0)
+        .judge(|it| it <= 5.0, series.iter().filter_map(of).collect())
 }
 
 fn notes(setting: &Setting, style: Style) -> Vec<String> {

@@ -3,9 +3,10 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, Lineup, against, percent, quantity, signed};
+use super::claims::{Claim, Show, case, cases_of, count};
+use super::lineup::{Lineup, labelled, peak};
 use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, level, lines, load, measure_axis,
+    KIOPS, MB_S, Measure, Step, Sweep, axis, exhibit, len_tag, level, lines, load, measure_axis,
 };
 use super::ways::{
     DOORS, FILE, NULL, Way, absent_peers, local, medium_names, nbdkit_note, node, others,
@@ -13,6 +14,8 @@ use super::ways::{
 };
 use super::{Setting, Study, cores_note, wire_note};
 use crate::exhibit::{Exhibit, Scale, Series};
+use crate::finding::Finding;
+use crate::number::{percent, quantity};
 use crate::plan::{Door, Load, Medium, Plan};
 use crate::published::{Stated, networked_flash as paper};
 use crate::result::Results;
@@ -142,7 +145,7 @@ impl Ask {
         let sweep = self.sweep(setting, medium);
         let ours = sweep.series(results, self.measure);
         let (key, label) = medium_names(medium);
-        let conclusions = self.conclusions(medium, &sweep.ways, &ours);
+        let findings = self.findings(medium, &sweep.ways, &ours);
         let mut series = ours;
         if medium == FILE {
             series.extend(self.published.iter().map(|stated| {
@@ -154,8 +157,7 @@ impl Ask {
         let figure = lines(x, measure_axis(self.measure, Scale::Linear), series);
         let slug = format!("{}-{key}", self.study);
         let title = format!("{}: {label}", self.title);
-        let mut exhibit = exhibit(slug, title, self.source, figure);
-        exhibit.conclusions = conclusions;
+        let mut exhibit = exhibit(slug, title, self.source, figure).found(findings);
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.extend(self.notes(medium));
         exhibit.notes.extend(match medium {
@@ -165,87 +167,44 @@ impl Ask {
         exhibit
     }
 
-    /// The growth of the best protocol, the losses of all protocols, and the results of other
-    /// servers.
-    fn conclusions(&self, medium: Medium, ways: &[Way], series: &[Series]) -> Vec<String> {
-        let unit = self.measure.unit;
+    /// The losses to the network, and the highest rates.
+    fn findings(&self, medium: Medium, ways: &[Way], series: &[Series]) -> Vec<Finding> {
         let doors = series_of(ways, series, Way::is_node);
+        let clients = |lineup: &Lineup<'_>| count(lineup.x, "client");
         // A null device without a node only measures the client's own loop, so its limit is the
-        // wire.
-        let (limit, name) = match medium {
-            FILE => (say::labelled(series, &local(FILE).label), "the device alone"),
-            _ => (say::labelled(series, WIRE), "the wire alone"),
-        };
-        let lineup = limit.and_then(|limit| Lineup::last(&doors, limit));
-        let lead = lineup.as_ref().filter(|lineup| lineup.x > 1.0).and_then(|lineup| {
-            let (label, most) = lineup.best()?;
-            let one = at(say::labelled(series, label)?, 1.0)?;
-            Some(format!(
-                "From one client to {} the best door to the {}, {label}, goes from {} to {}, {} ({}){}.",
-                lineup.x,
-                medium_names(medium).1,
-                quantity(one.y, unit),
-                quantity(most.y, unit),
-                against(most.y, lineup.limit.y, name),
-                quantity(lineup.limit.y, unit),
-                say::doubt([one, most, lineup.limit]),
-            ))
-        });
-        let lost = lineup.as_ref().and_then(|lineup| self.lost(medium, lineup, name));
-        let others = series_of(ways, series, Way::is_other);
-        let others = limit.and_then(|limit| Lineup::last(&others, limit)).and_then(|lineup| {
-            Some(format!(
-                "Others serve {} with {}{}.",
-                say::range(&lineup.values(), |value| quantity(value, unit))?,
-                say::count(lineup.x, "client"),
-                lineup.doubt(),
-            ))
-        });
-        let published = || (medium == FILE).then(|| self.beside_published(&doors)).flatten();
-        say::conclude(lead, [lost, others.or_else(published)])
-    }
-
-    /// The losses, and whether they are within the paper's bound.
-    fn lost(&self, medium: Medium, lineup: &Lineup<'_>, name: &str) -> Option<String> {
-        let changes = lineup.changes();
+        // wire. The paper has no bound for it.
+        if medium != FILE {
+            let lineup = labelled(series, WIRE).and_then(|wire| Lineup::last(&doors, wire));
+            let claim = "With the most clients, the rate is within 10 % of the wire alone";
+            return vec![
+                Claim::rates_alike(claim, lineup.as_ref()).at(lineup.as_ref().map(clients)),
+            ];
+        }
+        let alone = labelled(series, &local(FILE).label);
+        let lineup = alone.and_then(|alone| Lineup::last(&doors, alone));
         let stated = &self.loss_max;
-        // The paper has no bound for a null device.
-        let claim = match medium {
-            FILE => format!(
-                "; that the network takes {} at most, as in the paper ({}), {}",
-                percent(stated.value),
-                stated.place,
-                say::holds_for(
-                    say::held(&changes, |it| -it <= stated.value),
-                    changes.len(),
-                    "doors"
-                ),
-            ),
-            _ => String::new(),
-        };
-        Some(format!(
-            "With {} doors differ from {name} by {}{claim}{}.",
-            say::count(lineup.x, "client"),
-            say::range(&changes, signed)?,
-            lineup.doubt(),
-        ))
+        let claim = "The network takes no more of the device's rate than in the paper";
+        let numbers = format!("at least {}", Show::Change.text(-stated.value));
+        let lost = Claim::of(&paper::PAPER, stated.place, claim, Show::Change, numbers)
+            .limited(-stated.value)
+            .judge(|it| it >= -stated.value, cases_of(lineup.as_ref()))
+            .at(lineup.as_ref().map(clients));
+        vec![lost, self.peaks(&doors)]
     }
 
-    /// Our best result through a protocol, compared with the paper's highest.
-    fn beside_published(&self, doors: &[&Series]) -> Option<String> {
-        let peaks = doors.iter().filter_map(|door| Some((*door, say::peak(door)?)));
-        let (ours, peak) = peaks.max_by(|a, b| a.1.y.total_cmp(&b.1.y))?;
-        let theirs = self.published.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
-        let level = theirs.value / self.published_unit;
-        Some(format!(
-            "The most through a door, {} ({}), is {} the paper's highest level, {} ({}){}.",
-            quantity(peak.y, self.measure.unit),
-            ours.label,
-            say::part_of(peak.y, level),
-            quantity(level, self.measure.unit),
-            theirs.what,
-            say::doubt([peak]),
-        ))
+    /// The highest rates through the protocols, compared with the paper's highest.
+    fn peaks(&self, doors: &[&Series]) -> Finding {
+        let most = self.published.iter().max_by(|a, b| a.value.total_cmp(&b.value));
+        let stated = most.expect("the paper states levels");
+        let level = stated.value / self.published_unit;
+        let show = Show::Unit(self.measure.unit);
+        let numbers = format!("{} ({})", show.text(level), stated.what);
+        let claim = "Clients of remote flash reach the paper's highest level";
+        let peaks = doors.iter().filter_map(|door| Some((door, peak(door)?)));
+        let cases = peaks.map(|(door, peak)| case(door.label.as_str(), peak.y, [peak])).collect();
+        Claim::of(&paper::PAPER, stated.place, claim, show, numbers)
+            .limited(level)
+            .judge(|it| it >= level, cases)
     }
 
     fn notes(&self, medium: Medium) -> Vec<String> {
@@ -270,19 +229,19 @@ impl Ask {
                  of figure 1. And it says both that the network takes {} at most and that it takes \
                  up to a third.",
                 sata.name,
-                say::quantity(sata.read_kiops[1], "kIOPS"),
-                say::quantity(paper::PEAK_IOPS[0].value / 1e3, "kIOPS"),
-                say::percent(paper::IOPS_LOSS_MAX.value),
+                quantity(sata.read_kiops[1], "kIOPS"),
+                quantity(paper::PEAK_IOPS[0].value / 1e3, "kIOPS"),
+                percent(paper::IOPS_LOSS_MAX.value),
             )
         } else {
             format!(
                 "The paper has two bandwidths of random reads of {}: {} in table 1, {} in the text \
                  of figure 2; of HS4-blk {} and {}.",
                 sata.name,
-                say::quantity(sata.read_mb_s[1], "MB/s"),
-                say::quantity(paper::PEAK_BANDWIDTH[1].value, "MB/s"),
-                say::quantity(paper::DEVICES[2].read_mb_s[1], "MB/s"),
-                say::quantity(paper::PEAK_BANDWIDTH[3].value, "MB/s"),
+                quantity(sata.read_mb_s[1], "MB/s"),
+                quantity(paper::PEAK_BANDWIDTH[1].value, "MB/s"),
+                quantity(paper::DEVICES[2].read_mb_s[1], "MB/s"),
+                quantity(paper::PEAK_BANDWIDTH[3].value, "MB/s"),
             )
         });
         notes

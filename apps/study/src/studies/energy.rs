@@ -2,13 +2,15 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, against, percent, quantity};
+use super::claims::{Claim, Show, case, difference};
 use super::sweep::{
     Measure, Step, Sweep, at, axis, bars, exhibit, index_x, load, mark, point_id, stacked,
 };
 use super::ways::{DOORS, Way, node};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::finding::Finding;
+use crate::number::quantity;
 use crate::plan::{Load, Medium, Plan, Unable};
 use crate::published::quicksan as paper;
 use crate::result::Results;
@@ -173,67 +175,43 @@ fn names() -> Vec<String> {
 fn by_mix(meter: &Meter<'_>) -> Exhibit {
     let series: Vec<_> = (0..DOORS.len()).map(|door| meter.series(door)).collect();
     let is_model = series.iter().any(|series| series.origin == Origin::Model);
-    let details = [micros_sentence(&series), direct_saving(&series)];
-    let conclusions = say::conclude(mix_sentence(&series), details);
+    let findings = [of_iscsi(&series), direct_saving(&series)];
     let y = axis(COUNTED.label, COUNTED.unit, Scale::Linear);
     let figure = bars("operations", names(), y, series);
     let title = format!("Energy of a 4 KiB operation, {CLIENTS} clients, depth {DEPTH} each");
-    let mut exhibit = exhibit(format!("{NAME}-operation"), title, SOURCE, figure);
-    exhibit.conclusions = conclusions;
+    let mut exhibit = exhibit(format!("{NAME}-operation"), title, SOURCE, figure).found(findings);
     exhibit.notes.extend(meter.notes(is_model));
     exhibit
 }
 
-/// Whether energy was counted or calculated, in words.
-fn how(series: &[Series]) -> &'static str {
-    if series[0].origin == Origin::Model { "By the model" } else { "As counted" }
-}
-
-/// iSCSI compared with direct, over all mixes.
-fn mix_sentence(series: &[Series]) -> Option<String> {
-    let both = |mix: usize| {
+/// iSCSI compared with direct, for each mix.
+fn of_iscsi(series: &[Series]) -> Finding {
+    let of = |mix: usize| {
         let of = |door: usize| at(&series[door], index_x(mix)).filter(|mark| mark.y > 0.0);
-        Some((MIXES[mix].0, of(0)?, of(2)?))
+        let (iscsi, direct) = (of(0)?, of(2)?);
+        Some(case(MIXES[mix].0, iscsi.y / direct.y, [iscsi, direct]))
     };
-    let all: Vec<_> = (0..MIXES.len()).filter_map(both).collect();
-    let times: Vec<_> =
-        all.iter().map(|(name, iscsi, direct)| (*name, iscsi.y / direct.y)).collect();
     let (stack, [low, high]) = paper::ENERGY_OF_ISCSI[1];
-    Some(format!(
-        "{} iSCSI takes {} the energy of direct for an operation of 4 KiB, in the paper {low} to {high} \
-         times that of {stack}{}.",
-        how(series),
-        say::range(&times, say::times)?,
-        say::doubt(all.iter().flat_map(|(_, iscsi, direct)| [*iscsi, *direct])),
-    ))
-}
-
-/// The energy of a read through each protocol.
-fn micros_sentence(series: &[Series]) -> Option<String> {
-    let all: Vec<_> =
-        series.iter().filter_map(|one| Some((one.label.as_str(), at(one, index_x(0))?))).collect();
-    let named: Vec<_> = all.iter().map(|(label, mark)| (*label, mark.y)).collect();
-    Some(format!(
-        "A read of 4 KiB takes {}{}.",
-        say::range(&named, |value| quantity(value, COUNTED.unit))?,
-        say::doubt(all.iter().map(|(_, mark)| *mark)),
-    ))
+    let numbers = format!("{low} to {high} times ({stack})");
+    let claim = "iSCSI takes as many times the energy of direct as in the paper";
+    Claim::of(&paper::PAPER, "figure 10", claim, Show::Times, numbers)
+        .limited(low)
+        .judge(|it| it >= low, (0..MIXES.len()).filter_map(of).collect())
 }
 
 /// Shared memory compared with TCP, for writes.
-fn direct_saving(series: &[Series]) -> Option<String> {
+fn direct_saving(series: &[Series]) -> Finding {
     let of = |door: usize| at(&series[door], index_x(1)).filter(|mark| mark.y > 0.0);
-    let (tcp, shared) = (of(2)?, of(3)?);
-    let stated = paper::ENERGY_SAVED_DIRECT;
-    Some(format!(
-        "A write takes {} through shared memory, {} ({}); the paper saves {} by going around the \
-         kernel{}.",
-        quantity(shared.y, COUNTED.unit),
-        against(shared.y, tcp.y, "sockets"),
-        quantity(tcp.y, COUNTED.unit),
-        percent(stated.value),
-        say::doubt([tcp, shared]),
-    ))
+    let both = of(2).zip(of(3));
+    let case = |(tcp, shared): (&Mark, &Mark)| {
+        case(MIXES[1].0, difference(shared.y, tcp.y), [tcp, shared])
+    };
+    let stated = &paper::ENERGY_SAVED_DIRECT;
+    let claim = "Shared memory saves as much as the paper's way around the kernel";
+    let numbers = Show::Change.text(-stated.value);
+    Claim::of(&paper::PAPER, stated.place, claim, Show::Change, numbers)
+        .limited(-stated.value)
+        .judge(|it| it <= -stated.value, both.map(case).into_iter().collect())
 }
 
 /// The distribution of processor time, for reads.
@@ -248,35 +226,12 @@ fn by_part(meter: &Meter<'_>) -> Exhibit {
     };
     let series: Vec<_> = PARTS.map(of).into();
     let doors: Vec<_> = (0..DOORS.len()).map(|door| Meter::way(door).label).collect();
-    let conclusions = part_sentences(&series, &doors);
     let y = axis(CPU_US.label, CPU_US.unit, Scale::Linear);
     let figure = stacked("door", doors, y, series);
     let title = "Processor time of a 4 KiB read, by side".to_owned();
     let mut exhibit = exhibit(format!("{NAME}-processor"), title, SOURCE, figure);
-    exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(meter.setting, 1));
     exhibit
-}
-
-/// The processor time of a read, and the kernel's part of it.
-fn part_sentences(series: &[Series], doors: &[String]) -> Vec<String> {
-    let of = |(door, _): (usize, &String)| {
-        let parts: Vec<Mark> =
-            series.iter().filter_map(|it| at(it, index_x(door)).copied()).collect();
-        let [_, client, _, node] = parts[..] else { return None };
-        let total: f64 = parts.iter().map(|mark| mark.y).sum();
-        (total > 0.0).then(|| (door, total, (client.y + node.y) / total * 100.0, parts))
-    };
-    let all: Vec<_> = doors.iter().enumerate().filter_map(of).collect();
-    let doubt = || say::doubt(all.iter().flat_map(|(_, _, _, parts)| parts));
-    let name = |door: usize| doors[door].as_str();
-    let totals: Vec<_> = all.iter().map(|(door, total, _, _)| (name(*door), *total)).collect();
-    let lead = say::range(&totals, |value| quantity(value, CPU_US.unit))
-        .map(|range| format!("A 4 KiB read takes {range} of processor time{}.", doubt()));
-    let shares: Vec<_> = all.iter().map(|(door, _, share, _)| (name(*door), *share)).collect();
-    let share = say::range(&shares, percent)
-        .map(|range| format!("Of that the kernel has {range}{}.", doubt()));
-    say::conclude(lead, [share])
 }
 
 /// Ratios to iSCSI, as in the paper.
@@ -297,8 +252,7 @@ fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
     };
     let mut series: Vec<_> = MIXES.iter().enumerate().map(of).collect();
     let is_model = all.iter().any(|series| series.origin == Origin::Model);
-    let [shared, direct, nvme] = [2, 1, 0].map(|place| ratio(&series, place, &names[place]));
-    let conclusions = say::conclude(direct, [nvme, shared]);
+    let finding = ratios(&series, &names);
     let published = paper::ENERGY_OF_ISCSI.map(|(name, [low, high])| {
         names.push(name.to_owned());
         let x = index_x(names.len() - 1);
@@ -309,22 +263,22 @@ fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
     let y = axis("energy of iSCSI over that of the door", "", Scale::Linear);
     let figure = bars("door or stack", names, y, series);
     let title = "How many times the energy iSCSI takes".to_owned();
-    let mut exhibit = exhibit(format!("{NAME}-ratio"), title, SOURCE, figure);
-    exhibit.conclusions = conclusions;
+    let mut exhibit = exhibit(format!("{NAME}-ratio"), title, SOURCE, figure).found([finding]);
     exhibit.notes.extend(meter.notes(is_model));
     exhibit
 }
 
-/// The range of a ratio over the mixes.
-fn ratio(series: &[Series], place: usize, name: &str) -> Option<String> {
-    let all: Vec<_> = series
-        .iter()
-        .filter_map(|mix| Some((mix.label.as_str(), at(mix, index_x(place))?)))
-        .collect();
-    let times: Vec<_> = all.iter().map(|(mix, mark)| (*mix, mark.y)).collect();
-    Some(format!(
-        "iSCSI takes {} the energy of {name}{}.",
-        say::range(&times, say::times)?,
-        say::doubt(all.iter().map(|(_, mark)| *mark)),
-    ))
+/// Whether every other protocol takes less energy than iSCSI.
+fn ratios(series: &[Series], names: &[String]) -> Finding {
+    let places = (0..names.len()).flat_map(|place| series.iter().map(move |mix| (place, mix)));
+    let cases = places.filter_map(|(place, mix)| {
+        let mark = at(mix, index_x(place))?;
+        Some(case(format!("{}, {}", names[place], mix.label), mark.y, [mark]))
+    });
+    let numbers = paper::ENERGY_OF_ISCSI
+        .map(|(stack, [low, high])| format!("{low} to {high} times ({stack})"));
+    let claim = "iSCSI takes more energy than every other door";
+    Claim::of(&paper::PAPER, "figure 10", claim, Show::Times, numbers.join(", "))
+        .limited(1.0)
+        .judge(|it| it > 1.0, cases.collect())
 }

@@ -5,7 +5,8 @@ mod request_size;
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, Lineup, labelled, quantity, signed};
+use super::claims::{Claim, Show, case, cases_of, count};
+use super::lineup::{Lineup, labelled, peak};
 use super::sweep::{
     MB_S, MEAN_US, Measure, P99_US, Step, Sweep, at, axis, exhibit, lines, load, measure_axis,
     table_of,
@@ -13,6 +14,7 @@ use super::sweep::{
 use super::ways::{FILE, local, node, targets};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::finding::Finding;
 use crate::plan::{Door, Load, Plan};
 use crate::published::nvme_of_arm as paper;
 use crate::result::Results;
@@ -100,20 +102,20 @@ impl View<'_> {
     }
 
     /// All series of a measure: the device alone and the others.
-    fn said(&self, measure: Measure) -> Said {
+    fn curves(&self, measure: Measure) -> Curves {
         let series = self.sweep.series(self.results, measure);
-        Said { series, places: self.sweep.steps.iter().map(|step| step.x).collect() }
+        Curves { series, places: self.sweep.steps.iter().map(|step| step.x).collect() }
     }
 }
 
-/// The series of a measure, for sentences.
-struct Said {
+/// The series of a measure, for findings.
+struct Curves {
     series: Vec<Series>,
     /// All positions of the axis.
     places: Vec<f64>,
 }
 
-impl Said {
+impl Curves {
     fn alone(&self) -> Option<&Series> {
         labelled(&self.series, &local(FILE).label)
     }
@@ -146,13 +148,10 @@ impl Said {
         Lineup::first(&self.remote(), self.alone()?)
     }
 
-    /// The ratio of the larger end to the smaller for every series, and the suffix for doubtful
-    /// numbers.
-    fn growth(&self) -> (Vec<(&str, f64)>, &'static str) {
-        let mut ends = self.ends();
-        ends.retain(|(_, [first, _])| first.y > 0.0);
-        let times = ends.iter().map(|(one, [first, last])| (one.label.as_str(), last.y / first.y));
-        (times.collect(), say::doubt(ends.iter().flat_map(|(_, both)| *both)))
+    /// The same, if it is not also the smaller end.
+    fn larger(&self) -> Option<Lineup<'_>> {
+        let first = self.first()?.x;
+        self.last().filter(|last| last.x > first)
     }
 
     /// The ends of the axis.
@@ -160,16 +159,6 @@ impl Said {
         let [first, .., last] = self.places[..] else { return None };
         Some([first, last])
     }
-}
-
-/// The difference of remote latency from that of the device alone.
-fn beside_alone(lineup: &Lineup<'_>, what: &str, place: &str) -> Option<String> {
-    Some(format!(
-        "With {place} the {what} differs from that of the device alone ({}) by {}{}.",
-        quantity(lineup.limit.y, "µs"),
-        say::range(&lineup.changes(), signed)?,
-        lineup.doubt(),
-    ))
 }
 
 fn jobs_load(clients: u32, depth: u32, pattern: Pattern, len: u64) -> Load {
@@ -197,22 +186,28 @@ impl Study for Jobs {
         let view = self.view(setting, results);
         let what = "4 KiB sequential reads, depth 128";
         let title = |of: &str| format!("{of} by jobs, {what}");
-        let jobs = |x: f64| say::count(x, "job");
-        let mut mean = view.exhibit("latency", &title("Mean latency"), MEAN_US, Scale::Linear);
-        mean.conclusions = job_latencies(&view.said(MEAN_US));
-        let mut tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Linear);
-        let said = view.said(P99_US);
-        let of = |end: Option<Lineup<'_>>| {
-            end.and_then(|it| beside_alone(&it, "99th percentile", &jobs(it.x)))
-        };
-        tail.conclusions = say::conclude(of(said.last()), [of(said.first())]);
-        let mut rate = view.exhibit("bandwidth", &title("Bandwidth"), MB_S, Scale::Linear);
-        rate.conclusions = plateaus(&view.said(MB_S));
+        let mean = view.exhibit("latency", &title("Mean latency"), MEAN_US, Scale::Linear);
+        let tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Linear);
+        let rate = view.exhibit("bandwidth", &title("Bandwidth"), MB_S, Scale::Linear);
         let cores = [CLIENT_CORES, NODE_CORES];
         let mut busy = view.processors("cpu", &title("Busy cores of host and target"), cores);
-        busy.conclusions = sides(&view);
         busy.notes.push(POLLING.to_owned());
-        vec![mean, tail, rate, busy]
+        let tails = view.curves(P99_US);
+        vec![
+            mean.found(job_latencies(&view.curves(MEAN_US))),
+            tail.found([
+                few_jobs(
+                    "With few jobs, the 99th percentile is within 10 % of the device's",
+                    &tails,
+                ),
+                many_jobs(
+                    "With many jobs, the 99th percentile is within 10 % of the device's",
+                    &tails,
+                ),
+            ]),
+            rate.found(plateaus(&view.curves(MB_S))),
+            busy.found([sides(&view)]),
+        ]
     }
 }
 
@@ -232,81 +227,72 @@ impl Jobs {
     }
 }
 
+fn jobs(lineup: &Lineup<'_>) -> String {
+    count(lineup.x, "job")
+}
+
+fn few_jobs(claim: &'static str, curves: &Curves) -> Finding {
+    let first = curves.first();
+    Claim::times_alike(claim, first.as_ref()).at(first.as_ref().map(jobs))
+}
+
+/// At the larger end; unknown if that is also the smaller one.
+fn many_jobs(claim: &'static str, curves: &Curves) -> Finding {
+    let last = curves.larger();
+    Claim::times_alike(claim, last.as_ref()).at(last.as_ref().map(jobs)).because(ONE_PLACE)
+}
+
+/// The reason why nothing is known of the other end of an axis.
+const ONE_PLACE: &str = "fewer than two places of the axis were measured";
+
 /// Whether latency grows with jobs, and how it compares with the device alone.
-fn job_latencies(said: &Said) -> Vec<String> {
-    let (times, doubt) = said.growth();
-    let lead = said.reach().zip(say::range(&times, say::times)).map(|([first, last], range)| {
-        format!("From {first} to {last} jobs the mean latency becomes {range} as long{doubt}.")
-    });
-    let claim = lead.is_some().then(|| {
-        let grows = say::held(&times, |it| it > 1.0);
-        let holds = say::holds_for(grows, times.len(), "curves");
-        format!("That latency grows with jobs {holds}{doubt}.")
-    });
-    let last = said.last();
-    let beside = last.and_then(|it| beside_alone(&it, "mean latency", &say::count(it.x, "job")));
-    say::conclude(lead, [beside, claim])
+fn job_latencies(curves: &Curves) -> [Finding; 2] {
+    let ends = curves.ends();
+    let grown = ends.iter().filter(|(_, [first, _])| first.y > 0.0);
+    let of = |(one, [first, last]): &(&Series, [&Mark; 2])| {
+        case(one.label.as_str(), last.y / first.y, [*first, *last])
+    };
+    let claim = "Mean latency grows with jobs";
+    let grows = Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "")
+        .limited(1.0)
+        .judge(|it| it > 1.0, grown.map(of).collect());
+    let claim = "With many jobs, mean latency is within 10 % of the device's";
+    [grows, many_jobs(claim, curves)]
 }
 
 /// The number of jobs that reach nine tenths of the peak.
-fn plateaus(said: &Said) -> Vec<String> {
-    let stated = paper::PLATEAU_JOBS;
-    let enough = |one: &Series| {
-        let peak = *say::peak(one)?;
-        one.points.iter().find(|mark| mark.y >= 0.9 * peak.y).map(|mark| [*mark, peak])
+fn plateaus(curves: &Curves) -> [Finding; 2] {
+    let stated = &paper::PLATEAU_JOBS;
+    let of = |one: &&Series| {
+        let peak = peak(one)?;
+        let enough = one.points.iter().find(|mark| mark.y >= 0.9 * peak.y)?;
+        Some(case(one.label.as_str(), enough.x, [enough, peak]))
     };
-    let whole = said.whole();
-    let all: Vec<_> =
-        whole.iter().filter_map(|one| Some((one.label.as_str(), enough(one)?))).collect();
-    let doubt = || say::doubt(all.iter().flat_map(|(_, both)| both));
-    let jobs: Vec<_> = all.iter().map(|(label, [enough, _])| (*label, enough.x)).collect();
-    let lead = say::range(&jobs, |x| say::count(x, "job"))
-        .map(|range| format!("Nine tenths of the most bandwidth take {range}{}.", doubt()));
-    let claim = lead.is_some().then(|| {
-        let held = say::held(&jobs, |x| x <= stated.value);
-        let holds = say::holds_for(held, jobs.len(), "curves");
-        format!("That {} jobs are enough, as in the paper, {holds}{}.", stated.value, doubt())
-    });
-    let beside = said.last().and_then(|it| {
-        Some(format!(
-            "With {} bandwidth differs from that of the device alone ({}) by {}{}.",
-            say::count(it.x, "job"),
-            quantity(it.limit.y, MB_S.unit),
-            say::range(&it.changes(), signed)?,
-            it.doubt(),
-        ))
-    });
-    say::conclude(lead, [beside, claim])
+    let claim = "No more jobs than in the paper reach nine tenths of the most bandwidth";
+    let plateau = Claim::at_most(&paper::PAPER, stated, claim, Show::Unit(stated.unit))
+        .judge(|it| it <= stated.value, curves.whole().iter().filter_map(of).collect());
+    let last = curves.last();
+    let claim = "With many jobs, bandwidth is within 10 % of the device's";
+    [plateau, Claim::rates_alike(claim, last.as_ref()).at(last.as_ref().map(jobs))]
 }
 
 /// Whether the target uses less processor time than the host.
-fn sides(view: &View<'_>) -> Vec<String> {
-    let (hosts, targets) = (view.said(CLIENT_CORES), view.said(NODE_CORES));
+fn sides(view: &View<'_>) -> Finding {
+    let (hosts, targets) = (view.curves(CLIENT_CORES), view.curves(NODE_CORES));
     let remote = targets.remote();
     let most = remote.iter().filter_map(|one| Some(one.points.last()?.x)).reduce(f64::max);
-    let both = |target: &Series| {
-        let last = *at(target, most?)?;
-        let host = *at(labelled(&hosts.series, &target.label)?, last.x)?;
+    let of = |target: &&Series| {
+        let last = at(target, most?)?;
+        let host = at(labelled(&hosts.series, &target.label)?, last.x)?;
         // The processor time of other targets is not known.
-        (last.y > 0.0).then_some([host, last])
+        let is_known = last.y > 0.0 && host.y > 0.0;
+        is_known.then(|| case(target.label.as_str(), last.y / host.y, [host, last]))
     };
-    let all: Vec<_> =
-        remote.iter().filter_map(|one| Some((one.label.as_str(), both(one)?))).collect();
-    let of =
-        |side: usize| all.iter().map(|(label, both)| (*label, both[side].y)).collect::<Vec<_>>();
-    let doubt = || say::doubt(all.iter().flat_map(|(_, both)| both));
-    let cores = |value: f64| quantity(value, CLIENT_CORES.unit);
-    let ranges = say::range(&of(0), cores).zip(say::range(&of(1), cores)).zip(most);
-    let lead = ranges.map(|((host, target), jobs)| {
-        let jobs = say::count(jobs, "job");
-        format!("With {jobs} the target keeps {target} busy, the host {host}{}.", doubt())
-    });
-    let claim = lead.is_some().then(|| {
-        let held = all.iter().filter(|(_, [host, target])| target.y < host.y).count();
-        let holds = say::holds_for(held, all.len(), "ways");
-        format!("That the target works less than the host {holds}{}.", doubt())
-    });
-    say::conclude(lead, [claim])
+    let claim = "The target keeps fewer cores busy than the host";
+    Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "")
+        .limited(1.0)
+        .judge(|it| it < 1.0, remote.iter().filter_map(of).collect())
+        .at(most.map(|most| count(most, "job")))
 }
 
 impl Study for IoDepth {
@@ -329,48 +315,39 @@ impl Study for IoDepth {
     fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
         let view = self.view(setting, results);
         let title = |of: &str| format!("{of} by depth, 4 KiB sequential reads, 8 jobs");
-        let place = |x: f64| format!("{x} in flight for each job");
-        let mut tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Log10);
-        let said = view.said(P99_US);
-        let of = |end: Option<Lineup<'_>>| {
-            end.and_then(|it| beside_alone(&it, "99th percentile", &place(it.x)))
-        };
-        tail.conclusions = say::conclude(of(said.first()), [of(said.last()), crossings(&said)]);
-        let mut mean = view.exhibit("latency", &title("Mean latency"), MEAN_US, Scale::Log10);
-        let said = view.said(MEAN_US);
-        let of = |end: Option<Lineup<'_>>| {
-            end.and_then(|it| beside_alone(&it, "mean latency", &place(it.x)))
-        };
-        mean.conclusions = say::conclude(of(said.first()), [of(said.last())]);
-        vec![tail, mean]
+        let tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Log10);
+        let mean = view.exhibit("latency", &title("Mean latency"), MEAN_US, Scale::Log10);
+        let means = view.curves(MEAN_US);
+        let (first, last) = (means.first(), means.larger());
+        let place = |lineup: &Option<Lineup<'_>>| lineup.as_ref().map(depth);
+        let small = "At small depths, mean latency is within 10 % of the device's";
+        let large = "At large depths, mean latency is within 10 % of the device's";
+        let means = [
+            Claim::times_alike(small, first.as_ref()).at(place(&first)),
+            Claim::times_alike(large, last.as_ref()).at(place(&last)).because(ONE_PLACE),
+        ];
+        vec![tail.found(crossings(&view.curves(P99_US))), mean.found(means)]
     }
+}
+
+fn depth(lineup: &Lineup<'_>) -> String {
+    format!("{} in flight for each job", lineup.x)
 }
 
 /// Whether remote access has the longer tail at small queue depths and the shorter one at large
 /// depths.
-fn crossings(said: &Said) -> Option<String> {
-    let (first, last) = (said.first()?, said.last()?);
-    if first.x >= last.x {
-        return None;
-    }
-    let doubt = say::doubt(first.marks().chain(last.marks()));
-    let large = last.changes();
-    let both: Vec<_> = first
-        .changes()
-        .iter()
-        .filter_map(|(label, small)| {
-            let large = large.iter().find(|(other, _)| other == label)?;
-            Some((*small, large.1))
-        })
-        .collect();
-    let held = both.iter().filter(|(small, large)| *small > 0.0 && *large < 0.0).count();
-    (!both.is_empty()).then(|| {
-        format!(
-            "That remote access has the longer tail at small depths and the shorter at large ones \
-             {}{doubt}.",
-            say::holds_for(held, both.len(), "ways"),
-        )
-    })
+fn crossings(curves: &Curves) -> [Finding; 2] {
+    let (first, last) = (curves.first(), curves.larger());
+    let claim = |text| Claim::of(&paper::PAPER, "finding 3", text, Show::Change, "").limited(0.0);
+    [
+        claim("At small depths, remote access has the longer tail")
+            .judge(|it| it > 0.0, cases_of(first.as_ref()))
+            .at(first.as_ref().map(depth)),
+        claim("At large depths, remote access has the shorter tail")
+            .judge(|it| it < 0.0, cases_of(last.as_ref()))
+            .at(last.as_ref().map(depth))
+            .because(ONE_PLACE),
+    ]
 }
 
 impl IoDepth {

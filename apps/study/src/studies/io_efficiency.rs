@@ -2,7 +2,8 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, change, labelled, percent, quantity, signed};
+use super::claims::{ALIKE, Claim, Show, case, difference};
+use super::lineup::labelled;
 use super::sweep::{
     KIOPS, Step, Sweep, at, axis, bars, exhibit, index_x, level, lines, load, mark, measure_axis,
     point_id,
@@ -12,6 +13,8 @@ use super::ways::{
 };
 use super::{Setting, Study, cores_note, more_cores_note, wire_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::finding::Finding;
+use crate::number::quantity;
 use crate::plan::{Door, Load, Medium, Plan, SessionOptions, Unable};
 use crate::published::networked_flash as paper;
 use crate::result::Results;
@@ -21,8 +24,6 @@ pub(super) struct IoEfficiency;
 
 const NAME: &str = "io-efficiency";
 const CLIENTS: u32 = 64;
-/// Rates that differ by at most this, in per cent, count as equal.
-const DELAY_CHANGE_MAX: f64 = 10.0;
 /// The number of cores of the paper's machine.
 const CORES_MAX: u16 = 32;
 
@@ -143,7 +144,7 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
         }
     }
     let doors = series_of(&cores_sweep(setting, 1).ways, &series, Way::is_node);
-    let conclusions = core_sentences(&series, &doors);
+    let findings = core_findings(&series, &doors);
     for stated in paper::CORE_IOPS.into_iter().chain([paper::CORE_SOCKET_IOPS]) {
         let label = format!("published: {}", stated.what);
         series.push(level(label, stated.value / 1e3, [1.0, 2.0]));
@@ -152,8 +153,8 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
     let figure = lines(x, measure_axis(KIOPS, Scale::Linear), series);
     let title = format!("IOPS of {CLIENTS} clients by cores of the node, 1 KiB reads, null device");
     let mut exhibit =
-        exhibit(format!("{NAME}-cores"), title, "networked-flash study, figure 4a", figure);
-    exhibit.conclusions = conclusions;
+        exhibit(format!("{NAME}-cores"), title, "networked-flash study, figure 4a", figure)
+            .found(findings);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.extend(wire_note(setting));
     if !more_cores(setting).is_empty() {
@@ -169,39 +170,44 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// The rate of one core compared with the wire, with the paper's core, and with several cores if
-/// there are any.
-fn core_sentences(series: &[Series], doors: &[&Series]) -> Vec<String> {
+/// The rate of one core compared with the paper's core and with the wire, and the gain of more.
+fn core_findings(series: &[Series], doors: &[&Series]) -> [Finding; 3] {
     let ones: Vec<_> = doors.iter().filter_map(|it| Some((*it, at(it, 1.0)?))).collect();
-    let rates: Vec<_> = ones.iter().map(|(it, mark)| (it.label.as_str(), mark.y)).collect();
-    let doubt = || say::doubt(ones.iter().map(|(_, mark)| *mark));
-    let kiops = |value: f64| quantity(value, KIOPS.unit);
+    let [stated, _] = &paper::CORE_IOPS;
+    let level = stated.value / 1e3;
+    let show = Show::Unit(KIOPS.unit);
+    let core = Claim::of(
+        &paper::PAPER,
+        stated.place,
+        "One core of the node serves as much as the paper's over TCP",
+        show,
+        show.text(level),
+    )
+    .limited(level)
+    .judge(
+        |it| it >= level,
+        ones.iter().map(|(it, one)| case(it.label.as_str(), one.y, [*one])).collect(),
+    );
     let wire = labelled(series, "wire").and_then(|wire| at(wire, 1.0));
-    let wire = wire.map_or_else(String::new, |wire| {
-        let doubt = say::doubt([wire]);
-        format!("; the wire alone carries {}{doubt}", kiops(wire.y))
-    });
-    let lead = say::range(&rates, kiops)
-        .map(|range| format!("One core of the node serves {range}{}{wire}.", doubt()));
-    let theirs = paper::CORE_IOPS[0];
-    let gains: Vec<_> = rates.iter().map(|(it, y)| (*it, y * 1e3 / theirs.value)).collect();
-    let gain = say::range(&gains, say::times).map(|range| {
-        let theirs = kiops(theirs.value / 1e3);
-        format!("That is {range} the {theirs} of the paper's core over TCP{}.", doubt())
-    });
-    let grown: Vec<_> = ones
-        .iter()
-        .filter_map(|(it, one)| Some((*it, *one, it.points.last()?)))
-        .filter(|(_, one, most)| most.x > 1.0 && one.y > 0.0)
-        .collect();
-    let times: Vec<_> =
-        grown.iter().map(|(it, one, most)| (it.label.as_str(), most.y / one.y)).collect();
-    let most = grown.iter().map(|(_, _, most)| most.x).fold(1.0, f64::max);
-    let scaling = say::range(&times, say::times).map(|range| {
-        let doubt = say::doubt(grown.iter().flat_map(|(_, one, most)| [*one, *most]));
-        format!("Up to {most} cores of the node serve {range} as much as one{doubt}.")
-    });
-    say::conclude(lead, [gain, scaling])
+    let of_wire = |(it, one): &(&Series, &Mark)| {
+        let wire = wire.filter(|wire| wire.y > 0.0)?;
+        Some(case(it.label.as_str(), difference(one.y, wire.y), [*one, wire]))
+    };
+    let wire = Claim::own("One core serves within 10 % of the wire alone", Show::Change)
+        .limited(-ALIKE)
+        .judge(|it| it >= -ALIKE, ones.iter().filter_map(of_wire).collect());
+    let grown = |(it, one): &(&Series, &Mark)| {
+        let most = it.points.last().filter(|most| most.x > 1.0 && one.y > 0.0)?;
+        Some(case(it.label.as_str(), most.y / one.y, [*one, most]))
+    };
+    let [all, _] = &paper::ALL_CORES_IOPS;
+    let numbers = format!("{} with 32 cores", Show::Times.text(all.value / stated.value));
+    let claim = "More cores of the node serve more";
+    let scaling = Claim::of(&paper::PAPER, all.place, claim, Show::Times, numbers)
+        .limited(1.0)
+        .judge(|it| it > 1.0, ones.iter().filter_map(grown).collect())
+        .because("no node of several cores was measured");
+    [core, wire, scaling]
 }
 
 /// Figure 4b.
@@ -215,7 +221,7 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
         Series { label, origin: Origin::Measured, points: points.collect() }
     };
     let series: Vec<_> = DOORS.map(of).into();
-    let conclusions = delay_sentences(&series, delays.len() - 1, delays[delays.len() - 1]);
+    let finding = delay_finding(&series, delays.len() - 1);
     let names = delays.iter().map(|&micros| match micros {
         0 => "no delay".to_owned(),
         micros => format!("{micros} µs"),
@@ -224,8 +230,8 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
     let figure = bars("delay of the device", names.collect(), y, series);
     let title = format!("IOPS of {CLIENTS} clients by delay of the device, 1 KiB reads");
     let mut exhibit =
-        exhibit(format!("{NAME}-delays"), title, "networked-flash study, figure 4b", figure);
-    exhibit.conclusions = conclusions;
+        exhibit(format!("{NAME}-delays"), title, "networked-flash study, figure 4b", figure)
+            .found([finding]);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(format!(
         "{CLIENTS} clients with one outstanding operation each cannot ask for more than {} of a \
@@ -235,32 +241,16 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// The effect of the longest delay, and whether it is as small as in the paper.
-fn delay_sentences(series: &[Series], last: usize, micros: u64) -> Vec<String> {
-    let ends: Vec<_> = series
-        .iter()
-        .filter_map(|it| Some((it.label.as_str(), at(it, 0.0)?, at(it, index_x(last))?)))
-        .filter(|(_, none, _)| none.y > 0.0)
-        .collect();
-    let changes: Vec<_> =
-        ends.iter().map(|(label, none, long)| (*label, change(long.y, none.y))).collect();
-    let doubt = || say::doubt(ends.iter().flat_map(|(_, none, long)| [*none, *long]));
-    let lead = say::range(&changes, signed).map(|range| {
-        format!(
-            "A delay of {micros} µs in the device changes what one core serves by {range}{}.",
-            doubt()
-        )
-    });
-    let held = say::held(&changes, |it| it.abs() <= DELAY_CHANGE_MAX);
-    let claim = lead.is_some().then(|| {
-        format!(
-            "That delays do not matter to a node of one core, here within {}, {}{}.",
-            percent(DELAY_CHANGE_MAX),
-            say::holds_for(held, changes.len(), "doors"),
-            doubt(),
-        )
-    });
-    say::conclude(lead, [claim])
+/// Whether the longest delay has as little effect as in the paper.
+fn delay_finding(series: &[Series], last: usize) -> Finding {
+    let of = |it: &Series| {
+        let (none, long) = (at(it, 0.0).filter(|none| none.y > 0.0)?, at(it, index_x(last))?);
+        Some(case(it.label.as_str(), difference(long.y, none.y), [none, long]))
+    };
+    let numbers = format!("no difference up to {} µs", paper::INJECTED_DELAYS_US[2]);
+    let claim = "Delays of the device do not change what one core serves, within 10 %";
+    Claim::of(&paper::PAPER, "figure 4b", claim, Show::Change, numbers)
+        .judge(|it| it.abs() <= ALIKE, series.iter().filter_map(of).collect())
 }
 
 /// Figure 4c.
@@ -276,13 +266,13 @@ fn by_medium(setting: &Setting, results: &Results) -> Exhibit {
     };
     let series: Vec<_> = MEDIA.map(of).into();
     let names: Vec<_> = doors.iter().map(|&door| node(door, NULL).label).collect();
-    let conclusions = combinations(&series, &names);
+    let finding = door_finding(&series);
     let y = measure_axis(KIOPS, Scale::Linear);
     let figure = bars("door", names, y, series);
     let title = format!("IOPS of {CLIENTS} clients by door and storage, one core, 1 KiB reads");
     let mut exhibit =
-        exhibit(format!("{NAME}-combined"), title, "networked-flash study, figure 4c", figure);
-    exhibit.conclusions = conclusions;
+        exhibit(format!("{NAME}-combined"), title, "networked-flash study, figure 4c", figure)
+            .found([finding]);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(
         "The paper combines sockets and RDMA with a block and an RDMA interface to storage; here \
@@ -292,46 +282,15 @@ fn by_medium(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// Whether the protocol or the storage determines the rate.
-fn combinations(series: &[Series], doors: &[String]) -> Vec<String> {
-    let kiops = |mark: &Mark| quantity(mark.y, KIOPS.unit);
-    let all: Vec<(String, &Mark)> = series
-        .iter()
-        .flat_map(|medium| medium.points.iter().map(move |mark| (medium, mark)))
-        .filter(|(_, mark)| mark.y > 0.0)
-        .filter_map(|(medium, mark)| {
-            let of_door = doors.iter().enumerate().find(|(index, _)| index_x(*index) == mark.x);
-            Some((format!("{} on the {}", of_door?.1, medium.label), mark))
-        })
-        .collect();
-    let doubt = say::doubt(all.iter().map(|(_, mark)| *mark));
-    let of_doors = series.iter().filter_map(|medium| gap(medium.points.iter())).reduce(f64::max);
-    let places = (0..doors.len()).map(index_x);
-    let of_media = places
-        .filter_map(|x| gap(series.iter().filter_map(|medium| at(medium, x))))
-        .reduce(f64::max);
-    let lead = of_doors.zip(of_media).map(|(of_doors, of_media)| {
-        let gain = paper::OFFLOAD_GAIN_MAX;
-        format!(
-            "From door to door on the same storage rates differ up to {}, from storage to storage \
-             behind the same door up to {}; the paper's doors differ up to {}{doubt}.",
-            say::times(of_doors),
-            say::times(of_media),
-            say::times(gain.value),
-        )
-    });
-    let most = all.iter().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
-    let least = all.iter().min_by(|a, b| a.1.y.total_cmp(&b.1.y));
-    let ends = most.zip(least).filter(|_| all.len() > 1).map(|(most, least)| {
-        format!(
-            "Most is served by {} ({}), least by {} ({}){doubt}.",
-            most.0,
-            kiops(most.1),
-            least.0,
-            kiops(least.1),
-        )
-    });
-    say::conclude(lead, [ends])
+/// The difference between protocols on the same storage.
+fn door_finding(series: &[Series]) -> Finding {
+    let of = |medium: &Series| {
+        Some(case(medium.label.as_str(), gap(medium.points.iter())?, &medium.points))
+    };
+    let stated = &paper::OFFLOAD_GAIN_MAX;
+    let claim = "From door to door on the same storage, rates differ no more than in the paper";
+    Claim::at_most(&paper::PAPER, stated, claim, Show::Times)
+        .judge(|it| it <= stated.value, series.iter().filter_map(of).collect())
 }
 
 /// The maximum divided by the minimum, for two or more values.

@@ -2,7 +2,8 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, against, change, quantity, signed};
+use super::claims::{ALIKE, Claim, Show, case, difference};
+use super::lineup::labelled;
 use super::sweep::{
     KIOPS, MB_S, Measure, Step, Sweep, bars, exhibit, index_x, len_tag, load, mark, measure_axis,
     point_id,
@@ -10,6 +11,7 @@ use super::sweep::{
 use super::ways::{NULL, Way, node_of, targets, wire};
 use super::{Setting, Study, cores_note, more_cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::finding::Finding;
 use crate::plan::{Door, Load, Plan, SessionOptions, Unable};
 use crate::published::disaggregation as paper;
 use crate::result::Results;
@@ -172,14 +174,13 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
         let points = mark.into_iter().collect();
         series.push(Series { label: way.label, origin: way.origin, points });
     }
-    let conclusions = conclusions(size, &tunings, &ours, &series);
+    let findings = findings(size, &tunings, &ours, &series);
     if measure.unit == KIOPS.unit {
         series.push(published(&mut names));
     }
     let figure = bars("setting", names, measure_axis(measure, Scale::Linear), series);
     let title = format!("iSCSI by its settings, random reads of {}, depth {DEPTH} each", size.text);
     let mut exhibit = exhibit(format!("{NAME}-{}", size.name), title, SOURCE, figure);
-    exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(setting, 1));
     if tunings.iter().any(|it| it.session.node_cores > 1) {
         exhibit.notes.push(more_cores_note());
@@ -194,7 +195,7 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
         "The wire is one connection with {DEPTH} requests in flight. Measured in the paper: {}.",
         paper::PAPER.hardware
     ));
-    exhibit
+    exhibit.found(findings)
 }
 
 /// The paper's three steps; their names are appended to ours.
@@ -213,75 +214,53 @@ fn published(names: &mut Vec<String>) -> Series {
     Series { label: "published".into(), origin: Origin::Published, points: points.into() }
 }
 
-/// The gain of the best tuning, the cost of digests, and the distance of one connection from the
-/// wire.
-fn conclusions(
+/// One connection compared with the paper's and with the wire, the gain of several connections, and
+/// the cost of digests.
+fn findings(
     size: Size,
     tunings: &[Tuning],
     ours: &[Option<Mark>],
     series: &[Series],
-) -> Vec<String> {
-    let unit = size.measure.unit;
-    let Some(plain) = ours.first().copied().flatten().filter(|mark| mark.y > 0.0) else {
-        return say::conclude(None, []);
+) -> Vec<Finding> {
+    let plain = ours.first().copied().flatten().filter(|mark| mark.y > 0.0);
+    let cases = |is_so: &dyn Fn(&Tuning) -> bool, of: &dyn Fn(f64, f64) -> f64| {
+        let tuned = tunings.iter().zip(ours).skip(1).filter(|(tuning, _)| is_so(tuning));
+        let case = |(tuning, mark): (&Tuning, &Option<Mark>)| {
+            let (mark, plain) = ((*mark)?, plain?);
+            Some(case(tuning.label.as_str(), of(mark.y, plain.y), [&mark, &plain]))
+        };
+        tuned.filter_map(case).collect::<Vec<_>>()
     };
-    let tuned: Vec<_> =
-        tunings.iter().zip(ours).skip(1).filter_map(|(it, mark)| Some((it, (*mark)?))).collect();
-    let best = tuned.iter().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
-    let lead = best.map(|(tuning, mark)| {
-        format!(
-            "The best of {}, {}, has {} in reads of {}, {} ({}){}.",
-            say::count(index_x(tuned.len()), "setting"),
-            tuning.label,
-            quantity(mark.y, unit),
-            size.text,
-            against(mark.y, plain.y, "one connection"),
-            quantity(plain.y, unit),
-            say::doubt([mark, &plain]),
-        )
-    });
-    let digests = digest_sentence(&tuned, plain);
-    let paper = (unit == KIOPS.unit).then(|| beside_paper(&tuned, plain, unit));
-    let wire = say::labelled(series, "wire").and_then(|wire| wire.points.first());
-    let wire = wire.filter(|wire| wire.y > 0.0).map(|wire| {
-        format!(
-            "One connection has {}, {} ({}){}.",
-            quantity(plain.y, unit),
-            against(plain.y, wire.y, "the wire with as much in flight"),
-            quantity(wire.y, unit),
-            say::doubt([&plain, wire]),
-        )
-    });
-    say::conclude(lead, [digests, paper.or(wire)])
-}
-
-/// The effect of digests.
-fn digest_sentence(tuned: &[(&Tuning, Mark)], plain: Mark) -> Option<String> {
-    let has_digest = |tuning: &Tuning| tuning.session.header_digest || tuning.session.data_digest;
-    let all: Vec<_> = tuned.iter().filter(|(tuning, _)| has_digest(tuning)).collect();
-    let changes: Vec<_> =
-        all.iter().map(|(tuning, mark)| (tuning.label.as_str(), change(mark.y, plain.y))).collect();
-    Some(format!(
-        "Digests change that of one connection by {}{}.",
-        say::range(&changes, signed)?,
-        say::doubt(all.iter().map(|(_, mark)| mark).chain([&plain])),
-    ))
-}
-
-/// The untuned session and the gain from connections, compared with the paper's.
-fn beside_paper(tuned: &[(&Tuning, Mark)], plain: Mark, unit: &str) -> String {
-    let theirs = paper::BASELINE_IOPS.value / 1e3;
-    let several: Vec<_> = tuned.iter().filter(|(it, _)| it.session.connections > 1).collect();
-    let gains: Vec<_> =
-        several.iter().map(|(tuning, mark)| (tuning.label.as_str(), mark.y / plain.y)).collect();
     let [low, high] = paper::THREADS_GAIN;
-    let gains = say::range(&gains, say::times).map_or_else(String::new, |range| {
-        format!("; more connections bring {range}, the paper's threads {low} to {high} times")
-    });
-    format!(
-        "Untuned, one connection has {} the paper's {}{gains}{}.",
-        say::times(plain.y / theirs),
-        quantity(theirs, unit),
-        say::doubt(several.iter().map(|(_, mark)| mark).chain([&plain])),
-    )
+    let numbers = format!("{low} to {high} times (threads)");
+    let claim = "Several connections bring as much as the paper's threads in a session";
+    let several = Claim::of(&paper::PAPER, "slide on threads", claim, Show::Times, numbers)
+        .limited(low)
+        .judge(|it| it >= low, cases(&|it| it.session.connections > 1, &|a, b| a / b));
+    let has_digest = |it: &Tuning| it.session.header_digest || it.session.data_digest;
+    let digests = Claim::own("Digests cost at most 10 % of the rate", Show::Change)
+        .limited(-ALIKE)
+        .judge(|it| it >= -ALIKE, cases(&has_digest, &difference));
+    let wire = labelled(series, "wire").and_then(|wire| wire.points.first());
+    let of_wire = || {
+        let (plain, wire) = (plain?, wire.filter(|wire| wire.y > 0.0)?);
+        Some(case("one connection", difference(plain.y, wire.y), [&plain, wire]))
+    };
+    let claim = "One connection is within 10 % of the wire with as much in flight";
+    let wire = Claim::own(claim, Show::Change)
+        .limited(-ALIKE)
+        .judge(|it| it >= -ALIKE, of_wire().into_iter().collect());
+    let mut findings = vec![several, digests, wire];
+    if size.measure.unit == KIOPS.unit {
+        let stated = &paper::BASELINE_IOPS;
+        let level = stated.value / 1e3;
+        let show = Show::Unit(KIOPS.unit);
+        let claim = "One connection, untuned, serves as much as the paper's tenant";
+        let cases = plain.map(|plain| case("one connection", plain.y, [&plain]));
+        let untuned = Claim::of(&paper::PAPER, stated.place, claim, show, show.text(level))
+            .limited(level)
+            .judge(|it| it >= level, cases.into_iter().collect());
+        findings.insert(0, untuned);
+    }
+    findings
 }

@@ -3,18 +3,19 @@
 use nearflash_bench::workload::Pattern;
 use nearflash_units::Nanos;
 
-use super::say::{self, against, change, percent, quantity, signed};
+use super::claims::{Claim, Show, case, difference};
 use super::sweep::{
     MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, len_tag, len_text, load, mark,
     measure_axis, plain, point_id, text,
 };
 use super::ways::{
-    DOORS, FILE, Way, absent_peers, door_names, local, medium_names, nbdkit_note, node, others,
-    targets, wire,
+    DOORS, FILE, Way, absent_peers, local, medium_names, nbdkit_note, node, others, targets, wire,
 };
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Cell, Exhibit, Mark, Origin, Scale, Series, Table};
-use crate::plan::{Door, Medium, Peer, Plan, Subject};
+use crate::finding::Finding;
+use crate::number::percent;
+use crate::plan::{Medium, Peer, Plan, Subject};
 use crate::published::networked_flash as paper;
 use crate::result::Results;
 
@@ -128,7 +129,7 @@ impl Row {
     }
 
     fn difference(&self) -> Option<f64> {
-        Some(change(self.measured?.y, self.sum().filter(|sum| *sum > 0.0)?))
+        Some(difference(self.measured?.y, self.sum().filter(|sum| *sum > 0.0)?))
     }
 
     fn marks(&self) -> impl Iterator<Item = &Mark> {
@@ -246,10 +247,9 @@ impl Sums {
         let title = format!("Latency of one {} at a time: {label}", self.direction);
         let mut exhibit = exhibit(slug, title, SOURCE, figure);
         exhibit.table = self.table();
-        exhibit.conclusions =
-            say::conclude(self.lead(), [self.within(), self.gap().or_else(|| self.shared())]);
+        let findings = self.findings();
         exhibit.notes.extend(self.notes);
-        exhibit
+        exhibit.found(findings)
     }
 
     fn table(&self) -> Table {
@@ -272,83 +272,23 @@ impl Sums {
         Table { columns: headings, rows: self.rows.iter().map(row).collect() }
     }
 
-    /// The accepted rows with their difference from the sum, where that is known.
-    fn known(&self, is_so: impl Fn(&Row) -> bool) -> Vec<(&Row, f64)> {
-        let rows = self.rows.iter().filter(|row| is_so(row));
-        rows.filter_map(|row| Some((row, row.difference()?))).collect()
-    }
-
-    /// The longest random operations over each wire, compared with the sum.
-    fn lead(&self) -> Option<String> {
-        let is_remote =
-            |row: &Row| row.order == "random" && row.is_ours && !row.is_sum_device_alone;
-        let len = self.known(is_remote).iter().map(|(row, _)| row.len).max()?;
-        let known = self.known(|row| is_remote(row) && row.len == len);
-        let named: Vec<_> = known.iter().map(|(row, it)| (row.way.as_str(), *it)).collect();
-        Some(format!(
-            "On the {} random {}s of {} differ from device + wire by {}{}.",
-            medium_names(self.medium).1,
-            self.direction,
-            len_text(len),
-            say::range(&named, signed)?,
-            say::doubt(known.iter().flat_map(|(row, _)| row.marks())),
-        ))
-    }
-
-    /// Whether the paper's bound holds for everything over a wire.
-    fn within(&self) -> Option<String> {
-        let known = self.known(|row| row.is_ours && !row.is_sum_device_alone);
-        let stated = paper::SUM_EXCESS_MAX;
-        let held = known.iter().filter(|(_, it)| *it <= stated.value).count();
-        (!known.is_empty()).then(|| {
-            format!(
-                "The paper's bound for PCIe flash, {} above the sum, {}{}.",
-                percent(stated.value),
-                say::holds_for(held, known.len(), "ways, orders and lengths"),
-                say::doubt(known.iter().flat_map(|(row, _)| row.marks())),
-            )
-        })
-    }
-
-    /// The device's gap between random and sequential order, and the gap that remains behind a
-    /// wire.
-    fn gap(&self) -> Option<String> {
-        if self.medium == FLASH {
-            return None;
-        }
-        let is_of = |order: &'static str| {
-            move |row: &&Row| row.order == order && !row.is_sum_device_alone && row.device.is_some()
+    /// Over every wire, and without one.
+    fn findings(&self) -> [Finding; 2] {
+        let cases = |is_device_alone: bool| {
+            let is_so = |row: &&Row| row.is_ours && row.is_sum_device_alone == is_device_alone;
+            let case = |row: &Row| Some(case(row.name(), row.difference()?, row.marks()));
+            self.rows.iter().filter(is_so).filter_map(case).collect()
         };
-        let random = self.rows.iter().find(is_of("random"))?;
-        let is_same = |row: &&Row| row.way == random.way && row.len == random.len;
-        let sequential = self.rows.iter().filter(is_same).find(is_of("sequential"))?;
-        let ratio = |a: Option<Mark>, b: Option<Mark>| Some(a?.y / b.filter(|it| it.y > 0.0)?.y);
-        Some(format!(
-            "Random {}s of {} take {} as long as sequential ones on the device alone, and {} \
-             through {}{}.",
-            self.direction,
-            len_text(random.len),
-            say::times(ratio(random.device, sequential.device)?),
-            say::times(ratio(random.measured, sequential.measured)?),
-            random.way,
-            say::doubt(random.marks().chain(sequential.marks())),
-        ))
-    }
-
-    /// Without a wire, all added latency is the node's.
-    fn shared(&self) -> Option<String> {
-        let name = door_names(Door::DirectLocal).1;
-        let is_shared = |row: &&Row| row.way == name && row.order == "random";
-        let row = self.rows.iter().filter(is_shared).max_by_key(|row| row.len)?;
-        let (measured, device) = (row.measured?, row.device.filter(|mark| mark.y > 0.0)?);
-        Some(format!(
-            "Without a wire ({}) they take {}, {} ({}){}.",
-            row.way,
-            quantity(measured.y, MEAN_US.unit),
-            against(measured.y, device.y, "the device alone"),
-            quantity(device.y, MEAN_US.unit),
-            say::doubt([&measured, &device]),
-        ))
+        let stated = &paper::SUM_EXCESS_MAX;
+        let sum = "Remote latency exceeds device + wire by no more than the paper's PCIe flash";
+        let shared = "Without a wire, latency exceeds the device's by no more than that";
+        let claim = |text| Claim::at_most(&paper::PAPER, stated, text, Show::Change);
+        [
+            claim(sum).judge(|it| it <= stated.value, cases(false)),
+            Claim::own(shared, Show::Change)
+                .limited(stated.value)
+                .judge(|it| it <= stated.value, cases(true)),
+        ]
     }
 }
 
@@ -381,7 +321,7 @@ fn published() -> Exhibit {
         paper::REMOTE.iter().filter(|remote| remote.difference_percent <= stated.value).count();
     let most =
         paper::REMOTE.iter().max_by(|a, b| a.difference_percent.total_cmp(&b.difference_percent));
-    exhibit.conclusions.extend(most.map(|most| {
+    exhibit.notes.extend(most.map(|most| {
         format!(
             "In the paper {within} of {} combinations lie within {} of the sum; the furthest is {} \
              with {} above it.",

@@ -1,6 +1,7 @@
 //! The studies.
 
 mod block_size;
+mod claims;
 mod clients;
 mod cost;
 mod energy;
@@ -8,9 +9,9 @@ mod fabrics;
 mod io_efficiency;
 mod iscsi_tuning;
 mod latency_sum;
+mod lineup;
 mod quicksan_bandwidth;
 mod quicksan_latency;
-mod say;
 mod sweep;
 mod tenants;
 mod ways;
@@ -28,7 +29,6 @@ use crate::result::Results;
 
 pub use cost::{CostError, Model as CostModel};
 pub use energy::CORE_WATTS;
-pub(crate) use say::in_times;
 
 /// A question that is answered by measurements.
 pub trait Study: Sync {

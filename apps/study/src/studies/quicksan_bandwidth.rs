@@ -2,13 +2,15 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, labelled, quantity};
+use super::claims::{Claim, Show, case};
+use super::lineup::{labelled, peak};
 use super::sweep::{
     MB_S, Step, Sweep, at, axis, exhibit, len_tag, len_text, lines, load, measure_axis, x_of,
 };
 use super::ways::{DOORS, Way, door_names, node_of, targets, wire};
 use super::{Setting, Study, cores_note, wire_note};
-use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::exhibit::{Exhibit, Origin, Scale, Series};
+use crate::finding::Finding;
 use crate::plan::{Door, Load, Medium, Plan, SessionOptions, Unable};
 use crate::published::quicksan as paper;
 use crate::result::Results;
@@ -159,9 +161,7 @@ impl Arrangement {
             mark.y /= f64::from(self.clients);
             mark.spread = mark.spread.map(|both| both.map(|y| y / f64::from(self.clients)));
         }
-        let gain = |door| gain(&series, mix, door);
-        let details = [gain(Door::NvmeTcp), peaks(&series)];
-        let conclusions = say::conclude(gain(Door::Direct), details);
+        let findings = [gain(&series, mix), peaks(&series)];
         let x = axis("length of access", "B", Scale::Log2);
         let y = axis("mean bandwidth of a client", MB_S.unit, Scale::Log10);
         let slug = format!("{NAME}-{}-{}", self.name, mix.name);
@@ -172,10 +172,9 @@ impl Arrangement {
             self.media.len()
         );
         let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
-        exhibit.conclusions = conclusions;
         exhibit.notes.extend(self.notes(setting));
         exhibit.notes.extend(wire_note(setting));
-        exhibit
+        exhibit.found(findings)
     }
 
     fn notes(&self, setting: &Setting) -> [String; 4] {
@@ -202,13 +201,12 @@ impl Arrangement {
 
     fn by_clients(&self, setting: &Setting, results: &Results) -> Exhibit {
         let series = self.clients(setting).series(results, MB_S);
-        let conclusions = say::conclude(grows(&series, self.clients), []);
+        let finding = grows(&series, self.clients);
         let x = axis("clients", "", Scale::Linear);
         let y = measure_axis(MB_S, Scale::Linear);
         let slug = format!("{NAME}-{}-clients", self.name);
         let title = "Bandwidth of all clients together, 4 KiB random reads".to_owned();
         let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
-        exhibit.conclusions = conclusions;
         exhibit.notes.extend([
             cores_note(setting, 1),
             format!(
@@ -218,76 +216,56 @@ impl Arrangement {
                 paper::SCALING_TWO_TO_EIGHT[1].value
             ),
         ]);
-        exhibit
+        exhibit.found([finding])
     }
 }
 
-/// The gain of a protocol over iSCSI, at the shortest and the longest access that both have.
-fn gain(series: &[Series], mix: Mix, door: Door) -> Option<String> {
+/// The gain of direct over iSCSI at every length, and the paper's at the shortest and the longest.
+fn gain(series: &[Series], mix: Mix) -> Finding {
     let label = |door: Door| door_names(door).1;
-    let (ours, iscsi) = (labelled(series, label(door))?, labelled(series, label(Door::Iscsi))?);
-    let pair = |len: u64| {
-        let pair: (&Mark, &Mark) = (at(ours, x_of(len))?, at(iscsi, x_of(len))?);
-        (pair.1.y > 0.0).then_some((len, pair))
+    let ours = labelled(series, label(Door::Direct));
+    let iscsi = labelled(series, label(Door::Iscsi));
+    let of = |len: u64| {
+        let (ours, iscsi) = (at(ours?, x_of(len))?, at(iscsi?, x_of(len))?);
+        (iscsi.y > 0.0).then(|| case(len_text(len), ours.y / iscsi.y, [ours, iscsi]))
     };
-    let all: Vec<_> = LENS.into_iter().filter_map(pair).collect();
-    let (first, last) = (all.first()?, all.last().filter(|_| all.len() > 1));
-    let theirs = |len: u64| {
-        let place = [LENS[0], LENS[LENS.len() - 1]].iter().position(|end| *end == len)?;
-        let gains = mix.gains.filter(|_| door == Door::Direct)?;
-        Some(format!(", in the paper {}", say::times(gains[place])))
+    let claim = "Direct moves more than iSCSI, at every length";
+    let claim = match mix.gains {
+        None => Claim::own(claim, Show::Times),
+        Some([small, large]) => {
+            let [small, large] = [small, large].map(|gain| Show::Times.text(gain));
+            let ends = [LENS[0], LENS[LENS.len() - 1]].map(len_text);
+            let numbers = format!("{small} ({}), {large} ({})", ends[0], ends[1]);
+            Claim::of(&paper::PAPER, "figure 5, text", claim, Show::Times, numbers)
+        }
     };
-    let ends = || std::iter::once(first).chain(last);
-    let said: Vec<_> = ends()
-        .map(|(len, (ours, iscsi))| {
-            let (times, len_text) = (say::times(ours.y / iscsi.y), len_text(*len));
-            let theirs = theirs(*len).unwrap_or_default();
-            let [ours, iscsi] = [ours, iscsi].map(|mark| quantity(mark.y, MB_S.unit));
-            format!("{times} as much as iSCSI at {len_text} ({ours} and {iscsi}{theirs})")
-        })
-        .collect();
-    Some(format!(
-        "Of {} {} moves {}{}.",
-        mix.text(),
-        label(door),
-        said.join(" and "),
-        say::doubt(ends().flat_map(|(_, (ours, iscsi))| [*ours, *iscsi])),
-    ))
+    claim.limited(1.0).judge(|it| it > 1.0, LENS.into_iter().filter_map(of).collect())
 }
 
-/// The access lengths with the highest bandwidth, and whether the paper's is among them.
-fn peaks(series: &[Series]) -> Option<String> {
-    let ours = series.iter().filter(|one| one.origin == Origin::Measured);
-    let peaks: Vec<_> = ours
-        .filter(|one| one.points.len() > 1)
-        .filter_map(|one| Some((one.label.as_str(), say::peak(one)?)))
-        .collect();
-    let lens: Vec<_> = peaks.iter().map(|(label, mark)| (*label, mark.x)).collect();
-    let len =
-        |x: f64| LENS.into_iter().find(|&len| x_of(len) == x).map_or_else(String::new, len_text);
-    Some(format!(
-        "Bandwidth is highest at {}; that it is at {} {}{}.",
-        say::range(&lens, len)?,
-        len_text(paper::PEAK_LEN),
-        say::holds_for(say::held(&lens, |x| x == x_of(paper::PEAK_LEN)), lens.len(), "curves"),
-        say::doubt(peaks.iter().map(|(_, mark)| *mark)),
-    ))
+/// Whether bandwidth is highest at the paper's length.
+fn peaks(series: &[Series]) -> Finding {
+    let ours = series.iter().filter(|one| one.origin == Origin::Measured && one.points.len() > 1);
+    let of = |one: &Series| {
+        let peak = peak(one)?;
+        Some(case(one.label.as_str(), peak.x, [peak]))
+    };
+    let claim = "Bandwidth is highest at the paper's length of access";
+    let theirs = x_of(paper::PEAK_LEN);
+    Claim::of(&paper::PAPER, "figure 5", claim, Show::Len, len_text(paper::PEAK_LEN))
+        .limited(theirs)
+        .judge(|it| it == theirs, ours.filter_map(of).collect())
 }
 
 /// The gain of all clients over one.
-fn grows(series: &[Series], clients: u32) -> Option<String> {
-    let both = |one: &Series| Some([*at(one, 1.0)?, *at(one, f64::from(clients))?]);
-    let all: Vec<_> = series
-        .iter()
-        .filter_map(|one| Some((one.label.as_str(), both(one)?)))
-        .filter(|(_, [one, _])| one.y > 0.0)
-        .collect();
-    let times: Vec<_> = all.iter().map(|(label, [one, all])| (*label, all.y / one.y)).collect();
-    Some(format!(
-        "All {clients} clients together have {} the bandwidth of one{}.",
-        say::range(&times, say::times)?,
-        say::doubt(all.iter().flat_map(|(_, both)| both)),
-    ))
+fn grows(series: &[Series], clients: u32) -> Finding {
+    let of = |one: &Series| {
+        let first = at(one, 1.0).filter(|first| first.y > 0.0)?;
+        let all = at(one, f64::from(clients))?;
+        Some(case(one.label.as_str(), all.y / first.y, [first, all]))
+    };
+    Claim::own("All clients together have more bandwidth than one", Show::Times)
+        .limited(1.0)
+        .judge(|it| it > 1.0, series.iter().filter_map(of).collect())
 }
 
 #[cfg(test)]

@@ -3,16 +3,19 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, against, percent, quantity};
+use super::claims::{ALIKE, Claim, Show, case, difference};
 use super::sweep::{
     MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, load, mark, measure_axis, plain,
     point_id, stacked, text,
 };
 use super::ways::{
-    DOORS, FILE, NULL, Way, absent_peers, local, medium_names, nbdkit_note, node, others, wire,
+    DOORS, FILE, NULL, Way, absent_peers, door_names, local, medium_names, nbdkit_note, node,
+    others, wire,
 };
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series, Table};
+use crate::finding::Finding;
+use crate::number::{percent, quantity};
 use crate::plan::{Medium, Plan, Subject};
 use crate::published::{ReadWrite, quicksan as paper};
 use crate::result::Results;
@@ -111,46 +114,31 @@ fn overview(setting: &Setting, results: &Results) -> Exhibit {
     let figure = bars("way", names, measure_axis(MEAN_US, Scale::Linear), series.into());
     let title = "Latency of one 4 KiB operation at a time, local and through each door";
     let mut exhibit = exhibit(format!("{NAME}-all"), title.into(), "QuickSAN, table 2", figure);
-    let [reads, writes] = DIRECTIONS.map(|direction| cut(results, direction));
-    exhibit.conclusions = say::conclude(reads, [writes, beside_others(setting, results)]);
     exhibit.notes.extend([cores_note(setting, 1), contradictions()]);
     exhibit.notes.extend(nbdkit_note(setting));
-    exhibit
+    exhibit.found(DIRECTIONS.map(|direction| cut(results, direction)))
 }
 
-/// The reduction of latency from iSCSI to direct, here and in the paper's table.
-fn cut(results: &Results, direction: Direction) -> Option<String> {
+/// The latency through other protocols, compared with iSCSI, here and in the paper's table.
+fn cut(results: &Results, direction: Direction) -> Finding {
     let of = |door| measured(results, &node(door, FILE), direction).filter(|mark| mark.y > 0.0);
-    let (iscsi, direct) = (of(DOORS[0])?, of(DOORS[2])?);
+    let iscsi = of(DOORS[0]);
+    let cases = DOORS[1..].iter().filter_map(|&door| {
+        let (iscsi, ours) = (iscsi?, of(door)?);
+        Some(case(door_names(door).1, difference(ours.y, iscsi.y), [&iscsi, &ours]))
+    });
     let theirs = |index: usize| (direction.of)(&paper::LATENCIES[index].remote);
-    Some(format!(
-        "A {} through direct takes {}, {} ({}); in the paper QuickSAN-D takes {}, {} ({}){}.",
-        direction.name,
-        quantity(direct.y, MEAN_US.unit),
-        against(direct.y, iscsi.y, "iSCSI"),
-        quantity(iscsi.y, MEAN_US.unit),
-        quantity(theirs(2), MEAN_US.unit),
-        against(theirs(2), theirs(0), "iSCSI"),
-        quantity(theirs(0), MEAN_US.unit),
-        say::doubt([&iscsi, &direct]),
-    ))
-}
-
-/// Reads of peers and of the user's targets.
-fn beside_others(setting: &Setting, results: &Results) -> Option<String> {
-    let reads = DIRECTIONS[0];
-    let ways = ways(setting, FILE);
-    let others: Vec<_> = ways
-        .iter()
-        .filter(|way| way.is_other())
-        .filter_map(|way| Some((way.label.as_str(), measured(results, way, reads)?)))
-        .collect();
-    let named: Vec<_> = others.iter().map(|(label, mark)| (*label, mark.y)).collect();
-    Some(format!(
-        "A read through others takes {}{}.",
-        say::range(&named, |value| quantity(value, MEAN_US.unit))?,
-        say::doubt(others.iter().map(|(_, mark)| mark)),
-    ))
+    let numbers = [1, 2].map(|index| {
+        let change = Show::Change.text(difference(theirs(index), theirs(0)));
+        format!("{change} ({})", paper::LATENCIES[index].name)
+    });
+    let claim = match direction.pattern {
+        Pattern::RandRead => "A read takes less time than through iSCSI",
+        _ => "A write takes less time than through iSCSI",
+    };
+    Claim::of(&paper::PAPER, "table 2", claim, Show::Change, numbers.join(", "))
+        .limited(0.0)
+        .judge(|it| it < 0.0, cases.collect())
 }
 
 /// A contradiction in the paper.
@@ -233,14 +221,13 @@ impl Split {
         let title = format!("Where a 4 KiB {name} spends its time: {label}");
         let mut exhibit = exhibit(slug, title, "QuickSAN, table 1 and figure 2", figure);
         exhibit.table = self.table();
-        exhibit.conclusions = self.conclusions();
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.push(
             "Medium and wire are measured alone, in the same run; what is left of the latency \
              through the door counts as software. Below zero it is drawn as nothing."
                 .into(),
         );
-        exhibit
+        exhibit.found(self.findings())
     }
 
     fn table(&self) -> Table {
@@ -255,52 +242,33 @@ impl Split {
         Table { columns: headings, rows: self.parts.iter().map(row).collect() }
     }
 
-    fn conclusions(&self) -> Vec<String> {
-        let name = self.direction.name;
-        let known: Vec<_> = self
-            .parts
-            .iter()
-            .filter_map(|part| Some((part, part.software()?, part.total?)))
-            .filter(|(_, _, total)| total.y > 0.0)
-            .collect();
-        let doubt = || say::doubt(known.iter().flat_map(|(part, _, _)| part.marks()));
-        let micros = |value: f64| quantity(value, MEAN_US.unit);
-        let software: Vec<_> = known.iter().map(|(it, part, _)| (it.way.as_str(), *part)).collect();
-        let lead = say::range(&software, micros).map(|range| {
-            let medium = medium_names(self.medium).1;
-            format!(
-                "On the {medium} medium and wire leave {range} of a {name} for software{}.",
-                doubt()
-            )
-        });
-        let shares: Vec<_> = known
-            .iter()
-            .map(|(it, part, total)| (it.way.as_str(), part / total.y * 100.0))
-            .collect();
-        let share = match say::held(&software, |micros| micros < 0.0) {
-            0 => say::range(&shares, percent)
-                .map(|range| format!("That is {range} of the whole latency{}.", doubt())),
-            below => Some(format!(
-                "Through {below} of {} doors medium and wire alone were slower than the whole: of \
-                 software nothing can be said there.",
-                software.len(),
-            )),
+    fn findings(&self) -> [Finding; 2] {
+        let theirs = |index: usize| (self.direction.of)(&paper::STACKS[index].total);
+        let show = Show::Unit(MEAN_US.unit);
+        let (iscsi, quicksan) = (theirs(0), theirs(3));
+        let numbers = format!("{} (iSCSI), {} (QuickSAN-D)", show.text(iscsi), show.text(quicksan));
+        let of = |part: &Part| {
+            let added = part.total?.y - part.medium?.y;
+            Some(case(part.way.as_str(), added, part.marks()))
         };
-        let added: Vec<_> = known
-            .iter()
-            .filter_map(|(it, _, total)| Some((it.way.as_str(), total.y - it.medium?.y)))
-            .collect();
-        let theirs = |index: usize| micros((self.direction.of)(&paper::STACKS[index].total));
-        let added = say::range(&added, micros).map(|range| {
-            format!(
-                "All but the medium is {range}; in the paper it is {} with iSCSI and {} with \
-                 QuickSAN-D{}.",
-                theirs(0),
-                theirs(3),
-                doubt(),
-            )
-        });
-        say::conclude(lead, [share, added])
+        let claim = "Software and wire add less to the medium than the paper's iSCSI";
+        let added = Claim::of(&paper::PAPER, "table 1", claim, show, numbers)
+            .limited(iscsi)
+            .judge(|it| it < iscsi, self.parts.iter().filter_map(of).collect());
+        // Where medium and wire alone were slower than the whole, nothing is known of software.
+        let of = |part: &Part| {
+            let software = part.software().filter(|micros| *micros >= 0.0)?;
+            let total = part.total.filter(|total| total.y > 0.0)?;
+            Some(case(part.way.as_str(), software / total.y * 100.0, part.marks()))
+        };
+        let cases: Vec<_> = self.parts.iter().filter_map(of).collect();
+        let claim = "Medium and wire explain the latency, except for 10 %";
+        let share = Claim::own(claim, Show::Percent).limited(ALIKE).judge(|it| it <= ALIKE, cases);
+        let is_known = self.parts.iter().any(|part| part.software().is_some());
+        match is_known {
+            true => [added, share.because("medium and wire alone were slower than the whole")],
+            false => [added, share],
+        }
     }
 }
 

@@ -270,7 +270,7 @@ pub(super) fn exhibit(slug: String, title: String, source: &str, figure: Figure)
         source: source.to_owned(),
         figure: Some(figure),
         table,
-        conclusions: Vec::new(),
+        findings: Vec::new(),
         notes,
     }
 }

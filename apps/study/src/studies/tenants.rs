@@ -2,7 +2,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, against, percent, quantity};
+use super::claims::{ALIKE, Claim, Show, case, count, difference};
 use super::sweep::{
     KIOPS, Measure, P95_US, P99_US, P999_US, Step, axis, bars, cell, exhibit, heading, index_x,
     lines, load, mark, measure_axis, point, point_id, text, x_of,
@@ -10,6 +10,8 @@ use super::sweep::{
 use super::ways::{FILE, Way, local, node, targets};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Cell, Exhibit, Mark, Origin, Scale, Series, Table};
+use crate::finding::Finding;
+use crate::number::quantity;
 use crate::plan::{Door, Load, Plan};
 use crate::published::disaggregation as paper;
 use crate::result::Results;
@@ -109,7 +111,7 @@ fn worst(results: &Results, way: &Way, step: &Step, measure: Measure) -> Option<
 }
 
 fn name_of(tenants: usize) -> String {
-    say::count(index_x(tenants), "tenant")
+    count(index_x(tenants), "tenant")
 }
 
 /// Tail latency over the rate, with growing queue depth.
@@ -140,60 +142,58 @@ fn by_rate(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
         format!("Tail latency by rate, 4 KiB random reads, tenants on one device: {}", way.label);
     let mut exhibit = exhibit(format!("{NAME}-{}", way.key), title, SOURCE, figure);
     exhibit.table = table(setting, results, way, false);
-    let said = |tenants| rate_sentence(results, way, tenants);
-    exhibit.conclusions = say::conclude(said(TENANTS_MAX), [said(1), fairness(results, way)]);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(
         "Along a curve, depth grows; the rate is the mean of the tenants', the latency that of the \
          worst of them."
             .into(),
     );
-    exhibit
+    exhibit.found(rates(results, way))
 }
 
-/// Closed-loop tenants, compared with one that has the local device.
-fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> Option<String> {
-    let step = closed_step(tenants, DEPTH);
+/// Closed-loop tenants, compared with one that has the local device, and with each other.
+fn rates(results: &Results, way: &Way) -> [Finding; 3] {
     let (alone, alone_step) = (local(FILE), closed_step(1, DEPTH));
-    let rates = total(results, way, &step).zip(total(results, &alone, &alone_step));
-    let tails = worst(results, way, &step, P95_US).zip(worst(results, &alone, &alone_step, P95_US));
-    let ((rate, rate_alone), (tail, tail_alone)) = rates.zip(tails)?;
-    if rate_alone <= 0.0 || tail_alone.y <= 0.0 {
-        return None;
-    }
-    let paper = match tenants {
-        1 => String::new(),
-        _ => format!("; the paper's tenants lose {}", percent(paper::THROUGHPUT_LOSS.value)),
+    let rate_alone = total(results, &alone, &alone_step).filter(|rate| *rate > 0.0);
+    let tail_alone = worst(results, &alone, &alone_step, P95_US).filter(|tail| tail.y > 0.0);
+    let steps = || (1..=TENANTS_MAX).map(|tenants| (tenants, closed_step(tenants, DEPTH)));
+    let of_rate = |(tenants, step): (usize, Step)| {
+        let change = difference(total(results, way, &step)?, rate_alone?);
+        Some(case(name_of(tenants), change, &each(results, way, &step, KIOPS)))
     };
-    let [with, have] = match tenants {
-        1 => ["", "has"],
-        _ => [" each", "together have"],
+    let of_tail = |(tenants, step): (usize, Step)| {
+        let (tail, tail_alone) = (worst(results, way, &step, P95_US)?, tail_alone?);
+        Some(case(name_of(tenants), difference(tail.y, tail_alone.y), [&tail, &tail_alone]))
     };
-    Some(format!(
-        "{} with {DEPTH} in flight{with} over {} {have} {}, {}, and a 95th percentile of {}, {}{paper}{}.",
-        name_of(tenants),
-        way.label,
-        quantity(rate, KIOPS.unit),
-        against(rate, rate_alone, "one on the device alone"),
-        quantity(tail.y, P95_US.unit),
-        against(tail.y, tail_alone.y, "that one's"),
-        say::doubt([&tail, &tail_alone]),
-    ))
+    let stated = &paper::THROUGHPUT_LOSS;
+    let lost = Claim::of(
+        &paper::PAPER,
+        stated.place,
+        "Tenants together lose no more of the device's rate than in the paper",
+        Show::Change,
+        Show::Change.text(-stated.value),
+    )
+    .limited(-stated.value)
+    .judge(|it| it >= -stated.value, steps().filter_map(of_rate).collect());
+    let tail = Claim::own(
+        "The 95th percentile is within 10 % of that of one tenant on the local device",
+        Show::Change,
+    )
+    .limited(ALIKE)
+    .judge(|it| it <= ALIKE, steps().filter_map(of_tail).collect());
+    [lost, tail, fairness(results, way)]
 }
 
-/// The ratio of the highest to the lowest rate of the tenants.
-fn fairness(results: &Results, way: &Way) -> Option<String> {
+/// The excess of the highest over the lowest rate of the tenants.
+fn fairness(results: &Results, way: &Way) -> Finding {
     let rates = each(results, way, &closed_step(TENANTS_MAX, DEPTH), KIOPS);
     let ys = || rates.iter().map(|mark| mark.y);
-    let (low, high) = (ys().reduce(f64::min)?, ys().reduce(f64::max)?);
-    (rates.len() == TENANTS_MAX && low > 0.0).then(|| {
-        format!(
-            "Of {} the fastest has {} the rate of the slowest{}.",
-            name_of(TENANTS_MAX),
-            say::times(high / low),
-            say::doubt(&rates),
-        )
-    })
+    let ends = ys().reduce(f64::min).zip(ys().reduce(f64::max));
+    let ends = ends.filter(|(low, _)| rates.len() == TENANTS_MAX && *low > 0.0);
+    let of = |(low, high)| case(name_of(TENANTS_MAX), difference(high, low), &rates);
+    Claim::own("The fastest tenant has at most 10 % more than the slowest", Show::Change)
+        .limited(ALIKE)
+        .judge(|it| it <= ALIKE, ends.map(of).into_iter().collect())
 }
 
 fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
@@ -219,36 +219,27 @@ fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     );
     let mut exhibit = exhibit(format!("{NAME}-{}-demand", way.key), title, SOURCE, figure);
     exhibit.table = table(setting, results, way, true);
-    let said = |tenants| added(results, way, tenants);
-    exhibit.conclusions = say::conclude(said(TENANTS_MAX), [said(1), kept(results, way)]);
     exhibit.notes.extend(notes(setting));
-    exhibit
+    exhibit.notes.extend(overloaded(results, way));
+    exhibit.found([added(results, way)])
 }
 
 /// The increase of the tail latency over that of the local device.
-fn added(results: &Results, way: &Way, tenants: usize) -> Option<String> {
-    let tail = worst(results, way, &demand_step(tenants), P95_US)?;
-    let alone = worst(results, &local(FILE), &demand_step(1), P95_US)?;
-    let last = worst(results, way, &demand_step(tenants), P999_US)?;
-    let stated = paper::P95_ADDED;
-    let change = tail.y - alone.y;
-    let sign = if change >= 0.0 { "+" } else { "-" };
-    Some(format!(
-        "With {} over {} the 95th percentile is {}, {sign}{} against one on the device alone, and the \
-         99.9th {}; in the paper remote flash adds {} to an application's{}.",
-        name_of(tenants),
-        way.label,
-        quantity(tail.y, stated.unit),
-        quantity(change.abs(), stated.unit),
-        quantity(last.y, stated.unit),
-        quantity(stated.value, stated.unit),
-        say::doubt([&tail, &alone, &last]),
-    ))
+fn added(results: &Results, way: &Way) -> Finding {
+    let alone = worst(results, &local(FILE), &demand_step(1), P95_US);
+    let of = |tenants: usize| {
+        let (tail, alone) = (worst(results, way, &demand_step(tenants), P95_US)?, alone?);
+        Some(case(name_of(tenants), tail.y - alone.y, [&tail, &alone]))
+    };
+    let stated = &paper::P95_ADDED;
+    let claim = "Remote flash adds no more to the 95th percentile than in the paper";
+    Claim::at_most(&paper::PAPER, stated, claim, Show::Unit(stated.unit))
+        .judge(|it| it <= stated.value, (1..=TENANTS_MAX).filter_map(of).collect())
 }
 
 /// The smallest number of tenants that did not reach the requested rate, so that their latency is
 /// that of an overloaded device.
-fn kept(results: &Results, way: &Way) -> Option<String> {
+fn overloaded(results: &Results, way: &Way) -> Option<String> {
     let of = |tenants: usize| {
         let rate = total(results, way, &demand_step(tenants))?;
         let wanted = x_of(DEMAND_IOPS) * index_x(tenants) / 1e3;
@@ -256,7 +247,7 @@ fn kept(results: &Results, way: &Way) -> Option<String> {
     };
     let (tenants, rate, wanted) = (1..=TENANTS_MAX).find_map(of)?;
     Some(format!(
-        "{} had {} of the {} that they requested together: from there on latency is that of an \
+        "{} got {} of the {} that they requested together: from there on latency is that of an \
          overloaded device.",
         name_of(tenants),
         quantity(rate, KIOPS.unit),

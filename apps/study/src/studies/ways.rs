@@ -4,7 +4,7 @@ use nearflash_bench::floor::Headers;
 use nearflash_units::Nanos;
 
 use super::Setting;
-use super::say::labelled;
+use super::lineup::labelled;
 use super::sweep::len_text;
 use crate::exhibit::{Origin, Series};
 use crate::plan::{Door, Medium, Peer, SessionOptions, Subject, Unable};
@@ -40,15 +40,6 @@ impl Way {
     /// Whether it leads through our node.
     pub(super) fn is_node(&self) -> bool {
         matches!(self.subject, Subject::Node { .. })
-    }
-
-    /// Whether it leads through another server: a peer other than fio, or a target of the user.
-    pub(super) fn is_other(&self) -> bool {
-        match self.subject {
-            Subject::Peer { peer, .. } => peer != Peer::Fio,
-            Subject::Url(_) => true,
-            _ => false,
-        }
     }
 }
 
@@ -234,7 +225,7 @@ pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
                 Peer::Fio | Peer::Tgt => (name, name),
             };
             Unable {
-                what: format!("{label} beside nearflash"),
+                what: format!("{label} next to nearflash"),
                 why: format!("{missing} is not installed, or was not requested"),
                 needs: format!("{needs} on this machine, and --peer {name}"),
             }

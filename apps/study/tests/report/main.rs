@@ -12,6 +12,7 @@ use nearflash_study::plan::Plan;
 use nearflash_study::report::{self, Chapter, Document, ReportError};
 use nearflash_study::result::{Comparable, Outcome, Results};
 use nearflash_study::studies::{Setting, catalogue};
+use serde_json::Value;
 
 /// A folder for one test, which is kept for inspection.
 pub(crate) fn out_dir(name: &str) -> PathBuf {
@@ -122,9 +123,9 @@ fn text_of_others_is_shown_and_not_obeyed() {
     let written = report::write(&sample::document(), &out).unwrap();
     let page = read(&written.page);
     assert!(page.contains("&lt;script&gt;alert('x')&lt;/script&gt; &amp; &quot;quotes&quot;"));
-    assert!(page.contains("Nothing &lt;b&gt;bold&lt;/b&gt; was found."));
+    assert!(page.contains("Nothing &lt;b&gt;bold&lt;/b&gt; was found"));
     let text = read(&written.text);
-    assert!(text.contains("Nothing &lt;b&gt;bold&lt;/b&gt; was found."));
+    assert!(text.contains("Nothing &lt;b&gt;bold&lt;/b&gt; was found"));
 }
 
 #[test]
@@ -153,9 +154,57 @@ fn every_study_is_reported_with_all_its_figures() {
     check_anchors(&page);
     let exhibits = || document.chapters.iter().flat_map(|chapter| &chapter.exhibits);
     let figures = exhibits().filter(|exhibit| exhibit.figure.is_some()).count();
-    assert_eq!(page.matches("<svg").count(), figures);
+    assert_eq!(page.matches("class=\"nf-figure\"").count(), figures);
     for link in links(&page) {
         assert!(out.join(link).is_file(), "{link} leads nowhere");
+    }
+}
+
+/// The text of HTML, with plain spaces.
+fn plain(page: &str) -> String {
+    let mut text = String::new();
+    for part in page.split('<') {
+        text += part.split_once('>').map_or(part, |(_, text)| text);
+    }
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"");
+    text.replace('\u{a0}', " ").replace("&amp;", "&")
+}
+
+#[test]
+fn every_form_of_a_report_has_the_same_findings() {
+    for (name, document) in [("findings", sample::document()), ("findings-all", all_studies())] {
+        let out = out_dir(name);
+        let written = report::write(&document, &out).unwrap();
+        let page = plain(&read(&written.page));
+        let text = read(&written.text).replace('\\', "");
+        let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        let json: Value = serde_json::from_str(&read(&out.join("results.json"))).unwrap();
+        assert_eq!(json["schema"], 1);
+        let mut count = 0;
+        for (chapter, kept) in document.chapters.iter().zip(json["chapters"].as_array().unwrap()) {
+            let kept = kept["exhibits"].as_array().unwrap().iter();
+            let kept = kept.flat_map(|exhibit| exhibit["findings"].as_array().unwrap());
+            for (finding, kept) in chapter.findings().zip(kept) {
+                count += 1;
+                let (here, verdict) = (finding.here.as_str(), finding.verdict_text());
+                let dash = |text: &str| if text.is_empty() { "–" } else { text }.to_owned();
+                let cells = [
+                    format!("{} ({})", finding.claim, finding.source),
+                    dash(&finding.paper),
+                    dash(here),
+                    verdict.clone(),
+                ];
+                assert!(text.contains(&cells.join(" | ")), "{cells:?}");
+                for cell in &cells {
+                    assert!(page.contains(cell), "{cell}");
+                }
+                assert!(page.matches(&cells[0]).count() >= 2, "with its figure, too: {cells:?}");
+                assert_eq!((&kept["claim"], &kept["here"]), (&finding.claim.into(), &here.into()));
+                let name = finding.verdict.name().replace("does not hold", "does_not");
+                assert_eq!(kept["verdict"], name.replace(' ', "_"));
+            }
+        }
+        assert!(count > 5, "{count} findings");
     }
 }
 

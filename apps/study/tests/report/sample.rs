@@ -3,6 +3,7 @@
 use nearflash_study::exhibit::{
     Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table,
 };
+use nearflash_study::finding::{Case, Finding, Verdict};
 use nearflash_study::plan::{PointId, Unable};
 use nearflash_study::report::{About, Chapter, Document, Fact};
 use nearflash_study::result::{Comparable, Cpu, Latency, Measurement, Outcome, PointEnd, Run};
@@ -180,13 +181,35 @@ fn exhibit(slug: &str, title: &str, figure: Figure) -> Exhibit {
         source: "QuickSAN, figure 5".to_owned(),
         figure: Some(figure),
         table: table(&["series", "x", "median", "a quarter below", "a quarter above"], rows),
-        conclusions: vec![
-            "At 4 KiB, shared memory carries 1.48 GB/s, 12.1 times as much as iSCSI.".to_owned(),
-        ],
+        findings: vec![finding(slug, "Shared memory carries more than iSCSI", &[12.1, 0.9, 1.5])],
         notes: vec![
             "The paper's hardware had 1.1 GB/s network links; ours is the loopback of one machine."
                 .to_owned(),
         ],
+    }
+}
+
+/// A claim that is judged by these factors.
+fn finding(figure: &str, claim: &'static str, factors: &[f64]) -> Finding {
+    let case = |&value: &f64| Case { name: "4 KiB".to_owned(), value, holds: value > 1.0 };
+    let cases: Vec<Case> = factors.iter().map(case).collect();
+    let verdict = match cases.iter().filter(|case| case.holds).count() {
+        _ if cases.is_empty() => Verdict::Unknown { reason: "not measured" },
+        0 => Verdict::DoesNot,
+        held if held == cases.len() => Verdict::Holds,
+        _ => Verdict::HoldsPartly,
+    };
+    Finding {
+        claim,
+        source: "QuickSAN, figure 5".to_owned(),
+        paper: "72.7 times (512 B)".to_owned(),
+        here: factors.first().map_or_else(String::new, |factor| format!("{factor} times & more")),
+        verdict,
+        is_doubtful: factors.len() > 1,
+        figure: figure.to_owned(),
+        unit: "times",
+        limit: Some(1.0),
+        cases,
     }
 }
 
@@ -256,7 +279,10 @@ fn broken_chapter() -> Chapter {
         exhibits: vec![Exhibit {
             slug: "iscsi-tuning-digests".to_owned(),
             title: "A title with <script>alert('x')</script> & \"quotes\"".to_owned(),
-            conclusions: vec!["Nothing <b>bold</b> was found.".to_owned()],
+            findings: vec![
+                finding("iscsi-tuning-digests", "Nothing <b>bold</b> was found", &[]),
+                finding("iscsi-tuning-digests", "Digests | cost *nothing*", &[2.0]),
+            ],
             table: table(
                 &["digest", "IOPS"],
                 vec![

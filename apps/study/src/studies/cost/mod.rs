@@ -4,13 +4,15 @@ mod model;
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, against, number, percent, quantity};
+use super::claims::{Case, Claim, Show, case, plain_case};
 use super::sweep::{
     KIOPS, Measure, Step, Sweep, axis, cell, exhibit, heading, lines, load, mark, point_id, text,
 };
 use super::ways::{FILE, local, node};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Axis, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};
+use crate::finding::Finding;
+use crate::number::percent;
 use crate::plan::{Door, Load, Plan};
 use crate::published::disaggregation as paper;
 use crate::result::Results;
@@ -98,27 +100,21 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
         heading("local", KIOPS.unit),
         heading("remote", KIOPS.unit),
     ];
-    let sentence = measured.map(|Measured { share, alone, remote }| {
-        let overhead = match *share {
-            share if share > 0.0 => format!("an overhead of {}", percent(share * 100.0)),
-            _ => "no overhead".to_owned(),
-        };
-        format!(
-            "NVMe/TCP serves {}, {} ({}): {overhead}, where the paper counts with {}{}.",
-            quantity(remote.y, KIOPS.unit),
-            against(remote.y, alone.y, "the device alone"),
-            quantity(alone.y, KIOPS.unit),
-            percent(theirs),
-            say::doubt([alone, remote]),
-        )
-    });
+    let of = |Measured { share, alone, remote }: &Measured| {
+        case("NVMe/TCP", share * 100.0, [alone, remote])
+    };
+    let claim = "Remote access costs no more than the paper's share of the device";
+    let numbers = format!("at most {}", percent(theirs));
+    let finding = Claim::of(&paper::PAPER, "slide on costs", claim, Show::Percent, numbers)
+        .limited(theirs)
+        .judge(|it| it <= theirs, measured.map(of).into_iter().collect());
     Exhibit {
         slug: format!("{NAME}-overhead"),
         title: "The part of a device's rate that remote access loses".into(),
         source: SOURCE.into(),
         figure: None,
         table: Table { columns, rows },
-        conclusions: say::conclude(sentence, []),
+        findings: Vec::new(),
         notes: vec![
             cores_note(setting, 1),
             format!(
@@ -127,6 +123,7 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
             ),
         ],
     }
+    .found([finding])
 }
 
 /// An overhead to calculate with.
@@ -138,9 +135,9 @@ struct Share {
 }
 
 impl Share {
-    /// The suffix of a sentence that uses it.
-    fn doubt(&self) -> &'static str {
-        if self.is_doubtful { " (doubtful)" } else { "" }
+    /// A saving in per cent with this overhead, at a place of the model.
+    fn case(&self, place: &str, saving: f64) -> Case {
+        plain_case(format!("{}{place}", self.label), saving, self.is_doubtful)
     }
 }
 
@@ -171,12 +168,6 @@ impl View {
         shares
     }
 
-    /// One sentence per overhead: the measured first, then the stated.
-    fn of_shares(&self, say: impl Fn(&Share) -> String) -> [Option<String>; 2] {
-        let shares = self.shares();
-        ["measured", "stated"].map(|key| shares.iter().find(|it| it.key == key).map(&say))
-    }
-
     /// The costs of today's needs.
     fn today(&self) -> Exhibit {
         let model = &self.model;
@@ -199,45 +190,58 @@ impl View {
             ]
         }));
         let columns = ["bought", "servers' flash", "servers' processors", "cost", "saved (%)"];
-        let [measured, stated] = self.of_shares(|share| self.saving_sentence(share));
-        let pays = model.break_even(needs).map(|share| match share {
-            share if share > 0.0 => format!(
-                "Disaggregation pays for these needs as long as its overhead is below {} of the \
-                 price of flash.",
-                percent(share * 100.0)
-            ),
-            _ => {
-                "Disaggregation never pays for these needs: they need flash and processors in the \
-                  proportion in which servers have them."
-                    .to_owned()
-            }
-        });
         Exhibit {
             slug: format!("{NAME}-today"),
             title: "Cost of servers with flash, and of flash and processors apart".into(),
             source: SOURCE.into(),
             figure: None,
             table: Table { columns: columns.map(str::to_owned).into(), rows },
-            conclusions: say::conclude(measured, [stated, pays]),
-            notes: self.notes(),
+            findings: Vec::new(),
+            notes: self.break_even().into_iter().chain(self.notes()).collect(),
         }
+        .found([self.saves_today()])
     }
 
-    fn saving_sentence(&self, share: &Share) -> String {
-        let needs = self.model.needs;
-        let saving = self.model.saving(needs, share.share);
-        let changes = match say::in_times(-saving) {
-            Some(times) => format!("costs {times} as much"),
-            None if saving < 0.0 => format!("costs {} more", percent(-saving)),
-            None => format!("saves {}", percent(saving)),
-        };
-        format!(
-            "With an {} disaggregation {changes}: {} instead of {}{}.",
-            share.label,
-            number(self.model.disaggregated(needs, share.share)),
-            number(self.model.direct(needs)),
-            share.doubt(),
-        )
+    /// The overhead at which both cost the same.
+    fn break_even(&self) -> Option<String> {
+        let share = self.model.break_even(self.model.needs)?;
+        Some(match share {
+            share if share > 0.0 => format!(
+                "For these needs, both cost the same at an overhead of {} of the price of flash.",
+                percent(share * 100.0)
+            ),
+            _ => {
+                "For these needs, disaggregation never costs less: they need flash and processors \
+                  in the proportion in which servers have them."
+                    .to_owned()
+            }
+        })
+    }
+
+    /// With every overhead.
+    fn saves_today(&self) -> Finding {
+        let (model, needs) = (&self.model, self.model.needs);
+        let shares = self.shares();
+        let cases =
+            shares.iter().map(|share| share.case("", model.saving(needs, share.share))).collect();
+        Claim::own("Disaggregation costs less for today's needs", Show::Percent)
+            .limited(0.0)
+            .judge(|it| it > 0.0, cases)
+    }
+
+    /// Now and after the last year, with every overhead.
+    fn saves_each_year(&self) -> Finding {
+        let model = &self.model;
+        let shares = self.shares();
+        let cases = shares.iter().flat_map(|share| {
+            (0..=model.forecast.years).map(move |year| {
+                let place = format!(", year {year}");
+                share.case(&place, model.saving(model.after(year), share.share))
+            })
+        });
+        Claim::own("Disaggregation costs less in every year", Show::Percent)
+            .limited(0.0)
+            .judge(|it| it > 0.0, cases.collect())
     }
 
     fn forecast(&self) -> Exhibit {
@@ -258,27 +262,8 @@ impl View {
         let figure = lines(x, axis("cost", "", Scale::Linear), series);
         let title = "Cost over time, as needs grow".to_owned();
         let mut exhibit = exhibit(format!("{NAME}-forecast"), title, SOURCE, figure);
-        let [measured, stated] = self.of_shares(|share| self.forecast_sentence(share));
-        exhibit.conclusions = say::conclude(measured, [stated]);
         exhibit.notes = self.notes();
-        exhibit
-    }
-
-    fn forecast_sentence(&self, share: &Share) -> String {
-        let model = &self.model;
-        let at = |year: u32| model.saving(model.after(year), share.share);
-        let last = model.forecast.years;
-        let pays = (0..=last).filter(|&year| at(year) > 0.0).count();
-        format!(
-            "With an {} disaggregation costs less in {pays} of {} years: the saving goes from {} now \
-             to {} after {}{}.",
-            share.label,
-            last + 1,
-            percent(at(0)),
-            percent(at(last)),
-            say::count(f64::from(last), "year"),
-            share.doubt(),
-        )
+        exhibit.found([self.saves_each_year()])
     }
 
     fn surface(&self, share: &Share) -> Exhibit {
@@ -296,7 +281,7 @@ impl View {
             Series { label: format!("× {storage}"), origin: Origin::Model, points }
         };
         let series: Vec<_> = factors.iter().map(row).collect();
-        let conclusion = surface_sentence(share, &series);
+        let finding = saves_where_unbalanced(&series);
         let plain = |label: &str, scale| axis(label, "", scale);
         let figure = Figure {
             kind: Kind::Heat,
@@ -310,9 +295,8 @@ impl View {
         for column in exhibit.table.columns.iter_mut().skip(1) {
             *column = heading(&format!("{SAVING}, storage {column}"), "%");
         }
-        exhibit.conclusions = say::conclude(conclusion, []);
         exhibit.notes = self.notes();
-        exhibit
+        exhibit.found([finding])
     }
 
     fn notes(&self) -> Vec<String> {
@@ -333,24 +317,21 @@ impl View {
     }
 }
 
-/// The part of the surface that saves costs, and its extremes.
-fn surface_sentence(share: &Share, series: &[Series]) -> Option<String> {
-    let all = || series.iter().flat_map(|row| row.points.iter().map(move |mark| (row, mark)));
-    let pays = all().filter(|(_, mark)| mark.y > 0.0).count();
-    let best = all().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
-    let worst = all().min_by(|a, b| a.1.y.total_cmp(&b.1.y));
-    let ((best_row, best), (worst_row, worst)) = best.zip(worst)?;
-    Some(format!(
-        "With an {} disaggregation pays at {pays} of {} places; it saves most, {}, with storage {} and \
-         queries × {}, and least, {}, with storage {} and queries × {}{}.",
-        share.label,
-        all().count(),
-        percent(best.y),
-        best_row.label,
-        best.x,
-        percent(worst.y),
-        worst_row.label,
-        worst.x,
-        share.doubt(),
-    ))
+/// The saving where needs differ most from the proportion of servers: much storage and few queries,
+/// and the reverse.
+fn saves_where_unbalanced(series: &[Series]) -> Finding {
+    let corner = |row: Option<&Series>, of: fn(&Series) -> Option<&Mark>| {
+        let row = row?;
+        let mark = of(row)?;
+        let name = format!("storage {}, queries × {}", row.label, mark.x);
+        Some(case(name, mark.y, [mark]))
+    };
+    let cases = [
+        corner(series.last(), |row| row.points.first()),
+        corner(series.first(), |row| row.points.last()),
+    ];
+    let claim = "Disaggregation costs less where needs are out of proportion";
+    Claim::own(claim, Show::Percent)
+        .limited(0.0)
+        .judge(|it| it > 0.0, cases.into_iter().flatten().collect())
 }

@@ -1,4 +1,4 @@
-//! Numbers in human-readable form.
+//! Numbers in human-readable form: three significant digits, in every figure, table and finding.
 
 /// U+202F NARROW NO-BREAK SPACE, between groups of three digits.
 const GROUP: char = '\u{202f}';
@@ -27,6 +27,43 @@ pub(crate) fn three_digits(value: f64) -> String {
     let is_whole = rounded.fract() == 0.0 && rounded == value;
     let decimals = if is_whole { 0 } else { decimals_for(rounded.abs()) };
     grouped(&format!("{rounded:.decimals$}"))
+}
+
+/// A number with its unit: `12.3 µs`.
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    let number = three_digits(value);
+    if unit.is_empty() { number } else { format!("{number} {unit}") }
+}
+
+/// A percentage, with at most one decimal: `31.5 %`, `20 %`.
+pub(crate) fn percent(value: f64) -> String {
+    if value.abs() >= 99.95 || !value.is_finite() {
+        return format!("{} %", three_digits(value));
+    }
+    let text = format!("{value:.1}");
+    match text.strip_suffix(".0").unwrap_or(&text) {
+        "-0" => "0 %".to_owned(),
+        text => format!("{} %", with_minus(text)),
+    }
+}
+
+/// A difference in per cent: `+12 %`, `−3.2 %`, `0 %`; a large one is a factor, `2.50 times`.
+pub(crate) fn change(value: f64) -> String {
+    in_times(value).unwrap_or_else(|| match percent(value) {
+        more if value > 0.0 && more != "0 %" => format!("+{more}"),
+        other => other,
+    })
+}
+
+/// Shows a difference in per cent as a factor, if it is above 100 %. `None` otherwise: `+100 %` and
+/// `−60 %` stay percentages.
+pub(crate) fn in_times(change: f64) -> Option<String> {
+    (change.round() > 100.0).then(|| times(1.0 + change / 100.0))
+}
+
+/// A factor: `2.50 times`.
+pub(crate) fn times(value: f64) -> String {
+    format!("{} times", three_digits(value))
 }
 
 /// The scaling of a quantity.
@@ -153,7 +190,7 @@ fn with_minus(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Style, three_digits};
+    use super::{Style, change, percent, quantity, three_digits, times};
 
     #[test]
     fn table_numbers_have_three_significant_digits() {
@@ -183,5 +220,31 @@ mod tests {
         assert_eq!(shown(Style::Plain, 12_000.0), "12 000");
         assert_eq!(shown(Style::Plain, 0.05), "0.05");
         assert_eq!(shown(Style::Plain, -20.0), "−20");
+    }
+
+    #[test]
+    fn shares_have_a_tenth_where_there_is_one() {
+        let shown = [31.5, 20.0, -3.24, 250.4, -0.0].map(percent);
+        assert_eq!(shown, ["31.5 %", "20 %", "−3.2 %", "250 %", "0 %"]);
+    }
+
+    #[test]
+    fn differences_have_a_sign_unless_there_is_none() {
+        let shown = [12.0, -3.24, 0.04, -0.04, 0.0, 100.0, -99.9].map(change);
+        assert_eq!(shown, ["+12 %", "−3.2 %", "0 %", "0 %", "0 %", "+100 %", "−99.9 %"]);
+    }
+
+    #[test]
+    fn more_than_twice_as_much_is_shown_in_times_and_less_never() {
+        let shown = [100.4, 100.6, 150.0, 1_210.0, 29_900.0].map(change);
+        assert_eq!(shown, ["+100 %", "2.01 times", "2.50 times", "13.1 times", "300 times"]);
+        assert_eq!([1.0, 0.848, 3.2].map(times), ["1 times", "0.848 times", "3.20 times"]);
+    }
+
+    #[test]
+    fn a_quantity_has_its_unit() {
+        let shown = [(12_345.0, "IOPS"), (0.5, "µs"), (7.0, "")];
+        let shown = shown.map(|(value, unit)| quantity(value, unit));
+        assert_eq!(shown, ["12\u{202f}300 IOPS", "0.500 µs", "7"]);
     }
 }
