@@ -2,7 +2,7 @@
 #
 #   make demo     build, serve flash over a real socket, and see its speed next to the limit
 #   make test     what proves that it works, on one debug build: about 10 minutes on two cores
-#   make test-all the same, and every guest, fuzzing, release builds, Python, lints: half an hour
+#   make test-all the same, and every guest, fuzzing, release builds, Python, packages, lints: 40 minutes
 #   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
