@@ -27,7 +27,7 @@ def latencies(volume: nearflash.Volume, buffer: bytearray, places: list[int]) ->
     taken = []
     for place in places:
         began = now()
-        readinto(buffer, place)
+        readinto(place, buffer)
         taken.append((now() - began) / 1000)
     return taken
 

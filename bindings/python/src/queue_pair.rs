@@ -257,8 +257,8 @@ impl QueuePair {
     fn post_readinto(
         &mut self,
         py: Python<'_>,
-        buffer: &Bound<'_, PyAny>,
         offset: u64,
+        buffer: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let place = Bytes::writable(buffer)?;
         let open = self.get_mut()?;

@@ -113,16 +113,16 @@ impl Volume {
         PyBytes::new_with(py, length, |bytes| self.wait(py, |volume| volume.read_at(bytes, offset)))
     }
 
-    /// Fills `buffer`, any writable object with the buffer protocol, from `offset` on. Returns the
-    /// number of bytes.
-    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+    /// Reads from `offset` on, until `buffer` is full: any writable object with a C-contiguous
+    /// buffer. Returns the number of bytes.
+    fn readinto(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let mut bytes = Bytes::writable(buffer)?;
         let place = bytes.as_mut_slice();
         self.wait(py, |volume| volume.read_at(place, offset))?;
         Ok(bytes.len())
     }
 
-    /// Writes `data`, any object with the buffer protocol, at `offset`. Returns the number of
+    /// Writes `data`, any object with a C-contiguous buffer, at `offset`. Returns the number of
     /// bytes. The write is atomic for each logical block, and durable after `flush`. If it raises,
     /// some of the bytes may have been written.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<usize> {

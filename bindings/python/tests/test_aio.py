@@ -30,7 +30,7 @@ async def test_what_was_written_is_read(url):
         assert await volume.write(3, b"flash") == 5
         assert await volume.read(3, 5) == b"flash"
         target = bytearray(5)
-        assert await volume.readinto(target, 3) == 5
+        assert await volume.readinto(3, target) == 5
         assert target == b"flash"
         assert await volume.read(3, 0) == b""
         assert await volume.write(3, b"") == 0
@@ -82,7 +82,7 @@ async def test_a_cancelled_task_touches_nothing_afterwards(url):
     async with await aio.open(url, depth=2) as volume:
         await volume.write(0, b"x" * 4096)
         targets = [bytearray(4096) for _ in range(50)]
-        tasks = [asyncio.create_task(volume.readinto(target, 0)) for target in targets]
+        tasks = [asyncio.create_task(volume.readinto(0, target)) for target in targets]
         await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
@@ -99,7 +99,7 @@ async def test_a_cancelled_task_touches_nothing_afterwards(url):
 async def test_a_long_read_that_is_cancelled_lets_go_of_its_buffer(url):
     async with await aio.open(url) as volume:
         target = bytearray(20 * MIB)
-        task = asyncio.create_task(volume.readinto(target, 0))
+        task = asyncio.create_task(volume.readinto(0, target))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()

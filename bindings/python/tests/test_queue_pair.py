@@ -32,7 +32,7 @@ def test_each_operation_has_the_result_of_its_call(pair):
     assert settle(pair) == {write: 5, durable: 7}
     target = bytearray(7)
     read = pair.post_read(0, 5)
-    into = pair.post_readinto(target, 4096)
+    into = pair.post_readinto(4096, target)
     add = pair.post_fetch_add(8192, -1)
     pair.submit()
     assert settle(pair) == {read: b"flash", into: 7, add: 0}
@@ -80,7 +80,7 @@ def test_an_abandoned_read_lets_go_of_its_buffer_at_once(pair):
     target = bytearray(8)
     pair.post_write(0, b"flash123")
     settle(pair)
-    token = pair.post_readinto(target, 0)
+    token = pair.post_readinto(0, target)
     with pytest.raises(BufferError):
         target.append(1)
     assert pair.abandon(token)

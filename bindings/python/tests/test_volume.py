@@ -31,13 +31,13 @@ def test_any_length_is_written_and_read(volume, length):
     volume.write(4095, data)
     assert volume.read(4095, length) == data
     into = bytearray(length)
-    assert volume.readinto(into, 4095) == length
+    assert volume.readinto(4095, into) == length
     assert into == data
 
 
 def test_nothing_is_read_and_written_as_nothing(volume):
     assert volume.read(7, 0) == b""
-    assert volume.readinto(bytearray(), 7) == 0
+    assert volume.readinto(7, bytearray()) == 0
     assert volume.write(7, b"") == 0
 
 
@@ -51,16 +51,16 @@ def test_any_object_with_a_buffer_is_written(volume):
 def test_any_writable_object_with_a_buffer_is_read_into(volume):
     volume.write(0, b"abcdefgh")
     words = array.array("Q", [0])
-    assert volume.readinto(words, 0) == 8
+    assert volume.readinto(0, words) == 8
     assert words.tobytes() == b"abcdefgh"
     target = bytearray(10)
-    assert volume.readinto(memoryview(target)[1:9], 0) == 8
+    assert volume.readinto(0, memoryview(target)[1:9]) == 8
     assert target == b"\0abcdefgh\0"
 
 
 def test_what_is_not_writable_or_not_in_one_piece_is_refused(volume):
     with pytest.raises(BufferError):
-        volume.readinto(b"12345678", 0)
+        volume.readinto(0, b"12345678")
     with pytest.raises(BufferError):
         volume.write(0, memoryview(b"12345678")[::2])
     with pytest.raises(TypeError):
@@ -69,10 +69,10 @@ def test_what_is_not_writable_or_not_in_one_piece_is_refused(volume):
 
 def test_a_buffer_is_let_go_of_when_the_call_is_over(volume):
     target = bytearray(8)
-    volume.readinto(target, 0)
+    volume.readinto(0, target)
     volume.write(0, target)
     with pytest.raises(nearflash.OutOfRange):
-        volume.readinto(target, volume.size)
+        volume.readinto(volume.size, target)
     target.append(1)  # raises while its buffer is held
 
 

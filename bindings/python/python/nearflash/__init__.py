@@ -12,8 +12,9 @@
 thread. `nearflash.aio` is the counterpart for asyncio, and `nearflash.filesystem` presents volumes
 as files of fsspec, for pandas, pyarrow, Dask and DuckDB.
 
-Offsets and lengths are in bytes, of any alignment. Every error is a `nearflash.Error`, with a class
-in `nearflash.errors`.
+Offsets and lengths are in bytes, of any alignment, and times in seconds. Every call takes the
+offset first, and then the length, the data or the buffer. Every error is a `nearflash.Error`, with
+a class in `nearflash.errors`.
 """
 
 from nearflash import errors
@@ -113,7 +114,11 @@ def open(
     reconnect_max: float | None = None,
     spin_max: float | None = None,
 ) -> Volume:
-    """Opens the volume that `url` names; for the other parameters, see `connect`."""
+    """Opens the volume that `url` names.
+
+    `key`, `secret`, and `silence_max`, `reconnect_max` and `spin_max` in seconds, are those of
+    `connect`.
+    """
     client = connect(
         url,
         key,

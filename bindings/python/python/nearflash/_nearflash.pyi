@@ -1,4 +1,8 @@
-"""The Rust part of the package."""
+"""The Rust part of the package.
+
+Offsets, lengths and sizes are in bytes, and times in seconds. Every call takes an offset first and
+then the length, the data or the buffer.
+"""
 
 from types import TracebackType
 from typing import Self, final
@@ -11,6 +15,7 @@ from nearflash.errors import Error
 __all__ = ["Client", "QueuePair", "Volume", "__version__", "_codes", "connect"]
 
 __version__: str
+"""The version of the package."""
 
 def connect(
     url: str,
@@ -35,97 +40,245 @@ def connect(
 
 @final
 class Client:
-    """A node that the program has connected and authenticated to."""
+    """A node that the program has connected and authenticated to. It holds no connection: volumes
+    and queue pairs have their own, and outlive it."""
 
     @property
-    def volume_name(self) -> str | None: ...
-    def open(self, name: str | None = None) -> Volume: ...
+    def volume_name(self) -> str | None:
+        """The volume that the URL names, or None."""
+
+    def open(self, name: str | None = None) -> Volume:
+        """Opens the volume `name` for blocking calls from any number of threads; without a name,
+        the volume that the URL names."""
+
     def queue_pair(
         self,
         name: str | None = None,
         *,
         depth: int | None = None,
         shared_length: int | None = None,
-    ) -> QueuePair: ...
+    ) -> QueuePair:
+        """Opens the volume `name` for many operations in flight from one thread; without a name,
+        the volume that the URL names.
+
+        `depth` is the maximum number of operations in flight (128). `shared_length` is the memory
+        in bytes that is shared with a node on this machine (16 MiB); with 0, the socket carries the
+        payload.
+        """
 
 @final
 class Volume:
-    """A volume for blocking calls from any number of threads."""
+    """A volume for blocking calls from any number of threads: concurrent calls have separate
+    connections.
+
+    A lost connection is re-established. Reads are then repeated; an operation that may have changed
+    the volume is not, and raises `OutcomeUnknown`. Closing does not flush.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The volume's name."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The volume's size in bytes, as of the last answer."""
+
     @property
-    def block_size(self) -> int: ...
+    def block_size(self) -> int:
+        """The size of a logical block in bytes; a write is atomic for each block."""
+
     @property
-    def uuid(self) -> UUID: ...
+    def uuid(self) -> UUID:
+        """The volume's UUID, which another volume of the same name does not have."""
+
     @property
-    def is_readable(self) -> bool: ...
+    def is_readable(self) -> bool:
+        """Whether some of the volume may be read."""
+
     @property
-    def is_writable(self) -> bool: ...
+    def is_writable(self) -> bool:
+        """Whether some of the volume may be written."""
+
     @property
-    def closed(self) -> bool: ...
-    def read(self, offset: int, length: int) -> bytes: ...
-    def readinto(self, buffer: Buffer, offset: int) -> int: ...
-    def write(self, offset: int, data: Buffer) -> int: ...
-    def flush(self) -> None: ...
-    def discard(self, offset: int, length: int) -> None: ...
-    def compare_and_swap(self, offset: int, expected: int, new: int) -> int: ...
-    def fetch_add(self, offset: int, addend: int) -> int: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
+    def closed(self) -> bool:
+        """Whether the volume is closed."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Reads `length` bytes at `offset`, both in bytes and of any alignment."""
+
+    def readinto(self, offset: int, buffer: Buffer) -> int:
+        """Reads from the byte `offset` on, until `buffer` is full. Returns the number of bytes.
+
+        `buffer` is any writable object with a C-contiguous buffer, such as a bytearray, a
+        memoryview or a NumPy array.
+        """
+
+    def write(self, offset: int, data: Buffer) -> int:
+        """Writes `data`, any object with a C-contiguous buffer, at the byte `offset`. Returns the
+        number of bytes.
+
+        The write is atomic for each logical block, and durable after `flush`. If it raises, some of
+        the bytes may have been written.
+        """
+
+    def flush(self) -> None:
+        """Makes every operation whose call has returned durable on stable media."""
+
+    def discard(self, offset: int, length: int) -> None:
+        """Deallocates `length` bytes at the byte `offset`, whose contents are no longer needed; the
+        device releases whole blocks of them. They read as before or as zeroes."""
+
+    def compare_and_swap(self, offset: int, expected: int, new: int) -> int:
+        """Replaces the little-endian 8-byte word at the byte `offset`, a multiple of 8, by `new` if
+        it equals `expected`. Returns the previous word, which is `expected` if it was replaced."""
+
+    def fetch_add(self, offset: int, addend: int) -> int:
+        """Adds `addend`, which may be negative, to the little-endian 8-byte word at the byte
+        `offset`, a multiple of 8, modulo 2**64. Returns the previous word."""
+
+    def close(self) -> None:
+        """Closes the connections, when calls of other threads have returned. Data that was written
+        and not flushed may not be durable."""
+
+    def __enter__(self) -> Self:
+        """Returns the volume itself."""
+
     def __exit__(
         self,
         type: type[BaseException] | None,
         value: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        """Closes the volume, whether `type`, `value` and `traceback` report an exception or not."""
 
 @final
 class QueuePair:
-    """A volume for many operations in flight, from one thread at a time."""
+    """A volume for many operations in flight, from one thread at a time.
+
+    Each `post_…` method returns a token at once; `poll` returns the completed operations in any
+    order, as pairs of a token and a result. The result is that of the `Volume` method of the same
+    name, or an `Error`, which is returned and not raised.
+
+    When the connection is lost, every operation in flight ends with `ConnectionLost`, or with
+    `OutcomeUnknown` if it may have changed the volume; `reconnect` makes the queue pair usable
+    again.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The volume's name."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The volume's size in bytes, as of the last answer."""
+
     @property
-    def block_size(self) -> int: ...
+    def block_size(self) -> int:
+        """The size of a logical block in bytes; a write is atomic for each block."""
+
     @property
-    def uuid(self) -> UUID: ...
+    def uuid(self) -> UUID:
+        """The volume's UUID, which another volume of the same name does not have."""
+
     @property
-    def depth(self) -> int: ...
+    def depth(self) -> int:
+        """The maximum number of operations in flight."""
+
     @property
-    def in_flight(self) -> int: ...
+    def in_flight(self) -> int:
+        """The number of operations in flight: posted, and not yet polled."""
+
     @property
-    def length_max(self) -> int: ...
+    def length_max(self) -> int:
+        """The length in bytes of the longest operation."""
+
     @property
-    def is_lost(self) -> bool: ...
-    def post_read(self, offset: int, length: int) -> int: ...
-    def post_readinto(self, buffer: Buffer, offset: int) -> int: ...
-    def post_write(self, offset: int, data: Buffer, *, durable: bool = False) -> int: ...
-    def post_flush(self) -> int: ...
-    def post_discard(self, offset: int, length: int) -> int: ...
-    def post_compare_and_swap(self, offset: int, expected: int, new: int) -> int: ...
-    def post_fetch_add(self, offset: int, addend: int) -> int: ...
-    def submit(self) -> None: ...
-    def poll(self) -> list[tuple[int, bytes | int | Error | None]]: ...
-    def wait(self, timeout: float | None = None) -> bool: ...
-    def fileno(self) -> int: ...
+    def is_lost(self) -> bool:
+        """Whether the connection is lost, so that `reconnect` is needed."""
+
+    def post_read(self, offset: int, length: int) -> int:
+        """Reads `length` bytes at the byte `offset`. The result is `bytes`."""
+
+    def post_readinto(self, offset: int, buffer: Buffer) -> int:
+        """Reads from the byte `offset` on, and fills `buffer` when the completion is polled and not
+        before. The result is the number of bytes.
+
+        `buffer` is any writable object with a C-contiguous buffer, such as a NumPy array. It is
+        held until the completion is polled, or until `abandon`.
+        """
+
+    def post_write(self, offset: int, data: Buffer, *, durable: bool = False) -> int:
+        """Writes a copy of `data`, any object with a C-contiguous buffer, at the byte `offset`. The
+        result is the number of bytes. With `durable`, it completes when the data is on stable
+        media."""
+
+    def post_flush(self) -> int:
+        """Makes every operation that completed before this post durable on stable media. The result
+        is None."""
+
+    def post_discard(self, offset: int, length: int) -> int:
+        """Deallocates `length` bytes at the byte `offset`, as `Volume.discard`. The result is
+        None."""
+
+    def post_compare_and_swap(self, offset: int, expected: int, new: int) -> int:
+        """Replaces the word at the byte `offset` by `new` if it equals `expected`, as
+        `Volume.compare_and_swap`. The result is the previous word."""
+
+    def post_fetch_add(self, offset: int, addend: int) -> int:
+        """Adds `addend` to the word at the byte `offset`, as `Volume.fetch_add`. The result is the
+        previous word."""
+
+    def submit(self) -> None:
+        """Sends the posted operations. A post sends itself when no other operation is in flight and
+        the last poll returned at most one completion; `poll` sends, too, so that many posts between
+        two polls are sent together."""
+
+    def poll(self) -> list[tuple[int, bytes | int | Error | None]]:
+        """Sends the posted operations, and returns the completed ones: pairs of a token and a
+        result. Never waits."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sends the posted operations, and sleeps until there may be a completion, at most
+        `timeout` seconds; with None, without a limit. Returns whether there may be one. Other
+        threads run meanwhile, but must not use the queue pair."""
+
+    def fileno(self) -> int:
+        """The file descriptor of the socket, for event loops: it is readable when there may be
+        completions. It is for a queue pair without shared memory, and `reconnect` replaces it."""
+
     @property
-    def has_unsent(self) -> bool: ...
+    def has_unsent(self) -> bool:
+        """Whether data is waiting to be sent that the socket has not accepted: then poll also when
+        the socket is writable."""
+
     @property
-    def patience_left(self) -> float | None: ...
-    def abandon(self, token: int) -> bool: ...
-    def reconnect(self) -> None: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
+    def patience_left(self) -> float | None:
+        """The time in seconds until the next poll is due, so that a silent node is detected; None
+        when no operation is in flight."""
+
+    def abandon(self, token: int) -> bool:
+        """Abandons the operation `token`: it continues, but `poll` does not return its result, and
+        it accesses no Python memory. Returns whether it was in flight."""
+
+    def reconnect(self) -> None:
+        """Connects again after the connection was lost, with growing waits, for up to the
+        `reconnect_max` of `connect`. The next `poll` completes the operations that were in flight,
+        as lost."""
+
+    def close(self) -> None:
+        """Closes the connection. Whether writes in flight take effect is unknown."""
+
+    def __enter__(self) -> Self:
+        """Returns the queue pair itself."""
+
     def __exit__(
         self,
         type: type[BaseException] | None,
         value: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        """Closes the connection, whether `type`, `value` and `traceback` report an exception or
+        not."""
 
-def _codes() -> list[tuple[str, str]]: ...
+def _codes() -> list[tuple[str, str]]:
+    """The name and the sentence of every error code of the protocol."""

@@ -50,7 +50,11 @@ async def connect(
     silence_max: float | None = None,
     reconnect_max: float | None = None,
 ) -> "Client":
-    """Connects to a node and authenticates; see `nearflash.connect`."""
+    """Connects to a node and authenticates.
+
+    `url`, `key`, `secret`, and `silence_max` and `reconnect_max` in seconds, are those of
+    `nearflash.connect`.
+    """
     client = await asyncio.to_thread(
         nearflash.connect,
         url,
@@ -71,8 +75,11 @@ async def open(
     silence_max: float | None = None,
     reconnect_max: float | None = None,
 ) -> "Volume":
-    """Opens the volume that `url` names; for the other parameters, see `connect` and
-    `Client.open`."""
+    """Opens the volume that `url` names.
+
+    `depth` is the maximum number of operations in flight (128). `key`, `secret`, and `silence_max`
+    and `reconnect_max` in seconds, are those of `nearflash.connect`.
+    """
     client = await connect(url, key, secret, silence_max=silence_max, reconnect_max=reconnect_max)
     return await client.open(depth=depth)
 
@@ -89,8 +96,8 @@ class Client:
         return self._client.volume_name
 
     async def open(self, name: str | None = None, *, depth: int | None = None) -> "Volume":
-        """Opens a volume; without a name, the volume that the URL names. At most `depth` operations
-        are in flight; further ones wait."""
+        """Opens the volume `name`; without a name, the volume that the URL names. At most `depth`
+        operations (128) are in flight; further ones wait."""
         # Without shared memory, since the loop waits for the socket only.
         pair = await asyncio.to_thread(self._client.queue_pair, name, depth=depth, shared_length=0)
         return Volume(pair)
@@ -131,27 +138,27 @@ class Volume:
         if offset + length > self.size:
             await self.read(offset + length - 1, 1)
         target = bytearray(length)
-        await self.readinto(target, offset)
+        await self.readinto(offset, target)
         return bytes(target)
 
-    async def readinto(self, buffer: "Buffer", offset: int) -> int:
-        """Fills `buffer`, any writable object with the buffer protocol, from `offset` on. Returns
-        the number of bytes. The buffer is not accessed after a cancellation."""
+    async def readinto(self, offset: int, buffer: "Buffer") -> int:
+        """Reads from `offset` on, until `buffer` is full: any writable object with a C-contiguous
+        buffer. Returns the number of bytes. The buffer is not accessed after a cancellation."""
 
-        def read(place: memoryview, at: int) -> Awaitable[Any]:
-            return self._repeat(lambda pair: pair.post_readinto(place, at))
+        def read(at: int, place: memoryview) -> Awaitable[Any]:
+            return self._repeat(lambda pair: pair.post_readinto(at, place))
 
-        return await _in_pieces(buffer, offset, read)
+        return await _in_pieces(offset, buffer, read)
 
     async def write(self, offset: int, data: "Buffer") -> int:
-        """Writes `data`, any object with the buffer protocol, at `offset`. Returns the number of
+        """Writes `data`, any object with a C-contiguous buffer, at `offset`. Returns the number of
         bytes. The write is atomic for each logical block, and durable after `flush`. If it raises
         or is cancelled, some of the bytes may have been written."""
 
-        def write(piece: memoryview, at: int) -> Awaitable[Any]:
+        def write(at: int, piece: memoryview) -> Awaitable[Any]:
             return self._driver.operate(lambda pair: pair.post_write(at, piece))
 
-        return await _in_pieces(data, offset, write)
+        return await _in_pieces(offset, data, write)
 
     async def flush(self) -> None:
         """Makes every operation that was awaited before durable on stable media."""
@@ -216,7 +223,7 @@ def _post_discard(offset: int, length: int, pair: nearflash.QueuePair) -> int:
 
 
 async def _in_pieces(
-    buffer: "Buffer", offset: int, operate: Callable[[memoryview, int], Awaitable[Any]]
+    offset: int, buffer: "Buffer", operate: Callable[[int, memoryview], Awaitable[Any]]
 ) -> int:
     """Operates on pieces of a buffer, some at a time. Returns the number of bytes. The buffer is
     not used after the end of this call, even if it raises."""
@@ -225,21 +232,21 @@ async def _in_pieces(
             return 0
         with view.cast("B") as place:
             if len(place) <= PIECE_LENGTH:
-                await operate(place, offset)
+                await operate(offset, place)
             else:
-                await _share_out(place, offset, operate)
+                await _share_out(offset, place, operate)
             return len(place)
 
 
 async def _share_out(
-    place: memoryview, offset: int, operate: Callable[[memoryview, int], Awaitable[Any]]
+    offset: int, place: memoryview, operate: Callable[[int, memoryview], Awaitable[Any]]
 ) -> None:
-    pieces = _pieces(len(place), offset)
+    pieces = _pieces(offset, len(place))
 
     async def work() -> None:
         for start, end in pieces:
             with place[start:end] as piece:
-                await operate(piece, offset + start)
+                await operate(offset + start, piece)
 
     workers = [asyncio.ensure_future(work()) for _ in range(PIECES_IN_FLIGHT)]
     try:
@@ -250,7 +257,7 @@ async def _share_out(
         await asyncio.wait(workers)
 
 
-def _pieces(length: int, offset: int) -> Iterator[tuple[int, int]]:
+def _pieces(offset: int, length: int) -> Iterator[tuple[int, int]]:
     start = 0
     while start < length:
         end = min(start + PIECE_LENGTH - (offset + start) % PIECE_LENGTH, length)

@@ -50,7 +50,7 @@ class Range(NamedTuple):
 
     @classmethod
     def parse(cls, path: str) -> "Range":
-        """Parses a path of the file system, which is without `nearflash://`."""
+        """Parses `path`, a path of the file system, which is without `nearflash://`."""
         found = _PATH.fullmatch(path)
         if not found:
             raise nearflash.InvalidUrl(
@@ -87,7 +87,7 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         self._volumes: dict[tuple[int, str], nearflash.Volume] = {}
 
     def volume(self, path: str) -> nearflash.Volume:
-        """The volume of a path, opened once for all of its files."""
+        """The volume of the file `path`, opened once for all of its files."""
         url = Range.parse(self._strip_protocol(path)).url
         # A forked process does not use its parent's connections.
         place = (os.getpid(), url)
@@ -108,7 +108,7 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return volume, wanted.offset, length
 
     def info(self, path: str, **_options: Any) -> dict[str, Any]:
-        """A file's name, size, volume and offset."""
+        """The name, size in bytes, volume, and offset in bytes of the file `path`."""
         volume, offset, length = self._place(path)
         return {
             "name": self._strip_protocol(path),
@@ -119,13 +119,14 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         }
 
     def ls(self, path: str, detail: bool = True, **_options: Any) -> list[Any]:
-        """The file itself: nodes do not list their volumes to clients."""
+        """The file `path` itself, since nodes do not list their volumes to clients: as `info` with
+        `detail`, otherwise by name."""
         info = self.info(path)
         return [info if detail else info["name"]]
 
     def modified(self, path: str) -> datetime.datetime:
-        """The current time: a volume stores no times, and may have changed up to now. A cache that
-        compares times therefore reads from the node again."""
+        """The current time, for every `path`: a volume stores no times, and may have changed up to
+        now. A cache that compares times therefore reads from the node again."""
         self._place(path)
         return datetime.datetime.now(datetime.UTC)
 
@@ -142,7 +143,8 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_options: Any
     ) -> bytes:
-        """Reads a file's bytes from `start` to `end`; negative values count from its end."""
+        """Reads the bytes of the file `path` from `start` to `end`; negative values count from its
+        end."""
         volume, offset, length = self._place(path)
         first, last, _ = slice(start, end).indices(length)
         return volume.read(offset + first, max(last - first, 0))
@@ -170,7 +172,8 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
         return self._volume.read(self._begin + start, max(end - start, 0))
 
     def write(self, data: Any) -> int:
-        """Appends to the data written so far, up to the range's end."""
+        """Appends `data` to the data written so far, up to the range's end. Returns the number of
+        bytes."""
         if self.tell() + memoryview(data).nbytes > self._length:
             raise nearflash.OutOfRange(f"'{self.path}' has room for {self._length} bytes")
         return int(super().write(data))
