@@ -2,6 +2,9 @@
 
 use std::time::SystemTime;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+
 /// Seconds of each unit.
 const UNITS: [(&str, u64); 5] =
     [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
@@ -44,36 +47,9 @@ impl Lifetime {
 
 /// A time in UTC, rounded down to the minute: `2026-11-21 13:55Z`.
 pub(crate) fn show_moment(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}Z", rest / 3_600, rest / 60 % 60)
-}
-
-/// The date of a day, counted from 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
-    // The calendar repeats every 400 years, which always have the same number of days.
-    const CYCLE: u64 = 146_097;
-    let (mut year, mut days) = (1970 + days / CYCLE * 400, days % CYCLE);
-    while days >= year_len(year) {
-        days -= year_len(year);
-        year += 1;
-    }
-    let february = year_len(year) - 337;
-    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 1;
-    for len in months {
-        if days < len {
-            break;
-        }
-        days -= len;
-        month += 1;
-    }
-    (year, month, days + 1)
-}
-
-fn year_len(year: u64) -> u64 {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    if is_leap { 366 } else { 365 }
+    let since = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+    let moment = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).saturating_add(since);
+    moment.strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
 #[cfg(test)]
@@ -110,5 +86,7 @@ mod tests {
         ] {
             assert_eq!(show_moment(seconds), text);
         }
+        // A moment beyond the calendar is its last.
+        assert_eq!(show_moment(u64::MAX), "9999-12-31 23:59Z");
     }
 }

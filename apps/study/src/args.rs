@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use nearflash_bench::subject::Target;
 use nearflash_units::{Nanos, parse_duration};
 
 use crate::plan::Peer;
-use crate::studies::CORE_WATTS;
+use crate::studies::{CORE_WATTS, catalogue};
 
 /// The subcommands of `nearflash study`.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -60,7 +61,7 @@ pub struct CompareArgs {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RunArgs {
     /// Studies, or 'all'
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", value_parser = names(), hide_possible_values = true)]
     pub names: Vec<String>,
     /// Measure fewer and shorter points, for an overview within minutes
     #[arg(long)]
@@ -98,6 +99,12 @@ pub struct RunArgs {
     /// Power of a busy core in watts, for the study 'energy' on machines without an energy counter
     #[arg(long, value_name = "WATTS", default_value_t = CORE_WATTS, value_parser = watts)]
     pub core_watts: f64,
+}
+
+/// The names of all studies, and `all`.
+fn names() -> PossibleValuesParser {
+    let studies = catalogue().iter().map(|study| study.name());
+    PossibleValuesParser::new(std::iter::once("all").chain(studies))
 }
 
 /// The values of `--peer`.

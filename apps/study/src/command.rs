@@ -248,8 +248,7 @@ fn chosen(
 ) -> Result<Vec<&'static dyn Study>, StudyError> {
     for name in names {
         if name != "all" && !all.iter().any(|study| study.name() == name) {
-            let mut known: Vec<&'static str> = all.iter().map(|study| study.name()).collect();
-            known.sort_by_key(|known| distance(name, known));
+            let known = all.iter().map(|study| study.name()).collect();
             return Err(StudyError::Unknown { name: name.clone(), known });
         }
     }
@@ -257,22 +256,6 @@ fn chosen(
         names.iter().any(|name| name == "all" || name == study.name())
     };
     Ok(all.iter().filter(is_chosen).copied().collect())
-}
-
-/// The Levenshtein distance of two words.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for column in 1..row.len() {
-            let changed = diagonal + usize::from(to[column - 1] != letter);
-            diagonal = row[column];
-            row[column] = changed.min(diagonal + 1).min(row[column - 1] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 fn timing(args: &RunArgs) -> Timing {
@@ -430,11 +413,8 @@ fn command_line(args: &RunArgs) -> String {
 
 /// Quotes a word for a shell. A target's options can contain `&`, which would end the command.
 fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    // Only a NUL cannot be quoted, and no argument of a program has one.
+    shlex::try_quote(word).map_or_else(|_| word.to_owned(), |word| word.into_owned())
 }
 
 fn settings(timing: Timing, setting: &Setting) -> Vec<Fact> {

@@ -15,7 +15,7 @@ pub enum StudyError {
     Unknown {
         /// The name as given.
         name: String,
-        /// All studies, the most similar first.
+        /// All studies.
         known: Vec<&'static str>,
     },
     /// A file or folder of the run cannot be accessed.

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use nearflash_bench::compare::find;
 use nearflash_bench::placement::allowed_cores;
 use nearflash_units::{ByteLen, KIB};
@@ -53,27 +53,7 @@ pub(crate) fn today() -> String {
 
 /// The current time in UTC: `2026-11-21 13:55 UTC`.
 pub(crate) fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    moment(since)
-}
-
-fn moment(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
-}
-
-/// The date of a day counted from 1970-01-01. Years begin in March, so that a leap day is the last
-/// day of its year.
-fn date(days: u64) -> (u64, u64, u64) {
-    let from_march = days + 719_468;
-    let (era, day) = (from_march / 146_097, from_march % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day_of_month = day - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + next_year, month, day_of_month)
+    Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 fn processor() -> String {
@@ -207,12 +187,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_those_of_the_calendar() {
-        assert_eq!(moment(0), "1970-01-01 00:00 UTC");
-        assert_eq!(moment(951_782_399), "2000-02-28 23:59 UTC");
-        assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(moment(1_795_269_300), "2026-11-21 13:55 UTC");
-        assert_eq!(moment(4_107_542_400), "2100-03-01 00:00 UTC");
+    fn the_time_is_shown_to_the_minute_in_utc() {
+        let now = now();
+        let form: String = now.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(form, "0000-00-00 00:00 UTC");
+        assert_eq!(today().len(), 10);
     }
 
     #[test]

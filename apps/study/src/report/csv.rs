@@ -1,36 +1,27 @@
 //! A table as CSV (RFC 4180), with all digits of its numbers.
 
+use csv::{Terminator, WriterBuilder};
+
 use crate::exhibit::{Cell, Table};
 
 /// The table with its headings.
 pub(super) fn encode(table: &Table) -> String {
-    let mut text = String::new();
-    line(&mut text, table.columns.iter().map(|column| quoted(column)));
-    for row in &table.rows {
-        line(&mut text, row.iter().map(cell));
+    let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+    let rows = table.rows.iter().map(|row| row.iter().map(cell).collect());
+    for record in std::iter::once(table.columns.clone()).chain(rows) {
+        writer
+            .write_record(record)
+            .expect("rows have as many cells as columns, and memory is there");
     }
-    text
-}
-
-fn line(text: &mut String, cells: impl Iterator<Item = String>) {
-    let cells: Vec<String> = cells.collect();
-    text.push_str(&cells.join(","));
-    text.push_str("\r\n");
+    let bytes = writer.into_inner().expect("it is written to memory");
+    String::from_utf8(bytes).expect("cells are strings")
 }
 
 fn cell(cell: &Cell) -> String {
     match cell {
-        Cell::Text(text) => quoted(text),
+        Cell::Text(text) => text.clone(),
         Cell::Number(number) | Cell::Change(number) if number.is_finite() => number.to_string(),
         Cell::Number(_) | Cell::Change(_) | Cell::Missing => String::new(),
-    }
-}
-
-fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }
 
