@@ -4,10 +4,12 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod fake_node;
 
+use std::io::{IoSlice, IoSliceMut, SeekFrom};
 use std::time::Duration;
 
 use fake_node::{FakeNode, Script, VOLUME};
 use nearflash::direct::{AsyncVolume, Buffer, Client, Credentials, Error, Options, QueueOptions};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 async fn open(node: &FakeNode) -> AsyncVolume {
     open_with(node, Options::default()).await
@@ -150,4 +152,44 @@ async fn calls_longer_than_one_operation_are_cut() {
     assert!(node.bytes().iter().all(|byte| *byte == 0));
     assert_eq!(volume.discard(4096, volume.len()).await.unwrap_err().name(), "OUT_OF_RANGE");
     assert_eq!(volume.depth(), 16);
+}
+
+#[tokio::test]
+async fn slices_and_zeroes_are_written_as_a_whole() {
+    let node = FakeNode::start(&[Script::default()]);
+    let volume = open(&node).await;
+    volume.write_vectored_at(&[IoSlice::new(b"fla"), IoSlice::new(b"sh")], 10).await.unwrap();
+    let (mut a, mut b) = ([0; 4], [0; 1]);
+    let mut places = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
+    volume.read_vectored_at(&mut places, 10).await.unwrap();
+    assert_eq!((&a, &b), (b"flas", b"h"));
+    node.bytes().fill(7);
+    volume.write_zeroes(77, 3 << 20).await.unwrap();
+    let bytes = node.bytes();
+    assert!(bytes[..77].iter().chain(&bytes[77 + (3 << 20)..]).all(|byte| *byte == 7));
+    assert!(bytes[77..][..3 << 20].iter().all(|byte| *byte == 0));
+}
+
+#[tokio::test]
+async fn a_cursor_reads_and_writes_like_a_file() {
+    let node = FakeNode::start(&[Script::default()]);
+    let mut cursor = open(&node).await.cursor();
+    let bytes: Vec<u8> = (0..=250).cycle().take(300_000).collect();
+    cursor.seek(SeekFrom::Start(77)).await.unwrap();
+    assert_eq!(tokio::io::copy(&mut &bytes[..], &mut cursor).await.unwrap(), 300_000);
+    cursor.flush().await.unwrap();
+    assert_eq!(node.flushes(), 2, "copying flushes, too");
+    assert!(node.bytes()[77..][..bytes.len()] == bytes);
+    assert_eq!(cursor.seek(SeekFrom::Current(-299_000)).await.unwrap(), 1077);
+    let mut read = vec![0; 299_000];
+    cursor.read_exact(&mut read).await.unwrap();
+    assert!(read == bytes[1000..]);
+
+    cursor.seek(SeekFrom::End(-4)).await.unwrap();
+    assert_eq!(cursor.write(b"flash").await.unwrap(), 4);
+    let full = cursor.write(b"h").await.unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    assert_eq!(cursor.read(&mut [0; 4]).await.unwrap(), 0);
+    assert!(cursor.seek(SeekFrom::Current(i64::MIN)).await.is_err());
+    cursor.shutdown().await.unwrap();
 }

@@ -8,26 +8,33 @@
 //! payload: shared memory is for callers that poll.
 
 use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
+use nearflash_direct::Status;
 use tokio::io::Interest;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 
+use super::async_cursor::AsyncCursor;
 use super::buffer::Buffer;
 use super::client::Client;
 use super::completion::{Completion, PostError, Token};
 use super::error::{Error, Lost};
 use super::options::QueueOptions;
+use super::pieces::{Pieces, part, step_of};
 use super::queue_pair::QueuePair;
 use super::readiness::Readiness;
+use super::slices::{Source, len_of, scatter};
 use super::volume::VolumeInfo;
 
 /// The most turns of the queue pair before other tasks run.
 const TURNS_MAX: usize = 16;
+/// The length of one write of zeroes.
+const ZEROES_LEN: u32 = 256 * 1024;
 /// The most repetitions of a read over new connections.
 const REPEATS_MAX: u32 = 8;
 
@@ -38,6 +45,9 @@ const REPEATS_MAX: u32 = 8;
 /// later call tries once more for as long. Reads that were in flight are repeated; operations that
 /// may have changed the volume are not, and end with [`Error::Unknown`]. The volume needs a tokio
 /// runtime with I/O and time.
+///
+/// A call with a time-out is one within `tokio::time::timeout`. Its operation continues at the node:
+/// a write may still take effect, also after later calls.
 #[derive(Clone)]
 pub struct AsyncVolume {
     shared: Arc<Shared>,
@@ -151,18 +161,14 @@ impl AsyncVolume {
     /// When the range is not within the volume and the client's grants, the device fails, or the
     /// node cannot be reached. The error returns the buffer.
     pub async fn read_at(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
-        let step = self.step();
-        if buffer.len() <= step {
+        if self.is_one(buffer.len()) {
             return self.read_one(buffer, offset).await;
         }
-        let mut at = offset;
-        for start in (0..buffer.len()).step_by(step) {
-            let len = step.min(buffer.len() - start);
-            match self.read_one(Buffer::new(len), at).await {
-                Ok(piece) => buffer[start..][..len].copy_from_slice(&piece),
+        for piece in self.pieces(offset, buffer.len()) {
+            match self.read_one(Buffer::new(piece.len), piece.offset(offset)).await {
+                Ok(read) => buffer[piece.start..][..piece.len].copy_from_slice(&read),
                 Err(PostError { error, .. }) => return Err(PostError { error, buffer }),
             }
-            at = behind(at, len);
         }
         Ok(buffer)
     }
@@ -197,16 +203,16 @@ impl AsyncVolume {
         bytes: impl Into<Buffer>,
         offset: u64,
     ) -> Result<Buffer, PostError> {
-        let (buffer, step) = (bytes.into(), self.step());
-        if buffer.len() <= step {
+        let buffer = bytes.into();
+        if self.is_one(buffer.len()) {
             return self.write_one(buffer, offset).await;
         }
-        let mut at = offset;
-        for piece in buffer.chunks(step) {
-            if let Err(PostError { error, .. }) = self.write_one(piece.into(), at).await {
+        for piece in self.pieces(offset, buffer.len()) {
+            let bytes = Buffer::from(&buffer[piece.start..][..piece.len]);
+            if let Err(PostError { error, .. }) = self.write_one(bytes, piece.offset(offset)).await
+            {
                 return Err(PostError { error, buffer });
             }
-            at = behind(at, piece.len());
         }
         Ok(buffer)
     }
@@ -218,9 +224,65 @@ impl AsyncVolume {
         self.with_buffer(buffer, |pair, buffer| pair.post_write(buffer, offset)).await
     }
 
-    /// The length of the pieces of long calls.
-    fn step(&self) -> usize {
-        usize::try_from(self.len_max().max(1)).expect("usize is at least 32 bits wide")
+    /// Whether one operation is long enough.
+    fn is_one(&self, len: usize) -> bool {
+        u32::try_from(len).is_ok_and(|len| len <= self.len_max())
+    }
+
+    fn pieces(&self, offset: u64, len: usize) -> Pieces {
+        Pieces::new(offset, len, step_of(self.len_max()))
+    }
+
+    /// [`Self::read_at`] with several slices, one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    pub async fn read_vectored_at(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<(), Error> {
+        let buffer = Buffer::new(len_of(slices.iter().map(|slice| &**slice)));
+        scatter(slices, 0, &self.read_at(buffer, offset).await?);
+        Ok(())
+    }
+
+    /// [`Self::write_at`] with several slices, one after the other. A block is written at once, also
+    /// if several slices have parts of it.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub async fn write_vectored_at(
+        &self,
+        slices: &[IoSlice<'_>],
+        offset: u64,
+    ) -> Result<(), Error> {
+        let source = Source::Slices(slices);
+        let mut buffer = Buffer::new(source.len());
+        source.copy(0, &mut buffer);
+        self.write_at(buffer, offset).await?;
+        Ok(())
+    }
+
+    /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. The protocol has no operation
+    /// for that, so the zeroes are sent.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let out_of_range = |_| Error::Status(Status::OUT_OF_RANGE);
+        let len = usize::try_from(len).map_err(out_of_range)?;
+        let mut buffer = Buffer::new(usize::try_from(ZEROES_LEN).expect("a small constant"));
+        for piece in Pieces::new(offset, len, ZEROES_LEN) {
+            buffer.set_len(piece.len);
+            buffer = self.write_one(buffer, piece.offset(offset)).await?;
+        }
+        Ok(())
+    }
+
+    /// The volume with a position, for code that reads and writes files.
+    pub fn cursor(&self) -> AsyncCursor {
+        AsyncCursor::new(self.clone())
     }
 
     /// Makes every operation that has completed before durable on stable media.
@@ -237,10 +299,11 @@ impl AsyncVolume {
     /// # Errors
     /// As [`Self::read_at`].
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let step = u64::from(self.len_max().max(1));
+        let step = step_of(self.len_max());
         let mut done = 0;
         while done < len {
-            let (at, part) = (offset.saturating_add(done), step.min(len - done));
+            let at = offset.saturating_add(done);
+            let part = part(at, len - done, step);
             self.without_buffer(|pair| pair.post_discard(at, part)).await?;
             done += part;
         }
@@ -356,12 +419,6 @@ impl Shared {
         }
         None
     }
-}
-
-/// The offset behind a piece. One past the address space saturates: it is past the volume's end,
-/// too, and the node refuses it.
-fn behind(offset: u64, len: usize) -> u64 {
-    offset.saturating_add(u64::try_from(len).expect("usize is at most 64 bits wide"))
 }
 
 /// The driver's next step.

@@ -1,6 +1,8 @@
 //! A node as an application sees it: its address and the application's credentials.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::credentials::{Credentials, CredentialsError};
 use super::error::Error;
@@ -19,11 +21,22 @@ pub struct Client {
 }
 
 /// The parameters of a client's connections.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) url: Url,
     pub(super) credentials: Credentials,
     pub(super) options: Options,
+}
+
+impl Shared {
+    /// The parameters of a connection that must be ready at `deadline`.
+    pub(super) fn until(&self, deadline: Option<Instant>) -> Cow<'_, Self> {
+        let Some(deadline) = deadline else { return Cow::Borrowed(self) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Sockets refuse a time-out of 0.
+        let silence_max = self.options.silence_max.min(left).max(Duration::from_millis(1));
+        Cow::Owned(Self { options: self.options.silence_max(silence_max), ..self.clone() })
+    }
 }
 
 impl Client {
@@ -92,6 +105,16 @@ impl Client {
     /// As [`Self::open`].
     pub fn queue_pair(&self, volume: &str, options: QueueOptions) -> Result<QueuePair, Error> {
         QueuePair::connect(Arc::clone(&self.shared), volume, options)
+    }
+
+    /// [`Self::queue_pair`], given up at `deadline`.
+    pub(super) fn queue_pair_until(
+        &self,
+        volume: &str,
+        options: QueueOptions,
+        deadline: Option<Instant>,
+    ) -> Result<QueuePair, Error> {
+        QueuePair::connect_until(Arc::clone(&self.shared), volume, options, deadline)
     }
 
     pub(super) fn options(&self) -> &Options {

@@ -120,6 +120,9 @@ pub enum Lost {
         /// The time-out, in seconds.
         seconds: u64,
     },
+    /// The time-out of a call has passed, and the client gave the connection up.
+    #[error("the call's time-out has passed")]
+    TimedOut,
     /// The system reported an error.
     #[error("{0}")]
     System(io::ErrorKind),
@@ -180,6 +183,35 @@ impl Error {
                 status == Some(Status::BUSY) || status == Some(Status::SHUTTING_DOWN)
             }
         }
+    }
+}
+
+/// For code that works on files. The source of the system's error is this error.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Url(_) | Error::NoVolume | Error::Length { .. } => io::ErrorKind::InvalidInput,
+            Error::Resolve { source, .. } | Error::Unreachable { source, .. } => source.kind(),
+            Error::Silent { .. } => io::ErrorKind::TimedOut,
+            Error::ConnectionLost(lost) | Error::Unknown(lost) => match lost {
+                Lost::Silent { .. } | Lost::TimedOut => io::ErrorKind::TimedOut,
+                Lost::System(kind) => *kind,
+                Lost::Closed | Lost::Peer(_) => io::ErrorKind::ConnectionReset,
+            },
+            Error::NoMemory { .. } => io::ErrorKind::OutOfMemory,
+            _ => match error.status() {
+                Some(Status::NO_SUCH_VOLUME) => io::ErrorKind::NotFound,
+                Some(Status::OUT_OF_RANGE) => io::ErrorKind::InvalidInput,
+                Some(Status::NOT_GRANTED | Status::AUTHENTICATION_FAILED) => {
+                    io::ErrorKind::PermissionDenied
+                }
+                Some(Status::WRITE_PROTECTED) => io::ErrorKind::ReadOnlyFilesystem,
+                Some(Status::CAPACITY_EXCEEDED) => io::ErrorKind::StorageFull,
+                Some(Status::BUSY) => io::ErrorKind::ResourceBusy,
+                _ => io::ErrorKind::Other,
+            },
+        };
+        Self::new(kind, error)
     }
 }
 

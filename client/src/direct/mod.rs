@@ -29,31 +29,39 @@
 //! it; an operation that may have changed a volume is never repeated implicitly.
 
 #[cfg(feature = "tokio")]
+mod async_cursor;
+#[cfg(feature = "tokio")]
 mod async_volume;
 mod buffer;
 mod client;
 mod completion;
 mod credentials;
+mod cursor;
 mod error;
 mod link;
 mod options;
+mod pieces;
 mod queue_pair;
 #[cfg(feature = "tokio")]
 mod readiness;
 mod ring;
 mod session;
 mod silence;
+mod slices;
 mod slots;
 mod url;
 mod volume;
 mod worker;
 
 #[cfg(feature = "tokio")]
+pub use async_cursor::AsyncCursor;
+#[cfg(feature = "tokio")]
 pub use async_volume::AsyncVolume;
 pub use buffer::Buffer;
 pub use client::Client;
 pub use completion::{Completion, PostError, Token};
 pub use credentials::{Credentials, CredentialsError};
+pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
 pub use queue_pair::QueuePair;

@@ -5,7 +5,7 @@ mod reconnect;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearflash_direct::Status;
 use nearflash_direct::client::{ClientCompletion, ClientEvent, VolumeInfo as OpenVolume};
@@ -61,7 +61,17 @@ impl QueuePair {
         name: &str,
         options: QueueOptions,
     ) -> Result<Self, Error> {
-        Self::connect_as(LinkIdentity::draw()?, shared, name, options)
+        Self::connect_until(shared, name, options, None)
+    }
+
+    /// [`Self::connect`], given up at `deadline`.
+    pub(super) fn connect_until(
+        shared: Arc<Shared>,
+        name: &str,
+        options: QueueOptions,
+        deadline: Option<Instant>,
+    ) -> Result<Self, Error> {
+        Self::connect_as(LinkIdentity::draw()?, shared, name, options, deadline)
     }
 
     fn connect_as(
@@ -69,14 +79,15 @@ impl QueuePair {
         shared: Arc<Shared>,
         name: &str,
         options: QueueOptions,
+        deadline: Option<Instant>,
     ) -> Result<Self, Error> {
         let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
         let shared_len = options.shared_len;
-        let mut link = Link::connect(&shared, identity, slots, shared_len)?;
+        let mut link = Link::connect(&shared.until(deadline), identity, slots, shared_len)?;
         // Token indices stay below this depth over later connections, too.
         let depth = link.slots().depth().min(link.credits_max()).max(1);
         *link.slots_mut() = Slots::new(depth);
-        let volume = link.open(&shared, name)?;
+        let volume = link.open(&shared.until(deadline), name)?;
         Ok(Self {
             link,
             name: name.into(),
@@ -325,9 +336,9 @@ impl QueuePair {
         }
     }
 
-    /// Records the loss of the connection, which ends every operation in flight.
+    /// Gives the connection up, which ends every operation in flight.
     #[cold]
-    fn lose(&mut self, lost: Lost) {
+    pub(super) fn lose(&mut self, lost: Lost) {
         self.lost = Some(lost);
         self.is_refreshing = false;
         self.end_stale(&Error::ConnectionLost(lost));

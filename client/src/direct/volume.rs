@@ -1,12 +1,18 @@
 //! A volume for blocking calls.
 
 use std::fmt;
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use nearflash_direct::Status;
 
 use super::client::Client;
+use super::cursor::Cursor;
 use super::error::Error;
 use super::options::QueueOptions;
-use super::worker::{Job, WORKER_DEPTH, Worker};
+use super::slices::Source;
+use super::worker::{Job, LATE, WORKER_DEPTH, Worker};
 
 /// The most threads that are served at the same time; more wait their turn.
 const WORKERS_MAX: usize = 16;
@@ -30,12 +36,19 @@ pub struct VolumeInfo {
 }
 
 /// A volume for blocking calls. Any number of threads may share it; concurrent calls have separate
-/// connections, so that they do not wait for each other.
+/// connections, so that they do not wait for each other. Clones share the connections.
 ///
 /// A lost connection is made again. Reads are then repeated; an operation that may have changed the
 /// volume is not, and ends with [`Error::Unknown`]. Before any later call of any thread proceeds,
 /// that operation has either taken effect or never will.
+#[derive(Clone)]
 pub struct Volume {
+    shared: Arc<Shared>,
+    timeout: Option<Duration>,
+}
+
+/// The state of all clones.
+struct Shared {
     client: Client,
     name: Box<str>,
     crew: Mutex<Crew>,
@@ -55,15 +68,32 @@ struct Crew {
 
 impl Volume {
     pub(super) fn open(client: Client, name: &str) -> Result<Self, Error> {
-        let worker = hire(&client, name)?;
+        let worker = hire(&client, name, None)?;
         let (info, left) = (worker.info(), WORKERS_MAX - 1);
         let crew = Crew { info, idle: vec![worker], healing: 0, left };
-        Ok(Self { client, name: name.into(), crew: Mutex::new(crew), returned: Condvar::new() })
+        let (crew, returned) = (Mutex::new(crew), Condvar::new());
+        let shared = Arc::new(Shared { client, name: name.into(), crew, returned });
+        Ok(Self { shared, timeout: None })
+    }
+
+    /// The same volume, whose calls through this value end after `timeout` at the latest, except for
+    /// the resolution of the node's name. A call that ends so may have begun to change the volume:
+    /// then its error is [`Error::Unknown`], and otherwise [`Error::ConnectionLost`], both with
+    /// [`Lost::TimedOut`](super::Lost::TimedOut). Its connection is given up, so the next call of
+    /// any thread first waits until nothing of it is under way any more.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self.clone() }
+    }
+
+    /// The volume with a position, for code that reads and writes files.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(self.clone())
     }
 
     /// The volume's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.shared.name
     }
 
     /// The volume's size in bytes, as of the last answer.
@@ -79,7 +109,7 @@ impl Volume {
 
     /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
-        self.crew().info
+        self.shared.crew().info
     }
 
     /// Fills `bytes` from `offset`; both are of any alignment and length.
@@ -88,7 +118,19 @@ impl Volume {
     /// When the range is not within the volume and the client's grants, the device fails, or the
     /// node cannot be reached.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
-        self.with_worker(|worker| worker.read(bytes, offset))
+        self.read_vectored_at(&mut [IoSliceMut::new(bytes)], offset)
+    }
+
+    /// [`Self::read_at`] with several slices, one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    pub fn read_vectored_at(
+        &self,
+        slices: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<(), Error> {
+        self.with_worker(|worker| worker.read(slices, offset))
     }
 
     /// Writes all of `bytes` at `offset`. The write is atomic for each logical block, and durable
@@ -97,7 +139,27 @@ impl Volume {
     /// # Errors
     /// As [`Self::read_at`]; some of the bytes may have been written.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
-        self.with_worker(|worker| worker.write(bytes, offset))
+        self.write_vectored_at(&[IoSlice::new(bytes)], offset)
+    }
+
+    /// [`Self::write_at`] with several slices, one after the other. A block is written at once, also
+    /// if several slices have parts of it.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<(), Error> {
+        self.with_worker(|worker| worker.write(Source::Slices(slices), offset))
+    }
+
+    /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. The protocol has no operation
+    /// for that, so the zeroes are sent.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let out_of_range = |_| Error::Status(Status::OUT_OF_RANGE);
+        let len = usize::try_from(len).map_err(out_of_range)?;
+        self.with_worker(|worker| worker.write(Source::Zeroes(len), offset))
     }
 
     /// Makes every operation whose call has returned durable on stable media.
@@ -139,29 +201,34 @@ impl Volume {
         &self,
         work: impl FnOnce(&mut Worker) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut worker = self.take_worker()?;
+        // A time-out beyond the clock's range is none.
+        let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut worker = self.shared.take_worker(deadline)?;
+        worker.begin(deadline);
         let result = work(&mut worker);
-        let mut crew = self.crew();
+        let mut crew = self.shared.crew();
         crew.info = worker.info();
         crew.idle.push(worker);
         drop(crew);
-        self.returned.notify_one();
+        self.shared.returned.notify_one();
         result
     }
+}
 
+impl Shared {
     /// An idle connection, a new one, or the next that is returned, after every lost connection is
     /// made again.
-    fn take_worker(&self) -> Result<Worker, Error> {
+    fn take_worker(&self, deadline: Option<Instant>) -> Result<Worker, Error> {
         let mut crew = self.crew();
         loop {
             if let Some(at) = crew.idle.iter().position(Worker::is_lost) {
                 let worker = crew.idle.swap_remove(at);
                 crew.healing += 1;
                 drop(crew);
-                self.heal(worker)?;
+                self.heal(worker, deadline)?;
                 crew = self.crew();
             } else if crew.healing > 0 || (crew.idle.is_empty() && crew.left == 0) {
-                crew = self.returned.wait(crew).expect("nothing panics while it holds the crew");
+                crew = self.wait(crew, deadline)?;
             } else if let Some(worker) = crew.idle.pop() {
                 return Ok(worker);
             } else {
@@ -170,14 +237,33 @@ impl Volume {
             }
         }
         drop(crew);
-        hire(&self.client, &self.name).inspect_err(|_| {
+        hire(&self.client, &self.name, deadline).inspect_err(|_| {
             self.crew().left += 1;
             self.returned.notify_one();
         })
     }
 
+    /// Waits until a connection is returned.
+    fn wait<'a>(
+        &self,
+        crew: MutexGuard<'a, Crew>,
+        deadline: Option<Instant>,
+    ) -> Result<MutexGuard<'a, Crew>, Error> {
+        let Some(deadline) = deadline else {
+            return Ok(self.returned.wait(crew).expect(UNPOISONED));
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // Another call may take the connection that this one was told of.
+            self.returned.notify_one();
+            return Err(LATE);
+        }
+        Ok(self.returned.wait_timeout(crew, left).expect(UNPOISONED).0)
+    }
+
     /// Makes a lost connection again, or leaves that to the next call.
-    fn heal(&self, mut worker: Worker) -> Result<(), Error> {
+    fn heal(&self, mut worker: Worker, deadline: Option<Instant>) -> Result<(), Error> {
+        worker.begin(deadline);
         let healed = worker.heal();
         let mut crew = self.crew();
         crew.healing -= 1;
@@ -188,17 +274,22 @@ impl Volume {
     }
 
     fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().expect("nothing panics while it holds the crew")
+        self.crew.lock().expect(UNPOISONED)
     }
 }
 
-fn hire(client: &Client, name: &str) -> Result<Worker, Error> {
-    let options = QueueOptions { depth: WORKER_DEPTH, ..QueueOptions::default() };
-    Ok(Worker::new(client.queue_pair(name, options)?, client.options().spin_max))
+const UNPOISONED: &str = "nothing panics while it holds the crew";
+
+fn hire(client: &Client, name: &str, deadline: Option<Instant>) -> Result<Worker, Error> {
+    let options = QueueOptions::default().depth(WORKER_DEPTH);
+    let hired = client.queue_pair_until(name, options, deadline);
+    let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let pair = hired.map_err(|error| if is_late() { LATE } else { error })?;
+    Ok(Worker::new(pair, client.options().spin_max))
 }
 
 impl fmt::Debug for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Volume").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Volume").field("name", &self.name()).finish_non_exhaustive()
     }
 }

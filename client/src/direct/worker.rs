@@ -1,20 +1,24 @@
 //! A queue pair that serves blocking calls, one after the other.
 //!
 //! A call is cut into pieces, several of which are in flight at a time. A call that fails waits for
-//! its pieces in flight first, so that none of them takes effect afterwards.
+//! its pieces in flight first, so that none of them takes effect afterwards. A call that is late
+//! gives its connection up instead: until the next connection is ready, no other call begins.
 
+use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
 use super::buffer::Buffer;
 use super::completion::{Completion, Token};
-use super::error::Error;
+use super::error::{Error, Lost};
+use super::pieces::{Piece, Pieces, part, step_of};
 use super::queue_pair::QueuePair;
+use super::slices::{Source, len_of, scatter};
 use super::volume::VolumeInfo;
 
 /// The most pieces in flight.
 pub(super) const WORKER_DEPTH: u32 = 8;
-/// The longest piece; pieces end at multiples of it, where the protocol cuts payload.
-const PIECE_LEN: u64 = 1 << 20;
+/// The length of pieces, where the protocol cuts payload.
+const PIECE_LEN: u32 = 1 << 20;
 /// The shortest buffer: buffers are kept between calls, and this length makes them fit the next
 /// call.
 const BUFFER_LEN_MIN: usize = 16 * 1024;
@@ -32,18 +36,12 @@ pub(super) enum Job {
     FetchAdd { offset: u64, addend: u64 },
 }
 
-/// A part of a call.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    /// The start within the call's bytes.
-    start: usize,
-    len: usize,
-}
-
 /// The queue pair, and the state that is kept between calls.
 pub(super) struct Worker {
     pair: QueuePair,
     spin_max: Duration,
+    /// The end of the current call's time.
+    deadline: Option<Instant>,
     buffers: Vec<Buffer>,
     done: Vec<Completion>,
     /// The pieces in flight, by token index.
@@ -54,16 +52,22 @@ impl Worker {
     pub(super) fn new(pair: QueuePair, spin_max: Duration) -> Self {
         let idle = Piece { start: 0, len: 0 };
         let pieces = vec![idle; usize::try_from(WORKER_DEPTH).expect("a small constant")];
-        Self { pair, spin_max, buffers: Vec::new(), done: Vec::new(), pieces }
+        Self { pair, spin_max, deadline: None, buffers: Vec::new(), done: Vec::new(), pieces }
     }
 
     pub(super) fn info(&self) -> VolumeInfo {
         self.pair.info()
     }
 
-    /// Reads all of `bytes`. Pieces lost with a connection are read again over the next.
-    pub(super) fn read(&mut self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
-        let mut pieces = Pieces::new(offset, bytes.len());
+    /// Begins a call that has until `deadline`.
+    pub(super) fn begin(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// Fills all slices. Pieces lost with a connection are read again over the next.
+    pub(super) fn read(&mut self, slices: &mut [IoSliceMut<'_>], offset: u64) -> Result<(), Error> {
+        let mut pieces =
+            Pieces::new(offset, len_of(slices.iter().map(|slice| &**slice)), PIECE_LEN);
         let mut again = Vec::new();
         let mut repeats = 0;
         loop {
@@ -79,28 +83,32 @@ impl Worker {
                         outcome.not_posted(error, self.pair.in_flight());
                     }
                 }
-                self.finish_reads(bytes, &mut again, &mut outcome);
+                self.finish_reads(slices, &mut again, &mut outcome);
             }
             while self.pair.in_flight() > 0 {
-                self.finish_reads(bytes, &mut again, &mut outcome);
+                self.finish_reads(slices, &mut again, &mut outcome);
             }
             match outcome.error {
                 None => return Ok(()),
-                Some(Error::ConnectionLost(_)) if repeats < REPEATS_MAX => repeats += 1,
+                Some(Error::ConnectionLost(lost))
+                    if lost != Lost::TimedOut && repeats < REPEATS_MAX =>
+                {
+                    repeats += 1;
+                }
                 Some(error) => return Err(error),
             }
         }
     }
 
-    /// Writes all of `bytes`; no piece is written twice.
-    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+    /// Writes all of the source; no piece is written twice.
+    pub(super) fn write(&mut self, source: Source<'_>, offset: u64) -> Result<(), Error> {
         self.heal()?;
         let mut outcome = Outcome::default();
-        let mut pieces = Pieces::new(offset, bytes.len());
+        let mut pieces = Pieces::new(offset, source.len(), PIECE_LEN);
         let mut again = None;
         while outcome.error.is_none() {
             let Some(piece) = again.take().or_else(|| pieces.next()) else { break };
-            match self.post_write(piece, bytes, offset) {
+            match self.post_write(piece, source, offset) {
                 Ok(_) if !self.is_full() => continue,
                 Ok(_) => {}
                 Err(error) => {
@@ -115,11 +123,12 @@ impl Worker {
 
     /// Discards a range in as many operations as necessary.
     pub(super) fn discard(&mut self, offset: u64, len: u64) -> Result<(), Error> {
-        let step = u64::from(self.pair.len_max());
+        let step = step_of(self.pair.len_max());
         let mut done = 0;
         while done < len {
-            let part = step.min(len - done);
-            self.one(Job::Discard { offset: offset.saturating_add(done), len: part })?;
+            let at = offset.saturating_add(done);
+            let part = part(at, len - done, step);
+            self.one(Job::Discard { offset: at, len: part })?;
             done += part;
         }
         Ok(())
@@ -146,12 +155,20 @@ impl Worker {
 
     /// Connects again if the connection is lost.
     pub(super) fn heal(&mut self) -> Result<(), Error> {
+        if self.is_late() {
+            return Err(LATE);
+        }
         if !self.pair.is_lost() {
             return Ok(());
         }
         // The buffers may be in memory that was shared over the old connection.
         self.buffers.clear();
-        self.pair.reconnect()
+        let healed = self.pair.reconnect_until(self.deadline);
+        healed.map_err(|error| if self.is_late() { LATE } else { error })
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     fn is_full(&self) -> bool {
@@ -160,15 +177,20 @@ impl Worker {
 
     fn post_read(&mut self, piece: Piece, offset: u64) -> Result<(), Error> {
         let buffer = self.take_buffer(piece.len)?;
-        let token = self.pair.post_read(buffer, place(offset, piece))?;
+        let token = self.pair.post_read(buffer, piece.offset(offset))?;
         self.pieces[token.index()] = piece;
         Ok(())
     }
 
-    fn post_write(&mut self, piece: Piece, bytes: &[u8], offset: u64) -> Result<Token, Error> {
+    fn post_write(
+        &mut self,
+        piece: Piece,
+        source: Source<'_>,
+        offset: u64,
+    ) -> Result<Token, Error> {
         let mut buffer = self.take_buffer(piece.len)?;
-        buffer.copy_from_slice(&bytes[piece.start..][..piece.len]);
-        Ok(self.pair.post_write(buffer, place(offset, piece))?)
+        source.copy(piece.start, &mut buffer);
+        Ok(self.pair.post_write(buffer, piece.offset(offset))?)
     }
 
     fn take_buffer(&mut self, len: usize) -> Result<Buffer, Error> {
@@ -181,16 +203,19 @@ impl Worker {
         Ok(buffer)
     }
 
-    /// Waits for some of the reads in flight, and copies their data to the call's bytes. Lost reads
+    /// Waits for some of the reads in flight, and copies their data to the call's slices. Lost reads
     /// are added to `again`.
-    fn finish_reads(&mut self, bytes: &mut [u8], again: &mut Vec<Piece>, outcome: &mut Outcome) {
+    fn finish_reads(
+        &mut self,
+        slices: &mut [IoSliceMut<'_>],
+        again: &mut Vec<Piece>,
+        outcome: &mut Outcome,
+    ) {
         outcome.note(self.await_some());
         for Completion { token, result, buffer } in self.done.drain(..) {
             let piece = self.pieces[token.index()];
             match (&result, &buffer) {
-                (Ok(_), Some(buffer)) => {
-                    bytes[piece.start..][..piece.len].copy_from_slice(buffer);
-                }
+                (Ok(_), Some(buffer)) => scatter(slices, piece.start, buffer),
                 (Err(Error::ConnectionLost(_)), _) => again.push(piece),
                 _ => {}
             }
@@ -216,22 +241,31 @@ impl Worker {
         outcome.error.map_or(Ok(outcome.value), Err)
     }
 
-    /// Waits for completions: spins up to `spin_max`, then sleeps.
+    /// Waits for completions: spins up to `spin_max`, then sleeps. At the deadline it gives the
+    /// connection up.
     fn await_some(&mut self) -> Result<(), Error> {
         let mut spinning_since = None;
         let mut idle = 0u32;
         while self.pair.in_flight() > 0 && self.pair.poll(&mut self.done)? == 0 {
             idle += 1;
             if idle.is_multiple_of(IDLE_POLLS_PER_CLOCK) {
-                let since = *spinning_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= self.spin_max {
-                    self.pair.wait(Duration::MAX)?;
+                let now = Instant::now();
+                let since = *spinning_since.get_or_insert(now);
+                if self.is_late() {
+                    self.pair.lose(Lost::TimedOut);
+                } else if now - since >= self.spin_max {
+                    let left = |deadline: Instant| deadline.saturating_duration_since(now);
+                    let left = self.deadline.map_or(Duration::MAX, left);
+                    self.pair.wait(left)?;
                 }
             }
         }
         Ok(())
     }
 }
+
+/// The error of a call that is late before it has posted anything.
+pub(super) const LATE: Error = Error::ConnectionLost(Lost::TimedOut);
 
 /// The outcome of a call's pieces.
 #[derive(Default)]
@@ -264,60 +298,6 @@ impl Outcome {
             && self.error.as_ref().is_none_or(|worst| gravity(worst) < gravity(&error))
         {
             self.error = Some(error);
-        }
-    }
-}
-
-/// The offset in the volume of a piece of a call at `offset`. An offset past the address space
-/// saturates: it is past the volume's end, too, and the node refuses it.
-fn place(offset: u64, piece: Piece) -> u64 {
-    offset.saturating_add(u64::try_from(piece.start).expect("usize is at most 64 bits wide"))
-}
-
-/// Cuts a call into pieces.
-struct Pieces {
-    offset: u64,
-    start: usize,
-    len: usize,
-}
-
-impl Pieces {
-    fn new(offset: u64, len: usize) -> Self {
-        Self { offset, start: 0, len }
-    }
-}
-
-impl Iterator for Pieces {
-    type Item = Piece;
-
-    fn next(&mut self) -> Option<Piece> {
-        let left = self.len - self.start;
-        let at = place(self.offset, Piece { start: self.start, len: 0 });
-        let to_boundary = usize::try_from(PIECE_LEN - at % PIECE_LEN).expect("at most 1 MiB");
-        let piece = Piece { start: self.start, len: left.min(to_boundary) };
-        self.start += piece.len;
-        (piece.len > 0).then_some(piece)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Pieces follow each other, cover the call, and never cross a multiple of [`PIECE_LEN`].
-        #[test]
-        fn pieces_cover_the_call(offset in 0u64..1 << 40, len in 0usize..10 << 20) {
-            let mut next = 0;
-            for piece in Pieces::new(offset, len) {
-                prop_assert_eq!(piece.start, next);
-                next += piece.len;
-                let first = place(offset, piece);
-                let last = first + u64::try_from(piece.len).unwrap() - 1;
-                prop_assert_eq!(first / PIECE_LEN, last / PIECE_LEN);
-            }
-            prop_assert_eq!(next, len);
         }
     }
 }

@@ -25,7 +25,7 @@ impl QueuePair {
         move || {
             let options = QueueOptions { depth, shared_len };
             persist(shared.options.reconnect_max, || {
-                let pair = Self::connect_as(identity, Arc::clone(&shared), &name, options)?;
+                let pair = Self::connect_as(identity, Arc::clone(&shared), &name, options, None)?;
                 same_volume(&name, uuid, pair.volume.uuid)?;
                 Ok(pair)
             })
@@ -41,16 +41,28 @@ impl QueuePair {
     /// # Errors
     /// When the node cannot be reached in that time, or refuses.
     pub fn reconnect(&mut self) -> Result<(), Error> {
+        self.reconnect_until(None)
+    }
+
+    /// [`Self::reconnect`], given up at `deadline`.
+    pub(in super::super) fn reconnect_until(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
         if self.lost.is_none() {
             self.lose(Lost::Closed);
         }
-        persist(self.shared.options.reconnect_max, || self.try_reconnect())
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let span = self.shared.options.reconnect_max;
+        let span = left.map_or(span, |left| left.min(span));
+        persist(span, || self.try_reconnect(deadline))
     }
 
-    fn try_reconnect(&mut self) -> Result<(), Error> {
+    fn try_reconnect(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         let slots = self.link.slots().successor();
-        let mut link = Link::connect(&self.shared, self.identity, slots, self.shared_len)?;
-        let volume = link.open(&self.shared, &self.name)?;
+        let shared = self.shared.until(deadline);
+        let mut link = Link::connect(&shared, self.identity, slots, self.shared_len)?;
+        let volume = link.open(&self.shared.until(deadline), &self.name)?;
         same_volume(&self.name, self.volume.uuid, volume.uuid)?;
         (self.link, self.volume, self.lost) = (link, volume, None);
         self.silence.broken();
