@@ -1,5 +1,6 @@
 //! A node as a program sees it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nearflash::direct::Options;
@@ -23,24 +24,26 @@ pub(crate) struct Client {
 /// `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node on this
 /// machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`. `key`
 /// and `secret`, as printed by `nearflash credential create`, take precedence over those of the
-/// URL.
+/// URL. `secret_file`, the path of a file that holds the secret, replaces `secret`; this
+/// call reads it.
 ///
 /// The time-outs are in seconds: `silence_max` is the longest silence of a node that owes an answer
 /// (10), `reconnect_max` the time for which reconnecting is tried (30), and `spin_max` the time for
 /// which a blocking call spins before it sleeps (0.0001).
 #[pyfunction]
-#[pyo3(signature = (url, key=None, secret=None, *, silence_max=None, reconnect_max=None, spin_max=None))]
+#[pyo3(signature = (url, key=None, secret=None, *, secret_file=None, silence_max=None, reconnect_max=None, spin_max=None))]
 #[expect(clippy::too_many_arguments, reason = "most are given by name, in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
     url: &str,
     key: Option<&str>,
     secret: Option<&str>,
+    secret_file: Option<PathBuf>,
     silence_max: Option<f64>,
     reconnect_max: Option<f64>,
     spin_max: Option<f64>,
 ) -> PyResult<Client> {
-    let credentials = credentials(py, key, secret)?;
+    let credentials = credentials(py, key, secret, secret_file)?;
     let default = Options::default();
     let options = default
         .silence_max(seconds("silence_max", silence_max, default.silence_max)?)
@@ -50,15 +53,25 @@ pub(crate) fn connect(
     Ok(Client { inner: connected.map_err(|error| raised(py, &error))? })
 }
 
-fn credentials(py: Python<'_>, key: Option<&str>, secret: Option<&str>) -> PyResult<Credentials> {
-    match (key, secret) {
-        (None, None) => Ok(Credentials::NONE),
-        (Some(key), Some(secret)) => {
-            Credentials::new(key, secret).map_err(|error| raised(py, &error.into()))
+fn credentials(
+    py: Python<'_>,
+    key: Option<&str>,
+    secret: Option<&str>,
+    secret_file: Option<PathBuf>,
+) -> PyResult<Credentials> {
+    let read = match (key, secret, secret_file) {
+        (None, None, None) => return Ok(Credentials::NONE),
+        (Some(key), Some(secret), None) => Credentials::new(key, secret),
+        (Some(key), None, Some(file)) => py.detach(|| Credentials::from_file(key, &file)),
+        (Some(_), None, None) => {
+            return Err(PyValueError::new_err("a key needs its secret: give both"));
         }
-        (Some(_), None) => Err(PyValueError::new_err("a key needs its secret: give both")),
-        (None, Some(_)) => Err(PyValueError::new_err("a secret needs its key: give both")),
-    }
+        (None, _, _) => return Err(PyValueError::new_err("a secret needs its key: give both")),
+        (_, Some(_), Some(_)) => {
+            return Err(PyValueError::new_err("secret and secret_file are the same: give one"));
+        }
+    };
+    read.map_err(|error| raised(py, &error.into()))
 }
 
 /// An optional duration, in seconds.

@@ -61,6 +61,23 @@ def test_a_key_without_its_secret_is_refused(node):
         nearflash.connect(node.url, key="app", secret="short")
 
 
+def test_a_secret_is_read_from_its_file(start, tmp_path):
+    node = start()
+    secret = node.run("credential", "create", "app")["secret"]
+    node.run("grant", "add", "app", "data", "--rights", "rw")
+    file = tmp_path / "secret"
+    file.write_text(f"{secret}\n")
+    for path in [file, str(file)]:
+        with nearflash.open(node.url, "app", secret_file=path) as volume:
+            assert volume.write(0, b"flash") == 5
+    with pytest.raises(nearflash.InvalidCredentials, match=r"cannot read .*/none: "):
+        nearflash.connect(node.url, "app", secret_file=tmp_path / "none")
+    with pytest.raises(ValueError, match="give both"):
+        nearflash.connect(node.url, secret_file=file)
+    with pytest.raises(ValueError, match="give one"):
+        nearflash.connect(node.url, "app", secret, secret_file=file)
+
+
 def test_grants_are_kept_to(start):
     node = start()
     secret = node.run("credential", "create", "app")["secret"]

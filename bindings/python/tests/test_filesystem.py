@@ -132,6 +132,43 @@ def test_a_file_system_goes_to_other_processes(node):
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_no_secret_goes_to_other_processes(start, tmp_path):
+    node = start()
+    secret = node.run("credential", "create", "app")["secret"]
+    node.run("grant", "add", "app", "data", "--rights", "rw")
+    file = tmp_path / "secret"
+    file.write_text(secret)
+    files = VolumeFileSystem(key="app", secret_file=str(file))
+    path = f"{node.address}/data/0+5"
+    files.pipe_file(path, b"flash")
+    open_file = files.open(path)
+    for sent in [pickle.dumps(files), pickle.dumps(open_file), files.to_json().encode()]:
+        for form in [secret.encode(), bytes.fromhex(secret)]:
+            assert form not in sent
+        assert os.fsencode(file) in sent
+    VolumeFileSystem.clear_instance_cache()
+    other = pickle.loads(pickle.dumps(files))
+    assert other is not files
+    assert other.cat_file(path) == b"flash"
+    # Each connect reads the file.
+    file.write_text("00" * 32)
+    VolumeFileSystem.clear_instance_cache()
+    with pytest.raises(nearflash.AuthenticationFailed):
+        pickle.loads(pickle.dumps(files)).cat_file(path)
+
+
+def test_digests_are_a_storage_option(place):
+    for digest in ["header", "data", "header,data"]:
+        url = f"{place}/data/0+5"
+        with fsspec.open(url, "wb", digest=digest) as file:
+            file.write(b"flash")
+        with fsspec.open(url, "rb", digest=digest) as file:
+            assert file.read() == b"flash"
+    for digest in ["", "crc", "header,", "data&key=app"]:
+        with pytest.raises(ValueError, match="digest: "):
+            VolumeFileSystem(digest=digest)
+
+
 def test_pandas_reads_parquet(parquet, table):
     pandas.testing.assert_frame_equal(pandas.read_parquet(parquet), table)
     numbers = pandas.read_parquet(parquet, columns=["number"])

@@ -17,6 +17,8 @@ offset first, and then the length, the data or the buffer. Every error is a `nea
 a class in `nearflash.errors`.
 """
 
+from os import PathLike
+
 from nearflash import errors
 from nearflash._nearflash import Client, QueuePair, Volume, __version__, connect
 from nearflash.errors import (
@@ -110,19 +112,21 @@ def open(
     key: str | None = None,
     secret: str | None = None,
     *,
+    secret_file: str | PathLike[str] | None = None,
     silence_max: float | None = None,
     reconnect_max: float | None = None,
     spin_max: float | None = None,
 ) -> Volume:
     """Opens the volume that `url` names.
 
-    `key`, `secret`, and `silence_max`, `reconnect_max` and `spin_max` in seconds, are those of
-    `connect`.
+    `key`, `secret`, `secret_file`, and `silence_max`, `reconnect_max` and `spin_max` in seconds,
+    are those of `connect`.
     """
     client = connect(
         url,
         key,
         secret,
+        secret_file=secret_file,
         silence_max=silence_max,
         reconnect_max=reconnect_max,
         spin_max=spin_max,

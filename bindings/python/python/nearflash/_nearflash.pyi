@@ -4,6 +4,7 @@ Offsets, lengths and sizes are in bytes, and times in seconds. Every call takes 
 then the length, the data or the buffer.
 """
 
+from os import PathLike
 from types import TracebackType
 from typing import Self, final
 from uuid import UUID
@@ -22,6 +23,7 @@ def connect(
     key: str | None = None,
     secret: str | None = None,
     *,
+    secret_file: str | PathLike[str] | None = None,
     silence_max: float | None = None,
     reconnect_max: float | None = None,
     spin_max: float | None = None,
@@ -31,7 +33,8 @@ def connect(
     `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node on this
     machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`. `key`
     and `secret`, as printed by `nearflash credential create`, take precedence over those of the
-    URL.
+    URL. `secret_file`, the path of a file that holds the secret, replaces `secret`; this
+    call reads it.
 
     The time-outs are in seconds: `silence_max` is the longest silence of a node that owes an answer
     (10), `reconnect_max` the time for which reconnecting is tried (30), and `spin_max` the time for
@@ -213,12 +216,12 @@ class QueuePair:
         media."""
 
     def post_flush(self) -> int:
-        """Makes every operation that completed before this post durable on stable media. The result
-        is None."""
+        """Makes every operation that completed before this post durable on stable media. It
+        completes with None."""
 
     def post_discard(self, offset: int, length: int) -> int:
-        """Deallocates `length` bytes at the byte `offset`, as `Volume.discard`. The result is
-        None."""
+        """Deallocates `length` bytes at the byte `offset`, as `Volume.discard`. It
+        completes with None."""
 
     def post_compare_and_swap(self, offset: int, expected: int, new: int) -> int:
         """Replaces the word at the byte `offset` by `new` if it equals `expected`, as

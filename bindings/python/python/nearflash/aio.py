@@ -21,6 +21,7 @@ import asyncio
 import functools
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
@@ -47,19 +48,21 @@ async def connect(
     key: str | None = None,
     secret: str | None = None,
     *,
+    secret_file: str | PathLike[str] | None = None,
     silence_max: float | None = None,
     reconnect_max: float | None = None,
 ) -> "Client":
     """Connects to a node and authenticates.
 
-    `url`, `key`, `secret`, and `silence_max` and `reconnect_max` in seconds, are those of
-    `nearflash.connect`.
+    `url`, `key`, `secret`, `secret_file`, and `silence_max` and `reconnect_max` in seconds, are
+    those of `nearflash.connect`.
     """
     client = await asyncio.to_thread(
         nearflash.connect,
         url,
         key,
         secret,
+        secret_file=secret_file,
         silence_max=silence_max,
         reconnect_max=reconnect_max,
     )
@@ -71,16 +74,24 @@ async def open(
     key: str | None = None,
     secret: str | None = None,
     *,
+    secret_file: str | PathLike[str] | None = None,
     depth: int | None = None,
     silence_max: float | None = None,
     reconnect_max: float | None = None,
 ) -> "Volume":
     """Opens the volume that `url` names.
 
-    `depth` is the maximum number of operations in flight (128). `key`, `secret`, and `silence_max`
-    and `reconnect_max` in seconds, are those of `nearflash.connect`.
+    `depth` is the maximum number of operations in flight (128). `key`, `secret`, `secret_file`, and
+    `silence_max` and `reconnect_max` in seconds, are those of `nearflash.connect`.
     """
-    client = await connect(url, key, secret, silence_max=silence_max, reconnect_max=reconnect_max)
+    client = await connect(
+        url,
+        key,
+        secret,
+        secret_file=secret_file,
+        silence_max=silence_max,
+        reconnect_max=reconnect_max,
+    )
     return await client.open(depth=depth)
 
 

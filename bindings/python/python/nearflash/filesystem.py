@@ -15,7 +15,15 @@ returns at its end. Once a written file is closed, its data is on stable media.
         length = file.tell()
     pandas.read_parquet(f"nearflash://127.0.0.1:4421/data/0+{length}")
 
-Storage options are those of `nearflash.connect`.
+Storage options are `key`, `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` as
+in `nearflash.connect`, and `digest`: "header", "data" or "header,data", the CRC32C digests that
+protect the connection.
+
+A file system that is sent to another process, as Dask does, takes its storage options along. With
+`secret_file`, these hold no secret: each process reads the file when it connects.
+
+    options = {"key": "app", "secret_file": "/etc/nearflash/app.secret"}
+    pandas.read_parquet(url, storage_options=options)
 """
 
 import datetime
@@ -73,16 +81,32 @@ class Range(NamedTuple):
 
 
 class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Ranges of volumes as files."""
+    """Ranges of volumes as files.
+
+    `key`, `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` are those of
+    `nearflash.connect`. `digest` names the digests of the connection: "header", "data" or
+    "header,data". The other options are those of `fsspec.AbstractFileSystem`.
+    """
 
     protocol = "nearflash"
     root_marker = ""
 
-    def __init__(self, key: str | None = None, secret: str | None = None, **options: Any) -> None:
-        names = ("silence_max", "reconnect_max", "spin_max")
-        patience = {name: options.pop(name) for name in names if name in options}
+    def __init__(
+        self,
+        key: str | None = None,
+        secret: str | None = None,
+        *,
+        digest: str | None = None,
+        **options: Any,
+    ) -> None:
+        if digest is not None and not {*digest.split(",")} <= {"header", "data"}:
+            raise ValueError(f"digest: '{digest}' is not header, data or header,data")
+        names = ("secret_file", "silence_max", "reconnect_max", "spin_max")
+        given = {name: options.pop(name) for name in names if name in options}
         super().__init__(**options)
-        self._connect = {"key": key, "secret": secret, **patience}
+        # Not the contents of `secret_file`, which are read at each connect.
+        self._connect = {"key": key, "secret": secret, **given}
+        self._query = "" if digest is None else f"?digest={digest}"
         self._lock = threading.Lock()
         self._volumes: dict[tuple[int, str], nearflash.Volume] = {}
 
@@ -94,7 +118,7 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         with self._lock:
             volume = self._volumes.get(place)
             if volume is None:
-                volume = self._volumes[place] = nearflash.open(url, **self._connect)
+                volume = self._volumes[place] = nearflash.open(url + self._query, **self._connect)
             return volume
 
     def _place(self, path: str) -> tuple[nearflash.Volume, int, int]:
