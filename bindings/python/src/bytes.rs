@@ -62,6 +62,15 @@ impl Bytes {
         usize::try_from(self.view.raw.len).expect("an object has no negative length")
     }
 
+    /// The address of the first byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.view.raw.buf.cast::<u8>()
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.view.raw.readonly != 0
+    }
+
     /// The bytes. No other thread may write to them meanwhile; see above.
     pub(crate) fn as_slice(&self) -> &[u8] {
         if self.len() == 0 {
@@ -69,7 +78,7 @@ impl Bytes {
         }
         // SAFETY: without flags for strides, the buffer is contiguous: `len` bytes at `buf`, until
         // its release, which needs `self`.
-        unsafe { slice::from_raw_parts(self.view.raw.buf.cast::<u8>(), self.len()) }
+        unsafe { slice::from_raw_parts(self.start(), self.len()) }
     }
 
     /// The bytes of a buffer from [`Self::writable`].
@@ -77,13 +86,13 @@ impl Bytes {
     /// # Panics
     /// When the buffer is read-only.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        assert!(self.view.raw.readonly == 0, "only writable buffers are written to");
+        assert!(!self.is_read_only(), "only writable buffers are written to");
         if self.len() == 0 {
             return &mut [];
         }
         // SAFETY: as in `as_slice`; the object is writable, and this is the only slice of the
         // buffer.
-        unsafe { slice::from_raw_parts_mut(self.view.raw.buf.cast::<u8>(), self.len()) }
+        unsafe { slice::from_raw_parts_mut(self.start(), self.len()) }
     }
 }
 

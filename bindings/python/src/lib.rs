@@ -15,6 +15,7 @@ mod bytes;
 mod client;
 mod error;
 mod forks;
+mod memory;
 mod queue_pair;
 mod volume;
 
@@ -27,6 +28,8 @@ mod _nearflash {
     use super::client::{Client, connect};
     #[pymodule_export]
     use super::error::codes;
+    #[pymodule_export]
+    use super::memory::bytes_of;
     #[pymodule_export]
     use super::queue_pair::QueuePair;
     #[pymodule_export]

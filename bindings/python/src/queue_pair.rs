@@ -12,6 +12,7 @@ use crate::bytes::Bytes;
 use crate::client::seconds;
 use crate::error::{exception, raised};
 use crate::forks::Owned;
+use crate::memory::view_of_read;
 use crate::volume::{uuid, word};
 
 /// The shortest buffer: buffers are kept between operations, and this length makes them fit the
@@ -54,6 +55,8 @@ struct Pending {
 enum Wanted {
     /// The data of a read, as `bytes`.
     Bytes,
+    /// The data of a read, as a view of its buffer.
+    View,
     /// The length of a read, whose data goes to this buffer.
     Into(Bytes),
     /// The length of a write.
@@ -157,12 +160,16 @@ impl Open {
         py: Python<'py>,
         done: Completion,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let Completion { token, result, buffer, .. } = done;
+        let Completion { token, result, mut buffer, .. } = done;
         let pending = self.pending[token.index()].take();
         let wanted = pending.map_or(Wanted::Nothing, |pending| pending.wanted);
         let outcome = match (&result, wanted) {
             (_, Wanted::Nothing) => None,
             (Err(error), _) => Some(exception(py, error)?),
+            (Ok(_), Wanted::View) => {
+                let read = buffer.take().expect("a read has a buffer");
+                Some(view_of_read(py, read)?.into_any())
+            }
             (Ok(value), wanted) => Some(wanted.result(py, *value, buffer.as_deref())?),
         };
         if let Some(buffer) = buffer {
@@ -190,7 +197,7 @@ impl Wanted {
             }
             Self::Len(len) => len.into_pyobject(py)?.into_any(),
             Self::Word => value.into_pyobject(py)?.into_any(),
-            Self::End | Self::Nothing => py.None().into_bound(py),
+            Self::View | Self::End | Self::Nothing => py.None().into_bound(py),
         })
     }
 }
@@ -250,6 +257,16 @@ impl QueuePair {
         let open = self.get_mut()?;
         let posted = open.post_read(offset, length);
         open.note(py, posted, Wanted::Bytes)
+    }
+
+    /// Reads the `length` bytes at `offset`. The result is a read-only `memoryview` of the memory
+    /// that received them, without a copy. With a node on this machine this is a part of the shared
+    /// memory: it is in use until the last view of it is gone, and posts raise `NoMemory` when none
+    /// is left.
+    fn post_read_view(&mut self, py: Python<'_>, offset: u64, length: usize) -> PyResult<u64> {
+        let open = self.get_mut()?;
+        let posted = open.post_read(offset, length);
+        open.note(py, posted, Wanted::View)
     }
 
     /// Fills `buffer` from `offset` on, when the completion is polled and not before. The buffer is

@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 
 from nearflash.errors import Error
 
-__all__ = ["Client", "QueuePair", "Volume", "__version__", "_codes", "connect"]
+__all__ = ["Client", "QueuePair", "Volume", "__version__", "_bytes_of", "_codes", "connect"]
 
 __version__: str
 """The version of the package."""
@@ -202,6 +202,14 @@ class QueuePair:
     def post_read(self, offset: int, length: int) -> int:
         """Reads `length` bytes at the byte `offset`. The result is `bytes`."""
 
+    def post_read_view(self, offset: int, length: int) -> int:
+        """Reads `length` bytes at the byte `offset`. The result is a read-only `memoryview` of the
+        memory that received them, without a copy.
+
+        With a node on this machine this is a part of the shared memory: it is in use until the last
+        view of it is gone, and posts raise `NoMemory` when none is left.
+        """
+
     def post_readinto(self, offset: int, buffer: Buffer) -> int:
         """Reads from the byte `offset` on, and fills `buffer` when the completion is polled and not
         before. The result is the number of bytes.
@@ -236,7 +244,7 @@ class QueuePair:
         the last poll returned at most one completion; `poll` sends, too, so that many posts between
         two polls are sent together."""
 
-    def poll(self) -> list[tuple[int, bytes | int | Error | None]]:
+    def poll(self) -> list[tuple[int, bytes | memoryview | int | Error | None]]:
         """Sends the posted operations, and returns the completed ones: pairs of a token and a
         result. Never waits."""
 
@@ -282,6 +290,10 @@ class QueuePair:
     ) -> None:
         """Closes the connection, whether `type`, `value` and `traceback` report an exception or
         not."""
+
+def _bytes_of(object: Buffer, is_written: bool) -> memoryview:
+    """A view of the bytes of `object`, any object with a C-contiguous buffer of any item type. With
+    `is_written`, the buffer must be writable."""
 
 def _codes() -> list[tuple[str, str]]:
     """The name and the sentence of every error code of the protocol."""

@@ -28,6 +28,7 @@ from uuid import UUID
 
 import nearflash
 from nearflash._driver import Driver, Post
+from nearflash._nearflash import _bytes_of
 from nearflash.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -145,12 +146,15 @@ class Volume:
         if 0 < length <= PIECE_LENGTH:
             piece: bytes = await self._repeat(lambda pair: pair.post_read(offset, length))
             return piece
-        # Checks the end of the range before it allocates memory.
-        if offset + length > self.size:
-            await self.read(offset + length - 1, 1)
-        target = bytearray(length)
-        await self.readinto(offset, target)
-        return bytes(target)
+        return bytes(await self._read_long(offset, length))
+
+    async def read_view(self, offset: int, length: int) -> memoryview:
+        """Reads the `length` bytes at `offset`, both of any alignment, into memory of their own.
+        Returns a read-only view of it, for `numpy.frombuffer` and the like, without a copy."""
+        if 0 < length <= PIECE_LENGTH:
+            view: memoryview = await self._repeat(lambda pair: pair.post_read_view(offset, length))
+            return view
+        return memoryview(await self._read_long(offset, length)).toreadonly()
 
     async def readinto(self, offset: int, buffer: "Buffer") -> int:
         """Reads from `offset` on, until `buffer` is full: any writable object with a C-contiguous
@@ -159,7 +163,7 @@ class Volume:
         def read(at: int, place: memoryview) -> Awaitable[Any]:
             return self._repeat(lambda pair: pair.post_readinto(at, place))
 
-        return await _in_pieces(offset, buffer, read)
+        return await _in_pieces(offset, _bytes_of(buffer, True), read)
 
     async def write(self, offset: int, data: "Buffer") -> int:
         """Writes `data`, any object with a C-contiguous buffer, at `offset`. Returns the number of
@@ -169,7 +173,7 @@ class Volume:
         def write(at: int, piece: memoryview) -> Awaitable[Any]:
             return self._driver.operate(lambda pair: pair.post_write(at, piece))
 
-        return await _in_pieces(offset, data, write)
+        return await _in_pieces(offset, _bytes_of(data, False), write)
 
     async def flush(self) -> None:
         """Makes every operation that was awaited before durable on stable media."""
@@ -219,6 +223,14 @@ class Volume:
     def __repr__(self) -> str:
         return f"<nearflash.aio.Volume '{self.name}'>"
 
+    async def _read_long(self, offset: int, length: int) -> bytearray:
+        # Checks the end of the range before it allocates memory.
+        if offset + length > self.size:
+            await self.read(offset + length - 1, 1)
+        target = bytearray(length)
+        await self.readinto(offset, target)
+        return target
+
     async def _repeat(self, post: Post) -> Any:
         """Executes a read, and repeats it after a lost connection."""
         for _ in range(REPEATS_MAX):
@@ -234,19 +246,16 @@ def _post_discard(offset: int, length: int, pair: nearflash.QueuePair) -> int:
 
 
 async def _in_pieces(
-    offset: int, buffer: "Buffer", operate: Callable[[int, memoryview], Awaitable[Any]]
+    offset: int, buffer: memoryview, operate: Callable[[int, memoryview], Awaitable[Any]]
 ) -> int:
     """Operates on pieces of a buffer, some at a time. Returns the number of bytes. The buffer is
     not used after the end of this call, even if it raises."""
-    with memoryview(buffer) as view:
-        if view.nbytes == 0:
-            return 0
-        with view.cast("B") as place:
-            if len(place) <= PIECE_LENGTH:
-                await operate(offset, place)
-            else:
-                await _share_out(offset, place, operate)
-            return len(place)
+    with buffer as place:
+        if len(place) > PIECE_LENGTH:
+            await _share_out(offset, place, operate)
+        elif len(place) > 0:
+            await operate(offset, place)
+        return len(place)
 
 
 async def _share_out(
