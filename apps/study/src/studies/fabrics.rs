@@ -253,7 +253,7 @@ fn job_latencies(curves: &Curves) -> [Finding; 2] {
         case(one.label.as_str(), last.y / first.y, [*first, *last])
     };
     let claim = "Mean latency grows with jobs";
-    let grows = Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "")
+    let grows = Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "nearly linearly")
         .limited(1.0)
         .judge(|it| it > 1.0, grown.map(of).collect());
     let claim = "With many jobs, mean latency is within 10 % of the device's";
@@ -289,7 +289,7 @@ fn sides(view: &View<'_>) -> Finding {
         is_known.then(|| case(target.label.as_str(), last.y / host.y, [host, last]))
     };
     let claim = "The target keeps fewer cores busy than the host";
-    Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "")
+    Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "much fewer")
         .limited(1.0)
         .judge(|it| it < 1.0, remote.iter().filter_map(of).collect())
         .at(most.map(|most| count(most, "job")))
@@ -338,7 +338,9 @@ fn depth(lineup: &Lineup<'_>) -> String {
 /// depths.
 fn crossings(curves: &Curves) -> [Finding; 2] {
     let (first, last) = (curves.first(), curves.larger());
-    let claim = |text| Claim::of(&paper::PAPER, "finding 3", text, Show::Change, "").limited(0.0);
+    let claim = |text| {
+        Claim::of(&paper::PAPER, "finding 3", text, Show::Change, "the curves cross").limited(0.0)
+    };
     [
         claim("At small depths, remote access has the longer tail")
             .judge(|it| it > 0.0, cases_of(first.as_ref()))

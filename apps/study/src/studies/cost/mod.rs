@@ -303,7 +303,7 @@ impl View {
         let mut notes = vec![
             "A model: C_direct = max(GB_t/GB_s, IOPS_t/IOPS_s, QPS_t/QPS_s) (f + c), C_disagg = \
              max(GB_t/GB_s, IOPS_t/IOPS_s) (f + δ) + (QPS_t/QPS_s) c, in parts of servers. The paper \
-             writes δ beside f and calls it 20 %: here it is that share of f."
+             writes δ next to f and calls it 20 %: here it is that share of f."
                 .to_owned(),
         ];
         if self.is_example {

@@ -166,7 +166,7 @@ fn amortized(view: &View<'_>) -> Finding {
         case(one.label.as_str(), difference(per_kib(last), per_kib(first)), [*first, *last])
     };
     let claim = "In large requests, the host's kernel time for each KiB is shorter";
-    Claim::of(&paper::PAPER, "finding 2", claim, Show::Change, "")
+    Claim::of(&paper::PAPER, "finding 2", claim, Show::Change, "shorter")
         .limited(0.0)
         .judge(|it| it < 0.0, ends.iter().map(of).collect())
 }
