@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import threading
 
 import dask.dataframe
 import duckdb
@@ -15,7 +16,7 @@ import pytest
 from conftest import MIB
 
 import nearflash
-from nearflash.filesystem import Range, VolumeFileSystem
+from nearflash.filesystem import RANGES_IN_FLIGHT, Range, VolumeFileSystem
 
 
 @pytest.fixture(params=["tcp", "local"])
@@ -96,6 +97,40 @@ def test_parts_of_files_are_read(place):
     assert files.cat_file(path, 5, 99) == b"56789"
     assert files.cat_file(path, 4, 2) == b""
     assert files.cat_ranges([path, path], [0, 8], [2, 10]) == [b"01", b"89"]
+
+
+def test_ranges_are_read_at_the_same_time(place):
+    data = os.urandom(3 * MIB)
+    files, path = fsspec.url_to_fs(write(f"{place}/data/3", data))
+    starts = [number * 50_000 for number in range(60)]
+    ends = [start + 70_000 for start in starts]
+    read = files.cat_ranges([path] * 60, starts, ends)
+    assert read == [data[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert files.cat_ranges([path, path], 5, [6, None]) == [data[5:6], data[5:]]
+    assert files.cat_ranges([], [], []) == []
+
+    # No read ends before all of them have begun.
+    begun = threading.Barrier(RANGES_IN_FLIGHT, timeout=60)
+
+    class Slow(VolumeFileSystem):
+        def cat_file(self, path, start=None, end=None, **options):
+            begun.wait()
+            return super().cat_file(path, start, end, **options)
+
+    read = Slow().cat_ranges([path] * RANGES_IN_FLIGHT, 1, 4)
+    assert read == [data[1:4]] * RANGES_IN_FLIGHT
+
+
+def test_a_range_that_fails_does_not_spoil_the_others(place):
+    files, path = fsspec.url_to_fs(write(f"{place}/data/3", b"0123456789"))
+    other = path.replace("/data/", "/other/")
+    read = files.cat_ranges([path, other, path], [0, 0, 8], [2, 2, 10])
+    assert read[::2] == [b"01", b"89"]
+    assert type(read[1]) is nearflash.NoSuchVolume
+    with pytest.raises(nearflash.NoSuchVolume):
+        files.cat_ranges([path, other], 0, 2, on_error="raise")
+    with pytest.raises(ValueError, match="equally many"):
+        files.cat_ranges([path, path], [0], [1])
 
 
 def test_files_end_where_their_range_does(place):
