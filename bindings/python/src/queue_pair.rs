@@ -262,7 +262,7 @@ impl QueuePair {
     /// Reads the `length` bytes at `offset`. The result is a read-only `memoryview` of the memory
     /// that received them, without a copy. With a node on this machine this is a part of the shared
     /// memory: it is in use until the last view of it is gone, and posts raise `NoMemory` when none
-    /// is left.
+    /// is left. A forked process must not use its parent's views.
     fn post_read_view(&mut self, py: Python<'_>, offset: u64, length: usize) -> PyResult<u64> {
         let open = self.get_mut()?;
         let posted = open.post_read(offset, length);

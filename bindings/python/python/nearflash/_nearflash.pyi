@@ -207,7 +207,8 @@ class QueuePair:
         memory that received them, without a copy.
 
         With a node on this machine this is a part of the shared memory: it is in use until the last
-        view of it is gone, and posts raise `NoMemory` when none is left.
+        view of it is gone, and posts raise `NoMemory` when none is left. A forked process must not
+        use its parent's views.
         """
 
     def post_readinto(self, offset: int, buffer: Buffer) -> int:
