@@ -54,7 +54,7 @@ pub struct TaskCompletion {
     pub sense: Option<Sense>,
     /// The length of the data received, or sent according to the target.
     pub moved: u32,
-    /// The data of [`CommandData::SmallIncoming`]; otherwise empty.
+    /// The data of [`nearflash_session::CommandData::SmallIncoming`]; otherwise empty.
     pub data: Vec<u8>,
 }
 

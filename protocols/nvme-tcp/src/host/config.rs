@@ -40,7 +40,7 @@ pub struct HostCompletion {
     pub cid: CommandId,
     /// The completion; Transient Transport Error if data to the host was damaged or is missing.
     pub entry: CompletionEntry,
-    /// The data received for [`CommandData::SmallIncoming`]; otherwise empty.
+    /// The data received for [`nearflash_session::CommandData::SmallIncoming`]; otherwise empty.
     pub data: Vec<u8>,
 }
 
