@@ -44,14 +44,15 @@ pub struct StandSpec {
 pub struct Stand {
     pub(super) spec: StandSpec,
     pub(super) cores: Vec<CoreId>,
-    /// Holds the node's catalog and socket. Its path is short, because `sun_path` is.
-    dir: tempfile::TempDir,
     node: Option<OwnNode>,
     /// The peer that is running, and the medium that it serves.
     pub(super) served: Option<((Peer, Medium), Served)>,
     pub(super) energy: Option<EnergyCounter>,
     /// Files and devices whose ranges have been filled.
     filled: Vec<PathBuf>,
+    /// Holds the node's catalog and socket. Its path is short, because `sun_path` is. The last field,
+    /// so that it is dropped, and the folder removed, after the node has stopped.
+    dir: tempfile::TempDir,
 }
 
 /// A subject that is ready to be measured.
