@@ -14,8 +14,8 @@ const OWN: &str = "/proc/self/exe";
 /// The name of the node's program.
 const NODE: &str = "nearflash";
 
-/// The node's program: `NEARFLASH_BIN`, or `nearflash` next to this program, or in PATH. `None` if
-/// there is none.
+/// The path of the node's program: `NEARFLASH_BIN`, or `nearflash` next to this program, or in PATH.
+/// `None` if neither is found and the variable is not set.
 pub(crate) fn node() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("NEARFLASH_BIN") {
         return Some(named.into());

@@ -201,7 +201,7 @@ impl Volume {
         &self,
         work: impl FnOnce(&mut Worker) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        // A time-out beyond the clock's range is none.
+        // A time-out beyond the range of the clock never expires.
         let deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut worker = self.shared.take_worker(deadline)?;
         worker.begin(deadline);

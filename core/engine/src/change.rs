@@ -67,7 +67,7 @@ impl Kept {
     }
 }
 
-/// What an atomic operation makes of a word; `None` if it stays unchanged.
+/// The new value of a word after an atomic operation; `None` if the word stays unchanged.
 pub(crate) fn new_word(operation: &Operation, word: u64) -> Option<u64> {
     match *operation {
         Operation::CompareAndSwap { expected, new, .. } => (word == expected).then_some(new),

@@ -10,11 +10,11 @@ pub(crate) const POLLED_MAX: usize = 16;
 /// The lists of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    /// Received from in every turn.
+    /// The connections that the shard receives from in every turn.
     pub(crate) polled: Vec<Key>,
-    /// With output to send.
+    /// The connections with output to send.
     pub(crate) dirty: Vec<Key>,
-    /// Whose input is to be resumed, if it can.
+    /// The connections whose stopped input may be able to resume.
     pub(crate) woken: Vec<Key>,
 }
 
