@@ -74,8 +74,8 @@ fn describe(device: Device, direction: Direction, depth: u32) -> String {
 
 fn legend(counted: usize, dropped: usize) -> String {
     let mut lines = vec![
-        "predicted: device and wire added up (depth 1), or the slower of both (depth 32)",
-        "floor: the bare exchange of the same bytes over loopback TCP, which no protocol can beat",
+        "predicted: the sum of device and floor (depth 1), or the slower of the two (depth 32)",
+        "floor: the bare exchange of the same bytes over loopback TCP, which a protocol can hardly beat",
     ];
     let doubt = format!(
         "{dropped} of {} rounds were disturbed (cores moved or were shared): figures vary",
