@@ -1,6 +1,9 @@
 //! The memory of Python objects, by the buffer protocol: `bytes`, `bytearray`, `memoryview`,
 //! `array`, `mmap`, NumPy arrays and other objects that export a contiguous buffer.
 //!
+//! PyO3's `PyUntypedBuffer` refuses buffers without dimensions, such as a NumPy scalar's or a
+//! `ctypes` structure's: hence a holder of our own, which asks for bytes only.
+//!
 //! While a buffer is held, its object neither moves nor frees the memory. Other threads can still
 //! write to it: as with `file.readinto`, the program has to avoid that.
 
@@ -10,7 +13,7 @@ use std::pin::Pin;
 use std::ptr;
 use std::slice;
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -104,4 +107,15 @@ impl Drop for Bytes {
             unsafe { ffi::PyBuffer_Release(&mut self.view.as_mut().get_unchecked_mut().raw) }
         });
     }
+}
+
+/// Checks that no two buffers share memory, so that each can be written to through a slice of its
+/// own.
+pub(crate) fn check_disjoint(buffers: &[Bytes]) -> PyResult<()> {
+    let mut ranges: Vec<_> = buffers.iter().map(|bytes| bytes.as_slice().as_ptr_range()).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    if ranges.windows(2).any(|pair| pair[0].end > pair[1].start) {
+        return Err(PyValueError::new_err("the buffers overlap"));
+    }
+    Ok(())
 }

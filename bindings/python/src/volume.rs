@@ -1,6 +1,8 @@
 //! A volume for blocking calls.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nearflash::direct::VolumeInfo;
 use nearflash::{Error, Volume as Inner};
@@ -8,7 +10,8 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::bytes::Bytes;
+use crate::bytes::{self, Bytes};
+use crate::client::seconds;
 use crate::error::raised;
 use crate::forks::Owned;
 
@@ -102,6 +105,15 @@ impl Volume {
         Ok(self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner).is_none())
     }
 
+    /// The same volume, whose calls end after `timeout` seconds at the latest. A call that ends so
+    /// raises `OutcomeUnknown` if it may have changed the volume, and otherwise `ConnectionLost`.
+    /// Its connection is given up: the next call first waits until nothing of it is under way any
+    /// more. Both volumes share their connections, which close with the last of the two.
+    fn with_timeout(&self, timeout: f64) -> PyResult<Self> {
+        let timeout = seconds("timeout", Some(timeout), Duration::MAX)?;
+        Ok(Self::new(self.inner()?.with_timeout(timeout)))
+    }
+
     /// Reads the `length` bytes at `offset`, both of any alignment.
     fn read<'py>(
         &self,
@@ -122,6 +134,21 @@ impl Volume {
         Ok(bytes.len())
     }
 
+    /// As `readinto`, with several buffers, one after the other. They must not overlap.
+    fn readv(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        buffers: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let mut held = buffers.iter().map(Bytes::writable).collect::<PyResult<Vec<_>>>()?;
+        bytes::check_disjoint(&held)?;
+        let mut places: Vec<_> =
+            held.iter_mut().map(|bytes| IoSliceMut::new(bytes.as_mut_slice())).collect();
+        self.wait(py, |volume| volume.read_vectored_at(&mut places, offset))?;
+        Ok(held.iter().map(Bytes::len).sum())
+    }
+
     /// Writes `data`, any object with a C-contiguous buffer, at `offset`. Returns the number of
     /// bytes. The write is atomic for each logical block, and durable after `flush`. If it raises,
     /// some of the bytes may have been written.
@@ -130,6 +157,25 @@ impl Volume {
         let place = bytes.as_slice();
         self.wait(py, |volume| volume.write_at(place, offset))?;
         Ok(bytes.len())
+    }
+
+    /// As `write`, with several buffers, one after the other. A block is written at once, also if
+    /// several buffers have parts of it.
+    fn writev(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        buffers: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let held = buffers.iter().map(Bytes::readable).collect::<PyResult<Vec<_>>>()?;
+        let places: Vec<_> = held.iter().map(|bytes| IoSlice::new(bytes.as_slice())).collect();
+        self.wait(py, |volume| volume.write_vectored_at(&places, offset))?;
+        Ok(held.iter().map(Bytes::len).sum())
+    }
+
+    /// Writes `length` zeroes at `offset`, as `write` does. The zeroes are sent.
+    fn write_zeroes(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<()> {
+        self.wait(py, |volume| volume.write_zeroes(offset, length))
     }
 
     /// Makes every operation whose call has returned durable on stable media.

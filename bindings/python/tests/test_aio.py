@@ -67,6 +67,19 @@ async def test_long_reads_and_writes_are_whole(url):
 
 
 @with_loop
+async def test_zeroes_are_written(url):
+    async with await aio.open(url, depth=4) as volume:
+        for length in [0, 1, 5 * MIB + 3]:
+            await volume.write(4094, b"x" * (6 * MIB))
+            await volume.write_zeroes(4095, length)
+            assert await volume.read(4094, 6 * MIB) == b"x" + bytes(length) + b"x" * (
+                6 * MIB - length - 1
+            )
+        with pytest.raises(nearflash.OutOfRange):
+            await volume.write_zeroes(20 * MIB, 20 * MIB)
+
+
+@with_loop
 async def test_more_tasks_than_the_queue_pair_takes_have_their_turn(url):
     async with await aio.open(url, depth=4) as volume:
         await volume.write(0, bytes(range(200)))

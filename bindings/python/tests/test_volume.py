@@ -58,6 +58,35 @@ def test_any_writable_object_with_a_buffer_is_read_into(volume):
     assert target == b"\0abcdefgh\0"
 
 
+def test_several_buffers_are_written_and_read_in_one_call(volume):
+    words = array.array("Q", [1, 2])
+    assert volume.writev(510, [b"flash", words, b"", bytes(MIB)]) == 21 + MIB
+    assert volume.read(510, 21) == b"flash" + words.tobytes()
+    first, second = bytearray(3), array.array("H", [0])
+    assert volume.readv(510, [first, bytearray(), second]) == 5
+    assert (first, second.tobytes()) == (b"fla", b"sh")
+    assert volume.readv(0, []) == volume.writev(0, []) == 0
+
+
+def test_buffers_of_one_call_do_not_overlap(volume):
+    target = bytearray(10)
+    view = memoryview(target)
+    volume.readv(0, [view[5:], view[:5]])
+    for buffers in [[target, target], [view[:6], view[5:]], [view[2:3], bytearray(1), target]]:
+        with pytest.raises(ValueError, match="overlap"):
+            volume.readv(0, buffers)
+    assert volume.writev(0, [target, target]) == 20
+
+
+def test_zeroes_are_written(volume):
+    volume.write(0, b"x" * 9000)
+    volume.write_zeroes(5, 8990)
+    assert volume.read(0, 9000) == b"x" * 5 + bytes(8990) + b"x" * 5
+    volume.write_zeroes(5, 0)
+    with pytest.raises(nearflash.OutOfRange):
+        volume.write_zeroes(volume.size - 1, 2)
+
+
 def test_what_is_not_writable_or_not_in_one_piece_is_refused(volume):
     with pytest.raises(BufferError):
         volume.readinto(0, b"12345678")
@@ -172,6 +201,25 @@ def test_other_threads_run_while_a_call_waits(start):
         reader.join()
         assert isinstance(raised[0], nearflash.Error)
         assert raised[0].is_transient
+
+
+def test_a_call_ends_with_its_time(start):
+    node = start()
+    with nearflash.open(node.url) as volume:
+        hurried = volume.with_timeout(0.05)
+        hurried.write(0, b"flash")
+        node.stop()
+        with pytest.raises(nearflash.OutcomeUnknown):
+            hurried.write(0, b"other")
+        with pytest.raises(nearflash.ConnectionLost):
+            hurried.read(0, 5)
+        node.process.send_signal(signal.SIGCONT)
+        assert volume.read(0, 5) in (b"flash", b"other")
+        hurried.close()
+        assert len(volume.read(0, 5)) == 5
+        for timeout in [-1, float("nan")]:
+            with pytest.raises(ValueError, match="not a valid time"):
+                volume.with_timeout(timeout)
 
 
 def test_a_lost_connection_is_made_again_for_reads(start):

@@ -4,6 +4,7 @@ Offsets, lengths and sizes are in bytes, and times in seconds. Every call takes 
 then the length, the data or the buffer.
 """
 
+from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Self, final
@@ -106,6 +107,15 @@ class Volume:
     def closed(self) -> bool:
         """Whether the volume is closed."""
 
+    def with_timeout(self, timeout: float) -> Volume:
+        """The same volume, whose calls end after `timeout` seconds at the latest.
+
+        A call that ends so raises `OutcomeUnknown` if it may have changed the volume, and otherwise
+        `ConnectionLost`. Its connection is given up: the next call first waits until nothing of it
+        is under way any more. Both volumes share their connections, which close with the last of
+        the two.
+        """
+
     def read(self, offset: int, length: int) -> bytes:
         """Reads `length` bytes at `offset`, both in bytes and of any alignment."""
 
@@ -116,6 +126,10 @@ class Volume:
         memoryview or a NumPy array.
         """
 
+    def readv(self, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Fills the `buffers` from the byte `offset` on, one after the other, as `readinto` does.
+        They must not overlap. Returns the number of bytes."""
+
     def write(self, offset: int, data: Buffer) -> int:
         """Writes `data`, any object with a C-contiguous buffer, at the byte `offset`. Returns the
         number of bytes.
@@ -123,6 +137,14 @@ class Volume:
         The write is atomic for each logical block, and durable after `flush`. If it raises, some of
         the bytes may have been written.
         """
+
+    def writev(self, offset: int, buffers: Sequence[Buffer]) -> int:
+        """Writes the `buffers` at the byte `offset`, one after the other, as `write` does. A block
+        is written at once, also if several buffers have parts of it. Returns the number of bytes.
+        """
+
+    def write_zeroes(self, offset: int, length: int) -> None:
+        """Writes `length` zeroes at the byte `offset`, as `write` does. The zeroes are sent."""
 
     def flush(self) -> None:
         """Makes every operation whose call has returned durable on stable media."""

@@ -175,6 +175,16 @@ class Volume:
 
         return await _in_pieces(offset, _bytes_of(data, False), write)
 
+    async def write_zeroes(self, offset: int, length: int) -> None:
+        """Writes `length` zeroes at `offset`, as `write` does. The zeroes are sent."""
+        zeroes = memoryview(bytes(min(length, PIECE_LENGTH)))
+
+        async def write(start: int, end: int) -> None:
+            piece = zeroes[: end - start]
+            await self._driver.operate(lambda pair: pair.post_write(offset + start, piece))
+
+        await _share_out(offset, length, write)
+
     async def flush(self) -> None:
         """Makes every operation that was awaited before durable on stable media."""
         await self._driver.operate(lambda pair: pair.post_flush())
@@ -251,22 +261,28 @@ async def _in_pieces(
     """Operates on pieces of a buffer, some at a time. Returns the number of bytes. The buffer is
     not used after the end of this call, even if it raises."""
     with buffer as place:
-        if len(place) > PIECE_LENGTH:
-            await _share_out(offset, place, operate)
-        elif len(place) > 0:
-            await operate(offset, place)
+
+        async def operate_on(start: int, end: int) -> None:
+            with place[start:end] as piece:
+                await operate(offset + start, piece)
+
+        await _share_out(offset, len(place), operate_on)
         return len(place)
 
 
 async def _share_out(
-    offset: int, place: memoryview, operate: Callable[[int, memoryview], Awaitable[Any]]
+    offset: int, length: int, operate: Callable[[int, int], Awaitable[None]]
 ) -> None:
-    pieces = _pieces(offset, len(place))
+    """Operates on the pieces of a range, from a start to an end within it, some at a time."""
+    if length <= PIECE_LENGTH:
+        if length > 0:
+            await operate(0, length)
+        return
+    pieces = _pieces(offset, length)
 
     async def work() -> None:
         for start, end in pieces:
-            with place[start:end] as piece:
-                await operate(offset + start, piece)
+            await operate(start, end)
 
     workers = [asyncio.ensure_future(work()) for _ in range(PIECES_IN_FLIGHT)]
     try:
