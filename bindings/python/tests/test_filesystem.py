@@ -1,8 +1,12 @@
 """Volumes as files, and libraries that read them."""
 
+import asyncio
+import gc
 import os
 import pickle
+import signal
 import threading
+import weakref
 
 import dask.dataframe
 import duckdb
@@ -16,7 +20,8 @@ import pytest
 from conftest import MIB
 
 import nearflash
-from nearflash.filesystem import RANGES_IN_FLIGHT, Range, VolumeFileSystem
+from nearflash import filesystem
+from nearflash.filesystem import RANGES_IN_FLIGHT, READ_AHEAD, Range, VolumeFileSystem
 
 
 @pytest.fixture(params=["tcp", "local"])
@@ -70,6 +75,27 @@ def test_what_was_written_is_read(place):
         assert target == data[7:16]
 
 
+def test_long_reads_bypass_the_read_ahead(place):
+    data = os.urandom(4 * READ_AHEAD)
+    files, path = fsspec.url_to_fs(write(f"{place}/data/7", data))
+    with files.open(path) as file:
+        assert file.read(5) == data[:5]
+        assert file.cache.total_requested_bytes == READ_AHEAD + 5
+        file.seek(3)
+        assert file.read(2 * READ_AHEAD) == data[3 : 3 + 2 * READ_AHEAD]
+        assert file.read(2) == data[3 + 2 * READ_AHEAD :][:2]
+        file.seek(3)
+        assert file.read() == data[3:]
+        assert file.tell() == len(data)
+        assert file.read(2 * READ_AHEAD) == file.read() == b""
+        file.seek(len(data) + 1)
+        assert file.read(2 * READ_AHEAD) == file.read(1) == b""
+        assert file.tell() == len(data) + 1
+        assert file.cache.total_requested_bytes < 3 * READ_AHEAD
+    with pytest.raises(ValueError, match="closed"):
+        file.read()
+
+
 def test_text_is_written_and_read(place):
     with fsspec.open(f"{place}/data/0+12", "w") as file:
         file.write("eins\nzwölf\n")
@@ -113,9 +139,9 @@ def test_ranges_are_read_at_the_same_time(place):
     begun = threading.Barrier(RANGES_IN_FLIGHT, timeout=60)
 
     class Slow(VolumeFileSystem):
-        def cat_file(self, path, start=None, end=None, **options):
+        def place(self, path):
             begun.wait()
-            return super().cat_file(path, start, end, **options)
+            return super().place(path)
 
     read = Slow().cat_ranges([path] * RANGES_IN_FLIGHT, 1, 4)
     assert read == [data[1:4]] * RANGES_IN_FLIGHT
@@ -131,6 +157,89 @@ def test_a_range_that_fails_does_not_spoil_the_others(place):
         files.cat_ranges([path, other], 0, 2, on_error="raise")
     with pytest.raises(ValueError, match="equally many"):
         files.cat_ranges([path, path], [0], [1])
+
+
+def test_local_files_are_copied(place, tmp_path):
+    data = os.urandom(9 * MIB + 1)
+    (tmp_path / "source").write_bytes(data)
+    files, path = fsspec.url_to_fs(f"{place}/data/3+{len(data)}")
+    told = fsspec.callbacks.Callback()
+    files.put(str(tmp_path / "source"), path)
+    files.get(path, str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == data
+    files.get_file(path, str(tmp_path / "target"), callback=told)
+    assert (told.size, told.value) == (len(data), len(data))
+    with pytest.raises(nearflash.OutOfRange, match="has room for 5 bytes"):
+        files.put_file(str(tmp_path / "source"), f"{place}/data/3+5")
+    with pytest.raises(nearflash.OutOfRange, match="has room for 1 bytes"):
+        files.pipe_file(f"{place}/data/3+1", b"12")
+
+
+def test_coroutines_run_in_any_loop(place, tmp_path):
+    files = fsspec.filesystem("nearflash", asynchronous=True)
+    path = files._strip_protocol(f"{place}/data/5+10")
+
+    async def use(data):
+        await files._pipe_file(path, data)
+        assert await files._cat_file(path, 2, -2) == data[2:-2]
+        assert await files._cat_ranges([path, path], [0, 8], [2, None]) == [data[:2], data[8:]]
+        assert (await files._info(path))["size"] == await files._size(path) == 10
+        assert await files._ls(path, detail=False) == [path]
+        assert await files._isfile(path)
+        assert not await files._exists(path.replace("data", "other"))
+        await files._get_file(path, str(tmp_path / "file"))
+        assert (tmp_path / "file").read_bytes() == data
+        await files._put_file(str(tmp_path / "file"), path)
+        async with await files.open_async(path, "wb") as file:
+            await file.write(data[::-1])
+            with pytest.raises(nearflash.OutOfRange, match="has room for 10 bytes"):
+                await file.write(b"1")
+        async with await files.open_async(path) as file:
+            assert [await file.read(3), await file.read(), await file.read()] == [
+                data[:-4:-1], data[6::-1], b"",
+            ]  # fmt: skip
+
+    asyncio.run(use(b"0123456789"))
+    asyncio.run(use(b"abcdefghij"))
+    with files.open(path) as file:
+        assert file.read() == b"jihgfedcba"
+
+
+def test_a_cancelled_task_does_not_wait_for_the_node(start):
+    node = start()
+    files = VolumeFileSystem(asynchronous=True, silence_max=60, reconnect_max=0)
+    path = f"{node.address}/data/0+5"
+
+    async def cancel():
+        assert len(await files._cat_file(path)) == 5
+        node.stop()
+        task = asyncio.create_task(files._cat_file(path))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    # Otherwise, the read would wait for the node until the program's end.
+    node.process.send_signal(signal.SIGKILL)
+
+
+def test_volumes_that_nobody_uses_are_closed(node, monkeypatch):
+    monkeypatch.setattr(filesystem, "VOLUMES_MAX", 1)
+    files = VolumeFileSystem(skip_instance_cache=True)
+    paths = [f"{node.address}/data/0+5", f"{node.socket}/data/0+5"]
+    first = weakref.ref(files.place(paths[0]).volume)
+    file = files.open(paths[0])
+    second = weakref.ref(files.place(paths[1]).volume)
+    assert len(file.read()) == 5
+    assert first() is not None
+    file.close()
+    del file
+    assert first() is None
+    assert second() is not None
+    del files
+    gc.collect()
+    assert second() is None
 
 
 def test_files_end_where_their_range_does(place):

@@ -15,6 +15,14 @@ returns at its end. Once a written file is closed, its data is on stable media.
         length = file.tell()
     pandas.read_parquet(f"nearflash://127.0.0.1:4421/data/0+{length}")
 
+The file system is asynchronous: with the option `asynchronous`, its coroutines (`_cat_file`,
+`_cat_ranges`, `_pipe_file`, …) and `open_async` run in any event loop. They make blocking calls on
+threads, which belong to no loop, share memory with a node on this machine, and copy while other
+Python code runs. A task that is cancelled does not wait for its call, which may still take effect.
+
+    files = fsspec.filesystem("nearflash", asynchronous=True)
+    head, tail = await files._cat_ranges([path, path], [0, -8], [8, None])
+
 Storage options are `key`, `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` as
 in `nearflash.connect`, and `digest`: "header", "data" or "header,data", the CRC32C digests that
 protect the connection.
@@ -26,25 +34,38 @@ A file system that is sent to another process, as Dask does, takes its storage o
     pandas.read_parquet(url, storage_options=options)
 """
 
+import asyncio
 import datetime
+import functools
 import os
 import re
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fsspec import AbstractFileSystem
+from fsspec.asyn import AbstractAsyncStreamedFile, AsyncFileSystem, get_loop
+from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractBufferedFile
 
 import nearflash
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 READ_AHEAD = 1 << 20
-"""The number of bytes that a file reads at a time, and collects before it writes them."""
+"""The number of bytes that a file reads at a time, and collects before it writes them. Longer reads
+bypass the read-ahead."""
 
 RANGES_IN_FLIGHT = 16
-"""The maximum number of ranges of one call that are read at the same time. Each uses a connection
-of its own."""
+"""The maximum number of calls of a file system's coroutines that run at the same time. Each uses a
+connection of its own."""
+
+COPIED_AT_A_TIME = 8 << 20
+"""The number of bytes that are copied at a time between files of the file system and local ones."""
+
+VOLUMES_MAX = 64
+"""The maximum number of volumes that a file system keeps open. The least recently used one is
+closed as soon as no file uses it."""
 
 _PATH = re.compile(
     r"(?P<node>/.+\.sock|[^/]+)/(?P<volume>[^/+]+)"
@@ -86,16 +107,42 @@ class Range(NamedTuple):
         return f"{scheme}{self.node}/{self.volume}"
 
 
-class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
+class Place(NamedTuple):
+    """The place of a file: a range of an open volume."""
+
+    path: str
+    volume: nearflash.Volume
+    offset: int
+    length: int
+
+    def read(self, start: int | None, end: int | None) -> bytes:
+        """Reads the bytes from `start` to `end`; negative values count from the file's end."""
+        first, last, _ = slice(start, end).indices(self.length)
+        return self.volume.read(self.offset + first, max(last - first, 0))
+
+    def write(self, start: int, data: "Buffer") -> int:
+        """Writes `data` from `start` on. Returns the number of bytes."""
+        self.check_room(start, data)
+        return self.volume.write(self.offset + start, data)
+
+    def check_room(self, start: int, data: "Buffer") -> None:
+        """Checks that there is room for `data` from `start` on."""
+        if start + memoryview(data).nbytes > self.length:
+            raise nearflash.OutOfRange(f"'{self.path}' has room for {self.length} bytes")
+
+
+class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no types
     """Ranges of volumes as files.
 
     `key`, `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` are those of
     `nearflash.connect`. `digest` names the digests of the connection: "header", "data" or
-    "header,data". The other options are those of `fsspec.AbstractFileSystem`.
+    "header,data". The other options are those of `fsspec.asyn.AsyncFileSystem`.
     """
 
     protocol = "nearflash"
     root_marker = ""
+    _pid: int
+    _loop: asyncio.AbstractEventLoop | None
 
     def __init__(
         self,
@@ -110,76 +157,79 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         names = ("secret_file", "silence_max", "reconnect_max", "spin_max")
         given = {name: options.pop(name) for name in names if name in options}
         super().__init__(**options)
-        # Not the contents of `secret_file`, which are read at each connect.
-        self._connect = {"key": key, "secret": secret, **given}
-        self._query = "" if digest is None else f"?digest={digest}"
-        self._lock = threading.Lock()
-        self._volumes: dict[tuple[int, str], nearflash.Volume] = {}
+        query = "" if digest is None else f"?digest={digest}"
 
-    def volume(self, path: str) -> nearflash.Volume:
-        """The volume of the file `path`, opened once for all of its files."""
-        url = Range.parse(self._strip_protocol(path)).url
-        # A forked process does not use its parent's connections.
-        place = (os.getpid(), url)
-        with self._lock:
-            volume = self._volumes.get(place)
-            if volume is None:
-                volume = self._volumes[place] = nearflash.open(url + self._query, **self._connect)
-            return volume
+        # A forked process uses neither its parent's connections nor its threads: hence the process
+        # id. Not the contents of `secret_file`, which are read at each connect.
+        @functools.lru_cache(VOLUMES_MAX)
+        def volume(_process: int, url: str) -> nearflash.Volume:
+            return nearflash.open(url + query, key, secret, **given)
 
-    def _place(self, path: str) -> tuple[nearflash.Volume, int, int]:
-        """A path's volume, and the offset and the length of the file on it."""
-        wanted = Range.parse(self._strip_protocol(path))
-        volume = self.volume(path)
+        @functools.lru_cache(1)
+        def threads(_process: int) -> ThreadPoolExecutor:
+            return ThreadPoolExecutor(RANGES_IN_FLIGHT, "nearflash")
+
+        self._volume, self._threads = volume, threads
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the synchronous methods. A forked process has its own."""
+        if self._pid != os.getpid():
+            self._pid, self._loop = os.getpid(), None if self.asynchronous else get_loop()
+        return self._loop
+
+    async def _run(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs a call that may wait, on a thread."""
+        threads = self._threads(os.getpid())
+        return await asyncio.get_running_loop().run_in_executor(threads, call, *arguments)
+
+    def place(self, path: str) -> Place:
+        """The place of the file `path`. Its volume is opened once for all of its files."""
+        path = self._strip_protocol(path)
+        wanted = Range.parse(path)
+        volume = self._volume(os.getpid(), wanted.url)
         left = volume.size - wanted.offset
         length = left if wanted.length is None else wanted.length
         if length > left or left < 0:
             raise nearflash.OutOfRange(f"'{path}' ends past the {volume.size} bytes of the volume")
-        return volume, wanted.offset, length
+        return Place(path, volume, wanted.offset, length)
 
-    def info(self, path: str, **_options: Any) -> dict[str, Any]:
+    async def _info(self, path: str, **_options: Any) -> dict[str, Any]:
         """The name, size in bytes, volume, and offset in bytes of the file `path`."""
-        volume, offset, length = self._place(path)
+        place = await self._run(self.place, path)
         return {
-            "name": self._strip_protocol(path),
+            "name": place.path,
             "type": "file",
-            "size": length,
-            "volume": volume.name,
-            "offset": offset,
+            "size": place.length,
+            "volume": place.volume.name,
+            "offset": place.offset,
         }
 
-    def ls(self, path: str, detail: bool = True, **_options: Any) -> list[Any]:
+    async def _exists(self, path: str, **_options: Any) -> bool:
+        """Whether `path` names a range of a volume that can be opened."""
+        return bool(await self._isfile(path))
+
+    async def _ls(self, path: str, detail: bool = True, **_options: Any) -> list[Any]:
         """The file `path` itself, since nodes do not list their volumes to clients: as `info` with
         `detail`, otherwise by name."""
-        info = self.info(path)
+        info = await self._info(path)
         return [info if detail else info["name"]]
 
     def modified(self, path: str) -> datetime.datetime:
         """The current time, for every `path`: a volume stores no times, and may have changed up to
         now. A cache that compares times therefore reads from the node again."""
-        self._place(path)
+        self.place(path)
         return datetime.datetime.now(datetime.UTC)
 
-    def _open(
-        self, path: str, mode: str = "rb", block_size: Any = None, **options: Any
-    ) -> "VolumeFile":
-        if mode not in ("rb", "wb"):
-            raise ValueError(f"a volume's file is opened as 'rb' or 'wb', not '{mode}'")
-        if not options.get("autocommit", True):
-            raise NotImplementedError("volumes have no transactions: write without one")
-        place = self._place(path)
-        return VolumeFile(self, path, place, mode=mode, block_size=block_size, **options)
-
-    def cat_file(
+    async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_options: Any
     ) -> bytes:
         """Reads the bytes of the file `path` from `start` to `end`; negative values count from its
         end."""
-        volume, offset, length = self._place(path)
-        first, last, _ = slice(start, end).indices(length)
-        return volume.read(offset + first, max(last - first, 0))
+        data: bytes = await self._run(lambda: self.place(path).read(start, end))
+        return data
 
-    def cat_ranges(
+    async def _cat_ranges(
         self,
         paths: list[str],
         starts: int | Iterable[int | None] | None,
@@ -194,62 +244,128 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         With `on_error` "return", an exception takes the place of its range's bytes; otherwise the
         first one is raised. `max_gap` has no effect: each range is read on its own.
         """
-
-        def read(path: str, start: int | None, end: int | None) -> Any:
-            try:
-                return self.cat_file(path, start, end)
-            except Exception as error:
-                if on_error == "return":
-                    return error
-                raise
-
         firsts, lasts = (
             list(given) if isinstance(given, Iterable) else [given] * len(paths)
             for given in (starts, ends)
         )
         if not len(paths) == len(firsts) == len(lasts):
             raise ValueError("paths, starts and ends are not equally many")
-        if len(paths) <= 1:
-            return [*map(read, paths, firsts, lasts)]
-        with ThreadPoolExecutor(min(len(paths), RANGES_IN_FLIGHT)) as readers:
-            return [*readers.map(read, paths, firsts, lasts)]
+        reads = map(self._cat_file, paths, firsts, lasts)
+        return await asyncio.gather(*reads, return_exceptions=on_error == "return")
+
+    async def _pipe_file(self, path: str, value: "Buffer", **_options: Any) -> None:
+        """Writes `value` as the file `path`, durably."""
+
+        def pipe() -> None:
+            place = self.place(path)
+            place.write(0, value)
+            place.volume.flush()
+
+        await self._run(pipe)
+
+    async def _get_file(
+        self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, **_options: Any
+    ) -> None:
+        """Copies the file `rpath` to the local file `lpath`, and tells `callback`."""
+
+        def get() -> None:
+            place = self.place(rpath)
+            callback.set_size(place.length)
+            with open(lpath, "wb") as target:
+                for start in range(0, place.length, COPIED_AT_A_TIME):
+                    data = place.read(start, start + COPIED_AT_A_TIME)
+                    callback.relative_update(target.write(data))
+
+        await self._run(get)
+
+    async def _put_file(
+        self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, **_options: Any
+    ) -> None:
+        """Copies the local file `lpath` to the file `rpath`, durably, and tells `callback`."""
+
+        def put() -> None:
+            place = self.place(rpath)
+            with open(lpath, "rb") as source:
+                callback.set_size(os.fstat(source.fileno()).st_size)
+                start = 0
+                while data := source.read(COPIED_AT_A_TIME):
+                    start += place.write(start, data)
+                    callback.relative_update(len(data))
+            place.volume.flush()
+
+        await self._run(put)
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> "VolumeFile":
+        return VolumeFile(self, self.place(path), mode, **options)
+
+    async def open_async(self, path: str, mode: str = "rb", **options: Any) -> "AsyncVolumeFile":
+        """Opens the file `path` for coroutines, as `mode` "rb" or "wb". The `options` are those of
+        `open`."""
+        return AsyncVolumeFile(self, await self._run(self.place, path), mode, **options)
+
+
+def _options(mode: str, place: Place, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a file for its base class."""
+    if mode not in ("rb", "wb"):
+        raise ValueError(f"a volume's file is opened as 'rb' or 'wb', not '{mode}'")
+    if not options.get("autocommit", True):
+        raise NotImplementedError("volumes have no transactions: write without one")
+    block_size = options.get("block_size") or READ_AHEAD
+    return {**options, "mode": mode, "size": place.length, "block_size": block_size}
 
 
 class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no types
     """A range of a volume, opened for reading or for writing."""
 
-    def __init__(
-        self,
-        fs: VolumeFileSystem,
-        path: str,
-        place: tuple[nearflash.Volume, int, int],
-        mode: str,
-        block_size: int | None,
-        **options: Any,
-    ) -> None:
-        self._volume, self._begin, self._length = place
-        if mode == "rb":
-            options["size"] = self._length
-        super().__init__(fs, path, mode, block_size=block_size or READ_AHEAD, **options)
+    def __init__(self, fs: VolumeFileSystem, place: Place, mode: str, **options: Any) -> None:
+        self._place = place
+        super().__init__(fs, place.path, **_options(mode, place, options))
+
+    def read(self, length: int | None = -1) -> bytes:
+        """Reads the next `length` bytes, or all that are left."""
+        left = max(self.size - self.loc, 0) if self.readable() else 0
+        wanted = left if length is None or length < 0 else min(length, left)
+        if wanted < self.blocksize:
+            return bytes(super().read(wanted))
+        # Read-ahead would copy these bytes, and read others that may not be needed.
+        data = self._fetch_range(self.loc, self.loc + wanted)
+        self.loc += wanted
+        return data
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        end = min(end, self._length)
-        return self._volume.read(self._begin + start, max(end - start, 0))
+        return self._place.read(start, end)
 
-    def write(self, data: Any) -> int:
+    def write(self, data: "Buffer") -> int:
         """Appends `data` to the data written so far, up to the range's end. Returns the number of
         bytes."""
-        if self.tell() + memoryview(data).nbytes > self._length:
-            raise nearflash.OutOfRange(f"'{self.path}' has room for {self._length} bytes")
+        self._place.check_room(self.loc, data)
         return int(super().write(data))
 
-    def _initiate_upload(self) -> None:
-        """Does nothing: an upload needs no preparation."""
-
     def _upload_chunk(self, final: bool = False) -> bool:
-        data = self.buffer.getbuffer()
-        self._volume.write(self._begin + self.offset, data)
-        data.release()
+        with self.buffer.getbuffer() as data:
+            self._place.write(self.offset, data)
         if final:
-            self._volume.flush()
+            self._place.volume.flush()
+        return True
+
+
+class AsyncVolumeFile(AbstractAsyncStreamedFile):  # type: ignore[misc] # fsspec has no types
+    """A range of a volume, opened for coroutines. Reads are not buffered."""
+
+    def __init__(self, fs: VolumeFileSystem, place: Place, mode: str, **options: Any) -> None:
+        self._place = place
+        super().__init__(fs, place.path, **_options(mode, place, options))
+
+    async def _fetch_range(self, start: int, end: int) -> bytes:
+        data: bytes = await self.fs._run(self._place.read, start, end)
+        return data
+
+    async def write(self, data: "Buffer") -> int:
+        """Appends `data` to the data written so far, up to the range's end. Returns the number of
+        bytes."""
+        self._place.check_room(self.loc, data)
+        return int(await super().write(data))
+
+    async def _upload_chunk(self, final: bool = False) -> bool:
+        await self.fs._run(VolumeFile._upload_chunk, self, final)
         return True
