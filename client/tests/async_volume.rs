@@ -165,6 +165,7 @@ async fn slices_and_zeroes_are_written_as_a_whole() {
     assert_eq!((&a, &b), (b"flas", b"h"));
     node.bytes().fill(7);
     volume.write_zeroes(77, 3 << 20).await.unwrap();
+    assert_eq!(node.zeroed(), 1, "whole blocks are not sent");
     let bytes = node.bytes();
     assert!(bytes[..77].iter().chain(&bytes[77 + (3 << 20)..]).all(|byte| *byte == 7));
     assert!(bytes[77..][..3 << 20].iter().all(|byte| *byte == 0));

@@ -22,6 +22,7 @@ enum Op {
     Read { at: usize, len: usize },
     Write { at: usize, len: usize, byte: u8, durable: bool },
     Discard { at: usize, len: usize },
+    Zero { block: usize, blocks: usize },
     CompareAndSwap { word: usize, expected: u64, new: u64 },
     FetchAdd { word: usize, addend: u64 },
     Flush,
@@ -40,6 +41,7 @@ fn op() -> impl Strategy<Value = Op> {
             Op::Write { at, len, byte, durable }
         }),
         1 => extent().prop_map(|(at, len)| Op::Discard { at, len }),
+        1 => (0usize..8, 1usize..50).prop_map(|(block, blocks)| Op::Zero { block, blocks }),
         1 => (0usize..4, 0u64..3, 0u64..3).prop_map(|(word, expected, new)| {
             Op::CompareAndSwap { word, expected, new }
         }),
@@ -76,6 +78,11 @@ fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, 
                 model[first..end].fill(0);
             }
             (pair.post_discard(offset(at), u64::try_from(len).unwrap()).unwrap(), (0, None))
+        }
+        Op::Zero { block, blocks } => {
+            let (at, len) = (block * BLOCK_LEN, blocks * BLOCK_LEN);
+            model[start + at..][..len].fill(0);
+            (pair.post_write_zeroes(offset(at), u64::try_from(len).unwrap()).unwrap(), (0, None))
         }
         Op::CompareAndSwap { word, expected, new } => {
             let place = &mut model[start + word * 8..][..8];

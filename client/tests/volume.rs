@@ -46,15 +46,23 @@ fn slices_are_read_and_written_as_one() {
 
 #[test]
 fn zeroes_replace_exactly_their_range() {
-    let node = FakeNode::start(&[Script::default()]);
-    let volume = open(&node);
-    node.bytes().fill(7);
-    volume.write_zeroes(4001, 3 << 20).unwrap();
-    let mut expected = vec![7; VOLUME_LEN];
-    expected[4001..][..3 * MIB].fill(0);
-    assert!(*node.bytes() == expected);
-    assert_eq!(volume.write_zeroes(volume.len(), 1).unwrap_err().name(), "OUT_OF_RANGE");
-    assert!(volume.write_zeroes(0, u64::MAX).is_err());
+    for is_old in [false, true] {
+        let node = FakeNode::start(&[Script { is_old, ..Script::default() }]);
+        let volume = open(&node);
+        node.bytes().fill(7);
+        volume.write_zeroes(4001, 3 << 20).unwrap();
+        let mut expected = vec![7; VOLUME_LEN];
+        expected[4001..][..3 * MIB].fill(0);
+        assert!(*node.bytes() == expected);
+        assert_eq!(node.zeroed(), u32::from(!is_old), "an old node receives all zeroes");
+        volume.write_zeroes(5000, 100).unwrap();
+        assert_eq!(node.zeroed(), u32::from(!is_old), "part of a block is written");
+        assert_eq!(volume.write_zeroes(volume.len(), 1).unwrap_err().name(), "OUT_OF_RANGE");
+        let past_the_end = volume.write_zeroes(volume.len(), 4096).unwrap_err();
+        assert_eq!(past_the_end.name(), "OUT_OF_RANGE");
+        assert!(volume.write_zeroes(0, u64::MAX).is_err());
+        assert!(volume.write_zeroes(u64::MAX, u64::MAX).is_err());
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use super::client::Client;
 use super::completion::{Completion, PostError, Token};
 use super::error::{Error, Lost};
 use super::options::QueueOptions;
-use super::pieces::{Pieces, part, step_of};
+use super::pieces::{Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::readiness::Readiness;
 use super::slices::{Source, len_of, scatter};
@@ -264,12 +264,28 @@ impl AsyncVolume {
         Ok(())
     }
 
-    /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. The protocol has no operation
-    /// for that, so the zeroes are sent.
+    /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. Whole blocks are zeroed by the
+    /// node, which may release their storage; only a node of an older version receives the zeroes.
     ///
     /// # Errors
     /// As [`Self::write_at`].
     pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.shared.connected().await?;
+        let blocks = whole_blocks(offset, len, self.block_size());
+        let Some(blocks) = blocks.filter(|_| self.shared.state().pair.can_zero()) else {
+            return self.send_zeroes(offset, len).await;
+        };
+        self.send_zeroes(offset, blocks.start - offset).await?;
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let part = part(at, blocks.end - at, ZERO_LEN);
+            self.without_buffer(|pair| pair.post_write_zeroes(at, part)).await?;
+            at += part;
+        }
+        self.send_zeroes(blocks.end, offset + len - blocks.end).await
+    }
+
+    async fn send_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         let out_of_range = |_| Error::Status(Status::OUT_OF_RANGE);
         let len = usize::try_from(len).map_err(out_of_range)?;
         let mut buffer = Buffer::new(usize::try_from(ZEROES_LEN).expect("a small constant"));

@@ -160,6 +160,11 @@ impl Link {
         self.connection.session.agreed().map_or(0, |agreed| agreed.len_max)
     }
 
+    /// Whether the node knows the operation that zeroes blocks.
+    pub(super) fn can_zero(&self) -> bool {
+        self.connection.session.agreed().is_some_and(|agreed| agreed.zero)
+    }
+
     #[inline]
     pub(super) fn slots(&self) -> &Slots {
         &self.connection.memory

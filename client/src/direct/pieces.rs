@@ -1,5 +1,7 @@
 //! Long calls are cut into pieces. Blocks stay whole: a write is atomic for each of them.
 
+use std::ops::Range;
+
 /// A part of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
@@ -30,6 +32,17 @@ pub(super) fn part(at: u64, left: u64, step: u32) -> u64 {
 /// The longest step that cuts no operation longer than `len_max`.
 pub(super) fn step_of(len_max: u32) -> u32 {
     1 << len_max.max(1).ilog2()
+}
+
+/// The most bytes that one operation zeroes without sending them.
+pub(super) const ZERO_LEN: u32 = 64 << 20;
+
+/// The whole blocks within `len` bytes at `offset`, if there are any.
+pub(super) fn whole_blocks(offset: u64, len: u64, block_size: u32) -> Option<Range<u64>> {
+    let block_size = u64::from(block_size);
+    let start = offset.checked_next_multiple_of(block_size)?;
+    let end = offset.checked_add(len)? / block_size * block_size;
+    (start < end).then_some(start..end)
 }
 
 /// Cuts a call into pieces, which end at multiples of `step`, a power of 2.
@@ -65,6 +78,19 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// Nothing that is left out is a whole block.
+        #[test]
+        fn whole_blocks_are_all_that_there_are(offset in 0u64..1 << 40, len in 0u64..1 << 20) {
+            let end = offset + len;
+            match whole_blocks(offset, len, 4096) {
+                Some(blocks) => {
+                    prop_assert!(blocks.start % 4096 == 0 && blocks.end % 4096 == 0);
+                    prop_assert!(blocks.start - offset < 4096 && end - blocks.end < 4096);
+                }
+                None => prop_assert!(offset.next_multiple_of(4096) + 4096 > end),
+            }
+        }
+
         /// Pieces follow each other, cover the call, and never cross a multiple of the step.
         #[test]
         fn pieces_cover_the_call(offset in 0u64..1 << 40, len in 0usize..10 << 20, bits in 12..24) {

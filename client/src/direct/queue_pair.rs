@@ -134,6 +134,12 @@ impl QueuePair {
         self.link.len_max()
     }
 
+    /// Whether the node zeroes blocks without receiving their bytes. A node of an older version does
+    /// not.
+    pub fn can_zero(&self) -> bool {
+        self.link.can_zero()
+    }
+
     /// A buffer of `len` bytes, in memory shared with the node if there is any.
     ///
     /// # Errors

@@ -5,8 +5,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use nearflash_direct::Status;
-
 use super::client::Client;
 use super::cursor::Cursor;
 use super::error::Error;
@@ -151,15 +149,13 @@ impl Volume {
         self.with_worker(|worker| worker.write(Source::Slices(slices), offset))
     }
 
-    /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. The protocol has no operation
-    /// for that, so the zeroes are sent.
+    /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. Whole blocks are zeroed by the
+    /// node, which may release their storage; only a node of an older version receives the zeroes.
     ///
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let out_of_range = |_| Error::Status(Status::OUT_OF_RANGE);
-        let len = usize::try_from(len).map_err(out_of_range)?;
-        self.with_worker(|worker| worker.write(Source::Zeroes(len), offset))
+        self.with_worker(|worker| worker.zero(offset, len))
     }
 
     /// Makes every operation whose call has returned durable on stable media.

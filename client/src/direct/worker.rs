@@ -7,10 +7,12 @@
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
+use nearflash_direct::Status;
+
 use super::buffer::Buffer;
 use super::completion::{Completion, Token};
 use super::error::{Error, Lost};
-use super::pieces::{Piece, Pieces, part, step_of};
+use super::pieces::{Piece, Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::slices::{Source, len_of, scatter};
 use super::volume::VolumeInfo;
@@ -32,6 +34,7 @@ const IDLE_POLLS_PER_CLOCK: u32 = 16;
 pub(super) enum Job {
     Flush,
     Discard { offset: u64, len: u64 },
+    Zero { offset: u64, len: u64 },
     CompareAndSwap { offset: u64, expected: u64, new: u64 },
     FetchAdd { offset: u64, addend: u64 },
 }
@@ -121,6 +124,29 @@ impl Worker {
         self.finish_all(outcome).map(|_| ())
     }
 
+    /// Zeroes a range. The bytes of whole blocks are not sent, if the node can do without them.
+    pub(super) fn zero(&mut self, offset: u64, len: u64) -> Result<(), Error> {
+        self.heal()?;
+        let blocks = whole_blocks(offset, len, self.info().block_size);
+        let Some(blocks) = blocks.filter(|_| self.pair.can_zero()) else {
+            return self.write_zeroes(offset, len);
+        };
+        self.write_zeroes(offset, blocks.start - offset)?;
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let part = part(at, blocks.end - at, ZERO_LEN);
+            self.one(Job::Zero { offset: at, len: part })?;
+            at += part;
+        }
+        self.write_zeroes(blocks.end, offset + len - blocks.end)
+    }
+
+    fn write_zeroes(&mut self, offset: u64, len: u64) -> Result<(), Error> {
+        let out_of_range = |_| Error::Status(Status::OUT_OF_RANGE);
+        let len = usize::try_from(len).map_err(out_of_range)?;
+        self.write(Source::Zeroes(len), offset)
+    }
+
     /// Discards a range in as many operations as necessary.
     pub(super) fn discard(&mut self, offset: u64, len: u64) -> Result<(), Error> {
         let step = step_of(self.pair.len_max());
@@ -140,6 +166,7 @@ impl Worker {
         match job {
             Job::Flush => self.pair.post_flush(),
             Job::Discard { offset, len } => self.pair.post_discard(offset, len),
+            Job::Zero { offset, len } => self.pair.post_write_zeroes(offset, len),
             Job::CompareAndSwap { offset, expected, new } => {
                 self.pair.post_compare_and_swap(offset, expected, new)
             }

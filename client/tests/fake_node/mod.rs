@@ -13,6 +13,7 @@ use std::time::Duration;
 use nearflash_direct::serving::{
     Access, CredentialExport, Demand, Export, Exports, ServingEnd, SessionConfig, TargetSession,
 };
+use nearflash_direct::wire::{HEADER_LEN, HelloAnswer};
 use nearflash_direct::{Chunk, Receiving, Secret};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request, VolumeId,
@@ -47,6 +48,8 @@ pub(crate) struct Script {
     pub(crate) credits: Option<u32>,
     /// Grants shared memory, but sends no descriptors.
     pub(crate) feigns_rings: bool,
+    /// Agrees to no feature, like a node of the first version.
+    pub(crate) is_old: bool,
 }
 
 /// The state that all connections share.
@@ -56,6 +59,7 @@ struct Shared {
     uuid: AtomicU32,
     has_key: bool,
     flushes: AtomicU32,
+    zeroed: AtomicU32,
     /// The number of connections so far.
     connections: AtomicUsize,
     /// New connections are closed at once, as by a node that restarts.
@@ -137,6 +141,7 @@ impl FakeNode {
             uuid: AtomicU32::new(7),
             has_key,
             flushes: AtomicU32::new(0),
+            zeroed: AtomicU32::new(0),
             connections: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             holds: AtomicBool::new(false),
@@ -182,6 +187,12 @@ impl FakeNode {
     pub(crate) fn flushes(&self) -> u32 {
         self.shared.flushes.load(Ordering::Relaxed)
     }
+
+    /// The number of ranges zeroed without payload so far.
+    #[allow(dead_code, reason = "not every test that has this module zeroes")]
+    pub(crate) fn zeroed(&self) -> u32 {
+        self.shared.zeroed.load(Ordering::Relaxed)
+    }
 }
 
 fn serve(socket: Box<dyn Socket>, script: Script, shared: &Arc<Shared>) {
@@ -211,6 +222,7 @@ struct Connection {
     next_buffer: u32,
     staged: Vec<u8>,
     requests: usize,
+    has_sent: bool,
 }
 
 impl Connection {
@@ -233,6 +245,7 @@ impl Connection {
             next_buffer: 0,
             staged: Vec::new(),
             requests: 0,
+            has_sent: false,
         }
     }
 
@@ -338,6 +351,10 @@ impl Connection {
                 Chunk::Zeroes(len) => bytes.resize(bytes.len() + len, 0),
             }
         }
+        // The first bytes sent are the answer to HELLO, which nobody proves.
+        if self.script.is_old && !bytes.is_empty() && !std::mem::replace(&mut self.has_sent, true) {
+            bytes[HEADER_LEN + std::mem::offset_of!(HelloAnswer, features)] = 0;
+        }
         let buffers = &mut self.buffers;
         self.session.advance_output(bytes.len(), &mut |buffer: BufferId| {
             buffers.remove(&buffer.0);
@@ -385,6 +402,10 @@ impl Connection {
                 let was = u64::from_le_bytes(place.try_into().unwrap());
                 payload = Payload::Word(was);
                 place.copy_from_slice(&was.wrapping_add(*addend).to_le_bytes());
+            }
+            Operation::WriteZeroes { .. } => {
+                volume[range].fill(0);
+                self.shared.zeroed.fetch_add(1, Ordering::Relaxed);
             }
             Operation::Deallocate { ranges, .. } => {
                 for range in ranges {

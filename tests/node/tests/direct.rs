@@ -108,6 +108,30 @@ fn a_wrong_key_is_refused_and_a_right_one_is_let_in() {
 }
 
 #[test]
+fn zeroes_replace_bytes_without_being_sent() {
+    let place = Place::new();
+    let node = in_a_file(&place, &[]);
+    for door in Door::ALL {
+        let client = door.anonymous(&node).unwrap();
+        let volume = client.open("data").unwrap();
+        let mut pair = client.queue_pair("data", QueueOptions::default()).unwrap();
+        assert!(pair.can_zero());
+        let mut expected = vec![7; 8 * 1024 * 1024];
+        volume.write_at(&expected, 0).unwrap();
+        volume.write_zeroes(5000, 3 * MIB).unwrap();
+        expected[5000..][..3 * 1024 * 1024].fill(0);
+        pair.post_write_zeroes(7 * MIB, MIB).unwrap();
+        pair.submit().unwrap();
+        assert!(completed(&mut pair, 1)[0].result.is_ok());
+        expected[7 * 1024 * 1024..].fill(0);
+        let mut found = vec![1; expected.len()];
+        volume.read_at(&mut found, 0).unwrap();
+        assert!(found == expected, "exactly the range is zeroes");
+    }
+    node.terminate();
+}
+
+#[test]
 fn one_byte_beyond_a_grant_is_refused() {
     let place = Place::new();
     let node = in_memory(&place);
@@ -123,6 +147,7 @@ fn one_byte_beyond_a_grant_is_refused() {
         refused_everywhere(&volume, 4 * MIB, 1);
         refused_everywhere(&volume, 0, 4 * 1024 * 1024 + 1);
         assert_eq!(status(volume.discard(4 * MIB - 4096, 4097)), Status::NOT_GRANTED);
+        assert_eq!(status(volume.write_zeroes(4 * MIB - 4096, 8192)), Status::NOT_GRANTED);
         assert_eq!(status(volume.fetch_add(4 * MIB, 1)), Status::NOT_GRANTED);
         let mut all = vec![0; 4 * 1024 * 1024];
         volume.read_at(&mut all, 0).unwrap();

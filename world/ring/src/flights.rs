@@ -18,15 +18,15 @@ const OPCODE_AT: usize = 0;
 const TAG_AT: usize = 4;
 const LEN_AT: usize = 16;
 const PLACE_AT: usize = 24;
-/// The opcodes FLUSH and DISCARD, the only requests without payload in the data area.
-const WITHOUT_PAYLOAD: [u8; 2] = [0x03, 0x04];
+/// The opcodes FLUSH, DISCARD and ZERO, the only requests without payload in the data area.
+const WITHOUT_PAYLOAD: [u8; 3] = [0x03, 0x04, 0x07];
 /// The length of the operands of one atomic operation: two words.
 const WORDS_LEN: u32 = 16;
 
 /// The payload of a request.
 #[derive(Debug)]
 pub enum Payload<'a> {
-    /// No payload, for FLUSH and DISCARD.
+    /// No payload, for FLUSH, DISCARD and ZERO.
     None,
     /// The operands of an atomic operation, which are copied.
     Words(&'a [u8]),
@@ -162,6 +162,7 @@ mod tests {
 
     const READ: u8 = 0x01;
     const FLUSH: u8 = 0x03;
+    const ZERO: u8 = 0x07;
     const FETCH_ADD: u8 = 0x46;
 
     fn flights() -> (Flights, Area) {
@@ -237,6 +238,7 @@ mod tests {
     fn a_read_without_a_place_of_its_own_is_refused() {
         let (mut flights, _area) = flights();
         let _ = flights.depart(&entry(FLUSH, 0, 0), Payload::None);
+        let _ = flights.depart(&entry(ZERO, 0, 1 << 30), Payload::None);
         let _ = flights.depart(&entry(READ, 0, 4096), Payload::None);
     }
 
@@ -276,6 +278,7 @@ mod tests {
             "| 24..28 | place |",
             "| `FLUSH` | 0x03 |",
             "| `DISCARD` | 0x04 |",
+            "| `ZERO` | 0x07 |",
         ] {
             assert!(document.contains(row), "the document has no row '{row}'");
         }

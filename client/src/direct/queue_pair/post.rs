@@ -70,6 +70,18 @@ impl QueuePair {
         self.post(None, |_| operation).map_err(|(error, _)| error)
     }
 
+    /// Zeroes `len` bytes at `offset`, both in whole logical blocks, without sending any bytes. The
+    /// node may release the storage of the blocks. As durable as a write.
+    ///
+    /// # Errors
+    /// As [`Self::post_discard`], and when the node cannot do this ([`Self::can_zero`]). The node
+    /// refuses parts of blocks.
+    pub fn post_write_zeroes(&mut self, offset: u64, len: u64) -> Result<Token, Error> {
+        let len = u32::try_from(len).map_err(|_| self.length_refused(len))?;
+        let operation = ClientOperation::Zero { offset, len, deallocate: true, durable: false };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
+    }
+
     /// Replaces the little-endian 8-byte word at `offset` by `new` if it equals `expected`;
     /// completes with the previous word.
     ///
@@ -157,9 +169,11 @@ impl QueuePair {
             SubmitError::Length(_) => match operation {
                 ClientOperation::Read { len, .. }
                 | ClientOperation::Write { len, .. }
-                | ClientOperation::Discard { len, .. } => self.length_refused(u64::from(*len)),
+                | ClientOperation::Discard { len, .. }
+                | ClientOperation::Zero { len, .. } => self.length_refused(u64::from(*len)),
                 _ => self.length_refused(0),
             },
+            SubmitError::NotAgreed => Error::Status(Status::INVALID_OPCODE),
             SubmitError::NotOpen => Error::Status(Status::NO_SUCH_VOLUME),
             SubmitError::NotConnected | SubmitError::WrongTransport => {
                 Error::ConnectionLost(self.lost.unwrap_or(Lost::Closed))

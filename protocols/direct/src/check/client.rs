@@ -85,7 +85,8 @@ impl Bench {
 
     fn accept(&mut self, digests: Digests, rings: bool) {
         self.send(usize::MAX);
-        let features = Features::of(digests) | if rings { Features::RINGS } else { 0 };
+        let features =
+            Features::of(digests) | if rings { Features::RINGS } else { 0 } | Features::ZERO;
         let hello = HelloAnswer {
             version: U16::new(VERSION),
             proof_wanted: 0,
@@ -133,6 +134,10 @@ impl Bench {
                 let operation = ClientOperation::Write { buffer, offset, len, durable: e & 1 == 0 };
                 self.submit(operation, Some(buffer));
             }
+            3 if a & 4 != 0 => {
+                let (deallocate, durable) = (e & 1 == 0, e & 2 == 0);
+                self.submit(ClientOperation::Zero { offset, len, deallocate, durable }, None);
+            }
             3 => self.submit(ClientOperation::Flush, None),
             4 => {
                 let addend = u64::from(e);
@@ -168,6 +173,7 @@ impl Bench {
                     ClientOperation::Read { offset, len, .. } => (Opcode::READ, offset, len),
                     ClientOperation::Write { offset, len, .. } => (Opcode::WRITE, offset, len),
                     ClientOperation::FetchAdd { offset, .. } => (Opcode::FETCH_ADD, offset, 8),
+                    ClientOperation::Zero { offset, len, .. } => (Opcode::ZERO, offset, len),
                     _ => (Opcode::FLUSH, 0, 0),
                 };
                 let request = InFlight { buffer, opcode, offset, len, segment: 0 };

@@ -179,18 +179,24 @@ impl Pair {
             return false;
         }
         let bytes = self.some_bytes();
-        let is_free =
-            |other: &Expected| other.bytes.end <= bytes.start || bytes.end <= other.bytes.start;
-        if !self.expected.values().all(is_free) {
+        if !self.is_free(&bytes) {
             return false;
         }
-        match self.choices.below(8) {
+        match self.choices.below(9) {
             0..3 => self.submit_read(bytes),
             3..6 => self.submit_write(bytes),
             6 => self.submit_discard(bytes),
+            7 => self.submit_zero(bytes),
             _ => self.submit_atomic(bytes.start),
         }
         true
+    }
+
+    /// Whether nothing in flight is about some of these bytes.
+    fn is_free(&self, bytes: &Range<usize>) -> bool {
+        let is_apart =
+            |other: &Expected| other.bytes.end <= bytes.start || bytes.end <= other.bytes.start;
+        self.expected.values().all(is_apart)
     }
 
     /// Mostly a few bytes or blocks, near a segment's edge often; seldom several segments, or past
@@ -253,12 +259,36 @@ impl Pair {
         self.send_request(&operation, expected);
     }
 
+    /// Mostly whole blocks; parts of blocks are refused, unless the range is out of the volume.
+    fn submit_zero(&mut self, bytes: Range<usize>) {
+        let block = usize::try_from(self.volume.block_size.bytes()).expect("small");
+        let is_cut = self.choices.once_in(4);
+        let whole = bytes.start / block * block..bytes.end.next_multiple_of(block);
+        let bytes = if is_cut { bytes } else { whole };
+        if !self.is_free(&bytes) {
+            return;
+        }
+        let (offset, len, mut status) = wire(&bytes);
+        let mut value = 0;
+        let cut = [(bytes.start, 8), (bytes.len(), 16)];
+        if let Some((_, field)) = cut.iter().find(|(at, _)| !at.is_multiple_of(block))
+            && status.is_ok()
+        {
+            (status, value) = (Status::INVALID_FIELD, *field);
+        }
+        if status.is_ok() {
+            self.model[bytes.clone()].fill(0);
+        }
+        let (deallocate, durable) = (self.choices.once_in(2), self.choices.once_in(4));
+        let operation = ClientOperation::Zero { offset, len, deallocate, durable };
+        let expected = Expected { bytes, status, value, read: None, buffer: None, place: 0 };
+        self.send_request(&operation, expected);
+    }
+
     fn submit_atomic(&mut self, near: usize) {
         let start = near.min(VOLUME_LEN - 8) & !7;
         let bytes = start..start + 8;
-        let is_busy =
-            |other: &Expected| other.bytes.start < bytes.end && bytes.start < other.bytes.end;
-        if self.expected.values().any(is_busy) {
+        if !self.is_free(&bytes) {
             return;
         }
         let before = u64::from_le_bytes(self.model[bytes.clone()].try_into().expect("a word"));
@@ -551,6 +581,8 @@ fn place_len(operation: &ClientOperation) -> u32 {
         ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. } => len,
         ClientOperation::CompareAndSwap { .. } => 2 * WORD_LEN,
         ClientOperation::FetchAdd { .. } => WORD_LEN,
-        ClientOperation::Flush | ClientOperation::Discard { .. } => 0,
+        ClientOperation::Flush | ClientOperation::Discard { .. } | ClientOperation::Zero { .. } => {
+            0
+        }
     }
 }

@@ -372,7 +372,7 @@ pub fn greeting_of(selector: u8) -> Vec<u8> {
     [hello(stand), open].concat()
 }
 
-const OPCODES: [Opcode; 17] = [
+const OPCODES: [Opcode; 18] = [
     Opcode::READ,
     Opcode::READ,
     Opcode::WRITE,
@@ -390,6 +390,7 @@ const OPCODES: [Opcode; 17] = [
     Opcode(0x4E),
     Opcode(0x0E),
     Opcode::HELLO,
+    Opcode::ZERO,
 ];
 
 /// Almost sound messages, eight bytes each: opcode, tag, offset, length, and what is wrong.
@@ -446,7 +447,7 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         offset: U64::new(offset),
         len: U32::new(len),
         epoch: U32::new(if fill == 77 { EPOCH - 1 } else { EPOCH }),
-        flags: fill & 1,
+        flags: fill & if opcode == Opcode::ZERO { 3 } else { 1 },
         place: U32::new(u32::from(at) * 256 + u32::from(fill / 128)),
         ..RequestHeader::default()
     };

@@ -35,6 +35,11 @@ impl Volume {
                 self.write(range, payload, Some((skip, len)), memory)
             }
             Operation::Flush => Outcome::Success,
+            Operation::WriteZeroes { .. } => {
+                let place = self.place(range).expect("the session has checked the range");
+                self.bytes[place].fill(0);
+                Outcome::Success
+            }
             Operation::Deallocate { ranges, .. } => {
                 for range in &ranges {
                     let place = self.place(*range).expect("the session has checked the range");

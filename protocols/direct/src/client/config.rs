@@ -45,6 +45,8 @@ pub struct Agreed {
     pub digests: Digests,
     /// [`super::ClientSession::attach`] may be called.
     pub rings: bool,
+    /// The node knows [`super::ClientOperation::Zero`].
+    pub zero: bool,
     /// The most bytes that a request may read or write.
     pub len_max: u32,
     /// The most requests that may ever be in flight.
@@ -123,4 +125,7 @@ pub enum SubmitError {
     /// The request belongs to the other transport (stream or rings), or rings cannot be attached.
     #[error("the session uses the other transport: stream or rings")]
     WrongTransport,
+    /// The node is older than the operation: [`Agreed::zero`].
+    #[error("the node does not know the operation: write zeroes instead")]
+    NotAgreed,
 }

@@ -180,6 +180,7 @@ fn is_about_a_volume(answer: Opcode) -> bool {
                 | Opcode::WRITE
                 | Opcode::FLUSH
                 | Opcode::DISCARD
+                | Opcode::ZERO
                 | Opcode::COMPARE_AND_SWAP
                 | Opcode::FETCH_ADD
         )

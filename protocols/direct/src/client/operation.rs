@@ -30,6 +30,14 @@ pub enum ClientOperation {
     Flush,
     /// The contents of these bytes are no longer needed. Only whole blocks are discarded.
     Discard { offset: u64, len: u32 },
+    /// Whole blocks become zeroes. Only if the node agreed to it: [`super::Agreed::zero`].
+    Zero {
+        offset: u64,
+        len: u32,
+        /// The storage of the blocks may be released.
+        deallocate: bool,
+        durable: bool,
+    },
     /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
     CompareAndSwap { offset: u64, expected: u64, new: u64, durable: bool },
     /// The word becomes the sum of itself and `addend`. Completes with the word that was there.
@@ -58,7 +66,11 @@ impl ClientOperation {
         let len = match *self {
             Self::CompareAndSwap { expected, new, .. } => put(&[expected, new]),
             Self::FetchAdd { addend, .. } => put(&[addend]),
-            Self::Read { .. } | Self::Write { .. } | Self::Flush | Self::Discard { .. } => 0,
+            Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Flush
+            | Self::Discard { .. }
+            | Self::Zero { .. } => 0,
         };
         (operands, len)
     }
@@ -76,6 +88,10 @@ impl ClientOperation {
             Self::Flush => Fields { opcode: Opcode::FLUSH, flags: 0, offset: 0, len: 0 },
             Self::Discard { offset, len } => {
                 Fields { opcode: Opcode::DISCARD, flags: 0, offset, len }
+            }
+            Self::Zero { offset, len, deallocate, durable } => {
+                let deallocate = if deallocate { RequestHeader::DEALLOCATE } else { 0 };
+                Fields { opcode: Opcode::ZERO, flags: flags(durable) | deallocate, offset, len }
             }
             Self::CompareAndSwap { offset, durable, .. } => Fields {
                 opcode: Opcode::COMPARE_AND_SWAP,

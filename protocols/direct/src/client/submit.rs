@@ -50,7 +50,8 @@ impl ClientSession {
             }
             ClientOperation::Read { .. }
             | ClientOperation::Flush
-            | ClientOperation::Discard { .. } => {}
+            | ClientOperation::Discard { .. }
+            | ClientOperation::Zero { .. } => {}
         }
         Ok(tag)
     }
@@ -68,7 +69,7 @@ impl ClientSession {
         }
         let epoch = self.volumes.get(volume).ok_or(SubmitError::NotOpen)?.epoch;
         let fields = operation.fields();
-        self.check_len(operation)?;
+        self.check_agreed(operation)?;
         if self.credits_left() == 0 {
             return Err(SubmitError::NoCredit);
         }
@@ -96,13 +97,16 @@ impl ClientSession {
     }
 
     #[inline]
-    fn check_len(&self, operation: &ClientOperation) -> Result<(), SubmitError> {
+    fn check_agreed(&self, operation: &ClientOperation) -> Result<(), SubmitError> {
         let len_max = self.agreed.map_or(0, |agreed| agreed.len_max);
         match *operation {
             ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. }
                 if len == 0 || len > len_max =>
             {
                 Err(SubmitError::Length(len_max))
+            }
+            ClientOperation::Zero { .. } if !self.agreed.is_some_and(|agreed| agreed.zero) => {
+                Err(SubmitError::NotAgreed)
             }
             _ => Ok(()),
         }

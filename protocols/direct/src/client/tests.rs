@@ -143,6 +143,25 @@ fn nothing_is_submitted_before_the_handshake_is_over() {
 }
 
 #[test]
+fn zeroes_are_asked_only_of_a_node_that_knows_how() {
+    let zero = ClientOperation::Zero { offset: 0, len: 512, deallocate: true, durable: true };
+    let mut client = ready();
+    assert_eq!(client.agreed().map(|agreed| agreed.zero), Some(false));
+    assert_eq!(client.submit(VOLUME, &zero, &[]), Err(SubmitError::NotAgreed));
+    let mut client = ClientSession::new(config(false));
+    let hello = HelloAnswer { features: Features(U32::new(Features::ZERO)), ..hello_answer() };
+    feed(&mut client, &answer(Opcode::HELLO, 0, hello.as_bytes())).unwrap();
+    let number = client.open("data").unwrap();
+    feed(&mut client, &answer(Opcode::OPEN, number, open_answer(3, 9).as_bytes())).unwrap();
+    send(&mut client);
+    client.submit(VOLUME, &zero, &[]).unwrap();
+    let sent = send(&mut client);
+    assert_eq!((sent.len(), &sent[..2]), (HEADER_LEN, &[0x07, 3][..]));
+    feed(&mut client, &answer(Opcode::ZERO, 0, &[])).unwrap();
+    assert_eq!(client.poll_completion().map(|done| done.status), Some(Status::OK));
+}
+
+#[test]
 fn a_node_that_wants_no_proof_is_not_the_one_that_knows_the_key() {
     let mut client = ClientSession::new(config(true));
     let answer = answer(Opcode::HELLO, 0, hello_answer().as_bytes());

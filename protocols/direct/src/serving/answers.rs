@@ -131,6 +131,7 @@ impl Kind {
             Self::Write => Opcode::WRITE,
             Self::Flush => Opcode::FLUSH,
             Self::Discard => Opcode::DISCARD,
+            Self::Zero { .. } => Opcode::ZERO,
             Self::CompareAndSwap { .. } => Opcode::COMPARE_AND_SWAP,
             Self::FetchAdd { .. } => Opcode::FETCH_ADD,
         }

@@ -146,6 +146,10 @@ impl TargetSession {
                     return None;
                 }
             },
+            Kind::Zero { deallocate } => {
+                let range = whole_blocks(slot).expect("its range is whole blocks");
+                (range, Operation::WriteZeroes { deallocate, force_unit_access })
+            }
             Kind::CompareAndSwap { expected, new } => {
                 let Around { range, skip: word, .. } = around_word(slot);
                 (range, Operation::CompareAndSwap { word, expected, new, force_unit_access })

@@ -68,7 +68,7 @@ impl TargetSession {
 
     fn hello_answer(&self, wanted: Features, proof_wanted: bool) -> HelloAnswer {
         let rings = if self.config.local { Features::RINGS } else { 0 };
-        let offered = Features::of(self.config.digests) | rings;
+        let offered = Features::of(self.config.digests) | Features::ZERO | rings;
         HelloAnswer {
             version: U16::new(VERSION),
             proof_wanted: u8::from(proof_wanted),

@@ -63,7 +63,7 @@ impl TargetSession {
     fn on_other(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let opcode = Opcode(header.opcode);
         match opcode {
-            Opcode::FLUSH | Opcode::DISCARD => self.on_plain(header),
+            Opcode::FLUSH | Opcode::DISCARD | Opcode::ZERO => self.on_plain(header),
             Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => {
                 self.check_transport(opcode)?;
                 self.begin_small(header)

@@ -5,6 +5,7 @@
 
 use nearflash_request::Tag;
 use nearflash_session::offset;
+use nearflash_units::BlockSize;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
@@ -57,7 +58,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// FLUSH and DISCARD, by the stream.
+    /// FLUSH, DISCARD and ZERO, by the stream.
     pub(super) fn on_plain(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         self.check_transport(Opcode(header.opcode))?;
         self.check_tag(header)?;
@@ -65,9 +66,13 @@ impl TargetSession {
         Ok(())
     }
 
-    /// FLUSH and DISCARD, by either way.
+    /// FLUSH, DISCARD and ZERO, by either way.
     pub(super) fn take_plain(&mut self, header: &RequestHeader) {
-        let kind = if header.opcode == Opcode::FLUSH.0 { Kind::Flush } else { Kind::Discard };
+        let kind = match Opcode(header.opcode) {
+            Opcode::FLUSH => Kind::Flush,
+            Opcode::DISCARD => Kind::Discard,
+            _ => Kind::Zero { deallocate: header.flags & RequestHeader::DEALLOCATE != 0 },
+        };
         let admitted = self.admit(header, kind);
         self.hand_out_admitted(header, admitted);
     }
@@ -115,7 +120,7 @@ impl TargetSession {
     /// their places, and has so many segments.
     #[inline]
     pub(super) fn admit(&mut self, header: &RequestHeader, kind: Kind) -> Result<u32, Refusal> {
-        if header.flags & !RequestHeader::DURABLE != 0 {
+        if header.flags & !kind.flags() != 0 {
             return Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, flags))));
         }
         let handle = self.handles.get(header.volume.get());
@@ -123,6 +128,9 @@ impl TargetSession {
         let (offset, epoch) = (header.offset.get(), header.epoch.get());
         let len = check_len(kind, offset, header.len.get(), self.config.len_max)?;
         handle.check(kind.wanted(epoch, offset, len))?;
+        if matches!(kind, Kind::Zero { .. }) {
+            check_blocks(handle.export.block_size, offset, len)?;
+        }
         if let Some(rings) = &self.rings
             && kind.has_payload()
             && !rings.contain(header.place.get(), len)
@@ -192,10 +200,19 @@ impl Kind {
     const fn wanted(self, epoch: u32, offset: u64, len: u32) -> Wanted {
         let rights = match self {
             Self::Read => Rights::READ,
-            Self::Write | Self::Discard | Self::Flush => Rights::WRITE,
+            Self::Write | Self::Zero { .. } | Self::Discard | Self::Flush => Rights::WRITE,
             Self::CompareAndSwap { .. } | Self::FetchAdd { .. } => Rights::READ_WRITE,
         };
         Wanted { epoch, offset, len, rights, is_anywhere: matches!(self, Self::Flush) }
+    }
+
+    /// The flags that it may have.
+    #[inline]
+    const fn flags(self) -> u8 {
+        match self {
+            Self::Zero { .. } => RequestHeader::DURABLE | RequestHeader::DEALLOCATE,
+            _ => RequestHeader::DURABLE,
+        }
     }
 
     /// Whether a volume's bytes come or go with it.
@@ -219,7 +236,7 @@ fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Ref
     const REFUSED: Refusal = (Status::INVALID_FIELD, offset!(RequestHeader, len) as u64);
     match kind {
         Kind::Read | Kind::Write if len > 0 && len <= len_max => Ok(len),
-        Kind::Discard if len > 0 => Ok(len),
+        Kind::Discard | Kind::Zero { .. } if len > 0 => Ok(len),
         Kind::Flush => Ok(0),
         Kind::CompareAndSwap { .. } | Kind::FetchAdd { .. } => {
             if offset.is_multiple_of(u64::from(WORD_LEN)) {
@@ -230,6 +247,18 @@ fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Ref
         }
         _ => Err(REFUSED),
     }
+}
+
+/// Whether a range is whole blocks. An engine has no payload to put around parts of blocks.
+fn check_blocks(block_size: BlockSize, offset: u64, len: u32) -> Result<(), Refusal> {
+    let unit = block_size.bytes();
+    if !offset.is_multiple_of(unit.into()) {
+        return Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, offset))));
+    }
+    if !len.is_multiple_of(unit) {
+        return Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, len))));
+    }
+    Ok(())
 }
 
 /// The kind of an atomic operation with its operands; `None` when their length is wrong.

@@ -176,7 +176,7 @@ impl TargetSession {
         match Opcode(header.opcode) {
             Opcode::READ => self.take_read(header),
             Opcode::WRITE => self.take_write_entry(header),
-            Opcode::FLUSH | Opcode::DISCARD => self.take_plain(header),
+            Opcode::FLUSH | Opcode::DISCARD | Opcode::ZERO => self.take_plain(header),
             Opcode::COMPARE_AND_SWAP => self.take_operands(header, &mut [0; 16], copy_in),
             Opcode::FETCH_ADD => self.take_operands(header, &mut [0; 8], copy_in),
             _ => self.refuse(header, Status::INVALID_OPCODE, 0),

@@ -14,6 +14,7 @@ pub(super) enum Kind {
     Write,
     Flush,
     Discard,
+    Zero { deallocate: bool },
     CompareAndSwap { expected: u64, new: u64 },
     FetchAdd { addend: u64 },
 }

@@ -57,7 +57,8 @@ wire! {
     #[derive(Default)]
     pub struct RequestHeader: [u8; HEADER_LEN] {
         pub opcode: u8 = "The operation",
-        pub flags: u8 = "[`RequestHeader::DURABLE`]; the others are 0",
+        /// [`RequestHeader::DURABLE`], [`RequestHeader::DEALLOCATE`]; the others are 0.
+        pub flags: u8,
         pub volume: U16 = "The volume's handle, as OPEN gave it",
         /// Comes back with the answer. Below the session's credits for requests on volumes.
         pub tag: U32,
@@ -73,6 +74,8 @@ wire! {
 impl RequestHeader {
     /// On stable media before the answer.
     pub const DURABLE: u8 = 1;
+    /// ZERO: the storage of the blocks may be released.
+    pub const DEALLOCATE: u8 = 2;
 
     /// The header as words, but for its digest: they go from registers to their place.
     #[inline]

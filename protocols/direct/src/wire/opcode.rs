@@ -20,6 +20,8 @@ codes! { Opcode {
     FLUSH = 0x03;
     /// The contents of a range are no longer needed.
     DISCARD = 0x04;
+    /// Blocks become zeroes, without payload.
+    ZERO = 0x07;
     /// A word becomes another if it is as expected.
     COMPARE_AND_SWAP = 0x45;
     /// A word becomes the sum of itself and another.

@@ -105,10 +105,10 @@ impl Scribbler {
 
     /// A valid request whose fields may be wrong.
     fn submit(&mut self, dice: &mut Dice) {
-        let opcodes = [Opcode::READ, Opcode::WRITE, Opcode::FLUSH, Opcode::DISCARD]
+        let opcodes = [Opcode::READ, Opcode::WRITE, Opcode::FLUSH, Opcode::ZERO, Opcode::DISCARD]
             .into_iter()
             .chain([Opcode::COMPARE_AND_SWAP, Opcode::FETCH_ADD, Opcode(dice.byte())]);
-        let pick = usize::try_from(dice.below(7)).unwrap();
+        let pick = usize::try_from(dice.below(8)).unwrap();
         let sound = |dice: &mut Dice| dice.below(16) != 0;
         let mut header = RequestHeader {
             opcode: opcodes.into_iter().nth(pick).unwrap().0,

@@ -118,6 +118,30 @@ fn only_whole_blocks_are_discarded() {
 }
 
 #[test]
+fn zeroes_are_one_request_with_what_the_client_allows() {
+    for (flags, [deallocate, durable]) in
+        [(0, [false, false]), (1, [false, true]), (2, [true, false]), (3, [true, true])]
+    {
+        let mut bench = Bench::new(OPEN);
+        bench.feed(&write(0, (1 << 20) - 1024, &[7; 2048]));
+        bench.settle();
+        bench.answers();
+        let header = RequestHeader { flags, ..header(0, (1 << 20) - 512, 1024) };
+        bench.feed(&message(Opcode::ZERO, header, &[], Digests::NONE));
+        bench.take_demands();
+        assert_eq!(bench.requests.len(), 1, "zeroes are not cut");
+        let asked = Operation::WriteZeroes { deallocate, force_unit_access: durable };
+        assert_eq!(bench.requests[0].operation, asked);
+        bench.settle();
+        let (answer, payload) = bench.answer();
+        assert!(answer.status().is_ok() && payload.is_empty());
+        let (_, payload) = bench.ask(&read(0, (1 << 20) - 1024, 1024));
+        assert_eq!(payload, [[7; 512], [0; 512]].concat());
+        bench.end();
+    }
+}
+
+#[test]
 fn durable_writes_are_handed_out_as_such() {
     let mut bench = Bench::new(OPEN);
     let header = RequestHeader { flags: RequestHeader::DURABLE, ..header(0, 0, 0) };

@@ -27,6 +27,7 @@ fn who_may_only_read_can_do_nothing_else() {
         write(0, 0, &[1; 512]),
         message(Opcode::FLUSH, header(0, 0, 0), &[], Digests::NONE),
         message(Opcode::DISCARD, header(0, 0, 512), &[], Digests::NONE),
+        message(Opcode::ZERO, header(0, 0, 512), &[], Digests::NONE),
         message(Opcode::FETCH_ADD, header(0, 0, 0), &[0; 8], Digests::NONE),
         message(Opcode::COMPARE_AND_SWAP, header(0, 0, 0), &[0; 16], Digests::NONE),
     ] {

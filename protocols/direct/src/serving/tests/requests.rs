@@ -48,6 +48,23 @@ fn an_unknown_opcode_is_answered_and_its_payload_passed_over() {
 }
 
 #[test]
+fn zeroes_are_whole_blocks() {
+    let zero = |offset, len| message(Opcode::ZERO, header(5, offset, len), &[], Digests::NONE);
+    assert_eq!(refused(&zero(512, 0)), (Status::INVALID_FIELD, 16));
+    assert_eq!(refused(&zero(100, 512)), (Status::INVALID_FIELD, 8));
+    assert_eq!(refused(&zero(512, 100)), (Status::INVALID_FIELD, 16));
+    assert_eq!(refused(&zero(VOLUME_LEN, 512)), (Status::OUT_OF_RANGE, 0));
+    let stale = RequestHeader { epoch: U32::new(EPOCH - 1), ..header(5, 100, 512) };
+    let stale = message(Opcode::ZERO, stale, &[], Digests::NONE);
+    assert_eq!(refused(&stale), (Status::STALE_EPOCH, EPOCH.into()));
+    for flags in [4, 128] {
+        let header = RequestHeader { flags, ..header(5, 0, 512) };
+        let message = message(Opcode::ZERO, header, &[], Digests::NONE);
+        assert_eq!(refused(&message), (Status::INVALID_FIELD, 1));
+    }
+}
+
+#[test]
 fn unknown_flags_are_refused() {
     let header = RequestHeader { flags: 2, ..header(5, 0, 512) };
     let message = message(Opcode::READ, header, &[], Digests::NONE);

@@ -29,7 +29,7 @@ impl Client {
             }
             Kind::Write => self.write(run, durable, checks, outside)?,
             Kind::Overwrite => self.write(self.workload.overwritten(), durable, checks, outside)?,
-            Kind::Zeroes => self.write_zeroes(run, durable, checks, outside)?,
+            Kind::Zeroes => self.zero(run, durable, checks, outside)?,
             Kind::Advice => self.discard(run, checks, outside)?,
             Kind::Flush => {
                 let flush = What::Flush(vec![run.block.volume]);
@@ -74,35 +74,27 @@ impl Client {
         let writer = connection.asker.writer;
         let (stamps, bytes) = self.workload.fill(writer, run, (sequence, 0));
         let values = stamps.into_iter().map(Value::Written).collect();
-        self.write_values(run, (values, bytes), durable, checks, outside)
-    }
-
-    fn write_zeroes(
-        &mut self,
-        run: Run,
-        durable: bool,
-        checks: &mut Checks,
-        outside: &mut Outside,
-    ) -> Option<(Io, ClientOperation)> {
-        let len = usize::try_from(self.workload.bytes_len(run)).expect("requests are bounded");
-        let values = run.blocks().map(|_| Value::Zero).collect();
-        self.write_values(run, (values, vec![0; len]), durable, checks, outside)
-    }
-
-    fn write_values(
-        &mut self,
-        run: Run,
-        (values, bytes): (Vec<Value>, Vec<u8>),
-        durable: bool,
-        checks: &mut Checks,
-        outside: &mut Outside,
-    ) -> Option<(Io, ClientOperation)> {
         let what = self.sent(run, values, durable, checks, outside)?;
         let (offset, len) = self.place(run);
         let buffer = self.connection.as_mut()?.memory.hold(bytes);
         let in_parts = segments::count(offset, len) > 1;
         let io = Io { in_parts, ..self.io(run, Some(buffer), What::Write(what), outside)? };
         Some((io, ClientOperation::Write { buffer, offset, len, durable }))
+    }
+
+    fn zero(
+        &mut self,
+        run: Run,
+        durable: bool,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Option<(Io, ClientOperation)> {
+        let values = run.blocks().map(|_| Value::Zero).collect();
+        let what = self.sent(run, values, durable, checks, outside)?;
+        let (offset, len) = self.place(run);
+        let io = self.io(run, None, What::Write(what), outside)?;
+        let deallocate = self.dice.coin();
+        Some((io, ClientOperation::Zero { offset, len, deallocate, durable }))
     }
 
     fn sent(
