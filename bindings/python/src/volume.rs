@@ -173,8 +173,8 @@ impl Volume {
         Ok(held.iter().map(Bytes::len).sum())
     }
 
-    /// Writes `length` zeroes at `offset`, as `write` does. The node zeroes whole blocks, for which no
-    /// zeroes are sent.
+    /// Writes `length` zeroes at `offset`, as `write` does. The node zeroes whole blocks, for which
+    /// no zeroes are sent.
     fn write_zeroes(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<()> {
         self.wait(py, |volume| volume.write_zeroes(offset, length))
     }

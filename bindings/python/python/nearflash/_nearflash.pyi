@@ -144,8 +144,8 @@ class Volume:
         """
 
     def write_zeroes(self, offset: int, length: int) -> None:
-        """Writes `length` zeroes at the byte `offset`, as `write` does. The node zeroes whole blocks,
-        for which no zeroes are sent."""
+        """Writes `length` zeroes at the byte `offset`, as `write` does. The node zeroes whole
+        blocks, for which no zeroes are sent."""
 
     def flush(self) -> None:
         """Makes every operation whose call has returned durable on stable media."""
