@@ -303,6 +303,9 @@ impl AsyncVolume {
 
     /// Makes every operation that has completed before durable on stable media.
     ///
+    /// If the node's machine loses power, its devices may lose writes that were not flushed. A flush
+    /// after the next connection was made does not report that: it succeeds.
+    ///
     /// # Errors
     /// As [`Self::read_at`].
     pub async fn flush(&self) -> Result<(), Error> {

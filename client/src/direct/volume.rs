@@ -160,6 +160,9 @@ impl Volume {
 
     /// Makes every operation whose call has returned durable on stable media.
     ///
+    /// If the node's machine loses power, its devices may lose writes that were not flushed. A flush
+    /// after the next connection was made does not report that: it succeeds.
+    ///
     /// # Errors
     /// As [`Self::read_at`].
     pub fn flush(&self) -> Result<(), Error> {
