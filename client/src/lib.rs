@@ -25,6 +25,7 @@ mod memory;
 pub mod nvme_tcp;
 mod resolve;
 mod stream;
+pub mod url;
 
 #[cfg(feature = "tokio")]
 pub use direct::AsyncVolume;

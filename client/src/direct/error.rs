@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nearflash_direct::{PeerError, Status};
 
 use super::credentials::CredentialsError;
-use super::url::UrlError;
+use crate::url::UrlError;
 
 /// An error of an operation or a connection. Each message is one line that names the thing, and the
 /// remedy if there is one.

@@ -65,7 +65,8 @@ pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
 pub use queue_pair::QueuePair;
-pub use url::{Place, Url, UrlError};
+pub use url::{Place, Url};
 pub use volume::{Volume, VolumeInfo};
 
+pub use crate::url::UrlError;
 pub use nearflash_direct::{PeerError, Status};

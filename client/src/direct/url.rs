@@ -4,14 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The default port of `nearflash serve --direct`.
-const PORT_DEFAULT: u16 = 4421;
+use crate::url::{Encoded, Scheme, UrlError, decode, digests, not_empty, split_options};
+
+/// The scheme over TCP, with the default port of `nearflash serve --direct`.
+static TCP: Scheme = Scheme { name: "direct", port: 4421, path: "VOLUME" };
 /// The end of a Unix socket's path, which separates it from the volume.
 const SOCKET_SUFFIX: &str = ".sock";
 
 /// `direct://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`, optionally followed by a
 /// question mark and the options `digest=header,data`, `key=ID` and `secret-file=PATH`, separated
-/// by `&`.
+/// by `&`. Parts are percent-encoded: a question mark in a path is written `%3F`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
     /// The node's address.
@@ -42,75 +44,20 @@ pub enum Place {
     Local(PathBuf),
 }
 
-/// The error of a text that is not a direct URL.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum UrlError {
-    /// The scheme is missing or another one.
-    #[error(
-        "'{text}' is not a valid direct URL: write direct://HOST:PORT/VOLUME or \
-         direct+local:PATH.sock/VOLUME"
-    )]
-    Scheme {
-        /// The text.
-        text: String,
-    },
-    /// The host is missing.
-    #[error(
-        "'{text}' names no host: write direct://HOST:PORT/VOLUME, for example \
-         direct://[::1]:4421/data"
-    )]
-    NoHost {
-        /// The text.
-        text: String,
-    },
-    /// The port is not valid.
-    #[error("'{text}' is not a valid TCP port: write a number from 1 to 65535, usually 4421")]
-    Port {
-        /// The text.
-        text: String,
-    },
-    /// The path does not end in `.sock`.
-    #[error(
-        "'{text}' names no socket: write direct+local:PATH.sock/VOLUME, the path ending in .sock"
-    )]
-    NoSocket {
-        /// The text.
-        text: String,
-    },
-    /// The option does not exist.
-    #[error(
-        "'{key}' is not a valid option of a direct URL: use digest=header,data, key=ID or \
-         secret-file=PATH"
-    )]
-    UnknownKey {
-        /// The option.
-        key: String,
-    },
-    /// The option does not have this value.
-    #[error("'{value}' is not a valid value of {key}: use {expected}")]
-    Value {
-        /// The option.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// The valid values.
-        expected: &'static str,
-    },
-}
-
 impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        let (body, query) = text.split_once('?').unwrap_or((text, ""));
+        let (body, options) = split_options(text)?;
         let (place, volume) = if let Some(rest) = body.strip_prefix("direct://") {
-            parse_tcp(text, rest)?
+            let (host, port, volume) = TCP.divide(text, rest)?;
+            (Place::Tcp { host, port }, volume)
         } else if let Some(rest) = body.strip_prefix("direct+local:") {
-            parse_local(text, rest)?
+            divide_local(text, rest)?
         } else {
             return Err(UrlError::Scheme { text: text.to_owned() });
         };
-        let volume = Some(volume).filter(|name| !name.is_empty()).map(str::to_owned);
+        let volume = Some(volume).filter(|name| !name.is_empty()).map(decode).transpose()?;
         let mut url = Self {
             place,
             volume,
@@ -119,8 +66,7 @@ impl FromStr for Url {
             key: None,
             secret_file: None,
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (key, value) in options {
             url.apply_option(key, value)?;
         }
         Ok(url)
@@ -128,58 +74,28 @@ impl FromStr for Url {
 }
 
 impl Url {
-    fn apply_option(&mut self, key: &str, value: &str) -> Result<(), UrlError> {
-        let refused = |key, expected| UrlError::Value { key, value: value.to_owned(), expected };
+    fn apply_option(&mut self, key: &str, value: String) -> Result<(), UrlError> {
         match key {
-            "digest" => {
-                for digest in value.split(',') {
-                    match digest {
-                        "header" => self.header_digest = true,
-                        "data" => self.data_digest = true,
-                        _ => return Err(refused("digest", "header, data or header,data")),
-                    }
-                }
+            "digest" => (self.header_digest, self.data_digest) = digests(&value)?,
+            "key" => {
+                let expected = "the ID given to `nearflash credential create`";
+                self.key = Some(not_empty(("key", value), expected)?);
             }
-            "key" if value.is_empty() => {
-                return Err(refused("key", "the ID given to `nearflash credential create`"));
+            "secret-file" => {
+                let expected = "the path of a file that holds the secret";
+                self.secret_file = Some(not_empty(("secret-file", value), expected)?.into());
             }
-            "key" => self.key = Some(value.to_owned()),
-            "secret-file" if value.is_empty() => {
-                return Err(refused("secret-file", "the path of a file that holds the secret"));
+            _ => {
+                let expected = "digest=header,data, key=ID or secret-file=PATH";
+                return Err(UrlError::UnknownKey { key: key.to_owned(), expected });
             }
-            "secret-file" => self.secret_file = Some(PathBuf::from(value)),
-            _ => return Err(UrlError::UnknownKey { key: key.to_owned() }),
         }
         Ok(())
     }
 }
 
-fn parse_tcp<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlError> {
-    let (authority, volume) = rest.split_once('/').unwrap_or((rest, ""));
-    let no_host = || UrlError::NoHost { text: text.to_owned() };
-    // An IPv6 address is in brackets, since it has colons itself.
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(inside) => {
-            let (host, after) = inside.split_once(']').ok_or_else(no_host)?;
-            (host, after.strip_prefix(':'))
-        }
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(no_host());
-    }
-    let port = port.map_or(Ok(PORT_DEFAULT), |digits| {
-        let port = digits.parse().ok().filter(|port| *port != 0);
-        port.ok_or_else(|| UrlError::Port { text: digits.to_owned() })
-    })?;
-    Ok((Place::Tcp { host: host.to_owned(), port }, volume))
-}
-
 /// The path ends with the last `.sock` that is followed by a slash, or with the text.
-fn parse_local<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlError> {
+fn divide_local<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlError> {
     let (path, volume) = match rest.rfind(&format!("{SOCKET_SUFFIX}/")) {
         Some(at) => {
             let end = at + SOCKET_SUFFIX.len();
@@ -191,15 +107,16 @@ fn parse_local<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlErr
     if !is_socket || volume.contains('/') {
         return Err(UrlError::NoSocket { text: text.to_owned() });
     }
-    Ok((Place::Local(PathBuf::from(path)), volume))
+    Ok((Place::Local(decode(path)?.into()), volume))
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "direct://[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "direct://{host}:{port}"),
-            Self::Local(path) => write!(f, "direct+local:{}", path.display()),
+            Self::Tcp { host, port } => write!(f, "direct://{}:{port}", Encoded::Host(host)),
+            Self::Local(path) => {
+                write!(f, "direct+local:{}", Encoded::Path(&path.to_string_lossy()))
+            }
         }
     }
 }
@@ -208,7 +125,7 @@ impl fmt::Display for Place {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.volume {
-            Some(volume) => write!(f, "{}/{volume}", self.place),
+            Some(volume) => write!(f, "{}/{}", self.place, Encoded::Name(volume)),
             None => write!(f, "{}", self.place),
         }
     }
@@ -234,7 +151,7 @@ mod tests {
         assert!(parsed.header_digest && parsed.data_digest);
         assert_eq!(parsed.key.as_deref(), Some("app"));
         assert_eq!(parsed.secret_file, Some("/s".into()));
-        assert_eq!(url("direct://flash").place, tcp("flash", PORT_DEFAULT));
+        assert_eq!(url("direct://flash").place, tcp("flash", TCP.port));
         assert_eq!(url("direct://flash:1/").volume, None);
         let local = url("direct+local:/run/a.sock/data");
         assert_eq!(local.place, Place::Local("/run/a.sock".into()));
@@ -244,9 +161,23 @@ mod tests {
 
     #[test]
     fn a_url_is_written_as_it_is_read() {
-        for text in ["direct://[::1]:4500/data", "direct://flash:1", "direct+local:a.sock/data"] {
+        for text in [
+            "direct://[::1]:4500/data",
+            "direct://flash:1",
+            "direct+local:a.sock/data",
+            "direct+local:/run/100%25%3F.sock/a%2Fb",
+        ] {
             assert_eq!(url(text).to_string(), text);
         }
+    }
+
+    #[test]
+    fn every_part_is_percent_decoded() {
+        let local = url("direct+local:/run/a%3F/n.sock/a%20b?key=a%26b&secret-file=/a%25b");
+        assert_eq!(local.place, Place::Local("/run/a?/n.sock".into()));
+        assert_eq!(local.volume.as_deref(), Some("a b"));
+        assert_eq!(local.key.as_deref(), Some("a&b"));
+        assert_eq!(local.secret_file, Some("/a%b".into()));
     }
 
     #[test]
@@ -264,6 +195,10 @@ mod tests {
             ("direct://a?digest=both", "header,data"),
             ("direct://a?key=", "credential create"),
             ("direct://a?secret-file", "path of a file"),
+            ("direct://::1/data", "in brackets"),
+            ("direct://[::1]4421", "1 to 65535"),
+            ("direct://a/100%", "%25"),
+            ("direct://a?secret-file=100%", "%25"),
         ];
         for (text, remedy) in cases {
             let message = text.parse::<Url>().unwrap_err().to_string();

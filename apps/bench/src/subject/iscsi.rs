@@ -3,12 +3,16 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{TargetError, parse_authority};
+use nearflash::url::{
+    Encoded, Scheme, UrlError, decode, digests, not_empty, number, split_options,
+};
+
+use super::TargetError;
 
 /// Prefix of a nearflash volume's name in its IQN.
 const VOLUME_IQN_PREFIX: &str = "iqn.2026-11.io.nearflash:";
-/// The port that IANA assigned to iSCSI.
-const PORT_DEFAULT: u16 = 3260;
+/// The scheme, with the port that IANA assigned to iSCSI.
+static ISCSI: Scheme = Scheme { name: "iscsi", port: 3260, path: "NAME" };
 /// Maximum LUN with flat space addressing: SAM-5, 4.7.7.3.
 const LUN_MAX: u16 = (1 << 14) - 1;
 /// Maximum number of sessions per job and of connections per session; more are considered a typing
@@ -59,21 +63,17 @@ pub fn iqn_of(name: &str) -> String {
 
 /// Parses `text`, of which `rest` follows the scheme.
 pub(super) fn parse(text: &str, rest: &str) -> Result<IscsiTarget, TargetError> {
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let or = " or a target's IQN";
-    let no_name = || TargetError::NoName { text: text.to_owned(), or };
-    let (authority, unit) = place.split_once('/').ok_or_else(no_name)?;
-    let (host, port) = parse_authority(text, authority, ("iscsi", PORT_DEFAULT))?;
+    let (body, given) = split_options(rest)?;
+    let (host, port, unit) = ISCSI.divide(text, body)?;
     let (name, lun) = match unit.split_once('/') {
         Some((name, lun)) => (name, parse_lun(lun)?),
         None => (unit, 0),
     };
     if name.is_empty() {
-        return Err(no_name());
+        return Err(TargetError::NoName { text: text.to_owned(), or: " or a target's IQN" });
     }
     let mut options = Options::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    for (key, value) in given {
         options.apply(key, value)?;
     }
     let Options { user, secret_file, mutual_user, mutual_secret_file, .. } = &mut options;
@@ -88,7 +88,7 @@ pub(super) fn parse(text: &str, rest: &str) -> Result<IscsiTarget, TargetError> 
     Ok(IscsiTarget {
         host,
         port,
-        name: iqn_of(name),
+        name: iqn_of(&decode(name)?),
         lun,
         header_digest: options.header_digest,
         data_digest: options.data_digest,
@@ -133,71 +133,45 @@ struct Options {
 }
 
 impl Options {
-    fn apply(&mut self, key: &str, value: &str) -> Result<(), TargetError> {
-        let refused = |key, expected| TargetError::Value { key, value: value.to_owned(), expected };
+    fn apply(&mut self, key: &str, value: String) -> Result<(), UrlError> {
         match key {
-            "sessions" => self.sessions = Some(parse_count("sessions", value)?),
-            "connections" => self.connections = Some(parse_count("connections", value)?),
-            "digest" => {
-                for digest in value.split(',') {
-                    match digest {
-                        "header" => self.header_digest = true,
-                        "data" => self.data_digest = true,
-                        _ => return Err(refused("digest", "header, data or header,data")),
-                    }
-                }
-            }
+            "sessions" => self.sessions = Some(count(("sessions", &value))?),
+            "connections" => self.connections = Some(count(("connections", &value))?),
+            "digest" => (self.header_digest, self.data_digest) = digests(&value)?,
             "user" => {
                 let expected = "the USER given to `nearflash chap add`";
-                self.user = Some(said("user", value, expected)?.to_owned());
+                self.user = Some(not_empty(("user", value), expected)?);
             }
             "secret-file" => {
-                self.secret_file = Some(said("secret-file", value, "a path")?.into());
+                self.secret_file = Some(not_empty(("secret-file", value), "a path")?.into());
             }
             "mutual-user" => {
                 let expected = "the --mutual-user given to `nearflash chap add`";
-                self.mutual_user = Some(said("mutual-user", value, expected)?.to_owned());
+                self.mutual_user = Some(not_empty(("mutual-user", value), expected)?);
             }
             "mutual-secret-file" => {
-                let path = said("mutual-secret-file", value, "a path")?;
+                let path = not_empty(("mutual-secret-file", value), "a path")?;
                 self.mutual_secret_file = Some(path.into());
             }
             _ => {
                 let expected = "sessions=N, connections=N, digest=header,data, user=U, \
                                 secret-file=PATH, mutual-user=U or mutual-secret-file=PATH";
-                return Err(TargetError::UnknownKey { key: key.to_owned(), expected });
+                return Err(UrlError::UnknownKey { key: key.to_owned(), expected });
             }
         }
         Ok(())
     }
 }
 
-/// A value that must not be empty.
-fn said<'a>(
-    key: &'static str,
-    value: &'a str,
-    expected: &'static str,
-) -> Result<&'a str, TargetError> {
-    match value.is_empty() {
-        true => Err(TargetError::Value { key, value: String::new(), expected }),
-        false => Ok(value),
-    }
-}
-
-fn parse_count(key: &'static str, value: &str) -> Result<u16, TargetError> {
-    let count = value.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
-    let expected = "a number from 1 to 64";
-    count.ok_or_else(|| TargetError::Value { key, value: value.to_owned(), expected })
+fn count(given: (&'static str, &str)) -> Result<u16, UrlError> {
+    number(given, 1..=COUNT_MAX, "a number from 1 to 64")
 }
 
 /// Without account and digests, which are not part of the target's identity.
 impl fmt::Display for IscsiTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, name, lun, .. } = self;
-        match host.contains(':') {
-            true => write!(f, "iscsi://[{host}]:{port}/{name}/{lun}"),
-            false => write!(f, "iscsi://{host}:{port}/{name}/{lun}"),
-        }
+        write!(f, "iscsi://{}:{port}/{}/{lun}", Encoded::Host(host), Encoded::Name(name))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The subject of a measurement, as named on the command line.
 
+mod error;
 mod iscsi;
 mod url;
 
@@ -7,17 +8,19 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nearflash::direct::{Url, UrlError};
-use nearflash_units::{ByteLen, ParseSizeError, parse_size};
+use nearflash::direct::Url;
+use nearflash::url::{Encoded, Scheme, UrlError, decode, digests, number, split_options};
+use nearflash_units::{ByteLen, parse_size};
 
 use crate::floor::Headers;
 
+pub use error::TargetError;
 pub use iscsi::{AccountFile, IscsiTarget, iqn_of};
 
 /// Prefix of a nearflash volume's name in its NQN.
 pub const VOLUME_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
-/// The port that IANA assigned to NVMe over Fabrics.
-const NVME_TCP_PORT: u16 = 4420;
+/// The scheme, with the port that IANA assigned to NVMe over Fabrics.
+static NVME_TCP: Scheme = Scheme { name: "nvme-tcp", port: 4420, path: "NAME" };
 /// Maximum length of a header; a longer one is considered a typing error.
 const HEADER_LEN_MAX: u64 = 4096;
 /// Maximum number of queue pairs per job; more are considered a typing error.
@@ -57,104 +60,6 @@ pub struct NvmeTcpTarget {
     pub data_digest: bool,
     /// Queue pairs of each job.
     pub queues: u16,
-}
-
-/// The reason why a target is not valid.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum TargetError {
-    /// The scheme is unknown.
-    #[error(
-        "'{text}' is not a valid target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME, \
-         iscsi://HOST:PORT/NAME, direct://HOST:PORT/VOLUME, direct+local:PATH.sock/VOLUME or \
-         floor://"
-    )]
-    Scheme {
-        /// The target as given.
-        text: String,
-    },
-    /// Not a valid URL of the direct protocol.
-    #[error(transparent)]
-    Direct(#[from] UrlError),
-    /// Not a valid floor.
-    #[error(
-        "'{text}' is not a valid floor: write floor:// or floor://?headers=REQUEST,ANSWER in bytes"
-    )]
-    Floor {
-        /// The target as given.
-        text: String,
-    },
-    /// `file:` without a path.
-    #[error("'file:' names no file: write file:PATH, for example file:/tmp/test.img")]
-    NoPath,
-    /// `null:` without a valid size.
-    #[error("null: {0}")]
-    Size(#[from] ParseSizeError),
-    /// The host is missing.
-    #[error(
-        "'{text}' names no host: write {scheme}://HOST:PORT/NAME, for example \
-         {scheme}://[::1]:{port}/data"
-    )]
-    NoHost {
-        /// The target as given.
-        text: String,
-        /// Its scheme.
-        scheme: &'static str,
-        /// The scheme's default port.
-        port: u16,
-    },
-    /// The port is not a valid number.
-    #[error("'{text}' is not a valid TCP port: write a number from 1 to 65535, usually {usual}")]
-    Port {
-        /// The port as given.
-        text: String,
-        /// The scheme's default port.
-        usual: u16,
-    },
-    /// The name of the subsystem, target or volume is missing.
-    #[error("'{text}' names no volume: append /NAME, a volume's name{or}")]
-    NoName {
-        /// The target as given.
-        text: String,
-        /// An alternative to a volume's name.
-        or: &'static str,
-    },
-    /// The LUN is not a valid number.
-    #[error(
-        "'{text}' is not a valid LUN: write a number from 0 to 16383 after the name, for example \
-         /data/0"
-    )]
-    Lun {
-        /// The LUN as given.
-        text: String,
-    },
-    /// The key is unknown.
-    #[error("'{key}' is not a valid option of a target: use {expected}")]
-    UnknownKey {
-        /// The key as given.
-        key: String,
-        /// The valid keys.
-        expected: &'static str,
-    },
-    /// A user without a secret, or a secret without a user.
-    #[error("'{text}' names {named} without {missing}: append &{missing}=")]
-    HalfAccount {
-        /// The target as given.
-        text: String,
-        /// The part that is given.
-        named: &'static str,
-        /// The part that is missing.
-        missing: &'static str,
-    },
-    /// The value is not valid for its key.
-    #[error("'{value}' is not a valid value of {key}: use {expected}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// The value as given.
-        value: String,
-        /// The valid values.
-        expected: &'static str,
-    },
 }
 
 impl FromStr for Target {
@@ -204,26 +109,22 @@ fn parse_floor(text: &str, rest: &str) -> Result<Headers, TargetError> {
 }
 
 fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> {
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let or = " or a subsystem's NQN";
-    let no_name = || TargetError::NoName { text: text.to_owned(), or };
-    let (authority, name) = place.split_once('/').ok_or_else(no_name)?;
+    let (body, options) = split_options(rest)?;
+    let (host, port, name) = NVME_TCP.divide(text, body)?;
     if name.is_empty() {
-        return Err(no_name());
+        return Err(TargetError::NoName { text: text.to_owned(), or: " or a subsystem's NQN" });
     }
-    let (host, port) = parse_authority(text, authority, ("nvme-tcp", NVME_TCP_PORT))?;
     let mut target = NvmeTcpTarget {
         host,
         port,
-        nqn: nqn_of(name),
+        nqn: nqn_of(&decode(name)?),
         namespace: 1,
         header_digest: false,
         data_digest: false,
         queues: 1,
     };
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        apply_option(&mut target, key, value)?;
+    for (key, value) in options {
+        apply_option(&mut target, key, &value)?;
     }
     Ok(target)
 }
@@ -233,67 +134,19 @@ pub fn nqn_of(name: &str) -> String {
     if name.starts_with("nqn.") { name.to_owned() } else { format!("{VOLUME_NQN_PREFIX}{name}") }
 }
 
-/// Parses host and port; the scheme has a default port.
-fn parse_authority(
-    text: &str,
-    authority: &str,
-    (scheme, usual): (&'static str, u16),
-) -> Result<(String, u16), TargetError> {
-    let no_host = || TargetError::NoHost { text: text.to_owned(), scheme, port: usual };
-    // An IPv6 address is in brackets, since it contains colons.
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(inside) => {
-            let (host, after) = inside.split_once(']').ok_or_else(no_host)?;
-            (host, after.strip_prefix(':'))
-        }
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(no_host());
-    }
-    let port = match port {
-        None => usual,
-        Some(digits) => digits
-            .parse()
-            .ok()
-            .filter(|port| *port != 0)
-            .ok_or_else(|| TargetError::Port { text: digits.to_owned(), usual })?,
-    };
-    Ok((host.to_owned(), port))
-}
-
-fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<(), TargetError> {
-    let refused = |key, expected| TargetError::Value { key, value: value.to_owned(), expected };
+fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<(), UrlError> {
     match key {
         "ns" => {
-            target.namespace = value
-                .parse()
-                .ok()
-                .filter(|namespace| *namespace != 0)
-                .ok_or_else(|| refused("ns", "a namespace number from 1"))?;
+            let expected = "a namespace number from 1";
+            target.namespace = number(("ns", value), 1..=u32::MAX, expected)?;
         }
         "queues" => {
-            target.queues = value
-                .parse()
-                .ok()
-                .filter(|queues| (1..=QUEUES_MAX).contains(queues))
-                .ok_or_else(|| refused("queues", "a number from 1 to 128"))?;
+            target.queues = number(("queues", value), 1..=QUEUES_MAX, "a number from 1 to 128")?;
         }
-        "digest" => {
-            for digest in value.split(',') {
-                match digest {
-                    "header" => target.header_digest = true,
-                    "data" => target.data_digest = true,
-                    _ => return Err(refused("digest", "header, data or header,data")),
-                }
-            }
-        }
+        "digest" => (target.header_digest, target.data_digest) = digests(value)?,
         _ => {
             let expected = "ns=1, digest=header,data or queues=N";
-            return Err(TargetError::UnknownKey { key: key.to_owned(), expected });
+            return Err(UrlError::UnknownKey { key: key.to_owned(), expected });
         }
     }
     Ok(())
@@ -321,8 +174,8 @@ impl fmt::Display for Target {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Null(len) => write!(f, "null:{len}"),
-            Self::NvmeTcp(target) => {
-                write!(f, "nvme-tcp://{}:{}/{}", target.host, target.port, target.nqn)
+            Self::NvmeTcp(NvmeTcpTarget { host, port, nqn, .. }) => {
+                write!(f, "nvme-tcp://{}:{port}/{}", Encoded::Host(host), Encoded::Name(nqn))
             }
             Self::Direct(url) => write!(f, "{url}"),
             Self::Iscsi(target) => write!(f, "{target}"),

@@ -81,6 +81,8 @@ mod tests {
                 "iscsi://[::1]/iqn.x/2?digest=data&connections=4&sessions=2",
                 "iscsi://[::1]:3260/iqn.x/2?sessions=2&connections=4&digest=data",
             ),
+            ("nvme-tcp://[::1]/nqn.x%3F?ns=2", "nvme-tcp://[::1]:4420/nqn.x%3F?ns=2"),
+            ("iscsi://a/iqn.x%2Fy/2?digest=data", "iscsi://a:3260/iqn.x%2Fy/2?digest=data"),
             ("direct://a/data?digest=header", "direct://a:4421/data?digest=header"),
             (
                 "direct+local:/run/n.sock/data?digest=data",
