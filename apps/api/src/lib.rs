@@ -13,6 +13,7 @@ mod document;
 mod error;
 mod io;
 mod job;
+pub mod process;
 mod reservation;
 mod secret;
 pub mod socket;

@@ -4,14 +4,13 @@
 //! that a host finds it again.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nearflash_api::{Ready, process};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::place::{Scratch, nearflash, tail_of};
@@ -42,6 +41,17 @@ struct Doors {
     direct: SocketAddr,
 }
 
+impl Doors {
+    fn of(ready: &Ready) -> Self {
+        let first = |door: &[SocketAddr]| *door.first().expect("the node was given all doors");
+        Self {
+            nvme_tcp: first(&ready.nvme_tcp),
+            iscsi: first(&ready.iscsi),
+            direct: first(&ready.direct),
+        }
+    }
+}
+
 /// A running node, killed when dropped.
 #[derive(Debug)]
 pub struct Node {
@@ -69,8 +79,7 @@ impl Node {
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let doors = Doors { nvme_tcp: any_port, iscsi: any_port, direct: any_port };
         let volumes: Vec<_> = volumes.iter().map(|&volume| volume.to_owned()).collect();
-        let mut process = serve(&data_dir, &device, doors, &volumes, &log);
-        let doors = await_ready(&mut process, &log);
+        let (process, doors) = serve(&data_dir, &device, doors, &volumes, &log);
         Self { process, doors, volumes, data_dir, device, log }
     }
 
@@ -173,8 +182,9 @@ impl Node {
     }
 
     fn start_again(&mut self) {
-        self.process = serve(&self.data_dir, &self.device, self.doors, &self.volumes, &self.log);
-        let doors = await_ready(&mut self.process, &self.log);
+        let doors;
+        (self.process, doors) =
+            serve(&self.data_dir, &self.device, self.doors, &self.volumes, &self.log);
         assert_eq!(doors, self.doors, "the node listens elsewhere after a restart");
     }
 
@@ -200,9 +210,17 @@ impl Drop for Node {
     }
 }
 
-fn serve(data_dir: &Path, device: &Path, doors: Doors, volumes: &[String], log: &Path) -> Child {
-    // The kernel kills the node when this test ends in any way.
-    Command::new("setpriv")
+/// Starts a node, and waits for the addresses in its ready line.
+fn serve(
+    data_dir: &Path,
+    device: &Path,
+    doors: Doors,
+    volumes: &[String],
+    log: &Path,
+) -> (Child, Doors) {
+    // The kernel kills the node when this test ends in any way. setpriv is a program of util-linux.
+    let mut command = Command::new("setpriv");
+    command
         .args(["--pdeathsig", "KILL", "--"])
         .arg(nearflash())
         .args(["serve", "--device", &format!("flash=file:{},size=16GiB", device.display())])
@@ -213,61 +231,12 @@ fn serve(data_dir: &Path, device: &Path, doors: Doors, volumes: &[String], log: 
         .args(["--advertise", GUEST_SIDE, "--cores", "0"])
         .arg("--data-dir")
         .arg(data_dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(append_to(log))
-        .spawn()
-        .expect("setpriv is a program of util-linux")
+        .stderr(append_to(log));
+    let (process, ready) = process::start(&mut command, PATIENCE)
+        .unwrap_or_else(|error| panic!("{error}: {}", log.display()));
+    (process, Doors::of(&ready))
 }
 
 fn append_to(log: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(log).expect("a test's folder is writable")
-}
-
-/// Waits for the ready line, and returns the addresses in it.
-fn await_ready(process: &mut Child, log: &Path) -> Doors {
-    let stdout = process.stdout.take().expect("standard output is a pipe");
-    let line = first_line(stdout);
-    let doors = line.as_deref().and_then(ready_doors);
-    doors.unwrap_or_else(|| {
-        let _ = process.kill();
-        panic!("the node said {line:?} instead of being ready: {}", log.display())
-    })
-}
-
-/// The first line of a pipe. The pipe is read to its end, so that the node can write further lines.
-fn first_line(stdout: ChildStdout) -> Option<String> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // Only the first line has a receiver.
-            let _ = sender.send(line);
-        }
-    });
-    receiver.recv_timeout(PATIENCE).ok()
-}
-
-fn ready_doors(line: &str) -> Option<Doors> {
-    let ready: serde_json::Value = serde_json::from_str(line).ok()?;
-    (ready["schema"] == 1 && ready["event"] == "ready").then_some(())?;
-    let door = |name| ready[name][0].as_str()?.parse().ok();
-    Some(Doors { nvme_tcp: door("nvme_tcp")?, iscsi: door("iscsi")?, direct: door("direct")? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ready_line_names_the_addresses() {
-        let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],
-            "iscsi":["127.0.0.1:3260"],"direct":["127.0.0.1:4421"],"pid":7}"#;
-        let doors = ready_doors(line).unwrap();
-        assert_eq!(doors.nvme_tcp, "127.0.0.1:4420".parse().unwrap());
-        assert_eq!(doors.iscsi, "127.0.0.1:3260".parse().unwrap());
-        let other = r#"{"schema":2,"event":"ready","nvme_tcp":["[::1]:1"],"iscsi":["[::1]:2"],
-            "direct":["[::1]:3"]}"#;
-        assert_eq!(ready_doors(other), None);
-        assert_eq!(ready_doors("starting"), None);
-    }
 }

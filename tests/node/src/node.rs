@@ -1,13 +1,12 @@
 //! A `nearflash serve` process.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
+use nearflash_api::{Ready, process};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -81,7 +80,7 @@ const NEW_VOLUME: [&str; 2] = ["volume", "create"];
 pub struct Node<'a> {
     place: &'a Place,
     process: Child,
-    ready: Value,
+    ready: Ready,
 }
 
 impl<'a> Node<'a> {
@@ -91,22 +90,13 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When it does not start.
     pub fn start(place: &'a Place, flags: &[&str]) -> Self {
-        let mut process = Command::new(nearflash())
+        let mut command = Command::new(nearflash());
+        command
             .args(["serve", "--nvme-tcp", "127.0.0.1:0", "--data-dir", &place.data_dir()])
             .args(in_blocks(flags))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(append_to(&place.path("node.log")))
-            .spawn()
-            .expect("nearflash is a program");
-        let line = first_line(process.stdout.take().expect("standard output is a pipe"));
-        let ready = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
-        let Some(ready) = ready.filter(|ready| ready["event"] == "ready") else {
-            // An error means that the process has already ended.
-            let _ = process.kill();
-            let _ = process.wait();
-            panic!("the node does not start: {}", place.log());
-        };
+            .stderr(append_to(&place.path("node.log")));
+        let (process, ready) = process::start(&mut command, PATIENCE)
+            .unwrap_or_else(|error| panic!("{error}: {}", place.log()));
         Self { place, process, ready }
     }
 
@@ -133,12 +123,11 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When the ready line has no such address.
     pub fn iscsi_address(&self) -> SocketAddr {
-        let address = self.ready["iscsi"][0].as_str().and_then(|text| text.parse().ok());
-        address.expect("the ready line names an address for initiators")
+        *self.ready.iscsi.first().expect("the ready line names an address for initiators")
     }
 
     /// The ready line.
-    pub fn ready(&self) -> &Value {
+    pub fn ready(&self) -> &Ready {
         &self.ready
     }
 
@@ -147,8 +136,7 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When the ready line has no address.
     pub fn address(&self) -> SocketAddr {
-        let address = self.ready["nvme_tcp"][0].as_str().and_then(|text| text.parse().ok());
-        address.expect("the ready line names an address")
+        *self.ready.nvme_tcp.first().expect("the ready line names an address")
     }
 
     /// The address for direct clients on the network.
@@ -156,8 +144,7 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When the ready line has no such address.
     pub fn direct_address(&self) -> SocketAddr {
-        let address = self.ready["direct"][0].as_str().and_then(|text| text.parse().ok());
-        address.expect("the ready line names an address for direct clients")
+        *self.ready.direct.first().expect("the ready line names an address for direct clients")
     }
 
     /// The socket for direct clients on this machine.
@@ -165,7 +152,8 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When the ready line has no socket.
     pub fn direct_socket(&self) -> &str {
-        self.ready["direct_local"].as_str().expect("the ready line names a socket")
+        let socket = self.ready.direct_local.as_ref().and_then(|path| path.to_str());
+        socket.expect("the ready line names a socket")
     }
 
     /// The current resource usage of the process.
@@ -291,16 +279,4 @@ impl Drop for Node<'_> {
 fn append_to(path: &Path) -> File {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.expect("a test's folder is writable")
-}
-
-/// The first line of a pipe; `None` when the pipe ends before, or no line comes.
-fn first_line(stdout: ChildStdout) -> Option<String> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // Only the first line has a receiver.
-            let _ = sender.send(line);
-        }
-    });
-    receiver.recv_timeout(PATIENCE).ok()
 }
