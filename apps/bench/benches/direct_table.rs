@@ -10,14 +10,12 @@ mod shared;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
 use nearflash::direct::Url;
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
-    Arena, Contest, ContestResult, DirectTargets, GRANTS, Node, Side, contests, to_json,
-    to_markdown, turn_line,
+    Arena, ContestResult, DirectTargets, GRANTS, Node, Side, contests, round_line, to_json,
+    to_markdown,
 };
-use nearflash_bench::subject::{NvmeTcpTarget, Target};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
@@ -43,12 +41,12 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
         if contest.what == GRANTS {
             grant(&node, dir)?;
         }
-        if let Some(Side::File(_)) = &contest.base {
-            fill(&contest)?;
+        if let Some(file @ Side::File(_)) = &contest.base {
+            arena.fill(&contest.subject)?;
+            arena.fill(file)?;
         }
-        results.push(arena.hold(&contest, &mut |turn| {
-            eprintln!("{}", turn_line(&contest, turn));
-        })?);
+        let mut each = |round: &_| eprintln!("{}", round_line(&contest, round));
+        results.push(arena.hold(&contest, &mut each)?);
     }
     Ok(Outcome {
         markdown: to_markdown(&results),
@@ -72,39 +70,28 @@ fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
         "--direct",
         "127.0.0.1:0",
         "--direct-local",
-        &socket(dir).display().to_string(),
+        &dir.join("direct.sock").display().to_string(),
     ];
     Ok(Node::start(&args.node(dir, &node_args))?)
-}
-
-fn socket(dir: &Path) -> PathBuf {
-    dir.join("direct.sock")
 }
 
 fn targets(node: &Node, dir: &Path) -> Result<DirectTargets, BenchError> {
     let url = |text: String| -> Result<Url, BenchError> {
         Ok(text.parse().map_err(nearflash::direct::Error::from)?)
     };
-    let tcp = format!("direct://{}/null", node.direct.as_deref().unwrap_or_default());
-    let local = format!("direct+local:{}", socket(dir).display());
+    let tcp = format!("{}/null", node.direct_url().unwrap_or_default());
+    let local = node.direct_local_url().unwrap_or_default();
     let with_key =
         |key: &str| format!("{tcp}?key={key}&secret-file={}", secret(dir, key).display());
     Ok(DirectTargets {
         tcp: url(tcp.clone())?,
         local: url(format!("{local}/null"))?,
-        nvme_tcp: nvme_tcp(node),
+        nvme_tcp: node.nvme_tcp_target("null"),
         local_file: url(format!("{local}/file"))?,
         file: dir.join("local.img"),
         one_grant: url(with_key("one"))?,
         many_grants: url(with_key("many"))?,
     })
-}
-
-fn nvme_tcp(node: &Node) -> NvmeTcpTarget {
-    match format!("nvme-tcp://{}/null", node.address).parse() {
-        Ok(Target::NvmeTcp(target)) => target,
-        other => panic!("a node announces addresses of this form: {other:?}"),
-    }
 }
 
 fn secret(dir: &Path, key: &str) -> PathBuf {
@@ -122,25 +109,6 @@ fn grant(node: &Node, dir: &Path) -> Result<(), BenchError> {
         let start = number * GRANT_STRIDE;
         let range = format!("{start}..{}", start + GRANT_STRIDE - 4096);
         node.tell(&["grant", "add", "many", "null", "--range", &range])?;
-    }
-    Ok(())
-}
-
-/// Fills the volume and the local file, so that reads return written data.
-fn fill(contest: &Contest) -> Result<(), BenchError> {
-    use nearflash_bench::{BenchArgs, measure};
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        bench: BenchArgs,
-    }
-    let Side::Direct(volume) = &contest.subject else { return Ok(()) };
-    let Some(Side::File(file)) = &contest.base else { return Ok(()) };
-    for target in [volume.to_string(), format!("file:{}", file.display())] {
-        let words = ["bench", &target, "--rw", "write", "--bs", "128k", "--iodepth", "8"];
-        let size = RANGE_LEN.0.to_string();
-        let words = words.into_iter().chain(["--size", &size, "--end-fsync", "1"]);
-        measure(&Command::parse_from(words).bench)?;
     }
     Ok(())
 }

@@ -12,13 +12,11 @@ mod shared;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
-    Arena, ContestResult, IscsiTargets, Node, Tgt, figures_to_markdown, iscsi_contests,
-    skipped_to_markdown, to_json, to_markdown, turn_line,
+    Arena, ContestResult, IscsiTargets, Node, Side, Tgt, figures_to_markdown, iscsi_contests,
+    round_line, skipped_to_markdown, to_json, to_markdown,
 };
-use nearflash_bench::subject::{IscsiTarget, Target};
-use nearflash_bench::{BenchArgs, BenchError, measure as bench};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
@@ -33,17 +31,18 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     let node_args =
         ["--device", "ram=ram:320MiB", "--volume", "ram=256MiB@ram", "--iscsi", "127.0.0.1:0"];
     let node = Node::start(&args.node(dir, &node_args))?;
-    let own = own_target(&node);
-    fill(&own)?;
-    let tgt = Tgt::start(args.cores.server, RANGE_LEN)?;
-    let targets = IscsiTargets { own, tgt: tgt.as_ref().map(Tgt::target) };
+    let own = node.iscsi_target("ram");
     let arena =
         Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
+    // As the peer's store is filled: blocks never written would not be read.
+    arena.fill(&Side::Iscsi(own.clone()))?;
+    let tgt = Tgt::start(args.cores.server, RANGE_LEN)?;
+    let targets = IscsiTargets { own, tgt: tgt.as_ref().map(Tgt::target) };
     let (mut results, mut skipped) = (Vec::new(), Vec::new());
     for contest in iscsi_contests(&targets) {
         match contest {
             Ok(contest) if contest.what.contains(&args.filter) => {
-                let mut each = |turn: &_| eprintln!("{}", turn_line(&contest, turn));
+                let mut each = |round: &_| eprintln!("{}", round_line(&contest, round));
                 results.push(arena.hold(&contest, &mut each)?);
             }
             Err(contest) if contest.what.contains(&args.filter) => skipped.push(contest),
@@ -56,26 +55,4 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
         json: to_json(&results, None),
         is_reached: results.iter().all(ContestResult::is_reached),
     })
-}
-
-fn own_target(node: &Node) -> IscsiTarget {
-    let address = node.iscsi.as_deref().unwrap_or_default();
-    match format!("iscsi://{address}/ram").parse() {
-        Ok(Target::Iscsi(target)) => target,
-        other => panic!("a node announces addresses of this form: {other:?}"),
-    }
-}
-
-/// Fills the volume, as the peer's store is filled: blocks never written would not be read.
-fn fill(target: &IscsiTarget) -> Result<(), BenchError> {
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        bench: BenchArgs,
-    }
-    let target = target.to_string();
-    let words = ["bench", &target, "--rw", "write", "--bs", "128k", "--iodepth", "8"];
-    let size = RANGE_LEN.0.to_string();
-    bench(&Command::parse_from(words.into_iter().chain(["--size", &size])).bench)?;
-    Ok(())
 }

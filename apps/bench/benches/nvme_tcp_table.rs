@@ -9,13 +9,11 @@ mod shared;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
-    Arena, ContestResult, Node, NodeSpec, NvmeTcpTargets, Resources, Stand, nvme_tcp_contests,
-    resources, to_json, to_markdown, turn_line,
+    Arena, ContestResult, Node, NodeSpec, NvmeTcpTargets, Resources, Side, nvme_tcp_contests,
+    resources, round_line, to_json, to_markdown,
 };
-use nearflash_bench::subject::{NvmeTcpTarget, Target};
-use nearflash_bench::{BenchArgs, BenchError, measure as bench};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
@@ -36,33 +34,28 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     };
     let node = start(args, dir)?;
     let targets = NvmeTcpTargets {
-        null: volume(&node, "null"),
-        ram: volume(&node, "ram"),
-        file: volume(&node, "file"),
+        null: node.nvme_tcp_target("null"),
+        ram: node.nvme_tcp_target("ram"),
+        file: node.nvme_tcp_target("file"),
         local: dir.join("local.img"),
-    };
-    let stand = Stand {
-        null: targets.null.clone(),
-        file: targets.file.clone(),
-        local: targets.local.clone(),
-        range_len: RANGE_LEN,
-        cores: args.cores,
     };
     let chosen: Vec<_> = nvme_tcp_contests(&targets)
         .into_iter()
         .filter(|contest| contest.what.contains(&args.filter))
         .collect();
-    if chosen.iter().any(|contest| contest.what.contains("file device")) {
-        stand.fill()?;
-    }
-    if chosen.iter().any(|contest| contest.what.contains("RAM device")) {
-        fill(&targets.ram)?;
-    }
     let arena =
         Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
+    // Blocks that were never written are not read from the device.
+    if chosen.iter().any(|contest| contest.what.contains("file device")) {
+        arena.fill(&Side::File(targets.local.clone()))?;
+        arena.fill(&Side::NvmeTcp(targets.file.clone()))?;
+    }
+    if chosen.iter().any(|contest| contest.what.contains("RAM device")) {
+        arena.fill(&Side::NvmeTcp(targets.ram.clone()))?;
+    }
     let mut results = Vec::new();
     for contest in chosen {
-        let mut each = |turn: &_| eprintln!("{}", turn_line(&contest, turn));
+        let mut each = |round: &_| eprintln!("{}", round_line(&contest, round));
         results.push(arena.hold(&contest, &mut each)?);
     }
     let lines = taken.as_ref().map(|taken| taken.to_markdown()).unwrap_or_default();
@@ -78,15 +71,9 @@ fn measure_resources(args: &TableArgs, dir: &Path) -> Result<Resources, BenchErr
     let node_args = ["--device", "null=null:64GiB", "--volume", "null=32GiB@null"];
     let spec = NodeSpec { data_dir: dir.join("lean"), ..args.node(dir, &node_args) };
     let node = Node::start(&spec)?;
-    let null = volume(&node, "null");
-    let stand = Stand {
-        file: null.clone(),
-        null,
-        local: dir.join("local.img"),
-        range_len: RANGE_LEN,
-        cores: args.cores,
-    };
-    resources(&node, &stand)
+    let arena =
+        Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
+    resources(&arena, &node.nvme_tcp_target("null"))
 }
 
 fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
@@ -106,24 +93,4 @@ fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
         "file=512MiB@disk",
     ];
     Ok(Node::start(&args.node(dir, &node_args))?)
-}
-
-fn volume(node: &Node, name: &str) -> NvmeTcpTarget {
-    match format!("nvme-tcp://{}/{name}", node.address).parse() {
-        Ok(Target::NvmeTcp(target)) => target,
-        other => panic!("a node announces addresses of this form: {other:?}"),
-    }
-}
-
-/// Fills a volume: blocks that were never written are not read from the device.
-fn fill(target: &NvmeTcpTarget) -> Result<(), BenchError> {
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        bench: BenchArgs,
-    }
-    let (target, size) = (Target::NvmeTcp(target.clone()).to_string(), RANGE_LEN.0.to_string());
-    let words = ["bench", &target, "--rw", "write", "--bs", "128k", "--iodepth", "8"];
-    bench(&Command::parse_from(words.into_iter().chain(["--size", &size])).bench)?;
-    Ok(())
 }

@@ -8,13 +8,15 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, OutputFormat};
-use crate::engine::{DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, Remote};
+use crate::engine::{
+    DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, OpenNull, Opener, Remote,
+};
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
 use crate::placement::core_to_core;
 use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
 use crate::report::{FloorComparison, Report, Samples};
-use crate::run::{self, OpenNull, Opener};
+use crate::run::{self};
 use crate::subject::Target;
 use crate::workload::Direction;
 

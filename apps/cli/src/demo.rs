@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::{self, Node, NodeError, NodeSpec, Stand, Timing};
+use nearflash_bench::compare::{self, Arena, DemoTargets, Node, NodeError, NodeSpec, Timing};
 use nearflash_bench::floor::FloorCores;
-use nearflash_bench::subject::{NvmeTcpTarget, Target, TargetError};
 use nearflash_units::{ByteLen, Nanos};
 
 /// Length of the range of the file and of the volume that is read and written.
@@ -34,8 +33,6 @@ pub(crate) enum DemoError {
     Node(#[from] NodeError),
     #[error(transparent)]
     Bench(#[from] BenchError),
-    #[error(transparent)]
-    Address(#[from] TargetError),
 }
 
 /// Starts a node, measures it, and returns the table and a note on how a host connects. Removes all
@@ -56,24 +53,16 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<String, DemoError> {
     let binary = std::env::current_exe().unwrap_or_else(|_| "nearflash".into());
     let data_dir = folder.path().join("node");
     let node = Node::start(&NodeSpec { binary, args: node_args.to_vec(), data_dir })?;
-    let stand = Stand {
-        null: volume(&node, "null")?,
-        file: volume(&node, "data")?,
-        local: folder.path().join("local.img"),
-        range_len: RANGE_LEN,
-        cores: args.cores,
-    };
     let timing =
         Timing { ramp: Nanos::from_millis(100), span: Nanos::from_millis(500), rounds: ROUNDS };
-    let table = compare::demo(&stand, timing)?;
+    let arena = Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing };
+    let targets = DemoTargets {
+        null: node.nvme_tcp_target("null"),
+        file: node.nvme_tcp_target("data"),
+        local: folder.path().join("local.img"),
+    };
+    let table = compare::demo(&arena, &targets)?;
     Ok(format!("{table}\n\n{HOW_TO_CONNECT}"))
-}
-
-fn volume(node: &Node, name: &str) -> Result<NvmeTcpTarget, DemoError> {
-    match format!("nvme-tcp://{}/{name}", node.address).parse()? {
-        Target::NvmeTcp(target) => Ok(target),
-        other => unreachable!("an address of this form is no other target: {other:?}"),
-    }
 }
 
 /// A note on how to start a permanent node and connect to it, since the node of the demonstration

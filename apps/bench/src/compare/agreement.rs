@@ -10,8 +10,8 @@ use std::path::Path;
 use nearflash_units::ByteLen;
 use serde::Serialize;
 
+use super::contest::Timing;
 use super::fio::{FioSpec, LoadFigure, measure_fio};
-use super::stand::Timing;
 use crate::BenchError;
 use crate::engine::FileOptions;
 use crate::job::{DriveSpec, JobSpec, Spin};

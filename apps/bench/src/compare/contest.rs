@@ -1,7 +1,8 @@
-//! Contests: a subject and its base under one load, measured in turns.
+//! Sides under one load, measured in turns; contests: a subject and its base.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use nearflash::direct::Url;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
@@ -10,20 +11,35 @@ use rustix::event::PollFd;
 use super::awake::KeptAwake;
 use super::iscsi_perf;
 use super::node::Node;
-use super::round::{Figure, Measured, OwnTime, Part, Ratio, Verdict, verdict_of};
-use super::stand::{Timing, drive};
+use super::round::{Figure, OwnTime, Part, Ratio, Round};
 use crate::BenchError;
 use crate::engine::{
-    DirectRemote, Done, Engine, EngineError, FILE_BATCH, FileOptions, IscsiRemote, Needs, Remote,
-    Slot,
+    DirectRemote, Done, Engine, EngineError, FILE_BATCH, FileOptions, IscsiRemote, Needs, Opener,
+    Remote, Slot,
 };
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
-use crate::job::{DriveSpec, JobSpec};
+use crate::job::{self, DriveSpec, JobSpec, Spin};
 use crate::placement::{core_to_core, elapsed, pin};
-use crate::recorder::{CpuTime, Record};
-use crate::run::Opener;
+use crate::recorder::{CpuTime, Gauge, Record};
+use crate::run::{self, Jobs, RunSpec, Threads};
 use crate::subject::{IscsiTarget, NvmeTcpTarget};
 use crate::workload::{Direction, Op, Pattern};
+
+/// Length of the operations that fill a volume.
+const FILL_OP_LEN: ByteLen = ByteLen(128 << 10);
+/// Queue depth of the operations that fill a volume.
+const FILL_DEPTH: u32 = 8;
+
+/// Duration and number of rounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Ramp of each side.
+    pub ramp: Nanos,
+    /// Counted time of each side.
+    pub span: Nanos,
+    /// Number of rounds.
+    pub rounds: u32,
+}
 
 /// A side of a contest.
 #[derive(Clone, Debug)]
@@ -68,10 +84,10 @@ pub enum Score {
 }
 
 impl Score {
-    /// The score of one turn.
-    pub fn of(self, turn: &Turn) -> f64 {
-        let Turn { subject, base, .. } = turn;
-        let base = base.unwrap_or(*subject);
+    /// The score of one round.
+    pub fn of(self, round: &Round) -> f64 {
+        let subject = round.subject();
+        let base = round.base().unwrap_or(subject);
         match self {
             Self::Iops => subject.figure.iops / base.figure.iops,
             Self::Latency => subject.figure.latency_ns / base.figure.latency_ns,
@@ -137,43 +153,18 @@ pub struct Contest {
     pub aim: Option<f64>,
 }
 
-/// Both sides, measured shortly after one another.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turn {
-    /// The subject.
-    pub subject: Part,
-    /// The base, if there is one.
-    pub base: Option<Part>,
-    /// Core-to-core latency before the turn.
-    pub before: Nanos,
-    /// Core-to-core latency after the turn.
-    pub after: Nanos,
-}
-
-impl Measured for Turn {
-    fn verdict(&self) -> Verdict {
-        let base = self.base.map(|part| part.figure);
-        let figures = [Some(self.subject.figure), base];
-        verdict_of(figures.into_iter().flatten(), self.before, self.after)
-    }
-
-    fn core_to_core(&self) -> Nanos {
-        self.before
-    }
-}
-
 /// The result of a contest.
 #[derive(Clone, Debug)]
 pub struct ContestResult {
     /// The contest.
     pub contest: Contest,
-    /// The ratio over all turns.
+    /// The ratio over all rounds.
     pub ratio: Ratio,
-    /// Every turn.
-    pub turns: Vec<Turn>,
+    /// Every round.
+    pub rounds: Vec<Round>,
 }
 
-/// The environment of contests.
+/// The environment of comparisons.
 pub struct Arena<'a> {
     /// The node that serves the volumes; its processor time is counted.
     pub node: &'a Node,
@@ -181,7 +172,7 @@ pub struct Arena<'a> {
     pub cores: FloorCores,
     /// Length of the range of a volume or file.
     pub range_len: ByteLen,
-    /// Duration and number of turns.
+    /// Duration and number of rounds.
     pub timing: Timing,
 }
 
@@ -189,49 +180,98 @@ pub struct Arena<'a> {
 type Measure<'a> = Box<dyn FnMut() -> Result<Part, BenchError> + 'a>;
 
 impl Arena<'_> {
-    /// Measures both sides in turns. `each` is called after every turn.
+    /// Holds a contest. `each` is called after every round.
     ///
     /// # Errors
     /// When a side cannot be measured.
     pub fn hold(
         &self,
         contest: &Contest,
-        each: &mut (dyn FnMut(&Turn) + Send),
+        each: &mut (dyn FnMut(&Round) + Send),
     ) -> Result<ContestResult, BenchError> {
-        // Uses a thread of its own, since engines belong to their thread and the caller must stay
-        // unpinned.
-        let turns = std::thread::scope(|scope| {
-            let measuring = scope.spawn(|| {
-                pin(self.cores.client)?;
-                self.turns(contest, each)
-            });
-            measuring.join().expect("the measuring thread has no panic")
-        })?;
-        let ratio = Ratio::of(&turns, |turn| contest.score.of(turn));
-        Ok(ContestResult { contest: contest.clone(), ratio, turns })
+        let sides: Vec<&Side> = contest.base.iter().chain([&contest.subject]).collect();
+        let rounds = self.rounds(&sides, contest.ops, each)?;
+        let ratio = Ratio::of(&rounds, |round| contest.score.of(round));
+        Ok(ContestResult { contest: contest.clone(), ratio, rounds })
     }
 
-    fn turns(
+    /// Measures these sides in turns. `each` is called after every round.
+    ///
+    /// # Errors
+    /// When a side cannot be measured.
+    pub fn rounds(
         &self,
-        contest: &Contest,
-        each: &mut dyn FnMut(&Turn),
-    ) -> Result<Vec<Turn>, BenchError> {
-        let mut subject = self.side(&contest.subject, contest.ops)?;
-        let mut base = match &contest.base {
-            Some(side) => Some(self.side(side, contest.ops)?),
-            None => None,
-        };
-        let mut turns = Vec::new();
+        sides: &[&Side],
+        ops: Ops,
+        each: &mut (dyn FnMut(&Round) + Send),
+    ) -> Result<Vec<Round>, BenchError> {
+        // Uses a thread of its own, since engines belong to their thread and the caller must stay
+        // unpinned.
+        std::thread::scope(|scope| {
+            let measuring = scope.spawn(|| {
+                pin(self.cores.client)?;
+                self.measure(sides, ops, each)
+            });
+            measuring.join().expect("the measuring thread has no panic")
+        })
+    }
+
+    fn measure(
+        &self,
+        sides: &[&Side],
+        ops: Ops,
+        each: &mut dyn FnMut(&Round),
+    ) -> Result<Vec<Round>, BenchError> {
+        let measures = sides.iter().map(|side| self.side(side, ops));
+        let mut measures: Vec<Measure<'_>> = measures.collect::<Result<_, _>>()?;
+        let mut rounds = Vec::new();
         for _ in 0..self.timing.rounds {
             let before = core_to_core(self.cores.server, self.cores.client)?;
-            let base = base.as_mut().map(|measure| measure()).transpose()?;
-            let subject = subject()?;
+            let parts = measures.iter_mut().map(|measure| measure());
+            let parts = parts.collect::<Result<_, _>>()?;
             let after = core_to_core(self.cores.server, self.cores.client)?;
-            let turn = Turn { subject, base, before, after };
-            each(&turn);
-            turns.push(turn);
+            let round = Round { parts, before, after };
+            each(&round);
+            rounds.push(round);
         }
-        Ok(turns)
+        Ok(rounds)
+    }
+
+    /// Fills the volume or the file of a side, so that reads return written data.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn fill(&self, side: &Side) -> Result<(), BenchError> {
+        let ops = Ops::writes(FILL_OP_LEN, FILL_DEPTH);
+        let mut job = self.job(ops);
+        job.workload.pattern = Pattern::Write;
+        job.workload.endless = false;
+        job.end_fsync = true;
+        let drive = DriveSpec { spin: Spin::Always, ..DriveSpec::default() };
+        let threads = Threads::one(self.cores.client);
+        let spec = RunSpec { jobs: Jobs::new(job, 1), drive, threads };
+        let mut quiet = |_, _| {};
+        match side {
+            Side::NvmeTcp(target) => {
+                run::run(&Remote::connect(target, needs(ops))?, &spec, &mut quiet)?;
+            }
+            Side::Direct(url) => {
+                run::run(&DirectRemote::connect(url, needs(ops))?, &spec, &mut quiet)?;
+            }
+            Side::Iscsi(target) => {
+                run::run(&IscsiRemote::connect(target, needs(ops))?, &spec, &mut quiet)?;
+            }
+            Side::File(path) => {
+                self.file_options(path, Direction::Read).prepare()?;
+            }
+            // These read what another side fills, or nothing.
+            Side::Floor(_)
+            | Side::EverySecond(_)
+            | Side::IscsiOneRead(_)
+            | Side::IscsiPerf(_)
+            | Side::FileAndFloor(..) => {}
+        }
+        Ok(())
     }
 
     fn side<'s>(&'s self, side: &'s Side, ops: Ops) -> Result<Measure<'s>, BenchError> {
@@ -268,19 +308,23 @@ impl Arena<'_> {
     }
 
     fn file<'s>(&'s self, path: &'s Path, ops: Ops) -> Result<Measure<'s>, BenchError> {
-        let options = FileOptions {
-            path: path.to_owned(),
-            direct: true,
-            writes: ops.direction == Direction::Write,
-            len_min: Some(self.range_len),
-            batch: FILE_BATCH,
-        };
+        let options = self.file_options(path, ops.direction);
         let mut engine = options.open(depth(ops), ops.op_len)?;
         Ok(Box::new(move || {
             let _awake = KeptAwake::start(self.cores.server);
             let record = drive(&mut engine, &self.job(ops), &self.drive(ops))?;
             Ok(part(&record, None))
         }))
+    }
+
+    fn file_options(&self, path: &Path, direction: Direction) -> FileOptions {
+        FileOptions {
+            path: path.to_owned(),
+            direct: true,
+            writes: direction == Direction::Write,
+            len_min: Some(self.range_len),
+            batch: FILE_BATCH,
+        }
     }
 
     fn iscsi<'s>(&'s self, target: &IscsiTarget, ops: Ops) -> Result<Measure<'s>, BenchError> {
@@ -336,8 +380,23 @@ impl Arena<'_> {
     }
 
     fn drive(&self, ops: Ops) -> DriveSpec {
-        DriveSpec { batch: ops.batch, ..self.timing.drive() }
+        DriveSpec {
+            batch: ops.batch,
+            ramp: self.timing.ramp,
+            runtime: Some(self.timing.span),
+            spin: Spin::Always,
+            ..DriveSpec::default()
+        }
     }
+}
+
+fn drive<E: Engine>(
+    engine: &mut E,
+    job: &JobSpec,
+    drive: &DriveSpec,
+) -> Result<Record, BenchError> {
+    job::run(engine, job, drive, &Gauge::default(), &AtomicBool::new(false))
+        .map_err(|source| BenchError::Job { job: 0, source })
 }
 
 fn depth(ops: Ops) -> usize {

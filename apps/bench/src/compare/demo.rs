@@ -1,17 +1,39 @@
 //! The measurement of `nearflash demo`.
 
+use std::path::PathBuf;
+
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use nearflash_units::{ByteLen, KIB};
 
+use super::contest::{Arena, Ops, Side};
 use super::round::{Figure, Ratio, Round};
-use super::stand::{Device, Load, Stand, Timing};
 use crate::BenchError;
+use crate::floor::Headers;
 use crate::report::{count, micros};
+use crate::subject::NvmeTcpTarget;
 use crate::workload::Direction;
 
 const OP_LEN: ByteLen = ByteLen(4 * KIB);
+
+/// The targets of the demonstration.
+#[derive(Clone, Debug)]
+pub struct DemoTargets {
+    /// A volume on the null device: only the wire and the node.
+    pub null: NvmeTcpTarget,
+    /// A volume on a file.
+    pub file: NvmeTcpTarget,
+    /// A local file on the same disk: the device without the network.
+    pub local: PathBuf,
+}
+
+/// The device of a volume.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Device {
+    Null,
+    File,
+}
 
 /// The rows of the demonstration: latencies at depth 1, rates at depth 32.
 const LOADS: [(Device, Direction, u32); 8] = [
@@ -30,18 +52,27 @@ const LOADS: [(Device, Direction, u32); 8] = [
 ///
 /// # Errors
 /// When a side cannot be measured.
-pub fn demo(stand: &Stand, timing: Timing) -> Result<String, BenchError> {
-    let progress = progress(timing);
+pub fn demo(arena: &Arena<'_>, targets: &DemoTargets) -> Result<String, BenchError> {
+    let progress = progress(arena.timing.rounds);
     progress.set_message("writing the file and the volume");
-    stand.fill()?;
+    let local = Side::File(targets.local.clone());
+    let file = Side::NvmeTcp(targets.file.clone());
+    let null = Side::NvmeTcp(targets.null.clone());
+    let floor = Side::Floor(Headers::NVME_TCP);
+    arena.fill(&local)?;
+    arena.fill(&file)?;
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header(["", "local", "remote", "predicted", "floor", "remote / predicted"]);
     let (mut counted, mut dropped) = (0, 0);
     for (device, direction, depth) in LOADS {
         progress.set_message(describe(device, direction, depth));
-        let load = Load { device, direction, op_len: OP_LEN, depth };
-        let rounds = stand.rounds(load, timing, &mut |_| progress.inc(1))?;
+        let sides = match device {
+            Device::File => &[&local, &floor, &file][..],
+            Device::Null => &[&floor, &null],
+        };
+        let ops = Ops { direction, ..Ops::reads(OP_LEN, depth) };
+        let rounds = arena.rounds(sides, ops, &mut |_| progress.inc(1))?;
         let line = Line::of(&rounds, depth);
         counted += line.ratio.counted * usize::from(!line.ratio.is_doubtful);
         dropped += line.ratio.dropped + line.ratio.counted * usize::from(line.ratio.is_doubtful);
@@ -54,8 +85,8 @@ pub fn demo(stand: &Stand, timing: Timing) -> Result<String, BenchError> {
     Ok(format!("{table}\n{}", legend(counted, dropped)))
 }
 
-fn progress(timing: Timing) -> ProgressBar {
-    let steps = u64::from(timing.rounds) * ByteLen::from_usize(LOADS.len()).0;
+fn progress(rounds: u32) -> ProgressBar {
+    let steps = u64::from(rounds) * ByteLen::from_usize(LOADS.len()).0;
     let style = ProgressStyle::with_template("{bar:30} {elapsed}  {msg}");
     ProgressBar::new(steps).with_style(style.expect("the template is well formed"))
 }
@@ -87,6 +118,14 @@ fn legend(counted: usize, dropped: usize) -> String {
     lines.join("\n") + "\n"
 }
 
+/// The figure of the device without the network, which a file's round begins with.
+fn local_of(round: &Round) -> Option<Figure> {
+    match round.parts[..] {
+        [local, _, _] => Some(local.figure),
+        _ => None,
+    }
+}
+
 /// The medians of one row.
 struct Line {
     is_latency: bool,
@@ -102,23 +141,22 @@ impl Line {
         let is_latency = depth == 1;
         let value = move |figure: Figure| if is_latency { figure.latency_ns } else { figure.iops };
         let median = |score: &dyn Fn(&Round) -> f64| Ratio::of(rounds, score).median;
-        let predicted = move |round: &Round| {
-            let floor = value(round.floor);
-            match round.local.map(value) {
-                None => floor,
-                Some(local) if is_latency => local + floor,
-                Some(local) => local.min(floor),
-            }
+        let remote = |round: &Round| value(round.subject().figure);
+        let floor = |round: &Round| round.base().map_or(f64::NAN, |part| value(part.figure));
+        let predicted = |round: &Round| match local_of(round).map(value) {
+            None => floor(round),
+            Some(local) if is_latency => local + floor(round),
+            Some(local) => local.min(floor(round)),
         };
-        let has_local = rounds.iter().all(|round| round.local.is_some());
-        let local = |round: &Round| round.local.map_or(f64::NAN, value);
+        let has_local = rounds.iter().all(|round| local_of(round).is_some());
+        let local = |round: &Round| local_of(round).map_or(f64::NAN, value);
         Self {
             is_latency,
             local: has_local.then(|| median(&local)),
-            remote: median(&|round| value(round.remote)),
+            remote: median(&remote),
             predicted: median(&predicted),
-            floor: median(&|round| value(round.floor)),
-            ratio: Ratio::of(rounds, |round| value(round.remote) / predicted(round)),
+            floor: median(&floor),
+            ratio: Ratio::of(rounds, |round| remote(round) / predicted(round)),
         }
     }
 
@@ -140,18 +178,18 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use super::super::round::{OwnTime, Part};
     use super::*;
     use nearflash_units::Nanos;
 
     fn round(local: Option<f64>) -> Round {
-        let figure = |latency_ns| Figure { iops: 1e9 / latency_ns, latency_ns, core_share: 1.0 };
-        Round {
-            floor: figure(8_000.0),
-            local: local.map(figure),
-            remote: figure(56_000.0),
-            before: Nanos(30),
-            after: Nanos(30),
-        }
+        let part = |latency_ns| Part {
+            figure: Figure { iops: 1e9 / latency_ns, latency_ns, core_share: 1.0 },
+            cpu_ns: f64::NAN,
+            own_ns: OwnTime::NONE,
+        };
+        let parts = local.into_iter().chain([8_000.0, 56_000.0]).map(part).collect();
+        Round { parts, before: Nanos(30), after: Nanos(30) }
     }
 
     #[test]

@@ -181,9 +181,9 @@ impl DirectTargets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contest::{ContestResult, Turn};
+    use super::super::contest::ContestResult;
     use super::super::results::{to_json, to_markdown};
-    use super::super::round::{Figure, OwnTime, Part, Ratio};
+    use super::super::round::{Figure, OwnTime, Part, Ratio, Round};
     use super::*;
     use nearflash_units::Nanos;
 
@@ -208,9 +208,10 @@ mod tests {
         };
         let results = contests(&targets).into_iter().map(|contest| {
             let base = contest.base.is_some().then(|| part(400_000.0));
-            let turn = Turn { subject: part(500_000.0), base, before: Nanos(30), after: Nanos(31) };
-            let ratio = Ratio::of(&[turn], |turn| contest.score.of(turn));
-            ContestResult { contest, ratio, turns: vec![turn] }
+            let parts = base.into_iter().chain([part(500_000.0)]).collect();
+            let rounds = vec![Round { parts, before: Nanos(30), after: Nanos(31) }];
+            let ratio = Ratio::of(&rounds, |round| contest.score.of(round));
+            ContestResult { contest, ratio, rounds }
         });
         results.collect()
     }

@@ -170,15 +170,16 @@ pub fn skipped_to_markdown(skipped: &[Skipped]) -> String {
     skipped.iter().map(line).collect()
 }
 
-/// The absolute figures of both sides of each contest as Markdown: medians of the turns that count.
+/// The absolute figures of both sides of each contest as Markdown: medians of the rounds that
+/// count.
 pub fn figures_to_markdown(results: &[ContestResult]) -> String {
     let mut text = "| what | IOPS | mean latency | base: IOPS | mean latency |\n\
                     | --- | --- | --- | --- | --- |\n"
         .to_owned();
-    for ContestResult { contest, turns, .. } in results {
+    for ContestResult { contest, rounds, .. } in results {
         let median = |of: &dyn Fn(Figure) -> f64, is_base: bool| {
-            let ratio = Ratio::of(turns, |turn| {
-                let part = if is_base { turn.base } else { Some(turn.subject) };
+            let ratio = Ratio::of(rounds, |round| {
+                let part = if is_base { round.base() } else { Some(round.subject()) };
                 part.map_or(f64::NAN, |part| of(part.figure))
             });
             ratio.median
@@ -201,8 +202,7 @@ pub fn figures_to_markdown(results: &[ContestResult]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contest::Turn;
-    use super::super::round::{OwnTime, Part};
+    use super::super::round::{OwnTime, Part, Round};
     use super::*;
     use crate::subject::Target;
     use nearflash_units::Nanos;
@@ -244,14 +244,10 @@ mod tests {
             cpu_ns: 2e9 / iops,
             own_ns: OwnTime::NONE,
         };
-        let turn = Turn {
-            subject: part(500_000.0),
-            base: Some(part(1_000_000.0)),
-            before: Nanos(30),
-            after: Nanos(31),
-        };
-        let ratio = Ratio::of(&[turn], |turn| contest.score.of(turn));
-        let text = figures_to_markdown(&[ContestResult { contest, ratio, turns: vec![turn] }]);
+        let parts = vec![part(1_000_000.0), part(500_000.0)];
+        let rounds = vec![Round { parts, before: Nanos(30), after: Nanos(31) }];
+        let ratio = Ratio::of(&rounds, |round| contest.score.of(round));
+        let text = figures_to_markdown(&[ContestResult { contest, ratio, rounds }]);
         let line = "| 4 KiB reads, depth 32: IOPS / floor | 500.0 k | 2.0 µs | 1000.0 k | 1.0 µs |";
         assert_eq!(text.lines().last(), Some(line));
     }

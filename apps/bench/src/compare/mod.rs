@@ -20,16 +20,16 @@ mod programs;
 mod resources;
 mod results;
 mod round;
-mod stand;
 mod tgt;
+mod tgt_error;
 
 pub use agreement::{
     AGREEMENT_LOADS, Agreement, AgreementLoad, AgreementRound, agreements_to_json,
     agreements_to_markdown, measure_agreement,
 };
 pub use awake::KeptAwake;
-pub use contest::{Arena, Contest, ContestResult, Ops, Score, Side, Turn};
-pub use demo::demo;
+pub use contest::{Arena, Contest, ContestResult, Ops, Score, Side, Timing};
+pub use demo::{DemoTargets, demo};
 pub use direct::{DirectTargets, GRANTS, contests};
 pub use fio::{FioSpec, LoadFigure, measure_fio};
 pub use fio_job::{
@@ -41,7 +41,7 @@ pub use node::{Node, NodeError, NodeSpec};
 pub use nvme_tcp::{NvmeTcpTargets, nvme_tcp_contests};
 pub use programs::find;
 pub use resources::{Resources, resources};
-pub use results::{to_json, to_markdown, turn_line};
-pub use round::{CORE_SHARE_MIN, Figure, Measured, OwnTime, Part, Ratio, Round, Verdict};
-pub use stand::{Device, Load, Stand, Timing};
-pub use tgt::{Tgt, TgtError};
+pub use results::{round_line, to_json, to_markdown};
+pub use round::{CORE_SHARE_MIN, Figure, OwnTime, Part, Ratio, Round, Verdict};
+pub use tgt::Tgt;
+pub use tgt_error::TgtError;

@@ -1,15 +1,21 @@
 //! A node started for a comparison, and its resource usage.
 
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use nearflash::direct;
+use nearflash_api::Ready;
+use nearflash_api::process::{self, StartError};
 use nearflash_units::{ByteLen, KIB};
 
 use crate::cpu::{self, ThreadTime};
 use crate::recorder::CpuTime;
+use crate::subject::{IscsiTarget, NvmeTcpTarget, Target};
 
+/// How long a node may take to open its devices and become ready.
+const START_SPAN_MAX: Duration = Duration::from_secs(60);
 /// How long a node that is asked to stop may take to drain.
 const END_SPAN_MAX: Duration = Duration::from_secs(5);
 
@@ -39,11 +45,8 @@ pub enum NodeError {
         source: io::Error,
     },
     /// The node's first line is not its ready message.
-    #[error("the node did not report that it is ready; its first line is '{said}'")]
-    NotReady {
-        /// Its first line.
-        said: String,
-    },
+    #[error(transparent)]
+    NotReady(StartError),
     /// A command to the node failed.
     #[error("nearflash {command}: {said}")]
     Refused {
@@ -61,15 +64,8 @@ pub enum NodeError {
 #[derive(Debug)]
 pub struct Node {
     child: Child,
-    /// Its NVMe/TCP address.
-    pub address: String,
-    /// Its first address of the direct protocol, if it has one.
-    pub direct: Option<String>,
-    /// Its first iSCSI address, if it has one.
-    pub iscsi: Option<String>,
+    ready: Ready,
     spec: NodeSpec,
-    /// Kept open, since the node's writes to a closed pipe would fail.
-    _stdout: BufReader<ChildStdout>,
 }
 
 impl Node {
@@ -78,28 +74,56 @@ impl Node {
     /// # Errors
     /// When it does not start.
     pub fn start(spec: &NodeSpec) -> Result<Self, NodeError> {
-        let started = Command::new(&spec.binary)
-            .arg("serve")
-            .args(&spec.args)
-            .args(["--nvme-tcp", "127.0.0.1:0", "--log", "warn", "--data-dir"])
-            .arg(&spec.data_dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child =
-            started.map_err(|source| NodeError::Start { binary: spec.binary.clone(), source })?;
-        let mut stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
-        let mut line = String::new();
-        stdout.read_line(&mut line)?;
-        match addresses_of(&line) {
-            Some(Addresses { nvme_tcp: address, direct, iscsi }) => {
-                Ok(Self { child, address, direct, iscsi, spec: spec.clone(), _stdout: stdout })
+        let mut command = Command::new(&spec.binary);
+        command.arg("serve").args(&spec.args);
+        command.args(["--nvme-tcp", "127.0.0.1:0", "--log", "warn", "--data-dir"]);
+        match process::start(command.arg(&spec.data_dir), START_SPAN_MAX) {
+            Ok((child, ready)) => Ok(Self { child, ready, spec: spec.clone() }),
+            Err(StartError::Spawn(source)) => {
+                Err(NodeError::Start { binary: spec.binary.clone(), source })
             }
-            None => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(NodeError::NotReady { said: line.trim().to_owned() })
-            }
+            Err(error @ StartError::NotReady { .. }) => Err(NodeError::NotReady(error)),
+        }
+    }
+
+    /// The URL of the node's door for NVMe/TCP.
+    pub fn nvme_tcp_url(&self) -> String {
+        format!("nvme-tcp://{}", self.ready.nvme_tcp[0])
+    }
+
+    /// The URL of the node's door for iSCSI, if it has one.
+    pub fn iscsi_url(&self) -> Option<String> {
+        self.ready.iscsi.first().map(|address| format!("iscsi://{address}"))
+    }
+
+    /// The URL of the node's door for direct clients on the network, if it has one.
+    pub fn direct_url(&self) -> Option<String> {
+        self.ready.direct.first().map(|address| format!("direct://{address}"))
+    }
+
+    /// The URL of the node's door for direct clients on this machine, if it has one.
+    pub fn direct_local_url(&self) -> Option<String> {
+        let socket = self.ready.direct_local.clone();
+        socket.map(|socket| direct::Place::Local(socket).to_string())
+    }
+
+    /// A volume over NVMe/TCP.
+    pub fn nvme_tcp_target(&self, volume: &str) -> NvmeTcpTarget {
+        match format!("{}/{volume}", self.nvme_tcp_url()).parse() {
+            Ok(Target::NvmeTcp(target)) => target,
+            other => unreachable!("a URL of this form is no other target: {other:?}"),
+        }
+    }
+
+    /// A volume over iSCSI.
+    ///
+    /// # Panics
+    /// When the node has no door for iSCSI.
+    pub fn iscsi_target(&self, volume: &str) -> IscsiTarget {
+        let url = self.iscsi_url().expect("the node has a door for iSCSI");
+        match format!("{url}/{volume}").parse() {
+            Ok(Target::Iscsi(target)) => target,
+            other => unreachable!("a URL of this form is no other target: {other:?}"),
         }
     }
 
@@ -170,24 +194,6 @@ impl Drop for Node {
     }
 }
 
-/// The first address of each protocol.
-#[derive(Debug, Eq, PartialEq)]
-struct Addresses {
-    nvme_tcp: String,
-    direct: Option<String>,
-    iscsi: Option<String>,
-}
-
-/// Parses a ready line.
-fn addresses_of(line: &str) -> Option<Addresses> {
-    let ready: serde_json::Value = serde_json::from_str(line).ok()?;
-    if ready["event"] != "ready" {
-        return None;
-    }
-    let first = |door: &str| ready[door][0].as_str().map(str::to_owned);
-    Some(Addresses { nvme_tcp: first("nvme_tcp")?, direct: first("direct"), iscsi: first("iscsi") })
-}
-
 /// VmRSS of /proc/PID/status.
 fn resident(status: &str) -> Option<ByteLen> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -201,17 +207,27 @@ mod tests {
 
     #[test]
     fn the_ready_line_gives_the_addresses() {
-        let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],"pid":7}"#;
-        let nvme_tcp = "127.0.0.1:4420".to_owned();
-        assert_eq!(addresses_of(line), Some(Addresses { nvme_tcp, direct: None, iscsi: None }));
-        let line = r#"{"event":"ready","nvme_tcp":["[::1]:1"],"direct":["[::1]:2","[::1]:3"],
-                       "iscsi":["[::1]:4"]}"#;
-        let addresses = addresses_of(line).unwrap();
-        assert_eq!(addresses.nvme_tcp, "[::1]:1");
-        assert_eq!(addresses.direct.as_deref(), Some("[::1]:2"));
-        assert_eq!(addresses.iscsi.as_deref(), Some("[::1]:4"));
-        assert_eq!(addresses_of("{}"), None);
-        assert_eq!(addresses_of("error"), None);
+        let line = r#"{"schema":1,"event":"ready","nvme_tcp":["[::1]:1"],
+                       "direct":["[::1]:2","[::1]:3"],"direct_local":"/a b.sock","iscsi":["[::1]:4"],
+                       "control":"/c","volumes":[],"pid":7}"#;
+        let mut node = node(line);
+        assert_eq!(node.nvme_tcp_url(), "nvme-tcp://[::1]:1");
+        assert_eq!(node.nvme_tcp_target("data").host, "::1");
+        assert_eq!(node.direct_url().as_deref(), Some("direct://[::1]:2"));
+        assert_eq!(node.direct_local_url().as_deref(), Some("direct+local:/a%20b.sock"));
+        assert_eq!(node.iscsi_url().as_deref(), Some("iscsi://[::1]:4"));
+        assert_eq!(node.iscsi_target("data").port, 4);
+        node.ready =
+            Ready { direct: vec![], direct_local: None, iscsi: vec![], ..node.ready.clone() };
+        let others = [node.direct_url(), node.direct_local_url(), node.iscsi_url()];
+        assert_eq!(others, [None, None, None]);
+    }
+
+    fn node(line: &str) -> Node {
+        let (child, ready) = (Command::new("true").spawn(), process::parse_ready(line));
+        let spec =
+            NodeSpec { binary: "true".into(), args: Vec::new(), data_dir: "/nowhere".into() };
+        Node { child: child.unwrap(), ready: ready.unwrap(), spec }
     }
 
     #[test]

@@ -176,10 +176,10 @@ impl NvmeTcpTargets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contest::{ContestResult, Turn};
+    use super::super::contest::ContestResult;
     use super::super::resources::Resources;
     use super::super::results::{to_json, to_markdown};
-    use super::super::round::{Figure, OwnTime, Part, Ratio};
+    use super::super::round::{Figure, OwnTime, Part, Ratio, Round};
     use super::*;
     use crate::subject::Target;
     use nearflash_units::Nanos;
@@ -202,9 +202,10 @@ mod tests {
         };
         let results = nvme_tcp_contests(&targets).into_iter().map(|contest| {
             let base = contest.base.is_some().then(|| part(100_000.0));
-            let turn = Turn { subject: part(90_000.0), base, before: Nanos(30), after: Nanos(31) };
-            let ratio = Ratio::of(&[turn], |turn| contest.score.of(turn));
-            ContestResult { contest, ratio, turns: vec![turn] }
+            let parts = base.into_iter().chain([part(90_000.0)]).collect();
+            let rounds = vec![Round { parts, before: Nanos(30), after: Nanos(31) }];
+            let ratio = Ratio::of(&rounds, |round| contest.score.of(round));
+            ContestResult { contest, ratio, rounds }
         });
         results.collect()
     }

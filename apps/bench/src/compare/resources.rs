@@ -3,12 +3,10 @@
 use nearflash_units::{ByteLen, Nanos};
 use serde::Serialize;
 
-use super::node::Node;
-use super::stand::{Device, Load, Stand, Timing};
+use super::contest::{Arena, Ops, Side, Timing};
 use crate::BenchError;
-use crate::engine::{Needs, NvmeTcpEngine, Remote};
-use crate::run::Opener;
-use crate::workload::Direction;
+use crate::engine::{Needs, NvmeTcpEngine, Opener, Remote};
+use crate::subject::NvmeTcpTarget;
 
 /// Additional pairs of connections (admin and I/O).
 const IDLE_CONTROLLERS: u32 = 100;
@@ -31,18 +29,18 @@ pub struct Resources {
     pub idle_share: f64,
 }
 
-/// Measures a node's resource usage.
+/// Measures the resource usage of the arena's node; `null` is its volume on the null device.
 ///
 /// # Errors
 /// When the process has ended or refuses that many connections.
-pub fn resources(node: &Node, stand: &Stand) -> Result<Resources, BenchError> {
-    let load =
-        Load { device: Device::Null, direction: Direction::Read, op_len: OP_LEN, depth: DEPTH };
+pub fn resources(arena: &Arena<'_>, null: &NvmeTcpTarget) -> Result<Resources, BenchError> {
+    let Arena { node, cores, range_len, .. } = *arena;
     let timing = Timing { ramp: Nanos(0), span: Nanos::from_millis(500), rounds: 1 };
-    stand.rounds(load, timing, &mut |_| {})?;
+    let short = Arena { node, cores, range_len, timing };
+    short.rounds(&[&Side::NvmeTcp(null.clone())], Ops::reads(OP_LEN, DEPTH), &mut |_| {})?;
     let busy_len = node.resident_len()?;
     let idle = (0..IDLE_CONTROLLERS)
-        .map(|_| idle_connections(stand))
+        .map(|_| idle_connections(null))
         .collect::<Result<Vec<_>, BenchError>>()?;
     let grown = node.resident_len()?.0.saturating_sub(busy_len.0);
     let connections = 2 * IDLE_CONTROLLERS;
@@ -97,10 +95,10 @@ impl ResourcesPart {
 }
 
 /// An idle pair of an admin and an I/O connection.
-fn idle_connections(stand: &Stand) -> Result<(Remote, NvmeTcpEngine), BenchError> {
+fn idle_connections(null: &NvmeTcpTarget) -> Result<(Remote, NvmeTcpEngine), BenchError> {
     let depth = usize::try_from(DEPTH).expect("usize is at least 32 bits wide");
     let needs = Needs { op_len: OP_LEN, offset: ByteLen(0), depth, job_count: 1 };
-    let remote = Remote::connect(&stand.null, needs)?;
+    let remote = Remote::connect(null, needs)?;
     let engine = remote.open(depth, OP_LEN)?;
     Ok((remote, engine))
 }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::contest::{Contest, ContestResult, Turn};
+use super::contest::{Contest, ContestResult};
 use super::resources::{Resources, ResourcesPart};
-use super::round::{Figure, Measured as _, Part};
+use super::round::{Figure, Part, Round};
 use crate::placement::Place;
 use crate::report::SCHEMA;
 
@@ -22,10 +22,10 @@ impl ContestResult {
     }
 }
 
-/// The result of one turn, in one line.
-pub fn turn_line(contest: &Contest, turn: &Turn) -> String {
-    let base = turn.base.map_or_else(String::new, |base| format!("; base: {}", side(base)));
-    format!("{}: {}{base}", contest.what, side(turn.subject))
+/// The result of one round, in one line.
+pub fn round_line(contest: &Contest, round: &Round) -> String {
+    let base = round.base().map_or_else(String::new, |base| format!("; base: {}", side(base)));
+    format!("{}: {}{base}", contest.what, side(round.subject()))
 }
 
 fn side(Part { figure, cpu_ns, .. }: Part) -> String {
@@ -121,7 +121,7 @@ struct SidePart {
 
 impl RowPart {
     fn of(result: &ContestResult) -> Self {
-        let ContestResult { contest, ratio, turns } = result;
+        let ContestResult { contest, ratio, rounds } = result;
         Self {
             what: contest.what,
             must: contest.must,
@@ -131,18 +131,18 @@ impl RowPart {
             high: ratio.high,
             reached: result.is_reached(),
             doubtful: ratio.is_doubtful,
-            rounds: turns.iter().map(RoundPart::of).collect(),
+            rounds: rounds.iter().map(RoundPart::of).collect(),
         }
     }
 }
 
 impl RoundPart {
-    fn of(turn: &Turn) -> Self {
+    fn of(round: &Round) -> Self {
         Self {
-            verdict: format!("{:?}", turn.verdict()).to_lowercase(),
-            core_to_core_ns: [turn.before.0, turn.after.0],
-            subject: SidePart::of(turn.subject),
-            base: turn.base.map(SidePart::of),
+            verdict: format!("{:?}", round.verdict()).to_lowercase(),
+            core_to_core_ns: [round.before.0, round.after.0],
+            subject: SidePart::of(round.subject()),
+            base: round.base().map(SidePart::of),
         }
     }
 }

@@ -37,7 +37,7 @@ impl From<&Record> for Figure {
     }
 }
 
-/// The result of a side in one turn.
+/// The result of a side in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
     /// Rate and latency.
@@ -64,14 +64,10 @@ impl OwnTime {
 }
 
 /// All sides, measured shortly after one another.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// The bare exchange.
-    pub floor: Figure,
-    /// The same device without the network; `None` for the null device.
-    pub local: Option<Figure>,
-    /// Over NVMe/TCP.
-    pub remote: Figure,
+    /// The sides in the order of their measurement; at least one.
+    pub parts: Vec<Part>,
     /// Core-to-core latency before the round.
     pub before: Nanos,
     /// Core-to-core latency after the round.
@@ -89,39 +85,28 @@ pub enum Verdict {
     Disturbed,
 }
 
-/// Sides measured shortly after one another.
-pub trait Measured {
-    /// Whether the measurement counts.
-    fn verdict(&self) -> Verdict;
-
-    /// Core-to-core latency before the measurement.
-    fn core_to_core(&self) -> Nanos;
-}
-
-impl Measured for Round {
-    fn verdict(&self) -> Verdict {
-        let sides = [Some(self.floor), self.local, Some(self.remote)];
-        verdict_of(sides.into_iter().flatten(), self.before, self.after)
+impl Round {
+    /// The side that is judged: the last one, because its measurement follows that of the others.
+    pub fn subject(&self) -> Part {
+        *self.parts.last().expect("a round measures at least one side")
     }
 
-    fn core_to_core(&self) -> Nanos {
-        self.before
+    /// The side that the subject is compared with, if there is one.
+    pub fn base(&self) -> Option<Part> {
+        self.parts.iter().rev().nth(1).copied()
     }
-}
 
-/// The verdict on sides that were measured between two core-to-core latencies.
-pub(super) fn verdict_of(
-    mut sides: impl Iterator<Item = Figure>,
-    before: Nanos,
-    after: Nanos,
-) -> Verdict {
-    let is_disturbed = |figure: Figure| figure.core_share < CORE_SHARE_MIN || figure.iops <= 0.0;
-    if Place::of(before) != Place::of(after) {
-        Verdict::Moved
-    } else if sides.any(is_disturbed) {
-        Verdict::Disturbed
-    } else {
-        Verdict::Sound
+    /// Whether the round counts.
+    pub fn verdict(&self) -> Verdict {
+        let is_disturbed =
+            |part: &Part| part.figure.core_share < CORE_SHARE_MIN || part.figure.iops <= 0.0;
+        if Place::of(self.before) != Place::of(self.after) {
+            Verdict::Moved
+        } else if self.parts.iter().any(is_disturbed) {
+            Verdict::Disturbed
+        } else {
+            Verdict::Sound
+        }
     }
 }
 
@@ -147,12 +132,12 @@ pub struct Ratio {
 impl Ratio {
     /// The statistics of a score. If no round is sound, all rounds count, and the result is
     /// doubtful.
-    pub fn of<M: Measured>(rounds: &[M], score: impl Fn(&M) -> f64) -> Self {
-        let is_sound = |round: &&M| round.verdict() == Verdict::Sound;
+    pub fn of(rounds: &[Round], score: impl Fn(&Round) -> f64) -> Self {
+        let is_sound = |round: &&Round| round.verdict() == Verdict::Sound;
         let is_doubtful = !rounds.iter().any(|round| is_sound(&round));
         let counted = || rounds.iter().filter(|round| is_doubtful || is_sound(round));
         let Quartiles { low, median, high } = Quartiles::or_nan(counted().map(score));
-        let distances = Quartiles::or_nan(counted().map(|it| it.core_to_core().0 as f64));
+        let distances = Quartiles::or_nan(counted().map(|it| it.before.0 as f64));
         let count = counted().count();
         Self {
             median,
@@ -175,29 +160,24 @@ fn to_nanos(value: f64) -> Nanos {
 mod tests {
     use super::*;
 
-    fn figure(iops: f64) -> Figure {
-        Figure { iops, latency_ns: 1e9 / iops, core_share: 1.0 }
+    fn part(iops: f64) -> Part {
+        let figure = Figure { iops, latency_ns: 1e9 / iops, core_share: 1.0 };
+        Part { figure, cpu_ns: f64::NAN, own_ns: OwnTime::NONE }
     }
 
     fn round(remote: f64) -> Round {
-        Round {
-            floor: figure(100.0),
-            local: None,
-            remote: figure(remote),
-            before: Nanos(30),
-            after: Nanos(32),
-        }
+        Round { parts: vec![part(100.0), part(remote)], before: Nanos(30), after: Nanos(32) }
     }
 
     fn iops_ratio(round: &Round) -> f64 {
-        round.remote.iops / round.floor.iops
+        round.subject().figure.iops / round.base().unwrap().figure.iops
     }
 
     #[test]
     fn a_round_whose_cores_moved_or_were_shared_does_not_count() {
         let moved = Round { after: Nanos(160), ..round(10.0) };
         let mut disturbed = round(10.0);
-        disturbed.floor.core_share = 0.5;
+        disturbed.parts[0].figure.core_share = 0.5;
         assert_eq!(moved.verdict(), Verdict::Moved);
         assert_eq!(disturbed.verdict(), Verdict::Disturbed);
         let rounds = [moved, disturbed, round(90.0), round(95.0), round(99.0)];
@@ -211,7 +191,7 @@ mod tests {
         let rounds = [round(80.0), round(90.0)];
         let ratio = Ratio::of(&rounds, iops_ratio);
         assert!((ratio.median - 0.85).abs() < 1e-12);
-        let latencies = Ratio::of(&rounds, |round| round.remote.latency_ns / 1e6);
+        let latencies = Ratio::of(&rounds, |round| round.subject().figure.latency_ns / 1e6);
         assert!((latencies.median - (12.5 + 100.0 / 9.0) / 2.0).abs() < 1e-9);
     }
 
@@ -224,7 +204,7 @@ mod tests {
     #[test]
     fn when_no_round_is_sound_all_count_and_the_ratio_says_so() {
         let moved = Round { after: Nanos(160), ..round(50.0) };
-        let ratio = Ratio::of(&[moved, moved], iops_ratio);
+        let ratio = Ratio::of(&[moved.clone(), moved], iops_ratio);
         assert_eq!((ratio.median, ratio.counted, ratio.dropped), (0.5, 2, 0));
         assert!(ratio.is_doubtful);
         assert!(Ratio::of(&[], iops_ratio).median.is_nan());

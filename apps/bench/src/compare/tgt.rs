@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use nearflash_units::ByteLen;
 
 use super::programs::find;
+use super::tgt_error::TgtError;
 use crate::BenchError;
 use crate::placement::{CoreId, pin};
 use crate::subject::IscsiTarget;
@@ -28,27 +29,6 @@ const NAME: &str = "iqn.2026-11.io.nearflash.peer:ram";
 const LUN: u16 = 1;
 /// The control socket is in a private folder, so its number cannot collide.
 const CONTROL_PORT: &str = "1";
-
-/// Errors of `tgt`.
-#[derive(Debug, thiserror::Error)]
-pub enum TgtError {
-    /// Its file, folder or process cannot be used.
-    #[error("tgt: {what}: {source}")]
-    Io {
-        /// The object of the failed operation.
-        what: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A `tgtadm` command failed.
-    #[error("tgtadm {command}: {said}")]
-    Refused {
-        /// The command.
-        command: String,
-        /// Its error message.
-        said: String,
-    },
-}
 
 /// A running target; it and its file are removed on drop.
 #[derive(Debug)]

@@ -7,11 +7,9 @@ use nearflash::direct::{
 use nearflash_units::{ByteLen, Nanos};
 use rustix::event::PollFd;
 
-use super::sleep::waker;
-use super::{Done, Engine, EngineError, Needs, Slot};
+use super::{Done, Engine, EngineError, Needs, Opener, Slot, waker};
 use crate::BenchError;
 use crate::error::OptionsError;
-use crate::run::Opener;
 use crate::workload::{Direction, Op};
 
 /// A connection to a node and the volume to measure; opens [`DirectEngine`]s.

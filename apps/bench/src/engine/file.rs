@@ -12,8 +12,8 @@ use nearflash_units::{ByteLen, MIB, Nanos};
 use rustix::event::PollFd;
 
 use super::ring::Ring;
-use super::sleep::waker;
-use super::{Done, Engine, EngineError, Slot};
+use super::{Done, Engine, EngineError, FileError, Opener, Slot, waker};
+use crate::BenchError;
 use crate::engine::aligned::SlotBuffers;
 use crate::workload::Op;
 
@@ -37,43 +37,6 @@ pub struct FileOptions {
     /// are refilled. The kernel merges adjacent operations of one batch, so in sequential order the
     /// device sees fewer and larger requests.
     pub batch: u32,
-}
-
-/// The reason why a file cannot be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// The file does not exist, and no size is given to create it.
-    #[error("{path} does not exist: add --size to create it")]
-    Absent {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The system refused the operation.
-    #[error("{path}: {source}")]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The file system does not support direct I/O.
-    #[error("{path} does not support O_DIRECT: give --direct 0, or a path on a disk")]
-    NoDirect {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The block device is in use.
-    #[error("{path} is in use (mounted, or part of an array): writing to it would destroy it")]
-    InUse {
-        /// The device.
-        path: PathBuf,
-    },
-    /// The path is neither a regular file nor a block device.
-    #[error("{path} is neither a regular file nor a block device")]
-    NoStorage {
-        /// The path.
-        path: PathBuf,
-    },
 }
 
 impl FileOptions {
@@ -164,13 +127,9 @@ impl FileEngine {
     ///
     /// # Errors
     /// When the file cannot be opened, or io_uring is forbidden.
-    pub fn open(
-        options: &FileOptions,
-        depth: usize,
-        op_len: ByteLen,
-    ) -> Result<Self, crate::BenchError> {
+    pub fn open(options: &FileOptions, depth: usize, op_len: ByteLen) -> Result<Self, BenchError> {
         let file = options.open()?;
-        let no_ring = |source| crate::BenchError::NoRing { source };
+        let no_ring = |source| BenchError::NoRing { source };
         let sync = file.try_clone().map_err(no_ring)?;
         let ring = Ring::new(file, depth, op_len).map_err(no_ring)?;
         let batch = usize::try_from(options.batch).expect("usize is at least 32 bits wide");
@@ -237,6 +196,14 @@ impl Engine for FileEngine {
 
     fn flush(&mut self) -> Result<(), EngineError> {
         self.sync.sync_data().map_err(|source| EngineError::Io { what: "fdatasync", source })
+    }
+}
+
+impl Opener for FileOptions {
+    type Engine = FileEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<FileEngine, BenchError> {
+        FileEngine::open(self, depth, op_len)
     }
 }
 

@@ -13,11 +13,9 @@ use nearflash::iscsi::{
 use nearflash_units::{ByteLen, Lba, Nanos};
 use rustix::event::PollFd;
 
-use super::sleep::waker;
-use super::{Done, Engine, EngineError, Needs, Slot};
+use super::{Done, Engine, EngineError, Needs, Opener, Slot, waker};
 use crate::BenchError;
 use crate::error::OptionsError;
-use crate::run::Opener;
 use crate::subject::IscsiTarget;
 use crate::workload::{Direction, Op};
 

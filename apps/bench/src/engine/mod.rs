@@ -7,172 +7,20 @@
 mod aligned;
 mod direct;
 mod file;
+mod file_error;
+mod interface;
 mod iscsi;
 mod null;
 mod nvme_tcp;
+mod opener;
 mod ring;
-pub mod sleep;
-
-use std::sync::Arc;
-
-use nearflash_units::{ByteLen, Nanos};
-use rustix::event::PollFd;
 
 pub use direct::{DirectEngine, DirectRemote};
-pub use file::{FILE_BATCH, FileEngine, FileError, FileOptions};
+pub use file::{FILE_BATCH, FileEngine, FileOptions};
+pub use file_error::FileError;
+use interface::waker;
+pub use interface::{AnyEngine, Done, Engine, EngineError, Slot, sleep_on_all};
 pub use iscsi::{IscsiEngine, IscsiRemote};
-pub use null::NullEngine;
+pub use null::{NullEngine, OpenNull};
 pub use nvme_tcp::{Needs, NvmeTcpEngine, Remote};
-
-use crate::workload::Op;
-
-/// Index of an operation in flight, below the engine's depth.
-pub type Slot = usize;
-
-/// The reason why an operation, or the whole engine, failed.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// A system call failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// The operation.
-        what: &'static str,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The controller completed the command with an error.
-    #[error("the target answered {0}")]
-    Status(nearflash::nvme_tcp::Status),
-    /// The logical unit ended the task with an error.
-    #[error("{target} answered with {status}")]
-    Task {
-        /// Name and address of the target.
-        target: Arc<str>,
-        /// The SCSI status or the error.
-        status: nearflash::iscsi::TaskStatus,
-    },
-    /// The session was lost.
-    #[error(transparent)]
-    Iscsi(#[from] nearflash::iscsi::InitiatorError),
-    /// The connection was lost.
-    #[error(transparent)]
-    Remote(#[from] nearflash::nvme_tcp::HostError),
-    /// The node refused the operation, failed at it, or is gone.
-    #[error(transparent)]
-    Direct(#[from] nearflash::direct::Error),
-    /// Fewer bytes were transferred than requested, although not at the end of the file.
-    #[error("transferred {moved} of {asked} bytes")]
-    Short {
-        /// Bytes transferred.
-        moved: ByteLen,
-        /// Bytes requested.
-        asked: ByteLen,
-    },
-}
-
-/// The completion of one operation.
-#[derive(Debug)]
-pub struct Done {
-    /// Its slot.
-    pub slot: Slot,
-    /// Its result.
-    pub result: Result<(), EngineError>,
-}
-
-/// Carries out operations on a target.
-pub trait Engine {
-    /// The buffer of a slot that is not in flight.
-    fn buffer(&self, slot: Slot) -> &[u8];
-
-    /// The buffer of a slot that is not in flight, to be filled.
-    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8];
-
-    /// Queues one operation; [`Self::poll`] submits it.
-    fn submit(&mut self, slot: Slot, op: Op);
-
-    /// Submits the queued operations, and appends the completions to `done`. Never blocks.
-    ///
-    /// # Errors
-    /// When the engine as a whole has failed.
-    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError>;
-
-    /// Submits the queued operations without looking for completions, for a thread that polls other
-    /// engines next.
-    ///
-    /// # Errors
-    /// When the engine as a whole has failed.
-    fn hand_over(&mut self) -> Result<(), EngineError>;
-
-    /// Prepares to sleep together with other engines: submits the queued operations, and returns
-    /// whether there is nothing to do now. Only then may the thread sleep on the
-    /// [wakers](Self::wakers). [`Self::awake`] must follow in any case.
-    ///
-    /// # Errors
-    /// When the engine as a whole has failed.
-    fn doze(&mut self) -> Result<bool, EngineError>;
-
-    /// Appends the descriptors to sleep on while the engine dozes.
-    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>);
-
-    /// Ends the sleep.
-    fn awake(&mut self);
-
-    /// Sleeps until there may be something to do, or for `span`. May return early.
-    ///
-    /// # Errors
-    /// When the engine as a whole has failed.
-    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
-        sleep::on_all(&mut [self], span).map_err(|(_, error)| error)
-    }
-
-    /// Makes all completed writes durable before it returns.
-    ///
-    /// # Errors
-    /// When the flush fails.
-    fn flush(&mut self) -> Result<(), EngineError>;
-}
-
-/// An engine of any kind, so that one thread can drive different kinds.
-pub type AnyEngine = Box<dyn Engine>;
-
-impl Engine for AnyEngine {
-    fn buffer(&self, slot: Slot) -> &[u8] {
-        (**self).buffer(slot)
-    }
-
-    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
-        (**self).buffer_mut(slot)
-    }
-
-    fn submit(&mut self, slot: Slot, op: Op) {
-        (**self).submit(slot, op);
-    }
-
-    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
-        (**self).poll(done)
-    }
-
-    fn hand_over(&mut self) -> Result<(), EngineError> {
-        (**self).hand_over()
-    }
-
-    fn doze(&mut self) -> Result<bool, EngineError> {
-        (**self).doze()
-    }
-
-    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
-        (**self).wakers(wakers);
-    }
-
-    fn awake(&mut self) {
-        (**self).awake();
-    }
-
-    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
-        (**self).wait(span)
-    }
-
-    fn flush(&mut self) -> Result<(), EngineError> {
-        (**self).flush()
-    }
-}
+pub use opener::{OpenAny, Opener};

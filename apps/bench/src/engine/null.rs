@@ -4,7 +4,8 @@ use nearflash_units::ByteLen;
 use rustix::event::PollFd;
 
 use super::aligned::SlotBuffers;
-use super::{Done, Engine, EngineError, Slot};
+use super::{Done, Engine, EngineError, Opener, Slot};
+use crate::BenchError;
 use crate::workload::Op;
 
 /// Every operation completes as soon as it is submitted.
@@ -52,5 +53,16 @@ impl Engine for NullEngine {
 
     fn flush(&mut self) -> Result<(), EngineError> {
         Ok(())
+    }
+}
+
+/// Opens [`NullEngine`]s.
+pub struct OpenNull;
+
+impl Opener for OpenNull {
+    type Engine = NullEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<NullEngine, BenchError> {
+        Ok(NullEngine::new(depth, op_len))
     }
 }

@@ -11,11 +11,9 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use rustix::event::PollFd;
 use uuid::Uuid;
 
-use super::sleep::waker;
-use super::{Done, Engine, EngineError, Slot};
+use super::{Done, Engine, EngineError, Opener, Slot, waker};
 use crate::BenchError;
 use crate::error::OptionsError;
-use crate::run::Opener;
 use crate::subject::NvmeTcpTarget;
 use crate::workload::{Direction, Op};
 

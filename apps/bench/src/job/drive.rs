@@ -12,7 +12,7 @@ use super::clock::{Clock, SystemClock};
 use super::running::Running;
 use super::spec::{DriveSpec, JobFailure, JobSpec, Spin};
 use crate::cpu::CpuMeter;
-use crate::engine::{Engine, sleep};
+use crate::engine::{Engine, sleep_on_all};
 use crate::recorder::{Gauge, Record};
 
 /// Adaptive spinning ends after this time without a completion. Typical devices are faster, and
@@ -271,7 +271,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         let at_work = self.jobs.iter_mut().enumerate().filter(|(_, job)| job.is_at_work());
         let (seats, mut engines): (Vec<usize>, Vec<&mut E>) =
             at_work.map(|(seat, job)| (seat, &mut *job.engine)).unzip();
-        sleep::on_all(&mut engines, span)
+        sleep_on_all(&mut engines, span)
             .map_err(|(index, error)| Failed { seat: seats[index], failure: error.into() })
     }
 }

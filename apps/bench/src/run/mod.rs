@@ -1,7 +1,6 @@
 //! A run: jobs on threads, observed until they end. The jobs may belong to one load or to several.
 
 mod jobs;
-mod openers;
 #[cfg(test)]
 mod tests;
 
@@ -12,9 +11,9 @@ use std::time::{Duration, Instant};
 use nearflash_units::Nanos;
 
 pub use jobs::{Jobs, Layout, RunSpec, Threads};
-pub use openers::{OpenAny, OpenNull, Opener};
 
 use crate::BenchError;
+use crate::engine::Opener;
 use crate::job::{Crew, DriveSpec, Failed, JobSpec, Seat, SystemClock};
 use crate::placement::{CoreId, elapsed, pin};
 use crate::recorder::{Gauge, Record};

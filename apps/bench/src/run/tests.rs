@@ -2,8 +2,8 @@
 
 use nearflash_units::{ByteLen, ByteOffset};
 
-use super::{Jobs, Layout, OpenAny, OpenNull, RunSpec, Threads, run, run_together};
-use crate::engine::FileOptions;
+use super::{Jobs, Layout, RunSpec, Threads, run, run_together};
+use crate::engine::{FileOptions, OpenAny, OpenNull};
 use crate::job::{DriveSpec, JobSpec, Spin};
 use crate::workload::{Pattern, Rate, WorkloadSpec};
 

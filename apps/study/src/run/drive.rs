@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nearflash_bench::BenchError;
-use nearflash_bench::engine::AnyEngine;
+use nearflash_bench::engine::{AnyEngine, Opener};
 use nearflash_bench::job::{DriveSpec, JobSpec, Spin};
 use nearflash_bench::placement::CoreId;
 use nearflash_bench::recorder::Record;
-use nearflash_bench::run::{self, Jobs, Opener, Threads};
+use nearflash_bench::run::{self, Jobs, Threads};
 use nearflash_bench::workload::{Rate, WorkloadSpec};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 

@@ -1,7 +1,7 @@
 //! A node with every protocol, started for the run.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{Node, NodeSpec};
@@ -29,7 +29,6 @@ pub(super) struct OwnNode {
     node: Node,
     /// The number of its cores.
     pub(super) core_count: usize,
-    socket: PathBuf,
     /// Names of the volumes that have been filled.
     pub(super) filled: BTreeSet<String>,
 }
@@ -62,7 +61,7 @@ impl OwnNode {
         }
         args.extend(devices);
         let node = Node::start(&NodeSpec { binary, args, data_dir: dir.join("node") })?;
-        Ok(Self { node, core_count: cores.len(), socket, filled: BTreeSet::new() })
+        Ok(Self { node, core_count: cores.len(), filled: BTreeSet::new() })
     }
 
     /// Its process ID.
@@ -78,17 +77,14 @@ impl OwnNode {
         session: SessionOptions,
     ) -> Result<Target, TargetError> {
         let place = match door {
-            Door::Iscsi => address("iscsi", self.node.iscsi.as_deref()),
-            Door::NvmeTcp => address("nvme-tcp", Some(&self.node.address)),
-            Door::Direct => address("direct", self.node.direct.as_deref()),
-            Door::DirectLocal => format!("direct+local:{}", self.socket.display()),
+            Door::Iscsi => self.node.iscsi_url(),
+            Door::NvmeTcp => Some(self.node.nvme_tcp_url()),
+            Door::Direct => self.node.direct_url(),
+            Door::DirectLocal => self.node.direct_local_url(),
         };
+        let place = place.expect("the node was started with all doors");
         format!("{place}/{}{}", volume(medium), options(door, session)).parse()
     }
-}
-
-fn address(scheme: &str, address: Option<&str>) -> String {
-    format!("{scheme}://{}", address.unwrap_or_default())
 }
 
 /// The query of a target's URL.

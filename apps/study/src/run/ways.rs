@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use nearflash_bench::BenchError;
 use nearflash_bench::engine::{
-    AnyEngine, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, NullEngine, Remote,
+    AnyEngine, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, NullEngine, Opener,
+    Remote,
 };
-use nearflash_bench::run::Opener;
 use nearflash_bench::subject::Target;
 use nearflash_units::{ByteLen, ByteOffset};
 

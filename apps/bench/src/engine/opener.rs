@@ -2,8 +2,8 @@
 
 use nearflash_units::ByteLen;
 
+use super::{AnyEngine, Engine};
 use crate::BenchError;
-use crate::engine::{AnyEngine, Engine, FileEngine, FileOptions, NullEngine};
 
 /// Creates the engine of each job, on the thread that runs the job.
 pub trait Opener: Sync {
@@ -64,24 +64,5 @@ impl Opener for dyn OpenAny + '_ {
 
     fn tend(&self) -> Result<(), BenchError> {
         self.tend_any()
-    }
-}
-
-/// Opens [`NullEngine`]s.
-pub struct OpenNull;
-
-impl Opener for OpenNull {
-    type Engine = NullEngine;
-
-    fn open(&self, depth: usize, op_len: ByteLen) -> Result<NullEngine, BenchError> {
-        Ok(NullEngine::new(depth, op_len))
-    }
-}
-
-impl Opener for FileOptions {
-    type Engine = FileEngine;
-
-    fn open(&self, depth: usize, op_len: ByteLen) -> Result<FileEngine, BenchError> {
-        FileEngine::open(self, depth, op_len)
     }
 }
