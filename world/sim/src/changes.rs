@@ -14,13 +14,15 @@ use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, ResetScope, Ta
 use nearflash_shard::Message;
 
 use crate::judge::{Checks, EndingId};
-use crate::node::Applied;
+use crate::machine::NodeId;
+use crate::node::{Applied, node_of};
 use crate::reservations::Ends;
 use crate::sim::Sim;
 
 /// A change that a session waits for.
 #[derive(Debug)]
 pub(crate) struct Wanted {
+    pub node: NodeId,
     pub core: CoreId,
     pub owner: Owner,
     pub tag: Tag,
@@ -68,9 +70,10 @@ impl Changes {
         self.waiting.push_back(wanted);
     }
 
-    /// The node is gone, and with it all sessions that waited.
-    pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+    /// A node is gone, and with it all sessions that waited.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.waiting.retain(|wanted| wanted.node != node);
+        self.under_way.retain(|under_way| under_way.wanted.node != node);
     }
 
     /// The number of changes not yet answered.
@@ -92,7 +95,7 @@ impl Sim {
         let busy = self.changes.under_way.iter().flat_map(|it| it.volumes.iter().copied());
         let mut busy: Vec<VolumeId> = busy.collect();
         for wanted in std::mem::take(&mut self.changes.waiting) {
-            let volumes = self.node.volumes_of(&wanted.change);
+            let volumes = self.nodes[wanted.node.0].volumes_of(&wanted.change);
             if volumes.iter().any(|volume| busy.contains(volume)) {
                 self.changes.waiting.push_back(wanted);
             } else {
@@ -105,50 +108,46 @@ impl Sim {
     /// Takes the steps of a change as far as cores have confirmed. Returns whether the change can
     /// be answered.
     fn is_over(&mut self, under_way: &mut UnderWay) -> bool {
-        let cores = self.node.core_count();
+        let node = &mut self.nodes[under_way.wanted.node.0];
         loop {
-            let confirmed = |number| {
-                self.confirmed.shown(number) == cores || self.confirmed.told(number) == cores
-            };
-            if under_way.awaited.is_some_and(|number| !confirmed(number)) {
+            if under_way.awaited.is_some_and(|number| !node.has_taken(number)) {
                 return false;
             }
             under_way.awaited = None;
             let outside = &mut self.outside;
             match under_way.steps.pop_front() {
                 Some(Step::Show) => {
-                    let number = self.node.tell_volumes(outside);
+                    let number = node.tell_volumes(outside);
                     under_way.awaited = Some(number);
                     under_way.quiescing.push(number);
                 }
                 Some(Step::Tell(raised)) => {
-                    under_way.awaited = Some(self.node.raise(&raised.into(), outside));
+                    under_way.awaited = Some(node.raise(&raised.into(), outside));
                 }
                 Some(Step::Quiesce) => {
-                    under_way.quiescing.push(self.node.quiesce(&under_way.volumes, outside));
+                    under_way.quiescing.push(node.quiesce(&under_way.volumes, outside));
                 }
                 None => {
-                    let quiesced = |number: &u64| self.confirmed.quiesced(*number) == cores;
-                    return under_way.quiescing.iter().all(quiesced);
+                    return under_way.quiescing.iter().all(|number| node.has_quiesced(*number));
                 }
             }
         }
     }
 
     fn begin_change(&mut self, wanted: Wanted) {
-        let volume = wanted.change.volume.0;
+        let (id, volume) = (wanted.node, wanted.change.volume.0);
         let now = self.outside.tick();
-        let Applied { result, raised, restricts } = self.node.apply(&wanted.change);
+        let Applied { result, raised, restricts } = self.nodes[id.0].apply(&wanted.change);
         let ends = self.checks.reservations.begins(&wanted.change, now);
         assert_eq!(Ends::of(&result), ends, "{:?}", wanted.change);
-        let report = self.node.report(volume);
+        let report = self.nodes[id.0].report(volume);
         assert!(self.checks.reservations.agrees_with(volume, &report), "{report:?}");
         self.outside.note(name_of(wanted.change.kind, &result), &[u64::from(volume)]);
         self.rights_changed(volume);
         let waits = must_wait(wanted.change.kind);
         // Preemption with abort ends commands, as task management functions do.
-        let ending = waits.then(|| self.checks.endings.begins(None));
-        let volumes = self.node.volumes_of(&wanted.change);
+        let ending = waits.then(|| self.checks.endings.begins(id, None));
+        let volumes = self.nodes[id.0].volumes_of(&wanted.change);
         let older = volumes.iter().filter(|_| waits || restricts);
         let older: Vec<_> = older.flat_map(|it| self.operations_of(it.0)).collect();
         let preempts =
@@ -176,9 +175,10 @@ impl Sim {
 
     /// The operations of a volume that are under way on devices.
     fn operations_of(&self, volume: u32) -> Vec<(usize, u64)> {
-        let disks = self.outside.disks.iter().enumerate();
+        let node = node_of(volume);
+        let disks = self.outside.machine(node).disks.iter().enumerate();
         let all = disks.flat_map(|(index, disk)| disk.under_way().map(move |it| (index, it)));
-        all.filter(|(index, (_, request))| self.node.is_of(volume, *index, request.offset))
+        all.filter(|(index, (_, request))| self.nodes[node.0].is_of(volume, *index, request.offset))
             .map(|(index, (number, _))| (index, number))
             .collect()
     }
@@ -206,26 +206,27 @@ impl Sim {
         if let Some(ending) = ending {
             self.checks.endings.is_over(ending, now);
         }
-        let is_under_way = |&(disk, number): &(usize, u64)| self.outside.disks[disk].has(number);
+        let disks = &self.outside.machine(wanted.node).disks;
+        let is_under_way = |&(disk, number): &(usize, u64)| disks[disk].has(number);
         let left = older.iter().find(|it| is_under_way(it));
         assert!(left.is_none(), "{:?} is answered, and {left:?} is under way", wanted.change);
         self.goes_by(wanted.change.volume.0);
-        let Wanted { core, owner, tag, change } = wanted;
+        let Wanted { node, core, owner, tag, change } = wanted;
         let volume = change.volume;
-        self.outside.post(None, core, Message::Changed(owner, (volume, tag), result));
+        self.outside.post(node, None, core, Message::Changed(owner, (volume, tag), result));
     }
 
-    /// The power is gone: no session waits any more, and unrecorded changes are undone.
-    pub(crate) fn forget_changes(&mut self) {
-        self.changes.forget();
+    /// A node's power is gone: no session waits any more, and unrecorded changes are undone.
+    pub(crate) fn forget_changes(&mut self, id: NodeId) {
+        self.changes.forget(id);
         let now = self.outside.tick();
-        self.checks.reservations.power_lost(now);
-        self.checks.endings.are_over(now);
-        for volume in self.checks.reservations.volumes() {
+        self.checks.reservations.power_lost(id, now);
+        self.checks.endings.are_over(id, now);
+        for volume in self.checks.reservations.volumes(id) {
             self.rights_changed(volume);
         }
-        for volume in self.node.forget_changes() {
-            let report = self.node.report(volume);
+        for volume in self.nodes[id.0].forget_changes() {
+            let report = self.nodes[id.0].report(volume);
             let agrees = self.checks.reservations.agrees_with(volume, &report);
             assert!(agrees, "after a loss of power: {report:?}");
         }

@@ -95,6 +95,19 @@ pub struct CoreFaults {
     pub events_per_turn_max: usize,
 }
 
+/// The number of faults of single machines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineFaults {
+    /// One machine loses its power.
+    pub power_losses: u32,
+    /// A host and its node do not hear each other for a while, in one direction or in both.
+    pub partitions: u32,
+    /// A node and all its hosts do not hear each other for a while.
+    pub isolations: u32,
+    /// A node takes no turns for a while.
+    pub pauses: u32,
+}
+
 /// All faults of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {

@@ -29,6 +29,8 @@ use std::collections::BTreeMap;
 
 use nearflash_units::Lba;
 
+use crate::machine::NodeId;
+use crate::node::node_of;
 use crate::stamp::{Stamp, Value, Writer};
 use crate::witness::{Tick, Witness};
 
@@ -128,8 +130,8 @@ struct Flush {
 pub(crate) struct History {
     registers: BTreeMap<Block, Register>,
     flushes: Vec<Flush>,
-    /// When an operator cleared a device that was suspect: no flush after it saves a write before it.
-    cleared: Vec<Tick>,
+    /// When an operator cleared a suspect device of a node: no flush after it saves a write before it.
+    cleared: Vec<(NodeId, Tick)>,
     /// Flushes sent while an earlier one was under way, whose answer they may share.
     overlapping: u64,
     reads: u64,
@@ -236,9 +238,9 @@ impl History {
         self.flushes.push(Flush { volume, sent, ended });
     }
 
-    /// An operator has cleared a device: volatile writes may be lost.
-    pub(crate) fn cleared(&mut self, now: Tick) {
-        self.cleared.push(now);
+    /// An operator has cleared a device of a node: volatile writes may be lost.
+    pub(crate) fn cleared(&mut self, node: NodeId, now: Tick) {
+        self.cleared.push((node, now));
     }
 
     /// The number of successful flushes that were sent while another was under way.
@@ -315,7 +317,11 @@ impl History {
         };
         let is_durable = |write: &Write| {
             let is_in_doubt = |flush: &Flush| {
-                self.cleared.iter().any(|cleared| write.ended < *cleared && *cleared < flush.ended)
+                self.cleared.iter().any(|(node, cleared)| {
+                    *node == node_of(block.volume)
+                        && write.ended < *cleared
+                        && *cleared < flush.ended
+                })
             };
             let flushed = |flush: &Flush| {
                 flush.volume == block.volume && flush.sent > write.ended && !is_in_doubt(flush)
@@ -345,13 +351,13 @@ impl History {
         self.registers.insert(block, fresh);
     }
 
-    /// Starts again: only the current content of blocks counts.
-    pub(crate) fn forget_flushes(&mut self) {
-        self.flushes.clear();
-        self.cleared.clear();
+    /// A node starts again: only the current content of its blocks counts.
+    pub(crate) fn forget_flushes(&mut self, node: NodeId) {
+        self.flushes.retain(|flush| node_of(flush.volume) != node);
+        self.cleared.retain(|(of, _)| *of != node);
     }
 
-    /// Every block that was ever written or read.
+    /// Every block that was ever written or read, of all nodes.
     pub(crate) fn blocks(&self) -> Vec<Block> {
         self.registers.keys().copied().collect()
     }

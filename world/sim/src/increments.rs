@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::history::Block;
+use crate::machine::NodeId;
+use crate::node::node_of;
 use crate::stamp::{Stamp, Value};
 
 /// The result of one compare-and-write.
@@ -89,9 +91,9 @@ impl Increments {
         assert_eq!(won, all_won, "{block:?}: {taken} steps lead to {now:?}; every success is one");
     }
 
-    /// The node restarted: the content of the disk begins a new chain.
-    pub(crate) fn restart(&mut self) {
-        self.steps.clear();
+    /// A node restarted: the content of its disks begins new chains.
+    pub(crate) fn restart(&mut self, node: NodeId) {
+        self.steps.retain(|block, _| node_of(block.volume) != node);
     }
 
     /// The number of steps that succeeded.

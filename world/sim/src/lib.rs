@@ -1,11 +1,15 @@
-//! The simulator: the node's cores and the hosts around it in one thread, with sockets, devices,
-//! mail between cores and time all drawn from one seed.
+//! The simulator: the cores of one node or of several and the hosts around them in one thread, with
+//! sockets, devices, mail between cores and time all drawn from one seed.
 //!
 //! The shards are those of production, on another [`World`](nearflash_shard::World). A run draws
 //! from its seed the faults ([`Faults`]), the peers ([`WorkerPlan`], [`InitiatorPlan`],
-//! [`ClientPlan`], [`Misbehaviour`]) and the fate of the node ([`Plan`]). Everything that happens is
+//! [`ClientPlan`], [`Misbehaviour`]) and the fate of the nodes ([`Plan`]). Everything that happens is
 //! one list of events in the order of their times, and the same seed gives the same run to the last
 //! byte ([`Trace`]).
+//!
+//! Each node has a machine of its own (`machine`), with its devices, its volumes and its [`Clock`],
+//! which drifts. Machines lose their power, pause, and are cut off from their hosts one by one
+//! ([`MachineFaults`]). The network, the trace, the checks and the order of events are common to all.
 //!
 //! Each run checks the following:
 //!
@@ -52,6 +56,7 @@ mod increments;
 mod initiator;
 mod judge;
 mod line;
+mod machine;
 mod memory;
 mod misbehaviour;
 mod network;
@@ -73,14 +78,16 @@ mod world;
 
 pub use client::client_plan::ClientPlan;
 pub use dice::Dice;
-pub use faults::{Betrayal, CoreFaults, DiskFaults, Faults, NetworkFaults};
+pub use faults::{Betrayal, CoreFaults, DiskFaults, Faults, MachineFaults, NetworkFaults};
 pub use host::misfit::MisfitPlan;
 pub use host::worker_plan::WorkerPlan;
 pub use initiator::initiator_plan::InitiatorPlan;
+pub use machine::{Clock, NodeId};
 pub use misbehaviour::Misbehaviour;
 pub use node::NodeConfig;
 pub use plan::Plan;
 pub use run::{Report, run};
 pub use sim::Sim;
+pub use sim::machines::Cut;
 pub use trace::Trace;
 pub use workload::Mix;

@@ -102,7 +102,7 @@ impl<S: Spoken> Line<'_, S> {
             let now = outside.now;
             let len_max = self.take_max.unwrap_or(16 * 1024);
             let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, len_max)];
-            let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
+            let received = outside.network.receive(now, self.link, Side::Caller, &mut bytes);
             outside.settle_network();
             match received {
                 Received::Bytes(len) => {
@@ -150,7 +150,8 @@ impl<S: Spoken> Line<'_, S> {
             _ if self.crook.is_some() => {}
             Trouble::GivenUp => {}
             Trouble::Ended => {
-                assert!(outside.may_end_connections(), "{:?}: the node ended it", self.link);
+                let machine = outside.machine(outside.network.node_of(self.link));
+                assert!(machine.may_end_connections(), "{:?}: the node ended it", self.link);
             }
             Trouble::Broken(how) => panic!("{:?}: the node broke the protocol: {how}", self.link),
         }
@@ -188,7 +189,7 @@ impl<S: Spoken> Line<'_, S> {
     }
 
     fn put(&self, bytes: &[u8], outside: &mut Outside) -> Sent {
-        let sent = outside.network.send(outside.now, self.link, Side::Host, bytes);
+        let sent = outside.network.send(outside.now, self.link, Side::Caller, bytes);
         outside.settle_network();
         if let Sent::Bytes(len @ 1..) = sent {
             outside.note("host sends", &[u64::from(self.link.0)]);

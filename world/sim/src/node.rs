@@ -22,14 +22,16 @@ use nearflash_space::{Piece, Reservations, Restriction};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 
 pub(crate) use self::volumes::{
-    CHECKED, DISKS, FIELD_IDS, JUNK_ID, SHARED_ID, SimVolume, TARGET, UNCHECKED, name_of,
+    CHECKED, DISKS, SimVolume, TARGET, UNCHECKED, disk_number, name_of, node_of,
 };
 
 use self::turns::Core;
 use self::volumes::DISK_LEN;
 use crate::client::grants::Grants;
 use crate::failures::Part;
+use crate::machine::NodeId;
 use crate::outside::Outside;
+use crate::sim::notices::Confirmed;
 
 /// The configuration of a node.
 #[derive(Clone, Debug)]
@@ -74,9 +76,10 @@ pub(crate) struct Applied {
     pub(crate) restricts: bool,
 }
 
-/// The node.
+/// A node.
 #[derive(Debug)]
 pub(crate) struct Node {
+    pub(crate) id: NodeId,
     config: NodeConfig,
     cores: Vec<Core>,
     /// Health of its devices, shared by all cores.
@@ -85,14 +88,21 @@ pub(crate) struct Node {
     reservations: BTreeMap<u32, Reservations>,
     changes: u64,
     pub(crate) grants: Grants,
+    pub(crate) confirmed: Confirmed,
 }
 
 impl Node {
-    pub(crate) fn new(config: NodeConfig, grants: Grants, outside: &mut Outside) -> Self {
-        let volumes = volumes::volumes(config.block_size);
+    pub(crate) fn new(
+        id: NodeId,
+        config: NodeConfig,
+        grants: Grants,
+        outside: &mut Outside,
+    ) -> Self {
+        let volumes = volumes::volumes(id, config.block_size);
         let reservations =
             volumes.iter().map(|volume| (volume.id, Reservations::default())).collect();
         let mut node = Self {
+            id,
             config,
             cores: Vec::new(),
             health: Arc::new([]),
@@ -100,6 +110,7 @@ impl Node {
             reservations,
             changes: 0,
             grants,
+            confirmed: Confirmed::default(),
         };
         node.start(outside);
         node
@@ -119,12 +130,13 @@ impl Node {
     /// The node starts, or starts again after it lost its power.
     pub(crate) fn start(&mut self, outside: &mut Outside) {
         let count = self.config.cores;
-        outside.starts += 1;
-        outside.is_draining = false;
-        outside.inboxes = (0..count).map(|_| VecDeque::new()).collect();
+        let machine = outside.machine_mut(self.id);
+        machine.starts += 1;
+        machine.is_draining = false;
+        machine.inboxes = (0..count).map(|_| VecDeque::new()).collect();
         self.health = (0..DISKS).map(|_| Arc::default()).collect();
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
-        outside.network.listen();
+        outside.network.listen(self.id);
         self.cores.iter_mut().for_each(|core| core.begin(outside));
         self.export(outside);
     }
@@ -172,7 +184,7 @@ impl Node {
         };
         let config = ShardConfig { engine, session, target, direct, iscsi, stall_timeout };
         let shard = Shard::new(config, &mut pool);
-        Core::new(id, shard, pool)
+        Core::new((self.id, id), shard, pool)
     }
 
     /// Its volumes.
@@ -284,7 +296,7 @@ impl Node {
 
     /// Tells initiators that the first volume has a new size.
     pub(crate) fn tell_of_capacity(&mut self, outside: &mut Outside) {
-        let (volume, to) = (Some(VolumeId(0)), Addressees::All);
+        let (volume, to) = (Some(VolumeId(self.id.first_id())), Addressees::All);
         let raised = Raised { volume, to, attention: Attention::CapacityChanged };
         self.raise(&[raised].into(), outside);
     }
@@ -311,7 +323,7 @@ impl Node {
     pub(crate) fn export(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let (number, exports) = (self.changes, self.iscsi_exports());
-        outside.post(None, CoreId::FIRST, Message::Exports(number, self.namespaces()));
+        outside.post(self.id, None, CoreId::FIRST, Message::Exports(number, self.namespaces()));
         self.tell_all(outside, || Message::Iscsi(number, Arc::clone(&exports)));
         number
     }
@@ -328,7 +340,7 @@ impl Node {
     /// Sends every core a message.
     pub(crate) fn tell_all(&self, outside: &mut Outside, message: impl Fn() -> Message) {
         for core in &self.cores {
-            outside.post(None, core.id, message());
+            outside.post(self.id, None, core.id, message());
         }
     }
 
@@ -339,7 +351,7 @@ impl Node {
 
     /// Cores with new events take a turn.
     pub(crate) fn wake(&mut self, outside: &mut Outside) {
-        for id in std::mem::take(&mut outside.woken) {
+        for id in std::mem::take(&mut outside.machine_mut(self.id).woken) {
             let core = &mut self.cores[usize::from(id.0)];
             if !core.is_awake() {
                 core.begin(outside);
@@ -362,8 +374,19 @@ impl Node {
         self.cores.iter().all(Core::pool_is_whole)
     }
 
-    /// The number of cores.
-    pub(crate) fn core_count(&self) -> usize {
-        self.cores.len()
+    /// Whether every core uses the state sent with that number, or has told its sessions.
+    pub(crate) fn has_taken(&self, number: u64) -> bool {
+        let cores = self.cores.len();
+        self.confirmed.shown(number) == cores || self.confirmed.told(number) == cores
+    }
+
+    /// Whether the requests older than the message with that number have ended on every core.
+    pub(crate) fn has_quiesced(&self, number: u64) -> bool {
+        self.confirmed.quiesced(number) == self.cores.len()
+    }
+
+    /// Whether every core has drained.
+    pub(crate) fn has_drained(&self) -> bool {
+        self.confirmed.drained().len() == self.cores.len()
     }
 }

@@ -1,7 +1,7 @@
-//! Everything outside the cores: network, devices, mail between cores, and the agenda of events.
+//! Everything outside the cores: the machines, the network between them, and what all have in common:
+//! the agenda of events, the trace, and the witness.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
+use std::collections::BTreeSet;
 
 use nearflash_device::{DeviceOperation, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
@@ -9,11 +9,12 @@ use nearflash_shard::{Event, Message, Notice, Peer};
 use nearflash_units::Nanos;
 
 use crate::agenda::Agenda;
-use crate::disk::{Disk, DiskOperation};
+use crate::disk::DiskOperation;
 use crate::failures::Failures;
-use crate::faults::CoreFaults;
-use crate::network::{Delivery, LinkId, Network, Signal};
-use crate::ring::Rings;
+use crate::machine::{Machine, NodeId, Road};
+use crate::network::{Delivery, LinkId, Network, PartitionId, Signal};
+use crate::node::disk_number;
+use crate::ring::{Ring, Rings};
 use crate::witness::{Tick, Witness};
 use crate::{Dice, Trace};
 
@@ -23,29 +24,37 @@ pub(crate) enum Happening {
     /// Something arrives over the network.
     Wire(Delivery),
     /// Some blocks of a device operation take effect.
-    DiskPart(usize, u64),
+    DiskPart(NodeId, usize, u64),
     /// A device operation ends.
-    DiskDone(usize, u64),
+    DiskDone(NodeId, usize, u64),
     /// The oldest message of a channel arrives.
-    Mail(Road),
+    Mail(NodeId, Road),
     /// A core takes a turn, if the number is still that of the turn it waits for.
-    Turn(CoreId, u64),
+    Turn(NodeId, CoreId, u64),
+    /// A partition is over.
+    Heal(PartitionId),
     /// A host takes a step, if the moment is still the one it waits for.
     Host(usize),
 }
 
-/// The sender of a message (`None`: the control plane) and the receiving core.
-pub(crate) type Road = (Option<CoreId>, CoreId);
-
-#[derive(Debug, Default)]
-struct Mailbag {
-    messages: VecDeque<Message>,
-    last_arrival: Nanos,
+impl Happening {
+    /// The machine on which it happens, if it is on one.
+    fn node(self) -> Option<NodeId> {
+        match self {
+            Self::DiskPart(node, ..)
+            | Self::DiskDone(node, ..)
+            | Self::Mail(node, _)
+            | Self::Turn(node, ..) => Some(node),
+            Self::Wire(_) | Self::Heal(_) | Self::Host(_) => None,
+        }
+    }
 }
 
 /// A notice, and the core that gave it.
 #[derive(Debug)]
 pub(crate) struct Noted {
+    /// The node.
+    pub node: NodeId,
     /// The core.
     pub core: CoreId,
     /// The notice.
@@ -59,12 +68,8 @@ pub(crate) struct Outside {
     pub(crate) trace: Trace,
     pub(crate) dice: Dice,
     pub(crate) network: Network,
-    pub(crate) rings: Rings,
-    pub(crate) disks: Vec<Disk>,
-    pub(crate) cores: CoreFaults,
-    pub(crate) inboxes: Vec<VecDeque<Event>>,
-    /// Cores that have a new event in their inbox.
-    pub(crate) woken: BTreeSet<CoreId>,
+    /// By [`NodeId`].
+    pub(crate) machines: Vec<Machine>,
     pub(crate) signalled: BTreeSet<LinkId>,
     pub(crate) notices: Vec<Noted>,
     pub(crate) witness: Witness,
@@ -73,32 +78,15 @@ pub(crate) struct Outside {
     pub(crate) turns: u64,
     /// Block length of the volumes.
     pub(crate) block_len: usize,
-    /// The size of the first volume in blocks, and since when; `None` while it changes.
-    pub(crate) size: Option<(Tick, u64)>,
-    /// Bytes of a device that nobody may touch: their owner has no grants.
-    pub(crate) forbidden: Option<(usize, Range<u64>)>,
-    /// The number of starts of the node.
-    pub(crate) starts: u32,
-    /// The node was told to drain.
-    pub(crate) is_draining: bool,
-    /// A peer has requested a reset that ends all sessions.
-    pub(crate) ends_sessions: bool,
-    mail: BTreeMap<Road, Mailbag>,
     tick: u64,
     nonces: u64,
 }
 
 impl Outside {
-    /// Whether the node has a reason to end connections that keep the protocol.
-    pub(crate) fn may_end_connections(&self) -> bool {
-        self.is_draining || self.ends_sessions
-    }
-
     pub(crate) fn new(
         dice: Dice,
         network: Network,
-        disks: Vec<Disk>,
-        cores: CoreFaults,
+        machines: Vec<Machine>,
         block_len: usize,
     ) -> Self {
         Self {
@@ -107,26 +95,26 @@ impl Outside {
             trace: Trace::default(),
             dice,
             network,
-            rings: Rings::default(),
-            disks,
-            cores,
-            inboxes: Vec::new(),
-            woken: BTreeSet::new(),
+            machines,
             signalled: BTreeSet::new(),
             notices: Vec::new(),
             witness: Witness::default(),
             failures: Failures::default(),
             turns: 0,
             block_len,
-            size: None,
-            forbidden: None,
-            starts: 0,
-            is_draining: false,
-            ends_sessions: false,
-            mail: BTreeMap::new(),
             tick: 0,
             nonces: 0,
         }
+    }
+
+    /// The machine of a node.
+    pub(crate) fn machine(&self, node: NodeId) -> &Machine {
+        &self.machines[node.0]
+    }
+
+    /// The machine of a node.
+    pub(crate) fn machine_mut(&mut self, node: NodeId) -> &mut Machine {
+        &mut self.machines[node.0]
     }
 
     /// Bytes that differ from all earlier ones.
@@ -145,6 +133,11 @@ impl Outside {
         self.trace.note(self.now, what, details);
     }
 
+    /// The rings of a link, if its node still has them.
+    pub(crate) fn ring_of(&mut self, link: LinkId) -> Option<&mut Ring> {
+        self.machines.iter_mut().find_map(|machine| machine.rings.of_link(link))
+    }
+
     /// Takes over the network's future events, and notifies the peers and cores that have news.
     pub(crate) fn settle_network(&mut self) {
         for (at, delivery) in self.network.due.drain(..) {
@@ -155,52 +148,51 @@ impl Outside {
                 Signal::Host(link) => {
                     self.signalled.insert(link);
                 }
-                Signal::Ready(core, socket) => self.drop_in(core, Event::Ready(socket)),
-                Signal::Accepted(socket, door, peer) => {
-                    let local = ([192, 0, 2, 1], 4420).into();
+                Signal::Ready(node, core, socket) => {
+                    self.machine_mut(node).drop_in(core, Event::Ready(socket));
+                }
+                Signal::Accepted(node, socket, door, peer) => {
+                    let local = node.address(4420);
                     let peer = Peer::Address(peer);
-                    self.drop_in(CoreId::FIRST, Event::Accepted { socket, door, peer, local });
+                    let accepted = Event::Accepted { socket, door, peer, local };
+                    self.machine_mut(node).drop_in(CoreId::FIRST, accepted);
                 }
             }
         }
     }
 
-    /// Puts an event into a core's inbox.
-    pub(crate) fn drop_in(&mut self, core: CoreId, event: Event) {
-        self.inboxes[usize::from(core.0)].push_back(event);
-        self.woken.insert(core);
-    }
-
     /// Sends a message to a core. Messages of one channel arrive in order.
-    pub(crate) fn post(&mut self, from: Option<CoreId>, to: CoreId, message: Message) {
+    pub(crate) fn post(
+        &mut self,
+        node: NodeId,
+        from: Option<CoreId>,
+        to: CoreId,
+        message: Message,
+    ) {
         let road = (from, to);
-        let at = self.now.plus(self.dice.span(self.cores.mail));
-        let bag = self.mail.entry(road).or_default();
-        bag.last_arrival = bag.last_arrival.max(at);
-        bag.messages.push_back(message);
-        self.agenda.push(bag.last_arrival, Happening::Mail(road));
-    }
-
-    pub(crate) fn deliver_mail(&mut self, road: Road) {
-        let bag = self.mail.get_mut(&road).expect("mail is on a road");
-        let message = bag.messages.pop_front().expect("a message arrives once");
-        self.drop_in(road.1, Event::Message(message));
+        let machine = &mut self.machines[node.0];
+        let at = self.now.plus(self.dice.span(machine.cores.mail));
+        let at = machine.send(road, message, at);
+        self.agenda.push(at, Happening::Mail(node, road));
     }
 
     /// Ends a device operation; the data of a read is in its buffer.
     pub(crate) fn end_operation(
         &mut self,
+        node: NodeId,
         disk: usize,
         number: u64,
         pool: &mut Pool,
     ) -> DiskOperation {
-        let operation = self.disks[disk].end(number);
+        let machine = &mut self.machines[node.0];
+        let operation = machine.disks[disk].end(number);
+        finish(&operation, pool, &mut machine.rings);
         let tick = self.tick();
-        finish(&operation, pool, &mut self.rings);
         if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
         if !operation.result.is_done() {
+            let disk = disk_number(node, disk);
             self.failures.note(disk, &operation.request, operation.result, tick);
         }
         let what = if operation.result.is_done() { "disk" } else { "device failed" };
@@ -208,20 +200,14 @@ impl Outside {
         operation
     }
 
-    /// The node is gone: all events that concerned it are dropped.
-    pub(crate) fn lose_node(&mut self) {
+    /// A node is gone: all events that concerned it are dropped.
+    pub(crate) fn lose_node(&mut self, node: NodeId) {
         let tick = self.tick();
-        self.network.lose_node(self.now);
+        self.network.lose_node(self.now, node);
         self.settle_network();
-        self.agenda
-            .retain(|happening| matches!(happening, Happening::Wire(_) | Happening::Host(_)));
-        self.mail.clear();
-        self.woken.clear();
-        self.rings.lose_node();
-        for disk in &mut self.disks {
-            disk.lose_power();
-        }
-        self.witness.lose_power(tick);
+        self.agenda.retain(|happening| happening.node() != Some(node));
+        self.machine_mut(node).lose_power();
+        self.witness.lose_power(node, tick);
     }
 }
 

@@ -10,9 +10,10 @@ use crate::client::client_plan::ClientPlan;
 use crate::host::misfit::MisfitPlan;
 use crate::host::worker_plan::WorkerPlan;
 use crate::initiator::initiator_plan::InitiatorPlan;
+use crate::machine::Clock;
 use crate::misbehaviour::Misbehaviour;
 use crate::node::NodeConfig;
-use crate::{Dice, Faults};
+use crate::{Dice, Faults, MachineFaults};
 
 /// A run.
 #[derive(Clone, Debug)]
@@ -21,8 +22,12 @@ pub struct Plan {
     pub seed: u64,
     /// The faults of the run.
     pub faults: Faults,
-    /// The node.
+    /// The nodes, all alike.
     pub node: NodeConfig,
+    /// The clock of each node's machine. Hosts of each kind are given to the nodes in turn.
+    pub clocks: Vec<Clock>,
+    /// The faults of machines.
+    pub machine_faults: MachineFaults,
     /// Hosts that work.
     pub workers: Vec<WorkerPlan>,
     /// iSCSI initiators that work.
@@ -68,6 +73,8 @@ impl Plan {
                 stall_timeout: Nanos::from_secs(5),
                 device_depth: DEVICE_DEPTH,
             },
+            clocks: vec![Clock::default()],
+            machine_faults: MachineFaults::default(),
             workers: Vec::new(),
             initiators: Vec::new(),
             clients: Vec::new(),
@@ -127,6 +134,8 @@ impl Plan {
             seed,
             faults,
             node,
+            clocks: vec![Clock::default()],
+            machine_faults: MachineFaults::default(),
             workers,
             initiators: Vec::new(),
             clients: Vec::new(),
@@ -145,6 +154,30 @@ impl Plan {
         }
         let mut latent = Dice::new(seed ^ 0x1A7E);
         plan.faults.disk.latent_permille = latent.pick(&[0, 0, 0, 5]);
+        plan
+    }
+
+    /// The plan of this seed with several nodes, whose clocks drift, and with faults of single machines.
+    /// Each node has at least one host.
+    pub fn draw_several(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        let mut dice = Dice::new(seed ^ 0x5E7E_7A15);
+        let nodes = dice.len(2, 3);
+        let clock = |_| Clock {
+            base: Nanos::from_millis(dice.between(0, 1 << 40)),
+            drift_ppm: i32::try_from(dice.between(0, 20_000)).expect("a small drift") - 10_000,
+        };
+        plan.clocks = (0..nodes).map(clock).collect();
+        while plan.workers.len() < nodes {
+            let next = plan.workers[0].clone();
+            plan.workers.push(next);
+        }
+        plan.machine_faults = MachineFaults {
+            power_losses: dice.pick(&[0, 1, 3]),
+            partitions: dice.pick(&[0, 1, 4]),
+            isolations: dice.pick(&[0, 1, 2]),
+            pauses: dice.pick(&[0, 1, 3]),
+        };
         plan
     }
 

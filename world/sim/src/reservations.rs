@@ -16,6 +16,7 @@ use nearflash_request::{Access, Change, ChangeKind, Nexus, Report};
 
 pub(crate) use rules::{Ends, Rules};
 
+use crate::machine::NodeId;
 use crate::witness::Tick;
 
 /// The rules in force, with the time they were in force.
@@ -96,10 +97,10 @@ impl Ledger {
         }
     }
 
-    /// The power was lost: reservations that do not persist are gone, and older states no longer
+    /// A node's power was lost: reservations that do not persist are gone, and older states no longer
     /// matter.
-    pub(crate) fn power_lost(&mut self, now: Tick) {
-        for volume in self.volumes() {
+    pub(crate) fn power_lost(&mut self, node: NodeId, now: Tick) {
+        for volume in self.volumes(node) {
             if let Some(states) = self.states.get_mut(&volume) {
                 let mut rules = newest(states).clone();
                 rules.lose_power();
@@ -127,9 +128,9 @@ impl Ledger {
         in_force.map(|state| state.rules.clone()).collect()
     }
 
-    /// The volumes on which a change was ever made.
-    pub(crate) fn volumes(&self) -> Vec<u32> {
-        self.states.keys().copied().collect()
+    /// A node's volumes on which a change was ever made.
+    pub(crate) fn volumes(&self, node: NodeId) -> Vec<u32> {
+        self.states.range(node.volumes()).map(|(volume, _)| *volume).collect()
     }
 
     /// A request was done.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use nearflash_units::Nanos;
 
 use crate::Dice;
+use crate::client::worker::Common;
 use crate::plan::Plan;
 use crate::sim::{PATIENCE, Sim};
 
@@ -111,14 +112,16 @@ pub fn run(plan: Plan) -> Report {
 }
 
 impl Sim {
-    /// While hosts work, sizes change and the power goes, each after a share of the work drawn from
+    /// While hosts work, sizes change, the power goes and machines fail, each after a share of the work drawn from
     /// the seed. A drain while busy comes after the last of them.
     fn disturb(&mut self) {
         let mut resizes = self.plan.resizes;
         let mut power_losses = self.plan.power_losses;
         let mut revocations = self.plan.revocations;
         let mut clearings = self.plan.clearings;
-        let count = revocations
+        let mut upsets = self.draw_upsets();
+        let count = u32::try_from(upsets.len()).expect("few faults")
+            + revocations
             + resizes
             + power_losses
             + clearings
@@ -126,7 +129,10 @@ impl Sim {
         for left in self.draw_shares_of_work(count) {
             let is_at_it = self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
             assert!(is_at_it, "work goes on: {} are left, not {left}", self.commands_left());
-            if clearings > 0 {
+            let others = revocations + resizes + power_losses + clearings;
+            if !upsets.is_empty() && (others == 0 || self.draw_coin()) {
+                upsets.pop().into_iter().for_each(|upset| self.upset(upset));
+            } else if clearings > 0 {
                 clearings -= 1;
                 self.clear_suspects();
             } else if revocations > 0 && self.draw_coin() {
@@ -160,6 +166,7 @@ impl Sim {
 
     /// The result of the run.
     pub fn report(&self) -> Report {
+        let direct = |count: fn(&Common) -> u64| self.commons.iter().map(count).sum::<u64>();
         Report {
             trace: self.outside.trace.hash(),
             happenings: self.outside.trace.entries(),
@@ -173,12 +180,12 @@ impl Sim {
             counted: self.checks.increments.won_count(),
             differed: self.checks.differed,
             touched: self.checks.touched,
-            direct_succeeded: self.common.succeeded,
-            direct_refused: self.common.refused + self.common.stale,
-            direct_by_ring: self.common.by_ring,
-            direct_trespasses: self.common.trespasses,
-            direct_lost: self.common.lost,
-            direct_judged: self.common.words.judged
+            direct_succeeded: direct(|common| common.succeeded),
+            direct_refused: direct(|common| common.refused + common.stale),
+            direct_by_ring: direct(|common| common.by_ring),
+            direct_trespasses: direct(|common| common.trespasses),
+            direct_lost: direct(|common| common.lost),
+            direct_judged: direct(|common| common.words.judged)
                 + self.clients.iter().map(|client| client.owned.judged).sum::<u64>(),
             reserved: (self.checks.reservations.judged, self.checks.reservations.refused),
             aborted: self.checks.aborted,

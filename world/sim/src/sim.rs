@@ -1,12 +1,14 @@
 //! The run itself: it takes the next event, lets the hosts concerned act, and checks the notices.
 
 mod control;
-mod notices;
+pub(crate) mod machines;
+pub(crate) mod notices;
 mod places;
 mod power;
 mod rest;
 mod setup;
 
+use nearflash_engine::CoreId;
 use nearflash_shard::Event;
 use nearflash_units::{ByteLen, Nanos};
 
@@ -18,36 +20,40 @@ use crate::host::misfit::Misfit;
 use crate::host::worker::Worker;
 use crate::initiator::worker::Initiator;
 use crate::judge::Checks;
+use crate::machine::NodeId;
+use crate::network::LinkId;
 use crate::node::Node;
 use crate::outside::{Happening, Outside};
 use crate::plan::Plan;
-use crate::sim::notices::Confirmed;
 
 /// The time limit for anything that must end: far more than all the faults together need.
 pub(crate) const PATIENCE: Nanos = Nanos::from_secs(600);
 
-/// A node, its hosts, and everything between and around them.
+/// Nodes, their hosts, and everything between and around them.
 #[derive(Debug)]
 pub struct Sim {
     pub(crate) plan: Plan,
     pub(crate) dice: Dice,
     pub(crate) outside: Outside,
-    pub(crate) node: Node,
+    /// By [`NodeId`], as `commons`.
+    pub(crate) nodes: Vec<Node>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) misfits: Vec<Misfit>,
     pub(crate) clients: Vec<Client>,
     pub(crate) initiators: Vec<Initiator>,
     pub(crate) changes: Changes,
-    pub(crate) common: Common,
+    /// What the direct clients of each node share.
+    pub(crate) commons: Vec<Common>,
     pub(crate) ground: Ground,
     pub(crate) checks: Checks,
     /// When each host takes its next step, in this order: workers, misfits, clients, initiators.
     looks: Vec<Nanos>,
+    /// The node of each host, in the same order.
+    homes: Vec<NodeId>,
     writers: u32,
-    /// The block that only compare-and-writes change.
+    /// The block of each first volume that only compare-and-writes change.
     counter: u64,
     notices_judged: usize,
-    pub(crate) confirmed: Confirmed,
 }
 
 impl Sim {
@@ -72,13 +78,20 @@ impl Sim {
                 self.outside.network.deliver(at, delivery);
                 self.outside.settle_network();
             }
-            Happening::DiskPart(disk, number) => self.outside.disks[disk].take_part(number),
-            Happening::DiskDone(disk, number) => self.end_operation(disk, number),
-            Happening::Mail(road) => self.outside.deliver_mail(road),
-            Happening::Turn(core, ticket) => self.node.turn(core, ticket, &mut self.outside),
+            Happening::DiskPart(node, disk, number) => {
+                self.outside.machine_mut(node).disks[disk].take_part(number);
+            }
+            Happening::DiskDone(node, disk, number) => self.end_operation(node, disk, number),
+            Happening::Mail(node, road) => self.outside.machine_mut(node).deliver_mail(road),
+            Happening::Turn(node, core, ticket) => self.turn(node, core, ticket),
+            Happening::Heal(partition) => {
+                self.outside.note("partition over", &[]);
+                self.outside.network.heal(at, partition);
+                self.outside.settle_network();
+            }
             Happening::Host(host) => self.look(host),
         }
-        self.node.wake(&mut self.outside);
+        self.nodes.iter_mut().for_each(|node| node.wake(&mut self.outside));
         self.judge_steps();
         self.wake_hosts();
         self.judge_notices();
@@ -86,18 +99,30 @@ impl Sim {
         true
     }
 
+    /// A core takes its turn, if its machine is not paused.
+    fn turn(&mut self, node: NodeId, core: CoreId, ticket: u64) {
+        let paused_until = self.outside.machine(node).paused_until;
+        if self.outside.now < paused_until {
+            let later = Happening::Turn(node, core, ticket);
+            return self.outside.agenda.push(paused_until, later);
+        }
+        self.nodes[node.0].turn(core, ticket, &mut self.outside);
+    }
+
     fn judge_steps(&mut self) {
-        for disk in &mut self.outside.disks {
+        for disk in self.outside.machines.iter_mut().flat_map(|machine| &mut machine.disks) {
             for (to, before) in disk.replaced.drain(..) {
                 self.checks.increments.took_effect(to, before);
             }
         }
     }
 
-    fn end_operation(&mut self, disk: usize, number: u64) {
-        let core = self.outside.disks[disk].core_of(number);
-        let ended = self.outside.end_operation(disk, number, self.node.pool(core));
-        self.outside.drop_in(core, Event::Device(ended.request.id, ended.result));
+    fn end_operation(&mut self, node: NodeId, disk: usize, number: u64) {
+        let core = self.outside.machine(node).disks[disk].core_of(number);
+        let pool = self.nodes[node.0].pool(core);
+        let ended = self.outside.end_operation(node, disk, number, pool);
+        let event = Event::Device(ended.request.id, ended.result);
+        self.outside.machine_mut(node).drop_in(core, event);
     }
 
     fn look(&mut self, host: usize) {
@@ -106,6 +131,9 @@ impl Sim {
             return; // its step has moved to another moment
         }
         self.looks[host] = Nanos::NEVER;
+        if self.gives_up(host) {
+            return;
+        }
         let first_misfit = self.workers.len();
         let (first_client, first_initiator) = (self.first_client(), self.first_initiator());
         let outside = &mut self.outside;
@@ -114,7 +142,8 @@ impl Sim {
         } else if let Some(misfit) = self.misfits.get_mut(host - first_misfit) {
             misfit.look(outside)
         } else if let Some(client) = self.clients.get_mut(host - first_client) {
-            client.look(&mut self.writers, &mut self.common, &mut self.checks, outside)
+            let common = &mut self.commons[client.route.node.0];
+            client.look(&mut self.writers, common, &mut self.checks, outside)
         } else {
             let initiator = &mut self.initiators[host - first_initiator];
             initiator.look(&mut self.writers, &mut self.checks, outside)
@@ -127,16 +156,21 @@ impl Sim {
     /// Hosts with an event on a connection take a step soon. Misfits keep their own times.
     fn wake_hosts(&mut self) {
         for link in std::mem::take(&mut self.outside.signalled) {
-            let worker = self.workers.iter().position(|worker| worker.has(link));
-            let client = self.clients.iter().position(|client| client.has(link));
-            let client = client.map(|client| self.first_client() + client);
-            let initiator = self.initiators.iter().position(|initiator| initiator.has(link));
-            let initiator = initiator.map(|initiator| self.first_initiator() + initiator);
-            if let Some(host) = worker.or(client).or(initiator) {
+            if let Some(host) = self.host_at(link) {
                 let soon = Nanos(self.dice.between(1, 5_000));
                 self.look_at(host, self.outside.now.plus(soon));
             }
         }
+    }
+
+    /// The host that uses a link now. Misfits keep theirs for themselves.
+    fn host_at(&self, link: LinkId) -> Option<usize> {
+        let worker = self.workers.iter().position(|worker| worker.has(link));
+        let client = self.clients.iter().position(|client| client.has(link));
+        let client = client.map(|client| self.first_client() + client);
+        let initiator = self.initiators.iter().position(|initiator| initiator.has(link));
+        let initiator = initiator.map(|initiator| self.first_initiator() + initiator);
+        worker.or(client).or(initiator)
     }
 
     /// The index of the first client among all hosts.
@@ -207,6 +241,11 @@ impl Sim {
         links.any(|link| self.outside.network.is_closed_by_node(link))
     }
 
+    /// The number of times that a working host connected.
+    pub fn joined(&self, host: usize) -> u32 {
+        self.workers[host].joined
+    }
+
     /// The number of events reported to a working host.
     pub fn events(&self, host: usize) -> u32 {
         self.workers[host].events
@@ -219,11 +258,23 @@ impl Sim {
 
     /// The fewest free bytes in any core's pool.
     pub fn pool_free_min(&self) -> ByteLen {
-        self.node.pools_free().min().expect("a node has a core")
+        let pools = self.nodes.iter().flat_map(Node::pools_free);
+        pools.min().expect("a node has a core")
     }
 
-    /// The number of connections of the node.
+    /// The number of connections of the nodes.
     pub fn connections(&self) -> usize {
-        self.outside.network.open_at_node().count()
+        self.node_ids().map(|node| self.outside.network.open_at(node).count()).sum()
+    }
+
+    /// All nodes.
+    pub(crate) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len()).map(NodeId)
+    }
+
+    /// Any of the nodes: draws only if there are several.
+    fn draw_node(&mut self) -> NodeId {
+        let count = self.nodes.len();
+        NodeId(if count > 1 { self.dice.index(count) } else { 0 })
     }
 }

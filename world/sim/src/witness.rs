@@ -23,6 +23,7 @@ use nearflash_request::{Access, Nexus};
 use nearflash_units::Lba;
 
 use crate::history::Block;
+use crate::machine::NodeId;
 use crate::network::LinkId;
 use crate::reservations::Rules;
 use crate::stamp::{Stamp, Value, Writer};
@@ -106,6 +107,11 @@ pub(crate) struct Witness {
     /// Blocks that a peer rewrites with their own content, by connection, with the number of such
     /// requests under way.
     touched: BTreeMap<(Block, Writer), u32>,
+}
+
+/// The first place in a volume.
+fn first_of(volume: u32) -> Place {
+    (volume, Lba(0), Writer(0), 0)
 }
 
 fn place(stamp: &Stamp) -> Place {
@@ -203,8 +209,7 @@ impl Witness {
     }
 
     fn check_rights(&self, volume: u32) {
-        let first = |volume| (volume, Lba(0), Writer(0), 0);
-        for place in self.under_way(first(volume)..first(volume + 1)) {
+        for place in self.under_way(first_of(volume)..first_of(volume + 1)) {
             let may = self.may_write(volume, place.2);
             assert!(may, "{place:?} is under way, and whose it is has lost its right");
         }
@@ -303,12 +308,12 @@ impl Witness {
         self.writers.get(&writer).map_or(Tick::NEVER, |connection| connection.silent)
     }
 
-    /// The power goes: operations under way never end.
-    pub(crate) fn lose_power(&mut self, now: Tick) {
-        for fate in self.fates.values_mut() {
-            fate.ended = fate.ended.min(now);
-        }
-        self.touched.clear();
+    /// A node's power goes: its operations under way never end.
+    pub(crate) fn lose_power(&mut self, node: NodeId, now: Tick) {
+        let volumes = node.volumes();
+        let gone = self.fates.range_mut(first_of(volumes.start)..first_of(volumes.end));
+        gone.for_each(|(_, fate)| fate.ended = fate.ended.min(now));
+        self.touched.retain(|(block, _), _| !volumes.contains(&block.volume));
     }
 }
 

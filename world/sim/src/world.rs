@@ -12,7 +12,8 @@ use nearflash_shard::{
 use nearflash_units::{ByteLen, MIB, Nanos};
 
 use crate::disk::touches;
-use crate::network::Side;
+use crate::machine::{Machine, NodeId};
+use crate::network::{LinkId, Side};
 use crate::outside::{Happening, Noted, Outside, SCRIBBLE};
 
 /// The longest data area that a simulated client gets.
@@ -21,7 +22,9 @@ const RING_DATA_MAX: ByteLen = ByteLen(2 * MIB);
 /// One core's world for one turn.
 #[derive(Debug)]
 pub(crate) struct SimWorld<'a> {
+    pub(crate) node: NodeId,
     pub(crate) core: CoreId,
+    /// The time on the machine's own clock.
     pub(crate) now: Nanos,
     pub(crate) pool: &'a mut Pool,
     pub(crate) outside: &'a mut Outside,
@@ -29,7 +32,17 @@ pub(crate) struct SimWorld<'a> {
 
 impl SimWorld<'_> {
     fn inbox(&mut self) -> &mut VecDeque<Event> {
-        &mut self.outside.inboxes[usize::from(self.core.0)]
+        let core = usize::from(self.core.0);
+        &mut self.machine().inboxes[core]
+    }
+
+    fn machine(&mut self) -> &mut Machine {
+        self.outside.machine_mut(self.node)
+    }
+
+    /// The link behind a socket, and its end here.
+    fn link_at(&self, socket: SocketId) -> (LinkId, Side) {
+        self.outside.network.link_at(self.node, self.core, socket)
     }
 
     /// No event for this socket follows.
@@ -44,14 +57,19 @@ impl SimWorld<'_> {
         match request.operation {
             DeviceOperation::Read { buffer: Some(buffer), buffer_offset } => {
                 let start = buffer_offset.to_usize();
-                self.outside.rings.memory(self.pool, buffer, start, len).fill(SCRIBBLE);
+                self.outside.machines[self.node.0]
+                    .rings
+                    .memory(self.pool, buffer, start, len)
+                    .fill(SCRIBBLE);
                 vec![SCRIBBLE; len]
             }
             DeviceOperation::Write { buffer, buffer_offset, .. } => {
                 let start = buffer_offset.to_usize();
-                let bytes = self.outside.rings.memory(self.pool, buffer, start, len).to_vec();
-                let Outside { witness, disks, block_len, turns, .. } = &mut *self.outside;
-                let disk = &disks[usize::try_from(request.device.0).expect("few devices")];
+                let rings = &mut self.outside.machines[self.node.0].rings;
+                let bytes = rings.memory(self.pool, buffer, start, len).to_vec();
+                let Outside { witness, machines, block_len, turns, .. } = &mut *self.outside;
+                let disk = &machines[self.node.0].disks
+                    [usize::try_from(request.device.0).expect("few devices")];
                 let has_larger_blocks =
                     !disk.properties.block_size.divides(ByteLen::from_usize(*block_len));
                 let before = has_larger_blocks.then(|| disk.bytes(request.offset, request.len));
@@ -80,17 +98,17 @@ impl World for SimWorld<'_> {
     }
 
     fn poll(&mut self, events: &mut Vec<Event>) {
-        let count = self.outside.cores.events_per_turn_max.min(self.inbox().len());
+        let count = self.machine().cores.events_per_turn_max.min(self.inbox().len());
         events.extend(self.inbox().drain(..count));
     }
 
     fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received {
-        let link = self.outside.network.link_at(self.core, socket);
+        let (link, side) = self.link_at(socket);
         let mut total = 0;
-        let now = self.now;
+        let now = self.outside.now;
         if let Some(Place { buffer, offset, len }) = place {
             let into = &mut self.pool.bytes_mut(buffer)[offset..offset + len];
-            match self.outside.network.receive(now, link, Side::Node, into) {
+            match self.outside.network.receive(now, link, side, into) {
                 Received::Bytes(placed) => total = placed,
                 other => return other,
             }
@@ -99,7 +117,7 @@ impl World for SimWorld<'_> {
                 return Received::Bytes(total);
             }
         }
-        match self.outside.network.receive(now, link, Side::Node, staging) {
+        match self.outside.network.receive(now, link, side, staging) {
             Received::Bytes(staged) => total += staged,
             Received::Nothing | Received::Closed if total > 0 => {}
             other => return other,
@@ -109,7 +127,7 @@ impl World for SimWorld<'_> {
     }
 
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
-        let link = self.outside.network.link_at(self.core, socket);
+        let (link, side) = self.link_at(socket);
         // Examines no more than a system call would take.
         let len_max = 64 * 1024;
         let mut bytes = Vec::new();
@@ -125,7 +143,7 @@ impl World for SimWorld<'_> {
                 break;
             }
         }
-        let sent = self.outside.network.send(self.now, link, Side::Node, &bytes);
+        let sent = self.outside.network.send(self.outside.now, link, side, &bytes);
         if let Sent::Bytes(len) = sent {
             self.outside.note("node sends", &[u64::from(link.0)]);
             self.outside.trace.note_bytes(&bytes[..len]);
@@ -136,20 +154,20 @@ impl World for SimWorld<'_> {
 
     fn watch(&mut self, socket: SocketId, interest: Interest) {
         self.forget_events(socket);
-        self.outside.network.watch(self.core, socket, interest);
+        self.outside.network.watch(self.node, self.core, socket, interest);
         self.outside.settle_network();
     }
 
     fn shut_down_output(&mut self, socket: SocketId) {
-        let link = self.outside.network.link_at(self.core, socket);
-        self.outside.network.send_end(self.now, link, Side::Node);
+        let (link, side) = self.link_at(socket);
+        self.outside.network.send_end(self.outside.now, link, side);
         self.outside.settle_network();
     }
 
     fn close(&mut self, socket: SocketId) {
-        let link = self.outside.network.link_at(self.core, socket);
+        let (link, side) = self.link_at(socket);
         self.forget_events(socket);
-        self.outside.network.close(self.now, link, Side::Node);
+        self.outside.network.close(self.outside.now, link, side);
         let turns = self.outside.turns;
         self.outside.witness.closed(link, turns);
         self.outside.note("node closes", &[u64::from(link.0)]);
@@ -158,52 +176,55 @@ impl World for SimWorld<'_> {
 
     fn detach(&mut self, socket: SocketId) {
         self.forget_events(socket);
-        self.outside.network.detach(self.core, socket);
+        self.outside.network.detach(self.node, self.core, socket);
     }
 
     fn attach(&mut self, socket: SocketId) {
-        self.outside.network.attach(self.core, socket);
+        self.outside.network.attach(self.node, self.core, socket);
     }
 
     fn submit(&mut self, request: DeviceRequest) -> Submitted {
         let bytes = self.bytes_for(&request);
         let index = usize::try_from(request.device.0).expect("few devices");
-        let now = self.now;
-        if let Some((disk, bytes)) = &self.outside.forbidden {
+        let (node, now) = (self.node, self.outside.now);
+        let machine = self.outside.machine_mut(node);
+        if let Some((disk, bytes)) = &machine.forbidden {
             let is_forbidden = *disk == index && touches(&request, bytes);
             assert!(!is_forbidden, "{request:?} is of a client without any right");
         }
-        let disk = &mut self.outside.disks[index];
+        let disk = &mut machine.disks[index];
         let is_at_once = disk.is_at_once();
         let moments = disk.submit(now, self.core, request, bytes);
         let number = moments.operation;
         if is_at_once {
             disk.take_part(number);
-            let operation = self.outside.end_operation(index, number, self.pool);
+            let operation = self.outside.end_operation(node, index, number, self.pool);
             return Submitted::Done(operation.result);
         }
         if let Some(at) = moments.part_at {
-            self.outside.agenda.push(at, Happening::DiskPart(index, number));
+            self.outside.agenda.push(at, Happening::DiskPart(node, index, number));
         }
         if moments.done_at != Nanos::NEVER {
-            self.outside.agenda.push(moments.done_at, Happening::DiskDone(index, number));
+            let done = Happening::DiskDone(node, index, number);
+            self.outside.agenda.push(moments.done_at, done);
         }
         Submitted::Queued
     }
 
     fn post(&mut self, core: CoreId, message: Message) {
         assert_ne!(core, self.core, "a core's messages to itself take no mail");
-        self.outside.post(Some(self.core), core, message);
+        self.outside.post(self.node, Some(self.core), core, message);
     }
 
     fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
         if spec.data_len > RING_DATA_MAX {
             return Err(RingRefused::Size);
         }
-        let link = self.outside.network.link_at(self.core, socket);
+        let (link, _) = self.link_at(socket);
         self.outside.note("ring", &[u64::from(link.0)]);
         let data_len = spec.data_len.to_usize();
-        Ok(self.outside.rings.attach(self.core, link, spec.entries, data_len))
+        let core = self.core;
+        Ok(self.machine().rings.attach(core, link, spec.entries, data_len))
     }
 
     fn take_entries(
@@ -211,46 +232,47 @@ impl World for SimWorld<'_> {
         ring: RingId,
         entries: &mut Vec<RingEntry>,
     ) -> Result<(), RingBroken> {
-        self.outside.rings.get_mut(ring).take(entries);
+        self.machine().rings.get_mut(ring).take(entries);
         Ok(())
     }
 
     fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
-        let ring = self.outside.rings.get_mut(ring);
+        let ring = self.outside.machines[self.node.0].rings.get_mut(ring);
         self.outside.signalled.insert(ring.link);
         ring.put(entries)
     }
 
     fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
-        into.copy_from_slice(&self.outside.rings.get_mut(ring).at(offset)[..into.len()]);
+        into.copy_from_slice(&self.machine().rings.get_mut(ring).at(offset)[..into.len()]);
     }
 
     fn fill_from_ring(&mut self, ring: RingId, offset: u64, to: Place) {
-        let from = &self.outside.rings.get_mut(ring).at(offset)[..to.len];
+        let from = &self.outside.machines[self.node.0].rings.get_mut(ring).at(offset)[..to.len];
         self.pool.bytes_mut(to.buffer)[to.offset..to.offset + to.len].copy_from_slice(from);
     }
 
     fn copy_to_ring(&mut self, ring: RingId, from: Place, offset: u64) {
         let bytes = &self.pool.bytes(from.buffer)[from.offset..from.offset + from.len];
-        self.outside.rings.get_mut(ring).at(offset)[..from.len].copy_from_slice(bytes);
+        let rings = &mut self.outside.machines[self.node.0].rings;
+        rings.get_mut(ring).at(offset)[..from.len].copy_from_slice(bytes);
     }
 
     fn zero_in_ring(&mut self, ring: RingId, offset: u64, len: usize) {
-        self.outside.rings.get_mut(ring).at(offset)[..len].fill(0);
+        self.machine().rings.get_mut(ring).at(offset)[..len].fill(0);
     }
 
     fn detach_ring(&mut self, ring: RingId) {
-        self.outside.rings.detach(ring);
+        self.machine().rings.detach(ring);
     }
 
     fn stop_listening(&mut self) {
         if self.core == CoreId::FIRST {
-            self.outside.network.stop_listening();
+            self.outside.network.stop_listening(self.node);
         }
     }
 
     fn notice(&mut self, notice: Notice) {
-        let core = self.core;
+        let (node, core) = (self.node, self.core);
         let link_of = |peer| self.outside.network.link_of(peer).expect("peers have links");
         match notice {
             Notice::ControllerConnected { peer, .. } => {
@@ -269,6 +291,6 @@ impl World for SimWorld<'_> {
             }
             _ => {}
         }
-        self.outside.notices.push(Noted { core, notice });
+        self.outside.notices.push(Noted { node, core, notice });
     }
 }

@@ -6,27 +6,31 @@ use nearflash_units::{ByteLen, Lba, Nanos};
 
 use crate::client::worker::Client;
 use crate::host::worker::Leaving;
-use crate::node::{FIELD_IDS, NodeConfig, SHARED_ID};
+use crate::machine::NodeId;
+use crate::node::NodeConfig;
 use crate::sim::{PATIENCE, Sim};
 use crate::witness::Tick;
 
 impl Sim {
-    /// The content of the shared volume on its devices.
-    fn shared_bytes(&self, range: &Range<u64>) -> Vec<u8> {
+    /// The content of a node's shared volume on its devices.
+    fn shared_bytes(&self, node: NodeId, range: &Range<u64>) -> Vec<u8> {
         let block_len = u64::from(self.plan.node.block_size.bytes());
         let first = range.start / block_len;
         let mut bytes = Vec::new();
         for block in first..range.end.div_ceil(block_len) {
-            let piece = self.node.locate(SHARED_ID, Lba(block)).expect("within the volume");
+            let piece = self.nodes[node.0].locate(node.shared_id(), Lba(block));
+            let piece = piece.expect("within the volume");
             let disk = usize::try_from(piece.device.0).expect("few devices");
-            bytes.extend_from_slice(self.outside.disks[disk].bytes(piece.offset, piece.len));
+            let disk = &self.outside.machine(node).disks[disk];
+            bytes.extend_from_slice(disk.bytes(piece.offset, piece.len));
         }
         let skip = ByteLen(range.start - first * block_len).to_usize();
         bytes[skip..skip + ByteLen(range.end - range.start).to_usize()].to_vec()
     }
 
     fn owned_bytes(&self, client: &Client) -> Vec<Vec<u8>> {
-        client.owned.ranges().iter().map(|range| self.shared_bytes(range)).collect()
+        let node = client.route.node;
+        client.owned.ranges().iter().map(|range| self.shared_bytes(node, range)).collect()
     }
 
     /// The device blocks that only one client touches: those within its stretch, if any. They are in
@@ -37,17 +41,18 @@ impl Sim {
         let stretch = client.owned.ranges().last().expect("each has a stretch");
         let bytes = stretch.start.next_multiple_of(unit)..stretch.end / unit * unit;
         let first = Lba(bytes.start / u64::from(block_size.bytes()));
-        let piece = self.node.locate(SHARED_ID, first).expect("within the volume");
+        let node = client.route.node;
+        let piece = self.nodes[node.0].locate(node.shared_id(), first);
+        let piece = piece.expect("within the volume");
         let disk = usize::try_from(piece.device.0).expect("few devices");
         let start = piece.offset.0;
         (disk, start..start + bytes.end.saturating_sub(bytes.start))
     }
 
-    /// Tells all cores the grants of direct clients, and waits until they have confirmed.
-    pub(crate) fn export_direct(&mut self) {
-        let number = self.node.export_direct(&mut self.outside);
-        let cores = self.node.core_count();
-        let confirmed = self.run_until(PATIENCE, |sim| sim.confirmed.quiesced(number) == cores);
+    /// Tells all cores of a node the grants of direct clients, and waits until they have confirmed.
+    pub(crate) fn export_direct(&mut self, node: NodeId) {
+        let number = self.nodes[node.0].export_direct(&mut self.outside);
+        let confirmed = self.run_until(PATIENCE, |sim| sim.nodes[node.0].has_quiesced(number));
         assert!(confirmed, "every core takes what direct clients may reach");
     }
 
@@ -65,57 +70,63 @@ impl Sim {
         }
         let victim = self.dice.pick(&victims);
         self.clients[victim].refusable_until = Tick::NEVER;
-        self.node.grants.revoked.insert(victim);
+        let node = self.clients[victim].route.node;
+        self.nodes[node.0].grants.revoked.insert(victim);
         self.outside.note("revoke", &[]);
-        self.export_direct();
+        self.export_direct(node);
         self.clients[victim].revoked_at = Some(self.outside.tick());
         self.set_revoked(victim, true);
         let (disk, bytes) = self.own_blocks(&self.clients[victim]);
-        let is_busy = self.outside.disks[disk].is_busy_in(&bytes);
+        let is_busy = self.outside.machine(node).disks[disk].is_busy_in(&bytes);
         assert!(!is_busy, "something of client {victim} is under way without any right");
-        self.outside.forbidden = Some((disk, bytes));
+        self.outside.machine_mut(node).forbidden = Some((disk, bytes));
         let before = self.owned_bytes(&self.clients[victim]);
         let span = Nanos::from_micros(self.dice.between(10, 100_000));
         self.run_for(span);
         let after = self.owned_bytes(&self.clients[victim]);
         assert!(before == after, "client {victim} has changed something without any right");
-        self.outside.forbidden = None;
+        self.outside.machine_mut(node).forbidden = None;
         self.clients[victim].revoked_at = None;
         self.set_revoked(victim, false);
-        self.node.grants.revoked.remove(&victim);
+        self.nodes[node.0].grants.revoked.remove(&victim);
         if self.dice.coin() {
-            self.node.grants.epoch += 1;
-            self.common.epochs_change = true;
+            self.nodes[node.0].grants.epoch += 1;
+            self.commons[node.0].epochs_change = true;
         }
-        self.export_direct();
+        self.export_direct(node);
         self.clients[victim].refusable_until = self.outside.tick();
     }
 
     /// Revokes or restores its access to the hosts' blocks. Revoked, none of its writes there takes
     /// effect.
     fn set_revoked(&mut self, client: usize, is_revoked: bool) {
+        let Client { route, .. } = self.clients[client];
         let who = self.clients[client].who();
         self.outside.witness.set_revoked(who, is_revoked);
-        FIELD_IDS.into_iter().for_each(|volume| self.rights_changed(volume));
+        route.node.field_ids().into_iter().for_each(|volume| self.rights_changed(volume));
     }
 
-    /// The node has nothing under way.
+    /// The nodes have nothing under way.
     pub(crate) fn check_clients_at_rest(&mut self) {
         // A client that receives nothing does not learn that its connection is gone.
         for client in self.clients.iter_mut().filter(|client| client.is_deaf()) {
             let (checks, outside) = (&mut self.checks, &mut self.outside);
-            client.leave(Leaving::Resetting, &mut self.common, checks, outside);
+            let common = &mut self.commons[client.route.node.0];
+            client.leave(Leaving::Resetting, common, checks, outside);
         }
-        self.check_clients(false);
+        self.node_ids().for_each(|node| self.check_clients(node, false));
     }
 
-    /// The node is gone, and with it all requests under way.
-    pub(crate) fn check_clients_after_power_loss(&mut self) {
-        self.check_clients(true);
+    /// A node is gone, and with it all requests under way.
+    pub(crate) fn check_clients_after_power_loss(&mut self, node: NodeId) {
+        self.check_clients(node, true);
     }
 
-    fn check_clients(&mut self, power_lost: bool) {
+    fn check_clients(&mut self, node: NodeId, power_lost: bool) {
         for number in 0..self.clients.len() {
+            if self.clients[number].route.node != node {
+                continue;
+            }
             let owned = self.owned_bytes(&self.clients[number]);
             let client = &mut self.clients[number];
             let starts: Vec<u64> = client.owned.ranges().iter().map(|range| range.start).collect();
@@ -128,12 +139,12 @@ impl Sim {
             }
         }
         for (word, kind) in self.ground.words() {
-            let bytes = self.shared_bytes(&(word..word + 8));
+            let bytes = self.shared_bytes(node, &(word..word + 8));
             let found = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
             if power_lost {
-                self.common.words.power_lost(word, kind, found);
+                self.commons[node.0].words.power_lost(word, kind, found);
             } else {
-                self.common.words.at_rest(word, kind, found);
+                self.commons[node.0].words.at_rest(word, kind, found);
             }
         }
     }

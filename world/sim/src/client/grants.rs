@@ -9,11 +9,12 @@ use nearflash_request::VolumeId;
 
 use crate::client::ground::Ground;
 use crate::client::worker::key_of;
-use crate::node::{FIELD_IDS, JUNK_ID, SHARED_ID};
+use crate::machine::NodeId;
 
 /// The current grants.
 #[derive(Clone, Debug)]
 pub(crate) struct Grants {
+    node: NodeId,
     ground: Ground,
     /// Whether each client keeps the protocol. Clients that do not have a volume of their own.
     keeps_protocol: Vec<bool>,
@@ -24,8 +25,8 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    pub(crate) fn new(ground: Ground, keeps_protocol: Vec<bool>) -> Self {
-        Self { ground, keeps_protocol, revoked: BTreeSet::new(), epoch: 1 }
+    pub(crate) fn new(node: NodeId, ground: Ground, keeps_protocol: Vec<bool>) -> Self {
+        Self { node, ground, keeps_protocol, revoked: BTreeSet::new(), epoch: 1 }
     }
 
     /// Each client's key and grants, as narrow as possible.
@@ -35,13 +36,13 @@ impl Grants {
             let (key, secret) = key_of(number);
             let mut access = HashMap::new();
             if !keeps {
-                access.insert(VolumeId(JUNK_ID), Arc::new(Access::full()));
+                access.insert(VolumeId(self.node.junk_id()), Arc::new(Access::full()));
             } else if !self.revoked.contains(&number) {
                 let places = self.ground.readable(u64::try_from(number).expect("few clients"));
                 let grants = places.map(|place| (place, Rights::READ_WRITE));
-                access.insert(VolumeId(SHARED_ID), Arc::new(Access::new(grants)));
+                access.insert(VolumeId(self.node.shared_id()), Arc::new(Access::new(grants)));
                 let full = |volume| (VolumeId(volume), Arc::new(Access::full()));
-                access.extend(FIELD_IDS.map(full));
+                access.extend(self.node.field_ids().map(full));
             }
             (key, CredentialExport { secret, expired: false, access })
         };

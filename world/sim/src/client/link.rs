@@ -14,7 +14,7 @@ use crate::judge::Asker;
 use crate::line::{Fate, Line, Spoken, Trouble};
 use crate::memory::Memory;
 use crate::misbehaviour::Crook;
-use crate::network::LinkId;
+use crate::network::{LinkId, Route};
 use crate::outside::Outside;
 use crate::witness::Tick;
 
@@ -81,10 +81,11 @@ impl Connection {
     pub(crate) fn new(
         config: ClientConfig,
         (crook, asker): (Option<Crook>, Asker),
-        anonymous: bool,
+        (route, anonymous): (Route, bool),
         outside: &mut Outside,
     ) -> Self {
-        let link = outside.network.connect_to(outside.now, door(anonymous, config.rings));
+        let door = door(anonymous, config.rings);
+        let link = outside.network.connect(outside.now, route, door);
         outside.settle_network();
         Self {
             link,
@@ -133,7 +134,7 @@ impl Connection {
     fn take_entries(&mut self, outside: &mut Outside) -> Fate {
         let Some(places) = &self.places else { return Fate::Lives };
         // When the node has released the rings, the socket ends, too.
-        let Some(ring) = outside.rings.of_link(self.link) else { return Fate::Lives };
+        let Some(ring) = outside.ring_of(self.link) else { return Fate::Lives };
         while let Some(entry) = ring.take_completion() {
             let [_, _, _, _, a, b, c, d, ..] = entry;
             let tag = u32::from_le_bytes([a, b, c, d]);
@@ -165,7 +166,7 @@ impl Connection {
         places.taken.insert(tag.0, (place - skew, place));
         let payload = pending.buffer().map(|buffer| self.memory.bytes(buffer).to_vec());
         self.pending.insert(tag.0, pending);
-        let Some(ring) = outside.rings.of_link(self.link) else { return };
+        let Some(ring) = outside.ring_of(self.link) else { return };
         if let ClientOperation::Write { .. } = operation {
             let bytes = payload.expect("a write has its payload");
             ring.at(u64::from(place))[..bytes.len()].copy_from_slice(&bytes);
@@ -173,7 +174,9 @@ impl Connection {
         let (operands, len) = operation.operands();
         ring.at(u64::from(place))[..len].copy_from_slice(&operands[..len]);
         assert!(ring.submit(entry), "there is room for as many as may be in flight");
-        outside.woken.insert(ring.core);
+        let core = ring.core;
+        let node = outside.network.node_of(self.link);
+        outside.machine_mut(node).woken.insert(core);
     }
 }
 

@@ -24,8 +24,7 @@ use crate::host::worker::Leaving;
 use crate::judge::{Answer, Asker, Checks, Io};
 use crate::line::Fate;
 use crate::misbehaviour::Crook;
-use crate::network::{LinkId, Side};
-use crate::node::{JUNK_ID, SHARED_ID};
+use crate::network::{LinkId, Route, Side};
 use crate::outside::Outside;
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Tick, Who};
@@ -63,6 +62,7 @@ pub(crate) enum Pending {
 /// A request on the clients' own volume.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnRequest {
+    volume: u32,
     sent: Tick,
     range: Range<u64>,
     buffer: Option<BufferId>,
@@ -74,9 +74,9 @@ impl OwnRequest {
     /// The parts of devices whose failure may fail the request.
     fn about(&self) -> About {
         match self.what {
-            What::Flush => About::all(SHARED_ID, self.sent),
+            What::Flush => About::all(self.volume, self.sent),
             what => About {
-                volume: SHARED_ID,
+                volume: self.volume,
                 bytes: self.range.clone(),
                 sent: self.sent,
                 writes: what != What::Read,
@@ -121,8 +121,7 @@ impl Pending {
     /// The volume of the request.
     fn volume(&self) -> u32 {
         match self {
-            Self::Own(request) if request.what == What::Junk => JUNK_ID,
-            Self::Own(_) => SHARED_ID,
+            Self::Own(request) => request.volume,
             Self::Field(io) => io.first.volume,
         }
     }
@@ -146,6 +145,7 @@ enum Life {
 pub(crate) struct Client {
     pub(crate) plan: ClientPlan,
     pub(crate) number: usize,
+    pub(crate) route: Route,
     dice: Dice,
     life: Life,
     ground: Ground,
@@ -182,7 +182,7 @@ pub(crate) fn key_of(number: usize) -> (Box<str>, Secret) {
 
 impl Client {
     pub(crate) fn new(
-        number: usize,
+        (number, route): (usize, Route),
         plan: ClientPlan,
         (ground, field): (Ground, Field),
         (has_key, steady): (bool, bool),
@@ -194,6 +194,7 @@ impl Client {
         };
         Self {
             number,
+            route,
             dice,
             life: Life::Away(Nanos(0)),
             owned: Ownership::new(ranges, steady),
@@ -316,7 +317,8 @@ impl Client {
         let asker = Asker { writer: Writer(*writers), nexus: Nexus::NONE };
         let crook = self.plan.crooked.map(|how| Crook::new(how, self.dice.fork()));
         let how = (crook, asker);
-        let connection = Connection::new(config, how, !self.has_key, outside);
+        let route = (self.route, !self.has_key);
+        let connection = Connection::new(config, how, route, outside);
         let opened =
             Opened { who: self.who(), nexus: asker.nexus, link: connection.link, admin: None };
         outside.witness.opens(asker.writer, opened);
@@ -345,13 +347,13 @@ impl Client {
         outside.note("client leaves", &[u64::from(connection.link.0)]);
         match how {
             Leaving::Resetting => {
-                outside.network.abort(outside.now, connection.link, Side::Host);
+                outside.network.abort(outside.now, connection.link, Side::Caller);
             }
             Leaving::Silently => {
                 outside.network.silence(connection.link);
                 self.silenced.push(connection.link);
             }
-            _ => outside.network.close(outside.now, connection.link, Side::Host),
+            _ => outside.network.close(outside.now, connection.link, Side::Caller),
         }
         outside.settle_network();
         for pending in connection.pending.into_values() {
@@ -442,7 +444,7 @@ impl Client {
         let Some(connection) = &mut self.connection else { return };
         let volume = pending.volume();
         // A client that receives no answers sends arbitrary requests on its open volumes.
-        let volume = if connection.is_deaf { SHARED_ID } else { volume };
+        let volume = if connection.is_deaf { self.route.node.shared_id() } else { volume };
         let volume = connection.volumes[&volume];
         if connection.places.is_some() {
             let skew = self.dice.pick(&[0, 0, 512, SKEW_MAX, 8, 1, 100]);

@@ -7,6 +7,7 @@ use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId};
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::host::{CommandData, HostConfig, HostSession};
 use nearflash_nvme_tcp::pdu::DataAlignment;
+use nearflash_shard::Door;
 use nearflash_units::{Lba, Nanos};
 use uuid::Uuid;
 
@@ -14,7 +15,7 @@ use crate::Dice;
 use crate::line::{Fate, Line};
 use crate::memory::Memory;
 use crate::misbehaviour::{Crook, Misbehaviour};
-use crate::network::{LinkId, Side};
+use crate::network::{LinkId, Route, Side};
 use crate::node::UNCHECKED;
 use crate::outside::Outside;
 
@@ -41,6 +42,7 @@ struct Crooked {
 pub(crate) struct Misfit {
     how: Misbehaviour,
     number: u32,
+    pub(crate) route: Route,
     dice: Dice,
     queues: Vec<Crooked>,
     away_until: Nanos,
@@ -53,10 +55,11 @@ pub(crate) struct Misfit {
 }
 
 impl Misfit {
-    pub(crate) fn new(number: u32, plan: MisfitPlan, dice: Dice) -> Self {
+    pub(crate) fn new((number, route): (u32, Route), plan: MisfitPlan, dice: Dice) -> Self {
         Self {
             how: plan.how,
             number,
+            route,
             dice,
             queues: Vec::new(),
             away_until: Nanos(0),
@@ -68,7 +71,7 @@ impl Misfit {
     }
 
     fn connect(&mut self, queue: QueueId, outside: &mut Outside) {
-        let link = outside.network.connect(outside.now);
+        let link = outside.network.connect(outside.now, self.route, Door::NvmeTcp);
         outside.settle_network();
         self.links.push((outside.now, link));
         let name = format!("nqn.2026-11.io.nearflash:misfit-{}", self.number);
@@ -123,7 +126,7 @@ impl Misfit {
     /// Closes its connections.
     pub(crate) fn leave(&mut self, outside: &mut Outside) {
         for queue in self.queues.drain(..) {
-            outside.network.close(outside.now, queue.link, Side::Host);
+            outside.network.close(outside.now, queue.link, Side::Caller);
             outside.settle_network();
         }
         self.away_until = outside.now.plus(Nanos::from_millis(self.dice.between(1, 50)));

@@ -6,13 +6,14 @@ use nearflash_nvme::{Command, CommandId};
 use nearflash_nvme_tcp::host::{CommandData, HostCompletion, HostConfig, HostSession};
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
+use nearflash_shard::Door;
 use nearflash_units::Nanos;
 
 use crate::host::pending::Pending;
 use crate::judge::{Asker, StepId, StepState};
 use crate::line::{Fate, Line, Spoken, Trouble};
 use crate::memory::Memory;
-use crate::network::LinkId;
+use crate::network::{LinkId, Route};
 use crate::outside::Outside;
 
 #[derive(Debug)]
@@ -35,8 +36,13 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn connect(config: HostConfig, asker: Asker, outside: &mut Outside) -> Self {
-        let link = outside.network.connect(outside.now);
+    pub(crate) fn connect(
+        config: HostConfig,
+        asker: Asker,
+        route: Route,
+        outside: &mut Outside,
+    ) -> Self {
+        let link = outside.network.connect(outside.now, route, Door::NvmeTcp);
         outside.settle_network();
         Self {
             link,

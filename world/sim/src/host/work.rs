@@ -11,7 +11,7 @@ use crate::history::Block;
 use crate::host::pending::Pending;
 use crate::host::queue::Queue;
 use crate::judge::{Checks, StepId, StepState, What};
-use crate::node::SHARED_ID;
+use crate::node::node_of;
 use crate::outside::Outside;
 use crate::stamp::Value;
 use crate::workload::{Kind, Run, Workload, io};
@@ -123,7 +123,8 @@ impl Workload {
         let all = dice.permille(300);
         let volumes = self.field.volumes.iter().map(|(volume, _)| *volume);
         // All volumes of the subsystem; the volume that direct clients share is in another one.
-        let flushed = if all { volumes.chain([SHARED_ID]).collect() } else { vec![volume] };
+        let shared = node_of(volume).shared_id();
+        let flushed = if all { volumes.chain([shared]).collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
         let block = Block { volume, lba: Lba(0) };
         let run = Run { block, nsid, count: 1, in_tail: false };

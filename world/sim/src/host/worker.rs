@@ -17,7 +17,7 @@ use crate::host::rivalry::fight;
 use crate::host::worker_plan::WorkerPlan;
 use crate::judge::{Asker, Checks, What};
 use crate::line::Fate;
-use crate::network::{LinkId, Side};
+use crate::network::{LinkId, Route, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
@@ -61,6 +61,7 @@ pub(crate) struct Worker {
     pub(crate) plan: WorkerPlan,
     pub(crate) life: Life,
     number: u32,
+    pub(crate) route: Route,
     rival: Rival,
     dice: Dice,
     workload: Workload,
@@ -86,7 +87,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        (number, rival): (u32, Rival),
+        (number, route, rival): (u32, Route, Rival),
         plan: WorkerPlan,
         field: Field,
         dice: Dice,
@@ -97,6 +98,7 @@ impl Worker {
             left: plan.commands,
             plan,
             number,
+            route,
             rival,
             dice,
             workload,
@@ -142,6 +144,10 @@ impl Worker {
         queues.any(|queue| now < queue.deaf_until.plus(Nanos::from_secs(2)))
     }
 
+    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
+        self.admin.iter().chain(&self.queues).map(|queue| queue.link)
+    }
+
     pub(crate) fn io_links(&self) -> impl Iterator<Item = LinkId> {
         self.queues.iter().map(|queue| queue.link)
     }
@@ -172,7 +178,7 @@ impl Worker {
         let config = self.config(queue);
         let parts: [&[u8]; 2] = [&config.host_id.into_bytes(), CHECKED.as_bytes()];
         let nexus = nearflash_session::nexus("nvme", &parts);
-        Queue::connect(config, Asker { writer, nexus }, outside)
+        Queue::connect(config, Asker { writer, nexus }, self.route, outside)
     }
 
     /// Takes its next step. Returns when to take another if no event comes earlier.
@@ -260,7 +266,7 @@ impl Worker {
 
     fn join(&mut self, writers: &mut u32, outside: &mut Outside) {
         self.joined += 1;
-        self.node_life = outside.starts;
+        self.node_life = outside.machine(self.route.node).starts;
         self.controller = None;
         self.resets = false;
         let writer = next_writer(writers);
@@ -378,9 +384,9 @@ impl Worker {
         for queue in self.admin.take().into_iter().chain(std::mem::take(&mut self.queues)) {
             match how {
                 Leaving::Closing | Leaving::ResettingController | Leaving::DeletingQueue => {
-                    outside.network.close(outside.now, queue.link, Side::Host);
+                    outside.network.close(outside.now, queue.link, Side::Caller);
                 }
-                Leaving::Resetting => outside.network.abort(outside.now, queue.link, Side::Host),
+                Leaving::Resetting => outside.network.abort(outside.now, queue.link, Side::Caller),
                 Leaving::Silently => {
                     outside.network.silence(queue.link);
                     self.silenced.push((outside.now, queue.link));

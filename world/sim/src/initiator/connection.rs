@@ -15,7 +15,7 @@ use nearflash_shard::Door;
 use crate::judge::{Answer, Asker, EndingId, Io, StepState};
 use crate::line::{Fate, Line, Spoken, Trouble};
 use crate::memory::Memory;
-use crate::network::LinkId;
+use crate::network::{LinkId, Route};
 use crate::outside::Outside;
 
 /// A command in flight.
@@ -44,8 +44,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn connect(config: InitiatorConfig, asker: Asker, outside: &mut Outside) -> Self {
-        let link = outside.network.connect_to(outside.now, Door::Iscsi { anonymous: true });
+    pub(crate) fn connect(
+        config: InitiatorConfig,
+        asker: Asker,
+        route: Route,
+        outside: &mut Outside,
+    ) -> Self {
+        let door = Door::Iscsi { anonymous: true };
+        let link = outside.network.connect(outside.now, route, door);
         outside.settle_network();
         Self {
             link,

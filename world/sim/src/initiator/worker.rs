@@ -20,7 +20,7 @@ use crate::initiator::rivalry::fight;
 use crate::initiator::work::Begin;
 use crate::judge::{Answer, Asker, Checks};
 use crate::line::Fate;
-use crate::network::{LinkId, Side};
+use crate::network::{LinkId, Route, Side};
 use crate::node::TARGET;
 use crate::outside::Outside;
 use crate::reservations::Ends;
@@ -37,6 +37,7 @@ pub(crate) struct Initiator {
     pub(crate) plan: InitiatorPlan,
     pub(crate) life: Life,
     number: u32,
+    pub(crate) route: Route,
     rival: Rival,
     dice: Dice,
     workload: Workload,
@@ -56,7 +57,7 @@ pub(crate) struct Initiator {
 
 impl Initiator {
     pub(crate) fn new(
-        (number, rival): (u32, Rival),
+        (number, route, rival): (u32, Route, Rival),
         plan: InitiatorPlan,
         field: Field,
         dice: Dice,
@@ -67,6 +68,7 @@ impl Initiator {
             left: plan.commands,
             plan,
             number,
+            route,
             rival,
             dice,
             workload,
@@ -156,7 +158,7 @@ impl Initiator {
         let writer = Writer(*writers);
         let config = self.config(tsih, cid);
         let nexus = self.nexus();
-        let connection = Connection::connect(config, Asker { writer, nexus }, outside);
+        let connection = Connection::connect(config, Asker { writer, nexus }, self.route, outside);
         let (who, link) = (self.who(), connection.link);
         outside.witness.opens(writer, Opened { who, nexus, link, admin: None });
         self.connections.push(connection);
@@ -306,9 +308,10 @@ impl Initiator {
         // Another function may be under way.
         if let Ok(managing) = connection.session.manage(function, 0, task) {
             let own = [TaskFunction::ABORT_TASK, TaskFunction::ABORT_TASK_SET].contains(&function);
-            let id = checks.endings.begins(own.then_some(connection.asker.nexus));
+            let of = own.then_some(connection.asker.nexus);
+            let id = checks.endings.begins(self.route.node, of);
             connection.managing = Some((managing, id));
-            outside.ends_sessions |= ends_sessions;
+            outside.machine_mut(self.route.node).ends_sessions |= ends_sessions;
         }
     }
 
@@ -374,13 +377,13 @@ impl Initiator {
         for connection in std::mem::take(&mut self.connections) {
             match how {
                 Leaving::Resetting => {
-                    outside.network.abort(outside.now, connection.link, Side::Host);
+                    outside.network.abort(outside.now, connection.link, Side::Caller);
                 }
                 Leaving::Silently => {
                     outside.network.silence(connection.link);
                     self.silenced.push((outside.now, connection.link));
                 }
-                _ => outside.network.close(outside.now, connection.link, Side::Host),
+                _ => outside.network.close(outside.now, connection.link, Side::Caller),
             }
             outside.settle_network();
             for task in connection.tasks.into_values() {

@@ -9,6 +9,7 @@ use crate::history::History;
 use crate::increments::Increments;
 use crate::judge::Answer;
 use crate::judge::endings::Endings;
+use crate::machine::NodeId;
 use crate::outside::Outside;
 use crate::reservations::{Asked, Ledger};
 use crate::stamp::{Value, Writer};
@@ -17,6 +18,7 @@ use crate::witness::{Door, Tick};
 /// Possible causes of a command's failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cause<'a> {
+    pub(super) node: NodeId,
     pub(super) nexus: Nexus,
     pub(super) sent: Tick,
     /// The parts of volumes that the command is about.
@@ -80,7 +82,7 @@ impl Checks {
             Answer::Done | Answer::Attention | Answer::Full => true,
             Answer::Conflict => self.reservations.is_used(),
             Answer::DeviceFailed => cause.about.iter().any(|it| cause.failures.explain(it)),
-            Answer::Aborted => self.endings.explain(cause.nexus, cause.sent),
+            Answer::Aborted => self.endings.explain((cause.node, cause.nexus), cause.sent),
             // The client has checked that.
             Answer::NotLetIn | Answer::Stale => true,
             Answer::Differs

@@ -6,7 +6,9 @@ use crate::failures::About;
 use crate::history::{Block, Ending, Sent, WriteId};
 use crate::judge::checks::Cause;
 use crate::judge::{Answer, Checks, StepId};
+use crate::machine::NodeId;
 use crate::memory::Memory;
+use crate::node::node_of;
 use crate::outside::Outside;
 use crate::reservations::Asked;
 use crate::stamp::{Value, Writer};
@@ -74,7 +76,8 @@ impl Io {
         let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
         let about = self.about(bytes.as_ref().map_or(0, Vec::len), outside.block_len);
         let (nexus, sent, failures) = (self.asker.nexus, self.sent, &outside.failures);
-        let cause = Cause { nexus, sent, about: &about, failures };
+        let node = node_of(self.first.volume);
+        let cause = Cause { node, nexus, sent, about: &about, failures };
         checks.count(answer, self.own_answers(), cause, &self);
         self.judge_right(answer, checks, now);
         let is_success = answer.is_success();
@@ -89,7 +92,7 @@ impl Io {
             What::Write(writes) => {
                 if is_success {
                     checks.note_write(self.asker.writer, outside);
-                    note_parts(self.in_parts, self.sent, outside);
+                    note_parts(self.in_parts, (node, self.sent), outside);
                 }
                 let ending = ending(answer, self.in_parts);
                 end_all(&writes, ending, now, checks, outside);
@@ -159,7 +162,8 @@ impl Io {
     /// Unless the volume's size changed meanwhile, the command may succeed only if the volume has
     /// all its blocks, and may be answered as beyond the end only if not.
     fn judge_size(&self, answer: Answer, len: usize, outside: &Outside) {
-        let Some((since, blocks)) = outside.size else { return };
+        let node = node_of(self.first.volume);
+        let Some((since, blocks)) = outside.machine(node).size else { return };
         if since > self.sent {
             return;
         }
@@ -203,8 +207,8 @@ impl Io {
 }
 
 /// A write was done, perhaps in parts, with a change of the volume's size between them.
-fn note_parts(in_parts: bool, sent: Tick, outside: &mut Outside) {
-    if in_parts && outside.size.is_none_or(|(since, _)| since > sent) {
+fn note_parts(in_parts: bool, (node, sent): (NodeId, Tick), outside: &mut Outside) {
+    if in_parts && outside.machine(node).size.is_none_or(|(since, _)| since > sent) {
         outside.note("parts around a change of size", &[]);
     }
 }

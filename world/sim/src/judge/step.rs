@@ -6,6 +6,7 @@ use crate::failures::About;
 use crate::history::{Block, Ending, WriteId};
 use crate::judge::checks::Cause;
 use crate::judge::{Answer, Asker, Checks};
+use crate::node::node_of;
 use crate::outside::Outside;
 use crate::reservations::Asked;
 use crate::stamp::{Stamp, Value};
@@ -45,7 +46,8 @@ impl StepState {
         }
         let about = [About::blocks(self.block, 1, outside.block_len, self.sent).that_writes()];
         let (nexus, sent, failures) = (self.asker.nexus, self.sent, &outside.failures);
-        let cause = Cause { nexus, sent, about: &about, failures };
+        let node = node_of(self.block.volume);
+        let cause = Cause { node, nexus, sent, about: &about, failures };
         let own = [Answer::Differs, Answer::OtherHalfFailed];
         for answer in [self.first, self.second].into_iter().flatten() {
             checks.count(answer, &own, cause, &self);

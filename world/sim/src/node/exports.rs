@@ -13,7 +13,7 @@ use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_space::{VolumeEntry, VolumeTable};
 use uuid::Uuid;
 
-use super::{Node, SHARED_ID, SimVolume, TARGET, name_of};
+use super::{Node, SimVolume, TARGET, name_of};
 
 impl Node {
     pub(super) fn target(&self) -> Target {
@@ -21,7 +21,7 @@ impl Node {
             in_capsule_len_max: self.config.session.in_capsule_len_max,
             ..Limits::default()
         };
-        let listen = std::net::SocketAddr::from(([192, 0, 2, 1], 4420));
+        let listen = self.id.address(4420);
         Target::new(TargetConfig {
             serial_seed: 1,
             model: "simulated".to_owned(),
@@ -74,7 +74,7 @@ impl Node {
                 volume: VolumeId(volume.id),
                 bytes: block_size.len(volume.blocks).expect("a small volume").0,
                 block_size,
-                epoch: if volume.id == SHARED_ID { self.grants.epoch } else { grown },
+                epoch: if volume.id == self.id.shared_id() { self.grants.epoch } else { grown },
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
             };
             (name_of(volume.id).into(), export)
@@ -105,7 +105,7 @@ impl Node {
         };
         let units = self.volumes.iter().filter(|volume| volume.is_checked()).map(unit);
         let units = Arc::new(LogicalUnits::new(TARGET, iscsi::PORTAL_GROUP, units));
-        let portal = ([192, 0, 2, 1], 3260).into();
+        let portal = self.id.address(3260);
         Arc::new(iscsi::Exports::new([(TARGET.into(), units)], [portal]))
     }
 }

@@ -7,11 +7,13 @@ use nearflash_engine::{CoreId, Pool};
 use nearflash_shard::Shard;
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::machine::NodeId;
 use crate::outside::{Happening, Outside};
 use crate::world::SimWorld;
 
 #[derive(Debug)]
 pub(super) struct Core {
+    node: NodeId,
     pub(super) id: CoreId,
     shard: Shard,
     pub(super) pool: Pool,
@@ -24,9 +26,9 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(id: CoreId, shard: Shard, pool: Pool) -> Self {
-        let free_at_first = pool.free_len();
-        Self { id, shard, pool, free_at_first, awake: true, worked_at: Nanos(0), ticket: 0 }
+    pub(super) fn new((node, id): (NodeId, CoreId), shard: Shard, pool: Pool) -> Self {
+        let (free_at_first, worked_at) = (pool.free_len(), Nanos(0));
+        Self { node, id, shard, pool, free_at_first, awake: true, worked_at, ticket: 0 }
     }
 
     /// Starts to take turns.
@@ -54,19 +56,21 @@ impl Core {
 
     fn schedule(&mut self, at: Nanos, outside: &mut Outside) {
         self.ticket += 1;
-        let faults = outside.cores;
+        let faults = outside.machine(self.node).cores;
         let mut at = at.plus(outside.dice.span(faults.turn));
         if outside.dice.permille(faults.pause_permille) {
             at = at.plus(Nanos(outside.dice.between(0, faults.pause.0)));
         }
-        outside.agenda.push(at, Happening::Turn(self.id, self.ticket));
+        outside.agenda.push(at, Happening::Turn(self.node, self.id, self.ticket));
     }
 
     fn turn(&mut self, outside: &mut Outside) {
         self.awake = true;
-        let (core, now, spin) = (self.id, outside.now, outside.cores.spin);
+        let (node, core, now) = (self.node, self.id, outside.now);
+        let machine = outside.machine(node);
+        let (spin, own_now) = (machine.cores.spin, machine.clock.at(now));
         outside.turns += 1;
-        let mut world = SimWorld { core, now, pool: &mut self.pool, outside };
+        let mut world = SimWorld { node, core, now: own_now, pool: &mut self.pool, outside };
         let moved = self.shard.turn(&mut world);
         if moved > 0 {
             self.worked_at = now;
@@ -74,8 +78,9 @@ impl Core {
             outside.note("turn", &[core, moved, self.pool.free_len().0]);
         } else if now.since(self.worked_at) >= spin {
             self.shard.prepare_to_sleep(&mut world);
-            let has_work = outside.rings.has_work(core);
-            if outside.inboxes[usize::from(core.0)].is_empty() && !has_work {
+            let machine = outside.machine(node);
+            let has_work = machine.rings.has_work(core);
+            if machine.inboxes[usize::from(core.0)].is_empty() && !has_work {
                 return self.sleep(outside);
             }
         }
@@ -86,8 +91,9 @@ impl Core {
         self.awake = false;
         self.ticket += 1;
         if let Some(at) = self.shard.poll_timeout() {
+            let at = outside.machine(self.node).clock.moment_of(at);
             let at = at.max(outside.now.plus(Nanos::from_micros(1)));
-            outside.agenda.push(at, Happening::Turn(self.id, self.ticket));
+            outside.agenda.push(at, Happening::Turn(self.node, self.id, self.ticket));
         }
     }
 }

@@ -1,4 +1,7 @@
-//! The node's volumes: their extents, their exports and their uses.
+//! A node's volumes: their extents, their exports and their uses. No two nodes' volumes have the same
+//! number.
+
+use std::ops::Range;
 
 use nearflash_device::DeviceId;
 use nearflash_nvme::{NamespaceId, Nqn};
@@ -6,6 +9,7 @@ use nearflash_space::{Epoch, Extent, GRANULE, Map};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, MIB};
 
 use crate::failures::Part;
+use crate::machine::NodeId;
 
 /// A volume of the simulated node.
 #[derive(Clone, Debug)]
@@ -22,27 +26,67 @@ pub(crate) struct SimVolume {
     extents: Vec<Extent>,
 }
 
-/// Devices of the node.
+/// Devices of each node.
 pub(crate) const DISKS: u32 = 2;
 /// The devices' length.
 pub(super) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
 
-/// The volumes that hosts, initiators and direct clients all read and write.
-pub(crate) const FIELD_IDS: [u32; 2] = [0, 1];
-/// The volume that direct clients share. Hosts and initiators see it, compete for its reservations,
-/// and do not write its blocks.
-pub(crate) const SHARED_ID: u32 = 3;
-/// A volume whose content is not checked.
-pub(crate) const JUNK_ID: u32 = 2;
+/// Volumes of each node.
+const VOLUMES: u32 = 4;
+/// What a volume is, on each node.
+const JUNK: u32 = 2;
+const SHARED: u32 = 3;
 
-/// The name by which clients know a volume.
+impl NodeId {
+    fn volume(self, what: u32) -> u32 {
+        self.volumes().start + what
+    }
+
+    /// The numbers of its volumes.
+    pub(crate) fn volumes(self) -> Range<u32> {
+        let first = VOLUMES * u32::try_from(self.0).expect("few nodes");
+        first..first + VOLUMES
+    }
+
+    /// The volume that changes its size.
+    pub(crate) fn first_id(self) -> u32 {
+        self.volume(0)
+    }
+
+    /// The volumes that hosts, initiators and direct clients all read and write.
+    pub(crate) fn field_ids(self) -> [u32; 2] {
+        [self.volume(0), self.volume(1)]
+    }
+
+    /// The volume that direct clients share. Hosts and initiators see it, compete for its
+    /// reservations, and do not write its blocks.
+    pub(crate) fn shared_id(self) -> u32 {
+        self.volume(SHARED)
+    }
+
+    /// A volume whose content is not checked.
+    pub(crate) fn junk_id(self) -> u32 {
+        self.volume(JUNK)
+    }
+}
+
+/// The node of a volume.
+pub(crate) fn node_of(volume: u32) -> NodeId {
+    NodeId(usize::try_from(volume / VOLUMES).expect("few nodes"))
+}
+
+/// The number of a node's device among those of all nodes.
+pub(crate) fn disk_number(node: NodeId, disk: usize) -> usize {
+    usize::try_from(DISKS).expect("few devices") * node.0 + disk
+}
+
+/// The name by which clients know a volume of their node.
 pub(crate) fn name_of(volume: u32) -> &'static str {
-    match volume {
-        SHARED_ID => "shared",
-        JUNK_ID => "junk",
+    match volume % VOLUMES {
+        SHARED => "shared",
+        JUNK => "junk",
         0 => "first",
-        1 => "second",
-        _ => unreachable!("there are no other volumes"),
+        _ => "second",
     }
 }
 
@@ -64,10 +108,10 @@ fn extent(device: u32, granule: u64) -> Extent {
 
 /// Most volumes have several extents on both devices, so that ranges around the seams have two
 /// pieces.
-pub(super) fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
+pub(super) fn volumes(node: NodeId, block_size: BlockSize) -> Vec<SimVolume> {
     let granules = |count: u64| block_size.blocks_in(ByteLen(count * GRANULE.0));
-    let volume = |id, subsystem: Option<&str>, namespace, blocks, extents| SimVolume {
-        id,
+    let volume = |what, subsystem: Option<&str>, namespace, blocks, extents| SimVolume {
+        id: node.volume(what),
         subsystem: subsystem.map(nqn),
         namespace: NamespaceId(namespace),
         blocks,
@@ -79,8 +123,8 @@ pub(super) fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
     vec![
         volume(0, Some(CHECKED), 1, Blocks(granules(2).0 + 24), a),
         volume(1, Some(CHECKED), 2, granules(2), b),
-        volume(2, Some(UNCHECKED), 1, granules(1), vec![extent(0, 5)]),
-        volume(3, Some(CHECKED), 3, granules(2), vec![extent(1, 3), extent(0, 6)]),
+        volume(JUNK, Some(UNCHECKED), 1, granules(1), vec![extent(0, 5)]),
+        volume(SHARED, Some(CHECKED), 3, granules(2), vec![extent(1, 3), extent(0, 6)]),
     ]
 }
 
@@ -108,6 +152,7 @@ impl SimVolume {
             start += extent.len.0;
             let disk = usize::try_from(extent.device.0).expect("few devices");
             let bytes = extent.start.0..extent.start.0 + extent.len.0;
+            let disk = disk_number(node_of(self.id), disk);
             Part { volume: self.id, disk, bytes, start: begins }
         };
         self.extents.iter().map(part).collect()

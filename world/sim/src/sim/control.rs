@@ -1,4 +1,4 @@
-//! Actions of the control side while hosts are at work: it resizes a volume, or drains the node.
+//! Actions of the control side while hosts are at work: it resizes a volume, or drains the nodes.
 
 use std::ops::Range;
 
@@ -8,6 +8,7 @@ use nearflash_units::{Blocks, Lba, Nanos};
 use crate::disk::Disk;
 use crate::history::{Block, Ending, Sent};
 use crate::network::LinkId;
+use crate::node::{Node, disk_number, node_of};
 use crate::sim::{PATIENCE, Sim};
 use crate::stamp::{Value, Writer};
 
@@ -15,8 +16,8 @@ use crate::stamp::{Value, Writer};
 const CLEAR_SPAN: Nanos = Nanos::from_millis(200);
 
 impl Sim {
-    /// Changes the size of the first volume as the control plane does: it tells every core first,
-    /// and then the hosts.
+    /// Changes the size of the first volume of a node as the control plane does: it tells every core
+    /// first, and then the hosts.
     ///
     /// # Panics
     /// When the cores do not confirm.
@@ -27,34 +28,38 @@ impl Sim {
         let unit = self.plan.node.device_block_size().bytes() / self.plan.node.block_size.bytes();
         let blocks = Blocks(drawn.next_multiple_of(u64::from(unit)));
         self.outside.note("resize", &[blocks.0]);
-        self.common.epochs_change = true;
-        self.outside.size = None;
-        let gained = self.node.blocks(0)..blocks.0;
-        self.zero_gained(0, gained);
-        let number = self.node.resize(0, blocks, &mut self.outside);
-        let cores = self.node.core_count();
+        let id = self.draw_node();
+        let volume = id.first_id();
+        self.commons[id.0].epochs_change = true;
+        self.outside.machine_mut(id).size = None;
+        let gained = self.nodes[id.0].blocks(volume)..blocks.0;
+        self.zero_gained(volume, gained);
+        let number = self.nodes[id.0].resize(volume, blocks, &mut self.outside);
         assert!(
-            self.run_until(PATIENCE, |sim| sim.confirmed.quiesced(number) == cores),
+            self.run_until(PATIENCE, |sim| sim.nodes[id.0].has_quiesced(number)),
             "every core takes the volumes"
         );
-        let number = self.node.export(&mut self.outside);
+        let number = self.nodes[id.0].export(&mut self.outside);
         let exported = self.run_until(PATIENCE, |sim| {
-            let confirmed = &sim.confirmed;
-            confirmed.namespaces_since(number) && confirmed.quiesced(number) == cores
+            let node = &sim.nodes[id.0];
+            node.confirmed.namespaces_since(number) && node.has_quiesced(number)
         });
         assert!(exported, "hosts see the new size");
-        self.export_direct();
-        self.node.tell_of_capacity(&mut self.outside);
-        self.outside.size = Some((self.outside.tick(), blocks.0));
+        self.export_direct(id);
+        self.nodes[id.0].tell_of_capacity(&mut self.outside);
+        let size = (self.outside.tick(), blocks.0);
+        self.outside.machine_mut(id).size = Some(size);
     }
 
     /// Blocks that a volume gains read as zeroes, durably, before a core knows of them.
     fn zero_gained(&mut self, volume: u32, gained: Range<u64>) {
         let sent = Sent { writer: Writer(0), at: self.outside.tick(), durable: true };
         for lba in gained.map(Lba) {
-            let piece = self.node.locate(volume, lba).expect("its extents hold the new end");
+            let node = node_of(volume);
+            let piece = self.nodes[node.0].locate(volume, lba);
+            let piece = piece.expect("its extents hold the new end");
             let disk = usize::try_from(piece.device.0).expect("few devices");
-            self.outside.disks[disk].zero(piece.offset, piece.len);
+            self.outside.machine_mut(node).disks[disk].zero(piece.offset, piece.len);
             let write = self.checks.history.write_sent(Block { volume, lba }, Value::Zero, sent);
             self.checks.history.write_ended(write, Ending::Done, self.outside.tick());
         }
@@ -62,44 +67,57 @@ impl Sim {
 
     /// An operator clears the devices that are suspect, with what was volatile on them lost.
     pub(crate) fn clear_suspects(&mut self) {
-        let is_known = |sim: &Self| {
-            sim.outside.inboxes.iter().flatten().all(|event| !matches!(event, Event::Device(..)))
+        let is_known = |sim: &Self, node: &Node| {
+            let mut events = sim.outside.machine(node.id).inboxes.iter().flatten();
+            events.all(|event| !matches!(event, Event::Device(..)))
         };
         // A failure that a core has not taken yet would come after the operator.
-        let is_suspect = |sim: &Self| is_known(sim) && sim.node.suspects().next().is_some();
-        if !self.run_until(CLEAR_SPAN, |sim| is_suspect(sim) || sim.is_work_done()) {
+        let is_suspect =
+            |sim: &Self, node: &Node| is_known(sim, node) && node.suspects().next().is_some();
+        let is_any = |sim: &Self| sim.nodes.iter().any(|node| is_suspect(sim, node));
+        if !self.run_until(CLEAR_SPAN, |sim| is_any(sim) || sim.is_work_done()) {
             return;
         }
-        let suspects: Vec<usize> = self.node.suspects().filter(|_| is_known(self)).collect();
-        for disk in suspects {
-            self.node.clear(disk);
-            let now = self.outside.tick();
-            self.outside.note("device cleared", &[]);
-            self.outside.failures.cleared(disk, now);
-            self.checks.history.cleared(now);
-            self.clients.iter_mut().for_each(|client| client.owned.cleared());
+        for id in self.node_ids() {
+            let node = &self.nodes[id.0];
+            let suspects: Vec<usize> = node.suspects().filter(|_| is_known(self, node)).collect();
+            for disk in suspects {
+                self.nodes[id.0].clear(disk);
+                let now = self.outside.tick();
+                self.outside.note("device cleared", &[]);
+                self.outside.failures.cleared(disk_number(id, disk), now);
+                self.checks.history.cleared(id, now);
+                let clients = self.clients.iter_mut().filter(|client| client.route.node == id);
+                clients.for_each(|client| client.owned.cleared());
+            }
         }
     }
 
-    /// Tells the node to drain, and waits until it has. Hosts may be at work.
+    /// Tells the nodes to drain, and waits until they have. Hosts may be at work.
     ///
     /// # Panics
-    /// When it does not drain, or keeps a connection or a buffer.
+    /// When a node does not drain, or keeps a connection or a buffer.
     pub fn drain(&mut self) {
         let what = if self.is_work_done() { "drain" } else { "drain under load" };
         self.outside.note(what, &[]);
-        self.outside.is_draining = true;
-        self.node.tell_all(&mut self.outside, || Message::Drain);
-        let cores = self.node.core_count();
-        let drained = self.run_until(PATIENCE, |sim| sim.confirmed.drained().len() == cores);
-        assert!(drained, "the node is told to drain and does: {:?}", self.confirmed.drained());
+        for node in self.node_ids() {
+            self.outside.machine_mut(node).is_draining = true;
+            self.nodes[node.0].tell_all(&mut self.outside, || Message::Drain);
+        }
+        let drained = self.run_until(PATIENCE, |sim| sim.nodes.iter().all(Node::has_drained));
+        let states: Vec<_> = self.nodes.iter().map(|node| node.confirmed.drained()).collect();
+        assert!(drained, "a node is told to drain and does: {states:?}");
         // A connection in transit, to the first core or between cores, is closed on arrival.
         self.run_until(Nanos::from_secs(10), |sim| sim.connections() == 0);
-        let open: Vec<LinkId> = self.outside.network.open_at_node().collect();
-        assert!(open.is_empty(), "a drained node has no connections: {open:?}");
-        assert_eq!(self.outside.rings.count(), 0, "no memory is shared without a connection");
-        assert!(self.node.pools_are_whole(), "all buffers are back once all connections are gone");
-        let in_flight: usize = self.outside.disks.iter().map(Disk::in_flight).sum();
-        assert_eq!(in_flight, 0, "a drained node has nothing on its devices");
+        for (node, machine) in self.nodes.iter().zip(&self.outside.machines) {
+            let open: Vec<LinkId> = self.outside.network.open_at(node.id).collect();
+            assert!(open.is_empty(), "a drained node has no connections: {open:?}");
+            let rings = machine.rings.count();
+            assert_eq!(rings, 0, "no memory is shared without a connection");
+            let is_whole = node.pools_are_whole();
+            assert!(is_whole, "all buffers are back once all connections are gone");
+            let in_flight: usize = machine.disks.iter().map(Disk::in_flight).sum();
+            assert_eq!(in_flight, 0, "a drained node has nothing on its devices");
+        }
     }
 }

@@ -10,6 +10,7 @@ use nearflash_shard::{Notice, Peer, PeerError};
 use crate::changes::Wanted;
 use crate::client::worker::Client;
 use crate::host::worker::{Life, Worker};
+use crate::machine::NodeId;
 use crate::network::LinkId;
 use crate::sim::Sim;
 
@@ -61,7 +62,7 @@ impl Confirmed {
     }
 
     /// The cores that have drained.
-    pub(super) fn drained(&self) -> &BTreeSet<CoreId> {
+    pub(crate) fn drained(&self) -> &BTreeSet<CoreId> {
         &self.drained
     }
 
@@ -79,7 +80,7 @@ impl Sim {
     pub(super) fn judge_notices(&mut self) {
         while let Some(noted) = self.outside.notices.get(self.notices_judged) {
             self.notices_judged += 1;
-            let speaker = noted.core;
+            let (node, speaker) = (noted.node, noted.core);
             match noted.notice.clone() {
                 Notice::PeerError { peer, error } => self.judge_peer_error(peer, error),
                 Notice::Stalled(peer) => self.judge_stall(peer),
@@ -87,17 +88,17 @@ impl Sim {
                     controller,
                     reason: DisconnectReason::KeepAliveExpired,
                     ..
-                } => self.judge_expiry(controller),
+                } => self.judge_expiry(node, controller),
                 Notice::Change { core, owner, tag, change } => {
-                    self.changes.want(Wanted { core, owner, tag, change });
+                    self.changes.want(Wanted { node, core, owner, tag, change });
                 }
                 Notice::Drained(core) => {
                     assert_eq!(speaker, core, "a core speaks for itself");
-                    self.confirmed.drained.insert(core);
+                    self.nodes[node.0].confirmed.drained.insert(core);
                 }
                 Notice::ConnectRefused { .. } => self.outside.note("connect refused", &[]),
                 Notice::LoginRefused { .. } => self.outside.note("login refused", &[]),
-                other => self.confirmed.take(&other),
+                other => self.nodes[node.0].confirmed.take(&other),
             }
         }
     }
@@ -134,6 +135,7 @@ impl Sim {
         let network = &self.plan.faults.network;
         let is_slow = network.stall_permille > 0 && network.piece_len_max <= 100;
         let is_due = is_slow
+            || self.outside.network.was_cut(link)
             || !self.workers.iter().any(reads)
                 && !self.clients.iter().any(takes)
                 && !self.initiators.iter().any(|initiator| initiator.has(link));
@@ -141,11 +143,13 @@ impl Sim {
         self.outside.note("stall given up", &[u64::from(link.0)]);
     }
 
-    fn judge_expiry(&mut self, controller: ControllerId) {
+    fn judge_expiry(&mut self, node: NodeId, controller: ControllerId) {
         let is_heard = |worker: &Worker| {
             worker.life == Life::Working
-                && worker.node_life == self.outside.starts
+                && worker.route.node == node
+                && worker.node_life == self.outside.machine(node).starts
                 && worker.controller() == Some(controller)
+                && !worker.links().any(|link| self.outside.network.was_cut(link))
         };
         let is_due = !self.workers.iter().any(is_heard);
         let now = self.outside.now;

@@ -2,7 +2,7 @@
 
 use nearflash_units::{ByteLen, ByteOffset, Lba};
 
-use crate::node::FIELD_IDS;
+use crate::machine::NodeId;
 use crate::sim::Sim;
 use crate::stamp::Value;
 
@@ -11,29 +11,29 @@ const ZEROES: [u8; 4096] = [0; 4096];
 
 impl Sim {
     /// Each block that hosts wrote lies complete at its own place in its own volume, and outside
-    /// volumes there is nothing. The check reads all devices, not only written blocks.
+    /// volumes there is nothing. The check reads all of a node's devices, not only written blocks.
     ///
     /// # Panics
     /// When a place holds anything else.
-    pub(super) fn check_places(&self) {
+    pub(super) fn check_places(&self, node: NodeId) {
         let block_len = ByteLen(u64::from(self.plan.node.block_size.bytes()));
-        for (disk, device) in self.outside.disks.iter().enumerate() {
+        for (disk, device) in self.outside.machine(node).disks.iter().enumerate() {
             let bytes = device.bytes(ByteOffset(0), device.properties.len);
             let blocks = bytes.chunks_exact(block_len.to_usize()).zip(0..);
             for (block, index) in blocks.filter(|(block, _)| *block != &ZEROES[..block.len()]) {
-                self.check_place(disk, ByteOffset(block_len.0 * index), block);
+                self.check_place((node, disk), ByteOffset(block_len.0 * index), block);
             }
         }
     }
 
-    fn check_place(&self, disk: usize, offset: ByteOffset, block: &[u8]) {
-        let Some((volume, place)) = self.node.place_of(disk, offset) else {
-            panic!("device {disk} holds something at {offset:?}, where no volume is")
+    fn check_place(&self, (node, disk): (NodeId, usize), offset: ByteOffset, block: &[u8]) {
+        let Some((volume, place)) = self.nodes[node.0].place_of(disk, offset) else {
+            panic!("device {disk} of {node:?} holds something at {offset:?}, where no volume is")
         };
         let lba = Lba(place.0 / u64::from(self.plan.node.block_size.bytes()));
         // Other peers' bytes carry no stamp, but none of their places may hold a stamp of another
         // volume.
-        let is_field = FIELD_IDS.contains(&volume);
+        let is_field = node.field_ids().contains(&volume);
         for value in Value::of_sectors(block) {
             let is_due = match value {
                 Value::Zero => true,

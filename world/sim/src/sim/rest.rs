@@ -5,7 +5,9 @@ use nearflash_units::Nanos;
 
 use crate::disk::Disk;
 use crate::history::Block;
-use crate::outside::Happening;
+use crate::machine::NodeId;
+use crate::node::node_of;
+use crate::outside::{Happening, Outside};
 use crate::sim::{PATIENCE, Sim};
 use crate::stamp::Value;
 
@@ -38,30 +40,36 @@ impl Sim {
         assert!(is_done, "not done at {now:?}: {left:?}, {clients:?}, {initiators:?}");
     }
 
-    /// From now on no fault occurs, and hung operations are answered.
+    /// From now on no fault occurs, partitions are over, and hung operations are answered.
     pub fn calm(&mut self) {
         let calmed = self.plan.faults.calmed();
         self.outside.network.faults = calmed.network;
         let now = self.outside.now;
-        for (index, disk) in self.outside.disks.iter_mut().enumerate() {
-            for number in disk.recover() {
-                self.outside.agenda.push(now, Happening::DiskDone(index, number));
+        self.outside.network.heal_all(now);
+        self.outside.settle_network();
+        let Outside { machines, agenda, .. } = &mut self.outside;
+        for (node, machine) in machines.iter_mut().enumerate() {
+            for (index, disk) in machine.disks.iter_mut().enumerate() {
+                for number in disk.recover() {
+                    agenda.push(now, Happening::DiskDone(NodeId(node), index, number));
+                }
+                disk.faults = calmed.disk;
             }
-            disk.faults = calmed.disk;
         }
     }
 
     /// From now on a volume's operations hang, until [`Self::calm`].
     pub fn hang(&mut self, volume: u32) {
         self.outside.note("hang", &[u64::from(volume)]);
-        for (index, disk) in self.outside.disks.iter_mut().enumerate() {
-            disk.faults.hung = self.node.bytes_of(volume, index);
+        let node = node_of(volume);
+        for (index, disk) in self.outside.machine_mut(node).disks.iter_mut().enumerate() {
+            disk.faults.hung = self.nodes[node.0].bytes_of(volume, index);
         }
     }
 
     /// Whether some operation of a device hangs.
     pub fn hangs(&self) -> bool {
-        self.outside.disks.iter().any(Disk::hangs)
+        self.outside.machines.iter().flat_map(|machine| &machine.disks).any(Disk::hangs)
     }
 
     /// The number of unanswered changes of reservations and modes.
@@ -120,7 +128,7 @@ impl Sim {
         }
     }
 
-    /// The node has nothing under way: every block holds a possible value, and counters include
+    /// The nodes have nothing under way: every block holds a possible value, and counters include
     /// every step.
     ///
     /// # Panics
@@ -136,13 +144,15 @@ impl Sim {
                 self.checks.increments.check(block, value);
             }
         }
-        self.check_places();
+        self.node_ids().for_each(|node| self.check_places(node));
         self.check_clients_at_rest();
     }
     /// The content of a block on its device.
     pub(super) fn block_bytes(&self, block: Block) -> Vec<u8> {
-        let piece = self.node.locate(block.volume, block.lba).expect("the block is the volume's");
+        let node = node_of(block.volume);
+        let piece = self.nodes[node.0].locate(block.volume, block.lba);
+        let piece = piece.expect("the block is the volume's");
         let disk = usize::try_from(piece.device.0).expect("few devices");
-        self.outside.disks[disk].bytes(piece.offset, piece.len).to_vec()
+        self.outside.machine(node).disks[disk].bytes(piece.offset, piece.len).to_vec()
     }
 }

@@ -17,20 +17,20 @@ use crate::host::worker_plan::WorkerPlan;
 use crate::initiator::initiator_plan::InitiatorPlan;
 use crate::initiator::worker::Initiator;
 use crate::judge::Checks;
-use crate::network::Network;
-use crate::node::{DISKS, Node, SHARED_ID, SimVolume};
+use crate::machine::{Clock, Machine, NodeId};
+use crate::network::{HostId, Network, Route};
+use crate::node::{DISKS, Node, SimVolume};
 use crate::outside::Outside;
 use crate::plan::Plan;
 use crate::rivalry::Rival;
 use crate::sim::Sim;
-use crate::sim::notices::Confirmed;
 use crate::workload::Field;
 
-fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
+/// The blocks on which a node's peers work, around those of `hot`.
+fn field(plan: &Plan, node: &Node, half: u64) -> Field {
     let block_size: BlockSize = plan.node.block_size;
     let seam = block_size.blocks_in(nearflash_space::GRANULE).0;
-    let half = dice.between(2, 8);
-    let is_checked = |volume: &&SimVolume| volume.is_checked() && volume.id != SHARED_ID;
+    let is_checked = |volume: &&SimVolume| volume.is_checked() && volume.id != node.id.shared_id();
     let checked = node.volumes().iter().filter(is_checked);
     Field {
         block_size,
@@ -49,17 +49,36 @@ fn ground(plan: &Plan) -> Ground {
     Ground::new(nearflash_space::GRANULE.0, clients, plan.command_len_max.0, block_len)
 }
 
+/// The fields of all nodes, and the place of each host: hosts of a kind are given to the nodes in turn.
+struct Places {
+    fields: Vec<Field>,
+    /// The node of each host.
+    homes: Vec<NodeId>,
+}
+
+impl Places {
+    /// The next host, the `number`th of its kind, with the field on which it works.
+    fn next(&mut self, number: u32) -> (Route, Field) {
+        let index = usize::try_from(number).expect("few hosts");
+        let node = NodeId(index % self.fields.len());
+        let route = Route { host: HostId(self.homes.len()), node };
+        self.homes.push(node);
+        (route, self.fields[node.0].clone())
+    }
+}
+
 fn workers(
     plan: &Plan,
     rivals: &mut impl Iterator<Item = Rival>,
-    field: &Field,
+    places: &mut Places,
     dice: &mut Dice,
 ) -> Vec<Worker> {
     let worker = |((number, worker), rival): ((u32, &WorkerPlan), Rival)| {
+        let (route, field) = places.next(number);
         let blocks = |len| field.block_size.blocks_in(len).0.max(1);
         let own = worker.lens.map(|(least, most)| (blocks(least), blocks(most)));
-        let field = Field { blocks: own.unwrap_or(field.blocks), ..field.clone() };
-        Worker::new((number, rival), worker.clone(), field, dice.fork())
+        let field = Field { blocks: own.unwrap_or(field.blocks), ..field };
+        Worker::new((number, route, rival), worker.clone(), field, dice.fork())
     };
     (0..).zip(&plan.workers).zip(rivals).map(worker).collect()
 }
@@ -67,70 +86,94 @@ fn workers(
 fn initiators(
     plan: &Plan,
     rivals: &mut impl Iterator<Item = Rival>,
-    field: &Field,
+    places: &mut Places,
     dice: &mut Dice,
 ) -> Vec<Initiator> {
     let initiator = |((number, initiator), rival): ((u32, &InitiatorPlan), Rival)| {
-        Initiator::new((number, rival), initiator.clone(), field.clone(), dice.fork())
+        let (route, field) = places.next(number);
+        Initiator::new((number, route, rival), initiator.clone(), field, dice.fork())
     };
     (0..).zip(&plan.initiators).zip(rivals).map(initiator).collect()
+}
+
+/// The machines, each with its devices.
+fn machines(plan: &Plan, block_len: usize, dice: &mut Dice) -> Vec<Machine> {
+    let Faults { disk, core, .. } = plan.faults;
+    let device = Node::device(&plan.node);
+    let machine = |clock: &Clock| {
+        let disks = (0..DISKS).map(|_| Disk::new(device, block_len, disk, dice.fork())).collect();
+        Machine::new(*clock, disks, core)
+    };
+    plan.clocks.iter().map(machine).collect()
+}
+
+fn nodes(plan: &Plan, ground: &Ground, outside: &mut Outside) -> Vec<Node> {
+    let keeps: Vec<bool> = plan.clients.iter().map(|client| client.crooked.is_none()).collect();
+    let node = |id| {
+        let grants = Grants::new(id, ground.clone(), keeps.clone());
+        Node::new(id, plan.node.clone(), grants, outside)
+    };
+    (0..plan.clocks.len()).map(NodeId).map(node).collect()
 }
 
 impl Sim {
     /// The start of a run.
     pub fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed ^ 0x5EED);
-        let Faults { network, disk, core } = plan.faults;
-        let network = Network::new(network, dice.fork());
-        let device = Node::device(&plan.node);
+        let network = Network::new(plan.faults.network, plan.clocks.len(), dice.fork());
         let block_len = ByteLen(u64::from(plan.node.block_size.bytes())).to_usize();
-        let disks = (0..DISKS).map(|_| Disk::new(device, block_len, disk, dice.fork())).collect();
-        let mut outside = Outside::new(dice.fork(), network, disks, core, block_len);
-        let keeps = plan.clients.iter().map(|client| client.crooked.is_none()).collect();
+        let machines = machines(&plan, block_len, &mut dice);
+        let mut outside = Outside::new(dice.fork(), network, machines, block_len);
         let ground = ground(&plan);
-        let grants = Grants::new(ground.clone(), keeps);
-        let node = Node::new(plan.node.clone(), grants, &mut outside);
-        outside.failures = Failures::new(node.parts());
-        let field = field(&plan, &node, &mut dice);
+        let nodes = nodes(&plan, &ground, &mut outside);
+        outside.failures = Failures::new(nodes.iter().flat_map(Node::parts).collect());
+        let half = dice.between(2, 8);
+        let fields = nodes.iter().map(|node| field(&plan, node, half)).collect();
+        let mut places = Places { fields, homes: Vec::new() };
         let rival_count = plan.workers.len() + plan.initiators.len();
         let mut rivals = Rival::several(u64::try_from(rival_count).expect("few hosts"));
-        let workers = workers(&plan, &mut rivals, &field, &mut dice);
+        let workers = workers(&plan, &mut rivals, &mut places, &mut dice);
         let misfits: Vec<Misfit> = (0..)
             .zip(&plan.misfits)
-            .map(|(number, misfit)| Misfit::new(number, *misfit, dice.fork()))
+            .map(|(number, misfit)| {
+                let (route, _) = places.next(number);
+                Misfit::new((number, route), *misfit, dice.fork())
+            })
             .collect();
         let traits = (plan.node.keys, !plan.node.volatile_cache);
         let clients: Vec<Client> = (0..)
             .zip(&plan.clients)
             .map(|(number, client)| {
-                let places = (ground.clone(), field.clone());
-                Client::new(number, client.clone(), places, traits, dice.fork())
+                let (route, field) = places.next(number);
+                let number = usize::try_from(number).expect("few clients");
+                let field = (ground.clone(), field);
+                Client::new((number, route), client.clone(), field, traits, dice.fork())
             })
             .collect();
-        let (common, checks) = (Common::default(), Checks::default());
-        let initiators = initiators(&plan, &mut rivals, &field, &mut dice);
-        let hosts = workers.len() + misfits.len() + clients.len() + initiators.len();
-        let looks = vec![Nanos::NEVER; hosts];
+        let initiators = initiators(&plan, &mut rivals, &mut places, &mut dice);
         let mut sim = Self {
-            plan,
             dice,
             outside,
-            node,
+            commons: nodes.iter().map(|_| Common::default()).collect(),
+            nodes,
             workers,
             misfits,
             clients,
             initiators,
             changes: Changes::default(),
-            common,
             ground,
-            checks,
-            looks,
+            checks: Checks::default(),
+            looks: vec![Nanos::NEVER; places.homes.len()],
+            homes: places.homes,
             writers: 0,
-            counter: field.counters[0],
+            counter: places.fields[0].counters[0],
             notices_judged: 0,
-            confirmed: Confirmed::default(),
+            plan,
         };
-        sim.outside.size = Some((sim.outside.tick(), sim.node.volumes()[0].blocks.0));
+        for node in sim.node_ids() {
+            let size = (sim.outside.tick(), sim.nodes[node.0].volumes()[0].blocks.0);
+            sim.outside.machine_mut(node).size = Some(size);
+        }
         for host in 0..sim.looks.len() {
             let at = Nanos::from_micros(sim.dice.between(100, 20_000));
             sim.look_at(host, at);

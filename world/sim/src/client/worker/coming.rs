@@ -7,7 +7,7 @@ use super::{Client, Life, RING_ENTRIES_MAX};
 use crate::client::link::Places;
 use crate::line::Fate;
 use crate::network::LinkId;
-use crate::node::{JUNK_ID, SHARED_ID, name_of};
+use crate::node::name_of;
 use crate::outside::Outside;
 
 impl Client {
@@ -85,8 +85,8 @@ impl Client {
         let Some(connection) = &mut self.connection else { return };
         let field = self.workload.field.volumes.iter().map(|(volume, _)| *volume);
         let volumes: Vec<u32> = match self.plan.crooked {
-            Some(_) => vec![JUNK_ID],
-            None => field.chain([SHARED_ID]).collect(),
+            Some(_) => vec![self.route.node.junk_id()],
+            None => field.chain([self.route.node.shared_id()]).collect(),
         };
         for volume in volumes {
             let number = connection.session.open(name_of(volume));

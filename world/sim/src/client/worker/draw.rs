@@ -61,7 +61,8 @@ impl Client {
             }
             65..=69 => {
                 let (range, what) = (0..0, What::Flush);
-                let flush = OwnRequest { sent, range, buffer: None, durable, what };
+                let flush =
+                    OwnRequest { volume: self.shared(), sent, range, buffer: None, durable, what };
                 Some((Pending::Own(flush), ClientOperation::Flush))
             }
             70..=73 => self.draw_discard(sent, durable),
@@ -85,8 +86,9 @@ impl Client {
         } else {
             ClientOperation::Write { buffer, offset, len, durable }
         };
+        let volume = self.route.node.junk_id();
         let (range, buffer, what) = (0..0, Some(buffer), What::Junk);
-        (Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation)
+        (Pending::Own(OwnRequest { volume, sent, range, buffer, durable, what }), operation)
     }
 
     /// A request for another client's bytes. That client would notice an effect.
@@ -100,7 +102,10 @@ impl Client {
             ClientOperation::Write { buffer, offset, len, durable }
         };
         let (range, buffer, what) = (0..0, Some(buffer), What::Trespass);
-        Some((Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation))
+        Some((
+            Pending::Own(OwnRequest { volume: self.shared(), sent, range, buffer, durable, what }),
+            operation,
+        ))
     }
 
     fn draw_write(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {
@@ -115,7 +120,10 @@ impl Client {
         let (offset, len) = place_of(&range);
         let operation = ClientOperation::Write { buffer, offset, len, durable };
         let (buffer, what) = (Some(buffer), What::Change(Fill::Pattern(number)));
-        Some((Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation))
+        Some((
+            Pending::Own(OwnRequest { volume: self.shared(), sent, range, buffer, durable, what }),
+            operation,
+        ))
     }
 
     fn draw_discard(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {
@@ -126,7 +134,8 @@ impl Client {
         }
         let (offset, len) = place_of(&range);
         let what = What::Change(Fill::Discard);
-        let discard = OwnRequest { sent, range, buffer: None, durable, what };
+        let discard =
+            OwnRequest { volume: self.shared(), sent, range, buffer: None, durable, what };
         Some((Pending::Own(discard), ClientOperation::Discard { offset, len }))
     }
 
@@ -138,7 +147,10 @@ impl Client {
         let buffer = self.take(range.end - range.start);
         let operation = ClientOperation::Read { buffer, offset, len };
         let (buffer, durable, what) = (Some(buffer), false, What::Read);
-        Some((Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation))
+        Some((
+            Pending::Own(OwnRequest { volume: self.shared(), sent, range, buffer, durable, what }),
+            operation,
+        ))
     }
 
     fn draw_word(
@@ -164,7 +176,22 @@ impl Client {
                 (What::Swap { expected, new }, operation)
             }
         };
-        (Pending::Own(OwnRequest { sent, range, buffer: None, durable, what }), operation)
+        (
+            Pending::Own(OwnRequest {
+                volume: self.shared(),
+                sent,
+                range,
+                buffer: None,
+                durable,
+                what,
+            }),
+            operation,
+        )
+    }
+
+    /// The volume that it shares with other clients.
+    fn shared(&self) -> u32 {
+        self.route.node.shared_id()
     }
 
     pub(super) fn take(&mut self, len: u64) -> BufferId {

@@ -9,7 +9,6 @@ use nearflash_request::{Access, Nexus};
 use super::{Client, Common, OwnRequest, What};
 use crate::client::ownership::{Ending, Fill};
 use crate::judge::Checks;
-use crate::node::SHARED_ID;
 use crate::outside::Outside;
 use crate::reservations::Asked;
 use crate::witness::Tick;
@@ -33,7 +32,7 @@ impl Client {
                 What::Flush => Access::Manage,
                 _ => Access::Write,
             };
-            let (volume, nexus, sent) = (SHARED_ID, Nexus::NONE, request.sent);
+            let (volume, nexus, sent) = (request.volume, Nexus::NONE, request.sent);
             let asked = Asked { volume, nexus, access, sent };
             let now = outside.tick();
             match is_refused {

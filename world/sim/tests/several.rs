@@ -1,0 +1,161 @@
+//! Several nodes, each with its own machine, volumes and hosts: what happens to one does not concern
+//! the others.
+
+mod shared;
+
+use nearflash_sim::{Clock, Cut, NodeId, Plan, Report, Sim, WorkerPlan, run};
+use nearflash_units::Nanos;
+
+use shared::{assert_nothing_waits_for_the_sweep, end};
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// A host at each of so many nodes.
+fn plan(seed: u64, nodes: usize, worker: WorkerPlan) -> Plan {
+    let drift = |node| [0, 10_000, -10_000][node % 3];
+    let clock = |node| Clock { base: Nanos::from_secs(7), drift_ppm: drift(node) };
+    let clocks = (0..nodes).map(clock).collect();
+    Plan { clocks, workers: vec![worker; nodes], ..Plan::calm(seed) }
+}
+
+#[test]
+fn nodes_in_a_calm_world_serve_their_own_hosts() {
+    for seed in 0..3 {
+        let mut sim = Sim::new(plan(seed, 3, WorkerPlan::plain(200)));
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 3));
+        end(sim);
+    }
+}
+
+#[test]
+fn nothing_waits_for_the_sweep_of_a_clock_that_runs_too_slow() {
+    for seed in 0..6 {
+        assert_nothing_waits_for_the_sweep(seed, plan(seed, 3, WorkerPlan::plain(200)));
+    }
+}
+
+#[test]
+fn power_that_one_machine_loses_takes_nothing_durable_and_another_runs_on() {
+    for seed in 0..4 {
+        let mut plan = plan(seed, 2, WorkerPlan::plain(3_000));
+        plan.faults.disk.split_permille = 500;
+        let mut sim = Sim::new(plan);
+        for _ in 0..8 {
+            sim.run_for(Nanos::from_millis(60));
+            sim.lose_power_of(NodeId(1));
+        }
+        sim.finish_work();
+        assert_eq!(sim.joined(0), 1, "seed {seed}: the other machine lost its power");
+        assert!(sim.joined(1) > 4, "seed {seed}");
+        end(sim);
+    }
+}
+
+/// In each direction: what does not arrive, and what is not answered.
+#[test]
+fn a_host_that_is_cut_off_gives_up_comes_back_and_reads_what_it_wrote() {
+    for (seed, cut) in (0..6).zip([Cut::ToNode, Cut::ToHost, Cut::Both].into_iter().cycle()) {
+        let mut sim = Sim::new(plan(seed, 2, WorkerPlan::plain(2_000)));
+        sim.run_for(Nanos::from_millis(20));
+        let before = sim.report().reads;
+        sim.part(&[0], cut, SECOND.plus(Nanos::from_secs(9)));
+        sim.run_for(Nanos::from_secs(9));
+        let (lost, others) = (sim.report().lost, sim.is_done(1));
+        assert!(lost > 0 && !sim.is_done(0), "seed {seed}: it has given up");
+        assert!(others, "seed {seed}: the other host waited for it");
+        sim.finish_work();
+        assert!(sim.joined(0) > 1, "seed {seed}: it came back");
+        assert_eq!(sim.joined(1), 1, "seed {seed}");
+        assert!(sim.report().reads > before + 100);
+        end(sim);
+    }
+}
+
+#[test]
+fn a_partition_that_is_short_costs_no_connection() {
+    for seed in 0..4 {
+        let mut sim = Sim::new(plan(seed, 2, WorkerPlan::plain(400)));
+        for _ in 0..5 {
+            sim.run_for(Nanos::from_millis(3));
+            sim.isolate(NodeId(0), Nanos::from_millis(500));
+            sim.run_for(SECOND);
+        }
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn a_node_that_pauses_goes_on_where_it_was() {
+    for seed in 0..4 {
+        let worker = WorkerPlan { keep_alive_ms: 5_000, ..WorkerPlan::plain(400) };
+        let mut sim = Sim::new(plan(seed, 2, worker));
+        for _ in 0..5 {
+            sim.run_for(Nanos::from_millis(3));
+            sim.pause(NodeId(0), SECOND);
+            sim.run_for(Nanos::from_millis(1_100));
+        }
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
+        end(sim);
+    }
+}
+
+/// What its hosts sent meanwhile waits in its sockets.
+#[test]
+fn a_node_that_pauses_for_long_hears_its_hosts_before_it_gives_them_up() {
+    for seed in 0..4 {
+        let worker = WorkerPlan { keep_alive_ms: 2_000, ..WorkerPlan::plain(400) };
+        let mut sim = Sim::new(plan(seed, 2, worker));
+        sim.run_for(Nanos::from_millis(20));
+        sim.pause(NodeId(0), SECOND.plus(SECOND).plus(SECOND));
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
+        end(sim);
+    }
+}
+
+/// The number of seeds, and how often each event must occur in all of them: far less often than it does.
+const SEEDS: u64 = 24;
+const FLOOR: [(&str, u64); 6] = [
+    ("partition", 20),
+    ("partition over", 15),
+    ("host gives up", 5),
+    ("pause", 8),
+    ("power lost", 40),
+    ("reads judged", 5_000),
+];
+
+#[test]
+fn whatever_one_machine_does_nothing_is_lost_stale_or_left_on_any() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first: u64 = number("SIM_FIRST").unwrap_or(1);
+    let seeds = match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first..first + number("SIM_SEEDS").unwrap_or(SEEDS),
+    };
+    let count = seeds.end - seeds.start;
+    let reports: Vec<Report> = seeds.map(|seed| run(Plan::draw_several(seed))).collect();
+    let of = |what| match what {
+        "reads judged" => reports.iter().map(|report| report.reads).sum::<u64>(),
+        what => reports.iter().map(|report| report.count(what)).sum(),
+    };
+    for (what, least) in FLOOR {
+        println!("{what}: {}", of(what));
+        assert!(count < SEEDS || of(what) >= least, "{what}: {} in {count} runs", of(what));
+    }
+}
+
+#[test]
+fn a_seed_of_several_nodes_is_the_same_run_every_time() {
+    for seed in 1..3 {
+        let [one, two] = [0, 1].map(|_| run(Plan::draw_several(seed)));
+        assert_eq!(one, two, "seed {seed}");
+    }
+}
