@@ -9,6 +9,7 @@
 
 use std::ffi::c_int;
 use std::marker::PhantomPinned;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::ptr;
 use std::slice;
@@ -16,6 +17,7 @@ use std::slice;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 /// A held buffer, released when dropped.
 pub(crate) struct Bytes {
@@ -107,6 +109,35 @@ impl Drop for Bytes {
             unsafe { ffi::PyBuffer_Release(&mut self.view.as_mut().get_unchecked_mut().raw) }
         });
     }
+}
+
+/// New `bytes` of this length, whose memory `fill` initialises and returns. Unlike
+/// `PyBytes::new_with`, this touches none of it while other Python threads wait: the pages of a long
+/// read are new.
+pub(crate) fn new_bytes(
+    py: Python<'_>,
+    len: usize,
+    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> PyResult<&mut [u8]>,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let signed = ffi::Py_ssize_t::try_from(len)?;
+    // SAFETY: the interpreter is attached. Without a source, the contents are not initialised.
+    let raw = unsafe { ffi::PyBytes_FromStringAndSize(ptr::null(), signed) };
+    // SAFETY: the call returned a new reference to `bytes`, or null and set an exception.
+    let bytes = unsafe { Bound::from_owned_ptr_or_err(py, raw)?.cast_into_unchecked::<PyBytes>() };
+    // SAFETY: `raw` is a `bytes` object.
+    let start = unsafe { ffi::PyBytes_AsString(raw) };
+    // SAFETY: `len` bytes are at `start`, and nobody else has a reference to the object yet. Only
+    // the empty object is shared, which has no bytes.
+    let filled = fill(unsafe { slice::from_raw_parts_mut(start.cast(), len) })?;
+    assert!(filled.as_ptr() == start.cast() && filled.len() == len, "all of it is initialised");
+    Ok(bytes)
+}
+
+/// The memory, filled with zeroes.
+pub(crate) fn zeroed(place: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    place.fill(MaybeUninit::new(0));
+    // SAFETY: every byte is initialised, and a `MaybeUninit<u8>` is laid out as its byte.
+    unsafe { &mut *(ptr::from_mut(place) as *mut [u8]) }
 }
 
 /// Checks that no two buffers share memory, so that each can be written to through a slice of its

@@ -122,7 +122,12 @@ impl Volume {
         length: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.check_end(py, offset, length)?;
-        PyBytes::new_with(py, length, |bytes| self.wait(py, |volume| volume.read_at(bytes, offset)))
+        bytes::new_bytes(py, length, |place| {
+            self.wait(py, |volume| {
+                let place = bytes::zeroed(place);
+                volume.read_at(place, offset).map(|()| place)
+            })
+        })
     }
 
     /// Reads from `offset` on, until `buffer` is full: any writable object with a C-contiguous

@@ -4,9 +4,11 @@ import asyncio
 import gc
 import os
 import pickle
+import random
 import signal
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import dask.dataframe
 import duckdb
@@ -21,7 +23,13 @@ from conftest import MIB
 
 import nearflash
 from nearflash import filesystem
-from nearflash.filesystem import RANGES_IN_FLIGHT, READ_AHEAD, Range, VolumeFileSystem
+from nearflash.filesystem import (
+    LONG_READ,
+    RANGES_IN_FLIGHT,
+    READ_AHEAD,
+    Range,
+    VolumeFileSystem,
+)
 
 
 @pytest.fixture(params=["tcp", "local"])
@@ -94,6 +102,40 @@ def test_long_reads_bypass_the_read_ahead(place):
         assert file.cache.total_requested_bytes < 3 * READ_AHEAD
     with pytest.raises(ValueError, match="closed"):
         file.read()
+
+
+def test_threads_that_share_a_file_read_where_they_have_sought(place):
+    data = os.urandom(MIB)
+    files, path = fsspec.url_to_fs(write(f"{place}/data/7", data))
+    with files.open(path) as file, ThreadPoolExecutor(1) as other:
+        for length in [5, LONG_READ]:
+            file.seek(100)
+            other.submit(file.seek, 7).result()
+            assert file.tell() == 100
+            assert other.submit(file.read, length).result() == data[7 : 7 + length]
+            assert file.read(length) == data[100 : 100 + length]
+            # A thread that has not sought continues where the last one stopped.
+            assert other.submit(file.read, 3).result() == data[100 + length :][:3]
+            assert file.read(3) == data[103 + length :][:3]
+            file.seek(50)
+            assert other.submit(file.read, 3).result() == data[50:53]
+            assert file.read(3) == data[53:56]
+
+
+def test_threads_that_share_a_file_do_not_disturb_each_other(place):
+    data = os.urandom(4 * MIB)
+    files, path = fsspec.url_to_fs(write(f"{place}/data/7", data))
+
+    def read(seed):
+        places = random.Random(seed)
+        for _ in range(200):
+            start = places.randrange(len(data))
+            length = places.choice([10, 1000, LONG_READ])
+            file.seek(start)
+            assert file.read(length) == data[start : start + length]
+
+    with files.open(path) as file, ThreadPoolExecutor(4) as threads:
+        list(threads.map(read, range(4)))
 
 
 def test_text_is_written_and_read(place):

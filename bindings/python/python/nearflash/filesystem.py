@@ -39,6 +39,7 @@ import datetime
 import functools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,8 +54,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 READ_AHEAD = 1 << 20
-"""The number of bytes that a file reads at a time, and collects before it writes them. Longer reads
-bypass the read-ahead."""
+"""The number of bytes that a file reads ahead, and collects before it writes them."""
+
+LONG_READ = 256 << 10
+"""The length of reads that have no read-ahead, which would copy their bytes once more, and read
+others that may not be needed."""
 
 RANGES_IN_FLIGHT = 16
 """The maximum number of calls of a file system's coroutines that run at the same time. Each uses a
@@ -315,21 +319,49 @@ def _options(mode: str, place: Place, options: dict[str, Any]) -> dict[str, Any]
 
 
 class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no types
-    """A range of a volume, opened for reading or for writing."""
+    """A range of a volume, opened for reading or for writing.
+
+    Threads may share it as DuckDB's do, each of which seeks and then reads: the read begins where
+    its own thread has sought, even if other threads seek or read in between.
+    """
+
+    loc: int
 
     def __init__(self, fs: VolumeFileSystem, place: Place, mode: str, **options: Any) -> None:
         self._place = place
+        self._sought: dict[int, int] = {}  # positions for the next read, by thread
+        self._caching = threading.Lock()
         super().__init__(fs, place.path, **_options(mode, place, options))
+
+    def seek(self, loc: int, whence: int = 0) -> int:
+        """Moves to `loc`, from the position that `whence` names. Returns the new position."""
+        position = int(super().seek(loc, whence))
+        self._sought[threading.get_ident()] = position
+        return position
+
+    def tell(self) -> int:
+        """The position of the next read or write."""
+        return self._sought.get(threading.get_ident(), self.loc)
 
     def read(self, length: int | None = -1) -> bytes:
         """Reads the next `length` bytes, or all that are left."""
-        left = max(self.size - self.loc, 0) if self.readable() else 0
+        if not self.readable():
+            raise ValueError("the file is closed, or not opened for reading")
+        start = self._sought.pop(threading.get_ident(), None)
+        if start is None:
+            # This thread continues where another one stopped, and not the other way round.
+            self._sought.clear()
+            start = self.loc
+        left = max(self.size - start, 0)
         wanted = left if length is None or length < 0 else min(length, left)
-        if wanted < self.blocksize:
-            return bytes(super().read(wanted))
-        # Read-ahead would copy these bytes, and read others that may not be needed.
-        data = self._fetch_range(self.loc, self.loc + wanted)
-        self.loc += wanted
+        if wanted >= LONG_READ and self.cache.name == "readahead":
+            data = self._fetch_range(start, start + wanted)
+        elif wanted > 0:
+            with self._caching:
+                data = self.cache._fetch(start, start + wanted)
+        else:
+            data = b""
+        self.loc = start + len(data)
         return data
 
     def _fetch_range(self, start: int, end: int) -> bytes:
