@@ -368,7 +368,7 @@ fn look_around() {
     let others = run::others_share(LOOK_SPAN);
     if others > run::OTHERS_SHARE_MAX {
         eprintln!(
-            "other programs use {:.0} % of a core: points that they disturb are marked; a quiet \
+            "other programs use {:.0} % of a core. Points that they disturb are marked; a quiet \
              machine gives better figures",
             others * 100.0
         );
@@ -422,9 +422,9 @@ fn settings(timing: Timing, setting: &Setting) -> Vec<Fact> {
     let peers = if peers.is_empty() { "none".to_owned() } else { peers.join(", ") };
     vec![
         Fact::new("runs of each point", timing.repeats.to_string()),
-        Fact::new("counted of each run", format!("{} ms", timing.counted_ms)),
-        Fact::new("warm-up before it", format!("{} ms", timing.warm_up_ms)),
-        Fact::new("cores", "the node's come first, the asking side has the rest; all pinned"),
+        Fact::new("measured time of each run", format!("{} ms", timing.counted_ms)),
+        Fact::new("warm-up of each run", format!("{} ms", timing.warm_up_ms)),
+        Fact::new("cores", "the first for the node, the rest for the clients; all are pinned"),
         Fact::new("peers", peers),
     ]
 }

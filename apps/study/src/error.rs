@@ -123,15 +123,15 @@ pub enum StudyError {
         target: String,
     },
     /// A `--target` is named twice.
-    #[error("--target {target}: used twice, so its points cannot be told apart: use it once")]
+    #[error("--target {target}: named twice, so its points cannot be told apart: name it once")]
     TargetTwice {
         /// The target's URL.
         target: String,
     },
     /// The stored arguments of the run cannot be read.
     #[error(
-        "{} cannot be used: {source}: remove it, and repeat --costs and --core-watts if the run had \
-         them",
+        "{} cannot be used: {source}: remove it, and repeat --costs and --core-watts if the run \
+         had these options",
         path.display()
     )]
     Asked {
@@ -141,7 +141,7 @@ pub enum StudyError {
         source: crate::asked::AskedError,
     },
     /// `--publish` names a folder that holds the results of a run.
-    #[error("--publish {}: holds results of a run: name another folder", path.display())]
+    #[error("--publish {}: the folder holds results of a run: name another folder", path.display())]
     PublishedOverRun {
         /// The folder.
         path: PathBuf,

@@ -151,7 +151,7 @@ fn device(number: u64) -> String {
         let real = dir.canonicalize().ok()?;
         Some(real.file_name()?.to_string_lossy().into_owned())
     });
-    let kind = if rotates == "1" { "rotating, or says so" } else { "not rotating" };
+    let kind = if rotates == "1" { "rotating (as reported by the kernel)" } else { "not rotating" };
     let cache = part("queue/write_cache").unwrap_or_else(|| "unknown".to_owned());
     format!("{}, {kind}, write cache: {cache}", name.unwrap_or_else(|| "a device".to_owned()))
 }

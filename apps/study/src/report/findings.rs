@@ -18,7 +18,7 @@ pub(super) fn summary(document: &Document) -> Markup {
     html! {
         section #summary {
             h2 { "Findings" }
-            p { "Claims of the papers, and a few of this program: " (Tally::of(all()).words()) "." }
+            p { "Claims of the papers, and a few of the studies themselves: " (Tally::of(all()).words()) "." }
             div.scroll { table.studies { tbody { @for chapter in &document.chapters { (study(chapter)) } } } }
             @if all().next().is_some() {
                 div.scroll {

@@ -21,8 +21,8 @@ pub(super) fn render(document: &Document) -> String {
         Counts::all(&document.chapters).words()
     );
     if about.is_quick {
-        out += "A first look (`--quick`): points are few and short, enough to see shapes, too little to \
-                rest a decision on.\n\n";
+        out += "This is an overview (`--quick`). Its points are few and short: enough to see \
+                shapes, too little to base a decision on.\n\n";
     }
     summary(&mut out, document);
     unable(&mut out, document);
@@ -30,7 +30,7 @@ pub(super) fn render(document: &Document) -> String {
     for chapter in &document.chapters {
         study(&mut out, chapter);
     }
-    out += "## Words\n\n";
+    out += "## How to read figures and tables\n\n";
     for (word, meaning) in WORDS {
         let _ = writeln!(out, "- **{word}**: {meaning}");
     }
@@ -77,7 +77,7 @@ fn unable(out: &mut String, document: &Document) {
     if rows.is_empty() {
         return;
     }
-    let columns = ["study", "part", "why not", "what it would need"].map(str::to_owned).to_vec();
+    let columns = ["study", "part", "reason", "required"].map(str::to_owned).to_vec();
     *out += "## What could not run\n\n";
     table(out, &Table { columns, rows });
 }

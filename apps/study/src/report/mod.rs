@@ -28,7 +28,7 @@ pub(crate) use page::frame;
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// The folder is missing, full, or not writable.
-    #[error("cannot write {}: {source}. Choose another directory with --out", path.display())]
+    #[error("cannot write {}: {source}: choose another directory with --out", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum ReportError {
         source: std::io::Error,
     },
     /// The file is missing or not readable.
-    #[error("cannot read {}: {source}. Name the directory that --out of a run named", path.display())]
+    #[error("cannot read {}: {source}: name the folder that a run wrote to", path.display())]
     Read {
         /// The file.
         path: PathBuf,

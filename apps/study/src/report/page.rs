@@ -22,9 +22,9 @@ pub(super) fn render(document: &Document, edition: Edition) -> String {
             p.lead { (lead(document)) }
             @if about.is_quick {
                 p.quick {
-                    strong { "A first look. " }
-                    "Points are few and short (" code { "--quick" } "): enough to see shapes, too little \
-                     to rest a decision on. Run without it for that."
+                    strong { "This is an overview. " }
+                    "Its points are few and short (" code { "--quick" } "): enough to see shapes, too little \
+                     to base a decision on. For that, run without this option."
                 }
             }
         }
@@ -39,7 +39,7 @@ pub(super) fn render(document: &Document, edition: Edition) -> String {
                 @if edition == Edition::Run {
                     "Every number, with all digits and every run: " a href=(json::FILE) { (json::FILE) } ". "
                 }
-                "The same for reading as text: " a href=(TEXT_FILE) { (TEXT_FILE) } "."
+                "The same report as text: " a href=(TEXT_FILE) { (TEXT_FILE) } "."
             }
             @if edition == Edition::Published {
                 p {
@@ -127,13 +127,13 @@ fn unable(document: &Document) -> Markup {
                 @if failed > 0 {
                     p {
                         (failed) @if failed == 1 { " point" } @else { " points" }
-                        " failed; each is named, with the reason, under its study."
+                        " failed. Each is named under its study, with the reason."
                     }
                 }
                 @if !all.is_empty() {
                     div.scroll {
                         table {
-                            thead { tr { th { "study" } th { "part" } th { "why not" } th { "what it would need" } } }
+                            thead { tr { th { "study" } th { "part" } th { "reason" } th { "required" } } }
                             tbody {
                                 @for (studies, Unable { what, why, needs }) in all {
                                     tr { td { (studies.join(", ")) } td { (what) } td { (why) } td { (needs) } }

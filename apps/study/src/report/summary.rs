@@ -123,41 +123,41 @@ pub(super) fn duration(seconds: f64) -> String {
 pub(super) const WORDS: [(&str, &str); 9] = [
     (
         "claim, paper, here, verdict",
-        "A claim of a paper, or of this study, with the paper's numbers and the range of this run's. It \
-         holds partly if it holds for some of the compared ways, curves or loads. In the small charts, \
-         each dot is one of them, hollow if the claim does not hold for it; the tick is the number that \
-         they are compared with.",
+        "A claim of a paper, or of this study, with the paper's numbers and the range of this \
+         run's. It holds partly if it holds for some of the compared ways, curves or loads. In the \
+         small charts, each dot is one of them; it is hollow if the claim does not hold for it. \
+         The tick is the number that the dots are compared with.",
     ),
     (
         "median and spread",
-        "Each point was measured several times. The number is the middle run; whiskers, and “low” \
-         and “high”, hold the middle half of the runs.",
+        "Each point was measured several times. The number is the median of the runs. The \
+         whiskers, and “low” and “high”, enclose the middle half of the runs.",
     ),
     (
         "doubtful",
-        "In every run of the point something else used its cores, or the virtual machine moved, or had \
-         its cores elsewhere than in most runs. It is drawn hollow with a “?”; do not rest a decision on \
-         it.",
+        "In every run of the point, another program used its cores, the virtual machine moved, or \
+         its cores were placed differently from most runs. The point is drawn hollow, with a “?”. \
+         Do not base a decision on it.",
     ),
     (
-        "door",
-        "How clients come to the node: iSCSI, NVMe/TCP, direct over TCP, or direct over memory that they \
-         share with it.",
+        "protocol",
+        "How clients reach the node: iSCSI, NVMe/TCP, direct over TCP, or direct over memory that \
+         they share with the node.",
     ),
     (
         "the device alone, the wire alone",
-        "The same operations on the device without a node; and messages as long as those of a door \
-         over one bare TCP connection.",
+        "The device alone: the same operations without a node. The wire alone: messages of the \
+         same lengths as the protocol's, over a bare TCP connection.",
     ),
     (
         "floor",
-        "What the wire or the device does alone, measured in the same run: nothing that uses them can \
-         be better. Drawn dotted.",
+        "The result of the wire or the device alone, in the same run. A way that uses them should \
+         not do better. Drawn dotted.",
     ),
     (
         "published",
-        "Printed in a paper, of other hardware and of its time. Drawn open and dashed; compare the \
-         shape, not the height.",
+        "Printed in a paper, for the paper's own hardware and time. Drawn open and dashed. Compare \
+         the shape, not the height.",
     ),
     (
         "model",
@@ -165,8 +165,8 @@ pub(super) const WORDS: [(&str, &str); 9] = [
     ),
     (
         "p99, p99.9",
-        "99 of 100, or 999 of 1000, operations were faster. Latency counts from the moment when an \
-         operation was to start.",
+        "99 of 100 operations, or 999 of 1000, were faster. The latency is counted from the moment \
+         when the operation should have started.",
     ),
 ];
 

@@ -20,10 +20,12 @@ pub(crate) enum PointError {
     #[error("the bare exchange is measured with reads or writes, not with a mix")]
     MixedWire,
     /// No operation completed.
-    #[error("no operation ended within {counted_ms} ms")]
+    #[error("no operation completed within {counted_ms} ms")]
     Nothing { counted_ms: u64 },
     /// The medium exists only behind a node.
-    #[error("memory and null devices exist only behind a node: nothing to measure without one")]
+    #[error(
+        "memory and null devices exist only behind a node, so they cannot be measured without one"
+    )]
     NodeOnly,
     /// fio runs one load for all its jobs.
     #[error("fio measures one load at a time")]

@@ -102,7 +102,7 @@ impl Style {
             Self::Fio => {
                 format!("fio: {} jobs on one file, depth {}", paper::FIO_JOBS, paper::FIO_DEPTH)
             }
-            Self::Ior => format!("IOR: {} tasks, a range each", paper::IOR_TASKS_BEST),
+            Self::Ior => format!("IOR: {} tasks, each with its own range", paper::IOR_TASKS_BEST),
         }
     }
 }
@@ -125,7 +125,7 @@ impl Study for BlockSize {
     }
 
     fn question(&self) -> &'static str {
-        "How do throughput and IOPS change with the block size, in depth and in tasks?"
+        "How do throughput and IOPS change with the block size and the number of tasks?"
     }
 
     fn source(&self) -> &'static str {
@@ -215,8 +215,9 @@ fn rates(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     let mut exhibit = shown(style, "iops", title, source, (KIOPS, series));
     exhibit.notes.extend(notes(setting, style));
     exhibit.notes.push(
-        "The paper says both that both cards reach about 1 GB/s in large blocks, which is a \
-         thousand blocks of 1 MiB a second, and that the rate falls to a few hundred at 1 MiB."
+        "The paper contradicts itself about large blocks. It says that both cards reach about 1 \
+         GB/s, which is a thousand blocks of 1 MiB a second. It also says that the rate falls to a \
+         few hundred at 1 MiB."
             .into(),
     );
     exhibit.found(findings)
@@ -261,7 +262,7 @@ fn large_blocks(series: &[Series], ways: &[Way]) -> Finding {
     let [reads, _] = DIRECTIONS.map(|(direction, _)| direction);
     let both = of_direction(series, ways, reads);
     let lineup = both.and_then(|(doors, alone)| Lineup::last(&doors, alone));
-    let claim = "In large blocks, reads move within 10 % of the device alone";
+    let claim = "With large blocks, the throughput of reads is at least 90 % of the device's";
     Claim::rates_alike(claim, lineup.as_ref()).at(lineup.map(|lineup| len_at(lineup.x)))
 }
 
@@ -273,7 +274,7 @@ fn small_blocks(series: &[Series]) -> Finding {
         Some(case(one.label.as_str(), -difference(small.y, peak.y), [small, peak]))
     };
     let stated = &paper::SMALL_BLOCK_LOSS;
-    let claim = "Blocks of 4 KiB lose no more of the highest throughput than in the paper";
+    let claim = "Blocks of 4 KiB lose no larger share of the peak throughput than in the paper";
     Claim::at_most(&paper::PAPER, stated, claim, Show::Percent)
         .judge(|it| it <= stated.value, series.iter().filter_map(of).collect())
 }
@@ -299,7 +300,8 @@ fn write_loss(series: &[Series], ways: &[Way]) -> Finding {
         is_of.then(|| case(way.label.as_str(), difference(write.y, read.y), [read, write]))
     };
     let stated = &paper::WRITE_LOSS;
-    let claim = "In large blocks, writes lose no more than on the paper's FusionIO card";
+    let claim =
+        "With large blocks, writes fall no further behind reads than on the paper's FusionIO card";
     Claim::of(&paper::PAPER, stated.place, claim, Show::Change, Show::Change.text(-stated.value))
         .limited(-stated.value)
         .judge(|it| it >= -stated.value, pairs.iter().filter_map(of).collect())
@@ -334,7 +336,7 @@ fn by_tasks(setting: &Setting, results: &Results) -> Exhibit {
     let finding = best_tasks(&series);
     let x = axis("tasks", "", Scale::Log2);
     let figure = lines(x, measure_axis(KIOPS, Scale::Linear), series);
-    let title = "IOPS by tasks, 4 KiB, random order, a range each".to_owned();
+    let title = "IOPS by tasks, 4 KiB, random order, each task with its own range".to_owned();
     let mut exhibit =
         exhibit(format!("{NAME}-tasks"), title, "solid-state study, section 2b", figure);
     exhibit.notes.push(cores_note(setting, 1));
@@ -349,7 +351,7 @@ fn best_tasks(series: &[Series]) -> Finding {
         let at_best = at(one, best)?;
         Some(case(one.label.as_str(), -difference(at_best.y, peak.y), [at_best, peak]))
     };
-    let claim = "The paper's best number of tasks is best here, except for 5 %";
+    let claim = "The paper's best number of tasks comes within 5 % of the best rate here";
     let numbers = count(best, "task");
     Claim::of(&paper::PAPER, "section 2b", claim, Show::Percent, numbers)
         .limited(5.0)
@@ -360,21 +362,21 @@ fn notes(setting: &Setting, style: Style) -> Vec<String> {
     let mut notes = vec![cores_note(setting, 1)];
     if style == Style::Fio {
         notes.push(format!(
-            "Depth is {} up to {}; beyond, each job has {} in flight.",
+            "The depth is {} for blocks up to {}. With larger blocks, each job has {} in flight.",
             paper::FIO_DEPTH,
             len_text(JOB_BYTES_MAX / u64::from(paper::FIO_DEPTH)),
             len_text(JOB_BYTES_MAX),
         ));
         notes.push(format!(
-            "The paper finds no large difference between reads and writes of the FusionIO card in \
-             its conclusion, and {} in its section on bandwidth.",
+            "The paper contradicts itself about reads and writes of the FusionIO card: its \
+             conclusion finds no large difference, and its section on bandwidth finds {}.",
             percent(paper::WRITE_LOSS.value)
         ));
         notes.extend(nbdkit_note(setting));
     } else {
         notes.push(
-            "The paper traces the Virident card's slow IOR reads (IOPS) and writes (throughput) to \
-             its driver for AMD machines."
+            "The paper attributes the Virident card's slow IOR reads (IOPS) and writes \
+             (throughput) to the card's driver for AMD machines."
                 .into(),
         );
     }

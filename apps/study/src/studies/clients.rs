@@ -69,7 +69,7 @@ impl Study for IopsClients {
     }
 
     fn question(&self) -> &'static str {
-        "How do small operations per second grow with clients, local and networked?"
+        "How does the rate of small operations grow with the number of clients, local and remote?"
     }
 
     fn source(&self) -> &'static str {
@@ -91,7 +91,7 @@ impl Study for BandwidthClients {
     }
 
     fn question(&self) -> &'static str {
-        "How does bandwidth grow with clients, local and networked?"
+        "How does bandwidth grow with the number of clients, local and remote?"
     }
 
     fn source(&self) -> &'static str {
@@ -175,7 +175,7 @@ impl Ask {
         // wire. The paper has no bound for it.
         if medium != FILE {
             let lineup = labelled(series, WIRE).and_then(|wire| Lineup::last(&doors, wire));
-            let claim = "With the most clients, the rate is within 10 % of the wire alone";
+            let claim = "With the most clients, the rate is at least 90 % of the wire's";
             return vec![
                 Claim::rates_alike(claim, lineup.as_ref()).at(lineup.as_ref().map(clients)),
             ];
@@ -183,7 +183,7 @@ impl Ask {
         let alone = labelled(series, &local(FILE).label);
         let lineup = alone.and_then(|alone| Lineup::last(&doors, alone));
         let stated = &self.loss_max;
-        let claim = "The network takes no more of the device's rate than in the paper";
+        let claim = "The network costs no larger share of the device's rate than in the paper";
         let numbers = format!("at least {}", Show::Change.text(-stated.value));
         let lost = Claim::of(&paper::PAPER, stated.place, claim, Show::Change, numbers)
             .limited(-stated.value)
@@ -199,7 +199,7 @@ impl Ask {
         let level = stated.value / self.published_unit;
         let show = Show::Unit(self.measure.unit);
         let numbers = format!("{} ({})", show.text(level), stated.what);
-        let claim = "Clients of remote flash reach the paper's highest level";
+        let claim = "Clients of remote flash reach the highest rate of the paper";
         let peaks = doors.iter().filter_map(|door| Some((door, peak(door)?)));
         let cases = peaks.map(|(door, peak)| case(door.label.as_str(), peak.y, [peak])).collect();
         Claim::of(&paper::PAPER, stated.place, claim, show, numbers)
@@ -209,8 +209,8 @@ impl Ask {
 
     fn notes(&self, medium: Medium) -> Vec<String> {
         let mut notes = vec![format!(
-            "The paper's clients are separate machines behind {}; ours share this machine's \
-             processors with the node, over the loopback interface.",
+            "The paper's clients are separate machines behind {}. Here, the clients share this \
+             machine's processors with the node, and use the loopback interface.",
             paper::NETWORKS.map(|network| network.name).join(", ")
         )];
         if medium != FILE {
@@ -225,9 +225,9 @@ impl Ask {
         let sata = &paper::DEVICES[0];
         notes.push(if self.op_len == IOPS.op_len {
             format!(
-                "The paper has two peaks of random 1 KiB reads of {}: {} in table 1, {} in the text \
-                 of figure 1. And it says both that the network takes {} at most and that it takes \
-                 up to a third.",
+                "The paper gives two peaks of random 1 KiB reads for {}: {} in table 1, and {} in \
+                 the text of figure 1. It also gives two maximum costs of the network: {}, and a \
+                 third.",
                 sata.name,
                 quantity(sata.read_kiops[1], "kIOPS"),
                 quantity(paper::PEAK_IOPS[0].value / 1e3, "kIOPS"),
@@ -235,8 +235,8 @@ impl Ask {
             )
         } else {
             format!(
-                "The paper has two bandwidths of random reads of {}: {} in table 1, {} in the text \
-                 of figure 2; of HS4-blk {} and {}.",
+                "The paper gives two bandwidths of random reads for {}: {} in table 1, and {} in \
+                 the text of figure 2. For HS4-blk, it gives {} and {}.",
                 sata.name,
                 quantity(sata.read_mb_s[1], "MB/s"),
                 quantity(paper::PEAK_BANDWIDTH[1].value, "MB/s"),

@@ -58,7 +58,7 @@ impl Study for Energy {
     }
 
     fn question(&self) -> &'static str {
-        "How much energy does a 4 KiB operation take, by door?"
+        "How much energy does a 4 KiB operation take over each protocol?"
     }
 
     fn source(&self) -> &'static str {
@@ -70,7 +70,7 @@ impl Study for Energy {
         let points = Sweep { study: NAME, ways, steps: MIXES.map(step).into() }.points();
         let unable = (!setting.has_energy_counter).then(|| Unable {
             what: "joules as counted by the machine".into(),
-            why: "no energy counter of the processors can be read here (RAPL)".into(),
+            why: "no energy counter of the processors (RAPL) can be read here".into(),
             needs: "a physical machine with RAPL, and permission to read /sys/class/powercap"
                 .into(),
         });
@@ -145,21 +145,22 @@ impl Meter<'_> {
         let mut notes = vec![cores_note(self.setting, 1)];
         if is_model {
             notes.push(format!(
-                "A model: processor time of both sides times {} of a busy core, without memory, \
-                 devices, network and the idle machine. A side that polls is busy even without \
-                 work.",
+                "This is a model: the processor time of both sides, multiplied by {} for a busy \
+                 core. It excludes memory, devices, the network and the idle machine. A side that \
+                 polls is busy even without work.",
                 quantity(self.watts(), "W")
             ));
         } else {
             notes.push(
-                "Counted by the processors of the machine, both sides and everything else on it."
+                "The machine's processors counted this energy. It includes both sides and \
+                 everything else on the machine."
                     .into(),
             );
         }
         let [ssd, switch] = paper::ASSUMED_WATTS;
         notes.push(format!(
-            "The paper measured servers at their power supply, and added {} for an SSD and {} for a \
-             switch; of its figure it prints only ratios.",
+            "The paper measured servers at their power supply, and added {} for an SSD and {} for \
+             a switch. It prints only ratios for its figure.",
             quantity(ssd.value, ssd.unit),
             quantity(switch.value, switch.unit)
         ));
@@ -193,7 +194,7 @@ fn of_iscsi(series: &[Series]) -> Finding {
     };
     let (stack, [low, high]) = paper::ENERGY_OF_ISCSI[1];
     let numbers = format!("{low} to {high} times ({stack})");
-    let claim = "iSCSI takes as many times the energy of direct as in the paper";
+    let claim = "The ratio of iSCSI's energy to direct's is at least as large as in the paper";
     Claim::of(&paper::PAPER, "figure 10", claim, Show::Times, numbers)
         .limited(low)
         .judge(|it| it >= low, (0..MIXES.len()).filter_map(of).collect())
@@ -207,7 +208,7 @@ fn direct_saving(series: &[Series]) -> Finding {
         case(MIXES[1].0, difference(shared.y, tcp.y), [tcp, shared])
     };
     let stated = &paper::ENERGY_SAVED_DIRECT;
-    let claim = "Shared memory saves as much as the paper's way around the kernel";
+    let claim = "Shared memory saves at least as much energy as the paper's kernel bypass";
     let numbers = Show::Change.text(-stated.value);
     Claim::of(&paper::PAPER, stated.place, claim, Show::Change, numbers)
         .limited(-stated.value)
@@ -227,7 +228,7 @@ fn by_part(meter: &Meter<'_>) -> Exhibit {
     let series: Vec<_> = PARTS.map(of).into();
     let doors: Vec<_> = (0..DOORS.len()).map(|door| Meter::way(door).label).collect();
     let y = axis(CPU_US.label, CPU_US.unit, Scale::Linear);
-    let figure = stacked("door", doors, y, series);
+    let figure = stacked("protocol", doors, y, series);
     let title = "Processor time of a 4 KiB read, by side".to_owned();
     let mut exhibit = exhibit(format!("{NAME}-processor"), title, SOURCE, figure);
     exhibit.notes.push(cores_note(meter.setting, 1));
@@ -258,11 +259,11 @@ fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
         let x = index_x(names.len() - 1);
         Mark { x, y: f64::midpoint(low, high), spread: Some([low, high]), is_doubtful: false }
     });
-    let label = "published, from least to most".to_owned();
+    let label = "published, lowest to highest".to_owned();
     series.push(Series { label, origin: Origin::Published, points: published.into() });
-    let y = axis("energy of iSCSI over that of the door", "", Scale::Linear);
-    let figure = bars("door or stack", names, y, series);
-    let title = "How many times the energy iSCSI takes".to_owned();
+    let y = axis("iSCSI's energy divided by the protocol's", "", Scale::Linear);
+    let figure = bars("protocol or stack", names, y, series);
+    let title = "Energy of iSCSI compared with other protocols".to_owned();
     let mut exhibit = exhibit(format!("{NAME}-ratio"), title, SOURCE, figure).found([finding]);
     exhibit.notes.extend(meter.notes(is_model));
     exhibit
@@ -277,7 +278,7 @@ fn ratios(series: &[Series], names: &[String]) -> Finding {
     });
     let numbers = paper::ENERGY_OF_ISCSI
         .map(|(stack, [low, high])| format!("{low} to {high} times ({stack})"));
-    let claim = "iSCSI takes more energy than every other door";
+    let claim = "iSCSI takes more energy than every other protocol";
     Claim::of(&paper::PAPER, "figure 10", claim, Show::Times, numbers.join(", "))
         .limited(1.0)
         .judge(|it| it > 1.0, cases.collect())

@@ -171,7 +171,8 @@ impl Study for Jobs {
     }
 
     fn question(&self) -> &'static str {
-        "How do latency, bandwidth and processor time change with jobs, local and remote?"
+        "How do latency, bandwidth and processor time change with the number of jobs, local and \
+         remote?"
     }
 
     fn source(&self) -> &'static str {
@@ -197,11 +198,11 @@ impl Study for Jobs {
             mean.found(job_latencies(&view.curves(MEAN_US))),
             tail.found([
                 few_jobs(
-                    "With few jobs, the 99th percentile is within 10 % of the device's",
+                    "With few jobs, the 99th percentile is at most 10 % above the device's",
                     &tails,
                 ),
                 many_jobs(
-                    "With many jobs, the 99th percentile is within 10 % of the device's",
+                    "With many jobs, the 99th percentile is at most 10 % above the device's",
                     &tails,
                 ),
             ]),
@@ -212,8 +213,8 @@ impl Study for Jobs {
 }
 
 /// The note on polling.
-const POLLING: &str = "A side that polls is busy even without work: while it spins, its processor \
-                       time of an operation is the time between two operations.";
+const POLLING: &str = "A side that polls is busy even without work. While it spins, its processor \
+                       time for an operation is the time between two operations.";
 
 impl Jobs {
     fn view<'a>(&self, setting: &'a Setting, results: &'a Results) -> View<'a> {
@@ -243,7 +244,7 @@ fn many_jobs(claim: &'static str, curves: &Curves) -> Finding {
 }
 
 /// The reason why nothing is known of the other end of an axis.
-const ONE_PLACE: &str = "fewer than two places of the axis were measured";
+const ONE_PLACE: &str = "fewer than two positions of the axis were measured";
 
 /// Whether latency grows with jobs, and how it compares with the device alone.
 fn job_latencies(curves: &Curves) -> [Finding; 2] {
@@ -256,7 +257,7 @@ fn job_latencies(curves: &Curves) -> [Finding; 2] {
     let grows = Claim::of(&paper::PAPER, "finding 1", claim, Show::Times, "nearly linearly")
         .limited(1.0)
         .judge(|it| it > 1.0, grown.map(of).collect());
-    let claim = "With many jobs, mean latency is within 10 % of the device's";
+    let claim = "With many jobs, the mean latency is at most 10 % above the device's";
     [grows, many_jobs(claim, curves)]
 }
 
@@ -268,11 +269,11 @@ fn plateaus(curves: &Curves) -> [Finding; 2] {
         let enough = one.points.iter().find(|mark| mark.y >= 0.9 * peak.y)?;
         Some(case(one.label.as_str(), enough.x, [enough, peak]))
     };
-    let claim = "No more jobs than in the paper reach nine tenths of the most bandwidth";
+    let claim = "Nine tenths of the peak bandwidth take no more jobs than in the paper";
     let plateau = Claim::at_most(&paper::PAPER, stated, claim, Show::Unit(stated.unit))
         .judge(|it| it <= stated.value, curves.whole().iter().filter_map(of).collect());
     let last = curves.last();
-    let claim = "With many jobs, bandwidth is within 10 % of the device's";
+    let claim = "With many jobs, the bandwidth is at least 90 % of the device's";
     [plateau, Claim::rates_alike(claim, last.as_ref()).at(last.as_ref().map(jobs))]
 }
 
@@ -301,7 +302,7 @@ impl Study for IoDepth {
     }
 
     fn question(&self) -> &'static str {
-        "How do latency and its tail change with depth, local and remote?"
+        "How do mean latency and tail latency change with depth, local and remote?"
     }
 
     fn source(&self) -> &'static str {
@@ -320,8 +321,8 @@ impl Study for IoDepth {
         let means = view.curves(MEAN_US);
         let (first, last) = (means.first(), means.larger());
         let place = |lineup: &Option<Lineup<'_>>| lineup.as_ref().map(depth);
-        let small = "At small depths, mean latency is within 10 % of the device's";
-        let large = "At large depths, mean latency is within 10 % of the device's";
+        let small = "At small depths, the mean latency is at most 10 % above the device's";
+        let large = "At large depths, the mean latency is at most 10 % above the device's";
         let means = [
             Claim::times_alike(small, first.as_ref()).at(place(&first)),
             Claim::times_alike(large, last.as_ref()).at(place(&last)).because(ONE_PLACE),

@@ -33,7 +33,7 @@ impl Study for IoEfficiency {
     }
 
     fn question(&self) -> &'static str {
-        "How many operations does a core of the node serve, by door, delay and storage?"
+        "How many operations does a core of the node serve, by protocol, delay and storage?"
     }
 
     fn source(&self) -> &'static str {
@@ -70,9 +70,9 @@ fn more_cores(setting: &Setting) -> Vec<u16> {
 
 fn unable(setting: &Setting) -> Vec<Unable> {
     let mut unable = vec![Unable {
-        what: "doors and storage in hardware (RDMA, figure 4c)".into(),
+        what: "protocols and storage in hardware (RDMA, figure 4c)".into(),
         why: "nearflash serves TCP and shared memory".into(),
-        needs: "an RDMA card, and a door for it".into(),
+        needs: "an RDMA card, and a protocol that uses it".into(),
     }];
     if setting.core_count <= usize::from(CORES_MAX) {
         unable.push(Unable {
@@ -162,8 +162,8 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
     }
     let [tcp, rdma] = paper::ALL_CORES_IOPS;
     exhibit.notes.push(format!(
-        "With all 32 cores the paper has {} over TCP and {} over RDMA; elsewhere it says about 900 \
-         kIOPS of the latter. Its levels are of one core.",
+        "With all 32 cores, the paper reports {} over TCP and {} over RDMA. Elsewhere it gives \
+         about 900 kIOPS for RDMA. The levels in the figure are those of one core.",
         quantity(tcp.value / 1e3, "kIOPS"),
         quantity(rdma.value / 1e3, "kIOPS"),
     ));
@@ -179,7 +179,7 @@ fn core_findings(series: &[Series], doors: &[&Series]) -> [Finding; 3] {
     let core = Claim::of(
         &paper::PAPER,
         stated.place,
-        "One core of the node serves as much as the paper's over TCP",
+        "One core of the node serves at least as much as one core over TCP in the paper",
         show,
         show.text(level),
     )
@@ -193,7 +193,7 @@ fn core_findings(series: &[Series], doors: &[&Series]) -> [Finding; 3] {
         let wire = wire.filter(|wire| wire.y > 0.0)?;
         Some(case(it.label.as_str(), difference(one.y, wire.y), [*one, wire]))
     };
-    let wire = Claim::own("One core serves within 10 % of the wire alone", Show::Change)
+    let wire = Claim::own("One core serves at least 90 % of the rate of the wire", Show::Change)
         .limited(-ALIKE)
         .judge(|it| it >= -ALIKE, ones.iter().filter_map(of_wire).collect());
     let grown = |(it, one): &(&Series, &Mark)| {
@@ -202,11 +202,11 @@ fn core_findings(series: &[Series], doors: &[&Series]) -> [Finding; 3] {
     };
     let [all, _] = &paper::ALL_CORES_IOPS;
     let numbers = format!("{} with 32 cores", Show::Times.text(all.value / stated.value));
-    let claim = "More cores of the node serve more";
+    let claim = "A node with more cores serves more operations";
     let scaling = Claim::of(&paper::PAPER, all.place, claim, Show::Times, numbers)
         .limited(1.0)
         .judge(|it| it > 1.0, ones.iter().filter_map(grown).collect())
-        .because("no node of several cores was measured");
+        .because("no node with several cores was measured");
     [core, wire, scaling]
 }
 
@@ -234,8 +234,8 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
             .found([finding]);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(format!(
-        "{CLIENTS} clients with one outstanding operation each cannot ask for more than {} of a \
-         device of 100 µs.",
+        "{CLIENTS} clients with one outstanding operation each cannot get more than {} from a \
+         device with a delay of 100 µs.",
         quantity(f64::from(CLIENTS) / 100e-6 / 1e3, KIOPS.unit)
     ));
     exhibit
@@ -248,7 +248,7 @@ fn delay_finding(series: &[Series], last: usize) -> Finding {
         Some(case(it.label.as_str(), difference(long.y, none.y), [none, long]))
     };
     let numbers = format!("no difference up to {} µs", paper::INJECTED_DELAYS_US[2]);
-    let claim = "Delays of the device do not change what one core serves, within 10 %";
+    let claim = "A delay of the device changes the rate of one core by at most 10 %";
     Claim::of(&paper::PAPER, "figure 4b", claim, Show::Change, numbers)
         .judge(|it| it.abs() <= ALIKE, series.iter().filter_map(of).collect())
 }
@@ -268,15 +268,15 @@ fn by_medium(setting: &Setting, results: &Results) -> Exhibit {
     let names: Vec<_> = doors.iter().map(|&door| node(door, NULL).label).collect();
     let finding = door_finding(&series);
     let y = measure_axis(KIOPS, Scale::Linear);
-    let figure = bars("door", names, y, series);
-    let title = format!("IOPS of {CLIENTS} clients by door and storage, one core, 1 KiB reads");
+    let figure = bars("protocol", names, y, series);
+    let title = format!("IOPS of {CLIENTS} clients by protocol and storage, one core, 1 KiB reads");
     let mut exhibit =
         exhibit(format!("{NAME}-combined"), title, "networked-flash study, figure 4c", figure)
             .found([finding]);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(
-        "The paper combines sockets and RDMA with a block and an RDMA interface to storage; here \
-         are doors, the last of them without sockets, with three kinds of storage."
+        "The paper combines sockets and RDMA with a block and an RDMA interface to storage. Here, \
+         protocols are combined with three kinds of storage; the last protocol uses no sockets."
             .into(),
     );
     exhibit
@@ -288,7 +288,7 @@ fn door_finding(series: &[Series]) -> Finding {
         Some(case(medium.label.as_str(), gap(medium.points.iter())?, &medium.points))
     };
     let stated = &paper::OFFLOAD_GAIN_MAX;
-    let claim = "From door to door on the same storage, rates differ no more than in the paper";
+    let claim = "On the same storage, rates differ between protocols no more than in the paper";
     Claim::at_most(&paper::PAPER, stated, claim, Show::Times)
         .judge(|it| it <= stated.value, series.iter().filter_map(of).collect())
 }
@@ -305,7 +305,7 @@ fn notes(setting: &Setting) -> [String; 2] {
     [
         cores_note(setting, 1),
         format!(
-            "The wire is the bare exchange on {CLIENTS} connections. Measured in the paper: {}.",
+            "The wire is the bare exchange on {CLIENTS} connections. The paper's hardware: {}.",
             paper::PAPER.hardware
         ),
     ]

@@ -140,11 +140,12 @@ impl Study for IscsiTuning {
 fn unable(setting: &Setting) -> Vec<Unable> {
     let mut unable = vec![Unable {
         what: "segmentation and receive offload, jumbo frames, interrupt affinity".into(),
-        why: "the studied node listens on the loopback interface, which has no network card whose \
-              settings could be compared"
+        why: "the node listens on the loopback interface, which has no network card with settings \
+              to compare"
             .into(),
         needs:
-            "a node on another machine as --target, and ethtool -K on the cards between, as root"
+            "a node on another machine as --target, and ethtool -K as root on the network cards of \
+             both machines"
                 .into(),
     }];
     if setting.core_count < 3 {
@@ -179,20 +180,20 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
         series.push(published(&mut names));
     }
     let figure = bars("setting", names, measure_axis(measure, Scale::Linear), series);
-    let title = format!("iSCSI by its settings, random reads of {}, depth {DEPTH} each", size.text);
+    let title = format!("iSCSI by setting, random reads of {}, depth {DEPTH} each", size.text);
     let mut exhibit = exhibit(format!("{NAME}-{}", size.name), title, SOURCE, figure);
     exhibit.notes.push(cores_note(setting, 1));
     if tunings.iter().any(|it| it.session.node_cores > 1) {
         exhibit.notes.push(more_cores_note());
     }
     exhibit.notes.push(
-        "The device is the null device, so that only the protocol is measured; the paper's is \
-         flash. Its threads in a session correspond to several connections or cores here, because \
-         a connection belongs to one core."
+        "The device is the null device, so that only the protocol is measured; the paper's device \
+         is flash. The paper's threads in a session correspond to several connections or cores \
+         here, because a connection belongs to one core."
             .into(),
     );
     exhibit.notes.push(format!(
-        "The wire is one connection with {DEPTH} requests in flight. Measured in the paper: {}.",
+        "The wire is one connection with {DEPTH} requests in flight. The paper's hardware: {}.",
         paper::PAPER.hardware
     ));
     exhibit.found(findings)
@@ -233,7 +234,8 @@ fn findings(
     };
     let [low, high] = paper::THREADS_GAIN;
     let numbers = format!("{low} to {high} times (threads)");
-    let claim = "Several connections bring as much as the paper's threads in a session";
+    let claim =
+        "Several connections gain at least as much as several threads in the paper's session";
     let several = Claim::of(&paper::PAPER, "slide on threads", claim, Show::Times, numbers)
         .limited(low)
         .judge(|it| it >= low, cases(&|it| it.session.connections > 1, &|a, b| a / b));
@@ -246,7 +248,7 @@ fn findings(
         let (plain, wire) = (plain?, wire.filter(|wire| wire.y > 0.0)?);
         Some(case("one connection", difference(plain.y, wire.y), [&plain, wire]))
     };
-    let claim = "One connection is within 10 % of the wire with as much in flight";
+    let claim = "One connection reaches at least 90 % of the wire's rate at the same depth";
     let wire = Claim::own(claim, Show::Change)
         .limited(-ALIKE)
         .judge(|it| it >= -ALIKE, of_wire().into_iter().collect());
@@ -255,7 +257,7 @@ fn findings(
         let stated = &paper::BASELINE_IOPS;
         let level = stated.value / 1e3;
         let show = Show::Unit(KIOPS.unit);
-        let claim = "One connection, untuned, serves as much as the paper's tenant";
+        let claim = "One untuned connection serves at least as much as the paper's tenant";
         let cases = plain.map(|plain| case("one connection", plain.y, [&plain]));
         let untuned = Claim::of(&paper::PAPER, stated.place, claim, show, show.text(level))
             .limited(level)

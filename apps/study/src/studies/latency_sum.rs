@@ -41,7 +41,7 @@ impl Study for LatencySum {
     }
 
     fn question(&self) -> &'static str {
-        "Is remote latency the sum of device and wire, or how much more?"
+        "How much longer is remote latency than the sum of device and wire?"
     }
 
     fn source(&self) -> &'static str {
@@ -207,14 +207,15 @@ impl Sums {
         }
         let mut notes = vec![
             cores_note(setting, 1),
-            "The paper's devices and networks differ from this machine's; the comparison is of the \
-             distance between the measured latency and the sum."
+            "The paper's devices and networks differ from this machine's. The comparison is \
+             therefore of the difference between the measured latency and the sum."
                 .into(),
         ];
         if medium == FLASH {
             notes.push(
-                "The device is the node's null device with the latency of the paper's PCIe flash at \
-                 random 1 KiB operations: its share is that delay, for every length and order."
+                "The device is the node's null device, with the latency of the paper's PCIe flash \
+                 at random 1 KiB operations. Its share of the sum is that delay, for every length \
+                 and order."
                     .into(),
             );
         }
@@ -281,7 +282,8 @@ impl Sums {
         };
         let stated = &paper::SUM_EXCESS_MAX;
         let sum = "Remote latency exceeds device + wire by no more than the paper's PCIe flash";
-        let shared = "Without a wire, latency exceeds the device's by no more than that";
+        let shared =
+            "Without a wire, the latency exceeds the device's by no more than the same share";
         let claim = |text| Claim::at_most(&paper::PAPER, stated, text, Show::Change);
         [
             claim(sum).judge(|it| it <= stated.value, cases(false)),
@@ -323,8 +325,8 @@ fn published() -> Exhibit {
         paper::REMOTE.iter().max_by(|a, b| a.difference_percent.total_cmp(&b.difference_percent));
     exhibit.notes.extend(most.map(|most| {
         format!(
-            "In the paper {within} of {} combinations lie within {} of the sum; the furthest is {} \
-             with {} above it.",
+            "In the paper, {within} of {} combinations lie within {} of the sum. The furthest is \
+             {}, {} above it.",
             paper::REMOTE.len(),
             percent(stated.value),
             name(most),

@@ -92,8 +92,8 @@ pub fn catalogue() -> &'static [&'static dyn Study] {
 
 /// The note of exhibits in which a node has several cores.
 fn more_cores_note() -> String {
-    "If the node has more than one core, the clients have fewer: the node's gain may be lost by \
-     the clients."
+    "If the node has more than one core, the clients have fewer. A gain of the node may then be \
+     lost at the clients."
         .to_owned()
 }
 
@@ -101,7 +101,7 @@ fn more_cores_note() -> String {
 /// have several cores.
 fn wire_note(setting: &Setting) -> Option<String> {
     (setting.core_count > 2).then(|| {
-        "The wire is measured by one thread on one core; the clients of a node share more cores."
+        "The wire is measured by one thread on one core. The clients of a node share more cores."
             .to_owned()
     })
 }

@@ -125,7 +125,7 @@ impl Study for QuicksanBandwidth {
     }
 
     fn question(&self) -> &'static str {
-        "What bandwidth does each client get, by length of access and by door?"
+        "What bandwidth does each client get, by length of access and by protocol?"
     }
 
     fn source(&self) -> &'static str {
@@ -136,9 +136,9 @@ impl Study for QuicksanBandwidth {
         let sweeps = ARRANGEMENTS.iter().flat_map(|it| it.sweeps(setting));
         let points = sweeps.flat_map(|sweep| sweep.points()).collect();
         let unable = vec![Unable {
-            what: "the distributed arrangement, scaling and mirrors (figures 5 to 7)".into(),
-            why: "a node serves the devices of its own machine only".into(),
-            needs: "a space over several nodes".into(),
+            what: "the distributed arrangement, with scaling and mirrors (figures 5 to 7)".into(),
+            why: "a node serves only the devices of its own machine".into(),
+            needs: "one address space over several nodes".into(),
         }];
         Plan { points, unable }
     }
@@ -182,13 +182,13 @@ impl Arrangement {
         [
             cores_note(setting, 1),
             format!(
-                "Each client has {DEPTH} accesses in flight; all {} devices are in the node's memory. \
-                 The wire is the bare exchange with a connection for each client, its rate divided by \
-                 them.",
+                "Each client has {DEPTH} accesses in flight. All {} devices are in the node's \
+                 memory. The wire is the bare exchange with a connection for each client; its rate \
+                 is divided by the number of clients.",
                 self.media.len()
             ),
             format!(
-                "For the gain of small accesses over iSCSI the paper has three numbers: {}; it \
+                "The paper gives three numbers for the gain over iSCSI in small accesses: {}. It \
                  compares its distributed form, in hardware, with the kernel's iSCSI of 2013.",
                 gains.join(", ")
             ),
@@ -210,8 +210,8 @@ impl Arrangement {
         exhibit.notes.extend([
             cores_note(setting, 1),
             format!(
-                "Of distributed scaling, which is not measured here, the paper's text says both {} \
-                 and {} times from two to eight nodes.",
+                "For scaling from two to eight nodes, the paper's text gives both {} and {} times. \
+                 Such scaling is not measured here.",
                 paper::SCALING_TWO_TO_EIGHT[0].value,
                 paper::SCALING_TWO_TO_EIGHT[1].value
             ),
@@ -229,7 +229,7 @@ fn gain(series: &[Series], mix: Mix) -> Finding {
         let (ours, iscsi) = (at(ours?, x_of(len))?, at(iscsi?, x_of(len))?);
         (iscsi.y > 0.0).then(|| case(len_text(len), ours.y / iscsi.y, [ours, iscsi]))
     };
-    let claim = "Direct moves more than iSCSI, at every length";
+    let claim = "Direct has more bandwidth than iSCSI at every length of access";
     let claim = match mix.gains {
         None => Claim::own(claim, Show::Times),
         Some([small, large]) => {

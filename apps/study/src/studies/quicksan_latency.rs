@@ -62,7 +62,7 @@ impl Study for QuicksanLatency {
     }
 
     fn question(&self) -> &'static str {
-        "What does each software stack add to medium and wire?"
+        "How much latency does each software stack add to the medium and the wire?"
     }
 
     fn source(&self) -> &'static str {
@@ -112,7 +112,7 @@ fn overview(setting: &Setting, results: &Results) -> Exhibit {
     });
     let names = ways.iter().map(|way| way.label.clone()).collect();
     let figure = bars("way", names, measure_axis(MEAN_US, Scale::Linear), series.into());
-    let title = "Latency of one 4 KiB operation at a time, local and through each door";
+    let title = "Latency of one 4 KiB operation at a time, local and over each protocol";
     let mut exhibit = exhibit(format!("{NAME}-all"), title.into(), "QuickSAN, table 2", figure);
     exhibit.notes.extend([cores_note(setting, 1), contradictions()]);
     exhibit.notes.extend(nbdkit_note(setting));
@@ -133,8 +133,8 @@ fn cut(results: &Results, direction: Direction) -> Finding {
         format!("{change} ({})", paper::LATENCIES[index].name)
     });
     let claim = match direction.pattern {
-        Pattern::RandRead => "A read takes less time than through iSCSI",
-        _ => "A write takes less time than through iSCSI",
+        Pattern::RandRead => "A read takes less time than over iSCSI",
+        _ => "A write takes less time than over iSCSI",
     };
     Claim::of(&paper::PAPER, "table 2", claim, Show::Change, numbers.join(", "))
         .limited(0.0)
@@ -146,8 +146,9 @@ fn contradictions() -> String {
     let [iscsi, os, _] = paper::LATENCIES;
     let cut = |from: f64, to: f64| percent((1.0 - to / from) * 100.0);
     format!(
-        "The paper's text says that QuickSAN-OS saves {} of the latency of remote writes, with the \
-         numbers of the read row; by its table it saves {} of reads and {} of writes.",
+        "The paper's text says that QuickSAN-OS saves {} of the latency of remote writes, but \
+         takes the numbers from the table's row for reads. By the table, it saves {} of the \
+         latency of reads and {} of that of writes.",
         percent(paper::LATENCY_CUT.value),
         cut(iscsi.remote.read, os.remote.read),
         cut(iscsi.remote.write, os.remote.write),
@@ -215,7 +216,7 @@ impl Split {
         let (key, label) = medium_names(self.medium);
         let names = self.parts.iter().map(|part| part.way.clone()).collect();
         let y = measure_axis(MEAN_US, Scale::Linear);
-        let figure = stacked("door", names, y, series);
+        let figure = stacked("protocol", names, y, series);
         let name = self.direction.name;
         let slug = format!("{NAME}-share-{key}-{name}");
         let title = format!("Where a 4 KiB {name} spends its time: {label}");
@@ -223,8 +224,8 @@ impl Split {
         exhibit.table = self.table();
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.push(
-            "Medium and wire are measured alone, in the same run; what is left of the latency \
-             through the door counts as software. Below zero it is drawn as nothing."
+            "Medium and wire are measured alone, in the same run. The rest of the latency over the \
+             protocol counts as software. A negative rest is drawn as zero."
                 .into(),
         );
         exhibit.found(self.findings())
@@ -232,7 +233,7 @@ impl Split {
 
     fn table(&self) -> Table {
         let columns = ["medium", "wire", "software", "measured"];
-        let mut headings = vec!["door".to_owned()];
+        let mut headings = vec!["protocol".to_owned()];
         headings.extend(columns.map(|column| heading(column, MEAN_US.unit)));
         let y = |mark: Option<Mark>| cell(mark.map(|mark| mark.y));
         let row = |part: &Part| {
@@ -251,22 +252,22 @@ impl Split {
             let added = part.total?.y - part.medium?.y;
             Some(case(part.way.as_str(), added, part.marks()))
         };
-        let claim = "Software and wire add less to the medium than the paper's iSCSI";
+        let claim = "Software and wire add less latency to the medium than the paper's iSCSI";
         let added = Claim::of(&paper::PAPER, "table 1", claim, show, numbers)
             .limited(iscsi)
             .judge(|it| it < iscsi, self.parts.iter().filter_map(of).collect());
-        // Where medium and wire alone were slower than the whole, nothing is known of software.
+        // If medium and wire alone took longer than the whole, nothing is known of software.
         let of = |part: &Part| {
             let software = part.software().filter(|micros| *micros >= 0.0)?;
             let total = part.total.filter(|total| total.y > 0.0)?;
             Some(case(part.way.as_str(), software / total.y * 100.0, part.marks()))
         };
         let cases: Vec<_> = self.parts.iter().filter_map(of).collect();
-        let claim = "Medium and wire explain the latency, except for 10 %";
+        let claim = "Medium and wire explain at least 90 % of the latency";
         let share = Claim::own(claim, Show::Percent).limited(ALIKE).judge(|it| it <= ALIKE, cases);
         let is_known = self.parts.iter().any(|part| part.software().is_some());
         match is_known {
-            true => [added, share.because("medium and wire alone were slower than the whole")],
+            true => [added, share.because("medium and wire alone took longer than the whole")],
             false => [added, share],
         }
     }
@@ -282,7 +283,7 @@ fn published_shares() -> Exhibit {
     ];
     let names = paper::STACKS.iter().map(|stack| stack.name.to_owned()).collect();
     let figure = stacked("stack", names, measure_axis(MEAN_US, Scale::Linear), series);
-    let title = "Published: what stacks add to a 4 KiB read, without the medium".to_owned();
+    let title = "Published: latency that stacks add to a 4 KiB read, without the medium".to_owned();
     let mut exhibit =
         exhibit(format!("{NAME}-published-share"), title, "QuickSAN, table 1", figure);
     exhibit.table.columns.extend(["sum, reads (µs)", "sum, writes (µs)"].map(str::to_owned));
@@ -296,7 +297,7 @@ fn published_shares() -> Exhibit {
     });
     exhibit.notes.extend(off.map(|stack| {
         format!(
-            "The parts of {} do not sum to the printed {}.",
+            "The parts of {} do not add up to the printed {}.",
             stack.name,
             quantity(stack.total.read, "µs")
         )

@@ -260,8 +260,8 @@ pub(super) fn exhibit(slug: String, title: String, source: &str, figure: Figure)
     if doubtful > 0 {
         let all = marks().count();
         notes.push(format!(
-            "Doubtful points: {doubtful} of {all}. In each of their runs the cores moved, or lay \
-             elsewhere than in most runs, or something else ran on them."
+            "Doubtful points: {doubtful} of {all}. In each of their runs, the cores moved, were \
+             placed differently from most runs, or were used by another program."
         ));
     }
     Exhibit {

@@ -144,8 +144,8 @@ fn by_rate(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     exhibit.table = table(setting, results, way, false);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(
-        "Along a curve, depth grows; the rate is the mean of the tenants', the latency that of the \
-         worst of them."
+        "Along a curve, the depth grows. The rate is the mean of all tenants, and the latency is \
+         that of the worst tenant."
             .into(),
     );
     exhibit.found(rates(results, way))
@@ -169,14 +169,14 @@ fn rates(results: &Results, way: &Way) -> [Finding; 3] {
     let lost = Claim::of(
         &paper::PAPER,
         stated.place,
-        "Tenants together lose no more of the device's rate than in the paper",
+        "All tenants together lose no larger share of the device's rate than in the paper",
         Show::Change,
         Show::Change.text(-stated.value),
     )
     .limited(-stated.value)
     .judge(|it| it >= -stated.value, steps().filter_map(of_rate).collect());
     let tail = Claim::own(
-        "The 95th percentile is within 10 % of that of one tenant on the local device",
+        "The 95th percentile is at most 10 % above that of one tenant on the local device",
         Show::Change,
     )
     .limited(ALIKE)
@@ -214,7 +214,7 @@ fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     let y = axis("latency of the worst tenant", P95_US.unit, Scale::Log10);
     let figure = bars("tenants", names.collect(), y, series);
     let title = format!(
-        "Tail latency of tenants that ask for {DEMAND_IOPS} 4 KiB reads a second each: {}",
+        "Tail latency of tenants that each request {DEMAND_IOPS} 4 KiB reads a second: {}",
         way.label
     );
     let mut exhibit = exhibit(format!("{NAME}-{}-demand", way.key), title, SOURCE, figure);
@@ -247,8 +247,8 @@ fn overloaded(results: &Results, way: &Way) -> Option<String> {
     };
     let (tenants, rate, wanted) = (1..=TENANTS_MAX).find_map(of)?;
     Some(format!(
-        "{} got {} of the {} that they requested together: from there on latency is that of an \
-         overloaded device.",
+        "{} together got {} of the {} that they requested. From that number on, the latency is \
+         that of an overloaded device.",
         name_of(tenants),
         quantity(rate, KIOPS.unit),
         quantity(wanted, KIOPS.unit),
@@ -258,7 +258,7 @@ fn overloaded(results: &Results, way: &Way) -> Option<String> {
 /// Every tenant of every point.
 fn table(setting: &Setting, results: &Results, way: &Way, is_demand: bool) -> Table {
     let measures = [KIOPS, P95_US, P99_US, P999_US];
-    let mut columns: Vec<_> = ["way", "tenants", "asked for", "tenant"].map(str::to_owned).into();
+    let mut columns: Vec<_> = ["way", "tenants", "requested", "tenant"].map(str::to_owned).into();
     columns.extend(measures.map(|measure| heading(measure.label, measure.unit)));
     let places =
         std::iter::once((local(FILE), 1)).chain((1..=TENANTS_MAX).map(|it| (way.clone(), it)));
@@ -293,8 +293,8 @@ fn notes(setting: &Setting) -> [String; 2] {
     [
         cores_note(setting, 1),
         format!(
-            "The paper's tenants run RocksDB, whose queries are counted; ours read blocks. Its \
-             hardware: {}.",
+            "The paper's tenants run RocksDB, and the paper counts its queries. Here, the tenants \
+             read blocks. The paper's hardware: {}.",
             paper::PAPER.hardware
         ),
     ]

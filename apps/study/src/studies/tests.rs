@@ -368,7 +368,7 @@ fn finding_without(
 }
 
 const SLOWER: Verdict =
-    Verdict::Unknown { reason: "medium and wire alone were slower than the whole" };
+    Verdict::Unknown { reason: "medium and wire alone took longer than the whole" };
 
 /// A claim of an exhibit, and what is found if the node takes as long as everything else, twice as
 /// long, and half as long.
@@ -567,7 +567,7 @@ fn nothing_is_found_of_how_a_curve_grows_that_lacks_an_end() {
 
 #[test]
 fn a_single_place_is_not_both_ends_of_an_axis() {
-    let unknown = Verdict::Unknown { reason: "fewer than two places of the axis were measured" };
+    let unknown = Verdict::Unknown { reason: "fewer than two positions of the axis were measured" };
     for (slug, ends, kept, place) in [
         ("iodepth-tail", ["At small depths", "At large depths"], "/depth=1", "1 in flight"),
         ("iodepth-latency", ["At small depths", "At large depths"], "/depth=1", "1 in flight"),

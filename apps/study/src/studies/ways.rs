@@ -192,9 +192,9 @@ pub(super) fn takes(way: &Way, op_len: u64) -> bool {
 /// A caveat about nbdkit's numbers, if there are any.
 pub(super) fn nbdkit_note(setting: &Setting) -> Option<String> {
     setting.peers.contains(&Peer::Nbdkit).then(|| {
-        "fio accesses nbdkit over a Unix socket, and nbdkit its file through the page cache: part \
-         of the data comes from memory, while all others access the device. Neither its wire nor \
-         its device is measured alone."
+        "fio accesses nbdkit over a Unix socket, and nbdkit accesses its file through the page \
+         cache. Part of its data therefore comes from memory, while all others access the device. \
+         Neither nbdkit's wire nor its device is measured alone."
             .to_owned()
     })
 }
@@ -221,7 +221,7 @@ pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
         .map(|peer| {
             let (name, label) = peer_names(peer);
             let (missing, needs) = match peer {
-                Peer::Nbdkit => ("nbdkit, or fio, which asks it,", "nbdkit and fio"),
+                Peer::Nbdkit => ("nbdkit, or its client fio,", "nbdkit and fio"),
                 Peer::Fio | Peer::Tgt => (name, name),
             };
             Unable {

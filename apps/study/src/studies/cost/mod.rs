@@ -103,14 +103,14 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
     let of = |Measured { share, alone, remote }: &Measured| {
         case("NVMe/TCP", share * 100.0, [alone, remote])
     };
-    let claim = "Remote access costs no more than the paper's share of the device";
+    let claim = "Remote access costs no larger share of the device's rate than in the paper";
     let numbers = format!("at most {}", percent(theirs));
     let finding = Claim::of(&paper::PAPER, "slide on costs", claim, Show::Percent, numbers)
         .limited(theirs)
         .judge(|it| it <= theirs, measured.map(of).into_iter().collect());
     Exhibit {
         slug: format!("{NAME}-overhead"),
-        title: "The part of a device's rate that remote access loses".into(),
+        title: "The share of a device's rate that remote access costs".into(),
         source: SOURCE.into(),
         figure: None,
         table: Table { columns, rows },
@@ -118,8 +118,9 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
         notes: vec![
             cores_note(setting, 1),
             format!(
-                "Measured with 4 KiB random reads, {DEPTH} in flight; the paper's is what an \
-                 application (RocksDB) loses in queries, which is another thing."
+                "The overhead here is that of 4 KiB random reads, {DEPTH} in flight. The paper's \
+                 is the loss of queries in an application (RocksDB), so the two are not directly \
+                 comparable."
             ),
         ],
     }
@@ -192,7 +193,7 @@ impl View {
         let columns = ["bought", "servers' flash", "servers' processors", "cost", "saved (%)"];
         Exhibit {
             slug: format!("{NAME}-today"),
-            title: "Cost of servers with flash, and of flash and processors apart".into(),
+            title: "Cost of servers with flash, compared with separate flash and processors".into(),
             source: SOURCE.into(),
             figure: None,
             table: Table { columns: columns.map(str::to_owned).into(), rows },
@@ -207,14 +208,13 @@ impl View {
         let share = self.model.break_even(self.model.needs)?;
         Some(match share {
             share if share > 0.0 => format!(
-                "For these needs, both cost the same at an overhead of {} of the price of flash.",
+                "For these needs, both forms cost the same at an overhead of {} of the price of \
+                 flash.",
                 percent(share * 100.0)
             ),
-            _ => {
-                "For these needs, disaggregation never costs less: they need flash and processors \
-                  in the proportion in which servers have them."
-                    .to_owned()
-            }
+            _ => "For these needs, disaggregation never costs less: the needs of flash and \
+                 processors are in the same proportion as in a server."
+                .to_owned(),
         })
     }
 
@@ -285,8 +285,8 @@ impl View {
         let plain = |label: &str, scale| axis(label, "", scale);
         let figure = Figure {
             kind: Kind::Heat,
-            x: plain("needs of queries, times today's", Scale::Log2),
-            y: plain("needs of storage, times today's", Scale::Log2),
+            x: plain("queries needed, as a multiple of today's", Scale::Log2),
+            y: plain("storage needed, as a multiple of today's", Scale::Log2),
             shade: Some(Axis { label: SAVING.into(), unit: "%".into(), scale: Scale::Linear }),
             series,
         };
@@ -301,15 +301,16 @@ impl View {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![
-            "A model: C_direct = max(GB_t/GB_s, IOPS_t/IOPS_s, QPS_t/QPS_s) (f + c), C_disagg = \
-             max(GB_t/GB_s, IOPS_t/IOPS_s) (f + δ) + (QPS_t/QPS_s) c, in parts of servers. The paper \
-             writes δ next to f and calls it 20 %: here it is that share of f."
-                .to_owned(),
+            "This is a model, in fractions of servers: C_direct = max(GB_t/GB_s, IOPS_t/IOPS_s, \
+             QPS_t/QPS_s) (f + c), C_disagg = max(GB_t/GB_s, IOPS_t/IOPS_s) (f + δ) + \
+             (QPS_t/QPS_s) c. The paper adds δ to f and gives it as 20 %; here, δ is that share of \
+             f."
+            .to_owned(),
         ];
         if self.is_example {
             notes.push(
-                "Capacities, needs and prices are those of the example that is installed, \
-                 cost.toml: write your own."
+                "Capacities, needs and prices are those of the installed example, cost.toml. Use \
+                 --costs to replace them with your own."
                     .into(),
             );
         }
@@ -330,7 +331,7 @@ fn saves_where_unbalanced(series: &[Series]) -> Finding {
         corner(series.last(), |row| row.points.first()),
         corner(series.first(), |row| row.points.last()),
     ];
-    let claim = "Disaggregation costs less where needs are out of proportion";
+    let claim = "Disaggregation costs less where the needs are out of proportion";
     Claim::own(claim, Show::Percent)
         .limited(0.0)
         .judge(|it| it > 0.0, cases.into_iter().flatten().collect())

@@ -23,22 +23,22 @@ pub(in super::super) struct RequestSizeCpu;
 
 /// Processor time of the client, user mode and kernel.
 const CLIENT_US: Measure = Measure {
-    label: "processor time of the host, an operation",
+    label: "processor time of the host per operation",
     unit: "µs",
     of: |run| run.cpu.client_user + run.cpu.client_system,
 };
 const NODE_US: Measure = Measure {
-    label: "processor time of the target, an operation",
+    label: "processor time of the target per operation",
     unit: "µs",
     of: |run| run.cpu.node_user + run.cpu.node_system,
 };
 const CLIENT_SYSTEM_US: Measure = Measure {
-    label: "processor time of the host in the kernel, an operation",
+    label: "processor time of the host in the kernel per operation",
     unit: "µs",
     of: |run| run.cpu.client_system,
 };
 const NODE_SYSTEM_US: Measure = Measure {
-    label: "processor time of the target in the kernel, an operation",
+    label: "processor time of the target in the kernel per operation",
     unit: "µs",
     of: |run| run.cpu.node_system,
 };
@@ -49,7 +49,7 @@ impl Study for RequestSizeCpu {
     }
 
     fn question(&self) -> &'static str {
-        "How much processor time do host and target need for requests of each size?"
+        "How much processor time do host and target need for a request of each size?"
     }
 
     fn source(&self) -> &'static str {
@@ -66,12 +66,11 @@ impl Study for RequestSizeCpu {
         let all = [CLIENT_US, NODE_US];
         let mut total = view.processors("total", &title("Processor time of an operation"), all);
         let kernel = [CLIENT_SYSTEM_US, NODE_SYSTEM_US];
-        let heading = title("Processor time in the kernel, of an operation");
+        let heading = title("Kernel time of an operation");
         let mut kernel = view.processors("kernel", &heading, kernel);
         kernel.notes.push(format!(
-            "The paper gives the kernel {} of what remote flash adds to the host, in per cent of \
-             utilization; of a client that polls in userspace the kernel's part is not the same \
-             thing.",
+            "In the paper, the kernel's part of the host's additional utilization is {}. The \
+             kernel's part of a client that polls in userspace is not directly comparable.",
             percent(paper::HOST_KERNEL_ADDED.value)
         ));
         let mut split = self.split(&view);
@@ -142,8 +141,9 @@ fn added(view: &View<'_>) -> [Finding; 2] {
     let (first, last) = (host.first(), host.larger());
     let size = |lineup: &Lineup<'_>| size_at(lineup.x);
     let stated = &paper::HOST_CPU_ADDED;
-    let small = "In small requests, the host's processor time grows no more than in the paper";
-    let large = "In large requests, it grows no more than in the paper's small ones";
+    let small = "With small requests, remote access adds no more to the host's processor time than \
+                 in the paper";
+    let large = "With large requests, it adds no more than the paper's small requests";
     [
         Claim::at_most(&paper::PAPER, stated, small, Show::Change)
             .judge(|it| it <= stated.value, cases_of(first.as_ref()))
@@ -165,7 +165,7 @@ fn amortized(view: &View<'_>) -> Finding {
     let of = |(one, [first, last]): &(&Series, [&Mark; 2])| {
         case(one.label.as_str(), difference(per_kib(last), per_kib(first)), [*first, *last])
     };
-    let claim = "In large requests, the host's kernel time for each KiB is shorter";
+    let claim = "With large requests, the host's kernel time per KiB is shorter";
     Claim::of(&paper::PAPER, "finding 2", claim, Show::Change, "shorter")
         .limited(0.0)
         .judge(|it| it < 0.0, ends.iter().map(of).collect())
