@@ -112,7 +112,7 @@ impl ErrorCode {
         (Self::JobNotFound, "job-not-found", "list the jobs"),
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),
-        (Self::CoreSilent, "core-silent", "look in the log for a device that hangs; try again"),
+        (Self::CoreSilent, "core-silent", "check the log for a device that hangs; try again"),
         (Self::NotQuiesced, "not-quiesced", "look for a device or a host that does not answer"),
         (Self::Configuration, "configuration", "correct the flag or key that the message names"),
         (
@@ -125,8 +125,8 @@ impl ErrorCode {
             "address",
             "choose another address or path, or stop the program that uses it",
         ),
-        (Self::System, "system", "see the system's reason in the message"),
-        (Self::NotDrained, "not-drained", "look in the log for a device that hangs"),
+        (Self::System, "system", "see the system's error in the message"),
+        (Self::NotDrained, "not-drained", "check the log for a device that hangs"),
         (Self::Unknown, "unknown", "use the same version of nearflash as the node"),
     ];
 

@@ -107,7 +107,7 @@ pub enum OptionsError {
     /// The ranges exceed the target.
     #[error(
         "--offset, --offset-increment of all jobs and --size end at {end}, but {target} ends at \
-         {len}: give smaller ones"
+         {len}: reduce one of them"
     )]
     BeyondTarget {
         /// End of the last range.

@@ -121,7 +121,7 @@ Examples:
   nearflash bench floor:// --iodepth 128";
 
 const STUDY_HELP: &str = "\
-The program nearflash-study, next to this one or in PATH, gets all arguments:
+All arguments are passed to the program nearflash-study, next to this one or in PATH:
   nearflash study --help
   nearflash study list
   nearflash study run all --quick";

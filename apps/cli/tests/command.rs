@@ -314,7 +314,7 @@ fn a_port_or_a_data_directory_in_use_is_said_in_one_line_with_exit_code_1() {
     let address = taken.local_addr().unwrap().to_string();
     let flags = ["serve", "--data-dir", data_dir, "--device", "r=ram:2MiB", "--nvme-tcp"];
     let (message, code) = failed(&[&flags[..], &[&address]].concat());
-    assert!(message.contains("another program listens there"), "{message}");
+    assert!(message.contains("another program is listening there"), "{message}");
     assert_eq!(code, 1);
     let node = Node::start(&flags[1..5]);
     let (message, code) = failed(&[&flags[..], &["127.0.0.1:0"]].concat());

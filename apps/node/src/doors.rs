@@ -171,7 +171,8 @@ fn advertised(protocol: Protocol, bound: SocketAddr, advertise: Option<Advertise
 fn address_remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or choose another port (0 selects a free one)"
+            "another program is listening there: stop it, or choose another port (0 selects a free \
+             one)"
         }
         io::ErrorKind::AddrNotAvailable => {
             "this machine has no such address: 'ip address' lists its addresses"
@@ -184,7 +185,7 @@ fn address_remedy(kind: io::ErrorKind) -> &'static str {
 fn path_remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or choose another path"
+            "another program is listening there: stop it, or choose another path"
         }
         io::ErrorKind::AlreadyExists => "the file there is not a socket: choose another path",
         io::ErrorKind::NotFound => "create its directory, or choose another path",
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(
             refused(&path),
             "--direct-local DIR/d.sock: Address already in use (os error 98): another program \
-             listens there: stop it, or choose another path"
+             is listening there: stop it, or choose another path"
         );
         assert!(path.exists());
         drop(listener);

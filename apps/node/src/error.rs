@@ -24,7 +24,7 @@ pub enum NodeError {
     /// A device cannot be opened.
     #[error(transparent)]
     Device(#[from] OpenError),
-    /// A change is in force, while requests from before it are still under way.
+    /// A change is in force, while requests that began before it are still under way.
     #[error(
         "the change is recorded and applies to all new requests, but earlier requests are still \
          under way: a device or a host does not answer"
@@ -33,16 +33,16 @@ pub enum NodeError {
     /// A core takes no messages, and an earlier change waits for it.
     #[error(
         "nothing was changed: the core on processor {processor} does not answer, and an earlier \
-         change waits for it: a device may hang; look in the log, and try again later"
+         change waits for it: a device may hang; check the log, and try again later"
     )]
     CoreSilent {
         /// The core's processor.
         processor: usize,
     },
-    /// A volume has become shorter, and requests from before may still write behind its new end.
+    /// A volume has become shorter, and earlier requests may still write past its new end.
     #[error(
-        "volume '{name}': requests from before its last change are still under way: a device or a \
-         host does not answer; try again later"
+        "volume '{name}': requests that began before its last change are still under way: a device \
+         or a host does not answer; try again later"
     )]
     Quiescing {
         /// The volume.
@@ -185,8 +185,8 @@ pub enum NodeError {
     },
     /// Hosts are connected to the volume's subsystem.
     #[error(
-        "volume '{name}' is in use: {hosts} connected to its subsystem: disconnect first, or add \
-         --force"
+        "volume '{name}' is in use: {hosts} connected to its subsystem: disconnect every host first, \
+         or add --force"
     )]
     HostsConnected {
         /// The volume.
@@ -196,7 +196,7 @@ pub enum NodeError {
     },
     /// The core that knows which hosts are connected does not answer.
     #[error(
-        "volume '{name}' may be in use: the core that knows its hosts does not answer: look in the \
+        "volume '{name}' may be in use: the core that knows its hosts does not answer: check the \
          log for a device that hangs and try again, or add --force"
     )]
     NobodySaysWho {

@@ -213,14 +213,14 @@ fn what_is_refused_changes_nothing() {
     let before = cores.direct_publications();
     let create = |id: &str, expires_at| CredentialCreate { id: id.to_owned(), expires_at };
     assert!(bench.refused(create("app", None)).starts_with("credential 'app' exists already"));
-    assert!(bench.refused(create("a b", None)).starts_with("'a b' is not a name"));
+    assert!(bench.refused(create("a b", None)).starts_with("'a b' is not a valid name"));
     assert!(bench.refused(create("late", Some(1))).contains("the expiry is in the past"));
     assert!(bench.refused(add("app", "none", 0, None, "r")).starts_with("no volume 'none'"));
     assert!(bench.refused(add("none", "data", 0, None, "r")).starts_with("no credential 'none'"));
     assert!(bench.refused(add("app", "data", 0, None, "w")).contains("write r or rw"));
     assert!(bench.refused(add("app", "data", 5, Some(5), "r")).contains("is empty"));
     let beyond = bench.refused(add("app", "data", 0, Some(4 * MIB + 1), "r"));
-    assert!(beyond.starts_with("volume 'data' has 4MiB, the range 0..4194305B exceeds it"));
+    assert!(beyond.starts_with("volume 'data' has 4MiB, and the range 0..4194305B exceeds it"));
     let revoke = GrantRevoke { number: 1 };
     assert_eq!(bench.refused(revoke), "no grant 1: 'nearflash grant list' lists them");
     assert_eq!(cores.direct_publications(), before);

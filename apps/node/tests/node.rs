@@ -218,8 +218,8 @@ fn a_data_directory_in_use_refuses_the_start() {
     assert_eq!(
         message,
         format!(
-            "data directory DIR/data is in use by another node (process {}): stop that one, or \
-             give this one its own --data-dir",
+            "data directory DIR/data is in use by another node (process {}): stop that node, or \
+             choose another directory with --data-dir",
             std::process::id()
         )
     );
@@ -276,13 +276,14 @@ fn what_the_control_socket_refuses_changes_nothing() {
     let data_dir = bench.data_dir();
     assert_eq!(
         refused(&data_dir, create("big", 9 * MIB, "r")),
-        "volume 'big': device 'r' is full: 9MiB wanted, 8MiB free"
+        "volume 'big': device 'r' is full: 9MiB requested, 8MiB free"
     );
     assert!(refused(&data_dir, create("data", MIB, "r")).contains("exists already"));
     assert!(refused(&data_dir, create("x y", MIB, "r")).contains("is not a name"));
     assert_eq!(
         refused(&data_dir, resize("data", MIB, false)),
-        "volume 'data' has 8MiB and would lose the data beyond 1MiB: add --shrink if that is meant"
+        "volume 'data' has 8MiB, and shrinking it loses the data beyond 1MiB: add --shrink to \
+         confirm"
     );
     assert!(refused(&data_dir, resize("none", MIB, false)).contains("no volume 'none'"));
     assert!(refused(&data_dir, remove("none", false)).contains("no volume 'none'"));
@@ -336,8 +337,8 @@ fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
     let refused = ask(&data_dir, remove("data", false)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "volume 'data' is in use: 1 host is connected to its subsystem: disconnect first, or add \
-         --force"
+        "volume 'data' is in use: 1 host is connected to its subsystem: disconnect every host first, \
+         or add --force"
     );
     volume(ask(&data_dir, remove("logs", false)));
     volume(ask(&data_dir, remove("data", true)));

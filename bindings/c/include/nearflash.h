@@ -89,7 +89,7 @@ uint32_t nearflash_version(void);
 #define NEARFLASH_NO_MEMORY 65544
 /* This binding's own: a pointer is NULL, a string is not UTF-8, or a buffer is in flight. */
 #define NEARFLASH_INVALID_ARGUMENT 131072
-/* This binding's own: the system refuses a descriptor for an event loop. */
+/* This binding's own: the system refused a file descriptor for an event loop. */
 #define NEARFLASH_SYSTEM_ERROR 131073
 
 typedef struct nearflash_client nearflash_client;

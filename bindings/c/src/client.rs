@@ -43,7 +43,7 @@ pub(crate) unsafe fn unique<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure
     unsafe { pointer.as_mut() }.ok_or(NULL)
 }
 
-const NULL: Failure = Failure::Argument("a pointer is NULL that must not be");
+const NULL: Failure = Failure::Argument("a required pointer is NULL");
 
 /// Writes a result to the caller's place.
 ///

@@ -11,7 +11,7 @@ use nearflash::direct::{Error, codes};
 /// The codes of errors that only this binding has, with their names and sentences.
 pub const OWN: [(c_int, &str, &str); 2] = [
     (INVALID_ARGUMENT, "INVALID_ARGUMENT", "an argument is not valid"),
-    (SYSTEM_ERROR, "SYSTEM_ERROR", "the system refuses a descriptor"),
+    (SYSTEM_ERROR, "SYSTEM_ERROR", "the system refused a file descriptor"),
 ];
 const INVALID_ARGUMENT: c_int = 131_072;
 const SYSTEM_ERROR: c_int = 131_073;
@@ -50,9 +50,10 @@ pub(crate) fn code_of(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let (code, message) = match failure {
         Failure::Client(error) => (number(error.code()), error.to_string()),
         Failure::Argument(what) => (INVALID_ARGUMENT, what.to_owned()),
-        Failure::System(error) => {
-            (SYSTEM_ERROR, format!("the system refuses a descriptor for an event loop: {error}"))
-        }
+        Failure::System(error) => (
+            SYSTEM_ERROR,
+            format!("the system refused a file descriptor for an event loop: {error}"),
+        ),
     };
     LAST.set(c_text(&message));
     code

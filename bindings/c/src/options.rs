@@ -66,14 +66,18 @@ pub(crate) unsafe fn copied<T: Growing>(options: *const T) -> Result<T, Failure>
     // SAFETY: not NULL; the size is the first field.
     let size = unsafe { options.cast::<usize>().read() };
     if !(T::FIRST_SIZE..=SIZE_MAX).contains(&size) {
-        return Err(Failure::Argument("the size of options is not that of their struct"));
+        return Err(Failure::Argument(
+            "the field `size` of the options does not match their struct",
+        ));
     }
     let known = size.min(size_of::<T>());
     let bytes = options.cast::<u8>();
     // SAFETY: the caller promises that `size` bytes are readable.
     let rest = unsafe { std::slice::from_raw_parts(bytes.add(known), size - known) };
     if rest.iter().any(|byte| *byte != 0) {
-        return Err(Failure::Argument("the options have a field that this version does not know"));
+        return Err(Failure::Argument(
+            "the options set a field that this version of the library does not have",
+        ));
     }
     // SAFETY: both have that length, and every pattern of bits is valid.
     unsafe { std::ptr::copy_nonoverlapping(bytes, (&raw mut copy).cast::<u8>(), known) };

@@ -191,7 +191,7 @@ pub unsafe extern "C" fn nearflash_poll(
 ) -> c_int {
     let poll = |pair: &mut NearflashQueuePair| {
         if completions.is_null() && max > 0 {
-            return Err(Failure::Argument("completions are NULL"));
+            return Err(Failure::Argument("`completions` is NULL"));
         }
         // SAFETY: the header requires a writable place.
         unsafe { put(count, 0) }?;

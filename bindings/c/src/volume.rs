@@ -89,7 +89,7 @@ pub unsafe extern "C" fn nearflash_read(
     let read = |volume: &Volume| {
         let bytes = match (bytes.is_null(), len) {
             (_, 0) => &mut [][..],
-            (true, _) => return Err(Failure::Argument("bytes are NULL")),
+            (true, _) => return Err(Failure::Argument("`bytes` is NULL")),
             // SAFETY: not NULL; the header requires memory of that length that only this call uses.
             (false, _) => unsafe { std::slice::from_raw_parts_mut(bytes, len) },
         };
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn nearflash_write(
     let write = |volume: &Volume| {
         let bytes = match (bytes.is_null(), len) {
             (_, 0) => &[][..],
-            (true, _) => return Err(Failure::Argument("bytes are NULL")),
+            (true, _) => return Err(Failure::Argument("`bytes` is NULL")),
             // SAFETY: not NULL; the header requires memory of that length.
             (false, _) => unsafe { std::slice::from_raw_parts(bytes, len) },
         };

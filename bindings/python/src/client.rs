@@ -68,7 +68,9 @@ fn credentials(
         }
         (None, _, _) => return Err(PyValueError::new_err("a secret needs its key: give both")),
         (_, Some(_), Some(_)) => {
-            return Err(PyValueError::new_err("secret and secret_file are the same: give one"));
+            return Err(PyValueError::new_err(
+                "secret and secret_file cannot be combined: give only one",
+            ));
         }
     };
     read.map_err(|error| raised(py, &error.into()))

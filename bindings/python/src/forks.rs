@@ -52,7 +52,7 @@ impl<T> Drop for Owned<T> {
 #[cold]
 fn forked() -> PyErr {
     PyValueError::new_err(
-        "this was opened before the process was forked: open it again in the child",
+        "this object was opened before the process was forked: open it again in the child",
     )
 }
 

@@ -74,7 +74,7 @@ def test_a_secret_is_read_from_its_file(start, tmp_path):
         nearflash.connect(node.url, "app", secret_file=tmp_path / "none")
     with pytest.raises(ValueError, match="give both"):
         nearflash.connect(node.url, secret_file=file)
-    with pytest.raises(ValueError, match="give one"):
+    with pytest.raises(ValueError, match="give only one"):
         nearflash.connect(node.url, "app", secret, secret_file=file)
 
 

@@ -108,8 +108,8 @@ impl fmt::Display for TaskStatus {
             }
             Ending::Answered(status) if self.is_no_room() => write!(
                 f,
-                "{status}, for {} s now: give it more memory (a nearflash node: a larger --pool), or \
-                 have fewer operations in flight",
+                "{status}, for {} s now: give it more memory (for a nearflash node, a larger \
+                 --pool), or keep fewer operations in flight",
                 NO_ROOM_SPAN_MAX.0 / 1_000_000_000
             )?,
             Ending::Answered(status) => write!(f, "{status}")?,

@@ -31,8 +31,8 @@ pub struct ChapUser(Box<str>);
 /// Error: a text is not a CHAP user name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "'{0}' is not a CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', ':', \
-     '@' or '+', beginning with a letter or a digit"
+    "'{0}' is not a valid CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', \
+     ':', '@' or '+', beginning with a letter or a digit"
 )]
 pub struct ParseChapUserError(Box<str>);
 
@@ -76,8 +76,8 @@ pub struct ChapSecret(Zeroizing<String>);
 /// Error: a text is not a CHAP secret. It does not repeat the text, which may be a mistyped secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "a CHAP secret is {CHAP_SECRET_LEN_MIN} to {CHAP_SECRET_LEN_MAX} printable characters without \
-     spaces: take a longer one, or leave it out to have one drawn"
+    "a CHAP secret has {CHAP_SECRET_LEN_MIN} to {CHAP_SECRET_LEN_MAX} printable characters and no \
+     spaces: choose another one, or omit it to have one generated"
 )]
 pub struct ParseChapSecretError;
 

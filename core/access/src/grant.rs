@@ -114,7 +114,7 @@ pub enum Rights {
 
 /// Error: a text is neither `r` nor `rw`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{0}' is not a set of rights: write r or rw")]
+#[error("'{0}' is not a valid set of rights: write r or rw")]
 pub struct ParseRightsError(Box<str>);
 
 impl FromStr for Rights {
@@ -151,7 +151,7 @@ pub struct GrantRange {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParseGrantRangeError {
     /// The text has no `..`.
-    #[error("'{0}' is not a range: write START..END, as 0..8GiB or 8GiB..")]
+    #[error("'{0}' is not a valid range: write START..END, for example 0..8GiB or 8GiB..")]
     Form(Box<str>),
     /// The start or the end is not a size.
     #[error(transparent)]
@@ -240,7 +240,7 @@ mod tests {
         let refused = |text: &str| text.parse::<GrantRange>().unwrap_err().to_string();
         assert_eq!(
             refused("8GiB"),
-            "'8GiB' is not a range: write START..END, as 0..8GiB or 8GiB.."
+            "'8GiB' is not a valid range: write START..END, for example 0..8GiB or 8GiB.."
         );
         assert!(refused("a..b").starts_with("'a' is not a size"));
         assert!(refused("1..2..3").starts_with("'2..3' is not a size"));
@@ -256,7 +256,7 @@ mod tests {
         }
         for text in ["", "w", "RW", "rwx"] {
             let refused = text.parse::<Rights>().unwrap_err().to_string();
-            assert_eq!(refused, format!("'{text}' is not a set of rights: write r or rw"));
+            assert_eq!(refused, format!("'{text}' is not a valid set of rights: write r or rw"));
         }
     }
 

@@ -52,8 +52,8 @@ pub enum GrantError {
     Past,
     /// The range extends past the end of the volume.
     #[error(
-        "volume '{volume}' has {len}, the range {range} exceeds it: write {}.. for all to its \
-         end, also when it grows", range.start().0
+        "volume '{volume}' has {len}, and the range {range} exceeds it: write {}.. for everything \
+         up to its end, even after it grows", range.start().0
     )]
     BeyondVolume { volume: Name, len: ByteLen, range: GrantRange },
     /// The node already has [`CREDENTIALS_MAX`] credentials.

@@ -29,7 +29,7 @@ pub struct FreeSpace {
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum SpaceError {
     /// The device has too little free space.
-    #[error("{wanted} wanted, {free} free")]
+    #[error("{wanted} requested, {free} free")]
     Full { wanted: ByteLen, free: ByteLen },
     /// The allocation would need more extents than a volume may have.
     #[error("free space is in too many pieces: the largest {extents_max} hold {held} of {wanted}")]

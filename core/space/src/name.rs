@@ -14,7 +14,7 @@ pub struct Name(Box<str>);
 /// Error: a text is not a name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "'{0}' is not a name: use 1 to {NAME_LEN_MAX} letters, digits, '.', '_' or '-', \
+    "'{0}' is not a valid name: use 1 to {NAME_LEN_MAX} letters, digits, '.', '_' or '-', \
      beginning with a letter or a digit"
 )]
 pub struct ParseNameError(Box<str>);

@@ -165,7 +165,7 @@ impl Space {
             return Err(too_many(name, "the node has 4096 volumes, the maximum: remove one first"));
         }
         if self.next_id >= VOLUME_IDS_MAX {
-            return Err(too_many(name, "65536 volumes were made in one run: restart the node"));
+            return Err(too_many(name, "65536 volumes were created in one run: restart the node"));
         }
         let place = self.device_mut(device);
         let extents = place

@@ -38,7 +38,7 @@ impl std::fmt::Display for Provisioning {
 
 /// Error: a text is not a provisioning.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("'{0}' is not a provisioning: write thin or thick")]
+#[error("'{0}' is not a valid provisioning: write thin or thick")]
 pub struct ParseProvisioningError(pub String);
 
 impl std::str::FromStr for Provisioning {

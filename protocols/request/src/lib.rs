@@ -187,7 +187,7 @@ pub struct Request {
 /// The outcome of a request. Every protocol maps each of these to its exact status code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// Done, and as durable as was asked.
+    /// Done, and as durable as requested.
     Success,
     /// The volume ends before the range does.
     OutOfRange,

@@ -397,7 +397,7 @@ fn the_socket_of_a_killed_node_is_taken_over_and_that_of_a_living_one_is_not() {
         "--direct-local",
         node.direct_socket(),
     ]);
-    assert!(refused.message.contains("another program listens there"), "{}", refused.message);
+    assert!(refused.message.contains("another program is listening there"), "{}", refused.message);
     assert_serves_direct(&node);
     node.terminate();
     assert!(!place.path("direct.sock").exists(), "a node that ends takes it along");

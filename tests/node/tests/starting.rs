@@ -28,8 +28,8 @@ fn a_data_directory_of_another_node_is_refused_by_its_process() {
     let place = Place::new();
     let node = Node::in_memory(&place);
     let expected = format!(
-        "data directory DIR/data is in use by another node (process {}): stop that one, or give \
-         this one its own --data-dir",
+        "data directory DIR/data is in use by another node (process {}): stop that node, or choose \
+         another directory with --data-dir",
         node.pid()
     );
     assert_eq!(refused_start(&place, &RAM), refusal(1, &expected));
@@ -87,8 +87,8 @@ fn a_file_that_holds_something_else_is_refused_and_left_alone() {
     let holiday = vec![7; 4 << 20];
     std::fs::write(place.path("flash.img"), &holiday).unwrap();
     let device = format!("flash=file:{}", place.text("flash.img"));
-    let expected = "device 'flash' holds data that is not nearflash's: choose another, or write \
-                    'flash=file:DIR/flash.img,wipe' to erase it";
+    let expected = "device 'flash' holds data that is not nearflash's: choose another device, or \
+                    write 'flash=file:DIR/flash.img,wipe' to erase it";
     assert_eq!(refused_start(&place, &["--device", &device]), refusal(1, expected));
     assert_eq!(std::fs::read(place.path("flash.img")).unwrap(), holiday);
 }
@@ -97,7 +97,7 @@ fn a_file_that_holds_something_else_is_refused_and_left_alone() {
 fn a_volume_larger_than_its_device_is_refused() {
     let place = Place::new();
     let flags = ["--device", "r=ram:16MiB", "--volume", "data=17MiB@r"];
-    let expected = "volume 'data': device 'r' is full: 17MiB wanted, 16MiB free";
+    let expected = "volume 'data': device 'r' is full: 17MiB requested, 16MiB free";
     assert_eq!(refused_start(&place, &flags), refusal(1, expected));
 }
 

@@ -141,7 +141,7 @@ pub enum OpenError {
     },
     /// The device holds data that nearflash has not written.
     #[error(
-        "device '{}' holds {what}: choose another, or write '{spec},wipe' to erase it",
+        "device '{}' holds {what}: choose another device, or write '{spec},wipe' to erase it",
         spec.name
     )]
     Holds {
@@ -153,7 +153,8 @@ pub enum OpenError {
     /// The device belongs to another installation.
     #[error(
         "device '{}' belongs to another nearflash installation (node {node}, which calls it \
-         '{its_name}'): serve it with that one's --data-dir, or write '{spec},wipe' to erase it",
+         '{its_name}'): serve it with that installation's --data-dir, or write '{spec},wipe' to \
+         erase it",
         spec.name
     )]
     Foreign {

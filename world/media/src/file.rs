@@ -205,7 +205,7 @@ impl Asked<'_> {
             (FileType::BlockDevice, false) => {
                 Err(self.wrong_kind("a block device", "write block: before it"))
             }
-            _ => Err(self.wrong_kind("neither file nor block device", "name one of these")),
+            _ => Err(self.wrong_kind("neither a file nor a block device", "name one of them")),
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum IscsiPerfError {
     #[error("cannot start iscsi-perf: {0}; is it installed (Debian: libiscsi-bin)?")]
     Start(#[from] io::Error),
     /// It reported no rate.
-    #[error("iscsi-perf of {target} reports no rate: {said}")]
+    #[error("iscsi-perf reported no rate for {target}: {said}")]
     NoRate {
         /// The target.
         target: String,

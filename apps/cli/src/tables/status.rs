@@ -153,8 +153,8 @@ fn cores(cores: &[CoreInfo], silent: &[usize]) -> String {
     }
     let silent = silent.iter().map(|core| {
         format!(
-            "core {core} does not answer: its counters, hosts and clients are not shown; look in \
-             the log for a device that hangs\n"
+            "core {core} does not answer: its counters, hosts and clients are not shown; check the \
+             log for a device that hangs\n"
         )
     });
     rendered(&table) + &silent.collect::<String>()

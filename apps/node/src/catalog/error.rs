@@ -11,7 +11,11 @@ use uuid::Uuid;
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The data directory cannot be created or used.
-    #[error("data directory {}: {source}: correct it, or choose another with --data-dir", path.display())]
+    #[error(
+        "data directory {}: {source}: correct its path or permissions, or choose another with \
+         --data-dir",
+        path.display()
+    )]
     DataDir {
         /// The directory.
         path: PathBuf,
@@ -20,8 +24,8 @@ pub enum CatalogError {
     },
     /// Another node has locked the data directory.
     #[error(
-        "data directory {} is in use by another node{}: stop that one, or give this one its own \
-         --data-dir",
+        "data directory {} is in use by another node{}: stop that node, or choose another \
+         directory with --data-dir",
         path.display(), pid.map_or(String::new(), |pid| format!(" (process {pid})"))
     )]
     Locked {
@@ -77,8 +81,8 @@ pub enum CatalogError {
     },
     /// A record cannot be read.
     #[error(
-        "catalog {}: the record of '{what}' is damaged, or of a later version: restore the file \
-         from a backup, or use the nearflash that wrote it",
+        "catalog {}: the record of '{what}' is damaged, or a later version wrote it: restore the \
+         file from a backup, or use the nearflash that wrote it",
         path.display()
     )]
     Damaged {

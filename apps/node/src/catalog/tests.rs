@@ -136,8 +136,8 @@ fn a_data_directory_in_use_is_refused_with_the_other_process() {
     assert_eq!(
         message,
         format!(
-            "data directory {} is in use by another node (process {}): stop that one, or give this \
-             one its own --data-dir",
+            "data directory {} is in use by another node (process {}): stop that node, or choose \
+             another directory with --data-dir",
             folder.path().display(),
             std::process::id()
         )

@@ -71,14 +71,14 @@ mod tests {
             assert!(refused(text).contains("write NAME=SIZE@DEVICE"), "{text}");
         }
         assert!(refused("data=eight@flash").starts_with("'eight' is not a size"));
-        assert!(refused("da ta=8G@flash").starts_with("'da ta' is not a name"));
+        assert!(refused("da ta=8G@flash").starts_with("'da ta' is not a valid name"));
         assert_eq!(
             refused("data=8G@flash,block-size=1k"),
             "'1k' is not a valid block size: use 512 or 4096"
         );
         assert_eq!(
             refused("data=8G@flash,provisioning=fat"),
-            "'fat' is not a provisioning: write thin or thick"
+            "'fat' is not a valid provisioning: write thin or thick"
         );
     }
 }

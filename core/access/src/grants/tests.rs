@@ -103,8 +103,8 @@ fn a_grant_beyond_its_volume_or_to_nobody_is_refused() {
     let refused = |grants: &mut Grants, asked| grants.add(asked, &data, NOW).unwrap_err();
     assert_eq!(
         refused(&mut grants, request("app", "4KiB..32769")).to_string(),
-        "volume 'data' has 32KiB, the range 4KiB..32769B exceeds it: write 4096.. for all to \
-         its end, also when it grows"
+        "volume 'data' has 32KiB, and the range 4KiB..32769B exceeds it: write 4096.. for \
+         everything up to its end, even after it grows"
     );
     let beyond = refused(&mut grants, request("app", "32KiB.."));
     assert!(matches!(beyond, GrantError::BeyondVolume { .. }));

@@ -15,7 +15,7 @@ pub enum VolumeError {
     #[error("no volume '{0}': 'nearflash volume list' lists them")]
     NotFound(Name),
     /// There is no such device.
-    #[error("volume '{volume}': no device '{device}', known are {known}")]
+    #[error("volume '{volume}': no device '{device}'; the devices are {known}")]
     NoDevice { volume: Name, device: Name, known: NameList },
     /// The size is not a whole number of blocks.
     #[error("volume '{name}': {len} is not a whole number of {block_size}-byte blocks")]
@@ -25,14 +25,12 @@ pub enum VolumeError {
     NoSpace { name: Name, device: Name, source: SpaceError },
     /// The new size is smaller, and the request does not allow shrinking.
     #[error(
-        "volume '{name}' has {from} and would lose the data beyond {to}: \
-         add --shrink if that is meant"
+        "volume '{name}' has {from}, and shrinking it loses the data beyond {to}: add --shrink to \
+         confirm"
     )]
     WouldShrink { name: Name, from: ByteLen, to: ByteLen },
     /// A job is preparing blocks of it.
-    #[error(
-        "volume '{name}' is being prepared by job {job}: wait until that is done, or cancel it"
-    )]
+    #[error("volume '{name}' is being prepared by job {job}: wait for the job, or cancel it")]
     Preparing { name: Name, job: u64 },
     /// A limit is reached.
     #[error("volume '{name}': {bound}")]

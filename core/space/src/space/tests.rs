@@ -168,11 +168,11 @@ fn what_cannot_be_made_is_refused_by_name_and_changes_nothing() {
     );
     assert_eq!(
         refused(asked("x", 1, "none")),
-        "volume 'x': no device 'none', known are small, large"
+        "volume 'x': no device 'none'; the devices are small, large"
     );
     assert_eq!(
         refused(asked("x", 4, "small")),
-        "volume 'x': device 'small' is full: 4MiB wanted, 3MiB free"
+        "volume 'x': device 'small' is full: 4MiB requested, 3MiB free"
     );
     assert_eq!(
         refused(VolumeRequest { len: ByteLen(5000), ..asked("x", 1, "small") }),
@@ -195,7 +195,8 @@ fn a_volume_shrinks_only_when_told_to() {
     let refused = space.resize(&name("data"), granules(1), false).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "volume 'data' has 3MiB and would lose the data beyond 1MiB: add --shrink if that is meant"
+        "volume 'data' has 3MiB, and shrinking it loses the data beyond 1MiB: add --shrink to \
+         confirm"
     );
     assert_eq!(space.resize(&name("data"), granules(1), true).unwrap().len(), granules(1));
     assert_eq!(space.device(DeviceId(0)).free.free_len(), granules(3));

@@ -46,7 +46,7 @@ wire! {
     /// [`super::NAME_LEN_MAX`] bytes; none for an anonymous client.
     pub struct HelloRequest: [u8; 32] {
         pub magic: [u8; 8] = "[`HelloRequest::MAGIC`]",
-        pub version_min: U16 = "The lowest version that the client speaks",
+        pub version_min: U16 = "The lowest version that the client supports",
         pub version_max: U16 = "The highest",
         pub features: Features = "The features that the client requests",
         pub nonce: [u8; NONCE_LEN] = "Random bytes, fresh for this connection",
@@ -61,16 +61,16 @@ impl HelloRequest {
 wire! {
     /// The answer to HELLO: what the node agrees to, and its limits.
     pub struct HelloAnswer: [u8; 48] {
-        pub version: U16 = "The version spoken from here on",
-        pub proof_wanted: u8 = "1 when PROVE must be next; 0 when the client is in",
+        pub version: U16 = "The version in use from now on",
+        pub proof_wanted: u8 = "1 if PROVE must come next; 0 if the client is admitted",
         pub(crate) reserved0: u8,
         pub features: Features = "The agreed features: a subset of those that the client requests",
-        pub len_max: U32 = "The most bytes that a request may read or write",
+        pub len_max: U32 = "The maximum number of bytes that a request may read or write",
         pub segment_len_max: U32 = "[`super::SEGMENT_LEN_MAX`]",
-        pub credits_max: U32 = "Tags are below this; never more requests are in flight",
+        pub credits_max: U32 = "Tags are below this number, which also limits the requests in flight",
         pub handles_max: U32 = "The number of volumes that can be open at a time",
         pub(crate) reserved1: U64,
-        pub nonce: [u8; NONCE_LEN] = "Drawn at random for this connection",
+        pub nonce: [u8; NONCE_LEN] = "Random, and generated for this connection",
     }
 
     /// The rights that a client has on at least one byte of a volume: the union of its grants.
@@ -104,8 +104,8 @@ wire! {
     pub struct OpenAnswer: [u8; 40] {
         pub bytes: U64 = "The volume's length in bytes",
         pub block_size: U32 = "The volume's block size in bytes",
-        pub epoch: U32 = "To be put into every request for this volume",
-        pub uuid: [u8; 16] = "Tells a volume from another that has its name later",
+        pub epoch: U32 = "Part of every request for this volume",
+        pub uuid: [u8; 16] = "Distinguishes the volume from a later one of the same name",
         pub rights: Rights = "The client's rights on the volume",
         pub(crate) reserved: [u8; 7],
     }

@@ -59,13 +59,13 @@ wire! {
         pub opcode: u8 = "The operation",
         /// [`RequestHeader::DURABLE`], [`RequestHeader::DEALLOCATE`]; the others are 0.
         pub flags: u8,
-        pub volume: U16 = "The volume's handle, as OPEN gave it",
+        pub volume: U16 = "The volume's handle, as returned by OPEN",
         /// Comes back with the answer. Below the session's credits for requests on volumes.
         pub tag: U32,
         pub offset: U64 = "The first byte in the volume",
         pub len: U32 = "The length of the range in bytes",
-        pub epoch: U32 = "The volume's epoch, as OPEN gave it",
-        pub place: U32 = "In a ring: where in the data area the payload is or goes. In a stream: 0",
+        pub epoch: U32 = "The volume's epoch, as returned by OPEN",
+        pub place: U32 = "In a ring, the place of the payload in the data area. In a stream, 0",
         /// CRC-32C of the 28 bytes before, if header digests were agreed; otherwise 0.
         pub digest: U32,
     }

@@ -10,7 +10,7 @@ use nearflash_session::codes;
 pub struct Status(pub u16);
 
 codes! { Status {
-    OK = 0, "done, and as durable as was asked";
+    OK = 0, "done, and as durable as requested";
     INVALID_OPCODE = 1, "the node does not support this operation";
     INVALID_FIELD = 2, "a field of the request has an invalid value";
     OUT_OF_RANGE = 3, "the range ends past the end of the volume";

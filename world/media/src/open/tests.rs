@@ -175,7 +175,8 @@ fn file_systems_and_partition_tables_are_refused_until_told_to_wipe() {
     for (bytes, offset, what) in cases {
         let bench = Bench::holding(&[(offset, bytes), (LEN - 512, b"left over")]);
         let expected = format!(
-            "device 'flash' holds {what}: choose another, or write 'flash=file:PATH,wipe' to erase it"
+            "device 'flash' holds {what}: choose another device, or write 'flash=file:PATH,wipe' \
+             to erase it"
         );
         assert_eq!(bench.refused("", CLAIM), expected);
         assert_eq!(bench.take(",wipe", CLAIM).unwrap().uuid(), FRESH);
@@ -201,8 +202,8 @@ fn another_installations_label_is_refused_until_told_to_wipe() {
     assert_eq!(
         bench.refused("", other),
         "device 'flash' belongs to another nearflash installation (node \
-         00000000-0000-0000-0000-000000000001, which calls it 'flash'): serve it with that one's \
-         --data-dir, or write 'flash=file:PATH,wipe' to erase it"
+         00000000-0000-0000-0000-000000000001, which calls it 'flash'): serve it with that \
+         installation's --data-dir, or write 'flash=file:PATH,wipe' to erase it"
     );
     let spec = bench.spec(",wipe");
     let taken = open(&spec, other).unwrap().take(Uuid::from_u128(5)).unwrap();
@@ -322,7 +323,10 @@ fn what_is_no_device_is_refused_with_what_to_write() {
     let message = refused(format!("x=file:{path},size=8MiB"));
     assert!(message.ends_with("is a directory: name a file in it"), "{message}");
     let message = refused("x=file:/dev/null,size=8MiB".to_owned());
-    assert!(message.ends_with("is neither file nor block device: name one of these"), "{message}");
+    assert!(
+        message.ends_with("is neither a file nor a block device: name one of them"),
+        "{message}"
+    );
     let message = refused(format!("x=block:{path}/absent"));
     assert!(message.contains("cannot open"), "{message}");
     assert!(
