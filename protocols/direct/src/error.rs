@@ -4,7 +4,7 @@
 
 use crate::wire::{NO_TAG, Opcode, Status};
 
-/// The peer broke the protocol, or ended the connection. The session is closing.
+/// The peer violated the protocol, or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PeerError {
@@ -20,7 +20,7 @@ pub enum PeerError {
     /// A field cannot be what it is.
     #[error("{}: header field at byte {offset} is invalid", .opcode.name())]
     HeaderField { opcode: Opcode, offset: u32 },
-    /// Payload of a message of the session is not what it has to be.
+    /// The payload of a message of the session is invalid.
     #[error("{}: the payload at byte {offset} is invalid", .opcode.name())]
     PayloadField { opcode: Opcode, offset: u32 },
     /// Not the time for such a message.
@@ -29,7 +29,7 @@ pub enum PeerError {
     /// A header was damaged.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
     HeaderDigest { received: u32, computed: u32 },
-    /// Payload of a message of the session was damaged.
+    /// The payload of a message of the session was damaged.
     #[error("{}: the data digest does not match", .0.name())]
     DataDigest(Opcode),
     /// Two requests in flight with one tag.
@@ -38,7 +38,7 @@ pub enum PeerError {
     /// A tag that is not below the credits.
     #[error("tag {tag} is not below the {credits} credits of the session")]
     CreditsExceeded { tag: u32, credits: u32 },
-    /// The client gave no key where one is needed, or its proof is wrong.
+    /// The client has no key although one is required, or its proof is wrong.
     #[error("the client did not prove that it knows the secret of its key")]
     Unauthenticated,
     /// The node's own proof is wrong: it does not know the secret.

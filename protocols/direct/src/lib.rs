@@ -1,11 +1,11 @@
-//! Direct: one-sided access to flash. Both ends of a connection.
+//! Direct: one-sided access to flash. This crate has both ends of a connection.
 //!
 //! The protocol is defined in `docs/direct-protocol.md`. [`serving::TargetSession`] is the node's
-//! end, [`client::ClientSession`] the application's; both are machines without sockets, clocks or
-//! memory for payload: bytes and answers go in, chunks to send and demands come out. The same two
-//! serve a byte stream and rings in shared memory.
+//! end, [`client::ClientSession`] the application's; both are state machines without sockets,
+//! clocks or payload memory: bytes and answers go in, chunks to send and demands come out. Both
+//! support a byte stream as well as rings in shared memory.
 //!
-//! Knows nothing of devices, of volumes' layout, of threads or of sockets.
+//! The crate has no devices, volume layouts, threads or sockets.
 
 pub mod check;
 pub mod client;

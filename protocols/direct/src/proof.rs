@@ -1,9 +1,9 @@
-//! Proofs: that an end knows a key's secret, without saying it.
+//! Proofs: an end shows that it knows a key's secret, without revealing the secret.
 //!
-//! HMAC-SHA256 (RFC 2104, FIPS 198-1) under the secret, over a label and the transcript: the HELLO
-//! and its answer, headers and payload, as they stood on the wire. Both nonces are in there, so
-//! that no proof is good twice; the features agreed are, so that nobody in between takes one away;
-//! and the labels differ, so that neither end's proof is good for the other's.
+//! A proof is the HMAC-SHA256 (RFC 2104, FIPS 198-1) under the secret, over a label and the
+//! transcript: the HELLO and its answer, headers and payload, as sent on the wire. The transcript
+//! has both nonces, so no proof is valid twice. It has the agreed features, so nobody in between
+//! can remove one. The labels differ, so neither end's proof is valid as the other's.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -11,9 +11,9 @@ use sha2::Sha256;
 use crate::secret::Secret;
 use crate::wire::PROOF_LEN;
 
-/// Stands before the transcript in the client's proof.
+/// Precedes the transcript in the client's proof.
 pub const CLIENT_LABEL: &[u8] = b"nearflash direct 1 client";
-/// Stands before the transcript in the node's proof.
+/// Precedes the transcript in the node's proof.
 pub const NODE_LABEL: &[u8] = b"nearflash direct 1 node";
 
 /// The client's proof, sent in PROVE.
@@ -26,12 +26,12 @@ pub fn node_proof(secret: &Secret, transcript: &[u8]) -> [u8; PROOF_LEN] {
     mac(secret, NODE_LABEL, transcript).finalize().into_bytes().into()
 }
 
-/// Whether a proof is the client's, in the same time wherever the two differ.
+/// Whether a proof is the client's. The time does not depend on where the two differ.
 pub(crate) fn is_client_proof(secret: &Secret, transcript: &[u8], proof: &[u8]) -> bool {
     mac(secret, CLIENT_LABEL, transcript).verify_slice(proof).is_ok()
 }
 
-/// Whether a proof is the node's, in the same time wherever the two differ.
+/// Whether a proof is the node's. The time does not depend on where the two differ.
 pub(crate) fn is_node_proof(secret: &Secret, transcript: &[u8], proof: &[u8]) -> bool {
     mac(secret, NODE_LABEL, transcript).verify_slice(proof).is_ok()
 }

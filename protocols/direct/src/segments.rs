@@ -1,7 +1,7 @@
-//! How a range of a volume's bytes is cut: at every multiple of [`SEGMENT_LEN_MAX`].
+//! Splits a range of a volume's bytes into segments, at every multiple of [`SEGMENT_LEN_MAX`].
 //!
-//! So a segment, widened to whole blocks, never exceeds [`SEGMENT_LEN_MAX`] either, whatever its
-//! offset: a block's size divides it.
+//! A segment that is widened to whole blocks does not exceed [`SEGMENT_LEN_MAX`] either, because
+//! the size of a block divides it.
 
 use crate::wire::SEGMENT_LEN_MAX;
 
@@ -24,7 +24,7 @@ pub fn count(offset: u64, len: u32) -> u32 {
     u32::try_from(all).expect("below 2^32 bytes are below 2^13 segments")
 }
 
-/// The segment of that number, below [`count`], of `len` bytes at `offset`.
+/// The segment with this number, which is below [`count`], of `len` bytes at `offset`.
 #[inline]
 pub fn segment(offset: u64, len: u32, number: u32) -> Segment {
     let into_first = offset % LEN_MAX;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     proptest! {
-        /// Segments follow one another, cover the range, and none crosses a multiple.
+        /// Segments follow each other and cover the range, and none crosses a multiple.
         #[test]
         fn segments_cover_the_range_and_cross_no_multiple(
             offset in 0u64..u64::MAX - u64::from(u32::MAX), len in 1u32..=u32::MAX

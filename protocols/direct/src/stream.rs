@@ -1,7 +1,7 @@
-//! How the byte stream is cut into headers, for both ends. Segments of payload are begun by the
-//! session, which alone knows how many of them a header announces.
+//! Splits the byte stream into headers, for both ends. The session begins the segments of payload,
+//! because only it knows the number that a header announces.
 //!
-//! Knows nothing of requests or of the state of a connection.
+//! This module depends neither on requests nor on the state of a connection.
 
 use nearflash_session::digest::{self, DIGEST_LEN};
 use nearflash_session::{Digests, HeadRules, HeadShape, Layout, Output};
@@ -41,12 +41,12 @@ impl HeadRules for Rules {
     }
 }
 
-/// At the beginning, before anything is agreed.
+/// The state at the beginning, before anything is agreed.
 pub(crate) fn new() -> Stream {
     Stream::new(Rules { digests: Digests::NONE })
 }
 
-/// Begins a segment of payload, not empty.
+/// Begins a segment of payload, which is not empty.
 #[inline]
 pub(crate) fn begin_segment(stream: &mut Stream, len: u32) {
     let is_digested = stream.rules.digests.data;
@@ -58,7 +58,7 @@ pub(crate) fn header(head: &[u8]) -> &[u8; HEADER_LEN] {
     head.first_chunk().expect("every head has this length")
 }
 
-/// A header with its digest in place, if there is to be one.
+/// A header with its digest, if headers have one.
 #[inline]
 pub(crate) fn seal(mut words: [u64; 4], digests: Digests) -> [u64; 4] {
     if digests.header {
@@ -84,7 +84,7 @@ pub(crate) fn push_message(
     }
 }
 
-/// A header in words as it is on the wire.
+/// The words of a header, as sent on the wire.
 #[inline]
 pub(crate) fn bytes_of(words: [u64; 4]) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];

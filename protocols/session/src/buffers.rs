@@ -1,4 +1,4 @@
-//! Commands whose data is not asked for before there is a buffer.
+//! Commands that request their data only when they have a buffer.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ impl<T> Default for BufferQueue<T> {
 }
 
 impl<T: Copy> BufferQueue<T> {
-    /// Room for so many, so that none of them allocates.
+    /// A queue with room for this many items, so that no item allocates.
     pub fn reserve(&mut self, count: usize) {
         self.waiting.reserve(count);
     }
@@ -33,7 +33,7 @@ impl<T: Copy> BufferQueue<T> {
         self.waiting.push_back((item, len));
     }
 
-    /// The oldest, and how large a buffer it waits for.
+    /// The oldest item, and the length of the buffer that it waits for.
     #[inline]
     pub fn first(&self) -> Option<(T, ByteLen)> {
         self.waiting.front().copied()
@@ -45,7 +45,7 @@ impl<T: Copy> BufferQueue<T> {
         self.waiting.pop_front().map(|(item, _)| item)
     }
 
-    /// Those that `is_meant` names no longer wait.
+    /// Removes the items for which `is_meant` is true.
     pub fn cancel(&mut self, is_meant: impl Fn(T) -> bool) {
         self.waiting.retain(|(item, _)| !is_meant(*item));
     }

@@ -1,5 +1,5 @@
-//! Tools for the property checks of every protocol's sessions: memory that detects a buffer lost or
-//! given back twice, and numbers from a seed.
+//! Tools for the property checks of every protocol's sessions: memory that detects a buffer that is
+//! lost or returned twice, and numbers from a seed.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ enum Buffer {
     Foreign(Range<usize>),
 }
 
-/// The buffers taken, by number, and a data area that rings share.
+/// The taken buffers by number, and a data area that rings share.
 #[derive(Debug, Default)]
 pub struct Memory {
     buffers: Vec<Option<Buffer>>,
@@ -24,7 +24,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A buffer of that length, full of what no one put there.
+    /// A buffer of that length, filled with bytes that no session wrote.
     pub fn take(&mut self, len: usize) -> BufferId {
         self.put(Buffer::Own(vec![0xA5; len]))
     }
@@ -44,7 +44,7 @@ impl Memory {
         BufferId(u32::try_from(index).expect("few buffers"))
     }
 
-    /// A buffer is of no more use.
+    /// Returns a buffer.
     ///
     /// # Panics
     /// When it was not taken.
@@ -74,7 +74,7 @@ impl Memory {
         self.buffers.iter().flatten().count()
     }
 
-    /// A chunk's bytes onto the end of `stream`.
+    /// Appends a chunk's bytes to `stream`.
     pub fn append(&self, stream: &mut Vec<u8>, chunk: Chunk<'_>) {
         match chunk {
             Chunk::Bytes(bytes) => stream.extend_from_slice(bytes),

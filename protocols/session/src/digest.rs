@@ -1,6 +1,7 @@
-//! Digests of headers and of payload: CRC-32C, which NVMe/TCP, iSCSI and direct have in common.
+//! Digests of headers and of payload: CRC-32C, as in NVMe/TCP, iSCSI and direct.
 //!
-//! Spec: NVMe/TCP 1.1, 3.3.1; RFC 7143, 13.1. Knows nothing of where the bytes stand.
+//! Spec: NVMe/TCP 1.1, 3.3.1; RFC 7143, 13.1. This module does not depend on the position of the
+//! bytes.
 
 /// A digest on the wire, in bytes.
 pub const DIGEST_LEN: usize = 4;
@@ -43,13 +44,13 @@ pub fn digest(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// The digest of what `so_far` is the digest of, and `bytes` after it.
+/// Continues the digest `so_far` with `bytes`.
 #[inline]
 pub fn append(so_far: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(so_far, bytes)
 }
 
-/// The digest of what `so_far` is the digest of, and so many zero bytes after it.
+/// Continues the digest `so_far` with this many zero bytes.
 pub fn append_zeroes(so_far: u32, len: usize) -> u32 {
     const ZEROES: [u8; 4096] = [0; 4096];
     let mut digest = so_far;

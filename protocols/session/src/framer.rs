@@ -1,14 +1,14 @@
-//! Cuts a byte stream into headers and what follows them.
+//! Splits a byte stream into headers and the data that follows them.
 //!
 //! A PDU is its head (header and header digest) and its body: padding, data, padding, data digest.
-//! A head that lies whole in the bytes received is looked at where it is; only one that the
-//! transport cut in two is gathered in an array. Data is never gathered: [`Body`] counts what is
-//! left of it, and the session says where it goes.
+//! A head that is complete in the received bytes is read in place. A head that the transport has
+//! split is gathered in an array. Data is never gathered: [`Body`] counts the rest of it, and the
+//! session determines its destination.
 //!
-//! Knows nothing of any protocol's headers but what [`HeadRules`] says of them.
+//! The framer knows a protocol's headers only through [`HeadRules`].
 //!
-//! Invariants: no length of a PDU is believed before the rules have checked it; however the stream
-//! is cut, the same heads, bodies and errors come out.
+//! Invariants: the rules check each length of a PDU before it is used; the heads, bodies and errors
+//! do not depend on how the stream is split.
 
 use crate::digest::{self, DIGEST_LEN};
 
@@ -22,7 +22,7 @@ pub trait HeadRules {
     /// The layout of a PDU that begins with `prefix`.
     ///
     /// # Errors
-    /// When no PDU can begin so.
+    /// When no PDU can begin with it.
     fn shape(&self, prefix: &[u8]) -> Result<HeadShape, Self::Error>;
 
     /// The error for a header whose digest does not match.
@@ -45,9 +45,9 @@ pub struct HeadShape {
 /// The layout of a PDU's body. Lengths are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
-    /// Padding before the data, which the digest leaves out.
+    /// Padding before the data; the digest does not cover it.
     pub before: u8,
-    /// Padding behind the data, which the digest covers.
+    /// Padding after the data; the digest covers it.
     pub behind: u8,
     /// A digest comes last.
     pub is_digested: bool,
@@ -86,7 +86,7 @@ impl Body {
         self.data == 0 && self.before | self.behind | self.digest == 0
     }
 
-    /// How much data is left: before any is taken, all of the PDU's.
+    /// The length of the data that has not been taken yet.
     pub const fn data_left(&self) -> usize {
         self.data
     }
@@ -104,7 +104,7 @@ impl Body {
         }
     }
 
-    /// The next data in `rest`, counted and taken into the digest.
+    /// Takes the next data in `rest`, counts it, and adds it to the digest.
     #[inline]
     pub fn take_data<'a>(&mut self, rest: &mut &'a [u8]) -> &'a [u8] {
         let (data, after) = rest.split_at(self.data.min(rest.len()));
@@ -113,10 +113,10 @@ impl Body {
         data
     }
 
-    /// These bytes were data.
+    /// Records that these bytes were data.
     ///
     /// # Panics
-    /// When there is less data left: the caller's fault.
+    /// When less data is left, which is a bug of the caller.
     #[inline]
     pub fn count_data(&mut self, data: &[u8]) {
         let is_next = self.before == 0 && data.len() <= self.data;
@@ -127,7 +127,8 @@ impl Body {
         }
     }
 
-    /// Takes what there is of padding and digest, once the data is over. Whether the body is.
+    /// Takes padding and digest after the data, as far as they have arrived. Returns whether the
+    /// body is complete.
     #[inline]
     pub fn take_end(&mut self, rest: &mut &[u8]) -> bool {
         let has_more = self.behind | self.digest > 0;
@@ -149,7 +150,7 @@ impl Body {
         }
     }
 
-    /// The digest received and the one computed, when they differ. Only for a body that is over.
+    /// The received and the computed digest, if they differ. Only for a complete body.
     #[inline]
     pub fn damage(&self) -> Option<(u32, u32)> {
         let received = u32::from_le_bytes(self.received);
@@ -177,7 +178,7 @@ pub enum Head<'a> {
 pub struct Framer<R, const MAX: usize> {
     /// The rules of the protocol's heads.
     pub rules: R,
-    /// The rest of the PDU whose head came last.
+    /// The body of the PDU whose head was taken last.
     pub body: Body,
     head: [u8; MAX],
     filled: usize,
@@ -189,7 +190,7 @@ impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
         Self { rules, body: Body::default(), head: [0; MAX], filled: 0 }
     }
 
-    /// Whether part of a PDU was received, and part of it not.
+    /// Whether a PDU has been received in part only.
     pub const fn is_midway(&self) -> bool {
         self.filled > 0 || !self.body.is_over()
     }
@@ -204,10 +205,10 @@ impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
         &self.head[..self.filled]
     }
 
-    /// Takes the next head off `rest`; `None` when it is not whole. [`Self::body`] follows it.
+    /// Takes the next head from `rest`; `None` when it is incomplete. [`Self::body`] follows it.
     ///
     /// # Errors
-    /// When the rules do not allow it, or it was damaged.
+    /// When the rules refuse it, or it is damaged.
     #[inline]
     pub fn take_head<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Option<Head<'a>>, R::Error> {
         if self.filled == 0 && rest.len() >= R::PREFIX_LEN {
@@ -222,7 +223,7 @@ impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
         self.gather(rest)
     }
 
-    /// The slow path of [`Self::take_head`]: the transport cut the head.
+    /// The slow path of [`Self::take_head`]: the transport has split the head.
     #[cold]
     fn gather<'a>(&mut self, rest: &mut &[u8]) -> Result<Option<Head<'a>>, R::Error> {
         if !self.fill(rest, R::PREFIX_LEN) {

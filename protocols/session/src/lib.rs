@@ -1,15 +1,15 @@
 //! Building blocks of every protocol's sessions, and their interface to the driver of a connection.
 //!
-//! A driver sees a serving end as a [`ServingEnd`]: where the next received bytes belong
-//! ([`Receiving`]), what is to be sent ([`Output`], as [`Chunk`]s), which buffers are wanted.
-//! Behind that, a session has a [`Framer`] that cuts the stream, a [`SlotTable`] of the commands in
-//! flight, a [`BufferQueue`] of those that wait for memory, and an [`Outbox`]; an asking end has
-//! [`Posted`] commands. A protocol adds its PDUs and what they mean.
+//! A driver sees a serving end as a [`ServingEnd`]: the destination of the next received bytes
+//! ([`Receiving`]), the output to send ([`Output`], as [`Chunk`]s), and the buffers that it needs.
+//! Internally, a session has a [`Framer`] that splits the stream, a [`SlotTable`] of the commands
+//! in flight, a [`BufferQueue`] of those that wait for memory, and an [`Outbox`]. A requesting end
+//! has [`Posted`] commands. A protocol adds its PDUs and their meaning.
 //!
-//! [`wire!`] declares the structures of a PDU, [`codes!`] the numbers that their fields are known
-//! to hold, [`offset!`] says where a field stands.
+//! [`wire!`] declares the structures of a PDU, [`codes!`] the known values of their fields.
+//! [`offset!`] returns the offset of a field.
 //!
-//! Knows nothing of any protocol's bytes, of sockets, or of memory.
+//! The crate has no protocol's bytes, no sockets and no memory.
 
 mod buffers;
 pub mod check;

@@ -1,23 +1,24 @@
-//! How who asks becomes a number that reservations can compare and keep.
+//! Converts the identity of a requester to a number that reservations can compare and record.
 
 use nearflash_request::Nexus;
 use sha2::{Digest, Sha256};
 
-/// The nexus of these names, of one protocol: the same for the same names, and no other's.
+/// The nexus of these names in one protocol. Equal names give the same nexus, and different names
+/// give different ones.
 ///
 /// iSCSI: `("iscsi", [initiator name in lower case, ISID, target name])`; NVMe: `("nvme", [host
-/// identifier, subsystem NQN])`. It stands in the catalog where reservations persist, so that how
-/// it is derived never changes.
+/// identifier, subsystem NQN])`. The catalog records it with persistent reservations, so its
+/// derivation must never change.
 pub fn nexus(protocol: &str, parts: &[&[u8]]) -> Nexus {
     let mut hasher = Sha256::new();
     for part in [protocol.as_bytes()].iter().chain(parts) {
-        // With its length, so that no two lists of parts are the same bytes.
+        // The length is included, so that two different lists of parts never have the same bytes.
         hasher.update(u64::to_le_bytes(part.len().try_into().expect("usize is at most 64 bits")));
         hasher.update(part);
     }
     let hash = hasher.finalize();
     let first = hash.first_chunk().expect("a hash has 32 bytes");
-    // Zero is nobody. Nothing is known that hashes to it.
+    // Zero stands for nobody. No input with this hash is known.
     Nexus(u128::from_be_bytes(*first).max(1))
 }
 

@@ -1,6 +1,6 @@
-//! The sending side of a serving end: what is to be sent, and buffers that will not be sent.
+//! The sending side of a serving end: the output to send, and the buffers that will not be sent.
 //!
-//! Invariant: a buffer that is given to an outbox is named to `released` exactly once.
+//! Invariant: each buffer given to an outbox is passed to `released` exactly once.
 
 use std::ops::{Deref, DerefMut};
 
@@ -29,7 +29,7 @@ impl Outbox {
         self.orphans.extend(buffers);
     }
 
-    /// Nobody wants what a request was answered with.
+    /// Takes a completion's buffer that will not be sent.
     #[inline]
     pub fn orphan_payload(&mut self, payload: Payload) {
         if let Payload::Buffer(buffer) = payload {
@@ -37,7 +37,7 @@ impl Outbox {
         }
     }
 
-    /// `sent` bytes are gone. Buffers that are of no more use are named to `released`.
+    /// Records that `sent` bytes were sent. Passes buffers that are no longer needed to `released`.
     ///
     /// # Panics
     /// When more was sent than there is.
@@ -49,18 +49,18 @@ impl Outbox {
         }
     }
 
-    /// Names the buffers that will not be sent.
+    /// Passes on the buffers that will not be sent.
     pub fn release_orphans(&mut self, released: &mut impl FnMut(BufferId)) {
         self.orphans.drain(..).for_each(released);
     }
 
-    /// Drops everything; every buffer is named to `released`.
+    /// Drops everything, and passes every buffer to `released`.
     pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
         self.output.clear(released);
         self.release_orphans(released);
     }
 
-    /// Whether more waits than these bounds, far below which a peer that reads keeps.
+    /// Whether the output exceeds these bounds. A peer that reads stays far below them.
     #[inline]
     pub fn exceeds(&self, parts_max: usize, bytes_max: usize) -> bool {
         self.output.part_count() > parts_max || self.output.bytes_len() > bytes_max

@@ -1,8 +1,8 @@
 //! The output of a session, in stream order: header bytes that it owns, and payload that it only
 //! refers to.
 //!
-//! Knows nothing of protocols or of how sending is done. Headers that follow one another are one
-//! chunk, so that a thousand small answers leave as one.
+//! This module depends neither on protocols nor on the way of sending. Consecutive headers form one
+//! chunk, so a thousand small answers are sent as one.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ pub enum Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// The number of bytes that it stands for.
+    /// The number of its bytes.
     pub const fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -44,7 +44,7 @@ enum Source {
     /// No payload.
     Nothing,
     Buffer(BufferId),
-    /// A part of a buffer of which another part follows.
+    /// A part of a buffer; another part of the same buffer follows.
     Lent(BufferId),
     Zeroes,
 }
@@ -63,7 +63,7 @@ impl Source {
 /// The unsent rest of some header bytes and of the payload after them.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// How many of `Output::bytes` come first.
+    /// The number of bytes of `Output::bytes` that come first.
     bytes_len: u32,
     source: Source,
     /// Where the payload continues in its buffer.
@@ -71,7 +71,7 @@ struct Part {
     len: u32,
 }
 
-/// Sent bytes are cut off the front of `Output::bytes` once they are this many.
+/// Sent bytes are removed from the front of `Output::bytes` once there are this many.
 const SENT_LEN_MAX: usize = 32 * 1024;
 
 /// The queue of parts.
@@ -82,7 +82,7 @@ pub struct Output {
     bytes_sent: usize,
     parts: VecDeque<Part>,
     len: usize,
-    /// Where in the stream of the whole connection the queue begins.
+    /// The position in the connection's stream at which the queue begins.
     position: u64,
 }
 
@@ -99,25 +99,25 @@ impl Output {
         self.len == 0
     }
 
-    /// How many runs of bytes and payload that is.
+    /// The number of runs of bytes and payload.
     #[inline]
     pub fn part_count(&self) -> usize {
         self.parts.len()
     }
 
-    /// The memory that its own bytes take, in bytes.
+    /// The memory of its own bytes, in bytes.
     #[inline]
     pub const fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many bytes of the connection's stream have been sent.
+    /// The number of sent bytes of the connection's stream.
     #[inline]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Where in the connection's stream the queue ends.
+    /// The position in the connection's stream at which the queue ends.
     #[inline]
     pub fn end_position(&self) -> u64 {
         self.position + stream_len(self.len)
@@ -133,19 +133,19 @@ impl Output {
         self.count_bytes(bytes.len());
     }
 
-    /// Appends a header as the words it is made of: they go from registers to their place, where a
-    /// struct would be put together in memory first and then wait there to be copied.
+    /// Appends a header as words, which are stored from registers directly into their place. A
+    /// struct would be built in memory first and then copied.
     #[inline]
     pub fn push_words<const N: usize>(&mut self, words: [u64; N]) {
         self.append_words(words);
         self.count_bytes(N * size_of::<u64>());
     }
 
-    /// Appends a header with its digest, and behind it what a read was answered with: `len` bytes
-    /// from `offset` on.
+    /// Appends a header with its digest, followed by the payload of a read: `len` bytes from
+    /// `offset` on.
     ///
     /// # Panics
-    /// When that is no payload: the read has not succeeded.
+    /// When there is no payload, because the read has not succeeded.
     #[inline]
     pub fn push_header_and_payload<const N: usize>(
         &mut self,
@@ -193,7 +193,7 @@ impl Output {
         self.push_bytes(&digest.to_le_bytes());
     }
 
-    /// The last `len` bytes that were appended, which were bytes and not payload.
+    /// The last `len` appended bytes, which must not be payload.
     #[inline]
     pub fn last_bytes(&self, len: usize) -> &[u8] {
         let start = self.bytes.len() - len;
@@ -218,8 +218,8 @@ impl Output {
         self.push_source(Source::Buffer(buffer), offset, len);
     }
 
-    /// Appends `len` bytes of a buffer that a later [`Self::push_buffer`] names once more: it is
-    /// not given back before that part is sent.
+    /// Appends `len` bytes of a buffer of which a later [`Self::push_buffer`] appends another part.
+    /// The buffer is not returned before that part is sent.
     #[inline]
     pub fn push_part_of_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
         self.push_source(Source::Lent(buffer), offset, len);
@@ -231,7 +231,7 @@ impl Output {
         self.push_source(Source::Zeroes, 0, len);
     }
 
-    /// Appends what a read was answered with, as [`Self::push_header_and_payload`] does.
+    /// Appends the payload of a read, as [`Self::push_header_and_payload`] does.
     #[inline]
     pub fn push_payload(&mut self, payload: Payload, (offset, len): (u32, u32)) {
         self.push_source(Source::of(payload), offset, len);
@@ -256,7 +256,8 @@ impl Output {
         Chunks { bytes, parts: self.parts.iter(), payload: None }
     }
 
-    /// `sent` bytes of the chunks are gone. Buffers whose part is sent are named to `released`.
+    /// Records that `sent` bytes of the chunks were sent. Passes buffers whose part was sent to
+    /// `released`.
     ///
     /// # Panics
     /// When more was sent than is queued, which is a bug of the caller.
@@ -290,7 +291,7 @@ impl Output {
         self.forget_sent_bytes();
     }
 
-    /// Drops everything; every buffer is named to `released`.
+    /// Drops everything, and passes every buffer to `released`.
     #[inline]
     pub fn clear(&mut self, released: &mut impl FnMut(BufferId)) {
         for part in self.parts.drain(..) {
@@ -313,11 +314,11 @@ impl Output {
     }
 }
 
-/// The chunks of an output that are still to come.
+/// The remaining chunks of an output.
 struct Chunks<'a> {
     bytes: &'a [u8],
     parts: std::collections::vec_deque::Iter<'a, Part>,
-    /// Behind the header bytes that were last.
+    /// After the header bytes that were appended last.
     payload: Option<Chunk<'a>>,
 }
 
@@ -456,7 +457,8 @@ mod tests {
     }
 
     proptest! {
-        /// However much is sent at a time, the stream is the same, and its own memory bounded.
+        /// The stream does not depend on the lengths of the sends, and the output's own memory is
+        /// bounded.
         #[test]
         fn sending_in_parts_sends_the_same_stream(
             pushes in prop::collection::vec((0u8..3, 1u32..100, 1u8..255), 1..60),

@@ -1,9 +1,9 @@
-//! The commands in flight of an asking end, from their submission until they are told to be over.
+//! The commands in flight of a requesting end, from submission until their completion is taken.
 //!
-//! Buffers stay the caller's, so a command is not over before all of its own buffer is sent, even
-//! if it is answered earlier.
+//! Buffers belong to the caller. A command therefore completes only when all of its buffer is sent,
+//! even if it is answered earlier.
 //!
-//! Invariant: every command that is begun completes once, or [`Posted::in_flight`] names it.
+//! Invariant: every command that has begun completes once, or [`Posted::in_flight`] returns it.
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
@@ -30,7 +30,7 @@ pub enum CommandData {
     SmallOutgoing(Vec<u8>),
 }
 
-/// A command's data and where it goes or comes from.
+/// A command's data, with its source or destination.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Data {
     /// The command has no data.
@@ -81,9 +81,9 @@ pub struct PostedCommand<A> {
     pub data: Data,
     /// Of the data.
     pub len: u32,
-    /// The number of bytes that have come, were requested, or were sent unsolicited.
+    /// The number of bytes that were received, requested, or sent unsolicited.
     pub moved: u32,
-    /// Where in the stream the last part of the command's own buffer ends.
+    /// The position in the stream at which the last part of the command's buffer ends.
     pub sent_until: u64,
     /// The protocol's own state of the command, and its answer.
     pub answer: A,
@@ -109,7 +109,7 @@ impl<A: Default> Posted<A> {
 }
 
 impl<A> Posted<A> {
-    /// How many are begun, and not told to be over.
+    /// The number of commands whose completion has not been taken yet.
     #[inline]
     pub const fn in_use(&self) -> usize {
         self.slots.in_use()
@@ -147,7 +147,7 @@ impl<A> Posted<A> {
         found.filter(|command| command.stage == Stage::InFlight)
     }
 
-    /// A command is answered, and over once the stream is sent to the end of its buffer.
+    /// Records an answer. The command completes once the stream is sent to the end of its buffer.
     #[inline]
     pub fn complete(&mut self, index: u16, position: u64) {
         let command = &mut self.slots[index];
@@ -160,7 +160,7 @@ impl<A> Posted<A> {
         }
     }
 
-    /// More was sent: commands that were answered before that may be over now.
+    /// Records progress of the output. Commands that were answered earlier may complete now.
     #[inline]
     pub fn sent(&mut self, position: u64) {
         if !self.early.is_empty() {
@@ -169,7 +169,7 @@ impl<A> Posted<A> {
         }
     }
 
-    /// The next command that is over. Its number is free from here on, its slot as it was left.
+    /// The next completed command. Its number is free from now on; its slot keeps its contents.
     #[inline]
     pub fn poll(&mut self) -> Option<(u16, &mut PostedCommand<A>)> {
         let index = self.completed.pop_front()?;
@@ -201,7 +201,7 @@ impl<A> Posted<A> {
 }
 
 impl<A> PostedCommand<A> {
-    /// Takes out the small data that has come.
+    /// Takes the small data that was received.
     #[inline]
     pub fn take_small(&mut self) -> Vec<u8> {
         match self.data {

@@ -1,4 +1,4 @@
-//! Where a session wants the next bytes of the stream, and which payload it wants to see.
+//! The destination of the next bytes of a session's stream, and the payload that it needs to read.
 
 use nearflash_request::BufferId;
 
@@ -10,11 +10,12 @@ pub enum Receiving {
     Bytes,
     /// Payload: the next `len` bytes go into the buffer, and then to `handle_payload`.
     Payload { buffer: BufferId, offset: usize, len: usize },
-    /// For nobody yet: a buffer is wanted, answers must be sent first, or the session is closing.
+    /// Nothing can be received yet: the session waits for a buffer, must send answers first, or is
+    /// closing.
     Paused,
 }
 
-/// A part of the payload of what the asking end is about to send.
+/// A part of the payload that the requesting end is about to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PayloadPart {
     /// The buffer.

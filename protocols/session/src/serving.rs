@@ -7,75 +7,80 @@ use crate::outbox::Outbox;
 use crate::output::Chunk;
 use crate::receiving::Receiving;
 
-/// The serving end of one connection: bytes of the stream in, requests out; their answers in, bytes
-/// and payload buffers of the stream out. Knows nothing of sockets, or of memory of payload.
+/// The serving end of one connection. Bytes of the stream go in, and requests come out; their
+/// answers go in, and bytes and payload buffers of the stream come out. It has no sockets and no
+/// payload memory.
 ///
-/// A driver's turn: ask [`Self::receiving`], give bytes to [`Self::handle_input`] or payload to its
-/// buffer and then to [`Self::handle_payload`]; satisfy [`Self::wants_buffer`]; take every demand,
-/// which are the protocol's own; give every answer; send [`Self::output`] and tell
-/// [`Self::advance_output`].
+/// The loop of a driver: ask [`Self::receiving`] for the destination of incoming bytes, and pass
+/// them to [`Self::handle_input`], or receive them into the payload buffer and call
+/// [`Self::handle_payload`]. Provide the buffer that [`Self::wants_buffer`] requests. Take every
+/// demand; demands are specific to the protocol. Pass in every answer. Send [`Self::output`] and
+/// report the length to [`Self::advance_output`].
 ///
 /// A payload buffer belongs to the session from [`Self::provide_buffer`] until its request is
-/// polled, and from [`Self::handle_completion`] until it is sent. The engine gives back those that
-/// came with a request.
+/// polled, and from [`Self::handle_completion`] until it is sent. The engine returns those that
+/// were part of a request.
 pub trait ServingEnd {
-    /// The peer broke the protocol, or ended the connection.
+    /// The peer violated the protocol, or ended the connection.
     type PeerError;
 
     /// The destination of the next bytes of the stream.
     fn receiving(&self) -> Receiving;
 
-    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
-    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
-    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
-    /// stream is cut, the outcome is the same.
+    /// Takes bytes of the stream: all headers and small data in them. Returns the number of
+    /// consumed bytes. It stops where payload begins, and where [`Self::receiving`] returns a
+    /// pause. The driver passes the rest again, or its payload to [`Self::handle_payload`]. The
+    /// outcome does not depend on how the stream is split.
     ///
     /// # Errors
-    /// When the peer broke the protocol or ended the connection: the session is closing.
+    /// When the peer violated the protocol or ended the connection: the session is closing.
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Self::PeerError>;
 
-    /// Payload has come into the buffer that [`Self::receiving`] named; `bytes` is a view of it.
+    /// Records that payload was received into the buffer that [`Self::receiving`] named; `bytes` is
+    /// a view of it.
     ///
     /// # Panics
-    /// When that many were not awaited.
+    /// When this many bytes were not expected.
     fn handle_payload(&mut self, bytes: &[u8]);
 
-    /// Whether the peer owes data: of a PDU, or solicited. It may visit every command: call seldom.
+    /// Whether the peer owes data, of a PDU or solicited. It may visit every command, so it should
+    /// be called rarely.
     fn awaits_data(&self) -> bool;
 
-    /// The length of the buffer that a command's payload is waiting for, if any: what is next in
-    /// the stream, or the oldest of those whose data is asked for when there is a buffer.
+    /// The length of the buffer that a command's payload waits for, if any: the payload that is
+    /// next in the stream, or otherwise the oldest that is requested only with a buffer.
     fn wants(&self, due: Due) -> Option<ByteLen>;
 
-    /// The volume of the command that [`Self::wants`] is about, if it has one.
+    /// The volume of the command of [`Self::wants`], if it has one.
     fn volume_of_want(&self, due: Due) -> Option<VolumeId>;
 
-    /// The buffer that [`Self::wants`] asked for, of at least that length.
+    /// Provides the buffer that [`Self::wants`] requests, of at least that length.
     ///
     /// # Panics
-    /// When none was asked for.
+    /// When no buffer was requested.
     fn provide(&mut self, due: Due, buffer: BufferId);
 
-    /// The length of the buffer that is wanted first, if any.
+    /// The length of the buffer that is needed first, if any.
     #[inline]
     fn wants_buffer(&self) -> Option<ByteLen> {
         self.wants(Due::Next).or_else(|| self.wants(Due::Later))
     }
 
-    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
-    /// nothing of it moves before it is there.
+    /// Whether the buffer of [`Self::wants_buffer`] is for the payload that is next in the stream:
+    /// the stream stops until it is provided.
     #[inline]
     fn stands_still(&self) -> bool {
         self.wants(Due::Next).is_some()
     }
 
-    /// The buffer that [`Self::wants_buffer`] asked for.
+    /// Provides the buffer that [`Self::wants_buffer`] requests.
     #[inline]
     fn provide_buffer(&mut self, buffer: BufferId) {
         self.provide(if self.stands_still() { Due::Next } else { Due::Later }, buffer);
     }
 
-    /// There may never be a buffer for what is next: whether this session makes do without.
+    /// Reports that there may never be a buffer for the next payload. Returns whether this session
+    /// proceeds without one.
     fn give_way(&mut self) -> bool {
         false
     }
@@ -83,21 +88,21 @@ pub trait ServingEnd {
     /// Whether [`Self::handle_completion`] needs the bytes of reads, to digest them.
     fn wants_payload_bytes(&self) -> bool;
 
-    /// The engine's answer. `payload` is the bytes of its buffer when
-    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
-    /// it is sent.
+    /// Takes the engine's answer. `payload` holds the bytes of its buffer if
+    /// [`Self::wants_payload_bytes`] is true; otherwise it may be empty. The buffer belongs to the
+    /// session until it is sent.
     ///
     /// # Panics
     /// When no such request is in flight, or a read succeeded without payload.
     fn handle_completion(&mut self, done: Completion, payload: &[u8]);
 
-    /// Whether an answer has made it ask for something: the next piece of what goes piece by piece,
-    /// or what waited until commands were answered.
+    /// Whether an answer has led to new demands: the next piece of a command that is executed in
+    /// pieces, or an action that waited for the answers to other commands.
     fn asks_on(&self) -> bool {
         false
     }
 
-    /// The output to send, and the buffers to give back.
+    /// The output to send, and the buffers to return.
     fn outbox(&self) -> &Outbox;
 
     /// The same, to be changed.
@@ -115,7 +120,8 @@ pub trait ServingEnd {
         self.outbox().len()
     }
 
-    /// The first `sent` bytes of [`Self::output`] are sent: gives unused buffers to `released`.
+    /// Records that the first `sent` bytes of [`Self::output`] were sent. Passes unused buffers to
+    /// `released`.
     ///
     /// # Panics
     /// When more was sent than there is.
@@ -124,22 +130,24 @@ pub trait ServingEnd {
         self.outbox_mut().advance(sent, released);
     }
 
-    /// Time has passed: to be told about once a second, so deadlines are kept to the second.
+    /// Reports the time. The driver calls it about once a second, so deadlines have a precision of
+    /// a second.
     ///
     /// # Errors
-    /// When the peer did not do in time what it must: the session is closing.
+    /// When the peer has missed a deadline: the session is closing.
     fn handle_timeout(&mut self, now: Nanos) -> Result<(), Self::PeerError>;
 
-    /// This end goes down: ends a session in good order, if the protocol has a message for it.
+    /// Ends the session because this end shuts down, with a message if the protocol has one.
     fn shut_down(&mut self) {}
 
-    /// Whether the connection ends: close it once the output is sent.
+    /// Whether the connection is ending: the driver closes it once the output is sent.
     fn is_closing(&self) -> bool;
 
-    /// Nothing more is received: names the buffers of unfinished commands to `released`.
+    /// Records that nothing more is received. Passes the buffers of incomplete commands to
+    /// `released`.
     fn release_incoming(&mut self, released: &mut impl FnMut(BufferId));
 
-    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
-    /// requests that were polled are not among them: they come back with their completions.
+    /// Records that the connection is closed. Passes every buffer that the session holds to
+    /// `released`, except for those of polled requests: these return with their completions.
     fn release_all(&mut self, released: &mut impl FnMut(BufferId));
 }

@@ -1,11 +1,12 @@
 //! Numbered places for the commands in flight of a connection.
 //!
-//! Invariants: a slot is free or taken; taking and giving back alternate, in release builds too, so
-//! that a late answer never meets another command; nothing is allocated per command.
+//! Invariants: a slot is free or taken. Taking and returning it alternate, which release builds
+//! check too, so a late answer never reaches another command. No memory is allocated per command.
 
 use std::ops::{Index, IndexMut};
 
-/// The slots. A free slot keeps its value: the last one back, still cached, is first out.
+/// The slots. A free slot keeps its value. The slot that was returned last is taken first, since it
+/// is still cached.
 #[derive(Debug, Default)]
 pub struct SlotTable<T> {
     slots: Box<[Slot<T>]>,
@@ -20,7 +21,7 @@ struct Slot<T> {
 }
 
 impl<T> SlotTable<T> {
-    /// So many slots, each with what `empty` gives.
+    /// A table of this many slots, each with a value from `empty`.
     pub fn new(count: u16, empty: impl Fn() -> T) -> Self {
         let slots = (0..count).map(|_| Slot { value: empty(), turns: 0 }).collect();
         Self { slots, free: (0..count).rev().collect() }
@@ -50,10 +51,10 @@ impl<T> SlotTable<T> {
         Some(index)
     }
 
-    /// A slot is free again.
+    /// Returns a slot.
     ///
     /// # Panics
-    /// When it was not taken: the holder of its number would complete another command.
+    /// When it was not taken. Otherwise the holder of its number would complete another command.
     #[inline]
     pub fn give_back(&mut self, index: u16) {
         let slot = &mut self.slots[usize::from(index)];
@@ -62,13 +63,13 @@ impl<T> SlotTable<T> {
         self.free.push(index);
     }
 
-    /// The taken slot of a number that a peer chose.
+    /// The taken slot with a number that a peer has chosen.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         self.slots.get(index).filter(|slot| slot.is_taken()).map(|slot| &slot.value)
     }
 
-    /// A number for a taken slot that is not good for its next command: 31 bits.
+    /// A number of 31 bits for a taken slot, which is not valid for the slot's next command.
     #[inline]
     pub fn tag(&self, index: u16) -> u32 {
         u32::from(self.slots[usize::from(index)].turns >> 1) << 16 | u32::from(index)

@@ -1,10 +1,10 @@
-//! Structures of a wire, and the numbers in their fields, without what all of them would repeat.
+//! Macros that declare wire structures and the values of their fields without repetition.
 
-/// Structures as they stand on a wire: any bytes of their length are one.
+/// Declares wire structures: any bytes of a structure's length are a valid value.
 ///
-/// `pub struct Name: [u8; LEN] { … }` is a structure of `LEN` bytes, `pub struct Name(pub u8);` a
-/// field. A field of a structure has a comment, or its words: `pub len: U32 = "in bytes",`. The
-/// crate that uses it depends on zerocopy.
+/// `pub struct Name: [u8; LEN] { … }` is a structure of `LEN` bytes, and `pub struct Name(pub u8);`
+/// a field. Each field of a structure has a comment, or a description: `pub len: U32 = "in
+/// bytes",`. The crate that uses it depends on zerocopy.
 #[macro_export]
 macro_rules! wire {
     () => {};
@@ -41,9 +41,9 @@ macro_rules! wire {
     };
 }
 
-/// The numbers that a field is known to hold, as constants of its type: `NAME = 1, "its words";`. The
-/// field is open: any other number decodes, and is refused in one place. Where a constant has no
-/// comment, its words are it.
+/// Declares the known values of a field as constants of its type: `NAME = 1, "its description";`.
+/// The field is open: any other value decodes, and is refused in one place. The description serves
+/// as the comment of a constant without one.
 #[macro_export]
 macro_rules! codes {
     ($type:ident {
@@ -60,7 +60,7 @@ macro_rules! codes {
                 Self::KNOWN.iter().map(|row| row.0)
             }
 
-            /// Its name here and its words, if it is known.
+            /// Its name and its description, if it is known.
             pub fn known(self) -> Option<(&'static str, &'static str)> {
                 let row = Self::KNOWN.iter().find(|row| row.0 == self);
                 row.map(|(_, name, words)| (*name, *words))
@@ -69,7 +69,7 @@ macro_rules! codes {
     };
 }
 
-/// Where a field stands in a structure, in bytes: for an answer that says which one is at fault.
+/// The offset of a field in a structure, in bytes, for answers that name the field at fault.
 #[macro_export]
 macro_rules! offset {
     ($type:ty, $field:ident) => {

@@ -1,4 +1,4 @@
-//! Hostile nodes at a client session.
+//! Invalid messages from a node, sent to a client session.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ struct InFlight {
     segment: u32,
 }
 
-/// A session, its buffers, and what was asked of it.
+/// A session, its buffers, and its requests.
 #[derive(Debug)]
 struct Bench {
     client: ClientSession,
@@ -42,14 +42,15 @@ struct Bench {
     digests: Digests,
     in_flight: BTreeMap<u32, InFlight>,
     error: Option<PeerError>,
-    /// Only whole messages were sent, so that what a read received is known.
+    /// Only whole messages were sent, so the data that a read received is known.
     is_sound: bool,
 }
 
-/// Whatever a node answers: no panic, no endless loop, every request ends once or is named as one
-/// that never will, and no read succeeds without all of its data.
+/// For all answers of a node: there is no panic and no endless loop, every request either ends once
+/// or is reported as one that never will, and no read succeeds without all of its data.
 ///
-/// The first byte says how the two are connected, then eight bytes each what happens next.
+/// The first byte selects the kind of connection. Each group of eight bytes after it selects the
+/// next step.
 pub fn check_client_never_panics(input: &[u8]) {
     let Some((selector, instructions)) = input.split_first() else { return };
     let mut bench = Bench::new(*selector);
@@ -243,7 +244,7 @@ impl Bench {
         self.feed(&bytes);
     }
 
-    /// All of `bytes`, unless the session errs or ends.
+    /// Passes all of `bytes`, unless the session fails or ends.
     fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.error.is_none() {
             let taken = match self.client.receiving() {
@@ -268,7 +269,7 @@ impl Bench {
         }
     }
 
-    /// At most `len` bytes of what the session has to send.
+    /// Takes at most `len` bytes of the session's output.
     fn send(&mut self, len: usize) {
         let mut stream = Vec::new();
         self.client.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
@@ -289,7 +290,7 @@ impl Bench {
         }
     }
 
-    /// The connection is lost; nothing may be missing.
+    /// Loses the connection; no request and no buffer may be missing.
     fn end(mut self) {
         self.send(usize::MAX);
         self.take_completions();

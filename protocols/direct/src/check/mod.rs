@@ -1,7 +1,7 @@
 //! Properties of both ends as functions, which the property tests and the fuzzers call.
 //!
-//! Each panics when its property does not hold. Knows what a driver knows of a session, and no
-//! more: these are also the shortest examples of one.
+//! Each function panics if its property does not hold. The functions use a session in the same way
+//! as a driver, so they are also the shortest examples of one.
 
 mod client;
 mod pair;

@@ -1,4 +1,4 @@
-//! Both ends against one another and a volume in memory.
+//! Both ends, connected to each other and to a volume in memory.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::serving::{
 use crate::wire::{HEADER_LEN, Rights, Status, WORD_LEN};
 use nearflash_session::check::{Choices, Memory};
 
-/// A little over two segments, so that requests may be in one, two or three.
+/// A little more than two segments, so that a request may lie in one, two or three.
 const VOLUME_LEN: usize = (2 << 20) + (128 << 10);
 const MIB: usize = 1 << 20;
 const KEY: &str = "check";
@@ -31,10 +31,10 @@ const NAME: &str = "data";
 const ENTRIES: u32 = 8;
 const AREA_LEN: usize = 8 * 512 * 1024;
 
-/// One way for two ends to be connected and used.
+/// A way to connect and use the two ends.
 #[derive(Clone, Copy, Debug)]
 pub struct PairScenario {
-    /// Decides what is done, when answers come and how the streams are cut.
+    /// Decides on the requests, the times of the answers and the splitting of the streams.
     pub seed: u64,
     /// The digests that both ends request.
     pub digests: Digests,
@@ -54,7 +54,7 @@ struct Expected {
     bytes: Range<usize>,
     status: Status,
     value: u64,
-    /// Where what was read must be, and the bytes.
+    /// The expected place of the data that was read, and its bytes.
     read: Option<Vec<u8>>,
     buffer: Option<BufferId>,
     place: u32,
@@ -78,9 +78,9 @@ struct Pair {
     scenario: PairScenario,
 }
 
-/// Whatever is asked, in whatever order it is answered and however the streams are cut: reads
-/// return what was written, words are what they were, every request is answered once with its
-/// status, and all buffers are given back.
+/// For all requests, all orders of answers and all ways to split the streams: reads return the data
+/// that was written, atomic operations return the previous words, every request is answered once
+/// with its status, and all buffers are returned.
 pub fn check_pair(scenario: PairScenario) {
     let mut pair = Pair::new(scenario);
     pair.connect();
@@ -105,7 +105,7 @@ impl Pair {
             uuid: [9; 16],
         };
         let secret = Secret::new([0x5A; 32]);
-        // In two parts that touch, so that requests cross from one to the other.
+        // In two adjacent parts, so that requests cross from one to the other.
         let grants = [(0..4099, Rights::READ_WRITE), (4099..1 << 40, Rights::READ_WRITE)];
         let credential = CredentialExport {
             secret: secret.clone(),
@@ -330,7 +330,7 @@ impl Pair {
         assert!(self.expected.insert(tag, expected).is_none(), "{tag:?} is one request's");
     }
 
-    /// Puts a request's payload or operands into the data area: each of the entries has a part.
+    /// Puts a request's payload or operands into the data area, of which each entry has a part.
     fn place_for(&mut self, operation: &ClientOperation) -> u32 {
         let part = AREA_LEN / 8;
         let used: Vec<u32> = self.expected.values().map(|expected| expected.place).collect();
@@ -567,7 +567,7 @@ impl Pair {
     }
 }
 
-/// A range as the wire has it, and what asking for it is answered.
+/// A range in its wire form, and the expected status of a request for it.
 fn wire(bytes: &Range<usize>) -> (u64, u32, Status) {
     let offset = u64::try_from(bytes.start).expect("a small volume");
     let len = u32::try_from(bytes.len()).expect("a small volume");
@@ -575,7 +575,7 @@ fn wire(bytes: &Range<usize>) -> (u64, u32, Status) {
     (offset, len, if fits { Status::OK } else { Status::OUT_OF_RANGE })
 }
 
-/// How many bytes of the data area of rings an operation needs.
+/// The number of bytes of the rings' data area that an operation needs.
 fn place_len(operation: &ClientOperation) -> u32 {
     match *operation {
         ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. } => len,

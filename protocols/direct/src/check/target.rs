@@ -1,4 +1,4 @@
-//! Hostile clients at a target session.
+//! Invalid messages from a client, sent to a target session.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) const CREDITS: u32 = 8;
 pub(crate) const LEN_MAX: u32 = 256 << 10;
 const AREA_LEN: u64 = 64 << 10;
 
-/// How a client and a node stand to each other: bits of a fuzzer's first byte.
+/// The relation of a client and a node: bits of a fuzzer's first byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stand {
     pub(crate) digests: Digests,
@@ -63,7 +63,7 @@ impl Stand {
     }
 }
 
-/// A session, its buffers, a volume, and what it did.
+/// A session, its buffers, a volume, and a record of its actions.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) target: TargetSession,
@@ -88,7 +88,7 @@ pub(crate) fn exports(with_key: bool, epoch: u32) -> Exports {
         epoch,
         uuid: [9; 16],
     };
-    // Reading ends in the midst of a block, and writing before.
+    // The right to read ends within a block, and the right to write before that block.
     let grants = [(0..VOLUME_LEN - 700, Rights::READ), (0..VOLUME_LEN / 2, Rights::READ_WRITE)];
     let credential = CredentialExport {
         secret: secret(),
@@ -102,7 +102,7 @@ pub(crate) const fn secret() -> Secret {
     Secret::new([0x5A; 32])
 }
 
-/// A door's configuration for these checks.
+/// A listener's configuration for these checks.
 pub(crate) fn config(stand: Stand) -> SessionConfig {
     SessionConfig {
         anonymous: !stand.with_key,
@@ -168,7 +168,7 @@ impl Bench {
         self.demanded.clear();
     }
 
-    /// All of `bytes`, unless the session errs or ends. What it waits for is done.
+    /// Passes all of `bytes`, unless the session fails or ends, and meets its demands.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.error.is_none() {
             let taken = match self.target.receiving() {
@@ -194,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// Whether a session that is paused goes on.
+    /// Whether a paused session continues.
     fn unpause(&mut self) -> bool {
         self.provide_buffers();
         if self.target.receiving() == Receiving::Paused {
@@ -293,7 +293,7 @@ impl Bench {
         }
     }
 
-    /// Everything that is to be done is done, answered and sent.
+    /// Meets all demands, and passes on all answers and output.
     pub(crate) fn settle(&mut self) {
         loop {
             self.take_demands();
@@ -305,7 +305,7 @@ impl Bench {
         self.send();
     }
 
-    /// The connection is gone; no buffer may be.
+    /// Closes the connection; no buffer may be missing.
     pub(crate) fn end(mut self) {
         let memory = &mut self.memory;
         self.target.release_all(&mut |buffer| memory.give_back(buffer));
@@ -333,7 +333,8 @@ pub(crate) fn hello(stand: Stand) -> Vec<u8> {
     message(Opcode::HELLO, RequestHeader::default(), &payload, Digests::NONE)
 }
 
-/// A message with right lengths and digests. Payload of a WRITE is cut as its offset says.
+/// A message with correct lengths and digests. The offset of a WRITE determines the segments of its
+/// payload.
 pub(crate) fn message(
     opcode: Opcode,
     header: RequestHeader,
@@ -393,7 +394,7 @@ const OPCODES: [Opcode; 18] = [
     Opcode::ZERO,
 ];
 
-/// Almost sound messages, eight bytes each: opcode, tag, offset, length, and what is wrong.
+/// Almost valid messages, each from eight bytes: opcode, tag, offset, length, and the error.
 pub fn stream_of(selector: u8, instructions: &[u8]) -> Vec<u8> {
     let stand = Stand::of(selector);
     let mut stream = Vec::new();
@@ -454,9 +455,10 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
     message(opcode, header, &payload, digests)
 }
 
-/// Whatever a client sends, by either way: no panic, no endless loop, and every buffer comes back.
+/// For all input of a client, over the stream or the rings: there is no panic and no endless loop,
+/// and every buffer is returned.
 ///
-/// The first byte says how the two stand to each other, the second how the bytes are cut.
+/// The first byte selects the relation of the two ends, the second the splitting of the bytes.
 pub fn check_target_never_panics(input: &[u8]) {
     let [selector, cut, stream @ ..] = input else { return };
     let stand = Stand::of(*selector);
@@ -482,7 +484,7 @@ pub fn check_target_never_panics(input: &[u8]) {
     bench.end();
 }
 
-/// However a stream is cut, the session does and says the same.
+/// The session's actions and output do not depend on how a stream is split.
 pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u8]) {
     let stand = Stand::of(selector);
     let mut whole = Bench::new(stand);

@@ -22,7 +22,7 @@ impl Volume {
         Self { bytes: vec![0; len], block_size }
     }
 
-    /// Does what is asked; buffers that came with it are given back, as the engine does.
+    /// Executes a request, and returns the buffers that came with it, as the engine does.
     pub(crate) fn answer(&mut self, request: Request, memory: &mut Memory) -> Completion {
         let Request { tag, volume, range, operation } = request;
         assert_eq!(volume, VOLUME);

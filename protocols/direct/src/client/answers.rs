@@ -1,4 +1,4 @@
-//! Answers to requests, by the stream.
+//! Answers to requests, over the stream.
 
 use super::input::Sink;
 use super::{ClientSession, Request};
@@ -8,7 +8,7 @@ use crate::stream::begin_segment;
 use crate::wire::{AnswerHeader, Opcode, SEGMENT_LEN_MAX, Status};
 
 impl ClientSession {
-    /// A part of a read's answer: a segment's bytes follow, or none and it has failed.
+    /// A part of a read's answer: a segment's bytes follow, or none if it has failed.
     #[inline]
     pub(super) fn on_read_answer(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         let opcode = Opcode(header.opcode);
@@ -75,7 +75,7 @@ impl ClientSession {
         }
     }
 
-    /// A request is answered. It is over when its buffer is no longer needed.
+    /// Records an answer. The request completes when its buffer is no longer needed.
     #[inline]
     pub(super) fn complete(&mut self, tag: u16, status: Status, value: u64) {
         let request = &mut self.posted[tag];
@@ -83,7 +83,8 @@ impl ClientSession {
         self.posted.complete(tag, self.output.position());
     }
 
-    /// How many requests the node will have from now on: never none, never more than was agreed.
+    /// The number of requests that the node accepts from now on: at least one, and at most the
+    /// agreed number.
     #[inline]
     pub(super) fn take_credits(&mut self, header: &AnswerHeader) {
         let credits_max = self.agreed.map_or(1, |agreed| agreed.credits_max);

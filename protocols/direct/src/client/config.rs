@@ -9,11 +9,11 @@ use crate::wire::{NONCE_LEN, Rights, Status};
 pub struct ClientConfig {
     /// The key's name and its secret; `None` for an anonymous client.
     pub key: Option<(Box<str>, Secret)>,
-    /// The digests to ask for. What the node does not grant is not used.
+    /// The digests to request. Those that the node does not grant are not used.
     pub digests: Digests,
-    /// Rings are wanted, if the node offers them.
+    /// Whether to use rings, if the node offers them.
     pub rings: bool,
-    /// Drawn at random for this connection: never used twice.
+    /// Random, generated for this connection and never used twice.
     pub nonce: [u8; NONCE_LEN],
 }
 
@@ -32,7 +32,7 @@ pub struct VolumeInfo {
     pub block_size: u32,
     /// The epoch of its layout.
     pub epoch: u32,
-    /// Tells it from another that has its name later.
+    /// Distinguishes the volume from a later one of the same name.
     pub uuid: [u8; 16],
     /// The rights that the client has on at least one byte of the volume.
     pub rights: Rights,
@@ -49,18 +49,18 @@ pub struct Agreed {
     pub zero: bool,
     /// The most bytes that a request may read or write.
     pub len_max: u32,
-    /// The most requests that may ever be in flight.
+    /// The maximum number of requests in flight, which never grows.
     pub credits_max: u32,
 }
 
 impl Agreed {
-    /// How many requests there must be room for.
+    /// The number of requests for which there must be room.
     pub(super) fn slots(&self) -> u16 {
         u16::try_from(self.credits_max).expect("a session has few credits")
     }
 }
 
-/// A request's number, which its completion has: an index below [`Agreed::credits_max`].
+/// A request's number, which its completion returns: an index below [`Agreed::credits_max`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestTag(pub u32);
 
@@ -79,9 +79,10 @@ impl RequestTag {
 /// A request is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClientCompletion {
-    /// As [`super::ClientSession::submit`] returned it.
+    /// The tag that [`super::ClientSession::submit`] returned.
     pub tag: RequestTag,
-    /// The node's answer; [`Status::DATA_DIGEST`] also for data that was damaged on its way here.
+    /// The node's answer, or [`Status::DATA_DIGEST`] for data that was damaged on the way to the
+    /// client.
     pub status: Status,
     /// The word before an atomic operation; the epoch with [`Status::STALE_EPOCH`]; otherwise 0.
     pub value: u64,
@@ -90,7 +91,7 @@ pub struct ClientCompletion {
 /// An event other than a completion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ClientEvent {
-    /// The handshake is over: volumes can be opened.
+    /// The handshake is complete: volumes can be opened.
     Ready,
     /// The answer to [`super::ClientSession::open`] and [`super::ClientSession::refresh`].
     Opened {
@@ -101,7 +102,8 @@ pub enum ClientEvent {
     },
     /// The answer to [`super::ClientSession::attach`]; the descriptors came with its bytes.
     Attached(Result<(), Status>),
-    /// The answer to [`super::ClientSession::claim`]; `INVALID_OPCODE` by a node without it.
+    /// The answer to [`super::ClientSession::claim`]; `INVALID_OPCODE` from a node that does not
+    /// support it.
     Claimed(Result<(), Status>),
     /// The answer to [`super::ClientSession::ping`].
     Pong,
@@ -110,16 +112,16 @@ pub enum ClientEvent {
 /// Error: a request was not accepted, and nothing was sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
-    /// As many requests are in flight as the node allows: wait for a completion.
+    /// The maximum number of requests is in flight: wait for a completion.
     #[error("the session has no free credit: wait for a completion")]
     NoCredit,
-    /// The handshake is not over, or the connection is.
+    /// The handshake is not complete, or the connection has ended.
     #[error("the session is not connected")]
     NotConnected,
     /// The volume is not open in this session.
     #[error("the volume is not open in this session")]
     NotOpen,
-    /// A length of 0, or above what the node takes.
+    /// The length is 0, or exceeds the node's limit.
     #[error("a request has 1 to {0} bytes")]
     Length(u32),
     /// The request belongs to the other transport (stream or rings), or rings cannot be attached.

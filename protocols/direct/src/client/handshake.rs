@@ -13,7 +13,7 @@ use crate::wire::{
 };
 use nearflash_session::Posted;
 
-/// The first message, and the features it asks for.
+/// The first message, and the features that it requests.
 pub(super) fn hello(config: &ClientConfig) -> (Vec<u8>, u32) {
     let key = config.key.as_ref().map_or("", |(key, _)| key);
     let is_named = config.key.is_some();
@@ -60,7 +60,7 @@ impl ClientSession {
         match (&self.key, answer.proof_wanted != 0) {
             (None, false) => self.become_ready(),
             (None, true) => return Err(PeerError::Unauthenticated),
-            // Who does not ask for a proof has none to give.
+            // A node that requests no proof gives none.
             (Some(_), false) => return Err(PeerError::Impostor),
             (Some((_, secret)), true) => {
                 let proof = client_proof(secret, &transcript);
@@ -71,7 +71,7 @@ impl ClientSession {
         Ok(())
     }
 
-    /// The limits of the node, none of which is believed beyond what a session can be.
+    /// The limits of the node, reduced to those of a session.
     fn read_answer(&self, answer: &HelloAnswer) -> Result<Agreed, PeerError> {
         let version = answer.version.get();
         if version != VERSION {

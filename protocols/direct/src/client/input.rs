@@ -1,4 +1,5 @@
-//! From bytes to completions: the loop over received bytes, and what may come when.
+//! From bytes to completions: the loop over received bytes, and the messages that each state
+//! allows.
 
 use nearflash_session::{Data, Head, Receiving, offset};
 
@@ -43,11 +44,12 @@ impl ClientSession {
         }
     }
 
-    /// Takes bytes of the stream: all headers and small payload in them. Returns how many were
-    /// consumed. It stops where payload begins. However the stream is cut, the outcome is the same.
+    /// Takes bytes of the stream: all headers and small payload in them. Returns the number of
+    /// consumed bytes. It stops where payload begins. The outcome does not depend on how the stream
+    /// is split.
     ///
     /// # Errors
-    /// When the node broke the protocol or ended the connection: the session is closing.
+    /// When the node violated the protocol or ended the connection: the session is closing.
     #[inline]
     pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         self.take_input(bytes).map_err(|error| self.terminate(error))
@@ -72,10 +74,11 @@ impl ClientSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Payload has come into the buffer that [`Self::receiving`] named; `bytes` is a view of it.
+    /// Records that payload was received into the buffer that [`Self::receiving`] named; `bytes` is
+    /// a view of it.
     ///
     /// # Panics
-    /// When that many were not awaited.
+    /// When this many bytes were not expected.
     #[inline]
     pub fn handle_payload(&mut self, bytes: &[u8]) {
         self.stream.body.count_data(bytes);
@@ -111,7 +114,7 @@ impl ClientSession {
         }
     }
 
-    /// An answer of the session; its payload is gathered first.
+    /// Handles an answer to a message of the session; its payload is gathered first.
     fn begin_small(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         let len = header.len.get();
         if len > SMALL_LEN_MAX {

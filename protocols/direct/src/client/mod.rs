@@ -1,21 +1,21 @@
-//! The application's end of one connection: requests in, bytes and payload buffers of the stream
-//! or entries of a ring out; bytes or entries in, completions out.
+//! The application's end of one connection. Requests go in, and bytes and payload buffers of the
+//! stream, or entries of a ring, come out. Bytes or entries go in, and completions come out.
 //!
-//! The protocol is defined in `docs/direct-protocol.md`. Knows nothing of sockets, of memory of
-//! payload, or of what is stored. Nothing is ever sent twice: on a lost connection,
-//! [`ClientSession::in_flight`] names the requests of which nobody here knows whether they were
-//! done.
+//! The protocol is defined in `docs/direct-protocol.md`. A session has no sockets, no payload
+//! memory, and no view of the stored data. It never sends a request twice: after a lost connection,
+//! [`ClientSession::in_flight`] returns the requests whose outcome is unknown.
 //!
-//! A driver's turn: [`ClientSession::submit`] as much as there is; send [`ClientSession::output`]
-//! and tell [`ClientSession::advance_output`]; ask [`ClientSession::receiving`], give bytes to
-//! [`ClientSession::handle_input`] or payload to its buffer and then to
-//! [`ClientSession::handle_payload`]; take every [`ClientSession::poll_completion`] and
+//! The loop of a driver: call [`ClientSession::submit`] for the pending requests. Send
+//! [`ClientSession::output`] and report the length to [`ClientSession::advance_output`]. Ask
+//! [`ClientSession::receiving`] for the destination of incoming bytes: pass them to
+//! [`ClientSession::handle_input`], or receive them into the payload buffer and call
+//! [`ClientSession::handle_payload`]. Take every [`ClientSession::poll_completion`] and
 //! [`ClientSession::poll_event`].
 //!
-//! Buffers stay the caller's. A request's is not touched after its completion was polled.
+//! Buffers belong to the caller. A request's buffer is not used after its completion was polled.
 //!
-//! Invariants: every request submitted completes once, or the session is closing and
-//! [`ClientSession::in_flight`] names those that never will; memory is bounded by the credits.
+//! Invariants: every submitted request completes once, or the session is closing and
+//! [`ClientSession::in_flight`] returns those that never will. The credits bound the memory.
 
 mod answers;
 mod config;
@@ -50,7 +50,7 @@ use volumes::{Asked, Volumes};
 enum State {
     /// HELLO is on its way; this was said.
     AwaitingHello(Vec<u8>),
-    /// PROVE is on its way, over this transcript.
+    /// PROVE was sent, over this transcript.
     AwaitingProof(Vec<u8>),
     /// In.
     Ready,
@@ -63,7 +63,7 @@ enum State {
 enum Transport {
     /// By the stream.
     Stream,
-    /// Rings were asked for: not at all until that is answered.
+    /// Rings were requested: nothing is submitted until the answer.
     Changing,
     /// By rings.
     Rings,
@@ -74,7 +74,7 @@ enum Transport {
 struct Request {
     opcode: Opcode,
     offset: u64,
-    /// The segments of a read that have come, one bit each.
+    /// The received segments of a read, one bit each.
     segments: u32,
     status: Status,
     value: u64,
@@ -103,7 +103,7 @@ pub struct ClientSession {
     credits: u32,
     events: VecDeque<ClientEvent>,
     volumes: Volumes,
-    /// Messages of the session that are not answered.
+    /// The unanswered messages of the session.
     asked: Vec<(u32, Asked)>,
     asked_count: u32,
     transport: Transport,
@@ -111,7 +111,7 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// The end of a connection that was just made. HELLO is in its output.
+    /// A session over a new connection. HELLO is in its output.
     ///
     /// # Panics
     /// When the key's name is empty or longer than [`crate::wire::NAME_LEN_MAX`].
@@ -151,7 +151,7 @@ impl ClientSession {
         matches!(self.state, State::Ready)
     }
 
-    /// The next request that is over. Its tag is free from here on.
+    /// The next completed request. Its tag is free from now on.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<ClientCompletion> {
         let (tag, request) = self.posted.poll()?;
@@ -178,8 +178,8 @@ impl ClientSession {
         self.posted.in_use()
     }
 
-    /// The requests in flight that were not answered: on a lost connection, those of which nobody
-    /// here knows whether they were done.
+    /// The requests in flight that were not answered. After a lost connection, their outcome is
+    /// unknown.
     pub fn in_flight(&self) -> impl Iterator<Item = RequestTag> {
         self.posted.unanswered().map(RequestTag::of)
     }
@@ -195,7 +195,7 @@ impl ClientSession {
         self.output.len()
     }
 
-    /// The first `sent` bytes of [`Self::output`] are sent.
+    /// Records that the first `sent` bytes of [`Self::output`] were sent.
     ///
     /// # Panics
     /// When more was sent than there is.
@@ -205,7 +205,7 @@ impl ClientSession {
         self.posted.sent(self.output.position());
     }
 
-    /// Asks whether anybody is there. [`ClientEvent::Pong`] is the answer.
+    /// Asks whether the node is alive. [`ClientEvent::Pong`] reports the answer.
     ///
     /// # Errors
     /// When the session is not connected.
@@ -214,9 +214,9 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Ends earlier connections that claimed the same identity: [`ClientEvent::Claimed`] comes when
-    /// nothing of theirs is under way any more, so that nothing of it comes after what is asked
-    /// then. To be called once, before any volume is open.
+    /// Ends earlier connections that claimed the same identity. [`ClientEvent::Claimed`] reports
+    /// that none of their requests is under way any more, so none of them takes effect after a
+    /// later request. It must be called once, before any volume is open.
     ///
     /// # Errors
     /// When the session is not connected.
@@ -225,13 +225,13 @@ impl ClientSession {
         Ok(())
     }
 
-    /// Ends the connection: GOODBYE is the last that is sent. What is in flight is not answered.
+    /// Ends the connection: GOODBYE is the last message. Requests in flight are not answered.
     pub fn goodbye(&mut self) {
         self.end(Status::OK);
     }
 
-    /// Ends the connection for `error`, telling the node why. [`Self::handle_input`] and
-    /// [`Self::handle_entry`] do so by themselves.
+    /// Ends the connection for `error`, and reports the reason to the node. [`Self::handle_input`]
+    /// and [`Self::handle_entry`] do so themselves.
     pub fn terminate(&mut self, error: PeerError) -> PeerError {
         match error.goodbye() {
             Some((status, ..)) => self.end(status),
@@ -240,7 +240,7 @@ impl ClientSession {
         error
     }
 
-    /// Whether the connection ends: close it once the output is sent.
+    /// Whether the connection is ending: the driver closes it once the output is sent.
     pub const fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing)
     }
@@ -259,7 +259,7 @@ impl ClientSession {
         self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
     }
 
-    /// Sends a message of the session. Its number comes back with the answer.
+    /// Sends a message of the session. The answer returns its number.
     fn ask(
         &mut self,
         opcode: Opcode,

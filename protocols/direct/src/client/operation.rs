@@ -6,27 +6,27 @@ use crate::wire::{Opcode, RequestHeader, WORD_LEN};
 
 /// An operation on a volume.
 ///
-/// `offset` and `len` are bytes of the volume; the offset of a word is a multiple of 8. With
-/// `durable`, it is on stable media before the answer.
+/// `offset` and `len` are in bytes; the offset of a word is a multiple of 8. With `durable`, the
+/// data is on stable media before the answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs, reason = "fields of several operations mean the same in each")]
 pub enum ClientOperation {
     /// Bytes into a buffer of the caller's.
     Read {
-        /// Must hold `len` bytes until the request completes. Not looked at with rings.
+        /// Must hold `len` bytes until the request completes. Ignored with rings.
         buffer: BufferId,
         offset: u64,
         len: u32,
     },
     /// Bytes from a buffer of the caller's.
     Write {
-        /// Its bytes stay as they are until the request completes. Not looked at with rings.
+        /// Its bytes must not change until the request completes. Ignored with rings.
         buffer: BufferId,
         offset: u64,
         len: u32,
         durable: bool,
     },
-    /// Everything answered before is on stable media before the answer.
+    /// Makes every request that was answered before durable on stable media.
     Flush,
     /// The contents of these bytes are no longer needed. Only whole blocks are discarded.
     Discard { offset: u64, len: u32 },
@@ -40,11 +40,11 @@ pub enum ClientOperation {
     },
     /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
     CompareAndSwap { offset: u64, expected: u64, new: u64, durable: bool },
-    /// The word becomes the sum of itself and `addend`. Completes with the word that was there.
+    /// Adds `addend` to the word. Completes with the previous word.
     FetchAdd { offset: u64, addend: u64, durable: bool },
 }
 
-/// The fields of a header that an operation decides.
+/// The fields of a header that depend on the operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
     pub(super) opcode: Opcode,
@@ -54,7 +54,7 @@ pub(super) struct Fields {
 }
 
 impl ClientOperation {
-    /// The operands of an atomic operation as in the data area of rings, and their length.
+    /// The operands of an atomic operation in the form of the rings' data area, and their length.
     pub fn operands(&self) -> ([u8; 16], usize) {
         let mut operands = [0; 16];
         let mut put = |words: &[u64]| {

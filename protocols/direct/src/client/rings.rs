@@ -1,4 +1,4 @@
-//! Requests by rings: headers as entries, payload in a data area that the node shares.
+//! Requests over rings: headers are entries, and payload is in a data area that the node shares.
 
 use nearflash_session::Posted;
 use zerocopy::IntoBytes;
@@ -13,9 +13,9 @@ use crate::stream::bytes_of;
 use crate::wire::{AnswerHeader, AttachRequest, HEADER_LEN, Opcode, Status};
 
 impl ClientSession {
-    /// Asks for rings of so many entries, a power of two, and a data area of so many bytes, a
-    /// multiple of 4 KiB. [`ClientEvent::Attached`] is the answer. To be called when nothing is in
-    /// flight.
+    /// Requests rings of `entries` entries, a power of two, and a data area whose length is a
+    /// multiple of 4 KiB. [`ClientEvent::Attached`] reports the answer. It must be called while
+    /// nothing is in flight.
     ///
     /// # Errors
     /// When the session is not connected, something is in flight, or the node offers none.
@@ -37,7 +37,7 @@ impl ClientSession {
     pub(super) fn attached(&mut self, entries: u32, status: Status) {
         self.transport = if status.is_ok() { Transport::Rings } else { Transport::Stream };
         if status.is_ok() {
-            // Nothing was submitted since it was asked for, so nothing is in these slots.
+            // Nothing was submitted since the request for rings, so these slots are empty.
             if let Some(agreed) = &mut self.agreed {
                 agreed.credits_max = agreed.credits_max.min(entries);
                 self.credits = self.credits.min(entries);
@@ -48,12 +48,12 @@ impl ClientSession {
         self.events.push_back(ClientEvent::Attached(result));
     }
 
-    /// The entry of a request for the submission ring. Payload and, for atomic operations, the
-    /// operands ([`ClientOperation::operands`]) are at `place` in the data area, from before until
-    /// the request completes.
+    /// The entry of a request for the submission ring. The payload, or the operands of an atomic
+    /// operation ([`ClientOperation::operands`]), must be at `place` in the data area from before
+    /// this call until the request completes.
     ///
     /// # Errors
-    /// When it was not taken.
+    /// When the request was not accepted.
     #[inline]
     pub fn submit_entry(
         &mut self,
@@ -68,10 +68,11 @@ impl ClientSession {
         Ok((tag, bytes_of(header.to_words())))
     }
 
-    /// An entry of the completion ring, copied out of it. A session that is closing ignores it.
+    /// Handles an entry that was copied out of the completion ring. A session that is closing
+    /// ignores it.
     ///
     /// # Errors
-    /// When the node broke the protocol: the session is closing.
+    /// When the node violated the protocol: the session is closing.
     #[inline]
     pub fn handle_entry(&mut self, entry: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         if !self.is_ready() {

@@ -12,10 +12,10 @@ use crate::stream::seal;
 use crate::wire::RequestHeader;
 
 impl ClientSession {
-    /// Queues a request. `payload` is a write's bytes, looked at only with data digests.
+    /// Queues a request. `payload` holds a write's bytes, and is read only with data digests.
     ///
     /// # Errors
-    /// When it was not taken.
+    /// When the request was not accepted.
     #[inline]
     pub fn submit(
         &mut self,
@@ -56,7 +56,7 @@ impl ClientSession {
         Ok(tag)
     }
 
-    /// Puts a request into a slot; its header, but for the digest.
+    /// Puts a request into a slot. Returns its header without the digest.
     #[inline]
     pub(super) fn prepare(
         &mut self,

@@ -7,7 +7,7 @@ use super::config::{ClientEvent, SubmitError, VolumeHandle, VolumeInfo};
 use crate::error::PeerError;
 use crate::wire::{AnswerHeader, NEW_HANDLE, Opcode, OpenAnswer, SMALL_LEN_MAX, Status};
 
-/// The request that a message of the session made.
+/// The request of a message of the session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Asked {
     Open { name: Box<str> },
@@ -64,10 +64,10 @@ impl Volumes {
 }
 
 impl ClientSession {
-    /// Opens a volume by name. [`ClientEvent::Opened`] will have the number returned here.
+    /// Opens a volume by name. [`ClientEvent::Opened`] will have the returned number.
     ///
     /// # Errors
-    /// When the session is not connected, or no volume can have such a name.
+    /// When the session is not connected, or the name is not valid.
     pub fn open(&mut self, name: &str) -> Result<u32, SubmitError> {
         if name.len() > crate::length(SMALL_LEN_MAX) {
             return Err(SubmitError::Length(SMALL_LEN_MAX));
@@ -75,9 +75,9 @@ impl ClientSession {
         self.ask(Opcode::OPEN, NEW_HANDLE, name.as_bytes(), Asked::Open { name: name.into() })
     }
 
-    /// Asks again what a volume is, after [`Status::STALE_EPOCH`]. Its handle stays; requests
-    /// submitted from the event on carry the new epoch. When the volume is another by now, the
-    /// event says [`Status::NO_SUCH_VOLUME`], and the handle is closed.
+    /// Requests a volume's properties again, after [`Status::STALE_EPOCH`]. Its handle stays, and
+    /// requests submitted after the event carry the new epoch. If another volume has the name by
+    /// now, the event reports [`Status::NO_SUCH_VOLUME`], and the handle is closed.
     ///
     /// # Errors
     /// When the session is not connected or the volume not open.
@@ -86,7 +86,7 @@ impl ClientSession {
         self.ask(Opcode::OPEN, volume.0, name.as_bytes(), Asked::Refresh { volume })
     }
 
-    /// Gives a handle back: nothing more is submitted on it.
+    /// Returns a handle: nothing more is submitted on it.
     ///
     /// # Errors
     /// When the session is not connected or the volume not open.

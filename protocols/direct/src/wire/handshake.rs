@@ -1,4 +1,5 @@
-//! Payload of the session's own messages: HELLO, OPEN, ATTACH. PROVE's is a bare proof.
+//! The payload of the session's own messages: HELLO, OPEN, ATTACH. The payload of PROVE is just a
+//! proof.
 
 use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -6,7 +7,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use super::NONCE_LEN;
 use crate::Digests;
 
-/// The version of the protocol that is written here.
+/// The version of the protocol that this crate implements.
 pub const VERSION: u16 = 1;
 
 wire! {
@@ -15,11 +16,11 @@ wire! {
 }
 
 impl Features {
-    /// CRC-32C in every header after the HELLO's answer.
+    /// CRC-32C in every header after the answer to HELLO.
     pub const HEADER_DIGEST: u32 = 1;
-    /// CRC-32C behind all payload after the HELLO's answer.
+    /// CRC-32C after all payload that follows the answer to HELLO.
     pub const DATA_DIGEST: u32 = 2;
-    /// ATTACH is understood: rings in shared memory. Offered on Unix sockets.
+    /// ATTACH is supported: rings in shared memory. Offered on Unix sockets.
     pub const RINGS: u32 = 4;
     /// ZERO is understood. Nodes and clients of before it do not set this bit.
     pub const ZERO: u32 = 8;
@@ -42,8 +43,8 @@ impl Features {
 }
 
 wire! {
-    /// HELLO: what the client is and wants. The key's name follows, up to
-    /// [`super::NAME_LEN_MAX`] bytes; none for an anonymous client.
+    /// HELLO: the client's identity, and the features that it requests. The key's name follows, up
+    /// to [`super::NAME_LEN_MAX`] bytes; it is empty for an anonymous client.
     pub struct HelloRequest: [u8; 32] {
         pub magic: [u8; 8] = "[`HelloRequest::MAGIC`]",
         pub version_min: U16 = "The lowest version that the client supports",
@@ -59,7 +60,7 @@ impl HelloRequest {
 }
 
 wire! {
-    /// The answer to HELLO: what the node agrees to, and its limits.
+    /// The answer to HELLO: the agreed version and features, and the node's limits.
     pub struct HelloAnswer: [u8; 48] {
         pub version: U16 = "The version in use from now on",
         pub proof_wanted: u8 = "1 if PROVE must come next; 0 if the client is admitted",
@@ -110,7 +111,7 @@ wire! {
         pub(crate) reserved: [u8; 7],
     }
 
-    /// ATTACH: the rings that the client wants.
+    /// ATTACH: the rings that the client requests.
     pub struct AttachRequest: [u8; 16] {
         pub entries: U32 = "Of the submission ring: a power of two, at most the session's credits",
         pub(crate) reserved: U32,

@@ -1,6 +1,6 @@
-//! The protocol's structures as they stand on the wire. All numbers are little-endian.
+//! The protocol's wire structures. All numbers are little-endian.
 //!
-//! Defined in `docs/direct-protocol.md`. Knows nothing of sessions, sockets or memory.
+//! They are defined in `docs/direct-protocol.md`. This module has no sessions, sockets or memory.
 
 mod handshake;
 mod opcode;
@@ -18,20 +18,21 @@ pub use status::Status;
 /// The length of every header, and of every entry of a ring.
 pub const HEADER_LEN: usize = 32;
 
-/// The longest part of a request's payload that is one piece: between two multiples of this in the
-/// volume's bytes. Data digests stand behind each, and each part of a read's answer is one.
+/// The maximum length of a segment, the part of a request's payload between two multiples of this
+/// number in the volume's bytes. A data digest follows each segment, and each part of a read's
+/// answer is one segment.
 pub const SEGMENT_LEN_MAX: u32 = 1 << 20;
 
-/// The most bytes that one request may read or write.
+/// The maximum number of bytes that one request may read or write.
 pub const LEN_MAX: u32 = 8 << 20;
 
 /// The longest payload that is not a volume's bytes.
 pub const SMALL_LEN_MAX: u32 = 1024;
 
-/// The most requests that a session may ever have in flight: tags are below it.
+/// The maximum number of requests that a session may have in flight. Tags are below it.
 pub const CREDITS_MAX: u32 = 4096;
 
-/// Length of the word that compare-and-swap and fetch-add are about; its alignment too.
+/// Length and alignment of the word of compare-and-swap and fetch-add.
 pub const WORD_LEN: u32 = 8;
 
 /// The longest name of a volume, and of a key, in bytes.
@@ -46,10 +47,10 @@ pub const PROOF_LEN: usize = 32;
 /// Length of the identity in CLAIM, in bytes.
 pub const IDENTITY_LEN: usize = 16;
 
-/// The volume field of an OPEN that wants a new handle.
+/// The volume field of an OPEN that requests a new handle.
 pub const NEW_HANDLE: u16 = 0xFFFF;
 
-/// The tag of a GOODBYE that is about no request.
+/// The tag of a GOODBYE that refers to no request.
 pub const NO_TAG: u32 = 0xFFFF_FFFF;
 
 wire! {
@@ -60,13 +61,13 @@ wire! {
         /// [`RequestHeader::DURABLE`], [`RequestHeader::DEALLOCATE`]; the others are 0.
         pub flags: u8,
         pub volume: U16 = "The volume's handle, as returned by OPEN",
-        /// Comes back with the answer. Below the session's credits for requests on volumes.
+        /// Returned with the answer. Below the session's credits for requests on volumes.
         pub tag: U32,
         pub offset: U64 = "The first byte in the volume",
         pub len: U32 = "The length of the range in bytes",
         pub epoch: U32 = "The volume's epoch, as returned by OPEN",
         pub place: U32 = "In a ring, the place of the payload in the data area. In a stream, 0",
-        /// CRC-32C of the 28 bytes before, if header digests were agreed; otherwise 0.
+        /// CRC-32C of the preceding 28 bytes, if header digests were agreed; otherwise 0.
         pub digest: U32,
     }
 }
@@ -97,8 +98,8 @@ wire! {
         pub flags: u8 = "[`AnswerHeader::MORE`]; the others are 0",
         pub status: U16 = "The result of the request. See [`Status`]",
         pub tag: U32 = "The request's",
-        /// READ: where in what was asked for this payload belongs. COMPARE_AND_SWAP, FETCH_ADD: the
-        /// word that was there. STALE_EPOCH: the volume's epoch. Otherwise 0.
+        /// READ: the offset of this payload in the requested range. COMPARE_AND_SWAP, FETCH_ADD:
+        /// the previous word. STALE_EPOCH: the volume's epoch. Otherwise 0.
         pub value: U64,
         pub len: U32 = "The length in bytes of the payload that follows",
         pub credits: U32 = "The number of requests that the client may have in flight from now on",
@@ -108,7 +109,7 @@ wire! {
 }
 
 impl AnswerHeader {
-    /// Another part of this answer follows, perhaps after other answers.
+    /// Another part of this answer follows, possibly after other answers.
     pub const MORE: u8 = 1;
 
     /// The result of the request.

@@ -4,10 +4,10 @@ use std::fmt;
 
 use nearflash_session::codes;
 
-/// The opcode of a header. Unknown values decode, too, and are refused in one place.
+/// The opcode of a header. Unknown values also decode, and are refused in one place.
 ///
-/// Bit 6 says that `len` bytes of payload follow a request, so that one which is not known can be
-/// passed over; bit 7 makes it an answer.
+/// Bit 6 indicates that `len` bytes of payload follow a request, so that an unknown request can be
+/// skipped. Bit 7 indicates an answer.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct Opcode(pub u8);
 
@@ -16,7 +16,7 @@ codes! { Opcode {
     READ = 0x01;
     /// Bytes of a volume from the client.
     WRITE = 0x42;
-    /// Everything answered before is on stable media before the answer.
+    /// Makes every request that was answered before durable on stable media.
     FLUSH = 0x03;
     /// The contents of a range are no longer needed.
     DISCARD = 0x04;
@@ -24,9 +24,9 @@ codes! { Opcode {
     ZERO = 0x07;
     /// A word becomes another if it is as expected.
     COMPARE_AND_SWAP = 0x45;
-    /// A word becomes the sum of itself and another.
+    /// Adds to a word.
     FETCH_ADD = 0x46;
-    /// The client says who it is and what it wants.
+    /// The client identifies itself, and requests features.
     HELLO = 0x50;
     /// The client proves that it knows its secret.
     PROVE = 0x51;
@@ -36,9 +36,9 @@ codes! { Opcode {
     CLOSE = 0x13;
     /// Nothing: is anybody there?
     PING = 0x14;
-    /// Rings in shared memory, from here on. Unix socket only.
+    /// Attaches rings in shared memory. Unix sockets only.
     ATTACH = 0x55;
-    /// Earlier connections of the client are over, before the answer.
+    /// Ends earlier connections of the client before the answer.
     CLAIM = 0x57;
     /// The connection ends, and why.
     GOODBYE = 0x16;
@@ -55,13 +55,13 @@ impl Opcode {
         self.0 & Self::PAYLOAD != 0
     }
 
-    /// Of the answer to a request of this opcode.
+    /// The opcode of the answer to a request with this opcode.
     #[must_use]
     pub const fn answer(self) -> Self {
         Self(self.0 | Self::ANSWER)
     }
 
-    /// Of the request that this is the answer to; `None` for a request.
+    /// The opcode of the request that this answers; `None` for a request.
     pub const fn asked(self) -> Option<Self> {
         if self.0 & Self::ANSWER != 0 { Some(Self(self.0 & !Self::ANSWER)) } else { None }
     }

@@ -1,4 +1,5 @@
-//! How a request ended, in the same words everywhere: here, in C, in Python and in the document.
+//! The result of a request, with the same text everywhere: here, in C, in Python and in the
+//! document.
 
 use std::fmt;
 
