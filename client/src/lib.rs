@@ -12,7 +12,7 @@
 //! All are polled over real sockets. The crates `nearflash-direct`, `nearflash-nvme-tcp` and
 //! `nearflash-iscsi` implement the protocols; this crate adds sockets, memory and time-outs.
 //!
-//! The crate knows nothing of nodes, layouts or devices.
+//! The crate knows nothing about nodes, layouts or devices.
 
 mod backoff;
 mod builders;

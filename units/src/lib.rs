@@ -1,8 +1,8 @@
 //! Units as types: a position, a count and a size do not mix, and only the block size converts
 //! between them.
 //!
-//! Knows nothing of protocols, devices or time sources. All arithmetic either cannot overflow or
-//! reports an overflow.
+//! This crate knows nothing about protocols, devices or time sources. All arithmetic either cannot
+//! overflow or reports an overflow.
 
 mod blocks;
 mod bytes;

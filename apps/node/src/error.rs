@@ -203,7 +203,7 @@ pub enum NodeError {
         /// The volume.
         name: Name,
     },
-    /// The most jobs that can be unfinished exist already.
+    /// The maximum number of unfinished jobs is reached.
     #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel one")]
     TooManyJobs,
     /// The job has already ended.

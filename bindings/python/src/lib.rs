@@ -4,10 +4,10 @@
 //! `python/nearflash`; this crate wraps the client library. Every call that may wait lets other
 //! Python threads run.
 //!
-//! The crate knows nothing of the protocol. Invariants: memory of Python objects is accessed only
-//! while their buffer is held, and never after the end of the call or operation that borrowed it; a
-//! child neither uses nor closes a connection that was opened before the `fork`, since its parent
-//! still has it.
+//! The crate knows nothing about the protocol. Invariants: memory of Python objects is accessed
+//! only while their buffer is held, and never after the end of the call or operation that borrowed
+//! it; a child neither uses nor closes a connection that was opened before the `fork`, since its
+//! parent still has it.
 
 #![allow(unsafe_code)] // the buffer protocol; every block says why it is sound
 

@@ -31,16 +31,16 @@ use super::readiness::Readiness;
 use super::slices::{Source, len_of, scatter};
 use super::volume::VolumeInfo;
 
-/// The most turns of the queue pair before other tasks run.
+/// The maximum number of turns of the queue pair before other tasks run.
 const TURNS_MAX: usize = 16;
 /// The length of one write of zeroes.
 const ZEROES_LEN: u32 = 256 * 1024;
-/// The most repetitions of a read over new connections.
+/// The maximum number of repetitions of a read over new connections.
 const REPEATS_MAX: u32 = 8;
 
 /// A volume for asynchronous applications; clones share one connection.
 ///
-/// A lost connection is made again, and calls wait for that, for at most
+/// A lost connection is re-established, and calls wait for that, for at most
 /// [`Options::reconnect_max`](super::Options::reconnect_max). After that time they fail, and each
 /// later call tries once more for as long. Reads that were in flight are repeated; operations that
 /// may have changed the volume are not, and end with [`Error::Unknown`]. The volume needs a tokio
@@ -145,7 +145,7 @@ impl AsyncVolume {
         self.shared.state().pair.info()
     }
 
-    /// The most operations in flight; further calls wait.
+    /// The maximum number of operations in flight; further calls wait.
     pub fn depth(&self) -> u32 {
         self.shared.state().pair.depth()
     }

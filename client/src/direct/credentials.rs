@@ -7,7 +7,8 @@ use std::sync::Arc;
 use nearflash_direct::Secret;
 use nearflash_direct::wire::{NAME_LEN_MAX, PROOF_LEN};
 
-/// The most bytes that are read of a secret's file, which holds its digits and a line end.
+/// The maximum number of bytes that are read from a secret's file, which holds its digits and a
+/// line end.
 const FILE_LEN_MAX: u64 = 4096;
 
 /// The identity of an application towards a node: anonymous, or the holder of a credential.

@@ -38,7 +38,7 @@ impl Cursor {
     }
 }
 
-/// The most bytes of `wanted` that lie between a position and the volume's end.
+/// The maximum number of bytes of `wanted` that lie between a position and the volume's end.
 pub(super) fn room(volume_len: u64, position: u64, wanted: usize) -> usize {
     let left = volume_len.saturating_sub(position);
     usize::try_from(left).map_or(wanted, |left| left.min(wanted))

@@ -30,8 +30,8 @@ use super::url::Place;
 use crate::resolve::resolve;
 use crate::stream::{self, LinkError, Memory as _};
 
-/// The most bytes received in addition to expected payload: 60 answers of 4 KiB, which still fit
-/// the second-level cache.
+/// The maximum number of bytes received in addition to expected payload: 60 answers of 4 KiB, which
+/// still fit the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
 
 /// The identity that consecutive links of one queue pair share: before a new link is ready, the
@@ -149,7 +149,7 @@ impl Link {
         }
     }
 
-    /// The most operations that may be in flight.
+    /// The maximum number of operations that may be in flight.
     pub(super) fn credits_max(&self) -> u32 {
         let agreed = self.connection.session.agreed().map_or(0, |agreed| agreed.credits_max);
         self.ring.as_ref().map_or(agreed, |ring| agreed.min(ring.entries_max()))

@@ -54,8 +54,8 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct QueueOptions {
-    /// The most operations in flight. The node may allow fewer; [`super::QueuePair::depth`] is the
-    /// actual number.
+    /// The maximum number of operations in flight. The node may allow fewer;
+    /// [`super::QueuePair::depth`] is the actual number.
     pub depth: u32,
     /// The length in bytes of the memory for buffers that is shared with a node on this machine.
     /// With 0, or more than 256 MiB, no memory is shared, and the Unix socket carries the payload.

@@ -113,7 +113,7 @@ impl QueuePair {
         VolumeInfo { len: bytes, block_size, uuid, epoch, is_readable, is_writable }
     }
 
-    /// The most operations that may be in flight.
+    /// The maximum number of operations that may be in flight.
     pub fn depth(&self) -> u32 {
         self.link.slots().depth().min(self.link.credits_max())
     }

@@ -33,7 +33,7 @@ const PAGE_LEN: usize = 4096;
 const TURNS_PER_LOOK: u32 = 256;
 /// The most answers taken in one turn.
 const ANSWERS_PER_TURN_MAX: u32 = 256;
-/// The most bytes received from the stream at a time while rings are being attached.
+/// The maximum number of bytes received from the stream at a time while rings are being attached.
 const RECEIVE_LEN: usize = 4096;
 
 /// The reason why an operation was not submitted.
@@ -121,7 +121,7 @@ impl Ring {
         }
     }
 
-    /// The most operations in flight.
+    /// The maximum number of operations in flight.
     pub(super) fn entries_max(&self) -> u32 {
         self.entries_max
     }

@@ -12,7 +12,7 @@ use super::options::QueueOptions;
 use super::slices::Source;
 use super::worker::{Job, LATE, WORKER_DEPTH, Worker};
 
-/// The most threads that are served at the same time; more wait their turn.
+/// The maximum number of threads that are served at the same time; more wait their turn.
 const WORKERS_MAX: usize = 16;
 
 /// The properties of a volume, as the node reports them.
@@ -36,9 +36,9 @@ pub struct VolumeInfo {
 /// A volume for blocking calls. Any number of threads may share it; concurrent calls have separate
 /// connections, so that they do not wait for each other. Clones share the connections.
 ///
-/// A lost connection is made again. Reads are then repeated; an operation that may have changed the
-/// volume is not, and ends with [`Error::Unknown`]. Before any later call of any thread proceeds,
-/// that operation has either taken effect or never will.
+/// A lost connection is re-established. Reads are then repeated; an operation that may have changed
+/// the volume is not, and ends with [`Error::Unknown`]. Before any later call of any thread
+/// proceeds, that operation has either taken effect or never will.
 #[derive(Clone)]
 pub struct Volume {
     shared: Arc<Shared>,

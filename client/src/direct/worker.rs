@@ -24,7 +24,7 @@ const PIECE_LEN: u32 = 1 << 20;
 /// The shortest buffer: buffers are kept between calls, and this length makes them fit the next
 /// call.
 const BUFFER_LEN_MIN: usize = 16 * 1024;
-/// The most repetitions of a read over new connections.
+/// The maximum number of repetitions of a read over new connections.
 const REPEATS_MAX: u32 = 8;
 /// The number of polls without a completion between two looks at the clock.
 const IDLE_POLLS_PER_CLOCK: u32 = 16;

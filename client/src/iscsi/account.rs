@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use nearflash_iscsi::chap::{Account, AccountError, Credential, Secret, SecretLenError};
 
-/// The most bytes that are read of a secret's file, which holds the secret and a line end.
+/// The maximum number of bytes that are read from a secret's file, which holds the secret and a
+/// line end.
 const FILE_LEN_MAX: u64 = 4096;
 
 /// The error of an account.

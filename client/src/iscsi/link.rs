@@ -15,10 +15,10 @@ use super::unit::LogicalUnit;
 use crate::memory::{Memory, index};
 use crate::stream::{Memory as _, Place};
 
-/// The most bytes received in addition to expected payload: 60 answers of 4 KiB, which still fit
-/// the second-level cache.
+/// The maximum number of bytes received in addition to expected payload: 60 answers of 4 KiB, which
+/// still fit the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
-/// The most commands of the session itself, which it sends one after the other.
+/// The maximum number of commands of the session itself, which it sends one after the other.
 const QUESTIONS_MAX: u16 = 1;
 
 /// An operation, which may be sent more than once. It is copied into its task's slot, and no longer
@@ -51,7 +51,7 @@ pub(super) struct Link {
     pub(super) connection: Connection,
     /// By task.
     tasks: Box<[Operation]>,
-    /// The most operations in flight, and the number that are in flight or wait.
+    /// The maximum number of operations in flight, and the number that are in flight or wait.
     depth: usize,
     load: usize,
 }
@@ -76,7 +76,7 @@ impl Operation {
 }
 
 impl Link {
-    /// The most operations in flight.
+    /// The maximum number of operations in flight.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }

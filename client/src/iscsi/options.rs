@@ -62,7 +62,7 @@ builders!(Options {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ConnectionOptions {
-    /// The most operations in flight.
+    /// The maximum number of operations in flight.
     pub depth: u16,
     /// The number of buffers for payload.
     pub buffer_count: u32,

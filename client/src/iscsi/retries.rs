@@ -19,7 +19,7 @@ use crate::backoff::Backoff;
 /// The time for which a command is retried while the target has no room; after it, the command ends
 /// with the target's status.
 pub(super) const NO_ROOM_SPAN_MAX: Nanos = Nanos::from_secs(30);
-/// The most unit attentions that a command receives before it ends with one.
+/// The maximum number of unit attentions that a command receives before it ends with one.
 pub(super) const ATTENTIONS_MAX: u8 = 16;
 /// The first and the longest wait when no command is in flight.
 const WAIT_FIRST: Nanos = Nanos::from_millis(1);
@@ -51,7 +51,7 @@ impl Default for Trials {
 pub(super) struct Retries {
     in_flight: usize,
     limit: usize,
-    /// The most commands of the session in flight.
+    /// The maximum number of commands of the session in flight.
     depth: usize,
     /// The GOOD answers since the last change of the limit.
     answered: usize,

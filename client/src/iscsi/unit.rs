@@ -10,7 +10,8 @@ pub(super) const BLOCK_LIMITS_PAGE: u8 = 0xB0;
 pub(super) const BLOCK_LIMITS_LEN: u16 = 64;
 /// The allocation length of REPORT LUNS, for 1024 units.
 pub(super) const LUNS_LEN: u32 = 8 + 8 * 1024;
-/// The most data of one command where the unit reports no limit: every target accepts this much.
+/// The maximum length of one command's data where the unit reports no limit: every target accepts
+/// this much.
 const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
 
 /// A logical unit and its geometry.
@@ -22,7 +23,7 @@ pub struct LogicalUnit {
     pub blocks: Blocks,
     /// The size of a block.
     pub block_size: BlockSize,
-    /// The most data of one command.
+    /// The maximum length of the data of one command.
     pub transfer_len_max: ByteLen,
 }
 

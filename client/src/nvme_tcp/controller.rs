@@ -26,8 +26,8 @@ const ADMIN_ENTRIES: u16 = 32;
 const ADMIN_STAGING_LEN: usize = 16 * 1024;
 /// The interval between two reads of CSTS.RDY.
 const READY_POLL_SPAN: std::time::Duration = std::time::Duration::from_millis(2);
-/// The most data of one command where the controller reports no limit: every target accepts this
-/// much.
+/// The maximum length of one command's data where the controller reports no limit: every target
+/// accepts this much.
 const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
 
 /// A namespace and its geometry.
@@ -91,12 +91,12 @@ impl Controller {
         self.id
     }
 
-    /// The most data of one command.
+    /// The maximum length of the data of one command.
     pub fn transfer_len_max(&self) -> ByteLen {
         self.abilities.transfer_len_max
     }
 
-    /// The most commands in flight on one queue pair.
+    /// The maximum number of commands in flight on one queue pair.
     pub fn depth_max(&self) -> u16 {
         self.abilities.entries_max - 1
     }

@@ -11,9 +11,9 @@ use super::options::Options;
 
 /// The number of entries in one Get Log Page.
 const ENTRIES_PER_PAGE: u64 = 16;
-/// The most entries of a log; the rest is ignored.
+/// The maximum number of entries of a log; the rest is ignored.
 const ENTRIES_MAX: u64 = 4096;
-/// The most attempts to read the log, which may change meanwhile.
+/// The maximum number of attempts to read the log, which may change meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
 /// An address of a subsystem.

@@ -72,7 +72,7 @@ builders!(Options {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct QueueOptions {
-    /// The most commands in flight.
+    /// The maximum number of commands in flight.
     pub depth: u16,
     /// The number of buffers for payload.
     pub buffer_count: u32,

@@ -18,8 +18,8 @@ use crate::stream::{Memory as _, Place, wait_any};
 /// The caller's number for a command, which its completion returns.
 pub type Token = u64;
 
-/// The most bytes received in addition to expected payload: 60 answers of 4 KiB, which still fit
-/// the second-level cache.
+/// The maximum number of bytes received in addition to expected payload: 60 answers of 4 KiB, which
+/// still fit the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
 
 /// A command for a namespace.

@@ -21,15 +21,16 @@ use super::forecast::Forecast;
 use super::scatter::Scatter;
 use super::{Memory, Session};
 
-/// The most chunks of one send: the kernel's limit (IOV_MAX).
+/// The maximum number of chunks of one send: the kernel's limit (IOV_MAX).
 const CHUNKS_PER_SEND_MAX: usize = 1024;
 /// The length of expected payload from which little is staged after it, so that the next payload is
 /// also received in place rather than copied.
 const IN_PLACE_LEN_MIN: usize = 32 * 1024;
 /// The length that is staged then: a header, and the beginning of the following bytes.
 pub(super) const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
-/// The most receives of one turn: the first header, the payload after it, and the bytes that
-/// arrived meanwhile. Measurements with 2 and with 8 gave the same rates, at any depth and length.
+/// The maximum number of receives of one turn: the first header, the payload after it, and the
+/// bytes that arrived meanwhile. Measurements with 2 and with 8 gave the same rates, at any depth
+/// and length.
 const RECEIVES_PER_TURN_MAX: usize = 3;
 /// The number of reads in flight from which only the first header is received by itself, and all
 /// payload after it in place. With fewer reads, the additional call costs more than the copies it

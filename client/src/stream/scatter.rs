@@ -20,14 +20,14 @@ use super::error::{LinkError, taken};
 use super::forecast::Place;
 use super::{Memory, Session};
 
-/// The most payloads of one call after the first. The actual number is that of the last calls, plus
-/// some more: an unused buffer costs as much as a short copy.
+/// The maximum number of payloads of one call after the first. The actual number is that of the
+/// last calls, plus some more: an unused buffer costs as much as a short copy.
 const AHEAD_MAX: usize = 64;
 const AHEAD_MIN: usize = 4;
-/// The most reads in flight of which half are received at a time. With more, the further calls cost
-/// as much as they gain (see `docs/performance.md`).
+/// The maximum number of reads in flight of which half are received at a time. With more, the
+/// further calls cost as much as they gain (see `docs/performance.md`).
 const HALVED_MAX: usize = 16;
-/// The most bytes of one call after the first payload.
+/// The maximum number of bytes of one call after the first payload.
 const AHEAD_LEN_MAX: usize = 1 << 20;
 
 /// The buffers of one call after the first payload.

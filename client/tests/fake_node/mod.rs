@@ -44,7 +44,7 @@ pub(crate) struct Script {
     pub(crate) silent_at: Option<usize>,
     /// Answers requests that arrived together in reverse order.
     pub(crate) swaps: bool,
-    /// The most requests in flight.
+    /// The maximum number of requests in flight.
     pub(crate) credits: Option<u32>,
     /// Grants shared memory, but sends no descriptors.
     pub(crate) feigns_rings: bool,

@@ -31,8 +31,8 @@ use crate::pool::Pool;
 use crate::turns::{Queue, Turns, Waiting as _};
 use crate::wants::{Grant, Want};
 
-/// The most requests of one core that a device has at a time. Others wait in the admission queues,
-/// which are fair, and not in those of the kernel and the device.
+/// The maximum number of requests of one core that a device has at a time. Others wait in the
+/// admission queues, which are fair, and not in those of the kernel and the device.
 pub const DEVICE_DEPTH: u32 = 256;
 
 /// The connection that sends a request.

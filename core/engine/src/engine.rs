@@ -61,7 +61,8 @@ pub struct EngineConfig {
     pub health: Arc<[Arc<Health>]>,
     /// The node's volumes.
     pub volumes: Arc<VolumeTable>,
-    /// The most requests of this core that a device has at a time: [`crate::DEVICE_DEPTH`].
+    /// The maximum number of requests of this core that a device has at a time:
+    /// [`crate::DEVICE_DEPTH`].
     pub device_depth: u32,
 }
 

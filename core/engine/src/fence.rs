@@ -7,7 +7,8 @@
 //! core; each stops starting writes on the range, waits for those under way, answers `Held`; when
 //! all have, the arbiter sends `Granted`. `Release` lifts it the same way.
 //!
-//! Knows nothing of how messages travel; a core's messages to itself take the same path.
+//! This module knows nothing about how messages travel; a core's messages to itself take the same
+//! path.
 //!
 //! Invariants: two active fences never overlap; fences on overlapping ranges are granted in the
 //! order in which they were asked for, so none starves.

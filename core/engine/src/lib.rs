@@ -1,8 +1,8 @@
 //! The path of a request: volume, range, layout, devices, answer. Performs no I/O: emits device
 //! operations and takes their completions.
 //!
-//! Knows nothing of protocols (it takes [`nearflash_request::Request`]), of sockets, of files, or
-//! of time.
+//! This crate knows nothing about protocols (it takes [`nearflash_request::Request`]), sockets,
+//! files, or time.
 
 mod accounts;
 mod admission;

@@ -4,8 +4,8 @@
 //! deducted from its next rounds. So a member that asks for little waits for a quantum and one item
 //! of each other member at most, no matter what they ask for.
 //!
-//! Knows nothing of what is queued. Invariants: a queue is served in its order; a member that
-//! cannot be served is passed over and keeps its place.
+//! This module knows nothing about what is queued. Invariants: a queue is served in its order; a
+//! member that cannot be served is passed over and keeps its place.
 
 use std::collections::{BTreeMap, VecDeque};
 

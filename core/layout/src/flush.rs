@@ -8,7 +8,7 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::io::IoId;
 
-/// Operation numbers from here on identify flushes of devices; those of IOs are smaller.
+/// Operation numbers from this one on identify flushes of devices; those of IOs are smaller.
 const FLUSHES: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

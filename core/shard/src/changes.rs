@@ -17,7 +17,8 @@ use crate::session::Session;
 use crate::shard::Shard;
 use crate::world::World;
 
-/// The most changes of one volume that a core asks for at a time; a further one is busy.
+/// The maximum number of changes of one volume that a core asks for at a time; a further one is
+/// busy.
 pub const CHANGES_PER_VOLUME_MAX: usize = 64;
 
 impl Shard {

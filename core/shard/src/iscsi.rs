@@ -37,9 +37,9 @@ use crate::world::World;
 pub struct IscsiConfig {
     /// The limits of a session. Each session fills in the properties of its door and the nonce.
     pub session: SessionConfig,
-    /// The most sessions of a node at a time.
+    /// The maximum number of sessions of a node at a time.
     pub sessions_max: usize,
-    /// The most commands of a session under way.
+    /// The maximum number of commands of a session under way.
     pub window: u32,
     /// The exports at the start.
     pub exports: Arc<Exports>,

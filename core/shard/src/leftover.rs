@@ -34,7 +34,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// The most bytes to receive at once.
+    /// The maximum number of bytes to receive at once.
     #[inline]
     pub(crate) fn receive_len(&self, staging_len: usize) -> usize {
         LEFTOVER_MAX.saturating_sub(self.len).clamp(RECEIVE_LEN_MIN, staging_len)

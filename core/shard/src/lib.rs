@@ -5,7 +5,7 @@
 //! sessions and the engine meet: bytes in, requests to the engine, answers out, one send per
 //! connection and turn.
 //!
-//! Knows nothing of system calls, files or configuration.
+//! This crate knows nothing about system calls, files or configuration.
 
 mod associations;
 mod changes;

@@ -3,8 +3,9 @@
 
 use crate::connections::Key;
 
-/// The most connections that are polled, that is, received from in every turn. An empty receive
-/// costs a tenth of a microsecond. With more connections, waiting for readiness events costs less.
+/// The maximum number of connections that are polled, that is, received from in every turn. An
+/// empty receive costs a tenth of a microsecond. With more connections, waiting for readiness
+/// events costs less.
 pub(crate) const POLLED_MAX: usize = 16;
 
 /// The lists of a shard.

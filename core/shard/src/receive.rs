@@ -231,7 +231,7 @@ impl Shard {
                 continue;
             }
             if was_left_over {
-                // Until now the node was the cause of the wait; from here on it may be the peer.
+                // Until now the node was the cause of the wait; from now on it may be the peer.
                 connection.progress.begins(world.now());
             }
             self.start_polling(key, world);

@@ -27,7 +27,7 @@ pub struct Place {
     pub buffer: BufferId,
     /// The offset in the buffer.
     pub offset: usize,
-    /// The most bytes to receive.
+    /// The maximum number of bytes to receive.
     pub len: usize,
 }
 

@@ -9,7 +9,8 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use crate::Extent;
 use nearflash_device::DeviceId;
 
-/// The most extents of a volume: bounds the catalog's records and the work of one change.
+/// The maximum number of extents of a volume: bounds the catalog's records and the work of one
+/// change.
 pub const EXTENTS_PER_VOLUME_MAX: usize = 4096;
 
 /// Which of a volume's layouts this is; grows with each change.

@@ -11,7 +11,8 @@ use nearflash_units::{BlockSize, Blocks, index};
 
 use crate::{Epoch, Map, Provisioning, Restriction};
 
-/// The most volumes numbered in one run, which bounds the table: ids are not used again.
+/// The maximum number of volumes numbered in one run, which bounds the table: ids are not used
+/// again.
 pub const VOLUME_IDS_MAX: u32 = 65_536;
 
 /// The properties of a volume that the engine uses.

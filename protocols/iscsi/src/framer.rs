@@ -1,8 +1,8 @@
 //! The framing rules of iSCSI PDUs, for both ends.
 //!
 //! Spec: RFC 7143, 11.2. A PDU consists of its head (basic header, additional headers, header
-//! digest), data, padding and data digest. Knows nothing of commands or of the state of a
-//! connection.
+//! digest), data, padding and data digest. This module knows nothing about commands or the state of
+//! a connection.
 //!
 //! Invariant: no length of a PDU is used before it is checked against its limit.
 

@@ -5,7 +5,7 @@
 //! clocks, randomness or memory for payload: bytes and answers go in, chunks to send and demands
 //! come out. The crate `nearflash-scsi` interprets the commands.
 //!
-//! Knows nothing of devices, the layout of volumes, threads or sockets.
+//! This crate knows nothing about devices, the layout of volumes, threads or sockets.
 
 pub mod chap;
 pub mod check;

@@ -19,7 +19,7 @@ pub(crate) fn push_small(output: &mut Output, digests: Digests, header: &[u8], d
     push_data(output, digests, data);
 }
 
-/// Queues data behind its header, if there is any.
+/// Queues data after its header, if there is any.
 #[inline]
 pub(crate) fn push_data(output: &mut Output, digests: Digests, data: &[u8]) {
     if !data.is_empty() {

@@ -1,6 +1,7 @@
 //! Text keys: `key=value` pairs, each ended by a zero byte, over one PDU or several.
 //!
-//! Spec: RFC 7143, 6.1 (format) and 6.2 (C bit). Knows nothing of the meaning of a key.
+//! Spec: RFC 7143, 6.1 (format) and 6.2 (C bit). This module knows nothing about the meaning of a
+//! key.
 //!
 //! Invariant: text is bounded before it is stored, and each key and value before it is used.
 
@@ -10,7 +11,7 @@ use crate::length;
 pub const KEY_LEN_MAX: usize = 63;
 /// The longest value: 1024 bytes of a CHAP challenge in hexadecimal. RFC 7143, 6.1 and 12.1.3.
 pub const VALUE_LEN_MAX: usize = 2 + 2 * 1024;
-/// The most text that is collected from an initiator in one exchange.
+/// The maximum length of the text that is collected from an initiator in one exchange.
 pub const TEXT_LEN_MAX: usize = 16 * 1024;
 
 /// Why text is not valid.
@@ -123,7 +124,7 @@ impl Gathering {
     }
 }
 
-/// Text to be sent, in as many PDUs as the peer's MaxRecvDataSegmentLength requires.
+/// Text to send, in as many PDUs as the peer's MaxRecvDataSegmentLength requires.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     text: Vec<u8>,

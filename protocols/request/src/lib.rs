@@ -228,7 +228,7 @@ pub enum Due {
 pub enum Payload {
     /// Nothing to send.
     None,
-    /// In a pool buffer, which the session owns from here on and gives back once sent.
+    /// In a pool buffer, which the session owns from now on and gives back once sent.
     Buffer(BufferId),
     /// All zeroes: no memory was needed (the null device, unwritten blocks).
     Zeroes,

@@ -33,7 +33,8 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The most lines that are shown; a test can report the same error thousands of times.
+        /// The maximum number of lines that are shown; a test can report the same error thousands
+        /// of times.
         const WORDS_SHOWN: usize = 12;
         write!(f, "{}: {:?}", self.name, self.verdict)?;
         self.words.iter().take(WORDS_SHOWN).try_for_each(|word| write!(f, "\n    {word}"))

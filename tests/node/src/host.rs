@@ -12,7 +12,7 @@ use crate::node::Node;
 use crate::stamp::Stamp;
 use crate::wire::subsystem;
 
-/// The most commands in flight on a queue pair.
+/// The maximum number of commands in flight on a queue pair.
 const DEPTH: u16 = 32;
 /// The length of the longest command.
 const LEN_MAX: ByteLen = ByteLen(128 << 10);

@@ -21,11 +21,11 @@ use crate::node::Node;
 
 /// The block size of the volumes of tests, in bytes.
 const BLOCK_LEN: u32 = 4096;
-/// The most commands in flight of an initiator.
+/// The maximum number of commands in flight of an initiator.
 const TASKS: u16 = 256;
-/// The most connections of a session.
+/// The maximum number of connections of a session.
 const CONNECTIONS: u32 = 4;
-/// The most unit attentions before a unit answers.
+/// The maximum number of unit attentions before a unit answers.
 const ATTENTIONS_MAX: usize = 8;
 
 /// The identity of an initiator.

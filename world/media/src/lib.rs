@@ -1,8 +1,8 @@
 //! Media: the devices that hold blocks. This crate opens and probes them, refuses those that hold
 //! foreign data, and writes the label on the others.
 //!
-//! The reactor submits operations: it takes a [`Device`]'s [`Kind`]. This crate knows nothing of
-//! volumes, of the catalog or of protocols.
+//! The reactor submits operations: it takes a [`Device`]'s [`Kind`]. This crate knows nothing about
+//! volumes, the catalog or protocols.
 //!
 //! A device is taken in two steps, so that a start that fails has written to no device: [`open`]
 //! inspects and refuses, [`Candidate::take`] writes the label.

@@ -19,9 +19,9 @@ const CHUNK_LEN: usize = 4096;
 /// contend by chance, and small enough for the locks to stay in the cache.
 const LOCKS: usize = 1024;
 
-/// The most chunks that [`RamRegion::zero`] locks at once. It divides [`LOCKS`], so that a step
-/// that begins on a multiple of it takes its locks in ascending order, and no two threads can
-/// deadlock.
+/// The maximum number of chunks that [`RamRegion::zero`] locks at once. It divides [`LOCKS`], so
+/// that a step that begins on a multiple of it takes its locks in ascending order, and no two
+/// threads can deadlock.
 const ZERO_STEP_CHUNKS: usize = 256;
 const ZERO_STEP_LEN: usize = ZERO_STEP_CHUNKS * CHUNK_LEN;
 const _: () = assert!(LOCKS.is_multiple_of(ZERO_STEP_CHUNKS));
@@ -37,7 +37,7 @@ const LINE_LEN: usize = 64;
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED_LINES: usize = 4;
 
-/// The most bytes that are scanned for the length of a run.
+/// The maximum number of bytes that are scanned for the length of a run.
 const SCAN_LEN_MAX: usize = 1 << 20;
 
 /// The number of attempts to take a lock before the thread yields the processor.

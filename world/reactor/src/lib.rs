@@ -1,8 +1,8 @@
 //! One core's reactor: sockets, devices, timers and messages on one io_uring, and the loop that
 //! turns a shard. It is the only part of the data path that makes system calls.
 //!
-//! The reactor knows nothing of protocols, volumes or permissions: it moves bytes between a shard
-//! and the kernel.
+//! The reactor knows nothing about protocols, volumes or permissions: it moves bytes between a
+//! shard and the kernel.
 //!
 //! Io_uring is required; see [`StartError`] for systems that forbid it.
 #![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound

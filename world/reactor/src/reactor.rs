@@ -41,7 +41,7 @@ const COMPLETIONS_MAX: u32 = 4096;
 /// The most completions of one turn, which bounds its duration.
 const COMPLETIONS_PER_TURN_MAX: usize = 512;
 
-/// The most messages of one turn.
+/// The maximum number of messages of one turn.
 const MESSAGES_PER_TURN_MAX: usize = 64;
 
 /// The pause of a listener after `accept` has failed (no descriptors left).

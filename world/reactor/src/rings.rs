@@ -18,14 +18,14 @@ use crate::arena::Mapped;
 use crate::sockets;
 use crate::token::{GENERATION_MASK, Token};
 
-/// The most rings of one core.
+/// The maximum number of rings of one core.
 pub const RINGS_MAX: usize = 256;
 
-/// The most bytes of all data areas of one core. A page is charged to the process that touches it
-/// first, and a client can make the node that process.
+/// The maximum number of bytes of all data areas of one core. A page is charged to the process that
+/// touches it first, and a client can make the node that process.
 pub const SHARED_LEN_MAX: ByteLen = ByteLen(4 << 30);
 
-/// The most entries taken from one ring in one turn.
+/// The maximum number of entries taken from one ring in one turn.
 const ENTRIES_PER_TURN_MAX: u32 = 256;
 
 /// The rings of one core.

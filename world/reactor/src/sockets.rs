@@ -14,11 +14,11 @@ use nearflash_engine::Pool;
 use nearflash_session::Chunk;
 use nearflash_shard::{Peer, Place, Received, Sent, SocketId};
 
-/// The most parts of one send: the kernel's limit, `UIO_MAXIOV`.
+/// The maximum number of parts of one send: the kernel's limit, `UIO_MAXIOV`.
 const SEND_PARTS_MAX: usize = 1024;
 
-/// The most bytes of one send: more than a socket accepts at once, and few enough to keep a turn
-/// short.
+/// The maximum number of bytes of one send: more than a socket accepts at once, and few enough to
+/// keep a turn short.
 const SEND_LEN_MAX: usize = 2 << 20;
 
 /// The length of one part of a run of zeroes.
@@ -98,7 +98,7 @@ const GATHERED_PIECE_LEN_MAX: usize = 1024;
 /// depth 1: see `docs/performance.md`.)
 const GATHERED_HEAD_LEN: usize = 8 * 1024;
 
-/// The most bytes that one send copies; further pieces are parts of their own.
+/// The maximum number of bytes that one send copies; further pieces are parts of their own.
 const GATHERED_LEN: usize = 256 * 1024;
 
 /// The parts of one send; the allocations are reused.

@@ -7,8 +7,9 @@ use nearflash_engine::CoreId;
 
 use crate::mailbox::Sender;
 
-/// The most messages of a core that wait for room. At this number, the core takes no more messages
-/// from its peers: those that it has taken cause a bounded number of further messages.
+/// The maximum number of messages of a core that wait for room. At this number, the core takes no
+/// more messages from its peers: those that it has taken cause a bounded number of further
+/// messages.
 pub(crate) const UNSENT_MAX: usize = 4096;
 
 #[derive(Debug)]

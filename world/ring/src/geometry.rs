@@ -2,10 +2,10 @@
 
 use crate::lane::{ENTRY_LEN, Lane};
 
-/// The most entries of a submission ring; its completion ring has twice as many.
+/// The maximum number of entries of a submission ring; its completion ring has twice as many.
 pub const ENTRIES_MAX: u32 = 4096;
 
-/// The most bytes of a data area.
+/// The maximum number of bytes of a data area.
 pub const DATA_LEN_MAX: u64 = 256 << 20;
 
 /// The length of the header, and the alignment of every part: payload has the alignment that

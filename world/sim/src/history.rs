@@ -300,7 +300,7 @@ impl History {
     }
 
     /// The power is back: checks each sector's remaining content, which is the block's initial
-    /// content from here on.
+    /// content from now on.
     ///
     /// # Panics
     /// When something durable is lost.

@@ -41,7 +41,7 @@
 //! A test of the seeds themselves (`tests/seeds.rs`) checks that all of this occurs, and by far more
 //! often than once: a run that ends early, or a fault that is no longer drawn, is a failure, too.
 //!
-//! Knows nothing of real sockets, files, clocks or threads.
+//! This crate knows nothing about real sockets, files, clocks or threads.
 
 mod agenda;
 mod changes;

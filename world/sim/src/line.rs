@@ -27,7 +27,7 @@ pub(crate) enum Trouble {
     Broken(String),
 }
 
-/// The most bytes examined in one send.
+/// The maximum number of bytes examined in one send.
 const SEND_LEN_MAX: usize = 64 * 1024;
 
 /// Operations that every protocol's end of a connection has.

@@ -10,7 +10,7 @@
 //! is told. TCP sends again and again: when the partition is over, all that was sent arrives, in order,
 //! unless its sender has given up the connection.
 //!
-//! Knows nothing of the meaning of the bytes.
+//! This module knows nothing about the meaning of the bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::listen_privately;
 use crate::node::Node;
 
-/// The most connections at a time; a further one is refused as busy and closed.
+/// The maximum number of connections at a time; a further one is refused as busy and closed.
 const CONNECTIONS_MAX: usize = 16;
 
 /// The time for a peer to send its request, and to take its answer.

@@ -19,10 +19,10 @@ use crate::exports::volume_info;
 use crate::prepare::{keep_grants_on, zero};
 use crate::runtime_face::Event;
 
-/// The most jobs that have not ended.
+/// The maximum number of jobs that have not ended.
 pub(super) const JOBS_MAX: usize = 64;
 
-/// The most jobs that run at a time.
+/// The maximum number of jobs that run at a time.
 const WORKERS: usize = 4;
 
 /// The most ended jobs that are listed.

@@ -16,8 +16,8 @@ use crate::runtime_face::Event;
 /// The time for which a change of the control socket waits for older requests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The most changes that wait at a time: fewer than the control socket's connections, so that it
-/// answers other requests while devices hang. A further change does not wait.
+/// The maximum number of changes that wait at a time: fewer than the control socket's connections,
+/// so that it answers other requests while devices hang. A further change does not wait.
 const WAITS_MAX: usize = 12;
 
 /// Blocks that a volume has lost, and that older requests may still write.

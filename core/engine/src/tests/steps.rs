@@ -191,7 +191,7 @@ fn a_range_that_is_filled_waits_for_the_fences_on_it() {
     let mut node = Node::new(1, 1);
     let add = Operation::FetchAdd { word: 0, addend: 1, force_unit_access: false };
     node.submit(0, 1, (5, 1), add);
-    // The fence is held from here on; its read is under way.
+    // The fence is held from now on; its read is under way.
     for _ in 0..3 {
         node.collect();
         while let Some(message) =

@@ -1,8 +1,8 @@
 //! The grants on one volume, compiled so that one lookup decides whether a request is allowed.
 //!
-//! Grants may overlap, touch and come in any order. Compiled they are, for each right, the disjoint
-//! ranges where somebody has it, so that a request is allowed exactly when it lies within one. The
-//! range is found by a table over equal parts of the volume, which leaves a search only where many
+//! Grants may overlap or touch, and have no order. The compiled form has, for each right, the
+//! disjoint ranges that a grant covers, so a request is allowed exactly if it lies within one of
+//! them. A table over equal parts of the volume finds the range; a search is needed only if many
 //! ranges fall into one part.
 
 use nearflash_units::index;
@@ -23,7 +23,7 @@ impl Access {
         Self::new([(0..u64::MAX, Rights::READ_WRITE)])
     }
 
-    /// These rights on these bytes. Empty ranges grant nothing.
+    /// Compiles these rights on these bytes. Empty ranges grant nothing.
     pub fn new(grants: impl IntoIterator<Item = (Range<u64>, Rights)>) -> Self {
         let (mut readable, mut writable) = (Vec::new(), Vec::new());
         for (range, rights) in grants {
@@ -56,12 +56,12 @@ impl Access {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Ranges {
     ranges: Box<[Range<u64>]>,
-    /// For each part of `1 << part_shift` bytes, how many ranges begin before it ends.
+    /// For each part of `1 << part_shift` bytes, the number of ranges that begin before its end.
     parts: Box<[u32]>,
     part_shift: u32,
 }
 
-/// Parts of the table for each range: more make fewer ranges share one.
+/// Parts of the table for each range. With more parts, fewer ranges share one.
 const PARTS_PER_RANGE: u64 = 2;
 
 impl Ranges {
@@ -83,10 +83,10 @@ impl Ranges {
         self.ranges.is_empty()
     }
 
-    /// Whether one of them has all of `wanted`, which is not empty.
+    /// Whether one of them contains all of `wanted`, which is not empty.
     #[inline]
     fn contain(&self, wanted: &Range<u64>) -> bool {
-        // Past the table nothing begins: the last range is the one.
+        // No range begins past the table, so the last range applies.
         let part = usize::try_from(wanted.start >> self.part_shift).unwrap_or(usize::MAX);
         let end = self.parts.get(part).map_or(self.ranges.len(), |end| index(*end));
         let first = part.checked_sub(1).and_then(|before| self.parts.get(before));
@@ -97,7 +97,7 @@ impl Ranges {
     }
 }
 
-/// The table over the parts up to where the last range begins, and the length of a part.
+/// The table over the parts up to the start of the last range, and the length of a part.
 fn table_of(ranges: &[Range<u64>]) -> (Box<[u32]>, u32) {
     let Some(last) = ranges.last() else { return (Box::default(), 0) };
     let count = u64::try_from(ranges.len()).expect("usize is at most 64 bits wide");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-        /// As if every byte had its own list of rights.
+        /// A model in which every byte has its own list of rights.
         #[test]
         fn a_range_is_allowed_exactly_when_each_of_its_bytes_is(
             grants in prop::collection::vec((0u64..200, 0u64..40, 0u8..4), 0..60),

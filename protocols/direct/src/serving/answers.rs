@@ -1,4 +1,4 @@
-//! Answers: headers, and payload to the client behind them.
+//! Answers: headers, each followed by its payload to the client.
 
 use nearflash_request::Payload;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -25,7 +25,7 @@ impl TargetSession {
         self.end_part(number);
     }
 
-    /// A segment of a read has its data and so its part of the answer.
+    /// A segment of a read has its data: this sends its part of the answer.
     #[inline]
     pub(super) fn answer_part(
         &mut self,
@@ -65,7 +65,7 @@ impl TargetSession {
         }
     }
 
-    /// A request is over, without payload: its tag is free again.
+    /// Ends a request without payload; its tag is free again.
     pub(super) fn answer(&mut self, number: u32, status: Status, value: u64) {
         let kind = self.slots[number].kind;
         self.slots.give_back(number);
@@ -73,7 +73,7 @@ impl TargetSession {
         self.push_answer(header);
     }
 
-    /// A request is refused that never had a slot.
+    /// Refuses a request that never had a slot.
     #[cold]
     pub(super) fn refuse(&mut self, header: &RequestHeader, status: Status, value: u64) {
         let answer = self.header(Opcode(header.opcode), status, header.tag.get(), value);
@@ -93,7 +93,7 @@ impl TargetSession {
         }
     }
 
-    /// The answer to a message of the session: always by the stream.
+    /// The answer to a message of the session, which is always sent over the stream.
     pub(super) fn answer_session(
         &mut self,
         asked: &RequestHeader,

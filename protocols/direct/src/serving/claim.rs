@@ -1,15 +1,15 @@
-//! CLAIM: the client comes back, and what it had under way before must not come after what it asks
-//! now.
+//! CLAIM: a client has reconnected, and its earlier requests must not take effect after its new
+//! ones.
 //!
-//! The session knows no other one. The driver ends those that claimed the same identity before, and
-//! answers once none of their requests is in flight.
+//! A session does not know the others. The driver ends those that claimed the same identity
+//! earlier, and answers once none of their requests is in flight.
 
 use super::{Demand, ServingEnd, State, TargetSession};
 use crate::error::PeerError;
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, Status};
 
-/// An identity that a client has drawn, under its key, so that it ends no connection of another
-/// key. The last connection that claims it replaces the earlier ones.
+/// An identity that a client has generated. It belongs to the client's key, so it ends no
+/// connection of another key. The last connection that claims it replaces the earlier ones.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ClientIdentity {
     key: Option<Box<str>>,
@@ -17,7 +17,7 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// Of a key's holder, or of an anonymous client.
+    /// The identity of a key's holder, or of an anonymous client.
     pub fn new(key: Option<&str>, identity: [u8; IDENTITY_LEN]) -> Self {
         Self { key: key.map(Into::into), identity }
     }
@@ -35,7 +35,7 @@ pub(super) enum Claim {
 }
 
 impl TargetSession {
-    /// CLAIM. Nothing else is taken until it is answered.
+    /// CLAIM. No other message is taken until it is answered.
     pub(super) fn on_claim(
         &mut self,
         header: &RequestHeader,
@@ -66,10 +66,11 @@ impl TargetSession {
         Some(Demand::Claim(identity))
     }
 
-    /// The answer to [`Demand::Claim`]: nothing of earlier connections is under way any more.
+    /// The answer to [`Demand::Claim`]: no request of the earlier connections is under way any
+    /// more.
     ///
     /// # Panics
-    /// When none was demanded.
+    /// When no claim was demanded.
     pub fn handle_claimed(&mut self) {
         if self.is_closing() {
             return;

@@ -7,14 +7,14 @@ use super::claim::ClientIdentity;
 use crate::Digests;
 use crate::wire::{LEN_MAX, NONCE_LEN};
 
-/// The limits of one session, and its door's.
+/// The limits of a session, and the properties of its listener.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
     /// Clients without a key have full access, as long as no credential exists.
     pub anonymous: bool,
     /// The client is on this machine: ATTACH is offered.
     pub local: bool,
-    /// The most bytes that a request may read or write: at most [`LEN_MAX`].
+    /// The maximum number of bytes that a request may read or write: at most [`LEN_MAX`].
     pub len_max: u32,
     /// The number of requests that a client may have in flight: 1 to [`crate::wire::CREDITS_MAX`].
     pub credits: u32,
@@ -23,16 +23,16 @@ pub struct SessionConfig {
     pub unit: BlockSize,
     /// The number of volumes that a client may have open: 1 to 65,535.
     pub handles_max: u16,
-    /// The digests that a client may have if it wants them.
+    /// The digests that a client may request.
     pub digests: Digests,
     /// The time that a client has from the connection's first byte to the end of the handshake.
     pub handshake_timeout: Nanos,
-    /// Drawn at random for this connection: never used twice.
+    /// Random, generated for this connection and never used twice.
     pub nonce: [u8; NONCE_LEN],
 }
 
 impl SessionConfig {
-    /// A door that serves whom a credential lets in, with this nonce.
+    /// A listener that admits clients by credential, with this nonce.
     pub fn with_nonce(nonce: [u8; NONCE_LEN]) -> Self {
         Self {
             anonymous: false,
@@ -51,25 +51,28 @@ impl SessionConfig {
 /// A demand of a session on its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Demand {
-    /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
+    /// A request for the engine; answered with
+    /// [`nearflash_session::ServingEnd::handle_completion`].
     Request(Request),
-    /// Earlier connections of the identity are to be ended; answered with
-    /// [`super::TargetSession::handle_claimed`], when nothing of theirs is under way any more.
+    /// End earlier connections of the identity; answered with
+    /// [`super::TargetSession::handle_claimed`] when none of their requests is under way any more.
     Claim(ClientIdentity),
-    /// Rings are to be made; answered with [`super::TargetSession::handle_attached`].
+    /// Create rings; answered with [`super::TargetSession::handle_attached`].
     Attach(AttachDemand),
-    /// By the engine, with a foreign buffer over a place of the data area; answered as a request.
+    /// A request for the engine, with a foreign buffer over a place of the data area; answered like
+    /// a request.
     Lend(LendDemand),
-    /// By the engine, once bytes are copied out of the data area; answered as a request.
+    /// A request for the engine, once bytes are copied out of the data area; answered like a
+    /// request.
     CopyIn(CopyInDemand),
 }
 
 /// The rings that a client wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AttachDemand {
-    /// Of the submission ring: a power of two, not above the session's credits.
+    /// The entries of the submission ring: a power of two, at most the session's credits.
     pub entries: u32,
-    /// Of the data area, in bytes: a multiple of the page, not 0.
+    /// The length of the data area in bytes: a multiple of the page size, not 0.
     pub data_len: u64,
 }
 
@@ -113,11 +116,11 @@ impl LendDemand {
     }
 }
 
-/// A write that is not of whole blocks, or whose place a device cannot use: its bytes are copied
-/// into a pool buffer, and then it is a request like any other.
+/// A write of partial blocks, or from a place that a device cannot use. Its bytes are copied into a
+/// pool buffer; after that it is a request like any other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyInDemand {
-    /// From where in the data area, and how much.
+    /// The place of the bytes in the data area.
     pub place: Place,
     /// To which pool buffer.
     pub buffer: BufferId,
@@ -131,9 +134,9 @@ pub struct CopyInDemand {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum RingOutput {
-    /// Copy bytes of a pool buffer into the data area, and give the buffer back.
+    /// Copy bytes of a pool buffer into the data area, and return the buffer.
     Copy { buffer: BufferId, offset: usize, place: Place },
-    /// Give a foreign buffer back: its request is over.
+    /// Return a foreign buffer, whose request has ended.
     Release(BufferId),
     /// Make the place zeroes.
     Zeroes(Place),

@@ -1,4 +1,5 @@
-//! Payload from the client: segments of writes into pool buffers, small messages into own bytes.
+//! Payload from the client: segments of writes go into pool buffers, small messages into memory of
+//! the session.
 
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
@@ -27,20 +28,21 @@ pub(super) enum Sink {
 pub(super) struct Incoming {
     offset: u64,
     len: u32,
-    /// The segment that is coming, and how many there are; equal when all have come.
+    /// The segment that is being received, and the number of segments. They are equal when all were
+    /// received.
     segment: u32,
     count: u32,
     pub(super) sink: Sink,
     /// The destination of the segment.
     pub(super) buffer: Option<BufferId>,
-    /// From where in the buffer, and how long the buffer must be.
+    /// The offset in the buffer, and the required length of the buffer.
     span: Span,
     /// The number of bytes of the segment received.
     received: usize,
 }
 
 impl Incoming {
-    /// A message's payload begins: `len` bytes, not 0, cut as those at `offset` are.
+    /// Begins a message's payload: `len` bytes, not 0, in the segments of a range at `offset`.
     #[inline]
     pub(super) fn begin(&mut self, offset: u64, len: u32, sink: Sink) {
         let count = segments::count(offset, len);
@@ -58,13 +60,13 @@ impl Incoming {
         ByteLen::from_usize(self.span.buffer_len)
     }
 
-    /// Where its next byte belongs, once there is a buffer.
+    /// The destination of its next byte, once there is a buffer.
     #[inline]
     pub(super) fn place(&self) -> Option<(BufferId, usize)> {
         Some((self.buffer?, self.span.skip + self.received))
     }
 
-    /// So much of its segment is in the buffer.
+    /// The number of bytes of its segment that are in the buffer.
     #[inline]
     pub(super) fn count(&mut self, len: usize) {
         assert!(self.buffer.is_some(), "payload comes only into a buffer");
@@ -84,7 +86,7 @@ impl TargetSession {
         waits.then_some(number)
     }
 
-    /// Whether what is coming is for a write of which a segment has failed already.
+    /// Whether the payload belongs to a write with a failed segment.
     #[inline]
     pub(super) fn is_dropped(&self) -> bool {
         match self.incoming.sink {
@@ -93,7 +95,7 @@ impl TargetSession {
         }
     }
 
-    /// The next segment of what is coming begins.
+    /// Begins the next segment of the payload.
     #[inline]
     pub(super) fn begin_segment(&mut self) {
         let Incoming { offset, len, segment, .. } = self.incoming;
@@ -149,7 +151,7 @@ impl TargetSession {
         }
     }
 
-    /// A write's segment has come: it is handed out, unless damaged or the write has failed.
+    /// Hands out a received segment of a write, unless it is damaged or the write has failed.
     #[inline]
     pub(super) fn end_segment_of_write(&mut self) {
         let Sink::Slot(tag) = self.incoming.sink else { unreachable!("the caller has looked") };
@@ -170,7 +172,7 @@ impl TargetSession {
         }
     }
 
-    /// Whether the session still takes what comes by rings.
+    /// Whether the session still takes entries of the rings.
     pub(super) const fn is_in(&self) -> bool {
         matches!(self.state, State::Ready(_))
     }

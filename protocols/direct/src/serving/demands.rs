@@ -7,7 +7,7 @@ use super::slots::{Kind, Slot};
 use super::{Demand, TargetSession};
 use crate::segments::{self, Segment};
 
-/// A segment of a request that is to be handed out, with its payload from the client.
+/// A segment of a request to hand out, with its payload from the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) tag: Tag,
@@ -63,7 +63,7 @@ impl Around {
     }
 }
 
-/// A range where a request's own is ignored.
+/// The range of a request whose own range is ignored.
 const NO_RANGE: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
 
 /// Tags are below 2^12, segments below 2^4.
@@ -108,7 +108,7 @@ impl TargetSession {
         self.attach.take().map(Demand::Attach).or_else(|| self.claim_demand())
     }
 
-    /// Everything but reads by the stream. `None` when there was nothing to do but answer.
+    /// Everything except reads over the stream. `None` if the request only had to be answered.
     pub(super) fn request_of(
         &mut self,
         tag: Tag,
@@ -162,7 +162,7 @@ impl TargetSession {
         Some(Request { tag, volume, range, operation })
     }
 
-    /// One of a request's segments is over; with the last, the request is answered without payload.
+    /// Ends one segment of a request. With the last one, the request is answered without payload.
     #[inline]
     pub(super) fn end_part(&mut self, number: u32) {
         let slot = &mut self.slots[number];
@@ -174,12 +174,12 @@ impl TargetSession {
     }
 }
 
-/// The block of a word, and where in it the word is.
+/// The block of a word, and the word's offset in it.
 fn around_word(slot: &Slot) -> Around {
     Around::of(slot, Segment { start: 0, len: slot.len })
 }
 
-/// The whole blocks within a request's range: what of a discard can be discarded.
+/// The whole blocks within a request's range, which a DISCARD can deallocate.
 fn whole_blocks(slot: &Slot) -> Option<BlockRange> {
     let (shift, mask) = (slot.block_size.shift(), mask(slot.block_size));
     let end = (slot.offset + u64::from(slot.len)) >> shift;
@@ -199,7 +199,7 @@ const fn tag_of(number: u32, segment: u32) -> Tag {
     Tag(segment << SEGMENT_SHIFT | number)
 }
 
-/// The request's own tag, and which segment.
+/// The request's tag, and the number of the segment.
 #[inline]
 pub(super) const fn parts_of(tag: Tag) -> (u32, u32) {
     (tag.0 & ((1 << SEGMENT_SHIFT) - 1), tag.0 >> SEGMENT_SHIFT)

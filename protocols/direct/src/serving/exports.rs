@@ -1,7 +1,8 @@
 //! The volumes that a node exports over this protocol, by name, and the keys that may access them.
 //!
-//! One value for all sessions of the node, immutable, replaced whole. Compiled by the control side;
-//! a session looks at it when a volume is opened and when the whole is replaced, not per request.
+//! One immutable value serves all sessions of the node, and is replaced as a whole. The control
+//! side compiles it. A session reads it when it opens a volume and when the value is replaced, but
+//! not for each request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub struct Export {
     pub block_size: BlockSize,
     /// Grows with each change of its layout. Never 0.
     pub epoch: u32,
-    /// Tells it from another volume that has its name later.
+    /// Distinguishes it from a later volume of the same name.
     pub uuid: [u8; 16],
 }
 
@@ -32,9 +33,9 @@ pub struct Export {
 pub struct CredentialExport {
     /// The secret that the client must prove to know.
     pub secret: Secret,
-    /// Whether it has expired: the client is told so, and has no rights.
+    /// Whether it has expired. A client of it has no rights, and gets the reason.
     pub expired: bool,
-    /// The granted access, by volume. A volume that is not here may not be opened.
+    /// The granted access, by volume. Other volumes may not be opened.
     pub access: HashMap<VolumeId, Arc<Access>>,
 }
 
@@ -56,7 +57,7 @@ impl Exports {
         Self { volumes: volumes.into_iter().collect(), credentials: credentials.collect() }
     }
 
-    /// Whether no credential exists: then doors that say so serve anonymous clients.
+    /// Whether no credential exists. Then listeners that are configured so serve anonymous clients.
     pub fn is_open(&self) -> bool {
         self.credentials.is_empty()
     }
@@ -73,7 +74,7 @@ impl Exports {
         changed.map(|(_, export)| export.volume).collect()
     }
 
-    /// Whether a credential gives the same on a volume as it did.
+    /// Whether a credential gives the same access to a volume as before.
     fn keeps(&self, key: &str, old: &CredentialExport, volume: VolumeId) -> bool {
         let access = |credential: &CredentialExport| match credential.expired {
             true => None,

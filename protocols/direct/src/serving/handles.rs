@@ -1,4 +1,4 @@
-//! The volumes that a client has open, and what it may do with each.
+//! The volumes that a client has open, and its access to each.
 //!
 //! Compiled anew when the exports change, so that a request's check is one array access, the
 //! epoch, the range, and one lookup among the grants.
@@ -13,7 +13,7 @@ use crate::wire::{Rights, Status};
 /// The identity of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Who {
-    /// Nobody in particular, at a door that serves such while no credential exists.
+    /// An anonymous client, whose listener admits such clients while no credential exists.
     Anonymous,
     /// The holder of a key. Another secret under the same key is another credential.
     Key(Box<str>, Secret),
@@ -91,7 +91,7 @@ pub(super) struct Wanted {
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) rights: Rights,
-    /// The rights are needed somewhere in the volume: the range does not matter.
+    /// The rights must apply to at least one byte of the volume; the range does not matter.
     pub(super) is_anywhere: bool,
 }
 
@@ -118,7 +118,7 @@ impl Handle {
         self.reach.as_ref().map_or(Rights::NONE, Reach::hull)
     }
 
-    /// Whether a request may be done; otherwise the status and value to answer.
+    /// Checks whether a request is allowed. Returns the status and value to answer if it is not.
     #[inline]
     pub(super) fn check(&self, wanted: Wanted) -> Result<(), (Status, u64)> {
         let refused = |status| Err((status, 0));
@@ -173,7 +173,7 @@ impl Handles {
         Some(number)
     }
 
-    /// Makes a number that is taken another handle. Whether it was.
+    /// Replaces the handle of a number that is taken. Returns whether it is taken.
     pub(super) fn replace(&mut self, number: u16, handle: Handle) -> bool {
         match self.handles.get_mut(usize::from(number)) {
             Some(place @ Some(_)) => {

@@ -1,7 +1,7 @@
-//! HELLO and PROVE: who the client is, and what both ends agree to.
+//! HELLO and PROVE: the client's identity, and the agreed parameters.
 //!
-//! A key that does not exist is asked for its proof like any other, and then refused, so that
-//! nobody learns which keys there are.
+//! A client with an unknown key is asked for its proof like any other, and then refused, so that
+//! nobody learns which keys exist.
 
 use nearflash_session::offset;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -21,7 +21,7 @@ use crate::wire::{
 #[derive(Debug)]
 pub(super) struct Hello {
     key: Box<str>,
-    /// HELLO and its answer, as they stood on the wire.
+    /// HELLO and its answer, as sent on the wire.
     transcript: Vec<u8>,
 }
 
@@ -94,7 +94,7 @@ impl TargetSession {
         };
         let Hello { key, transcript } = &**hello;
         let credential = self.exports.credential(key);
-        // One that nobody has takes as long to refuse as a wrong proof.
+        // Refusing an unknown key takes as long as refusing a wrong proof.
         let nobody = Secret::new([0; PROOF_LEN]);
         let secret = credential.map_or(&nobody, |credential| &credential.secret);
         let is_proven = is_client_proof(secret, transcript, payload);

@@ -1,4 +1,4 @@
-//! From bytes to handlers: the loop over received bytes, and what may come when.
+//! From bytes to handlers: the loop over received bytes, and the messages that each state allows.
 
 use nearflash_session::{Head, offset};
 
@@ -28,11 +28,12 @@ impl TargetSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Whether nothing more is taken until something was sent or answered, or ever.
+    /// Whether no more input is taken until output was sent or a demand was answered, or never
+    /// again.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
-        // As many parts as all requests can be answered with, and more. Messages that never have a
-        // slot are bounded by the bytes.
+        // More parts than the answers to all requests can have. The limit in bytes bounds messages
+        // that never have a slot.
         self.output.exceeds(16 * self.slots.count() + 16, OUTPUT_BYTES_MAX)
             || matches!(self.state, State::Closing | State::Attaching(..) | State::Claiming(..))
     }
@@ -59,7 +60,7 @@ impl TargetSession {
         }
     }
 
-    /// Everything but reads and writes, of a client that is in.
+    /// Everything except reads and writes, from an admitted client.
     fn on_other(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let opcode = Opcode(header.opcode);
         match opcode {
@@ -85,7 +86,7 @@ impl TargetSession {
         }
     }
 
-    /// Payload that is not a volume's bytes follows: it is gathered, and then handled.
+    /// Begins payload that is not a volume's bytes: it is gathered, and then handled.
     fn begin_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let (opcode, len) = (Opcode(header.opcode), header.len.get());
         if len > SMALL_LEN_MAX {
@@ -101,7 +102,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// A message's small payload has all come.
+    /// Handles a message whose small payload is complete.
     pub(super) fn end_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let payload = std::mem::take(&mut self.small);
         let handled = if self.stream.body.damage().is_none() {
@@ -128,7 +129,7 @@ impl TargetSession {
         }
     }
 
-    /// Nothing of a message with damaged payload is done.
+    /// A message with damaged payload has no effect.
     fn on_damaged(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         match Opcode(header.opcode) {
             Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => {
@@ -142,6 +143,6 @@ impl TargetSession {
 }
 
 fn goodbye(header: &RequestHeader) -> PeerError {
-    // A client's goodbye has its status where answers have theirs.
+    // A client's GOODBYE has its status in the same place as an answer.
     PeerError::Goodbye(Status(header.volume.get()))
 }

@@ -1,16 +1,17 @@
-//! The node's end of one connection: bytes of the stream or entries of a ring in, requests for the
-//! engine out; their answers in, bytes and payload buffers of the stream or entries out.
+//! The node's end of one connection. Bytes of the stream or entries of a ring go in, and requests
+//! for the engine come out. Their answers go in, and bytes and payload buffers of the stream, or
+//! entries, come out.
 //!
-//! The protocol is defined in `docs/direct-protocol.md`. Knows nothing of sockets, of memory of
-//! payload, or of volumes beyond their number, size and grants.
+//! The protocol is defined in `docs/direct-protocol.md`. A session has no sockets and no payload
+//! memory, and knows only the number, size and grants of a volume.
 //!
-//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`].
-//! With rings also: while [`TargetSession::takes_entries`], give entries to
-//! [`TargetSession::handle_entry`]; do every [`TargetSession::poll_ring`].
+//! A driver uses it as a [`ServingEnd`], and takes its demands with [`TargetSession::poll_demand`].
+//! With rings, the driver also passes entries to [`TargetSession::handle_entry`] while
+//! [`TargetSession::takes_entries`] is true, and carries out every [`TargetSession::poll_ring`].
 //!
-//! Invariants: every request is answered once or the connection is closing; what a request may do
-//! is decided by the exports that the session has when the request is handed out; memory is bounded
-//! by the session's credits.
+//! Invariants: every request is answered once, or the connection is closing. The exports at the
+//! time when a request is handed out decide whether it is allowed. The session's credits bound the
+//! memory.
 
 mod access;
 mod answers;
@@ -56,8 +57,8 @@ use handshake::Hello;
 use rings::Rings;
 use slots::Slots;
 
-/// Own bytes waiting to be sent, past which no further request is taken: far more than all requests
-/// in flight can be answered with unless the client does not read.
+/// The bytes of unsent headers past which no further request is taken. This is far more than the
+/// answers to all requests in flight need, unless the client does not read.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// The state of the connection, which determines the messages that may come.
@@ -69,16 +70,16 @@ enum State {
     AwaitingProof(Box<Hello>),
     /// Requests come.
     Ready(Who),
-    /// Rings are being made; until then nothing is taken.
+    /// Rings are being created; nothing is taken meanwhile.
     Attaching(Who, AttachDemand, u32),
-    /// Earlier connections are being ended; until then nothing is taken.
+    /// Earlier connections are being ended; nothing is taken meanwhile.
     Claiming(Who, u32),
     /// Queued output is still sent; nothing more is received.
     Closing,
 }
 
 impl State {
-    /// Whose connection it is, once that is known and while it lasts.
+    /// The client of the connection, once it is known and while the connection lasts.
     fn who(&self) -> Option<&Who> {
         match self {
             Self::Ready(who) | Self::Attaching(who, ..) | Self::Claiming(who, _) => Some(who),
@@ -92,7 +93,7 @@ impl State {
 pub struct TargetSession {
     config: SessionConfig,
     exports: Arc<Exports>,
-    /// Grows with every change of the exports: a request that an older one allowed is looked at
+    /// Grows with every change of the exports. A request that older exports allowed is checked
     /// again before it is handed out.
     generation: u32,
     state: State,
@@ -106,7 +107,7 @@ pub struct TargetSession {
     slots: Slots,
     /// The number of requests that the client may have in flight.
     credits: u32,
-    /// Segments to be handed out, oldest first.
+    /// Segments to hand out, oldest first.
     ready: VecDeque<Ready>,
     /// Rings that are to be asked for.
     attach: Option<AttachDemand>,
@@ -116,10 +117,10 @@ pub struct TargetSession {
 }
 
 impl TargetSession {
-    /// The end of a connection that was just accepted.
+    /// A session over a newly accepted connection.
     ///
     /// # Panics
-    /// When a limit is not what its field of the configuration says.
+    /// When a limit is outside the range that its field of the configuration documents.
     pub fn new(config: SessionConfig, exports: Arc<Exports>, now: Nanos) -> Self {
         assert!((1..=LEN_MAX).contains(&config.len_max), "requests have 1 byte to {LEN_MAX}");
         assert!(
@@ -146,8 +147,9 @@ impl TargetSession {
         }
     }
 
-    /// Volumes or grants have changed. What was handed out goes on; whatever is handed out from now
-    /// on, is decided by these, requests that were taken before included.
+    /// Records that volumes or grants have changed. Requests that were handed out continue. The new
+    /// exports apply to all requests that are handed out from now on, including those that were
+    /// taken earlier.
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
         self.generation = self.generation.wrapping_add(1);
         if let Some(who) = self.state.who() {
@@ -156,24 +158,25 @@ impl TargetSession {
         self.exports = exports;
     }
 
-    /// Whether the client is in: the handshake is over, and the connection is not.
+    /// Whether the client is admitted: the handshake is complete, and the connection has not ended.
     #[inline]
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready(_) | State::Attaching(..) | State::Claiming(..))
     }
 
-    /// The key that the client came with, once it is in; `None` for an anonymous one.
+    /// The key of the client, once it is admitted; `None` for an anonymous one.
     pub fn key(&self) -> Option<&str> {
         self.state.who()?.key()
     }
 
-    /// How many requests are in flight: taken and not answered.
+    /// The number of requests in flight: taken and not answered.
     pub fn requests_in_flight(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// Ends the connection for `error`, telling the client why. [`Self::handle_input`],
-    /// [`Self::handle_entry`] and [`Self::handle_timeout`] do so by themselves.
+    /// Ends the connection for `error`, and reports the reason to the client.
+    /// [`Self::handle_input`], [`Self::handle_entry`] and [`Self::handle_timeout`] do so
+    /// themselves.
     pub fn terminate(&mut self, error: PeerError) -> PeerError {
         if !self.is_closing() {
             self.stop();
@@ -184,8 +187,8 @@ impl TargetSession {
         error
     }
 
-    /// Nothing more is received. What was received is still handed out, as if it had been polled
-    /// before.
+    /// Stops receiving. Requests that were received are still handed out, as if they had been
+    /// polled earlier.
     fn stop(&mut self) {
         self.state = State::Closing;
         self.handshake_until = None;

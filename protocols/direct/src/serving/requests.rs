@@ -1,4 +1,4 @@
-//! From a header to a slot: whether a request may be done at all.
+//! From a header to a slot: checks whether a request is allowed.
 //!
 //! An error in a request becomes the status of its answer. An error in its tag ends the connection,
 //! because an answer could not be assigned to a request.
@@ -18,7 +18,7 @@ use crate::error::PeerError;
 use crate::segments;
 use crate::wire::{Opcode, RequestHeader, Rights, Status, WORD_LEN};
 
-/// A request that cannot be done: status and value of its answer.
+/// A refused request: the status and value of its answer.
 pub(super) type Refusal = (Status, u64);
 
 impl TargetSession {
@@ -38,7 +38,7 @@ impl TargetSession {
         self.hand_out_admitted(header, admitted);
     }
 
-    /// WRITE, by the stream: its payload follows, whether it may be done or not.
+    /// WRITE, over the stream. Its payload follows, whether it is allowed or not.
     #[inline]
     pub(super) fn on_write(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         self.check_transport(Opcode::WRITE)?;
@@ -77,7 +77,7 @@ impl TargetSession {
         self.hand_out_admitted(header, admitted);
     }
 
-    /// COMPARE_AND_SWAP and FETCH_ADD, by the stream, with their operands.
+    /// COMPARE_AND_SWAP and FETCH_ADD, over the stream, with their operands.
     pub(super) fn on_atomic(
         &mut self,
         header: &RequestHeader,
@@ -88,7 +88,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// COMPARE_AND_SWAP and FETCH_ADD, by either way.
+    /// COMPARE_AND_SWAP and FETCH_ADD, over the stream or the rings.
     pub(super) fn take_atomic(&mut self, header: &RequestHeader, operands: &[u8]) {
         let admitted = match atomic_kind(Opcode(header.opcode), operands) {
             Some(kind) => self.admit(header, kind),
@@ -97,7 +97,7 @@ impl TargetSession {
         self.hand_out_admitted(header, admitted);
     }
 
-    /// Once rings are attached, requests on volumes come by them alone.
+    /// Once rings are attached, requests on volumes use only the rings.
     pub(super) fn check_transport(&self, opcode: Opcode) -> Result<(), PeerError> {
         if self.rings.is_some() { Err(PeerError::Sequence(opcode)) } else { Ok(()) }
     }
@@ -116,8 +116,8 @@ impl TargetSession {
         }
     }
 
-    /// Whether a request may be done. If so, it is in its slot, whose fields go from registers to
-    /// their places, and has so many segments.
+    /// Checks whether a request is allowed. If so, puts it into its slot, field by field from
+    /// registers, and returns its number of segments.
     #[inline]
     pub(super) fn admit(&mut self, header: &RequestHeader, kind: Kind) -> Result<u32, Refusal> {
         if header.flags & !kind.flags() != 0 {
@@ -153,7 +153,7 @@ impl TargetSession {
         Ok(segments)
     }
 
-    /// A request without payload from the client is to be handed out, if it may be done.
+    /// Hands out a request without payload from the client, if it is allowed.
     #[inline]
     fn hand_out_admitted(&mut self, header: &RequestHeader, admitted: Result<u32, Refusal>) {
         match admitted {
@@ -165,8 +165,8 @@ impl TargetSession {
         }
     }
 
-    /// Whether a request that was handed out, and has not begun, is still allowed. One that is not
-    /// is to be completed as aborted, and is answered with the reason.
+    /// Whether a request that was handed out, but has not begun, is still allowed. If it is not,
+    /// the engine must complete it as aborted; the answer has the reason.
     #[cold]
     pub fn is_still_allowed(&mut self, tag: Tag) -> bool {
         let (number, _) = parts_of(tag);
@@ -178,9 +178,9 @@ impl TargetSession {
     }
 
     /// Checks a request again, because the exports have changed since it was allowed. It does not
-    /// check the epoch, which was right when the request came: a client that gets the status for a
-    /// stale epoch assumes that nothing was done, while parts of a long request may be done
-    /// already.
+    /// check the epoch, which was right when the request arrived: a client that gets the status for
+    /// a stale epoch assumes that the request had no effect, but parts of a long request may have
+    /// taken effect already.
     #[cold]
     pub(super) fn check_again(&mut self, tag: u32) -> Result<(), Refusal> {
         let slot = &self.slots[tag];
@@ -230,7 +230,7 @@ impl Kind {
     }
 }
 
-/// How many bytes a request is about, if it can be about so many.
+/// The length of a request's range in bytes, if it is valid.
 #[inline]
 fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Refusal> {
     const REFUSED: Refusal = (Status::INVALID_FIELD, offset!(RequestHeader, len) as u64);

@@ -1,9 +1,9 @@
-//! Requests by rings: headers as entries, payload in a data area that the client shares.
+//! Requests over rings: headers are entries, and payload is in a data area that the client shares.
 //!
-//! An entry has been copied out of the client's memory once, and is looked at like any header: its
-//! place in the data area too is the client's word, and is checked before it is used. Whole blocks
-//! at places that devices can use go straight between the device and the client's memory; all
-//! others by a pool buffer. Operands of atomic operations are copied once.
+//! An entry is copied out of the client's memory once, and is then checked like any header. This
+//! includes its place in the data area, which the client chooses. Whole blocks at places that
+//! devices can use are transferred directly between the device and the client's memory; all other
+//! payload passes through a pool buffer. Operands of atomic operations are copied once.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ use crate::wire::{AttachRequest, HEADER_LEN, Opcode, RequestHeader, Status};
 /// The length of a data area is a multiple of this, in bytes.
 const PAGE_LEN: u64 = 4096;
 
-/// The length of the longest data area in bytes: places are 32 bits.
+/// The maximum length of a data area in bytes, because places have 32 bits.
 const DATA_LEN_MAX: u64 = 1 << 32;
 
 /// The session's state of its rings.
@@ -50,12 +50,12 @@ impl Rings {
         }
     }
 
-    /// The segment that waits for a buffer, and how long that must be.
+    /// The segment that waits for a buffer, and the required length of the buffer.
     pub(super) fn wants_buffer(&self) -> Option<(Ready, ByteLen)> {
         self.awaiting.first()
     }
 
-    /// The segment that the buffer was wanted for, to be handed out.
+    /// Hands out the segment that waited for the buffer.
     pub(super) fn provide_buffer(&mut self, buffer: BufferId) -> Ready {
         let ready = self.awaiting.pop().expect("a buffer comes only when wanted");
         Ready { buffer: Some(buffer), ..ready }
@@ -66,7 +66,7 @@ impl Rings {
         self.outputs.push_back(RingOutput::Entry(bytes_of(words)));
     }
 
-    /// Names every buffer that waits for its copy.
+    /// Passes on every buffer that waits for its copy.
     pub(super) fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
         self.awaiting.clear();
         for output in self.outputs.drain(..) {
@@ -77,7 +77,7 @@ impl Rings {
         }
     }
 
-    /// Whether so many bytes at a place are within the data area.
+    /// Whether this many bytes at a place lie within the data area.
     #[inline]
     pub(super) fn contain(&self, place: u32, len: u32) -> bool {
         u64::from(place) + u64::from(len) <= self.data_len
@@ -85,7 +85,7 @@ impl Rings {
 }
 
 impl TargetSession {
-    /// ATTACH. Nothing may be in flight, so that the descriptors come with the answer.
+    /// ATTACH. Nothing may be in flight, so that the descriptors accompany the answer.
     pub(super) fn on_attach(
         &mut self,
         header: &RequestHeader,
@@ -123,10 +123,10 @@ impl TargetSession {
         Ok(AttachDemand { entries, data_len })
     }
 
-    /// The answer to [`Demand::Attach`]. The rings' descriptors go with the next bytes sent.
+    /// The answer to [`Demand::Attach`]. The rings' descriptors accompany the next bytes sent.
     ///
     /// # Panics
-    /// When none was demanded.
+    /// When no rings were demanded.
     pub fn handle_attached(&mut self, made: Result<(), Status>) {
         if self.is_closing() {
             return;
@@ -146,19 +146,19 @@ impl TargetSession {
         self.answer_session(&asked, made.err().unwrap_or(Status::OK), 0, &[]);
     }
 
-    /// Whether [`Self::handle_entry`] is to be called: rings are attached, and have room.
+    /// Whether the driver should call [`Self::handle_entry`]: rings are attached, and have room.
     #[inline]
     pub fn takes_entries(&self) -> bool {
         let has_room = |rings: &Rings| rings.outputs.len() < rings.outputs_max;
         self.is_in() && self.rings.as_ref().is_some_and(has_room)
     }
 
-    /// An entry of the submission ring, copied out of it. `copy_in` copies bytes out of the data
-    /// area at an offset; it is called only for what lies within. After an error, and on a session
-    /// that is closing, entries mean nothing.
+    /// Handles an entry that was copied out of the submission ring. `copy_in` copies bytes out of
+    /// the data area at an offset; it is called only for bytes within the area. After an error, and
+    /// on a session that is closing, entries are ignored.
     ///
     /// # Errors
-    /// When the client broke the protocol: the session is closing.
+    /// When the client violated the protocol: the session is closing.
     ///
     /// # Panics
     /// When no rings are attached.
@@ -230,7 +230,7 @@ impl TargetSession {
         self.refuse(header, Status::INVALID_FIELD, u64::from(offset!(RequestHeader, place)));
     }
 
-    /// The demand for a segment of a request that came by the rings.
+    /// The demand for a segment of a request from the rings.
     #[inline]
     pub(super) fn ring_demand(
         &mut self,
@@ -313,8 +313,8 @@ impl TargetSession {
     }
 }
 
-/// Whether a device can read or write the client's memory for this segment: it may want memory to
-/// be aligned to its blocks, and parts of its blocks need memory of the node's.
+/// Whether a device can read or write the client's memory for this segment. A device may require
+/// memory that is aligned to its blocks, and partial blocks need memory of the node.
 #[inline]
 fn is_direct(slot: &Slot, segment: Segment) -> bool {
     let unit = slot.unit.bytes();

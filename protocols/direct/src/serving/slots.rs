@@ -30,7 +30,7 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     pub(super) volume: VolumeId,
     pub(super) block_size: BlockSize,
-    /// Devices transfer to and from the client's memory in multiples of this.
+    /// Devices transfer to and from the client's memory in multiples of this number.
     pub(super) unit: BlockSize,
     pub(super) offset: u64,
     pub(super) len: u32,
@@ -62,7 +62,7 @@ impl Slot {
         value: 0,
     };
 
-    /// Notes a failure; the first is the one that is told.
+    /// Records a failure. Only the first is reported.
     pub(super) fn fail(&mut self, status: Status, value: u64) {
         if self.failed.is_ok() {
             (self.failed, self.value) = (status, value);
@@ -93,19 +93,19 @@ impl Slots {
         self.taken
     }
 
-    /// From here on, tags are below `count`, which is not more than before.
+    /// Limits the tags to those below `count`, which must not exceed the previous limit.
     pub(super) fn shrink(&mut self, count: usize) {
         assert!(self.taken == 0 && count <= self.slots.len(), "slots in use stay");
         self.slots = vec![Slot::FREE; count].into_boxed_slice();
     }
 
-    /// Whether a request with this tag may come: `None` when it is not below the count.
+    /// Whether a request with this tag is allowed now; `None` if the tag is not below the count.
     #[inline]
     pub(super) fn is_free(&self, tag: u32) -> Option<bool> {
         self.slots.get(crate::length(tag)).map(|slot| !slot.is_taken)
     }
 
-    /// The slot of a new request: nothing of it has failed.
+    /// The slot of a new request, without a failure.
     #[inline]
     pub(super) fn take(&mut self, tag: u32) -> &mut Slot {
         self.taken += 1;

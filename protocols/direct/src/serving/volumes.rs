@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::wire::{NEW_HANDLE, OpenAnswer, RequestHeader, Status};
 
 impl TargetSession {
-    /// A volume is wanted by name, under a new handle or in the place of one.
+    /// Opens a volume by name, under a new handle or in place of an existing one.
     pub(super) fn on_open(
         &mut self,
         header: &RequestHeader,
@@ -36,13 +36,13 @@ impl TargetSession {
             let number = self.handles.insert(handle).ok_or(Status::BUSY)?;
             return Ok((number, answer));
         }
-        // Requests that came with the handle before are looked at again.
+        // Earlier requests on the handle are checked again.
         self.generation = self.generation.wrapping_add(1);
         self.handles.replace(number, handle);
         Ok((number, answer))
     }
 
-    /// A handle is of no more use. Requests that came with it are still done.
+    /// Closes a handle. Earlier requests on it are still executed.
     pub(super) fn on_close(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let was_open = self.handles.remove(header.volume.get());
         let status = if was_open { Status::OK } else { Status::NO_SUCH_VOLUME };

@@ -1,4 +1,4 @@
-//! Hostile targets at an initiator's session.
+//! Invalid PDUs from a target, sent to an initiator's session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Hostile text at either end of a login.
+//! Invalid text, sent to either end of a login.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Both ends against one another and a volume in memory.
+//! Both ends, connected to each other and to a volume in memory.
 
 use std::collections::HashMap;
 use std::ops::Range;

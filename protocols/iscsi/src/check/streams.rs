@@ -43,7 +43,7 @@ pub fn stream_of(setup: Setup, recipe: &[u8]) -> Vec<u8> {
     stream_after(setup, 0, recipe)
 }
 
-/// The most commands in the stream of such a recipe.
+/// The maximum number of commands in the stream of such a recipe.
 pub const fn commands_in(recipe: &[u8]) -> usize {
     recipe.len() / RECIPE_LEN
 }

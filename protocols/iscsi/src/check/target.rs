@@ -1,4 +1,4 @@
-//! Streams, hostile and sound, at a target session in each of its states.
+//! Valid and invalid streams, sent to a target session in each of its states.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A volume in memory: what an engine would do with each request, at once and in full.
+//! A volume in memory, which completes each request immediately and as a whole, like an engine.
 
 use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
 use nearflash_units::{BlockSize, Blocks};

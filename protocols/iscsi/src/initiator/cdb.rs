@@ -71,7 +71,7 @@ pub fn unmap(ranges: &[(u64, u32)]) -> (Cdb, Vec<u8>) {
     (cdb, parameters)
 }
 
-/// The most ranges of one [`unmap`].
+/// The maximum number of ranges of one [`unmap`].
 pub const UNMAP_RANGES_MAX: usize = 1024;
 
 /// INQUIRY: standard data, or a VPD page.

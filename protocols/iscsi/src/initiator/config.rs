@@ -13,14 +13,14 @@ use crate::pdu::{LogoutResult, RejectReason, TaskResult};
 /// The most tasks of a connection.
 pub const TASKS_MAX: u16 = 4096;
 
-/// One connection that an initiator wants.
+/// The parameters of one connection of an initiator.
 #[derive(Clone, Debug)]
 pub struct InitiatorConfig {
     /// The names, credentials and offers of the login.
     pub login: LoginConfig,
     /// The session's command window, shared by its connections.
     pub window: Arc<CommandWindow>,
-    /// The most commands in flight: 1 to [`TASKS_MAX`].
+    /// The maximum number of commands in flight: 1 to [`TASKS_MAX`].
     pub task_count: u16,
 }
 
@@ -39,14 +39,14 @@ pub enum Ending {
     Rejected(RejectReason),
     /// A task management function ended it.
     Aborted,
-    /// Data was damaged on its way, or did not come though the status is good.
+    /// Data was damaged on the way, or did not arrive although the status is GOOD.
     Damaged,
 }
 
 /// A command is over.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TaskCompletion {
-    /// As [`super::InitiatorSession::submit`] returned it.
+    /// The number that [`super::InitiatorSession::submit`] returned.
     pub id: TaskId,
     /// How it ended.
     pub ending: Ending,
@@ -70,28 +70,28 @@ impl TaskCompletion {
 pub enum Event {
     /// The target answered a ping.
     Pong,
-    /// A task management function is over. Commands that it ended have completed.
+    /// A task management function has completed, and so have the commands that it ended.
     Managed(TaskResult),
     /// The targets that were asked for.
     Targets(Vec<DiscoveredTarget>),
-    /// The target asks for a logout within so many seconds.
+    /// The target requests a logout within this many seconds.
     LogoutRequested {
         /// How long it waits.
         seconds: u16,
     },
     /// An asynchronous event, with its sense data if any.
     Reported(Option<Sense>),
-    /// The logout is over, and the connection is.
+    /// The logout has completed, and the connection has ended.
     LoggedOut(LogoutResult),
 }
 
 /// Why a command was not taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
-    /// As many commands are in flight as the connection has places: wait for a completion.
+    /// All places of the connection are in use: wait for a completion.
     #[error("the connection has no free command slot: wait for a completion")]
     QueueFull,
-    /// The session's command window is closed: wait until the target answers something.
+    /// The session's command window is closed: wait for an answer of the target.
     #[error("the command window is closed: wait for an answer")]
     WindowClosed,
     /// The connection is not logged in, or an exchange of the same kind is under way.

@@ -163,7 +163,7 @@ impl InitiatorSession {
         }
     }
 
-    /// All PDUs sent before the fence have come.
+    /// All PDUs that were sent before the fence have arrived.
     fn pass_fence(&mut self) {
         let fenced = std::mem::take(&mut self.errands.fenced);
         let passed: Vec<_> = self.errands.concluded.drain(..fenced).collect();

@@ -20,7 +20,7 @@ pub(super) enum Source<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Which part of a command's data one Data-Out carries, and for which R2T.
+/// The part of a command's data that one Data-Out carries, and its R2T.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DataPart {
     pub(super) ttt: u32,
@@ -39,7 +39,7 @@ pub(super) struct PendingPart {
 }
 
 impl InitiatorSession {
-    /// The most data of one PDU: only the last of a sequence may need padding.
+    /// The maximum length of the data of one PDU: only the last of a sequence may need padding.
     pub(super) const fn part_len_max(&self) -> u32 {
         self.connection.send_len_max & !3
     }

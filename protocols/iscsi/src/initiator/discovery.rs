@@ -4,7 +4,7 @@ use crate::error::PeerError;
 use crate::pdu::Opcode;
 use crate::text::Pairs;
 
-/// The most text that is collected in discovery, in bytes.
+/// The maximum length of the text that is collected in discovery, in bytes.
 pub const TARGETS_TEXT_LEN_MAX: usize = 1 << 20;
 
 /// A target, and where it is.

@@ -10,7 +10,7 @@ use crate::pdu::{BasicHeader, HEADER_LEN, Opcode};
 use zerocopy::FromBytes;
 
 impl InitiatorSession {
-    /// Where the next bytes of the stream belong.
+    /// The destination of the next bytes of the stream.
     #[inline]
     pub fn receiving(&self) -> Receiving {
         if self.framer.body.is_over() {
@@ -30,9 +30,9 @@ impl InitiatorSession {
         }
     }
 
-    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
-    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause. However
-    /// the stream is cut, the outcome is the same.
+    /// Takes bytes of the stream: all headers and small data in them. Returns the number of
+    /// consumed bytes. It stops where payload begins and where [`Self::receiving`] returns a pause.
+    /// The outcome does not depend on how the stream is split.
     ///
     /// # Errors
     /// When the target violated the protocol or ended the connection: the session is closing.
@@ -59,10 +59,11 @@ impl InitiatorSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Payload has come into the buffer that [`Self::receiving`] named; `bytes` is a view of it.
+    /// Records that payload was received into the buffer that [`Self::receiving`] named; `bytes` is
+    /// a view of it.
     ///
     /// # Panics
-    /// When fewer bytes of payload were awaited.
+    /// When this many bytes were not expected.
     #[inline]
     pub fn handle_payload(&mut self, bytes: &[u8]) {
         let Sink::Task { id, completes } = self.sink else {

@@ -1,22 +1,23 @@
-//! The initiator's end of one connection: commands in, bytes and payload buffers of the stream out;
-//! bytes in, completions out.
+//! The initiator's end of one connection. Commands go in, and bytes and payload buffers of the
+//! stream come out. Bytes go in, and completions come out.
 //!
 //! Spec: RFC 7143, 4 and 11. A session has one connection or several, each an [`InitiatorSession`];
-//! they share a [`CommandWindow`]. Knows nothing of sockets, of memory for payload, or of the
-//! meaning of commands.
+//! they share a [`CommandWindow`]. This module knows nothing about sockets, memory for payload, or
+//! the meaning of commands.
 //!
-//! A driver's turn: [`InitiatorSession::submit`] as much as there is; send
-//! [`InitiatorSession::output`] and tell [`InitiatorSession::advance_output`]; ask
-//! [`InitiatorSession::receiving`], give bytes to [`InitiatorSession::handle_input`] or payload to
-//! its buffer and then to [`InitiatorSession::handle_payload`]; take every
-//! [`InitiatorSession::poll_completion`] and [`InitiatorSession::poll_event`]. With data digests,
-//! also satisfy [`InitiatorSession::wants_payload`].
+//! The loop of a driver: call [`InitiatorSession::submit`] for the pending commands. Send
+//! [`InitiatorSession::output`] and report the length to [`InitiatorSession::advance_output`]. Ask
+//! [`InitiatorSession::receiving`] for the destination of incoming bytes: pass them to
+//! [`InitiatorSession::handle_input`], or receive them into the payload buffer and call
+//! [`InitiatorSession::handle_payload`]. Take every [`InitiatorSession::poll_completion`] and
+//! [`InitiatorSession::poll_event`]. With data digests, also serve
+//! [`InitiatorSession::wants_payload`].
 //!
 //! Buffers belong to the caller. A command's buffer is not used after its completion was polled.
 //!
-//! Invariants: every command submitted completes once, or the session is closing and
-//! [`InitiatorSession::in_flight`] names those that never will; memory is bounded by the number of
-//! tasks and by the declared lengths.
+//! Invariants: every submitted command completes once, or the session is closing and
+//! [`InitiatorSession::in_flight`] returns those that never will. The number of tasks and the
+//! declared lengths bound the memory.
 
 mod answers;
 pub mod cdb;
@@ -61,7 +62,7 @@ const PARTS_MAX: usize = 64 * 1024;
 /// The number of unpolled events above which nothing more is received.
 const EVENTS_MAX: usize = 64;
 
-/// The state of the connection, which determines the PDUs that may come.
+/// The state of the connection, which determines the PDUs that are allowed.
 #[derive(Debug)]
 enum State {
     LoggingIn(Box<InitiatorLogin>),
@@ -73,7 +74,7 @@ enum State {
     Closing,
 }
 
-/// Where the data of the current PDU goes.
+/// The destination of the current PDU's data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Sink {
     /// Nowhere.
@@ -155,7 +156,7 @@ pub struct InitiatorSession {
 }
 
 impl InitiatorSession {
-    /// The end of a connection that was just made. Its first login request is in its output.
+    /// A session over a new connection. Its first login request is in its output.
     ///
     /// # Panics
     /// When `task_count` is 0, or more than [`TASKS_MAX`].
@@ -190,7 +191,7 @@ impl InitiatorSession {
         }
     }
 
-    /// The negotiated parameters, once the login is over.
+    /// The negotiated parameters, once the login is complete.
     pub const fn established(&self) -> Option<&Established> {
         self.established.as_ref()
     }
@@ -200,12 +201,12 @@ impl InitiatorSession {
         matches!(self.state, State::Ready)
     }
 
-    /// The negotiated digests, once the login is over.
+    /// The negotiated digests, once the login is complete.
     pub const fn digests(&self) -> Digests {
         self.connection.digests
     }
 
-    /// The next command that is over. Its place is free from here on.
+    /// The next completed command. Its place is free from now on.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<TaskCompletion> {
         let (id, command) = self.posted.poll()?;
@@ -220,7 +221,7 @@ impl InitiatorSession {
         self.errands.events.pop_front()
     }
 
-    /// How many commands are in flight: submitted, and their completion not polled.
+    /// The number of commands in flight: submitted, and their completion not polled.
     #[inline]
     pub const fn tasks_in_flight(&self) -> usize {
         self.posted.in_use()
@@ -241,7 +242,7 @@ impl InitiatorSession {
         self.output.len()
     }
 
-    /// The first `sent` bytes of [`Self::output`] are sent.
+    /// Records that the first `sent` bytes of [`Self::output`] were sent.
     ///
     /// # Panics
     /// When more was sent than there is.
@@ -251,13 +252,13 @@ impl InitiatorSession {
         self.posted.sent(self.output.position());
     }
 
-    /// Ends the connection without a PDU: iSCSI has none for it. [`Self::handle_input`] does so by
+    /// Ends the connection without a PDU: iSCSI has none for it. [`Self::handle_input`] does so
     /// itself.
     pub fn terminate(&mut self) {
         self.state = State::Closing;
     }
 
-    /// Whether the connection ends: close it once the output is sent.
+    /// Whether the connection is ending: the driver closes it once the output is sent.
     pub const fn is_closing(&self) -> bool {
         matches!(self.state, State::Closing)
     }

@@ -43,7 +43,7 @@ enum State {
     Begun,
     /// CHAP is agreed on; CHAP_A is next.
     AwaitingAlgorithm,
-    /// The challenge is out; CHAP_N and CHAP_R are next.
+    /// The challenge was sent; CHAP_N and CHAP_R come next.
     Challenged(Algorithm),
     /// Authentication is complete: the initiator may log in.
     Over,
@@ -64,7 +64,7 @@ impl Authenticator {
         Self { state: State::Begun, challenge, user: None }
     }
 
-    /// Whether this initiator may go on to the next stage.
+    /// Whether this initiator may enter the next stage.
     pub(super) fn is_over(&self, access: &Access) -> bool {
         match self.state {
             State::Over => true,
@@ -79,12 +79,12 @@ impl Authenticator {
         matches!(self.state, State::AwaitingAlgorithm | State::Challenged(_))
     }
 
-    /// The user that the initiator proved to be.
+    /// The user as which the initiator authenticated.
     pub(super) fn user(&self) -> Option<String> {
         self.user.clone()
     }
 
-    /// The keys of one text, which must be those that are next.
+    /// Handles the keys of one text, which must be the expected ones.
     pub(super) fn handle(
         &mut self,
         access: &Access,
@@ -148,7 +148,7 @@ impl Authenticator {
         let account = access.account(user);
         let Challenge { identifier, .. } = self.challenge;
         let challenge = self.challenge.bytes_for(algorithm);
-        // An unknown user takes as long as a known one.
+        // Refusing an unknown user takes as long as refusing a known one.
         let nobody = nobody();
         let secret = account.map_or(&nobody, |account| &account.initiator().secret);
         let is_right = Response::new(algorithm, identifier, secret, challenge).is(&response);

@@ -73,7 +73,7 @@ pub struct InitiatorLogin {
 }
 
 impl InitiatorLogin {
-    /// A login, its first request in `output`. `cmd_sn` is the session's next.
+    /// A login, with its first request in `output`. `cmd_sn` is the session's next number.
     pub fn begin(config: LoginConfig, cmd_sn: Serial, output: &mut Output) -> Self {
         let mut outgoing = Outgoing::default();
         outgoing.push("InitiatorName", &config.initiator);
@@ -108,10 +108,10 @@ impl InitiatorLogin {
         login
     }
 
-    /// Handles a response with all its data: the next request is queued, or the login is over.
+    /// Handles a response with all its data: queues the next request, or completes the login.
     ///
     /// # Errors
-    /// When the target refuses the login, violates the protocol, or does not prove itself.
+    /// When the target refuses the login, violates the protocol, or does not authenticate itself.
     pub fn handle(
         &mut self,
         response: &LoginResponse,
@@ -207,7 +207,7 @@ impl InitiatorLogin {
         })
     }
 
-    /// Queues a request with the pending text, and asks for the next stage if that is all of it.
+    /// Queues a request with the pending text, and requests the next stage if no text remains.
     fn request(&mut self, output: &mut Output) {
         if self.stage == Stage::Operational && !self.has_offered {
             self.has_offered = true;

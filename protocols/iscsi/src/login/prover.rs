@@ -58,7 +58,7 @@ impl Prover {
         self.account.as_ref().is_some_and(|account| account.target().is_some())
     }
 
-    /// Whether both ends have proved what they must.
+    /// Whether both ends have given the required proofs.
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Over
     }

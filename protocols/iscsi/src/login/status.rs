@@ -1,4 +1,4 @@
-//! How a login ended. RFC 7143, 11.13.5.
+//! The result of a login. RFC 7143, 11.13.5.
 
 use std::fmt;
 

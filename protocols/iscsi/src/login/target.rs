@@ -32,9 +32,10 @@ pub struct TargetLoginConfig {
 /// The result of a login request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LoginStep {
-    /// A response is queued; the next request is awaited.
+    /// A response is queued; the next request is expected.
     Answered,
-    /// [`TargetLogin::grant`] or [`TargetLogin::refuse`] answers; until then, no request may come.
+    /// [`TargetLogin::grant`] or [`TargetLogin::refuse`] answers; until then, no request is
+    /// allowed.
     Demanded(Box<LoginDemand>),
     /// [`TargetLogin::refuse`] answers, delayed after a failed authentication.
     Refused(LoginStatus),
@@ -117,7 +118,7 @@ impl TargetLogin {
         self.try_handle(access, request, data, output).unwrap_or_else(LoginStep::Refused)
     }
 
-    /// The demand is granted: queues the last response. The full feature phase begins behind it.
+    /// Grants the demand: queues the last response. The full feature phase begins after it.
     ///
     /// # Panics
     /// When there was no demand.
@@ -239,7 +240,7 @@ impl TargetLogin {
         Ok(())
     }
 
-    /// The portal group stands in the target's first text. RFC 7143, 13.9.
+    /// The portal group is part of the target's first text. RFC 7143, 13.9.
     fn begin_negotiation(&mut self) -> Negotiation {
         let is_discovery = self.names.is_discovery();
         let is_leading = self.identity.is_some_and(|identity| identity.tsih == 0);
@@ -249,7 +250,7 @@ impl TargetLogin {
         Negotiation::new(self.config.offer, Scope { is_discovery, is_leading })
     }
 
-    /// Sends the pending text, and goes to the next stage if that is all of it.
+    /// Sends the pending text, and enters the next stage if no text remains.
     fn answer(&mut self, access: &Access, output: &mut Output) -> Result<LoginStep, LoginStatus> {
         let is_authenticated = self.authenticator.is_over(access);
         let next = self.flags.next().filter(|_| self.flags.is_transit());

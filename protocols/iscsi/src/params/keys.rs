@@ -2,12 +2,12 @@
 
 use super::{LEN_MAX, LEN_MIN};
 
-/// How the two values of a key become one. RFC 7143, 6.2.2.
+/// The rule that combines the two values of a key. RFC 7143, 6.2.2.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Rule {
-    /// Numbers from one to the other; the lower is taken.
+    /// A number in this range; the result is the lower of both.
     Lower(u32, u32),
-    /// Numbers from one to the other; the higher is taken.
+    /// A number in this range; the result is the higher of both.
     Higher(u32, u32),
     /// Yes if either end says so.
     Or,
@@ -19,7 +19,7 @@ pub(super) enum Rule {
 pub(super) struct Key {
     pub(super) name: &'static str,
     pub(super) rule: Rule,
-    /// Whether it means nothing in a discovery session.
+    /// Whether it has no meaning in a discovery session.
     pub(super) is_normal_only: bool,
     pub(super) get: fn(&SessionParams) -> u32,
     pub(super) set: fn(&mut SessionParams, u32),
@@ -73,11 +73,11 @@ macro_rules! session_keys {
 session_keys! {
     /// The lower of both. 1 to 65535.
     max_connections: u32 = 1, "MaxConnections", Rule::Lower(1, 65_535), true;
-    /// No unsolicited Data-Out, if either end wants that.
+    /// No unsolicited Data-Out, if either end requests this.
     initial_r2t: bool = true, "InitialR2T", Rule::Or, true;
-    /// Data in the command's PDU, if both ends want that.
+    /// Data in the command's PDU, if both ends request this.
     immediate_data: bool = true, "ImmediateData", Rule::And, true;
-    /// The most data that one R2T asks for, and in one sequence of Data-In.
+    /// The maximum length of the data that one R2T requests, and of one sequence of Data-In.
     max_burst_len: u32 = 262_144, "MaxBurstLength", Rule::Lower(LEN_MIN, LEN_MAX), true;
     /// The most unsolicited data of a command, including immediate data.
     first_burst_len: u32 = 65_536, "FirstBurstLength", Rule::Lower(LEN_MIN, LEN_MAX), true;

@@ -69,11 +69,11 @@ pub struct Offer {
     pub data_digest: DigestWish,
 }
 
-/// Which keys may be agreed on in a login.
+/// The keys that may be negotiated in a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Scope {
     /// A discovery session, where most keys are irrelevant.
     pub is_discovery: bool,
-    /// The first connection of a session: the session's keys are agreed on here only.
+    /// The first connection of a session: the session's keys are negotiated only here.
     pub is_leading: bool,
 }

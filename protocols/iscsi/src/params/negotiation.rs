@@ -76,7 +76,7 @@ impl Negotiation {
         }
     }
 
-    /// Offers all keys: an initiator begins so.
+    /// Offers all keys, as an initiator does at the beginning.
     pub fn offer(&mut self, out: &mut Outgoing) {
         self.declare(out);
         let digests = [
@@ -96,15 +96,15 @@ impl Negotiation {
         }
     }
 
-    /// Declares what is not negotiated: both ends do so once.
+    /// Declares the keys that are not negotiated. Both ends do this once.
     pub fn declare(&self, out: &mut Outgoing) {
         out.push(RECEIVE_LEN, &self.offer.receive_len_max.to_string());
     }
 
-    /// A pair came: the answer to an offer, or an offer, which is answered.
+    /// Handles a received pair: the answer to an offer, or an offer, which is answered.
     ///
     /// # Errors
-    /// When the negotiation cannot go on.
+    /// When the negotiation cannot continue.
     pub fn handle(&mut self, key: &str, value: &str, out: &mut Outgoing) -> Result<(), ParamError> {
         if let Some((bit, key)) = KEYS.iter().enumerate().find(|(_, known)| known.name == key) {
             return self.handle_session_key(bit, key, value, out);

@@ -1,8 +1,8 @@
 //! The PDUs of iSCSI as structs over bytes.
 //!
 //! Spec: RFC 7143, 11. Every PDU begins with a basic header of 48 bytes, big-endian; additional
-//! headers, a header digest, data, its padding to 4 bytes and a data digest may follow. Knows
-//! nothing of sessions or of the content of a command.
+//! headers, a header digest, data, its padding to 4 bytes and a data digest may follow. This module
+//! knows nothing about sessions or the content of a command.
 
 #[macro_use]
 mod header;

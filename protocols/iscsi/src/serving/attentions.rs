@@ -102,7 +102,7 @@ impl TargetSession {
         }
     }
 
-    /// Initiators rescan units when they receive this message, and would not do so by themselves.
+    /// Initiators rescan units when they receive this message, and would not do so themselves.
     fn tell_at_once(&mut self, lun: u16, attention: Attention) {
         if !matches!(attention, Attention::CapacityChanged | Attention::UnitsChanged) {
             return;

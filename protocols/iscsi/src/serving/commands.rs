@@ -16,7 +16,7 @@ use super::{Sink, TargetSession};
 use crate::error::PeerError;
 use crate::pdu::{Opcode, ScsiCommand, Serial};
 
-/// READ and WRITE by ten bytes and by sixteen.
+/// READ and WRITE, each with a CDB of ten and of sixteen bytes.
 const READ_10: u8 = 0x28;
 const READ_16: u8 = 0x88;
 const WRITE_10: u8 = 0x2A;
@@ -58,7 +58,7 @@ impl Planned {
 }
 
 impl TargetSession {
-    /// SCSI Command. Its data, if any in the PDU, is still to come.
+    /// SCSI Command. The data in its PDU, if any, has not been received yet.
     #[inline]
     pub(super) fn on_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         self.link.sink = Sink::Drop;
@@ -112,7 +112,7 @@ impl TargetSession {
         self.begin_data(index, command)
     }
 
-    /// A read of the common form, with nothing in its way.
+    /// A read of the common form that need not wait.
     #[inline]
     fn plain_read(&self, command: &ScsiCommand) -> Option<Plain> {
         match command.cdb[0] {
@@ -152,7 +152,7 @@ impl TargetSession {
         })
     }
 
-    /// A write of the common form, with nothing in its way.
+    /// A write of the common form that need not wait.
     #[inline]
     fn plain_write(&self, command: &ScsiCommand) -> Option<Planned> {
         if !matches!(command.cdb[0], WRITE_10 | WRITE_16) || command.is_read() {
@@ -174,7 +174,7 @@ impl TargetSession {
         let planned = self.plain_write(command).unwrap_or_else(|| self.plan(command));
         let mut begin = begin_of(command, planned.wanted);
         if planned.gives() && !command.is_read() {
-            // The initiator has no room for any of the command's data.
+            // The initiator has no room for the command's data.
             begin.expected = 0;
         }
         let index = self.tasks.slots.take(begin);
@@ -204,7 +204,7 @@ impl TargetSession {
         Asked { cdb, unit, units: &self.units, attentions, copies }
     }
 
-    /// Decodes a command again, now that its parameters have come.
+    /// Decodes a command again, after its parameters have arrived.
     pub(super) fn plan_parameters(&mut self, index: u16, cdb: [u8; 16], data: &[u8]) {
         let lun = self.tasks.slots[index].lun;
         let unit = lun.and_then(|lun| self.units.get(lun));
@@ -268,12 +268,12 @@ fn begin_of(command: &ScsiCommand, wanted: u32) -> Begin {
     }
 }
 
-/// The length of the data that the initiator is to send.
+/// The length of the data that the initiator must send.
 fn brought_by(command: &ScsiCommand) -> u32 {
     if command.is_write() { command.transfer_len.get() } else { 0 }
 }
 
-/// `command` is `None` when its data has come already.
+/// `command` is `None` if its data has already arrived.
 fn planned(
     task: Task,
     unit: Option<&LogicalUnit>,
@@ -306,7 +306,7 @@ fn planned(
     }
 }
 
-/// A command is done as far as its data comes; the residual count tells the rest.
+/// A command is executed as far as its data reaches; the residual count reports the rest.
 fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -> Planned {
     let wanted = len32(task.data_out.0).max(len32(task.data_in.0));
     let is_flagged_as_read = command.is_some_and(|command| command.is_read());
@@ -326,7 +326,7 @@ fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -
     Planned { kind, wanted, takes, buffers, failed: None }
 }
 
-/// A transfer longer than a buffer goes piece by piece.
+/// A transfer longer than a buffer is executed in pieces.
 fn series(task: RequestTask, volume: VolumeId, wanted: u32) -> Planned {
     let takes = len32(task.data_out.0);
     let series = Box::new(Series::of_transfer(volume, task));
@@ -352,7 +352,7 @@ fn refused(failure: Failure, wanted: u32) -> Planned {
     Planned { kind, wanted, takes: 0, buffers: Buffers::default(), failed: Some(failure) }
 }
 
-/// Parameters are taken only if all of them come, and no command moves data both ways.
+/// Parameters are taken only as a whole, and no command moves data in both directions.
 fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
     let is_bidirectional = command.is_read() && command.is_write();
     let are_missing = planned.takes > brought_by(command);

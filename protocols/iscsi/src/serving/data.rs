@@ -149,7 +149,8 @@ impl TargetSession {
         self.tasks.slots[index].received += len;
     }
 
-    /// Ends a PDU with data. RFC 7143, 7.8: if damaged, the command fails once all has come.
+    /// Ends a PDU with data. RFC 7143, 7.8: if it is damaged, the command fails once all data has
+    /// arrived.
     #[inline]
     pub(super) fn end_data(&mut self) {
         let Sink::Slot { index, is_last } = std::mem::replace(&mut self.link.sink, Sink::Drop)
@@ -166,7 +167,7 @@ impl TargetSession {
         }
     }
 
-    /// Continues a command whose sequence is over: asks for the next one, or submits the command.
+    /// Continues a command after a sequence: requests the next one, or submits the command.
     #[inline]
     pub(super) fn go_on(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
@@ -217,7 +218,7 @@ impl TargetSession {
         self.fail(index, Failure::Aborted);
     }
 
-    /// Discards the data of the command that may still come.
+    /// Discards the data of the command that may still arrive.
     fn expect_no_more(&mut self, index: u16) {
         self.tasks.has_aborted = true;
         self.note_end_of_copy(index);

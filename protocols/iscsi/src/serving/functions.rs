@@ -290,7 +290,7 @@ impl TargetSession {
     }
 }
 
-/// How a function that was handed out is answered.
+/// The answer to a function that was handed out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FunctionAnswer {
     pub(super) index: u16,

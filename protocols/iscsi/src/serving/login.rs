@@ -37,7 +37,7 @@ impl TargetSession {
         PeerError::Login(status)
     }
 
-    /// Authentication and negotiation are over: asks whether the login is granted.
+    /// Requests a decision on the login after authentication and negotiation.
     fn ask_for_login(&mut self, demand: Box<LoginDemand>) -> Result<(), PeerError> {
         self.check_login(&demand).map_err(|status| self.refuse(status))?;
         self.state = State::Granting;
@@ -62,7 +62,7 @@ impl TargetSession {
     /// lives on the core that was granted.
     ///
     /// # Panics
-    /// When none was asked for.
+    /// When no decision was requested.
     pub fn handle_login(&mut self, answer: Result<Granted, LoginStatus>) {
         if self.state == State::Closing {
             return;

@@ -1,8 +1,9 @@
-//! The target's end of one connection: bytes of the stream in, requests for the engine and for the
-//! control side out; their answers in, bytes and payload buffers of the stream out.
+//! The target's end of one connection. Bytes of the stream go in, and requests for the engine and
+//! for the control side come out. Their answers go in, and bytes and payload buffers of the stream
+//! come out.
 //!
 //! Spec: RFC 7143. The crate `nearflash-scsi` interprets the commands; this end transports them.
-//! Knows nothing of sockets, of memory for payload, or of volumes beyond their units.
+//! This module knows nothing about sockets, memory for payload, or volumes beyond their units.
 //!
 //! A driver uses it as a [`ServingEnd`], and takes its demands with [`TargetSession::poll_demand`].
 //! Whenever [`TargetSession::concerns_siblings`] is true for one connection of a session with
@@ -70,14 +71,14 @@ use siblings::Fence;
 use slots::{Slot, Slots};
 use window::EarlyCommands;
 
-/// The session's own bytes in the output above which no further command is taken: far more than the
-/// answers to a window of commands, unless the initiator does not read.
+/// The bytes of unsent headers above which no further command is taken. This is far more than the
+/// answers to a window of commands need, unless the initiator does not read.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// The target transfer tag of this end's pings.
 const PING_TAG: u32 = 0x7F01_B16A;
 
-/// The state of the connection, which determines the PDUs that may come.
+/// The state of the connection, which determines the PDUs that are allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// A login is under way.
@@ -94,7 +95,7 @@ enum State {
     Closing,
 }
 
-/// Where the data of the current PDU goes.
+/// The destination of the current PDU's data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Sink {
     /// Nowhere.
@@ -116,7 +117,7 @@ struct Link {
     params: ConnectionParams,
     framer: Framer,
     sink: Sink,
-    /// The header of the PDU whose data is coming, if it may be needed.
+    /// The header of the PDU whose data is being received, if it may be needed.
     current: [u8; HEADER_LEN],
     /// Data that belongs to no SCSI command.
     small: Vec<u8>,
@@ -160,15 +161,15 @@ struct Liveness {
 #[derive(Debug, Default)]
 struct Tasks {
     slots: Slots,
-    /// Commands whose unsolicited data is coming behind them, oldest first.
+    /// Commands whose unsolicited data follows them, oldest first.
     unsolicited: VecDeque<u16>,
-    /// Commands whose data is not asked for before there is a buffer.
+    /// Commands that request their data only when they have a buffer.
     awaiting_buffer: BufferQueue<u16>,
-    /// Commands to be handed out, oldest first.
+    /// Commands to hand out, oldest first.
     ready: VecDeque<u16>,
     /// Immediate commands and functions under way.
     immediate_count: u32,
-    /// Whether commands were given up whose data may still come.
+    /// Whether commands were given up whose data may still arrive.
     has_aborted: bool,
 }
 
@@ -205,7 +206,7 @@ pub struct TargetSession {
 }
 
 impl TargetSession {
-    /// The end of a connection that was just accepted at `local`.
+    /// A session over a connection that was accepted at `local`.
     pub fn new(
         config: SessionConfig,
         exports: Arc<Exports>,
@@ -250,13 +251,13 @@ impl TargetSession {
         }
     }
 
-    /// How many commands are in flight: taken and not answered.
+    /// The number of commands in flight: taken and not answered.
     pub(crate) fn commands_in_flight(&self) -> usize {
         self.tasks.slots.in_use()
     }
 
     /// Ends the connection for `error`. [`Self::handle_input`], [`Self::resume`] and
-    /// [`Self::handle_timeout`] do so by themselves. At error recovery level 0, no PDU reports it.
+    /// [`Self::handle_timeout`] do so themselves. At error recovery level 0, no PDU reports it.
     pub fn terminate(&mut self, error: PeerError) -> PeerError {
         self.stop();
         error

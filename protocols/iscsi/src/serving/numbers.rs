@@ -1,4 +1,4 @@
-//! The numbers of a session's commands: which is next, and how far they may go.
+//! The numbers of a session's commands: the next one, and the last one that is allowed.
 //!
 //! Spec: RFC 7143, 4.2.2.1 (command numbering).
 //!
@@ -16,7 +16,7 @@ pub(super) enum Turn {
     Now,
     /// Others come first.
     Later,
-    /// It was taken before, or is outside the window: ignored.
+    /// It was taken earlier, or is outside the window. The command is ignored.
     Never,
 }
 
@@ -84,7 +84,7 @@ impl Numbers {
         }
     }
 
-    /// A command that was taken is answered: there is room for one more.
+    /// Records that a command was answered: there is room for one more.
     #[inline]
     pub(super) fn give_back(&self) {
         self.last.store(self.last().next().0, Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl Numbers {
         self.early_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request no longer waits for its turn.
+    /// Records that a request no longer waits for its turn.
     pub(super) fn early_left(&self) {
         self.early_count.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! The sessions of a node: the admission of logins, the connections of each session, and its core.
 //!
 //! Spec: RFC 7143, 6.3.5 (reinstatement) and 7.2 (session state). Kept on the first core, where
-//! connections come in. Knows nothing of sockets or of what the sessions do.
+//! connections come in. This module knows nothing about sockets or what the sessions do.
 //!
 //! A login that replaces an old connection or session is answered when no request of the old one is
 //! under way: an old write that is still on its way to the device must not land after a new one. So
@@ -20,12 +20,12 @@ use super::config::Granted;
 use super::shared::SessionShared;
 use crate::login::{LoginDemand, LoginStatus, SessionKind};
 
-/// The most connections of a session, whatever is negotiated.
+/// The maximum number of connections of a session, whatever is negotiated.
 pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
 
-/// The most initiators that are remembered after their session: by default, twice the number of
-/// sessions. A new session of a forgotten initiator reports a power on, which implies the loss of
-/// its nexus.
+/// The maximum number of initiators that are remembered after their session: by default, twice the
+/// number of sessions. A new session of a forgotten initiator reports a power on, which implies the
+/// loss of its nexus.
 const REMEMBERED_MAX: usize = 2048;
 
 /// The limits of a node's sessions.
@@ -33,9 +33,9 @@ const REMEMBERED_MAX: usize = 2048;
 pub struct PortalConfig {
     /// How many sessions there may be.
     pub sessions_max: usize,
-    /// How many cores there are to spread them over.
+    /// The number of cores over which sessions are distributed.
     pub core_count: u16,
-    /// How many commands of a session may be under way: 1 to 4096.
+    /// The maximum number of commands of a session under way: 1 to 4096.
     pub window: u32,
 }
 
@@ -45,7 +45,7 @@ impl Default for PortalConfig {
     }
 }
 
-/// A connection of a session, and where it lives.
+/// A connection of a session, and its core.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ConnectionPlace {
     /// The session's TSIH.
@@ -61,7 +61,7 @@ pub struct ConnectionPlace {
 pub enum Admission {
     /// The connection is the session's.
     Granted(Granted),
-    /// These are to be ended first; then the login is to be tried again.
+    /// These must be ended first; then the login must be tried again.
     AfterEnd(Vec<ConnectionPlace>),
 }
 
@@ -124,7 +124,7 @@ impl Portal {
     /// No sessions.
     ///
     /// # Panics
-    /// When a limit is not what its field of the configuration says.
+    /// When a limit is outside the range that its field of the configuration documents.
     pub fn new(config: PortalConfig) -> Self {
         assert!(config.core_count > 0, "a node has a core");
         assert!((1..=4096).contains(&config.window), "a window is 1 to 4096 commands");
@@ -134,7 +134,7 @@ impl Portal {
         Self { config, sessions, remembered, last_tsih: 0, last_core }
     }
 
-    /// An initiator asks for the full feature phase.
+    /// Decides on an initiator's request for the full feature phase.
     ///
     /// # Errors
     /// The status of the refusal.

@@ -1,8 +1,8 @@
 //! Commands that run piece by piece: transfers longer than a buffer, and third-party copies.
 //!
-//! Spec: RFC 7143, 11.7 (Data-In in several sequences), 11.8 (R2Ts in order). One piece is with the
-//! engine at a time, or collects its data: a command holds one buffer at most, however long it is,
-//! and what is to be sent of it is bounded as everything that a connection holds of the pool is.
+//! Spec: RFC 7143, 11.7 (Data-In in several sequences), 11.8 (R2Ts in order). One piece at a time
+//! is in the engine or collects its data. A command therefore holds at most one buffer, however
+//! long it is. Its unsent data is bounded like everything that a connection holds of the pool.
 
 use nearflash_request::{Completion, Payload};
 use nearflash_scsi::{CopyState, Series};
@@ -104,7 +104,7 @@ impl TargetSession {
         count
     }
 
-    /// A command is given up: if it is a copy, its record shows that it failed.
+    /// Gives up a command. If it is a copy, its record shows that it failed.
     pub(super) fn note_end_of_copy(&self, index: u16) {
         if let Kind::Series(series) = &self.tasks.slots[index].kind {
             self.note_copy(series, CopyState::Failed);

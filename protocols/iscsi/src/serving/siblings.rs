@@ -23,7 +23,7 @@ pub struct SiblingRequest(pub(super) Order);
 pub(super) enum Order {
     /// These commands are over.
     GiveUp(Reach),
-    /// The initiator is to acknowledge the PDUs sent so far.
+    /// The initiator must acknowledge the PDUs sent so far.
     Acknowledge,
     /// The connection of that CID ends, or every one.
     Close(Option<u16>),
@@ -36,7 +36,7 @@ pub enum SiblingOutcome {
     NotMeant,
     /// It is done.
     Done,
-    /// It is done, but requests that were handed out earlier have not ended.
+    /// It is handled, but requests that were handed out earlier have not ended.
     LeavesRequests,
 }
 
@@ -129,7 +129,7 @@ impl TargetSession {
         }
     }
 
-    /// A function is over: its answer waits until PDUs on other connections are acknowledged.
+    /// Ends a function: its answer waits until PDUs on other connections are acknowledged.
     pub(super) fn answer_behind_others(&mut self, answer: FunctionAnswer) {
         self.siblings.fence.answers.push(answer);
         self.siblings.fence.is_told = false;
@@ -147,12 +147,12 @@ impl TargetSession {
         }
     }
 
-    /// The connection ends: no other connection needs to wait for it.
+    /// Records the end of the connection: no other connection needs to wait for it.
     pub(super) fn leave_fence(&mut self) {
         self.siblings.is_concerned |= self.siblings.fence.awaited.take().is_some();
     }
 
-    /// The connection ends, and sends no more answers.
+    /// Records the end of the connection, which sends no more answers.
     pub(super) fn drop_fence(&mut self) {
         self.leave_fence();
         self.siblings.fence.answers.clear();

@@ -12,20 +12,21 @@ use nearflash_session::SlotTable;
 
 use crate::pdu::Serial;
 
-/// The most immediate commands and functions of a connection, which the window does not count.
+/// The maximum number of immediate commands and functions of a connection, which the window does
+/// not count.
 pub(super) const IMMEDIATE_MAX: u32 = 16;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// Its unsolicited data is coming: in the command's PDU, or behind it.
+    /// Its unsolicited data is being received: in the command's PDU, or after it.
     Unsolicited,
-    /// All its unsolicited data is there, but commands with lower numbers are not.
+    /// All its unsolicited data has arrived, but commands with lower numbers have not.
     AwaitingTurn,
-    /// Its data waits for a buffer before it is asked for.
+    /// It needs a buffer before it requests its data.
     AwaitingBuffer,
     /// Its data is coming: an R2T was sent.
     Solicited,
-    /// It is ready to be handed out, or was handed out.
+    /// It can be handed out, or was handed out.
     #[default]
     Submitted,
 }
@@ -47,7 +48,7 @@ pub(super) enum Kind {
     Change { volume: VolumeId, task: ChangeTask },
     /// A task management function or a logout, for the control side.
     Function(FunctionTask),
-    /// Answered without anyone's help, once its data is over.
+    /// Answered by the session itself, once its data has arrived.
     Ready { data: Vec<u8> },
 }
 
@@ -79,13 +80,13 @@ pub(super) struct FunctionTask {
 pub(super) enum After {
     /// The function is over.
     Nothing,
-    /// The function is over, and ends the session.
+    /// The function has completed, and ends the session.
     BeginAnew,
     /// A logout that waited for requests of closed connections. With `goes`, this one closes too.
     Logout { goes: bool },
 }
 
-/// Where a command's data from the initiator goes.
+/// The destination of a command's data from the initiator.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Buffers {
     ids: [Option<BufferId>; 2],
@@ -95,7 +96,7 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// The need for `count` buffers of `len` bytes. None are there yet.
+    /// The need for `count` buffers of `len` bytes, none of which is provided yet.
     pub(super) const fn wanted(count: u8, len: u32) -> Self {
         Self { ids: [None; 2], count, len }
     }
@@ -148,15 +149,15 @@ pub(super) struct Slot {
     pub(super) expected: u32,
     /// The length of the command's data by its CDB.
     pub(super) wanted: u32,
-    /// How much data from the initiator it takes.
+    /// The length of the data that it takes from the initiator.
     pub(super) takes: u32,
     /// How much data has come.
     pub(super) received: u32,
-    /// The offset of the current piece: the data that came for earlier pieces.
+    /// The offset of the current piece: the length of the data for earlier pieces.
     pub(super) base: u32,
-    /// Set when the command is to end between two pieces.
+    /// Set if the command must end between two pieces.
     pub(super) cut_short: Option<Cut>,
-    /// Where the sequence that is coming ends.
+    /// The end of the sequence that is being received.
     pub(super) burst_end: u32,
     /// DataSN of the next Data-Out.
     pub(super) data_sn: u32,
@@ -169,13 +170,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The length of the data to come that is kept.
+    /// The length of the expected data that is kept.
     #[inline]
     pub(super) fn room(&self) -> u32 {
         if self.failed.is_some() { 0 } else { self.takes.saturating_sub(self.received) }
     }
 
-    /// The length to ask for next: at most to the end of the current piece.
+    /// The length to request next: at most to the end of the current piece.
     #[inline]
     pub(super) fn room_of_piece(&self) -> u32 {
         match self.kind {
@@ -187,7 +188,7 @@ impl Slot {
         }
     }
 
-    /// Where the next data belongs, and how much room is there; `None` while the buffer is missing.
+    /// The destination of the next data, and the room there; `None` while the buffer is missing.
     #[inline]
     pub(super) fn place(&self) -> Option<(BufferId, u32, u32)> {
         self.buffers.place(self.received - self.base)
@@ -213,7 +214,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// For a connection of a session with that window.
+    /// The slots of a connection of a session with this window.
     pub(super) fn new(count: u32) -> Self {
         let count = u16::try_from(count).expect("a window has fewer than 65,536 commands");
         Self { table: SlotTable::new(count, Slot::default) }
@@ -271,7 +272,8 @@ impl Slots {
         self.iter().find(|(_, slot)| slot.itt == itt).map(|(index, _)| index)
     }
 
-    /// The commands whose data is still coming, or asked for. Nothing of it was handed out.
+    /// The commands whose data is still being received, or was requested. None of them was handed
+    /// out.
     pub(super) fn collecting(&self) -> impl Iterator<Item = (u16, &Slot)> {
         self.iter().filter(|(_, slot)| slot.stage != Stage::Submitted)
     }

@@ -1,4 +1,4 @@
-//! The order of commands: a command that comes before its turn waits here.
+//! The order of commands: a command that arrives before its turn waits here.
 //!
 //! Spec: RFC 7143, 4.2.2.1. Commands of a session are numbered over all its connections, and begin
 //! in that order. On each connection they come in increasing order (error recovery level 0), so
@@ -32,7 +32,8 @@ enum Waiting {
     Function(Box<TaskRequest>),
 }
 
-/// The most data of all waiting requests together, in bytes: pings and text have little.
+/// The maximum length of the data of all waiting requests together, in bytes: pings and text have
+/// little.
 const DATA_LEN_MAX: usize = 64 * 1024;
 
 /// The commands of a connection that wait for others, in the order of their numbers.
@@ -168,15 +169,16 @@ impl TargetSession {
         }
     }
 
-    /// Whether commands of other connections of the session may wait for what this one has taken:
-    /// [`Self::resume`] is to be called for each of them. Asking makes it forget.
+    /// Whether commands on other connections of the session may wait for a command that this one
+    /// has taken. The driver must then call [`Self::resume`] for each of them. The call resets the
+    /// flag.
     #[inline]
     pub fn concerns_siblings(&mut self) -> bool {
         std::mem::take(&mut self.siblings.is_concerned)
     }
 
-    /// Other connections of the session have taken commands, or the session is to close: takes the
-    /// commands that waited for this.
+    /// Takes the commands that waited for other connections of the session to take theirs, or for
+    /// the session to close.
     ///
     /// # Errors
     /// When the initiator violated the protocol: the session is closing.
@@ -234,7 +236,7 @@ impl TargetSession {
         }
     }
 
-    /// A command of this connection was taken: others may be next, if any wait.
+    /// Records that a command of this connection was taken: waiting ones may be next.
     #[inline]
     pub(super) fn count_taken(&mut self) {
         self.siblings.is_concerned |= self.shared.numbers.is_any_early();

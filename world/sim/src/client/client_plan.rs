@@ -12,7 +12,7 @@ use crate::workload::Mix;
 pub struct ClientPlan {
     /// The total number of its requests.
     pub requests: u32,
-    /// The most requests that it has in flight.
+    /// The maximum number of requests that it has in flight.
     pub depth: usize,
     /// The kind of its requests.
     pub digests: Digests,

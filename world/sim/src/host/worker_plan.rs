@@ -19,7 +19,7 @@ pub struct WorkerPlan {
     pub alignment: u8,
     /// Whether it uses SQ flow control.
     pub flow_control: bool,
-    /// The most data in a capsule.
+    /// The maximum length of the data in a capsule.
     pub in_capsule_len_max: u32,
     /// KATO; 0 turns the timer off.
     pub keep_alive_ms: u32,

@@ -2,7 +2,8 @@
 //! node's behaviour is checked against it.
 //!
 //! Spec: SPC-4, 5.13; NVMe Base 2.0, 8.19. Persistent reservations only: the simulated initiators
-//! use neither RESERVE(6) nor mode changes. Knows nothing of the node's implementation.
+//! use neither RESERVE(6) nor mode changes. This module knows nothing about the node's
+//! implementation.
 
 use std::collections::BTreeMap;
 
