@@ -102,7 +102,7 @@ pub struct BenchArgs {
     /// Pin the threads to these cores, in turn: 0,2 or 0-3
     #[arg(long)]
     pub cores: Option<CoreList>,
-    /// Also measure the floor, just before and after, and print the ratio
+    /// Also measure the floor, immediately before and after, and print the ratio
     #[arg(long)]
     pub floor: bool,
     /// The floor's cores: the server's, the client's

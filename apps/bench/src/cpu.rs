@@ -57,7 +57,7 @@ pub struct ThreadTime {
 pub struct ProcessTime {
     /// Processor time used.
     pub cpu: CpuTime,
-    /// How long its threads were runnable without running.
+    /// The time for which its threads were runnable without running.
     pub waited: Nanos,
 }
 

@@ -141,7 +141,8 @@ impl Node {
 
     fn remove(&self, name: &str, force: bool) -> Result<VolumeInfo, NodeError> {
         let name: Name = name.parse().map_err(ValueError::from)?;
-        // Asked before the change begins, for other changes need not wait for a core that hangs.
+        // Checked before the change begins, so that other changes do not wait for a core that
+        // hangs.
         let connected = if force { None } else { self.runtime.connected() };
         self.change(|space| {
             let volume = space.remove(&name)?;

@@ -121,10 +121,10 @@ typedef struct nearflash_connect_options {
     /* The longest silence of a node that owes an answer, in nanoseconds (10 s). After it, the
      * connection is lost. It cannot be NEARFLASH_NONE. */
     uint64_t silence_max_ns;
-    /* The time for which a lost connection is tried again, in nanoseconds (30 s). With
+    /* The time for which reconnecting is tried after a loss, in nanoseconds (30 s). With
      * NEARFLASH_NONE, it is tried once. */
     uint64_t reconnect_max_ns;
-    /* The time for which a blocking call spins before it sleeps, in nanoseconds (100 us). To wake
+    /* The time for which a blocking call spins before it sleeps, in nanoseconds (100 us). Waking
      * up takes longer than a whole exchange. With NEARFLASH_NONE, a call never spins. */
     uint64_t spin_max_ns;
 } nearflash_connect_options;
@@ -184,7 +184,7 @@ int nearflash_fetch_add(const nearflash_volume *volume, uint64_t offset, uint64_
 /* The size of a queue pair. */
 typedef struct nearflash_queue_options {
     size_t size;    /* sizeof(nearflash_queue_options) */
-    uint32_t depth; /* the most operations in flight (128); the node may allow fewer */
+    uint32_t depth; /* the maximum number of operations in flight (128); the node may allow fewer */
     /* The length in bytes of the memory for buffers that is shared with a node on this machine
      * (16 MiB). With NEARFLASH_NONE, no memory is shared, and the Unix socket carries the data. */
     uint64_t shared_len;
@@ -204,7 +204,7 @@ int nearflash_queue_pair_open(nearflash_client *client, const char *name,
                               const nearflash_queue_options *options,
                               nearflash_queue_pair **pair);
 
-/* Also frees buffers in flight; it is unknown whether writes in flight take effect. */
+/* Also frees buffers in flight. Whether writes in flight take effect is unknown. */
 void nearflash_queue_pair_free(nearflash_queue_pair *pair);
 
 int nearflash_queue_pair_get_info(const nearflash_queue_pair *pair, nearflash_volume_info *info);

@@ -11,7 +11,7 @@ use crate::options::{NearflashConnectOptions, copied};
 pub struct NearflashClient(pub(crate) Client);
 
 impl NearflashClient {
-    /// The given name of a volume, or otherwise that of the URL.
+    /// The given name of a volume, or else that of the URL.
     pub(crate) fn volume_name<'a>(&'a self, name: Option<&'a str>) -> Result<&'a str, Failure> {
         let named = name.or_else(|| self.0.volume_name());
         Ok(named.ok_or(nearflash::Error::NoVolume)?)

@@ -26,7 +26,7 @@ pub struct NearflashQueuePair {
     messages: Vec<CString>,
     /// The descriptor for an event loop, once it was requested.
     pub(crate) watch: Option<Watch>,
-    /// Whether the program sleeps by means of it.
+    /// Whether the program sleeps on it.
     pub(crate) is_armed: bool,
 }
 
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn nearflash_wait(
         let mut has_something = !pair.done.is_empty();
         let mut left = timeout;
         while !has_something {
-            // It also returns earlier, to ask a silent node whether it is there.
+            // It also returns earlier, so that a PING is sent to a silent node.
             has_something = pair.pair.wait(left)?;
             left = timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {

@@ -85,7 +85,7 @@ struct State {
     failures: u64,
     /// The error of the last failed reconnect.
     failure: Option<Error>,
-    /// Whether the driver makes no reconnect before a call needs one.
+    /// Whether the driver reconnects only when a call needs a connection.
     is_given_up: bool,
 }
 
@@ -402,8 +402,8 @@ impl Shared {
         Ok(receiver)
     }
 
-    /// Waits until a lost connection is made again, or one reconnect has failed. Starts a reconnect
-    /// if the last one has already failed.
+    /// Waits until a lost connection is re-established, or one reconnect has failed. Starts a
+    /// reconnect if the last one has already failed.
     #[inline]
     async fn connected(&self) -> Result<(), Error> {
         let failures_before = {

@@ -55,7 +55,7 @@ impl Buffer {
     /// visible are zeroes or the previous contents.
     ///
     /// # Panics
-    /// When `len` is beyond [`Self::capacity`].
+    /// When `len` exceeds [`Self::capacity`].
     pub fn set_len(&mut self, len: usize) {
         let capacity = self.capacity();
         assert!(len <= capacity, "a buffer of {capacity} bytes cannot be made {len} long");

@@ -10,7 +10,7 @@ use super::volume::Volume;
 /// small ones should be buffered, by [`io::BufReader`] and [`io::BufWriter`].
 ///
 /// A read at the volume's end returns 0 bytes, and a write there fails with
-/// [`io::ErrorKind::StorageFull`]. To flush the cursor makes everything that was written durable on
+/// [`io::ErrorKind::StorageFull`]. Flushing the cursor makes everything that was written durable on
 /// stable media. An error's source is the [`Error`](super::Error) of the call.
 #[derive(Clone, Debug)]
 pub struct Cursor {

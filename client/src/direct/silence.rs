@@ -48,7 +48,7 @@ impl Silence {
         (lasted >= self.max).then_some(self.max.as_secs())
     }
 
-    /// The time until the PING or the end is due.
+    /// The time until the PING or the time-out is due.
     pub(super) fn left(&self) -> Duration {
         let due = if self.pinged { self.max } else { self.max / PING_PART };
         self.since.map_or(due, |since| (since + due).saturating_sub(now()))

@@ -1,4 +1,4 @@
-//! The URL of a node's direct door.
+//! The URL of a node for the direct protocol.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -56,7 +56,7 @@ struct Shared {
 /// The connections of a volume.
 struct Crew {
     idle: Vec<Worker>,
-    /// The number of connections that are being made again. No call begins meanwhile, since
+    /// The number of connections that are being re-established. No call begins meanwhile, since
     /// operations of the lost connections may still take effect.
     healing: usize,
     /// The number of connections that may still be added.
@@ -74,11 +74,11 @@ impl Volume {
         Ok(Self { shared, timeout: None })
     }
 
-    /// The same volume, whose calls through this value end after `timeout` at the latest, except for
-    /// the resolution of the node's name. A call that ends so may have begun to change the volume:
-    /// then its error is [`Error::Unknown`], and otherwise [`Error::ConnectionLost`], both with
+    /// The same volume, whose calls through this value end after `timeout` at the latest, except
+    /// for the resolution of the node's name. If such a call may have begun to change the volume,
+    /// its error is [`Error::Unknown`], otherwise [`Error::ConnectionLost`]; both carry
     /// [`Lost::TimedOut`](super::Lost::TimedOut). Its connection is given up, so the next call of
-    /// any thread first waits until nothing of it is under way any more.
+    /// any thread first waits until none of its operations is under way any more.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self.clone() }
@@ -216,7 +216,7 @@ impl Volume {
 
 impl Shared {
     /// An idle connection, a new one, or the next that is returned, after every lost connection is
-    /// made again.
+    /// re-established.
     fn take_worker(&self, deadline: Option<Instant>) -> Result<Worker, Error> {
         let mut crew = self.crew();
         loop {
@@ -253,14 +253,14 @@ impl Shared {
         };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            // Another call may take the connection that this one was told of.
+            // Another call may take the connection of which this one was notified.
             self.returned.notify_one();
             return Err(LATE);
         }
         Ok(self.returned.wait_timeout(crew, left).expect(UNPOISONED).0)
     }
 
-    /// Makes a lost connection again, or leaves that to the next call.
+    /// Re-establishes a lost connection, or leaves that to the next call.
     fn heal(&self, mut worker: Worker, deadline: Option<Instant>) -> Result<(), Error> {
         worker.begin(deadline);
         let healed = worker.heal();

@@ -83,7 +83,7 @@ impl Forecast {
         self.expected.len() >= reads_min && self.expected.get(self.current).is_some_and(is_long)
     }
 
-    /// How many reads are in flight of which no data has come.
+    /// The number of reads in flight without any received data.
     pub(crate) fn len(&self) -> usize {
         self.expected.len()
     }

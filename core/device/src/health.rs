@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearflash_units::Nanos;
 
-/// How long a success waits for other operations. A core takes the failure of an operation within a
-/// turn, which is far shorter: an operation that takes longer has not failed before the success, it
-/// hangs, and does not hold up what other volumes of its device do.
+/// The maximum time for which a success waits for other operations. A core processes the failure of
+/// an operation within a turn, which is far shorter. An operation that takes longer has not failed
+/// before the success: it hangs, and must not delay other volumes of its device.
 pub const DOUBT_MAX: Nanos = Nanos::from_millis(250);
 
 /// The durability record of one device, shared by all cores.
@@ -67,7 +67,7 @@ impl Health {
         self.end(promise);
     }
 
-    /// Ends it without loss of data. [`Self::judge`] tells whether its success can be trusted.
+    /// Ends it without loss of data. [`Self::judge`] reports whether its success can be trusted.
     pub fn end(&self, promise: Promise) -> Success {
         let before = self.of_epoch(promise.is_odd.into()).fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "an operation ends once");

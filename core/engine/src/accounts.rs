@@ -44,8 +44,7 @@ struct Account {
     /// Requests in the engine that brought payload.
     payloads: usize,
     host: HostId,
-    /// At the place that the lowest bits of the volume's number give; as many as a power of two, or
-    /// none.
+    /// Indexed by the lowest bits of the volume's number. The length is a power of two, or 0.
     meters: Vec<Option<(VolumeId, MeterId)>>,
 }
 
@@ -63,7 +62,7 @@ pub struct Accounts {
     accounts: Slab<Account>,
     hosts: Slab<Host>,
     names: BTreeMap<Arc<str>, HostId>,
-    /// How often a connection came to hold less, or another share.
+    /// Counts the events after which a connection holds less, or has another share.
     returns: u64,
 }
 
@@ -89,7 +88,7 @@ impl Accounts {
         (account.host, account.meters) = (fresh, Vec::new());
     }
 
-    /// The connection has given back everything except what the engine holds.
+    /// Records that the connection has returned everything except for the buffers in the engine.
     pub fn clear(&mut self, id: AccountId) {
         self.returns += 1;
         let account = &mut self.accounts[id.0];
@@ -137,8 +136,8 @@ impl Accounts {
         self.hosts[account.host.0].held.take(back);
     }
 
-    /// How often something was given back. A request that waited for its host's share may begin when
-    /// this has changed.
+    /// Counts the returns. A request that waits for its host's share may begin when this has
+    /// changed.
     #[inline]
     pub(crate) fn returns(&self) -> u64 {
         self.returns
@@ -310,8 +309,8 @@ mod tests {
         accounts.give_back_request(id, ByteLen(0), true);
     }
 
-    /// The pool bytes that a host gets with this many connections, each of which takes pages as
-    /// long as it may.
+    /// The pool bytes that a host gets with this many connections, if each takes all the pages that
+    /// it is allowed.
     fn taken(connections: usize) -> u64 {
         let (mut accounts, mut pool) = (Accounts::default(), Pool::new(ByteLen(4 << 20)));
         let ids: Vec<AccountId> = (0..connections).map(|_| accounts.open(Some("host"))).collect();

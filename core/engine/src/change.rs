@@ -1,5 +1,4 @@
-//! Changes to less than whole blocks: which blocks of a range have to be read first, and what their
-//! bytes become.
+//! Changes to partial blocks: the blocks of a range that must be read first, and their new bytes.
 
 use nearflash_request::{BlockRange, Operation};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
@@ -7,7 +6,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 /// The new bytes of a range; the other bytes of its first and last block are kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Part {
-    /// How far into the range the new bytes begin; less than a block.
+    /// The offset of the new bytes in the range; less than a block.
     pub(crate) skip: u32,
     /// The number of new bytes; they end in the last block.
     pub(crate) len: u32,
@@ -47,7 +46,8 @@ impl Part {
         }
     }
 
-    /// Puts the kept bytes around the new ones: `payload` is the range's, `found` the kept blocks.
+    /// Puts the kept bytes around the new ones. `payload` holds the range, and `found` the kept
+    /// blocks.
     pub(crate) fn fill(self, block_size: BlockSize, payload: &mut [u8], found: &[u8]) {
         let block = ByteLen(u64::from(block_size.bytes())).to_usize();
         let (skip, end) = (ByteLen(self.skip.into()).to_usize(), ByteLen(self.end()).to_usize());
@@ -110,8 +110,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the part, the range ends up as the old bytes with the new ones over them, and
-        /// only blocks that keep something are read.
+        /// For every part, the range ends up as the old bytes overwritten by the new ones, and only
+        /// blocks with kept bytes are read.
         #[test]
         fn what_is_not_new_is_kept(skip in 0u32..512, len in 1u32..2000) {
             let part = Part { skip, len };

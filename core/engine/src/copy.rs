@@ -1,7 +1,7 @@
 //! Copies: blocks read from one place, of this volume or of another, and written to another place.
 //!
-//! One copy is no longer than a buffer: a longer copy takes several requests. So a copy never keeps
-//! a fence waiting for long, and each request is checked anew.
+//! One copy is at most as long as a buffer; a longer copy takes several requests. A copy therefore
+//! never delays a fence for long, and each request is checked anew.
 //!
 //! Invariant: all of the source is read before any of it is written, so that both may overlap.
 

@@ -1,9 +1,9 @@
-//! The engine of one core: takes requests, gives device operations, takes their results, gives
+//! The engine of one core: takes requests, emits device operations, takes their results, and emits
 //! answers.
 //!
 //! Invariants: every request is answered exactly once; a write's buffers return to the pool with
 //! its answer; a read's buffer passes to the owner with a successful answer and to the pool
-//! otherwise; nothing is answered before all its device operations are.
+//! otherwise; a request is answered only after all of its device operations have ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ pub struct Engine {
     arbiter: Option<Arbiter>,
     answers: VecDeque<Answer>,
     pub(crate) fence_messages: Outbox,
-    /// A scratch buffer kept back from the pool. When payloads of waiting comparisons and changes
-    /// fill the pool, this buffer lets one of them at a time proceed; without it, none could.
+    /// A scratch buffer reserved from the pool. When payloads of waiting comparisons and changes
+    /// fill the pool, this buffer lets them proceed one at a time; without it, none could proceed.
     pub(crate) reserve: Option<BufferId>,
     pub(crate) units: Units,
     devices: Arc<[DeviceProperties]>,
@@ -162,7 +162,7 @@ impl Engine {
         &mut self.admission.accounts
     }
 
-    /// Takes a request. Its answer comes from [`Self::poll_answer`], perhaps at once.
+    /// Takes a request. [`Self::poll_answer`] returns its answer, possibly at once.
     #[inline]
     pub fn submit(&mut self, asker: Asker, request: Request, pool: &mut Pool) {
         let came = self.waits.generation();
@@ -277,7 +277,7 @@ impl Engine {
         self.answers.pop_front()
     }
 
-    /// The next message about a fence, and the core it is for (possibly this one).
+    /// The next message about a fence, and its receiving core (possibly this one).
     #[inline]
     pub fn poll_fence(&mut self) -> Option<(CoreId, FenceMessage)> {
         self.fence_messages.pop_front()

@@ -1,17 +1,18 @@
-//! Fences: how one request has a range to itself while every core may write.
+//! Fences: exclusive access of one request to a range, although every core may write.
 //!
-//! A compare-and-write, an atomic operation on a word and a write of less than whole blocks must
-//! see no other write between their two halves, yet cores share nothing and plain writes take no
-//! lock. So only these rare requests ask for a fence; a plain write only checks an empty list. The
-//! asking core sends `Acquire` to the arbiter (one core of the node), which sends `Hold` to every
-//! core; each stops starting writes on the range, waits for those under way, answers `Held`; when
-//! all have, the arbiter sends `Granted`. `Release` lifts it the same way.
+//! A compare-and-write, an atomic operation on a word and a write of partial blocks must see no
+//! other write between their two halves. But cores share nothing, and plain writes take no lock.
+//! Therefore only these rare requests acquire a fence, and a plain write only checks an empty list.
+//! The requesting core sends `Acquire` to the arbiter (one core of the node), which sends `Hold` to
+//! every core. Each core starts no more writes on the range, waits for those under way, and answers
+//! `Held`. When all have answered, the arbiter sends `Granted`. `Release` lifts the fence in the
+//! same way.
 //!
-//! This module knows nothing about how messages travel; a core's messages to itself take the same
+//! This module does not depend on how messages travel. A core's messages to itself take the same
 //! path.
 //!
 //! Invariants: two active fences never overlap; fences on overlapping ranges are granted in the
-//! order in which they were asked for, so none starves.
+//! order of their requests, so none starves.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ impl CoreId {
     pub const FIRST: Self = Self(0);
 }
 
-/// Names a fence while it exists: the core that wants it and the job on that core.
+/// Identifies a fence while it exists: the requesting core, and the job on that core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FenceId {
     /// The core that wants the fence.
@@ -59,11 +60,12 @@ impl Fenced {
 pub enum FenceMessage {
     /// To the arbiter: wanted.
     Acquire(FenceId, Fenced),
-    /// To every core: start no more writes there, and answer `Held` when those under way are done.
+    /// To every core: start no more writes on the range, and answer `Held` when those under way
+    /// have ended.
     Hold(FenceId, Fenced),
-    /// To the arbiter: no write of this core is under way there.
+    /// To the arbiter: no write of this core is under way on the range.
     Held(FenceId),
-    /// To the core that wanted it: the range is yours.
+    /// To the requesting core: the fence is granted.
     Granted(FenceId),
     /// To the arbiter: no longer wanted.
     Release(FenceId),
@@ -71,7 +73,8 @@ pub enum FenceMessage {
     Lift(FenceId),
 }
 
-/// The most active fences; others wait. It bounds the comparisons that each write makes.
+/// The maximum number of active fences; others wait. It bounds the comparisons that each write
+/// makes.
 const ACTIVE_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -89,7 +92,7 @@ struct Waiting {
     blockers: usize,
 }
 
-/// The arbiter's side. Lives on [`CoreId::FIRST`].
+/// The arbiter's side, on [`CoreId::FIRST`].
 ///
 /// Acquiring and releasing visit every fence once, however many wait for one word.
 #[derive(Debug)]
@@ -102,7 +105,7 @@ pub(crate) struct Arbiter {
     ready: usize,
 }
 
-/// Outgoing messages, with the core each is for.
+/// Outgoing messages, each with its receiving core.
 pub(crate) type Outbox = VecDeque<(CoreId, FenceMessage)>;
 
 impl Arbiter {

@@ -1,5 +1,5 @@
-//! The path of a request: volume, range, layout, devices, answer. Performs no I/O: emits device
-//! operations and takes their completions.
+//! The path of a request: volume, range, layout, devices, answer. The engine performs no I/O: it
+//! emits device operations and takes their completions.
 //!
 //! This crate knows nothing about protocols (it takes [`nearflash_request::Request`]), sockets,
 //! files, or time.

@@ -24,14 +24,14 @@ use slab::Slab;
 
 use crate::arena::{Arena, Heap};
 
-/// Smallest buffer and alignment of each, in bytes.
+/// The length of the smallest buffer, and the alignment of all, in bytes.
 pub const PAGE_LEN: usize = 4096;
 
-/// Largest buffer: 2^8 pages, 1 MiB, the largest transfer that a door accepts.
+/// The largest buffer: 2^8 pages, 1 MiB, the largest transfer that any protocol accepts.
 const ORDER_MAX: u8 = 8;
 const ORDERS: usize = 9;
 
-/// Low bits of a [`BufferId`] that hold the order; the page index stands above them.
+/// The low bits of a [`BufferId`] that hold the order; the bits above them hold the page index.
 const ORDER_BITS: u32 = 4;
 
 /// The order that marks the number of a foreign buffer: no run is that long.
@@ -69,7 +69,7 @@ pub struct Pool {
     /// Empty when nothing is gathered.
     gathering: Range<usize>,
     free_pages: usize,
-    /// The number of buffers that have been given back.
+    /// The number of returned buffers.
     returns: u64,
     foreign: Slab<Foreign>,
 }
@@ -119,7 +119,7 @@ impl Pool {
             returns: 0,
             foreign: Slab::new(),
         };
-        // Every list is as long as it can get, so that giving back never allocates.
+        // Every list has its maximum capacity, so that returning a buffer never allocates.
         for (order, list) in pool.free.iter_mut().enumerate() {
             list.reserve_exact(page_count >> order);
         }
@@ -152,7 +152,7 @@ impl Pool {
         Some(self.cut(page, order, wanted))
     }
 
-    /// Takes the first pages of a run that has been removed from its list.
+    /// Takes the first pages of a run that was removed from its list.
     #[inline]
     fn cut(&mut self, page: usize, order: u8, wanted: u8) -> BufferId {
         for order in (wanted..order).rev() {
@@ -178,8 +178,8 @@ impl Pool {
         runs.into_iter().for_each(|(page, order)| self.push_free(page, order));
     }
 
-    /// The run to gather. A short one, whose length is no more than what is left alone, is the one
-    /// around the longest free run that is too short: it has none of the longer ones.
+    /// The run to gather. For a length of at most the reserved part, this is the run around the
+    /// longest free run that is too short.
     fn start_of_gathering(&self, order: u8, len: ByteLen) -> Option<usize> {
         if len <= Self::FRONT_LEN {
             let shorter = self.free[..usize::from(order)].iter().rev();
@@ -249,7 +249,7 @@ impl Pool {
         is_left_over || runs > usize::from(taken_from >= kept)
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer.
     ///
     /// # Panics
     /// If it is not taken. This is a bug in the caller: two owners would share the buffer.

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// The credit that a member gets in each round, in bytes.
 pub(crate) const QUANTUM: i64 = 64 << 10;
 
-/// The least cost of an item, in bytes: the overhead of handling one.
+/// The minimum cost of an item, in bytes: the overhead of handling one.
 const COST_MIN: u64 = 4 << 10;
 
-/// The greatest cost of an item, in bytes: the longest transfer.
+/// The maximum cost of an item, in bytes: the longest transfer.
 const COST_MAX: u64 = 1 << 20;
 
 /// Something that items wait in.
@@ -25,7 +25,7 @@ pub(crate) trait Waiting: Default {
     /// The keys that lead to the queue of an item, one per level.
     type Path;
 
-    /// Puts an item, which moves so many bytes, behind the others of its queue.
+    /// Appends an item, which moves this many bytes, to its queue.
     fn push(&mut self, path: Self::Path, item: Self::Item, bytes: u64);
 
     /// Offers the first item of each queue, in turn, until one is taken. Returns it with its cost.
@@ -233,8 +233,8 @@ mod tests {
             prop_assert!(most - least <= bound, "{got:?}");
         }
 
-        /// A host that asks for little, and on another volume, is served after a quantum and an item
-        /// of each other volume.
+        /// A host with few requests, on another volume, is served after a quantum and an item of
+        /// each other volume.
         #[test]
         fn who_asks_for_little_waits_a_bounded_time(
             floods in prop::collection::vec((0..1_u64 << 20, 1..40_u32), 1..6),

@@ -1,7 +1,7 @@
 //! Waiting until the requests that are older than a change have ended, volume by volume.
 //!
-//! A change concerns some volumes. Requests on other volumes are not waited for: a device that hangs
-//! holds up changes of its own volumes alone.
+//! A change concerns some volumes. It does not wait for requests on other volumes: a device that
+//! hangs delays only changes of its own volumes.
 //!
 //! Invariant: each request that a wait has counted is reported once, when it ends or is given up.
 

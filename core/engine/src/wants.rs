@@ -80,7 +80,7 @@ impl Engine {
         taken
     }
 
-    /// Queues a want until its turn. A connection has at most one for each [`Due`].
+    /// Queues a want until its turn. A connection has at most one want for each [`Due`].
     #[cold]
     pub fn want(&mut self, asker: Asker, want: Want) {
         self.admission.push_want(asker, want);

@@ -35,10 +35,10 @@ pub(crate) struct Rest {
     pub(crate) operation: DeviceOperation,
 }
 
-/// The IO of one number; or, between two of them, the place for the next.
+/// The IO with one number, or the free place between two IOs.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// Tells the operations of this IO from those of earlier ones of the same number.
+    /// Distinguishes the operations of this IO from those of earlier IOs with the same number.
     generation: u16,
     /// Operations that have not ended.
     pending: u16,
@@ -66,7 +66,7 @@ impl Flight {
         }
     }
 
-    /// An IO begins.
+    /// Begins an IO.
     ///
     /// # Panics
     /// When the previous IO of this number has not ended, which is a bug of the caller.
@@ -77,7 +77,7 @@ impl Flight {
         self.begin_operations();
     }
 
-    /// All operations have ended; others follow, under names of their own.
+    /// Continues an IO whose operations have ended with further ones, which have new ids.
     #[inline]
     pub(crate) fn begin_operations(&mut self) {
         self.generation = self.generation.wrapping_add(1);
@@ -90,12 +90,12 @@ impl Flight {
         self.pending > 0
     }
 
-    /// How many operations were laid out and have not ended.
+    /// The number of operations that were laid out and have not ended.
     pub(crate) fn pending(&self) -> u16 {
         self.pending
     }
 
-    /// Adds the next operation: this, on that piece. Returns its name.
+    /// Adds the next operation, on this piece. Returns its id.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -116,12 +116,12 @@ impl Flight {
         id
     }
 
-    /// Waits for something that has a name of its own: the flush of a device.
+    /// Waits for the flush of a device, which has an id of its own.
     pub(crate) fn await_flush(&mut self) {
         self.pending += 1;
     }
 
-    /// The operation of that name, which is yet to be submitted.
+    /// The operation with this id, which has not been submitted yet.
     #[inline]
     pub(crate) fn peek(&self, id: OperationId) -> Option<&DeviceRequest> {
         match usize::from(id.op).checked_sub(1) {
@@ -130,7 +130,7 @@ impl Flight {
         }
     }
 
-    /// The operation of that name is being submitted.
+    /// Records that the operation with this id is submitted.
     #[inline]
     pub(crate) fn submit(&mut self, id: OperationId) -> DeviceRequest {
         let op = self.op(id);
@@ -138,7 +138,7 @@ impl Flight {
         op.request
     }
 
-    /// The operation of that name has ended. Returns what was asked.
+    /// Records that the operation with this id has ended. Returns the operation.
     #[inline]
     pub(crate) fn end(&mut self, id: OperationId) -> DeviceRequest {
         let op = self.op(id);
@@ -156,14 +156,14 @@ impl Flight {
         }
     }
 
-    /// One of the operations or flushes that it waits for ended so.
+    /// Records the result of an operation or flush that the IO waits for.
     #[inline]
     pub(crate) fn end_one(&mut self, result: IoResult) {
         self.pending -= 1;
         self.note(result);
     }
 
-    /// Notes a result. The first failure counts.
+    /// Records a result. The first failure counts.
     #[inline]
     pub(crate) fn note(&mut self, result: IoResult) {
         if result != IoResult::Done && !self.has_failed() {
@@ -180,7 +180,7 @@ impl Flight {
     }
 }
 
-/// The same operation, for bytes that lie further on in the buffer.
+/// The same operation, for bytes at a later place in the buffer.
 #[inline]
 pub(crate) fn further(operation: DeviceOperation, by: ByteLen) -> DeviceOperation {
     let at = |buffer_offset: ByteLen| ByteLen(buffer_offset.0 + by.0);

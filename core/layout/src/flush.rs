@@ -26,18 +26,18 @@ pub(crate) struct Flushes {
     state: State,
     /// IOs that the flush answers.
     joined: Vec<IoId>,
-    /// IOs that asked after it was submitted: the next one answers them.
+    /// IOs that were added after it was submitted: the next flush answers them.
     waiting: Vec<IoId>,
 }
 
 impl Flushes {
-    /// The device whose flush that operation is, if it is one.
+    /// The device that the operation flushes, if it is a flush.
     #[inline]
     pub(crate) fn device_of(id: OperationId) -> Option<DeviceId> {
         (id.io >= FLUSHES).then_some(DeviceId(id.io & !FLUSHES))
     }
 
-    /// An IO asks. Returns the name of the flush if it is a new one.
+    /// Adds an IO. Returns the id of the flush if it is a new one.
     pub(crate) fn ask(&mut self, device: DeviceId, io: IoId) -> Option<OperationId> {
         if self.state == State::Submitted {
             self.waiting.push(io);
@@ -62,7 +62,8 @@ impl Flushes {
         DeviceRequest { id, device, operation, offset, len }
     }
 
-    /// The flush has ended. Returns the IOs that it answers, and the next one if any IO waits.
+    /// Records the end of the flush. Returns the IOs that it answers, and the next flush if any IO
+    /// waits.
     pub(crate) fn end(&mut self, id: OperationId) -> (Vec<IoId>, Option<OperationId>) {
         self.check(id, State::Submitted);
         self.state = State::Idle;

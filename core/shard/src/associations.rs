@@ -1,4 +1,4 @@
-//! Which hosts still have requests of an ended controller under way.
+//! The hosts whose ended controllers still have requests under way.
 //!
 //! A host that lost its connection comes back and repeats the writes that were not answered. A
 //! write of its old connection that is still on its way to the device must not land after the
@@ -41,7 +41,7 @@ impl Associations {
         self.queues.insert((controller, queue), host);
     }
 
-    /// No request of the queue is in flight any more.
+    /// Records that no request of the queue is in flight any more.
     pub(crate) fn queue_silent(&mut self, controller: ControllerId, queue: QueueId) {
         self.queues.remove(&(controller, queue));
         self.forget_if_silent(controller);

@@ -17,12 +17,12 @@ use crate::session::Session;
 use crate::shard::Shard;
 use crate::world::World;
 
-/// The maximum number of changes of one volume that a core asks for at a time; a further one is
-/// busy.
+/// The maximum number of changes of one volume that a core requests at a time; a further one is
+/// answered as busy.
 pub const CHANGES_PER_VOLUME_MAX: usize = 64;
 
 impl Shard {
-    /// A session asks the control side for a change.
+    /// Passes a session's change to the control side.
     pub(crate) fn ask_for_change<W: World>(
         &mut self,
         key: Key,
@@ -69,7 +69,7 @@ impl Shard {
     fn hand_back<W: World>(&mut self, key: Key, tag: Tag, result: &ChangeResult, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match (connection.role, &mut connection.session) {
-            // It was a controller that asked for it, for its host.
+            // A controller requested the change for its host.
             (Role::Admin(controller), _) => {
                 let controllers = self.controllers.as_mut();
                 let controllers = controllers.expect("admin queues are the first core's");

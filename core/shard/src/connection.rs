@@ -56,8 +56,9 @@ pub(crate) enum Phase {
     Open,
     /// Receives nothing more; sends the remaining answers, then closes.
     Closing,
-    /// All is sent, and the peer was told; closed when it closes or the time is over. A socket
-    /// closed at once, with input unread, would discard the last messages.
+    /// All output is sent, and the peer was informed. The socket is closed when the peer closes it
+    /// or the time is up. If it were closed at once, with unread input, the last messages would be
+    /// lost.
     Lingering(Nanos),
     /// The socket is gone. Waits for the device operations of its requests.
     Dead,
@@ -98,7 +99,7 @@ pub struct Connection {
     /// them: the control side may itself be waiting for that end, and makes changes in the order of
     /// asking anyway.
     pub(crate) changes: usize,
-    /// Nothing is sent before this time: the answer to a failed login is delayed.
+    /// No output is sent before this time, because the answer to a failed login is delayed.
     pub(crate) quiet_until: Option<Nanos>,
     /// Its account in the pool of its core.
     pub(crate) account: Option<AccountId>,
@@ -119,7 +120,7 @@ pub struct Connection {
 pub(crate) struct Awaits {
     pub(crate) next: bool,
     pub(crate) later: bool,
-    /// Its session did not make do without a buffer for what is next.
+    /// Its session could not proceed without a buffer for the next payload.
     pub(crate) is_patient: bool,
 }
 
@@ -191,7 +192,7 @@ impl Connection {
         self.leftover.is_empty() && self.session.receiving() != Receiving::Paused
     }
 
-    /// Whether something waits on the peer: answers to be taken, or data to be sent. Input that the
+    /// Whether progress depends on the peer: it must take answers, or send data. Input that the
     /// shard does not take does not count against the peer.
     pub(crate) fn waits_for_peer(&self) -> bool {
         let waits_for_data =
@@ -199,8 +200,8 @@ impl Connection {
         self.session.output_len() > 0 || waits_for_data
     }
 
-    /// Whether it has waited on the peer for longer than `patience`, and less has moved than may be
-    /// expected. To be asked now and then: waiting counts from the first time that it is seen.
+    /// Whether it has waited for the peer for longer than `patience`, with less progress than
+    /// expected. It must be called regularly: the wait counts from the first call that sees it.
     pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos, accounts: &Accounts) -> bool {
         if !self.waits_for_peer() {
             self.progress.rests();
@@ -209,8 +210,8 @@ impl Connection {
         self.progress.is_stalled(now, patience, accounts.held(self.account()))
     }
 
-    /// Nothing more is received. Buffers of what was still coming are given back at once: what is to be
-    /// answered before the end may wait for them.
+    /// Stops receiving. Buffers of incomplete payload are returned at once, because requests that
+    /// must be answered before the end may wait for them.
     pub(crate) fn stop_receiving(
         &mut self,
         leftovers: &mut Leftovers,
@@ -229,7 +230,7 @@ impl Connection {
         });
     }
 
-    /// Gives back every buffer that the connection itself holds.
+    /// Returns every buffer that the connection itself holds.
     pub(crate) fn release(
         &mut self,
         leftovers: &mut Leftovers,

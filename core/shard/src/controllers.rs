@@ -84,7 +84,7 @@ impl Controllers {
 }
 
 impl Shard {
-    /// A host wants a connection to be a queue.
+    /// Handles a Connect, by which a host makes a connection a queue.
     pub(crate) fn connect<W: World>(&mut self, key: Key, demand: ConnectDemand, world: &mut W) {
         let Some(controllers) = &mut self.controllers else {
             unreachable!("connections leave the first core only once connected");
@@ -142,7 +142,7 @@ impl Shard {
         self.act(world);
     }
 
-    /// Performs the actions that the controllers ask for.
+    /// Performs the actions that the controllers request.
     pub(crate) fn act<W: World>(&mut self, world: &mut W) {
         while let Some(action) = self.controllers.as_mut().and_then(|c| c.target.poll_action()) {
             match action {
@@ -199,7 +199,7 @@ impl Shard {
         }
     }
 
-    /// A queue's connection is gone, and all its requests have ended.
+    /// Handles the end of a queue's connection, whose requests have all ended.
     pub(crate) fn queue_closed<W: World>(
         &mut self,
         controller: ControllerId,

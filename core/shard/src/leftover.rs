@@ -1,7 +1,7 @@
 //! Received bytes that wait because a command in front of them waits.
 //!
-//! A core keeps a bounded number of them. Past that it receives little at a time, so that a connection
-//! whose next bytes would free buffers still goes on.
+//! A core keeps a bounded number of them. Beyond it, the core receives little at a time, so that a
+//! connection whose next bytes would free buffers can still proceed.
 
 /// The leftover bytes of a core beyond which it receives `RECEIVE_LEN_MIN` bytes at a time.
 pub const LEFTOVER_MAX: usize = 64 << 20;

@@ -1,9 +1,9 @@
 //! One core of the node: its connections, its engine and its buffers, driven turn by turn.
 //!
 //! A shard is pure: it sees sockets, devices, time and other cores only through [`World`], so the
-//! same code runs under the reactor in production and under the simulator in tests. It is where
-//! sessions and the engine meet: bytes in, requests to the engine, answers out, one send per
-//! connection and turn.
+//! same code runs under the reactor in production and under the simulator in tests. It connects
+//! sessions with the engine: it passes bytes to sessions, requests to the engine, and answers back
+//! to sessions, and sends once per connection and turn.
 //!
 //! This crate knows nothing about system calls, files or configuration.
 

@@ -1,4 +1,4 @@
-//! How connections come, move between cores, and go.
+//! The lifecycle of connections: accepting them, moving them between cores, and ending them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Shard {
         key
     }
 
-    /// Gives a connection to another core, including its answers and unread input.
+    /// Moves a connection to another core, including its answers and unread input.
     pub(crate) fn hand_over<W: World>(&mut self, key: Key, core: CoreId, world: &mut W) {
         self.withdraw(key, world);
         let Some(mut connection) = self.connections.remove(key) else { return };
@@ -119,7 +119,7 @@ impl Shard {
         connection.stop_receiving(&mut self.leftovers, self.engine.accounts(), world.pool());
     }
 
-    /// A connection waits for no buffers any more.
+    /// Ends a connection's wait for buffers.
     pub(crate) fn withdraw<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if std::mem::take(&mut connection.awaits) != Awaits::default() {

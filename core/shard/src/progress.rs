@@ -5,7 +5,8 @@
 
 use nearflash_units::{ByteLen, Nanos};
 
-/// The bytes per second, over the stall timeout, for which a peer may hold as many of the pool.
+/// The minimum rate in bytes per second, over the stall timeout, of a peer that holds as many bytes
+/// of the pool.
 pub const PROGRESS_MIN: ByteLen = ByteLen(64 * 1024);
 
 /// The bytes moved between a connection and its peer.
@@ -51,7 +52,8 @@ impl Progress {
         self.waits = None;
     }
 
-    /// Something waits for the peer, which holds `held` bytes. Whether it has for too long.
+    /// Records that progress depends on the peer, which holds `held` bytes. Returns whether it has
+    /// done so for too long.
     pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos, held: ByteLen) -> bool {
         let fresh = Waits { since: now, moved: self.moved, held };
         let waits = *self.waits.get_or_insert(fresh);

@@ -50,7 +50,7 @@ impl Shard {
         }
     }
 
-    /// A connection has something to send, or what its input waits for may be there.
+    /// Marks a connection that has output to send, or whose input may be able to resume.
     pub(crate) fn mark_dirty(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         self.lists.mark(key, &mut connection.listed);
@@ -76,7 +76,7 @@ impl Shard {
         busy
     }
 
-    /// Sends once. Returns whether anything moved, and whether to try again in the next turn.
+    /// Sends once. Returns whether there was progress, and whether to try again in the next turn.
     #[inline]
     fn send<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
         let Some(connection) = self.connections.get_mut(key) else { return (false, false) };

@@ -25,7 +25,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// Whether the peer did not send what it had to in time.
+    /// Whether the peer has missed a deadline.
     pub fn is_silence(self) -> bool {
         self == Self::NvmeTcp(nearflash_nvme_tcp::PeerError::Silent)
             || self == Self::Direct(nearflash_direct::PeerError::Silent)
@@ -38,14 +38,14 @@ impl PeerError {
         self == Self::Iscsi(nearflash_iscsi::PeerError::Login(status))
     }
 
-    /// Whether it ended the connection in good order.
+    /// Whether the peer ended the connection in an orderly way.
     pub fn is_goodbye(self) -> bool {
         let status = nearflash_direct::Status::OK;
         self == Self::Direct(nearflash_direct::PeerError::Goodbye(status))
     }
 }
 
-/// Our end of a connection, in the protocol of its door.
+/// The node's end of a connection, in the protocol of its listener.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "lies in its connection, which has a box of its own")]
 pub(crate) enum Session {
@@ -143,7 +143,7 @@ impl Session {
         if let Self::Iscsi(session) = self { Some(session) } else { None }
     }
 
-    /// Whether it may ever make do without a buffer for what is next in its stream.
+    /// Whether it can ever proceed without a buffer for the next payload of its stream.
     pub(crate) const fn may_give_way(&self) -> bool {
         matches!(self, Self::Iscsi(_))
     }

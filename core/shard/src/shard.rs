@@ -1,8 +1,8 @@
 //! The shard itself and its turn.
 //!
-//! A turn takes all that has happened, hands it through sessions and engine until nothing moves,
-//! and sends all that is ready: one receive and one send per busy connection, whatever the number
-//! of requests in them.
+//! A turn takes all events, passes them through sessions and engine until nothing moves, and sends
+//! all output that is ready: one receive and one send per busy connection, regardless of the number
+//! of requests.
 
 use std::collections::HashMap;
 
@@ -26,10 +26,10 @@ use crate::rings::Rings;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
 use nearflash_session::ServingEnd;
 
-/// Connections per core; one more is refused.
+/// The maximum number of connections per core; a further one is refused.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
-/// Bytes taken from one connection in one turn.
+/// The maximum number of bytes received from one connection in one turn.
 pub(crate) const STAGING_LEN: usize = 256 * 1024;
 
 /// The period in which an idle core checks whether operations of other cores that it waits for have
@@ -120,8 +120,8 @@ impl Shard {
         }
     }
 
-    /// One turn: bounded work, nothing waited for. Returns how much moved; zero means that the
-    /// shard waits for the world.
+    /// One turn: a bounded amount of work, without waiting. Returns the amount of progress; zero
+    /// means that the shard waits for the world.
     pub fn turn<W: World>(&mut self, world: &mut W) -> usize {
         let mut events = std::mem::take(&mut self.events);
         world.poll(&mut events);
@@ -140,7 +140,7 @@ impl Shard {
         }
         moved += self.send_dirty(world);
         self.watch_the_clock(world);
-        // Connections that just ended leave answers behind.
+        // Connections that have just ended leave answers.
         self.settle(world);
         self.confirm(world);
         // Their buffers are free again: other connections may have waited for them.

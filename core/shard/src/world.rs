@@ -117,7 +117,7 @@ pub enum RingRefused {
     /// The requested size is not valid.
     #[error("the size of the rings is invalid")]
     Size,
-    /// The core already has the most rings that it supports.
+    /// The core already has the maximum number of rings.
     #[error("the core has the maximum number of rings")]
     TooMany,
     /// The system's error.
@@ -132,7 +132,7 @@ pub struct RingBroken;
 
 /// The outside world, as one core sees it.
 pub trait World {
-    /// The time at which [`Self::poll`] looked what has happened.
+    /// The time at which [`Self::poll`] collected the events.
     fn now(&self) -> Nanos;
 
     /// Unpredictable bytes that never repeat: for one handshake.
@@ -159,7 +159,7 @@ pub trait World {
     /// Ends the connection and forgets the socket.
     fn close(&mut self, socket: SocketId);
 
-    /// Lets another core have the socket and its events: that core calls [`Self::watch`].
+    /// Releases the socket and its events to another core, which calls [`Self::watch`].
     fn detach(&mut self, socket: SocketId);
 
     /// Takes over a socket that another core detached.
@@ -176,8 +176,8 @@ pub trait World {
     /// Sends a message to another core. Messages between two cores arrive in order.
     fn post(&mut self, core: CoreId, message: Message);
 
-    /// Makes rings for the client at the other end of a Unix socket. Their descriptors go to it
-    /// with the next bytes that are sent. From then on the world wakes for them as for a socket,
+    /// Creates rings for the client at the other end of a Unix socket. Their descriptors accompany
+    /// the next bytes that are sent. From then on, the world wakes up for them as for a socket,
     /// until they are detached.
     ///
     /// # Errors

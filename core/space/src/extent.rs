@@ -1,10 +1,11 @@
-//! Where blocks lie: the device, and a run of bytes on it.
+//! The place of blocks: a device, and a run of bytes on it.
 
 use nearflash_device::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
-/// Extents begin and end on multiples of this: 1 MiB, the largest transfer, so that a transfer
-/// touches two extents at most, and a multiple of every block size and flash page.
+/// Extents begin and end on multiples of this length. It is 1 MiB, the length of the largest
+/// transfer, so that a transfer touches at most two extents. It is also a multiple of every block
+/// size and flash page.
 pub const GRANULE: ByteLen = ByteLen(MIB);
 
 /// A contiguous run of bytes of one device.
@@ -19,7 +20,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The first byte behind it; `None` past the end of the address space.
+    /// The first byte after it; `None` past the end of the address space.
     pub fn end(&self) -> Option<ByteOffset> {
         self.start.checked_add(self.len)
     }

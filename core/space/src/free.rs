@@ -34,8 +34,8 @@ pub enum SpaceError {
     /// The allocation would need more extents than a volume may have.
     #[error("free space is in too many pieces: the largest {extents_max} hold {held} of {wanted}")]
     Fragmented { wanted: ByteLen, held: ByteLen, extents_max: usize },
-    /// An extent to reserve is not of whole granules, lies outside the data area, or is taken
-    /// already: two volumes would share blocks.
+    /// An extent to reserve is not of whole granules, lies outside the data area, or is already
+    /// taken, so two volumes would share blocks.
     #[error("extent at {} of {} lies outside the free space", .0.start.0, .0.len)]
     NotFree(Extent),
 }
@@ -60,7 +60,7 @@ impl FreeSpace {
         ByteLen(self.runs.values().sum())
     }
 
-    /// Marks an extent as taken that is known to belong to a volume, as when a catalog is read.
+    /// Marks an extent of a known volume as taken, as when a catalog is read.
     ///
     /// # Errors
     /// When the extent is not free: the catalog is damaged, or belongs to another device.

@@ -1,14 +1,15 @@
 //! The label of a device: the installation that it belongs to, its name, and its data area.
 //!
-//! Two equal copies of 4 KiB, at 0 and at 512 KiB, both within the first MiB, which belongs to the
-//! label alone. Not at the device's end, for two reasons: a device that has been grown or cut
-//! short still has both, and can be named in the message that says so; and tools that write to a
-//! device by mistake (partition tables, `mkfs`, `wipefs`) write to its first 64 KiB and its last,
-//! so that the second copy is out of their way. The first copy is written and made durable before
-//! the second, so that one is always whole; the valid one of the higher generation counts.
+//! The label has two equal copies of 4 KiB, at 0 and at 512 KiB. Both are within the first MiB,
+//! which is reserved for the label. Neither is at the device's end, for two reasons. A device that
+//! was grown or truncated still has both, so an error message can name it. And tools that write to
+//! a device by mistake (partition tables, `mkfs`, `wipefs`) write to its first and its last 64 KiB,
+//! so they do not touch the second copy. The first copy is written and made durable before the
+//! second, so one is always complete. The valid copy with the higher generation counts.
 //!
 //! Every copy has a magic, a version, and a CRC-32C over all its bytes with the checksum itself as
-//! zero. A later version keeps those three where they are; what this one does not know it refuses.
+//! zero. A later version keeps these three in place. This version refuses a version that it does
+//! not know.
 
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use uuid::Uuid;

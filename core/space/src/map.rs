@@ -1,7 +1,7 @@
-//! The map of a volume: which bytes of which device each of its blocks is.
+//! The map of a volume: the device and the bytes of each of its blocks.
 //!
 //! Invariants: a map never changes (a changed layout is a new map of a later epoch); its extents
-//! stand in the order of the volume's blocks, without gaps, and hold at least all of them.
+//! are in the order of the volume's blocks, without gaps, and hold at least all blocks.
 
 use nearflash_request::BlockRange;
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};

@@ -1,8 +1,8 @@
 //! The space of one node: its devices' data areas and the volumes laid out over them, and the
 //! rules for changing either.
 //!
-//! A change is made on a copy, recorded durably, and only then shown to the cores. Nothing here
-//! reads a clock or draws a number: identities come from outside.
+//! A change is made on a copy, recorded durably, and only then published to the cores. This module
+//! uses neither a clock nor random numbers: callers supply identities.
 //!
 //! Invariants: names, ids and (subsystem, nsid) are each unique; every extent of a volume is taken
 //! from its device's free space; a volume that no job prepares has at least one block.

@@ -1,8 +1,7 @@
 //! The volume table: the properties of each volume that a core uses for a request, by volume id.
 //!
-//! Invariants: a table never changes, it is replaced whole; a [`VolumeId`] is never given to
-//! another volume while the node runs, so that a late request finds nothing rather than foreign
-//! blocks.
+//! Invariants: a table never changes, but is replaced as a whole. A [`VolumeId`] is never reused
+//! while the node runs, so a late request finds no volume instead of the wrong blocks.
 
 use std::sync::Arc;
 

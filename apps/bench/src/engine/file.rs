@@ -86,8 +86,8 @@ fn is_block_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Appends data up to `len`. Reads of extents that were never written would be answered with zeros
-/// without asking the device, and look too fast. Existing data is kept.
+/// Appends data up to `len`. Reads of unwritten extents would be answered with zeros without
+/// accessing the device, and would look too fast. Existing data is kept.
 fn lay_out(path: &Path, len: ByteLen) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     if !file.metadata()?.is_file() {

@@ -44,8 +44,8 @@ impl Protocol {
 /// The peers that a door admits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admits {
-    /// Peers that do not authenticate, as long as there is no credential or account: either only
-    /// this machine reaches the door, or `--host` names the peers.
+    /// Peers that do not authenticate, as long as there is no credential or account. Either only
+    /// this machine can reach the address, or `--host` names the peers.
     Unproven,
     /// Only peers that authenticate.
     Proven,

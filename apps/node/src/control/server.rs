@@ -18,7 +18,7 @@ use crate::node::Node;
 /// The maximum number of connections at a time; a further one is refused as busy and closed.
 const CONNECTIONS_MAX: usize = 16;
 
-/// The time for a peer to send its request, and to take its answer.
+/// The time that a peer has to send its request, and to take its answer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause after a failed `accept`, so that a lasting cause (no descriptors left) does not fill

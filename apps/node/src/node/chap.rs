@@ -16,8 +16,8 @@ use crate::exports::iscsi_access;
 const SECRET_ALPHABET: &[u8; 64] =
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The length of a generated secret: 144 bits. Some initiators accept no more than 16 characters;
-/// their users supply their own secret.
+/// The length of a generated secret: 144 bits. Some initiators accept at most 16 characters; their
+/// users must supply a secret of their own.
 const DRAWN_LEN: usize = 24;
 const _: () = assert!(DRAWN_LEN <= CHAP_SECRET_LEN_MAX);
 
