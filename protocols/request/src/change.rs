@@ -12,9 +12,9 @@ use crate::{Access, Nexus, VolumeId};
 pub struct Change {
     /// The volume.
     pub volume: VolumeId,
-    /// The nexus that asks. [`Nexus::NONE`] only for changes that need no registration.
+    /// The requesting nexus. [`Nexus::NONE`] is allowed only for changes that need no registration.
     pub nexus: Nexus,
-    /// The same in its protocol's terms, for reports.
+    /// The requester in its protocol's terms, for reports.
     pub identity: Identity,
     /// The change.
     pub kind: ChangeKind,
@@ -35,7 +35,7 @@ pub enum Identity {
     /// A host.
     Nvme {
         host_id: [u8; 16],
-        /// The controller that it asked through; [`Identity::NO_CONTROLLER`] when none is known.
+        /// The controller of the request; [`Identity::NO_CONTROLLER`] when none is known.
         controller: u16,
     },
 }
@@ -50,37 +50,39 @@ impl Identity {
 pub enum Expected {
     /// Any state. (REGISTER AND IGNORE EXISTING KEY; NVMe Replace with IEKEY)
     Anything,
-    /// The asker is not registered. (REGISTER with a reservation key of zero)
+    /// The requester is not registered. (REGISTER with a reservation key of zero)
     Nothing,
-    /// It is not registered, or with the new key already. (NVMe Register)
+    /// It is not registered, or is already registered with the new key. (NVMe Register)
     NothingOrSame,
-    /// It is registered, with whatever key. (NVMe Unregister with IEKEY)
+    /// It is registered, with any key. (NVMe Unregister with IEKEY)
     AnyKey,
     /// It is registered with this key. (REGISTER with a reservation key; NVMe Unregister, Replace)
     Key(u64),
 }
 
-/// The kind of a change. One with a `key` conflicts unless the asker is registered with it.
+/// The kind of a change. A change with a `key` conflicts unless the requester is registered with
+/// it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs, reason = "the names say what the fields are")]
 pub enum ChangeKind {
-    /// The asker's registration becomes `new`, or ends.
+    /// Changes the requester's key to `new`, or ends its registration.
     Register {
         expected: Expected,
         /// Its key from now on; zero ends the registration.
         new: u64,
-        /// Whether registrations and reservation are to survive a loss of power from now on;
-        /// `None` leaves it as it is. (APTPL; CPTPL)
+        /// Whether registrations and reservation survive a loss of power from now on; `None` leaves
+        /// this unchanged. (APTPL; CPTPL)
         persist: Option<bool>,
     },
     /// Takes the reservation.
     Reserve { key: u64, reservation: ReservationType },
-    /// Lets go of the reservation, if the asker holds it.
+    /// Releases the reservation, if the requester holds it.
     Release { key: u64, reservation: ReservationType },
     /// Ends the reservation and every registration.
     Clear { key: u64 },
-    /// Ends the registrations with the key `victim`, and takes the reservation if that is its
-    /// holder's. A `victim` of zero means all, while a reservation of all registrants is held.
+    /// Ends the registrations with the key `victim`, and takes the reservation if its holder has
+    /// that key. A `victim` of zero means all registrations, while a reservation of all registrants
+    /// is held.
     Preempt {
         key: u64,
         /// The key whose registrations end.
@@ -94,19 +96,20 @@ pub enum ChangeKind {
     LegacyReserve,
     /// Its end: SPC-2 RELEASE.
     LegacyRelease,
-    /// Changes nothing: how it is, in [`ChangeResult::Report`].
+    /// Changes nothing. Returns the current state in [`ChangeResult::Report`].
     Report,
     /// Whether registrations and reservation persist through power loss (NVMe FID 83h).
     SetPersistence(bool),
     /// The changeable fields of the SCSI control mode page.
     SetModes(Modes),
-    /// A reset: ends SPC-2's reservation, restores default modes; earlier requests have ended.
+    /// A reset: ends SPC-2's reservation, and restores default modes. Earlier requests have ended
+    /// before the answer.
     Reset(ResetScope),
-    /// Commands are ended: what was asked for before is over when this is answered, and what its
-    /// session has not begun never happens. The asker's own session has given up its part. (ABORT
-    /// TASK SET, CLEAR TASK SET)
+    /// Ends commands: earlier requests have ended before the answer, and commands that their
+    /// session has not begun are never executed. The requester's own session has given up its
+    /// commands. (ABORT TASK SET, CLEAR TASK SET)
     EndTasks(TaskSet),
-    /// The asker's session is over: ends its older reservation. (I_T nexus loss)
+    /// The requester's session has ended: ends its older reservation. (I_T nexus loss)
     NexusLost,
 }
 
@@ -124,16 +127,16 @@ pub struct Modes {
 pub enum ResetScope {
     /// The volume.
     LogicalUnit,
-    /// Every volume of the volume's target. Who carries the change out applies it to each.
+    /// Every volume of the volume's target. The control side applies the change to each.
     Target,
-    /// The same, and every other session of the target is over, as if its power had gone.
+    /// The same, and every other session of the target ends, as after a loss of power.
     TargetAndSessions,
 }
 
 /// The set of commands to end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TaskSet {
-    /// The asker's, which its session has given up: they are only waited for.
+    /// The requester's commands, which its session has given up. The change only waits for them.
     Own,
     /// Everybody's, of the volume.
     All,
@@ -195,7 +198,7 @@ impl ReservationType {
         matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
     }
 
-    /// Whether only one holds it, and the other registrants have no part in it.
+    /// Whether it has a single holder, and other registrants have no share in it.
     pub const fn is_holders_alone(self) -> bool {
         matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
@@ -228,11 +231,12 @@ impl ReservationType {
 /// The result of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ChangeResult {
-    /// Done, on every core, and recorded where it persists.
+    /// Done on every core, and recorded if it persists.
     Done,
     /// The state of registrations and the reservation.
     Report(Box<Report>),
-    /// Another's reservation or the asker's registration forbids it: Reservation Conflict.
+    /// Another nexus's reservation or the requester's registration forbids it: Reservation
+    /// Conflict.
     Conflict,
     /// It cannot be.
     Refused(Refusal),
@@ -253,7 +257,7 @@ pub enum Refusal {
     /// No such volume, any more.
     #[error("the volume no longer exists")]
     VolumeGone,
-    /// It should have been recorded, and could not be: it did not happen.
+    /// It could not be recorded, so it has no effect.
     #[error("the change could not be recorded")]
     NotRecorded,
     /// The volume has the largest number of unanswered changes; a retry may succeed. (SCSI: BUSY)
@@ -271,7 +275,7 @@ pub struct Report {
     pub generation: u32,
     /// The reservation's type, if one is held.
     pub reservation: Option<ReservationType>,
-    /// Whether it all survives a loss of power.
+    /// Whether registrations and reservation survive a loss of power.
     pub persists: bool,
     /// The registrants, in the order of registration.
     pub registrants: Vec<Registrant>,
@@ -296,14 +300,15 @@ pub struct Registrant {
 pub enum Attention {
     /// The node has just begun.
     PowerOn,
-    /// The target has begun anew: the session is over.
+    /// The target has restarted: the session has ended.
     ColdReset,
-    /// The unit was reset: what was not begun is aborted.
+    /// The unit was reset: commands that have not begun are aborted.
     Reset,
-    /// Another session has cleared the unit's task set, or this one's part of it with its
-    /// registration: what was not begun is aborted, which each command says for itself.
+    /// Another session has cleared the unit's task set, or this session's part of it together with
+    /// its registration. Commands that have not begun are aborted, and each reports this in its
+    /// status.
     TasksCleared,
-    /// The session was lost and is here again.
+    /// The session was lost, and was established again.
     NexusLoss,
     /// The volume has another size.
     CapacityChanged,
@@ -313,7 +318,7 @@ pub enum Attention {
     ModeChanged,
     /// Reservation and registrations were cleared by another.
     ReservationsPreempted,
-    /// A reservation that registrants had a part in is gone, or is of another type.
+    /// A reservation in which registrants had a share has ended, or has another type.
     ReservationsReleased,
     /// The registration was ended by another.
     RegistrationsPreempted,

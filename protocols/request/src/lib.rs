@@ -25,11 +25,11 @@ pub use usage::{Traffic, Usage};
 pub struct Tag(pub u32);
 
 /// A volume's place in the node's volume table. Never reused while the node runs, so that a late
-/// request for a removed volume finds nothing rather than another volume.
+/// request for a removed volume does not reach another volume.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct VolumeId(pub u32);
 
-/// A buffer of the pool, aligned for direct I/O. The number is the pool's; nobody else reads it.
+/// A buffer of the pool, aligned for direct I/O. Only the pool interprets the number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BufferId(pub u32);
 
@@ -42,29 +42,30 @@ pub struct BlockRange {
     pub count: Blocks,
 }
 
-/// An operation on a volume. Its tag is a word, so that a copy goes word by word.
+/// An operation on a volume. Its tag is a word, so that it can be copied word by word.
 ///
-/// With `force_unit_access`, it is durable before the answer. `payload` holds exactly the range's
-/// bytes, or one block where one is repeated, and returns to the pool with the completion.
+/// With `force_unit_access`, the data is durable before the answer. `payload` holds exactly the
+/// range's bytes, or one block if a block is repeated. It returns to the pool with the completion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
 #[allow(missing_docs, reason = "fields of several operations mean the same in each")]
 pub enum Operation {
-    /// Blocks to the host. The engine takes the buffer and hands it over in the completion.
+    /// Reads blocks. The engine takes the buffer, and hands it over in the completion.
     Read,
-    /// Blocks into a buffer that the session brings along: memory that a client shares with the
-    /// node, which the device writes into and no processor of the node's touches.
+    /// Reads blocks into a buffer of the session: memory that a client shares with the node. The
+    /// device writes into it, and the node's code does not access it.
     ReadInto {
-        /// Has room for the range's bytes; in the completion of a success, otherwise returned.
+        /// Has room for the range's bytes. It is in the completion of a success, and is returned
+        /// otherwise.
         buffer: BufferId,
     },
-    /// Blocks from the host; with `force_unit_access`, on stable media before the answer.
+    /// Writes blocks; with `force_unit_access`, they are on stable media before the answer.
     Write { payload: BufferId, force_unit_access: bool },
-    /// Bytes from the host that are not whole blocks: what else the range's first and last block
-    /// hold is kept. Nothing else touches those two in between.
+    /// Writes bytes that are not whole blocks. The other bytes of the range's first and last block
+    /// are kept, and no other request changes these two blocks in between.
     WriteBytes {
-        /// Holds exactly the range's bytes, of which only `skip..skip + len` are the host's;
-        /// returns to the pool with the completion.
+        /// Holds exactly the range's bytes, of which only `skip..skip + len` are new. It returns to
+        /// the pool with the completion.
         payload: BufferId,
         /// The offset of the new bytes in the first block; less than a block.
         skip: u32,
@@ -72,9 +73,9 @@ pub enum Operation {
         len: u32,
         force_unit_access: bool,
     },
-    /// If the word equals `expected`, it becomes `new`; nothing else touches its block in between.
-    /// Words are 8 bytes, little-endian, at a multiple of 8. The answer has the word as it was,
-    /// [`Payload::Word`], also when it was another ([`Outcome::Miscompare`]).
+    /// Replaces the word by `new` if it equals `expected`; no other request changes its block in
+    /// between. Words are 8 bytes, little-endian, at a multiple of 8. The answer has the previous
+    /// word, [`Payload::Word`], even if it differed ([`Outcome::Miscompare`]).
     CompareAndSwap {
         /// The offset of the word in the range's only block.
         word: u32,
@@ -82,16 +83,16 @@ pub enum Operation {
         new: u64,
         force_unit_access: bool,
     },
-    /// The word becomes the sum of itself and `addend`, modulo 2^64; nothing else touches its block
-    /// in between. The answer has the word as it was.
+    /// Adds `addend` to the word, modulo 2^64; no other request changes its block in between. The
+    /// answer has the previous word.
     FetchAdd {
         /// The offset of the word in the range's only block.
         word: u32,
         addend: u64,
         force_unit_access: bool,
     },
-    /// Everything that was answered before this request came is on stable media before its answer.
-    /// The range is ignored.
+    /// Makes every request that was answered before this one arrived durable on stable media. The
+    /// range is ignored.
     Flush,
     /// The range reads as zeroes afterwards.
     WriteZeroes {
@@ -99,52 +100,55 @@ pub enum Operation {
         deallocate: bool,
         force_unit_access: bool,
     },
-    /// Every block of the range, of any length, becomes the one in `payload`. (WRITE SAME)
+    /// Fills the range, of any length, with the block in `payload`. (WRITE SAME)
     WriteSame { payload: BufferId, force_unit_access: bool },
-    /// A write on stable media whose range is then read again: success only if it can be read.
-    /// Nothing else touches the range in between. (SCSI WRITE AND VERIFY)
+    /// Writes to stable media, and then reads the range again; succeeds only if it can be read. No
+    /// other request changes the range in between. (SCSI WRITE AND VERIFY)
     WriteAndVerify {
         payload: BufferId,
         /// Whether the bytes read again must equal those written: [`Payload::Differs`] if not.
         compare: bool,
     },
-    /// The range's bytes become their bitwise OR with `payload`, atomically. (SCSI ORWRITE)
+    /// Replaces the range's bytes by their bitwise OR with `payload`, atomically. (SCSI ORWRITE)
     OrWrite { payload: BufferId, force_unit_access: bool },
-    /// The range becomes what as many blocks of another range hold, of this volume or of another
-    /// one with blocks of any size. The range is no longer than a transfer, and both ranges may
-    /// overlap. (SCSI EXTENDED COPY, piece by piece)
+    /// Copies blocks of another range of the same length, from this volume or from another one with
+    /// any block size. The range is no longer than a transfer, and both ranges may overlap. (SCSI
+    /// EXTENDED COPY, in pieces)
     Copy {
         source: VolumeId,
-        /// The blocks to copy; as many bytes as the range has.
+        /// The blocks to copy, with the same number of bytes as the range.
         from: BlockRange,
     },
-    /// The contents of these ranges are no longer needed. The request's own range is ignored.
+    /// Deallocates these ranges, whose contents are no longer needed. The request's own range is
+    /// ignored.
     Deallocate {
         ranges: Box<[BlockRange]>,
-        /// Afterwards they read as zeroes. Otherwise as zeroes or as before, and always the same.
+        /// Whether they read as zeroes afterwards. Otherwise they read as zeroes or as before, and
+        /// always the same.
         zeroes: bool,
     },
-    /// Success only if the medium of the range, of any length, can be read. (SCSI VERIFY)
+    /// Succeeds only if the range, of any length, can be read from the medium. (SCSI VERIFY)
     Verify,
     /// Queries the allocation state of the run of blocks that begins with the range's first block
     /// and ends within the range: [`Payload::Allocation`]. The range is not empty. (SCSI GET LBA
     /// STATUS)
     Allocation,
-    /// Touches nothing: success, unless a reservation or a write protection forbids such an access
-    /// to the asker. The range is ignored.
+    /// Accesses no block. Succeeds unless a reservation or a write protection forbids such an
+    /// access to the requester. The range is ignored.
     Admit(Access),
-    /// Success only if the range's bytes equal `payload`; otherwise [`Payload::Differs`].
+    /// Succeeds only if the range's bytes equal `payload`; otherwise returns [`Payload::Differs`].
     Compare { payload: BufferId },
-    /// The same with each block, also of a longer range. (SCSI VERIFY with BYTCHK of 11b)
+    /// Compares each block of a range of any length with the block in `payload`. (SCSI VERIFY with
+    /// BYTCHK of 11b)
     CompareSame { payload: BufferId },
-    /// If the range's bytes equal those in `compare`, they become those in `write`; nothing else
-    /// touches the range in between. Where they do not, [`Payload::Differs`] says from where. (NVMe
-    /// fused compare and write, SCSI COMPARE AND WRITE)
+    /// Replaces the range's bytes by those in `write` if they equal those in `compare`; no other
+    /// request changes the range in between. If they differ, [`Payload::Differs`] has the offset.
+    /// (NVMe fused compare and write, SCSI COMPARE AND WRITE)
     CompareAndWrite { compare: BufferId, write: BufferId, force_unit_access: bool },
 }
 
 impl Operation {
-    /// The access that reservations check: both standards refuse a flush like a write.
+    /// The access that reservations check. Both standards refuse a flush like a write.
     #[inline]
     pub const fn access(&self) -> Access {
         match self {
@@ -193,17 +197,17 @@ pub enum Outcome {
     OutOfRange,
     /// No such volume (any more).
     VolumeGone,
-    /// The device cannot hold more: its file system or pool is full.
+    /// The device is full: its file system or pool has no room.
     CapacityExceeded,
-    /// The compared bytes differ; where a write was to follow, nothing was written.
+    /// The compared bytes differ. A write that should have followed was not made.
     Miscompare,
     /// The device could not read its medium.
     UnrecoveredRead,
     /// The device could not write its medium.
     WriteFault,
-    /// The device can no longer be reached; trying again later may help.
+    /// The device cannot be reached any more; a later attempt may succeed.
     DeviceUnavailable,
-    /// The device cannot do this operation at all.
+    /// The device does not support this operation.
     Unsupported,
     /// Stopped on request before it took effect.
     Aborted,
@@ -216,9 +220,9 @@ pub enum Outcome {
 /// The place of a command's data in its stream.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Due {
-    /// It is next: nothing of the stream moves before it has a buffer.
+    /// The data is next: the stream stops until there is a buffer.
     Next,
-    /// It is asked for when there is a buffer, and comes later.
+    /// The data is requested once there is a buffer, and arrives later.
     Later,
 }
 
@@ -228,11 +232,11 @@ pub enum Due {
 pub enum Payload {
     /// Nothing to send.
     None,
-    /// In a pool buffer, which the session owns from now on and gives back once sent.
+    /// Data in a pool buffer. The session owns it from now on, and returns it once it is sent.
     Buffer(BufferId),
     /// All zeroes: no memory was needed (the null device, unwritten blocks).
     Zeroes,
-    /// The word that was there before an atomic operation.
+    /// The previous word of an atomic operation.
     Word(u64),
     /// The first difference of a comparison, in bytes from the start of the range.
     Differs(u64),

@@ -35,8 +35,8 @@ pub enum Access {
     Look,
     /// Reveals contents of the medium.
     Read,
-    /// Changes the unit's behavior or the durability of its contents. Reservations refuse it as
-    /// they refuse a write; write protection allows it. Example: a flush.
+    /// Changes the unit's behavior or the durability of its contents. Reservations refuse it like a
+    /// write; write protection allows it. Example: a flush.
     Manage,
     /// Changes the contents of the medium.
     Write,

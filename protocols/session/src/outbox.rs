@@ -17,7 +17,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// A buffer is of no more use.
+    /// The buffer is no longer needed.
     #[inline]
     pub fn orphan(&mut self, buffer: BufferId) {
         self.orphans.push(buffer);

@@ -283,7 +283,6 @@ fn lane<'a>(load: &'a Load, reached: &Reached, is_peer: bool) -> Result<Lane<'a>
 
 /// Opens enough sessions with a peer for the load's depth: each takes at most [`SESSION_DEPTH_MAX`]
 /// commands at a time.
-/// time.
 fn with_room(target: &Target, load: &Load) -> Target {
     match target {
         Target::Iscsi(target) => {

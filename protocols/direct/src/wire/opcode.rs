@@ -32,7 +32,7 @@ codes! { Opcode {
     PROVE = 0x51;
     /// A volume's name becomes a handle.
     OPEN = 0x52;
-    /// A handle is of no more use.
+    /// Closes a handle.
     CLOSE = 0x13;
     /// Nothing: is anybody there?
     PING = 0x14;

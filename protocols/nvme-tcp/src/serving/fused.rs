@@ -105,7 +105,7 @@ impl TargetSession {
         if is_allowed(&prepared.kind) { Ok(prepared) } else { Err(Status::INVALID_FIELD.dnr()) }
     }
 
-    /// Fails a first fused command that has no second, once its data has come, with `status`.
+    /// Fails a first fused command without a second one with `status`, once its data has arrived.
     fn fail(&mut self, index: u16, status: Status) {
         let slot = &mut self.slots[index];
         slot.part = Part::Alone;
@@ -122,7 +122,8 @@ impl TargetSession {
         }
     }
 
-    /// One command's data has come. With both, they are submitted, or completed if one failed.
+    /// Records that one command's data has arrived. With the data of both, submits the commands, or
+    /// completes them if one has failed.
     pub(super) fn settle_fused(&mut self, index: u16) {
         let (first, second) = match self.slots[index].part {
             Part::First(Some(second)) => (index, second),
