@@ -6,7 +6,7 @@
 //!
 //! A handle is a box. The box of a buffer stays valid while the buffer belongs to the queue pair.
 
-#![allow(unsafe_code, reason = "pointers of C are what this is about")]
+#![allow(unsafe_code, reason = "this crate converts C pointers")]
 
 pub mod buffer;
 pub mod client;

@@ -403,8 +403,8 @@ impl QueuePair {
         Ok(found.map(|pending| pending.wanted = Wanted::Nothing).is_some())
     }
 
-    /// Connects again after the connection was lost, with growing waits. The next `poll` completes
-    /// the operations that were in flight, as lost.
+    /// Connects again after the connection was lost, with increasing delays. The next `poll`
+    /// completes the operations that were in flight, as lost.
     fn reconnect(&mut self, py: Python<'_>) -> PyResult<()> {
         let open = self.get_mut()?;
         py.detach(|| open.pair.reconnect()).map_err(|error| raised(py, &error))

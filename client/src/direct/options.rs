@@ -19,7 +19,7 @@ pub struct Options {
     /// The longest silence of a node that owes an answer: after it, pending operations end with an
     /// error.
     pub silence_max: Duration,
-    /// The time for which reconnecting is tried after a lost connection, with growing waits.
+    /// The time for which reconnecting is tried after a lost connection, with increasing delays.
     pub reconnect_max: Duration,
     /// The time for which a blocking call spins before it sleeps: a wake-up costs more than a whole
     /// exchange.

@@ -156,7 +156,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
                 Chunk::Buffer { buffer, offset, len } => {
                     IoSlice::new(&self.memory.bytes(buffer)[offset..][..len])
                 }
-                Chunk::Zeroes(_) => unreachable!("who asks sends no zeroes that it has not"),
+                Chunk::Zeroes(_) => unreachable!("a requesting end never sends a run of zeroes"),
             })
             .collect();
         sendmsg(&self.socket, &slices, &mut SendAncillaryBuffer::default(), flags)

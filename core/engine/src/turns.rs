@@ -125,7 +125,7 @@ impl<K: Copy + Ord, W: Waiting> Waiting for Turns<K, W> {
         let mut passed = 0;
         while passed < self.order.len() {
             let key = *self.order.front()?;
-            let member = self.members.get_mut(&key).expect("who has a turn is a member");
+            let member = self.members.get_mut(&key).expect("only members have turns");
             if member.credit <= 0 {
                 // It sits out this round. Its credit has grown, so that it may be served in the
                 // next.

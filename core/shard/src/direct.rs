@@ -27,7 +27,7 @@ pub(crate) const CLIENTS_LISTED_MAX: usize = 1024;
 /// The configuration of direct sessions.
 #[derive(Clone, Debug)]
 pub struct DirectConfig {
-    /// The limits of a session. Each session fills in the properties of its door and the nonce.
+    /// The limits of a session. Each session adds the properties of its listener, and the nonce.
     pub session: SessionConfig,
     /// The exports at the start.
     pub exports: Arc<Exports>,

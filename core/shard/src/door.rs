@@ -12,7 +12,7 @@ pub enum Door {
     Direct {
         /// While no credential exists, every client has full access.
         anonymous: bool,
-        /// A Unix socket: clients may ask for shared memory.
+        /// A Unix socket: clients may request shared memory.
         local: bool,
     },
     /// iSCSI.

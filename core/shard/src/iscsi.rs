@@ -35,7 +35,7 @@ use crate::world::World;
 /// The configuration of initiators' sessions.
 #[derive(Clone, Debug)]
 pub struct IscsiConfig {
-    /// The limits of a session. Each session fills in the properties of its door and the nonce.
+    /// The limits of a session. Each session adds the properties of its listener, and the nonce.
     pub session: SessionConfig,
     /// The maximum number of sessions of a node at a time.
     pub sessions_max: usize,
@@ -181,7 +181,7 @@ impl Shard {
         }
     }
 
-    /// A connection of a session is gone, and every request it had is ended.
+    /// A connection of a session has closed, and all of its requests have ended.
     pub(crate) fn initiator_gone<W: World>(&mut self, tsih: u16, cid: u16, world: &mut W) {
         if let Some(session) = self.initiators.portal.connection_gone(tsih, cid) {
             self.initiators.peers.remove(&tsih);

@@ -1,7 +1,7 @@
 //! Real peers against a real node: the Linux kernel's NVMe/TCP host, in a QEMU guest.
 //!
 //! A test boots a [`Guest`] with a script from `guest/scripts`, starts a [`Node`] on this machine,
-//! and acts on the node at the marks that the script sets. The script decides: the test passes when
+//! and acts on the node at the marks that the script sets. The script decides: the test passes if
 //! the script ends with status 0. The README of this crate describes the guest.
 //!
 //! This crate knows only nearflash's command line and ready line.

@@ -1,4 +1,4 @@
-//! The direct client, by both of its transports.
+//! The direct client, over both of its transports.
 
 use nearflash::{Client, Credentials, Error};
 use serde_json::Value;
@@ -18,7 +18,7 @@ impl Door {
     /// Both transports.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Local];
 
-    /// The URL of this door.
+    /// The URL of this transport.
     pub fn url(self, node: &Node<'_>) -> String {
         match self {
             Self::Tcp => format!("direct://{}", node.direct_address()),

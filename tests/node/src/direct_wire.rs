@@ -30,7 +30,7 @@ pub fn open_request(name_len: usize) -> RequestHeader {
     RequestHeader { volume: NEW_HANDLE.into(), ..request(Opcode::OPEN, 0, 0, len) }
 }
 
-/// A TCP connection to the direct door.
+/// A TCP connection for the direct protocol.
 #[derive(Debug)]
 pub struct DirectWire(TcpStream);
 

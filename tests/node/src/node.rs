@@ -105,7 +105,7 @@ impl<'a> Node<'a> {
         Self::start(place, &["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"])
     }
 
-    /// A node that also has doors for direct clients: on a port of its own, and in the test's
+    /// A node that also listens for direct clients: on a port of its own, and in the test's
     /// directory.
     pub fn with_direct(place: &'a Place, flags: &[&str]) -> Self {
         let socket = place.text("direct.sock");
@@ -113,7 +113,7 @@ impl<'a> Node<'a> {
         Self::start(place, &[&doors[..], flags].concat())
     }
 
-    /// A node that also has a door for initiators, on a port of its own.
+    /// A node that also listens for initiators, on a port of its own.
     pub fn with_iscsi(place: &'a Place, flags: &[&str]) -> Self {
         Self::start(place, &[&["--iscsi", "127.0.0.1:0"][..], flags].concat())
     }

@@ -1,4 +1,4 @@
-//! The status tells what each host does with each volume. No core is asked for that.
+//! The status reports the traffic of each host on each volume, without asking a core.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
-//! Initiators at the iSCSI door of a node: logins, one volume through all doors, reservations that
-//! bind others and survive a restart, and invalid bytes, which end their own connection alone. RFC
-//! 7143; SPC-4, 5.13.
+//! Initiators of a node: logins, one volume over all protocols, reservations that bind others and
+//! survive a restart, and invalid bytes, which end only their own connection. RFC 7143; SPC-4,
+//! 5.13.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Reservations by a host: they bind every other host and the clients of the other doors, are
+//! Reservations by a host: they bind every other host and the clients of the other protocols, are
 //! reported to the hosts that they concern, and outlive the node if they persist.
 #![allow(clippy::unwrap_used)] // a failed test says where
 

@@ -1,4 +1,4 @@
-//! Listening sockets, each with its door.
+//! Listening sockets, each with its protocol and access policy.
 
 use std::io;
 use std::net::TcpListener;

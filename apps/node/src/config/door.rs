@@ -1,4 +1,5 @@
-//! Doors: the addresses and protocols at which hosts, initiators and direct clients connect.
+//! Doors: the listening addresses for hosts, initiators and direct clients, each with its protocol
+//! and access policy.
 
 use std::net::SocketAddr;
 

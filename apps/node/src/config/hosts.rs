@@ -35,9 +35,9 @@ pub(super) fn parse_host(text: &str) -> Result<Host, ValueError> {
 }
 
 impl Hosts {
-    /// Opens the doors that need no authentication: those that only this machine reaches, and those
-    /// of a protocol whose peers are named. An NVMe/TCP host cannot authenticate, so any other door
-    /// of that protocol is an error.
+    /// Opens the doors that need no authentication: those that only this machine can reach, and
+    /// those of a protocol whose peers are named. An NVMe/TCP host cannot authenticate, so any
+    /// other door of that protocol is an error.
     pub(super) fn open(&self, doors: &mut [Door]) -> Result<(), ConfigError> {
         let is_any = self.0.contains(&Host::Any);
         for door in doors {

@@ -269,8 +269,8 @@ impl Node {
     }
 }
 
-/// The events that sessions must learn of after a change of a space's volumes: new sizes, and
-/// targets with other logical units.
+/// The events to report to sessions after a change of a space's volumes: new sizes, and targets
+/// whose logical units have changed.
 pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
     let mut raised = Vec::new();
     let tell = |volume: &Volume, attention| Raised {

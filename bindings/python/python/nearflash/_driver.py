@@ -4,7 +4,7 @@ Each pass of the loop in which an operation was posted, or data arrived, ends wi
 posted operations are sent together, and results go to the futures that wait for them. A caller that
 finds the queue pair full waits in a queue.
 
-Invariant: while a thread makes the connection again, the queue pair belongs to that thread, and
+Invariant: while a thread re-establishes the connection, the queue pair belongs to that thread, and
 this module does not access it.
 """
 

@@ -163,8 +163,8 @@ class Volume:
         `offset`, a multiple of 8, modulo 2**64. Returns the previous word."""
 
     def close(self) -> None:
-        """Closes the connections, when calls of other threads have returned. Data that was written
-        and not flushed may not be durable."""
+        """Closes the connections once the calls of other threads have returned. Data that was
+        written but not flushed may not be durable."""
 
     def __enter__(self) -> Self:
         """Returns the volume itself."""
@@ -229,14 +229,14 @@ class QueuePair:
         """Reads `length` bytes at the byte `offset`. The result is a read-only `memoryview` of the
         memory that received them, without a copy.
 
-        With a node on this machine this is a part of the shared memory: it is in use until the last
-        view of it is gone, and posts raise `NoMemory` when none is left. A forked process must not
-        use its parent's views.
+        With a node on this machine, this memory is a part of the shared memory. It stays in use
+        until the last view of it is gone; posts raise `NoMemory` when no shared memory is left. A
+        forked process must not use its parent's views.
         """
 
     def post_readinto(self, offset: int, buffer: Buffer) -> int:
-        """Reads from the byte `offset` on, and fills `buffer` when the completion is polled and not
-        before. The result is the number of bytes.
+        """Reads from the byte `offset` on, and fills `buffer` only when the completion is polled.
+        The result is the number of bytes.
 
         `buffer` is any writable object with a C-contiguous buffer, such as a NumPy array. It is
         held until the completion is polled, or until `abandon`.
@@ -252,8 +252,8 @@ class QueuePair:
         completes with None."""
 
     def post_discard(self, offset: int, length: int) -> int:
-        """Deallocates `length` bytes at the byte `offset`, as `Volume.discard`. It
-        completes with None."""
+        """Deallocates `length` bytes at the byte `offset`, as `Volume.discard`. It completes with
+        None."""
 
     def post_compare_and_swap(self, offset: int, expected: int, new: int) -> int:
         """Replaces the word at the byte `offset` by `new` if it equals `expected`, as
@@ -283,8 +283,8 @@ class QueuePair:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether data is waiting to be sent that the socket has not accepted: then poll also when
-        the socket is writable."""
+        """Whether the socket has not accepted all data yet. If so, poll also when the socket is
+        writable."""
 
     @property
     def patience_left(self) -> float | None:
@@ -292,11 +292,11 @@ class QueuePair:
         when no operation is in flight."""
 
     def abandon(self, token: int) -> bool:
-        """Abandons the operation `token`: it continues, but `poll` does not return its result, and
-        it accesses no Python memory. Returns whether it was in flight."""
+        """Abandons the operation `token`. It continues, but accesses no Python memory, and `poll`
+        does not return its result. Returns whether it was in flight."""
 
     def reconnect(self) -> None:
-        """Connects again after the connection was lost, with growing waits, for up to the
+        """Connects again after the connection was lost, with increasing delays, for up to the
         `reconnect_max` of `connect`. The next `poll` completes the operations that were in flight,
         as lost."""
 

@@ -1,8 +1,8 @@
 """The errors of operations and connections.
 
 `name` is the error's name, the same in Rust, in C and in docs/direct-protocol.md. The message is
-one line that states the fault, and the remedy if there is one. An error for which Python has a
-class is of that class, too: `except PermissionError` catches `NotGranted`.
+one line that states the fault, and the remedy if there is one. If Python has a class for an error,
+the error is also an instance of that class: `except PermissionError` catches `NotGranted`.
 """
 
 __all__ = [

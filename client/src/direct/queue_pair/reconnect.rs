@@ -33,10 +33,10 @@ impl QueuePair {
     }
 
     /// Connects again after the connection was lost, for at most
-    /// [`Options::reconnect_max`](crate::direct::Options::reconnect_max), with growing waits. The
-    /// next poll completes the operations that were in flight, as lost. When this returns, each of
-    /// them has taken effect or never will, so none takes effect after an operation that is posted
-    /// from then on.
+    /// [`Options::reconnect_max`](crate::direct::Options::reconnect_max), with increasing delays.
+    /// The next poll completes the operations that were in flight, as lost. When this returns, each
+    /// of them has taken effect or never will, so none takes effect after an operation that is
+    /// posted from then on.
     ///
     /// # Errors
     /// When the node cannot be reached in that time, or refuses.
@@ -70,7 +70,7 @@ impl QueuePair {
     }
 }
 
-/// Tries to connect for `span`, with growing waits, until an error is not transient.
+/// Tries to connect for `span`, with increasing delays, until an error is not transient.
 fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let end = Instant::now() + span;
     let mut backoff = Backoff::default();
