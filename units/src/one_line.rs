@@ -1,4 +1,4 @@
-//! Messages on one line, whatever text of a user or a peer they quote.
+//! Keeps messages on one line, even if they quote text of a user or a peer.
 
 use std::fmt::{self, Write};
 

@@ -1,5 +1,5 @@
-//! A queue pair in the program's own event loop: one descriptor that signals everything, whatever
-//! the connection consists of.
+//! A queue pair in the program's own event loop: one descriptor that signals everything, over a
+//! socket as well as over shared memory.
 
 use std::ffi::c_int;
 use std::io;

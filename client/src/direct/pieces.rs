@@ -18,7 +18,7 @@ impl Piece {
     }
 }
 
-/// The offset behind `len` bytes at `offset`.
+/// The offset after `len` bytes at `offset`.
 pub(super) fn behind(offset: u64, len: usize) -> u64 {
     offset.saturating_add(u64::try_from(len).expect("usize is at most 64 bits wide"))
 }

@@ -422,7 +422,7 @@ impl QueuePair {
         self.link.socket()
     }
 
-    /// Whether data is waiting to be sent that the socket has not accepted.
+    /// Whether there is data to send that the socket has not accepted yet.
     pub fn has_unsent(&self) -> bool {
         self.link.has_unsent()
     }

@@ -233,7 +233,7 @@ impl QueuePair {
         self.connection.socket()
     }
 
-    /// Whether data is waiting to be sent that the socket has not accepted.
+    /// Whether there is data to send that the socket has not accepted yet.
     pub fn has_unsent(&self) -> bool {
         self.connection.session.output_len() > 0
     }

@@ -118,8 +118,8 @@ impl Times {
         Nanos(self.sum.checked_div(self.count()).unwrap_or_default())
     }
 
-    /// An upper bound of the time that `per_mille` of 1000 times do not exceed: the end of its
-    /// bucket, or the longest time if that is shorter. Zero without times.
+    /// An upper bound of the `per_mille` quantile, in thousandths: the end of its bucket, or the
+    /// longest time if that is shorter. Zero without times.
     pub fn quantile(&self, per_mille: u64) -> Nanos {
         let rank = u128::from(self.count()) * u128::from(per_mille);
         let rank = u64::try_from(rank.div_ceil(1000)).expect("a part of the count").max(1);

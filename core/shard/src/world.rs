@@ -181,7 +181,7 @@ pub trait World {
     /// until they are detached.
     ///
     /// # Errors
-    /// If no rings are available: the client is told so and continues on its stream.
+    /// If no rings are available. The client gets this answer, and continues on its stream.
     fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
         let _ = (socket, spec);
         Err(RingRefused::Unsupported)

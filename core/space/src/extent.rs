@@ -13,7 +13,7 @@ pub const GRANULE: ByteLen = ByteLen(MIB);
 pub struct Extent {
     /// Which device.
     pub device: DeviceId,
-    /// Where it begins, from the start of the device.
+    /// Its offset from the start of the device.
     pub start: ByteOffset,
     /// How long it is.
     pub len: ByteLen,

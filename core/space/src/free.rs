@@ -79,8 +79,8 @@ impl FreeSpace {
         Ok(())
     }
 
-    /// Takes extents for `len` bytes, rounded up to granules, at most `extents_max` of them. When
-    /// `after` is given and the space behind it is free, the first extent continues there.
+    /// Takes extents for `len` bytes, rounded up to granules, at most `extents_max` of them. If
+    /// `after` is given and the space after it is free, the first extent continues there.
     ///
     /// # Errors
     /// When too little is free, or only in more than `extents_max` pieces. Then nothing is taken.
@@ -117,7 +117,7 @@ impl FreeSpace {
         Ok(planned.into_iter().map(|(start, len)| self.extent(start, len)).collect())
     }
 
-    /// Which runs to take `missing` bytes from, leaving out the one at `used`.
+    /// The runs from which to take `missing` bytes, except for the one at `used`.
     fn plan(&self, mut missing: u64, used: Option<u64>, planned: &mut Vec<(u64, u64)>) {
         let mut runs: Vec<(u64, u64)> =
             self.runs.iter().filter(|(s, _)| Some(**s) != used).map(|(s, l)| (*s, *l)).collect();
@@ -131,7 +131,7 @@ impl FreeSpace {
                 missing -= len;
                 continue;
             }
-            // This run holds the rest: so does a smaller one behind it, perhaps.
+            // This run holds the rest, and a smaller one after it may do so too.
             let fitting = runs[index..].iter().filter(|(_, len)| *len >= missing);
             let best = fitting.map(|(start, len)| (*len, *start)).min();
             planned.push((best.map_or(*start, |(_, start)| start), missing));
@@ -142,7 +142,8 @@ impl FreeSpace {
     /// Releases an extent.
     ///
     /// # Panics
-    /// When part of it is free already, or it lies outside the area: two owners would follow.
+    /// When part of it is already free, or it lies outside the area. Otherwise it would get two
+    /// owners.
     pub fn release(&mut self, extent: Extent) {
         let inside = extent.device == self.device
             && extent.is_whole_granules()
@@ -180,7 +181,7 @@ impl FreeSpace {
     }
 }
 
-/// Adds `fresh` extents behind a volume's `extents`, joining those that touch.
+/// Appends `fresh` extents to a volume's `extents`, and joins those that touch.
 pub fn append_extents(extents: &mut Vec<Extent>, fresh: &[Extent]) {
     for extent in fresh {
         match extents.last_mut() {
@@ -192,8 +193,8 @@ pub fn append_extents(extents: &mut Vec<Extent>, fresh: &[Extent]) {
     }
 }
 
-/// Shortens a volume's `extents` to `len` bytes, rounded up to granules; what is cut off comes
-/// back, to be released. Nothing happens when they are no longer than that.
+/// Shortens a volume's `extents` to `len` bytes, rounded up to granules; returns the removed
+/// extents, which the caller releases. Does nothing if they are not longer.
 pub fn truncate_extents(extents: &mut Vec<Extent>, len: ByteLen) -> Vec<Extent> {
     let mut kept = len.0.checked_next_multiple_of(GRANULE.0).unwrap_or(u64::MAX);
     let mut cut = Vec::new();

@@ -24,7 +24,7 @@ pub const LABEL_LEN: usize = 4096;
 /// Where the copies stand.
 pub const LABEL_OFFSETS: [ByteOffset; 2] = [ByteOffset(0), ByteOffset(MIB / 2)];
 
-/// Where data may begin: all before belongs to the label.
+/// The offset at which data may begin; the bytes before it belong to the label.
 pub const LABEL_AREA_LEN: ByteLen = GRANULE;
 
 const MAGIC: [u8; 8] = *b"nrflash\x1a";
@@ -49,8 +49,8 @@ pub struct Label {
     pub data_len: ByteLen,
 }
 
-/// Error: bytes are not a valid label. Only the other copy can tell whether the medium or this
-/// program is at fault.
+/// Error: bytes are not a valid label. Only the other copy shows whether the medium or this program
+/// is at fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum LabelError {
@@ -153,7 +153,7 @@ impl Label {
         Ok(self)
     }
 
-    /// The copy that counts: the valid one, or of two valid ones that of the higher generation.
+    /// The copy that counts: the valid one, or, if both are valid, that with the higher generation.
     ///
     /// # Errors
     /// When neither is valid: the fault of the first, or of the second when the first is absent.

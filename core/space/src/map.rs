@@ -13,7 +13,7 @@ use nearflash_device::DeviceId;
 /// change.
 pub const EXTENTS_PER_VOLUME_MAX: usize = 4096;
 
-/// Which of a volume's layouts this is; grows with each change.
+/// The number of the volume's layout; grows with each change.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Epoch(pub u64);
 
@@ -35,7 +35,7 @@ pub enum MapError {
     TooLarge,
 }
 
-/// An extent and where in the volume it begins.
+/// An extent, and its offset in the volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Placed {
     volume_offset: u64,
@@ -64,10 +64,10 @@ pub struct Piece {
 }
 
 impl Map {
-    /// A volume of `blocks` blocks, laid out over `extents` in order.
+    /// The map of a volume of `blocks` blocks, laid out over `extents` in order.
     ///
     /// # Errors
-    /// When the extents cannot hold the volume, or are no extents, as a damaged catalog's.
+    /// When the extents cannot hold the volume, or are not valid, as in a damaged catalog.
     pub fn new(
         epoch: Epoch,
         block_size: BlockSize,
@@ -117,13 +117,13 @@ impl Map {
         self.placed.iter().map(|placed| placed.extent)
     }
 
-    /// The devices that hold any of it, each once: what a flush has to reach.
+    /// The devices that hold a part of the volume, each once. A flush must reach all of them.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = DeviceId> + '_ {
         self.devices.iter().copied()
     }
 
-    /// Where a range lies, in order and without gaps; `None` when the volume ends before the range
-    /// does. A range of no blocks has no pieces. One extent, the common case, costs no search.
+    /// The pieces of a range, in order and without gaps; `None` when the range ends past the
+    /// volume's end. An empty range has no pieces. One extent, the common case, costs no search.
     #[inline]
     pub fn locate(&self, range: BlockRange) -> Option<Pieces<'_>> {
         if !self.blocks.contains(range.start, range.count) {
@@ -139,7 +139,7 @@ impl Map {
         Some(Pieces { placed: self.placed.get(first..).unwrap_or_default(), offset, remaining })
     }
 
-    /// Where a range lies that is one piece; `None` for any other.
+    /// The place of a range that is a single piece; `None` for any other range.
     #[inline]
     pub fn locate_whole(&self, range: BlockRange) -> Option<Piece> {
         let mut pieces = self.locate(range)?;
@@ -150,9 +150,9 @@ impl Map {
 /// The pieces of a range, from [`Map::locate`].
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
-    /// The extent that holds `offset`, and all behind it.
+    /// The extent that holds `offset`, and all after it.
     placed: &'a [Placed],
-    /// Where in the volume the next piece begins.
+    /// The offset of the next piece in the volume.
     offset: u64,
     remaining: u64,
 }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(make(1, &many), MapError::TooManyExtents(many.len()));
     }
 
-    /// Where each block lies, one by one: what [`Map::locate`] must agree with.
+    /// The place of each block, one by one. [`Map::locate`] must agree with it.
     fn naive(extents: &[Extent], block_size: BlockSize) -> Vec<(DeviceId, u64)> {
         let step = u64::from(block_size.bytes());
         let blocks = |e: &Extent| {
@@ -245,8 +245,8 @@ mod tests {
     }
 
     proptest! {
-        /// The layout is a bijection: each block of a range comes once, in order, where the naive
-        /// model has it.
+        /// The layout is a bijection: each block of a range appears once, in order, at the place
+        /// that the naive model gives.
         #[test]
         fn every_block_of_a_range_is_located_once_and_in_order(
             lens in prop::collection::vec(1u64..4, 1..6),

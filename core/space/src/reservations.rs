@@ -205,8 +205,8 @@ impl Reservations {
     }
 
     fn asked_report(&self, identity: &Identity) -> Changed {
-        // PERSISTENT RESERVE IN conflicts with the older reservation, whoever holds it; NVMe knows
-        // none, and its report says so.
+        // PERSISTENT RESERVE IN conflicts with the older reservation, regardless of its holder.
+        // NVMe does not have the older reservation, so its report shows none.
         let is_scsi = matches!(identity, Identity::Iscsi { .. });
         if is_scsi && self.legacy.is_some() {
             return CONFLICT;
@@ -215,7 +215,7 @@ impl Reservations {
     }
 
     fn set_modes(&mut self, asker: Party, modes: Modes) -> Changed {
-        // A mode that protects from writing may be taken back by who could write without it.
+        // A nexus that could write without write protection may also remove it.
         let reserved = Self { modes: Modes::default(), ..self.clone() }.restriction();
         if reserved.is_some_and(|it| it.refusal(asker.nexus, Access::Write).is_some()) {
             return CONFLICT;
@@ -235,7 +235,7 @@ impl Reservations {
                 let (volume, to) = (Some(asker.volume), Addressees::All);
                 Raised { volume, to, attention: Attention::Reset }
             }
-            // The asker's own session ends when it has its answer.
+            // The requester's own session ends when it has its answer.
             ResetScope::TargetAndSessions => asker.raise_to_others(Attention::ColdReset),
         };
         (ChangeResult::Done, vec![told])
@@ -269,7 +269,7 @@ impl Reservations {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Every registrant except the asker, as recipients of a notice.
+    /// Every registrant except the requester, as recipients of a notice.
     fn others(&self, asker: Party) -> Vec<Party> {
         let others = self.registrations.iter().map(|registration| registration.nexus);
         let others = others.filter(|nexus| *nexus != asker.nexus);
@@ -277,7 +277,7 @@ impl Reservations {
     }
 }
 
-/// The nexus that asks for a change, or that is told of it, and the volume.
+/// The nexus that requests a change, or receives a notice of it, and the volume.
 #[derive(Clone, Copy, Debug)]
 struct Party {
     nexus: Nexus,

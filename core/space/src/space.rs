@@ -27,7 +27,7 @@ use nearflash_device::DeviceId;
 /// The largest number of volumes of a node.
 pub const VOLUMES_MAX: usize = 4096;
 
-/// Most namespaces of one subsystem: as many as one active namespace list names.
+/// The maximum number of namespaces of one subsystem: the length of one active namespace list.
 pub const NAMESPACES_PER_SUBSYSTEM_MAX: u32 = 1024;
 
 /// A device, as far as volumes on it are concerned.
@@ -77,15 +77,15 @@ pub struct Space {
 }
 
 impl Space {
-    /// A space of these devices, whose ids are their places, and no volumes.
+    /// A space of these devices, without volumes. A device's id is its index.
     pub fn new(devices: Vec<SpaceDevice>) -> Self {
         Self { devices, volumes: BTreeMap::new(), next_id: 0 }
     }
 
-    /// Puts a recorded volume back where it lies. Its id is given anew.
+    /// Restores a recorded volume at its place, with a new id.
     ///
     /// # Errors
-    /// When it does not fit: nothing else of the record is to be trusted either.
+    /// When it does not fit. Then the rest of the record must not be trusted either.
     pub fn restore(&mut self, volume: Volume) -> Result<(), RestoreError> {
         let name = volume.name.clone();
         let refused = |field| RestoreError::Field { volume: name.clone(), field };
@@ -123,7 +123,7 @@ impl Space {
         &self.devices
     }
 
-    /// The device of that id.
+    /// The device with this id.
     ///
     /// # Panics
     /// When no device has this id. Ids come from this space.
@@ -287,7 +287,7 @@ impl Space {
         Ok(volume)
     }
 
-    /// Removes a volume and gives its space back.
+    /// Removes a volume and releases its space.
     ///
     /// # Errors
     /// When no volume has this name, or a job is preparing it.
@@ -319,7 +319,7 @@ impl Space {
     /// The volume table for the cores.
     ///
     /// # Panics
-    /// Never: volumes here are checked when they come in.
+    /// Never: volumes are checked when they are added.
     pub fn table(&self) -> VolumeTable {
         let entry = |volume: &Volume| VolumeEntry {
             provisioning: volume.provisioning,
@@ -382,7 +382,7 @@ impl Space {
     }
 }
 
-/// A device's data area with nothing taken, as [`Space::new`] wants it.
+/// A device with an entirely free data area, for [`Space::new`].
 pub fn empty_device(
     id: DeviceId,
     name: Name,

@@ -23,7 +23,7 @@ pub struct VolumeEntry {
     pub block_size: BlockSize,
     /// How many blocks it has; the map's.
     pub blocks: Blocks,
-    /// Which of its layouts this is; the map's.
+    /// The number of its layout, as in the map.
     pub epoch: Epoch,
     /// Whether it releases the storage of blocks that hosts deallocate.
     pub provisioning: Provisioning,
@@ -54,7 +54,8 @@ impl VolumeTable {
     /// A table of these volumes.
     ///
     /// # Panics
-    /// When an id is not below [`VOLUME_IDS_MAX`] or comes twice: who numbers volumes sees to that.
+    /// When an id is not below [`VOLUME_IDS_MAX`] or appears twice. The caller that numbers volumes
+    /// prevents this.
     pub fn new(volumes: impl IntoIterator<Item = (VolumeId, impl Into<VolumeEntry>)>) -> Self {
         let mut entries: Vec<Option<VolumeEntry>> = Vec::new();
         for (id, entry) in volumes {
@@ -69,13 +70,14 @@ impl VolumeTable {
         Self { entries: entries.into_boxed_slice() }
     }
 
-    /// The volume with this id; `None` when it does not exist (any more). One array access.
+    /// The volume with this id; `None` if it does not exist (any more). The cost is one array
+    /// access.
     #[inline]
     pub fn get(&self, id: VolumeId) -> Option<&VolumeEntry> {
         self.entries.get(index(id.0))?.as_ref()
     }
 
-    /// The volumes whose entry is another than in an older table, or is not there any more.
+    /// The volumes whose entry differs from that in an older table, or was removed.
     pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
         let differs =
             |(id, entry): (VolumeId, &VolumeEntry)| (self.get(id) != Some(entry)).then_some(id);

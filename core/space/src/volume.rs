@@ -13,7 +13,7 @@ use nearflash_device::DeviceId;
 /// Whether a volume releases the storage of blocks that hosts deallocate.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Provisioning {
-    /// Deallocated blocks are released where the device can do that.
+    /// Deallocated blocks are released if the device supports this.
     #[default]
     Thin,
     /// Every block keeps its storage: nothing is ever deallocated.
@@ -59,10 +59,10 @@ pub struct Preparation {
     pub job: u64,
 }
 
-/// A named range of blocks that applications see.
+/// A named range of blocks, as applications see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Volume {
-    /// Its number for as long as the node runs.
+    /// Its number in this run of the node.
     pub id: VolumeId,
     /// Its permanent identity; hosts see it as the namespace's UUID.
     pub uuid: Uuid,
@@ -70,9 +70,9 @@ pub struct Volume {
     pub name: Name,
     /// The size of its blocks.
     pub block_size: BlockSize,
-    /// How many hosts see: none of a new volume that is being prepared.
+    /// The number of blocks that hosts see; zero for a new volume that is being prepared.
     pub blocks: Blocks,
-    /// The blocks behind those that are being prepared.
+    /// The blocks that are being prepared, after the visible ones.
     pub preparing: Option<Preparation>,
     /// The subsystem that it is exported in.
     pub subsystem: Name,
@@ -80,11 +80,11 @@ pub struct Volume {
     pub nsid: u32,
     /// Grows with each change of its layout.
     pub epoch: Epoch,
-    /// Where it lies, in order; not necessarily on one device.
+    /// Its place, in order; not necessarily on one device.
     pub extents: Vec<Extent>,
     /// Whether it releases the storage of blocks that hosts deallocate.
     pub provisioning: Provisioning,
-    /// Who has registered and reserved, and modes.
+    /// Its registrations, reservation and modes.
     pub reservations: Reservations,
 }
 
@@ -92,7 +92,7 @@ impl Volume {
     /// Its size.
     ///
     /// # Panics
-    /// When no `u64` holds it, which no volume on a device is.
+    /// When it exceeds a `u64`, which is impossible for a volume on a device.
     pub fn len(&self) -> ByteLen {
         self.block_size.len(self.blocks).expect("a volume is no longer than its device")
     }
@@ -105,7 +105,7 @@ impl Volume {
     /// Its size once it is prepared.
     ///
     /// # Panics
-    /// When no `u64` holds it, which no volume on a device is.
+    /// When it exceeds a `u64`, which is impossible for a volume on a device.
     pub fn planned_len(&self) -> ByteLen {
         let blocks = self.preparing.map_or(self.blocks, |preparing| preparing.blocks);
         self.block_size.len(blocks).expect("a volume is no longer than its device")
@@ -138,12 +138,12 @@ impl Volume {
     /// The map of its layout.
     ///
     /// # Errors
-    /// When its extents cannot hold it: it came from a damaged catalog.
+    /// When its extents cannot hold it, because the catalog is damaged.
     pub fn map(&self) -> Result<Map, crate::MapError> {
         Map::new(self.epoch, self.block_size, self.blocks, &self.extents)
     }
 
-    /// Takes what extents of `len` bytes lack from `free`, in place where that is possible.
+    /// Extends the extents to `len` bytes with space from `free`, in place if possible.
     pub(crate) fn take(&mut self, len: ByteLen, free: &mut FreeSpace) -> Result<(), SpaceError> {
         let held: u64 = self.extents.iter().map(|extent| extent.len.0).sum();
         let missing = ByteLen(len.0.saturating_sub(held));

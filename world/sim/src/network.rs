@@ -377,7 +377,8 @@ impl Network {
         self.sockets[node.0].listening = true;
     }
 
-    /// From now on nothing arrives, and no end is told: the host's machine lost its power.
+    /// From now on nothing arrives, and neither end is notified, as when the host's machine loses
+    /// power.
     pub(crate) fn silence(&mut self, link: LinkId) {
         let link = self.link_mut(link);
         link.silent = true;
@@ -440,7 +441,7 @@ impl Network {
             What::Stream(_) if link.end(side).broken => return,
             What::Stream(_) if link.silent => return,
             What::Stream(Arrival::Piece) if link.end(side).closed => {
-                // No receiver is left: the sender is told.
+                // No receiver is left: the sender is notified.
                 link.input(side).arrive_piece();
                 return self.send_reset(now, id, side.other());
             }

@@ -219,7 +219,8 @@ fn notice_sink(common: &Common) -> NoticeSink {
     Box::new(move |notice| match log(notice, &mut faults) {
         Some(Notice::DeviceFailed { device, .. }) => {
             let health = devices[usize::try_from(device.0).expect("few devices")].health();
-            // Each core asks for what it has under way at most: then it sees that the device is suspect.
+            // Each core requests at most the operations that it has under way; then it sees that
+            // the device is suspect.
             health.note_failure();
             changes.tell(Event::Suspect);
         }

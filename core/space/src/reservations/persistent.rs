@@ -1,6 +1,6 @@
 //! Persistent reservations: PERSISTENT RESERVE OUT, and NVMe's Register, Acquire and Release.
 //!
-//! All of them conflict while the older reservation is held (SPC-2, 5.5.1), whoever holds it.
+//! All of them conflict while any nexus holds the older reservation (SPC-2, 5.5.1).
 
 use nearflash_request::{
     Attention, ChangeResult, Expected, Identity, Nexus, Raised, Refusal, ReservationType,
@@ -47,7 +47,8 @@ impl Reservations {
         (ChangeResult::Done, told)
     }
 
-    /// A reservation goes with its holder's registration, one of all registrants with the last.
+    /// A reservation ends with its holder's registration; one of all registrants ends with the last
+    /// registration.
     fn unregister(&mut self, asker: Party) -> Vec<Raised> {
         self.registrations.retain(|registration| registration.nexus != asker.nexus);
         let Some(reservation) = self.reservation else { return Vec::new() };
@@ -83,7 +84,8 @@ impl Reservations {
             Some(held) if self.holds(asker.nexus) => {
                 (ChangeResult::Done, self.end_reservation(asker, held.kind))
             }
-            // Nothing is held, or another nexus holds it: it stays, and the command succeeds.
+            // There is no reservation, or another nexus holds it. It is unchanged, and the command
+            // succeeds.
             _ => DONE,
         }
     }
@@ -124,7 +126,7 @@ impl Reservations {
         (ChangeResult::Done, told)
     }
 
-    /// The victim holds the reservation: the asker does from now on, and stays registered.
+    /// The victim holds the reservation. From now on the requester holds it, and stays registered.
     fn take_over(
         &mut self,
         asker: Party,
@@ -144,7 +146,8 @@ impl Reservations {
         told
     }
 
-    /// The victim is no sole holder: its registrations end, the asker's too if it has that key.
+    /// The victim is not the sole holder. Its registrations end, including the requester's if it
+    /// has that key.
     fn remove_registrations(&mut self, asker: Party, victim: u64) -> Vec<Raised> {
         let told = self.remove(asker, |registration| registration.key == victim);
         if self.registrations.is_empty() {

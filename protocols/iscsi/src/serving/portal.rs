@@ -20,7 +20,7 @@ use super::config::Granted;
 use super::shared::SessionShared;
 use crate::login::{LoginDemand, LoginStatus, SessionKind};
 
-/// The maximum number of connections of a session, whatever is negotiated.
+/// The maximum number of connections of a session, regardless of the negotiated number.
 pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
 
 /// The maximum number of initiators that are remembered after their session: by default, twice the

@@ -113,7 +113,7 @@ impl TargetSession {
             && number.since(expected) <= self.shared.numbers.window
     }
 
-    /// Holds a task management function until the commands that it affects have come.
+    /// Holds a task management function until the commands that it affects have arrived.
     pub(super) fn hold_function(&mut self, number: Serial, request: &TaskRequest) {
         self.hold_until(number, Waiting::Function(Box::new(*request)));
     }

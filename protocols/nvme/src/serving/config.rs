@@ -40,7 +40,7 @@ pub struct Life {
     pub unsafe_ends: u64,
     /// The time that the node ran before the current start.
     pub ran: Nanos,
-    /// Knows the traffic of the volumes, including earlier runs. `None` if nobody does.
+    /// The source of the volumes' traffic, including earlier runs; `None` if there is none.
     pub usage: Option<Arc<dyn Usage>>,
 }
 
