@@ -185,8 +185,8 @@ pub enum NodeError {
     },
     /// Hosts are connected to the volume's subsystem.
     #[error(
-        "volume '{name}' is in use: {hosts} connected to its subsystem: disconnect every host first, \
-         or add --force"
+        "volume '{name}' is in use: {hosts} connected to its subsystem: disconnect every host \
+         first, or add --force"
     )]
     HostsConnected {
         /// The volume.

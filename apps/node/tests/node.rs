@@ -237,8 +237,8 @@ fn a_port_in_use_refuses_the_start() {
     assert_eq!(
         error.to_string(),
         format!(
-            "--nvme-tcp {address}: Address already in use (os error 98): another program listens \
-             there: stop it, or choose another port (0 selects a free one)"
+            "--nvme-tcp {address}: Address already in use (os error 98): another program is \
+             listening there: stop it, or choose another port (0 selects a free one)"
         )
     );
     assert_eq!(error.exit_code(), 1);
@@ -279,7 +279,7 @@ fn what_the_control_socket_refuses_changes_nothing() {
         "volume 'big': device 'r' is full: 9MiB requested, 8MiB free"
     );
     assert!(refused(&data_dir, create("data", MIB, "r")).contains("exists already"));
-    assert!(refused(&data_dir, create("x y", MIB, "r")).contains("is not a name"));
+    assert!(refused(&data_dir, create("x y", MIB, "r")).contains("is not a valid name"));
     assert_eq!(
         refused(&data_dir, resize("data", MIB, false)),
         "volume 'data' has 8MiB, and shrinking it loses the data beyond 1MiB: add --shrink to \
@@ -337,8 +337,8 @@ fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
     let refused = ask(&data_dir, remove("data", false)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "volume 'data' is in use: 1 host is connected to its subsystem: disconnect every host first, \
-         or add --force"
+        "volume 'data' is in use: 1 host is connected to its subsystem: disconnect every host \
+         first, or add --force"
     );
     volume(ask(&data_dir, remove("logs", false)));
     volume(ask(&data_dir, remove("data", true)));

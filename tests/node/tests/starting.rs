@@ -56,8 +56,8 @@ fn a_port_in_use_is_refused_with_another_to_choose() {
     let text = address.to_string();
     let flags = [&RAM[..], &["--nvme-tcp", &text]].concat();
     let expected = format!(
-        "--nvme-tcp {address}: Address already in use (os error 98): another program listens \
-         there: stop it, or choose another port (0 selects a free one)"
+        "--nvme-tcp {address}: Address already in use (os error 98): another program is \
+         listening there: stop it, or choose another port (0 selects a free one)"
     );
     assert_eq!(refused_start(&place, &flags), refusal(1, &expected));
     assert!(!Path::new(&place.data_dir()).exists(), "nothing was touched");

@@ -363,7 +363,7 @@ fn a_report_anew_is_of_what_the_run_was_given_unless_told_otherwise() {
     let text = said(&again(&out));
     assert!(text.contains(r"\[Tgt\], 7.5 W, own prices."), "{text}");
     assert!(text.contains("--repeats 1") && text.contains(", begun 20"), "{text}");
-    assert!(!text.contains("A first look"), "{text}");
+    assert!(!text.contains("This is an overview"), "{text}");
     let text = said(&ReportArgs { core_watts: Some(9.0), ..again(&out) });
     assert!(text.contains(r"\[Tgt\], 9 W, own prices."), "{text}");
     // The state of older versions, which stored no arguments.

@@ -390,7 +390,7 @@ fn findings_of_rates_show_what_is_higher_what_is_lower_and_what_is_the_same() {
     check_found(&[
         (
             "iops-clients-file",
-            "The network takes",
+            "The network costs",
             [("0 % (all 4)", Holds), ("−50 % (all 4)", DoesNot), ("+100 % (all 4)", Holds)],
         ),
         (
@@ -404,12 +404,12 @@ fn findings_of_rates_show_what_is_higher_what_is_lower_and_what_is_the_same() {
         ),
         (
             "block-size-fio-throughput",
-            "In large blocks, reads",
+            "With large blocks, the throughput",
             [("1 MiB: 0 % (all 2)", Holds), ("−50 % (all 2)", DoesNot), ("+100 % (all 2)", Holds)],
         ),
         (
             "tenants-nvme-tcp-file",
-            "Tenants together",
+            "All tenants together",
             [
                 ("0 % (1 tenant) to 3 times (3 tenants)", Holds),
                 ("−50 % (1 tenant) to +50 % (3 tenants)", HoldsPartly),
@@ -450,7 +450,7 @@ fn findings_of_times_show_what_is_longer_what_is_shorter_and_what_is_the_same() 
         ),
         (
             "request-size-cpu-total",
-            "In small requests",
+            "With small requests",
             [("4 KiB: 0 % (all 2)", Holds), ("+100 % (all 2)", DoesNot), ("−50 % (all 2)", Holds)],
         ),
         (
@@ -476,7 +476,7 @@ fn claims_of_papers_hold_or_do_not_by_the_numbers() {
         let Finding { verdict, cases, .. } = finding_of(slug, claim, times);
         (verdict, cases.len())
     };
-    let lost = "The network takes no more";
+    let lost = "The network costs";
     assert_eq!(finding_of("iops-clients-file", lost, 2.0).paper, "at least −32 %");
     assert_eq!(verdict("iops-clients-file", lost, 2.0), (Verdict::DoesNot, 4));
     assert_eq!(verdict("iops-clients-file", lost, 1.0), (Verdict::Holds, 4));
@@ -558,7 +558,7 @@ fn nothing_is_found_of_how_a_curve_grows_that_lacks_an_end() {
     let found = finding_without(slug, claim, 1.0, |id| id == "jobs/nvme-tcp-file/jobs=16");
     assert_eq!((found.verdict, found.cases.len()), (Verdict::DoesNot, 2));
     let is_missing = |id: &str| id == "jobs/nvme-tcp-file/jobs=2";
-    let found = finding_without("jobs-bandwidth", "No more jobs", 1.0, is_missing);
+    let found = finding_without("jobs-bandwidth", "Nine tenths", 1.0, is_missing);
     assert_eq!((found.verdict, found.cases.len()), (Verdict::Holds, 2));
     let is_missing = |id: &str| id == "jobs/direct-file/jobs=16";
     let found = finding_without("jobs-cpu", "The target keeps", 1.0, is_missing);
@@ -602,7 +602,7 @@ fn what_is_more_than_twice_as_much_is_shown_in_times() {
     for (slug, claim, times, here) in [
         ("iops-clients-file", "The network", 0.2, "5 times (all 4)"),
         ("jobs-bandwidth", "With many jobs", 0.2, "5 times (all 2)"),
-        ("tenants-nvme-tcp-file", "Tenants", 0.2, "5 times (1 tenant) to 15 times (3 tenants)"),
+        ("tenants-nvme-tcp-file", "All tenants", 0.2, "5 times (1 tenant) to 15 times (3 tenants)"),
         ("iodepth-tail", "At small depths", 4.0, "4 times (all 2)"),
     ] {
         let finding = finding_of(slug, claim, times);
@@ -625,7 +625,7 @@ fn energy_that_was_counted_does_not_stand_beside_energy_that_was_calculated() {
         let figure = exhibit.figure.as_ref().unwrap();
         let origins: Vec<_> = figure.series.iter().map(|it| it.origin).collect();
         let is_noted = |words: &str| exhibit.notes.iter().any(|note| note.starts_with(words));
-        (origins, is_noted("Counted by the processors"), is_noted("A model"))
+        (origins, is_noted("The machine's processors"), is_noted("This is a model"))
     };
     assert_eq!(origins(&|_| true), (vec![Origin::Measured; 4], true, false));
     assert_eq!(origins(&|_| false), (vec![Origin::Model; 4], false, true));
