@@ -23,8 +23,8 @@ pub struct DeviceInfo {
     /// Whether it has a volatile write cache: a power failure loses completed writes that were not
     /// flushed.
     pub volatile_cache: bool,
-    /// Whether it is suspect, since a flush or durable write has failed: flushes fail until an
-    /// operator clears it. Absent if false.
+    /// Whether it is suspect, since a flush or durable write has failed: flushes and durable writes
+    /// fail until an operator clears it. Absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
 }

@@ -182,7 +182,9 @@ pub(crate) fn run_reservation(subcommand: ReservationSubcommand) -> Done {
 }
 
 pub(crate) fn run_device(DeviceSubcommand::Clear { name, node }: DeviceSubcommand) -> Done {
-    control(&node, DeviceClear { name }, |it| format!("cleared device '{}'\n", it.device.name))
+    control(&node, DeviceClear { name }, |it| {
+        format!("cleared the suspect state of device '{}'\n", it.device.name)
+    })
 }
 
 pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {

@@ -24,10 +24,7 @@ pub(crate) fn show<A: Serialize>(
 pub(crate) fn volume(done: &str, volume: &VolumeInfo, job: Option<&JobInfo>) -> String {
     let job = job.filter(|job| !job.state.is_over());
     let waiting = job.map_or(String::new(), |job| {
-        format!(
-            "job {} prepares it: 'nearflash job wait {}' waits until it has ended\n",
-            job.id, job.id
-        )
+        format!("job {} prepares it: 'nearflash job wait {}' waits for the job\n", job.id, job.id)
     });
     format!("{done} {}\n{waiting}", sentence(volume))
 }
@@ -64,8 +61,8 @@ pub(crate) fn sentence(volume: &VolumeInfo) -> String {
 /// A new credential with its secret.
 pub(crate) fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
     format!(
-        "created {}\nsecret: {secret}\nThe secret is not shown again. Without a grant the \
-         credential has no rights: 'nearflash grant add {} VOLUME'\n",
+        "created {}\nsecret: {secret}\nThe secret is not shown again. Without a grant, the \
+         credential has no rights: add one with 'nearflash grant add {} VOLUME'\n",
         named(credential),
         credential.id
     )
@@ -99,10 +96,12 @@ pub(crate) fn cleared(reservation: &ReservationInfo) -> String {
     let count = registrants.len();
     let registrations = if count == 1 { "registration" } else { "registrations" };
     match kind {
-        Some(kind) => {
-            format!("cleared volume '{volume}': {kind}, and {count} {registrations}\n")
+        Some(kind) => format!(
+            "cleared the reservations of volume '{volume}': {kind}, and {count} {registrations}\n"
+        ),
+        None => {
+            format!("cleared the reservations of volume '{volume}': {count} {registrations}\n")
         }
-        None => format!("cleared volume '{volume}': {count} {registrations}\n"),
     }
 }
 
@@ -170,7 +169,7 @@ mod tests {
         insta::assert_snapshot!(with_secret(&credential(0, None), &secret.0), @r#"
             created credential 'app', which does not expire
             secret: 5ec2e7
-            The secret is not shown again. Without a grant the credential has no rights: 'nearflash grant add app VOLUME'
+            The secret is not shown again. Without a grant, the credential has no rights: add one with 'nearflash grant add app VOLUME'
             "#);
         let made = credential_made(&credential(0, Some(1_795_269_350)));
         insta::assert_snapshot!(made, @r#"created credential 'app', until 2026-11-21 13:55Z"#);

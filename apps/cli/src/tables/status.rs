@@ -63,7 +63,8 @@ fn devices(devices: &[DeviceInfo]) -> String {
     let suspect = devices.iter().filter(|device| device.suspect).map(|device| {
         let name = &device.name;
         format!(
-            "device '{name}' has failed a flush: flushes fail until 'nearflash device clear {name}'\n"
+            "device '{name}' failed a flush or a durable write: both fail until 'nearflash device \
+             clear {name}'\n"
         )
     });
     rendered(&table) + &suspect.collect::<String>()

@@ -276,7 +276,7 @@ fn a_status_names_what_does_not_answer_and_what_is_suspect() {
     for line in [
         "version 0.1.0 (0123456789ab), process",
         "\ncore 1 does not answer: its counters,",
-        "\ndevice 'flash' has failed a flush:",
+        "\ndevice 'flash' failed a flush or a durable write:",
         "\n  1  volume-create  data    running",
         "80µs",
         "nqn.host\n",

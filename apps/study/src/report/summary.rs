@@ -120,7 +120,7 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// The terms and symbols of figures and tables, one line each.
-pub(super) const WORDS: [(&str, &str); 9] = [
+pub(super) const WORDS: [(&str, &str); 10] = [
     (
         "claim, paper, here, verdict",
         "A claim of a paper, or of this study, with the paper's numbers and the range of this \
@@ -143,6 +143,11 @@ pub(super) const WORDS: [(&str, &str); 9] = [
         "protocol",
         "How clients reach the node: iSCSI, NVMe/TCP, direct over TCP, or direct over memory that \
          they share with the node.",
+    ),
+    (
+        "way",
+        "A path to the stored data: the medium alone, a protocol of the node, another program, or a \
+         --target.",
     ),
     (
         "the device alone, the wire alone",
