@@ -4,7 +4,7 @@
 /// verdict, figure.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Finding {
-    /// The claim. It has no numbers: those are in the other columns.
+    /// The claim. The numbers that it compares are in the other columns.
     pub claim: &'static str,
     /// The claim's place in a paper; `this study` if the claim is ours.
     pub source: String,
