@@ -192,15 +192,15 @@ impl Pair {
         true
     }
 
-    /// Whether nothing in flight is about some of these bytes.
+    /// Whether no request in flight concerns any of these bytes.
     fn is_free(&self, bytes: &Range<usize>) -> bool {
         let is_apart =
             |other: &Expected| other.bytes.end <= bytes.start || bytes.end <= other.bytes.start;
         self.expected.values().all(is_apart)
     }
 
-    /// Mostly a few bytes or blocks, near a segment's edge often; seldom several segments, or past
-    /// the volume's end.
+    /// Mostly a few bytes or blocks, often near the edge of a segment; rarely several segments, or
+    /// past the volume's end.
     fn some_bytes(&mut self) -> Range<usize> {
         let len = match self.choices.below(16) {
             0 => 1 + self.choices.below(AREA_LEN / 8),

@@ -45,9 +45,9 @@ pub struct Agreed {
     pub digests: Digests,
     /// [`super::ClientSession::attach`] may be called.
     pub rings: bool,
-    /// The node knows [`super::ClientOperation::Zero`].
+    /// The node supports [`super::ClientOperation::Zero`].
     pub zero: bool,
-    /// The most bytes that a request may read or write.
+    /// The maximum number of bytes that a request may read or write.
     pub len_max: u32,
     /// The maximum number of requests in flight, which never grows.
     pub credits_max: u32,

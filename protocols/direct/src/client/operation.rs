@@ -30,7 +30,7 @@ pub enum ClientOperation {
     Flush,
     /// The contents of these bytes are no longer needed. Only whole blocks are discarded.
     Discard { offset: u64, len: u32 },
-    /// Whole blocks become zeroes. Only if the node agreed to it: [`super::Agreed::zero`].
+    /// Zeroes whole blocks. Allowed only if the node agreed to it: [`super::Agreed::zero`].
     Zero {
         offset: u64,
         len: u32,
@@ -38,7 +38,7 @@ pub enum ClientOperation {
         deallocate: bool,
         durable: bool,
     },
-    /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
+    /// Replaces the word by `new` if it equals `expected`. Completes with the previous word.
     CompareAndSwap { offset: u64, expected: u64, new: u64, durable: bool },
     /// Adds `addend` to the word. Completes with the previous word.
     FetchAdd { offset: u64, addend: u64, durable: bool },

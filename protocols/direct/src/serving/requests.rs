@@ -215,7 +215,7 @@ impl Kind {
         }
     }
 
-    /// Whether a volume's bytes come or go with it.
+    /// Whether it transfers a volume's bytes.
     const fn has_payload(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }
@@ -261,7 +261,7 @@ fn check_blocks(block_size: BlockSize, offset: u64, len: u32) -> Result<(), Refu
     Ok(())
 }
 
-/// The kind of an atomic operation with its operands; `None` when their length is wrong.
+/// The kind of an atomic operation with its operands; `None` if their length is wrong.
 fn atomic_kind(opcode: Opcode, operands: &[u8]) -> Option<Kind> {
     if opcode == Opcode::COMPARE_AND_SWAP {
         let [expected, new] = <[U64; 2]>::read_from_bytes(operands).ok()?;

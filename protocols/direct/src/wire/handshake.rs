@@ -22,7 +22,7 @@ impl Features {
     pub const DATA_DIGEST: u32 = 2;
     /// ATTACH is supported: rings in shared memory. Offered on Unix sockets.
     pub const RINGS: u32 = 4;
-    /// ZERO is understood. Nodes and clients of before it do not set this bit.
+    /// ZERO is supported. Older nodes and clients do not set this bit.
     pub const ZERO: u32 = 8;
 
     /// Whether all of `bits` are set.
@@ -83,7 +83,8 @@ impl Rights {
     pub const NONE: Self = Self(0);
     /// READ.
     pub const READ: Self = Self(1);
-    /// WRITE, ZERO, DISCARD, FLUSH; with [`Rights::READ`] also COMPARE_AND_SWAP and FETCH_ADD.
+    /// WRITE, ZERO, DISCARD and FLUSH; together with [`Rights::READ`] also COMPARE_AND_SWAP and
+    /// FETCH_ADD.
     pub const WRITE: Self = Self(2);
     /// Everything.
     pub const READ_WRITE: Self = Self(3);

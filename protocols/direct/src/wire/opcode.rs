@@ -20,9 +20,9 @@ codes! { Opcode {
     FLUSH = 0x03;
     /// The contents of a range are no longer needed.
     DISCARD = 0x04;
-    /// Blocks become zeroes, without payload.
+    /// Zeroes blocks, without payload.
     ZERO = 0x07;
-    /// A word becomes another if it is as expected.
+    /// Replaces a word if it has the expected value.
     COMPARE_AND_SWAP = 0x45;
     /// Adds to a word.
     FETCH_ADD = 0x46;
