@@ -250,7 +250,7 @@ fn a_volume_that_became_shorter_does_not_grow_before_older_requests_have_ended()
     let shrunk = bench.ask_meanwhile(resize("a", 2 * MIB - 4096));
     bench.waits.recv().unwrap();
     let refused = bench.ask(resize("a", 2 * MIB)).unwrap_err().to_string();
-    assert!(refused.starts_with("volume 'a': requests from before"), "{refused}");
+    assert!(refused.starts_with("volume 'a': requests that began before"), "{refused}");
     bench.cores.recover();
     assert!(shrunk.join().unwrap());
     bench.ask(resize("a", 2 * MIB)).unwrap();
