@@ -34,7 +34,7 @@ pub(super) fn step_of(len_max: u32) -> u32 {
     1 << len_max.max(1).ilog2()
 }
 
-/// The most bytes that one operation zeroes without sending them.
+/// The maximum number of bytes that one operation zeroes without sending them.
 pub(super) const ZERO_LEN: u32 = 64 << 20;
 
 /// The whole blocks within `len` bytes at `offset`, if there are any.

@@ -144,7 +144,7 @@ struct Link {
     peer: SocketAddr,
     /// The node that was called has accepted it.
     accepted: bool,
-    /// Nothing more arrives at either end, and no end is told.
+    /// Nothing more arrives at either end, and neither end is notified.
     silent: bool,
     /// Since when something that was sent does not arrive, because of a partition.
     held_since: Option<Nanos>,

@@ -16,7 +16,7 @@ use crate::subject::{IscsiTarget, NvmeTcpTarget, Target};
 
 /// How long a node may take to open its devices and become ready.
 const START_SPAN_MAX: Duration = Duration::from_secs(60);
-/// How long a node that is asked to stop may take to drain.
+/// The time that a node may take to drain after a request to stop.
 const END_SPAN_MAX: Duration = Duration::from_secs(5);
 
 /// The parameters of a node.

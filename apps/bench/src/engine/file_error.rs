@@ -27,7 +27,9 @@ pub enum FileError {
         path: PathBuf,
     },
     /// The block device is in use.
-    #[error("{path} is in use (mounted, or part of an array): writing to it would destroy it")]
+    #[error(
+        "{path} is in use (mounted, or part of an array): writing to it would destroy its data"
+    )]
     InUse {
         /// The device.
         path: PathBuf,

@@ -194,7 +194,7 @@ fn on_wakers<E: Engine + ?Sized>(engines: &[&mut E], span: Nanos) -> Result<(), 
     }
 }
 
-/// A descriptor to be polled for input and, if there is unsent data, for output.
+/// A descriptor to poll for input and, if there is unsent data, for output.
 pub(super) fn waker(descriptor: BorrowedFd<'_>, has_unsent: bool) -> PollFd<'_> {
     let interest = if has_unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     PollFd::from_borrowed_fd(descriptor, interest)

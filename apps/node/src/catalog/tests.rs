@@ -196,7 +196,10 @@ fn a_table_or_a_field_of_a_later_version_is_refused_and_left_alone() {
     transaction.open_table(VOLUMES).unwrap().insert(DATA, later.as_str()).unwrap();
     transaction.commit().unwrap();
     let message = catalog.read().unwrap_err().to_string();
-    assert!(message.contains(&format!("'{DATA}' is damaged, or a later version wrote it")), "{message}");
+    assert!(
+        message.contains(&format!("'{DATA}' is damaged, or a later version wrote it")),
+        "{message}"
+    );
     assert_eq!(text(&catalog, VOLUMES, DATA), later);
     let transaction = catalog.begin().unwrap();
     transaction.open_table(LATER).unwrap().insert("data", "1").unwrap();
