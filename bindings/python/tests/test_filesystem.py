@@ -104,6 +104,20 @@ def test_long_reads_bypass_the_read_ahead(place):
         file.read()
 
 
+def test_only_reads_near_the_last_one_read_ahead(place):
+    lines = [b"%d\n" % number for number in range(300_000)]
+    data = b"".join(lines)
+    files, path = fsspec.url_to_fs(write(f"{place}/data/7", data))
+    with files.open(path) as file:
+        for start in [len(data) - 8, 1000, 500_000, 100]:
+            file.seek(start)
+            assert file.read(8) == data[start : start + 8]
+        assert file.cache.miss_count == 0
+        file.seek(0)
+        assert list(file) == lines
+        assert file.cache.miss_count < 4
+
+
 def test_threads_that_share_a_file_read_where_they_have_sought(place):
     data = os.urandom(MIB)
     files, path = fsspec.url_to_fs(write(f"{place}/data/7", data))

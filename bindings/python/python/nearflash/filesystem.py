@@ -57,8 +57,11 @@ READ_AHEAD = 1 << 20
 """The number of bytes that a file reads ahead, and collects before it writes them."""
 
 LONG_READ = 256 << 10
-"""The length of reads that have no read-ahead, which would copy their bytes once more, and read
-others that may not be needed."""
+"""The length of reads that have no read-ahead, which would copy their bytes once more. Reads far
+from the previous one have none either: the bytes behind them may not be needed."""
+
+LINE_READ = 64 << 10
+"""The number of bytes that are searched for the end of a line at a time."""
 
 RANGES_IN_FLIGHT = 16
 """The maximum number of calls of a file system's coroutines that run at the same time. Each uses a
@@ -330,6 +333,7 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
     def __init__(self, fs: VolumeFileSystem, place: Place, mode: str, **options: Any) -> None:
         self._place = place
         self._sought: dict[int, int] = {}  # positions for the next read, by thread
+        self._last = (0, 0)  # the previous read
         self._caching = threading.Lock()
         super().__init__(fs, place.path, **_options(mode, place, options))
 
@@ -348,21 +352,28 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
         if not self.readable():
             raise ValueError("the file is closed, or not opened for reading")
         start = self._sought.pop(threading.get_ident(), None)
+        is_near = start is None or self._last[0] <= start <= self._last[1]
         if start is None:
             # This thread continues where another one stopped, and not the other way round.
             self._sought.clear()
             start = self.loc
         left = max(self.size - start, 0)
         wanted = left if length is None or length < 0 else min(length, left)
-        if wanted >= LONG_READ and self.cache.name == "readahead":
-            data = self._fetch_range(start, start + wanted)
-        elif wanted > 0:
-            with self._caching:
-                data = self.cache._fetch(start, start + wanted)
-        else:
+        end = start + wanted
+        if wanted == 0:
             data = b""
-        self.loc = start + len(data)
+        elif self.cache.name == "readahead" and (wanted >= LONG_READ or not is_near):
+            data = self._fetch_range(start, end)
+        else:
+            with self._caching:
+                data = self.cache._fetch(start, end)
+        self.loc, self._last = end, (start, end)
         return data
+
+    def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
+        """Reads up to and including `char`, or all that is left. `blocks` is the number of bytes
+        that are searched at a time."""
+        return bytes(super().readuntil(char, blocks or LINE_READ))
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         return self._place.read(start, end)
