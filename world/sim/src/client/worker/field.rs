@@ -93,7 +93,8 @@ impl Client {
         let what = self.sent(run, values, durable, checks, outside)?;
         let (offset, len) = self.place(run);
         let io = self.io(run, None, What::Write(what), outside)?;
-        let deallocate = self.dice.coin();
+        // By the place, and not by the dice: both kinds occur, and other draws stay as they were.
+        let deallocate = run.block.lba.0.is_multiple_of(2);
         Some((io, ClientOperation::Zero { offset, len, deallocate, durable }))
     }
 
