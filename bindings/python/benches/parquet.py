@@ -5,7 +5,7 @@
 Writes a file of random values to FOLDER, which a later run uses again, and copies it to the volumes
 of two nodes: one serves a file in FOLDER, the other memory. Then scans all of them in turn, in each
 round, and prints the medians and quartiles of the times, and of the ratios of the local time to the
-other.
+other; then the same of the processor time of this process and the nodes.
 
 The node reads its file without the page cache (O_DIRECT). So it is compared with the local file
 that the page cache does not hold, and the node on memory with the local file that the page cache
@@ -56,8 +56,10 @@ QUERIES = {
 
 
 @contextlib.contextmanager
-def serving(binary: str, folder: pathlib.Path, device: str, size: int) -> Iterator[list[str]]:
-    """A node with one volume. Yields its URLs, over TCP and over shared memory."""
+def serving(
+    binary: str, folder: pathlib.Path, device: str, size: int
+) -> Iterator[tuple[int, list[str]]]:
+    """A node with one volume. Yields its process id, and its URLs over TCP and shared memory."""
     folder.mkdir()
     command = [
         binary, "serve", "--device", f"flash={device}", "--volume", f"data={size}@flash",
@@ -71,20 +73,28 @@ def serving(binary: str, folder: pathlib.Path, device: str, size: int) -> Iterat
         ready = node.stdout.readline()
         assert ready, (folder / "node.log").read_text()
         address = json.loads(ready)["direct"][0]
-        yield [f"nearflash://{address}/data/0", f"nearflash://{folder}/direct.sock/data/0"]
+        urls = [f"nearflash://{address}/data/0", f"nearflash://{folder}/direct.sock/data/0"]
+        yield node.pid, urls
     finally:
         node.terminate()
         node.wait()
 
 
-def scan(url: str, query: str) -> tuple[float, list[tuple]]:
-    """The time in seconds of a scan with a new connection, and the rows."""
+def processor_time(nodes: list[int]) -> float:
+    """The processor time in seconds of this process and the nodes."""
+    fields = [pathlib.Path(f"/proc/{node}/stat").read_text().split()[13:15] for node in nodes]
+    ticks = sum(int(user) + int(system) for user, system in fields)
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def scan(url: str, query: str, nodes: list[int]) -> tuple[float, float, list[tuple]]:
+    """The time and the processor time in seconds of a scan with a new connection, and the rows."""
     with duckdb.connect() as connection:
         connection.execute("set enable_external_file_cache = false")
         connection.register_filesystem(fsspec.filesystem("nearflash"))
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), processor_time(nodes)
         rows = connection.execute(query.format(url=url)).fetchall()
-        return time.perf_counter() - began, rows
+        return time.perf_counter() - began, processor_time(nodes) - worked, rows
 
 
 def drop_from_page_cache(path: pathlib.Path) -> None:
@@ -98,7 +108,9 @@ def spread(values: list[float]) -> str:
     return f"{median:.2f} ({first:.2f} to {third:.2f})"
 
 
-def compare(query: str, rounds: int, urls: dict[str, str], cold: Callable[[], None]) -> None:
+def compare(
+    query: str, rounds: int, urls: dict[str, str], nodes: list[int], cold: Callable[[], None]
+) -> None:
     names, taken = list(urls), {name: [] for name in urls}
     answers = set()
     for number in range(rounds):
@@ -107,15 +119,22 @@ def compare(query: str, rounds: int, urls: dict[str, str], cold: Callable[[], No
             if name == "local file, cold":
                 cold()
             elif name == "local file, warm":
-                scan(urls[name], query)
-            seconds, rows = scan(urls[name], query)
-            taken[name].append(seconds)
+                scan(urls[name], query, nodes)
+            *times, rows = scan(urls[name], query, nodes)
+            taken[name].append(times)
             answers.add(str(rows))
     assert len(answers) == 1, answers
     for name in names:
         local = "local file, cold" if "on a file" in name else "local file, warm"
-        ratios = [theirs / ours for theirs, ours in zip(taken[local], taken[name], strict=True)]
-        print(f"  {name}: {spread(taken[name])} s; {spread(ratios)} of the {local}")
+        print(f"  {name}, ratios to the {local}")
+        for what, ours, theirs in zip(
+            ["time", "processor time"],
+            zip(*taken[name], strict=True),
+            zip(*taken[local], strict=True),
+            strict=True,
+        ):
+            ratios = [one / other for one, other in zip(theirs, ours, strict=True)]
+            print(f"    {what}: {spread(list(ours))} s, ratio {spread(ratios)}", flush=True)
 
 
 def main() -> None:
@@ -140,15 +159,18 @@ def main() -> None:
             "a file": f"file:{place / 'flash.img'},size={2 * size}",
             "memory": f"ram:{2 * size}",
         }
+        nodes = []
         for what, device in devices.items():
             node = serving(options.binary, place / what.split()[-1], device, size)
-            for how, url in zip(["TCP", "shared memory"], stack.enter_context(node), strict=True):
+            pid, places = stack.enter_context(node)
+            nodes.append(pid)
+            for how, url in zip(["TCP", "shared memory"], places, strict=True):
                 urls[f"node on {what}, {how}"] = f"{url}+{length}"
             fsspec.filesystem("nearflash").put_file(str(path), f"{url}+{length}")
         print(f"{length / 2**30:.2f} GiB, {options.rounds} rounds; median and quartiles")
         for name, query in QUERIES.items():
             print(name)
-            compare(query, options.rounds, urls, lambda: drop_from_page_cache(path))
+            compare(query, options.rounds, urls, nodes, lambda: drop_from_page_cache(path))
 
 
 if __name__ == "__main__":
