@@ -42,9 +42,9 @@ pub(crate) fn run(url: &str) -> Result<(), Error> {
                 let offset = START + next * LEN as u64;
                 if is_write {
                     buffer.fill((next % 251) as u8);
-                    pair.post_write(buffer, offset)?;
+                    pair.post_write_at(buffer, offset)?;
                 } else {
-                    pair.post_read(buffer, offset)?;
+                    pair.post_read_at(buffer, offset)?;
                 }
                 next += 1;
             }

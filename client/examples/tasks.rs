@@ -2,14 +2,14 @@
 //!
 //!     cargo run --example tasks --features tokio direct://127.0.0.1:4421/data
 use nearflash::direct::Buffer;
-use nearflash::{AsyncVolume, Client, Credentials, Error, QueueOptions};
+use nearflash::{Client, Credentials, Error, QueueOptions};
 
 pub(crate) async fn run(url: String) -> Result<(), Error> {
     // Connecting blocks, so it has a thread of its own.
     let connect = move || Client::connect(&url, Credentials::NONE);
     let client = tokio::task::spawn_blocking(connect).await.expect("it does not panic")?;
     let name = client.volume_name().ok_or(Error::NoVolume)?;
-    let volume = AsyncVolume::open(&client, name, QueueOptions::default()).await?;
+    let volume = client.open_async(name, QueueOptions::default()).await?;
 
     let tasks: Vec<_> = (0..100u64)
         .map(|task| {

@@ -24,6 +24,7 @@ mod memory;
 #[cfg(feature = "nvme-tcp")]
 pub mod nvme_tcp;
 mod resolve;
+mod span;
 mod stream;
 pub mod url;
 

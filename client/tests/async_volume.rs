@@ -8,20 +8,21 @@ use std::io::{IoSlice, IoSliceMut, SeekFrom};
 use std::time::Duration;
 
 use fake_node::{FakeNode, Script, VOLUME};
-use nearflash::direct::{AsyncVolume, Buffer, Client, Credentials, Error, Options, QueueOptions};
+use nearflash::direct::{
+    AsyncVolume, Buffer, Client, Credentials, Error, Lost, Options, QueueOptions,
+};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 async fn open(node: &FakeNode) -> AsyncVolume {
-    open_with(node, Options::default()).await
+    open_with(node, Options::default().silence_max(Duration::from_secs(5))).await
 }
 
 async fn open_with(node: &FakeNode, options: Options) -> AsyncVolume {
-    let options = options.silence_max(Duration::from_secs(5));
     let url = node.url.clone();
     let connect = move || Client::connect_with(&url, Credentials::NONE, options);
     let client = tokio::task::spawn_blocking(connect).await.unwrap().unwrap();
     let queue_options = QueueOptions::default().depth(16);
-    AsyncVolume::open(&client, VOLUME, queue_options).await.unwrap()
+    client.open_async(VOLUME, queue_options).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,7 +87,8 @@ async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
 /// noticed. The number of attempts that this took is not fixed: the volume may have made one by
 /// itself, before the call that it refused.
 async fn after_an_outage() -> (FakeNode, AsyncVolume) {
-    let impatient = Options::default().reconnect_max(Duration::ZERO);
+    let impatient =
+        Options::default().silence_max(Duration::from_secs(5)).reconnect_max(Duration::ZERO);
     let closing = Script { closes_at: Some(0), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), closing, Script::default()]);
     let volume = open_with(&node, impatient).await;
@@ -163,6 +165,8 @@ async fn slices_and_zeroes_are_written_as_a_whole() {
     let mut places = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
     volume.read_vectored_at(&mut places, 10).await.unwrap();
     assert_eq!((&a, &b), (b"flas", b"h"));
+    volume.write_durable_at(&b"flash"[..], 0).await.unwrap();
+    assert_eq!((&node.bytes()[..5], node.durable_writes()), (&b"flash"[..], 1));
     node.bytes().fill(7);
     volume.write_zeroes(77, 3 << 20).await.unwrap();
     assert_eq!(node.zeroed(), 1, "whole blocks are not sent");
@@ -193,4 +197,101 @@ async fn a_cursor_reads_and_writes_like_a_file() {
     assert_eq!(cursor.read(&mut [0; 4]).await.unwrap(), 0);
     assert!(cursor.seek(SeekFrom::Current(i64::MIN)).await.is_err());
     cursor.shutdown().await.unwrap();
+}
+
+/// Short, so that tests that wait for it are.
+const SOON: Duration = Duration::from_millis(30);
+
+#[tokio::test]
+async fn a_call_ends_when_its_time_is_over_and_the_next_call_works() {
+    let silent = Script { silent_at: Some(0), ..Script::default() };
+    let options = Options::default().silence_max(Duration::from_millis(300));
+    let node = FakeNode::start(&[Script::default(), silent, Script::default()]);
+    let volume = open_with(&node, options).await;
+    let late = volume.with_timeout(SOON).read_at(Buffer::from(&b"a"[..]), 0).await.unwrap_err();
+    assert!(matches!(late.error, Error::ConnectionLost(Lost::TimedOut)), "{late}");
+    assert_eq!(*late.buffer, *b"a");
+    volume.read_at(late.buffer, 0).await.unwrap();
+
+    let node = FakeNode::start(&[Script::default(), silent, Script::default()]);
+    let volume = open_with(&node, options).await;
+    let late = volume.with_timeout(SOON).write_at(&b"flash"[..], 0).await.unwrap_err();
+    assert!(matches!(late.error, Error::Unknown(Lost::TimedOut)), "{late}");
+    assert_eq!(*late.buffer, *b"flash");
+    volume.with_timeout(Duration::from_secs(30)).write_at(late.buffer, 0).await.unwrap();
+    assert!(node.bytes().starts_with(b"flash"));
+}
+
+/// A node whose first request of the volume waits until the node holds nothing any more.
+fn late_node() -> FakeNode {
+    let late = Script { late_at: Some(0), ..Script::default() };
+    let node = FakeNode::start(&[Script::default(), late, Script::default()]);
+    node.hold(true);
+    node
+}
+
+#[tokio::test]
+async fn the_next_call_waits_for_a_late_write_and_other_calls_are_not_disturbed() {
+    let node = late_node();
+    let volume = open(&node).await;
+    let before = node.connections();
+    let timed = volume.with_timeout(SOON);
+    let late = timed.write_at(&b"flash"[..], 0).await.unwrap_err();
+    assert!(matches!(late.error, Error::Unknown(Lost::TimedOut)), "{late}");
+    let error = timed.flush().await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionLost(Lost::TimedOut)), "it has not begun: {error}");
+    assert_eq!(node.flushes(), 0);
+    let read = tokio::spawn(async move { volume.read_at(Buffer::new(5), 0).await });
+    tokio::task::yield_now().await;
+    assert!(!read.is_finished());
+    node.hold(false);
+    assert_eq!(*read.await.unwrap().unwrap(), *b"flash", "the late write came first");
+    timed.with_timeout(Duration::MAX).flush().await.unwrap();
+    assert_eq!(node.connections(), before, "nothing was lost");
+}
+
+#[tokio::test]
+async fn a_late_read_delays_nobody_and_does_not_touch_the_returned_buffer() {
+    let node = late_node();
+    node.bytes().fill(7);
+    let volume = open(&node).await;
+    let late = volume.with_timeout(SOON).read_at(Buffer::new(8192), 0).await.unwrap_err();
+    assert!(matches!(late.error, Error::ConnectionLost(Lost::TimedOut)), "{late}");
+    let mut mine = late.buffer;
+    mine.fill(0xEE);
+    volume.write_at(&b"flash"[..], 0).await.unwrap();
+    node.hold(false);
+    // The answer to the late read precedes one of these.
+    while node.is_late() {
+        volume.flush().await.unwrap();
+    }
+    assert_eq!(*volume.read_at(Buffer::new(5), 0).await.unwrap(), *b"flash");
+    assert!(mine.iter().all(|byte| *byte == 0xEE));
+}
+
+#[tokio::test]
+async fn a_call_without_time_changes_nothing() {
+    let node = FakeNode::start(&[Script::default()]);
+    let volume = open(&node).await;
+    let late = volume.with_timeout(Duration::ZERO).write_at(&b"flash"[..], 0).await.unwrap_err();
+    assert!(matches!(late.error, Error::ConnectionLost(Lost::TimedOut)), "{late}");
+    assert_eq!(*late.buffer, *b"flash");
+    let mut zeroes = [7; 5];
+    volume.read_vectored_at(&mut [IoSliceMut::new(&mut zeroes)], 0).await.unwrap();
+    assert_eq!(zeroes, [0; 5]);
+}
+
+#[tokio::test]
+async fn a_long_write_that_is_late_may_have_changed_the_volume() {
+    // A later part of it is late: the first has changed the volume.
+    let late = Script { late_at: Some(1), ..Script::default() };
+    let node = FakeNode::start(&[Script::default(), late, Script::default()]);
+    node.hold(true);
+    let volume = open(&node).await;
+    let long = vec![7; usize::try_from(volume.len_max()).unwrap() + 4096];
+    let late = volume.with_timeout(SOON).write_at(long, 0).await.unwrap_err();
+    assert!(matches!(late.error, Error::Unknown(Lost::TimedOut)), "{late}");
+    assert!(late.buffer.iter().all(|byte| *byte == 7));
+    node.hold(false);
+    volume.flush().await.unwrap();
 }

@@ -89,7 +89,7 @@ fn reads_land_in_their_buffers_however_they_are_ordered() {
                 let len = [1, 512, 4096, 70_000, 1 << 20][(number + round) % 5];
                 let offset = (number * 65_537 + round) % (VOLUME_LEN - len);
                 let buffer = Buffer::from(vec![0xA5; len]);
-                let token = pair.post_read(buffer, offset as u64).unwrap();
+                let token = pair.post_read_at(buffer, offset as u64).unwrap();
                 places[token.index()] = (offset, len);
             }
             for done in finish(&mut pair) {
@@ -106,8 +106,9 @@ fn completions_taken_in_parts_all_come_and_none_is_slept_over() {
     let node = FakeNode::start(&[Script::default()]);
     fill(&node);
     let mut pair = pair(&node);
-    let posted: HashSet<Token> =
-        (0..32).map(|at| pair.post_read(Buffer::from(vec![0; 512]), at * 512).unwrap()).collect();
+    let posted: HashSet<Token> = (0..32)
+        .map(|at| pair.post_read_at(Buffer::from(vec![0; 512]), at * 512).unwrap())
+        .collect();
     let (mut ended, mut part) = (HashSet::new(), Vec::new());
     while pair.in_flight() > 0 {
         let count = pair.poll_up_to(&mut part, 5).unwrap();
@@ -152,7 +153,7 @@ fn a_refused_operation_keeps_its_status_and_the_queue_works_on() {
     let node = FakeNode::start(&[Script::default()]);
     let mut pair = pair(&node);
     for (offset, expected) in [(VOLUME_LEN as u64, Err(Status::OUT_OF_RANGE)), (0, Ok(()))] {
-        pair.post_read(Buffer::new(4096), offset).unwrap();
+        pair.post_read_at(Buffer::new(4096), offset).unwrap();
         let done = finish(&mut pair).remove(0);
         let result = done.result.map(|_| ()).map_err(|error| error.status().unwrap());
         assert_eq!(result, expected);
@@ -167,7 +168,7 @@ fn a_full_queue_refuses_and_takes_again_after_a_completion() {
     assert_eq!(pair.depth(), 8);
     let mut taken = 0;
     let refused = loop {
-        match pair.post_write(Buffer::from(&b"flash"[..]), taken * 4096) {
+        match pair.post_write_at(Buffer::from(&b"flash"[..]), taken * 4096) {
             Ok(_) => taken += 1,
             Err(refused) => break refused,
         }
@@ -176,7 +177,7 @@ fn a_full_queue_refuses_and_takes_again_after_a_completion() {
     assert!(matches!(refused.error, Error::QueueFull { depth: 8 }), "{refused}");
     assert_eq!(*refused.buffer, *b"flash");
     assert_eq!(finish(&mut pair).len(), 8);
-    pair.post_write(refused.buffer, 0).unwrap();
+    pair.post_write_at(refused.buffer, 0).unwrap();
     assert_eq!(finish(&mut pair).len(), 1);
 }
 
@@ -202,7 +203,7 @@ fn a_length_that_no_operation_has_is_refused_with_its_buffer() {
     let node = FakeNode::start(&[Script::default()]);
     let mut pair = pair(&node);
     for len in [0, (8 << 20) + 1] {
-        let refused = pair.post_write(Buffer::new(len), 0).unwrap_err();
+        let refused = pair.post_write_at(Buffer::new(len), 0).unwrap_err();
         assert!(matches!(refused.error, Error::Length { .. }), "{refused}");
         assert_eq!(refused.buffer.len(), len);
     }
@@ -218,7 +219,7 @@ fn a_changed_layout_is_learned_and_nobody_notices() {
     let mut buffer = Buffer::new(4096);
     for round in 0..20 {
         node.next_epoch();
-        let mut tokens = vec![pair.post_read(buffer, round * 4096).unwrap()];
+        let mut tokens = vec![pair.post_read_at(buffer, round * 4096).unwrap()];
         tokens.extend((0..10).map(|_| pair.post_fetch_add(1 << 20, 1).unwrap()));
         let mut done = finish(&mut pair);
         assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
@@ -237,7 +238,7 @@ fn another_volume_of_the_same_name_is_not_taken_for_the_first() {
     let node = FakeNode::start(&[Script::default(), closing, Script::default()]);
     let mut pair = pair(&node);
     node.replace_volume();
-    let posted = pair.post_read(Buffer::new(1), 0);
+    let posted = pair.post_read_at(Buffer::new(1), 0);
     let done = finish(&mut pair).remove(0);
     assert_eq!(done.token, posted.unwrap());
     assert_eq!(done.result.unwrap_err().status(), Some(Status::NO_SUCH_VOLUME));
@@ -252,9 +253,9 @@ fn a_lost_connection_tells_of_each_operation_whether_it_may_have_happened() {
     let node = FakeNode::start(&[Script::default(), closing, Script::default()]);
     let mut pair = pair(&node);
     let mut posted: Vec<Token> = (0..4)
-        .map(|number| pair.post_write(Buffer::from(vec![1; 512]), number * 4096).unwrap())
+        .map(|number| pair.post_write_at(Buffer::from(vec![1; 512]), number * 4096).unwrap())
         .collect();
-    posted.push(pair.post_read(Buffer::new(512), 0).unwrap());
+    posted.push(pair.post_read_at(Buffer::new(512), 0).unwrap());
     let mut done = finish(&mut pair);
     done.sort_unstable_by_key(|done| done.token);
     let tokens: Vec<Token> = done.iter().map(|done| done.token).collect();
@@ -270,10 +271,10 @@ fn a_lost_connection_tells_of_each_operation_whether_it_may_have_happened() {
     }
     assert!(pair.is_lost());
     assert!(pair.poll(&mut Vec::new()).is_err() && pair.wait(Duration::ZERO).is_err());
-    let refused = pair.post_read(Buffer::new(1), 0).unwrap_err();
+    let refused = pair.post_read_at(Buffer::new(1), 0).unwrap_err();
     assert!(matches!(refused.error, Error::ConnectionLost(_)), "{refused}");
     pair.reconnect().unwrap();
-    let token = pair.post_read(Buffer::new(512), 0).unwrap();
+    let token = pair.post_read_at(Buffer::new(512), 0).unwrap();
     assert!(!posted.contains(&token));
     assert!(finish(&mut pair).remove(0).result.is_ok());
 }
@@ -305,7 +306,7 @@ fn a_silent_node_is_given_up_on_within_the_stated_time() {
     pair.post_flush().unwrap();
     assert!(finish(&mut pair).remove(0).result.is_ok());
     pair.post_flush().unwrap();
-    pair.post_write(Buffer::new(1), 0).unwrap();
+    pair.post_write_at(Buffer::new(1), 0).unwrap();
     let done = finish(&mut pair);
     let results: Vec<Error> = done.into_iter().map(|done| done.result.unwrap_err()).collect();
     assert!(matches!(results[0], Error::ConnectionLost(Lost::Silent { .. })), "{results:?}");
@@ -371,7 +372,7 @@ fn memory_that_cannot_be_shared_leaves_the_unix_socket() {
     let script = Script { feigns_rings: true, ..Script::default() };
     let node = FakeNode::start_local("feigned", script);
     let mut pair = pair(&node);
-    pair.post_write(Buffer::from(&b"flash"[..]), 4094).unwrap();
+    pair.post_write_at(Buffer::from(&b"flash"[..]), 4094).unwrap();
     assert!(finish(&mut pair)[0].result.is_ok());
     assert_eq!(node.bytes()[4094..4099], *b"flash");
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use fake_node::{BLOCK_LEN, FakeNode, Script, VOLUME, VOLUME_LEN};
 use nearflash::direct::{Buffer, Client, Completion, Credentials, QueueOptions, QueuePair, Token};
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 /// Operations in flight together are in separate zones, so that their order does not matter.
 const ZONES: usize = 24;
@@ -19,13 +20,51 @@ const ZONE_LEN: usize = VOLUME_LEN / ZONES;
 /// An operation, at an offset within its zone.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Read { at: usize, len: usize },
-    Write { at: usize, len: usize, byte: u8, durable: bool },
-    Discard { at: usize, len: usize },
-    Zero { block: usize, blocks: usize },
-    CompareAndSwap { word: usize, expected: u64, new: u64 },
-    FetchAdd { word: usize, addend: u64 },
+    Read {
+        at: usize,
+        len: usize,
+    },
+    Write {
+        at: usize,
+        len: usize,
+        byte: u8,
+        durable: bool,
+    },
+    Discard {
+        at: usize,
+        len: usize,
+    },
+    Zero {
+        block: usize,
+        blocks: usize,
+    },
+    CompareAndSwap {
+        word: usize,
+        expected: u64,
+        new: u64,
+    },
+    FetchAdd {
+        word: usize,
+        addend: u64,
+    },
     Flush,
+    /// A read into two buffers, the first of which has `first` bytes.
+    ReadVectored {
+        at: usize,
+        len: usize,
+        first: usize,
+    },
+    /// A write of two buffers, with different bytes.
+    WriteVectored {
+        at: usize,
+        len: usize,
+        first: usize,
+        byte: u8,
+    },
+    WriteZeroes {
+        at: usize,
+        len: usize,
+    },
 }
 
 fn extent() -> impl Strategy<Value = (usize, usize)> {
@@ -47,6 +86,13 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         1 => (0usize..4, any::<u64>()).prop_map(|(word, addend)| Op::FetchAdd { word, addend }),
         1 => Just(Op::Flush),
+        1 => (extent(), any::<Index>()).prop_map(|((at, len), first)| {
+            Op::ReadVectored { at, len, first: first.index(len + 1) }
+        }),
+        1 => (extent(), any::<Index>(), 1u8..255).prop_map(|((at, len), first, byte)| {
+            Op::WriteVectored { at, len, first: first.index(len + 1), byte }
+        }),
+        1 => extent().prop_map(|(at, len)| Op::WriteZeroes { at, len }),
     ]
 }
 
@@ -58,15 +104,15 @@ fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, 
     let offset = |at: usize| u64::try_from(start + at).unwrap();
     match op {
         Op::Read { at, len } => {
-            let token = pair.post_read(Buffer::from(vec![0xA5; len]), offset(at)).unwrap();
+            let token = pair.post_read_at(Buffer::from(vec![0xA5; len]), offset(at)).unwrap();
             (token, (0, Some(model[start + at..][..len].to_vec())))
         }
         Op::Write { at, len, byte, durable } => {
             let buffer = Buffer::from(vec![byte; len]);
             model[start + at..][..len].fill(byte);
             let posted = match durable {
-                true => pair.post_write_durable(buffer, offset(at)),
-                false => pair.post_write(buffer, offset(at)),
+                true => pair.post_write_durable_at(buffer, offset(at)),
+                false => pair.post_write_at(buffer, offset(at)),
             };
             (posted.unwrap(), (0, None))
         }
@@ -99,6 +145,21 @@ fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, 
             (pair.post_fetch_add(offset(word * 8), addend).unwrap(), (was, None))
         }
         Op::Flush => (pair.post_flush().unwrap(), (0, None)),
+        Op::ReadVectored { at, len, first } => {
+            let buffers = [first, len - first].map(|len| Buffer::from(vec![0xA5; len])).into();
+            let token = pair.post_read_vectored_at(buffers, offset(at)).unwrap();
+            (token, (0, Some(model[start + at..][..len].to_vec())))
+        }
+        Op::WriteVectored { at, len, first, byte } => {
+            let parts = [vec![byte; first], vec![byte + 1; len - first]];
+            model[start + at..][..len].copy_from_slice(&parts.concat());
+            let buffers = parts.map(Buffer::from).into();
+            (pair.post_write_vectored_at(buffers, offset(at)).unwrap(), (0, None))
+        }
+        Op::WriteZeroes { at, len } => {
+            model[start + at..][..len].fill(0);
+            (pair.post_write_zeroes(offset(at), u64::try_from(len).unwrap()).unwrap(), (0, None))
+        }
     }
 }
 
@@ -109,11 +170,12 @@ fn finish(pair: &mut QueuePair, expected: &mut HashMap<Token, Expected>) {
             pair.wait(Duration::from_secs(5)).unwrap();
         }
     }
-    for Completion { token, result, buffer, .. } in done {
+    for Completion { token, result, buffer, buffers, .. } in done {
         let (value, bytes) = expected.remove(&token).expect("each completes once");
         assert_eq!(result.unwrap(), value);
         if let Some(bytes) = bytes {
-            assert!(*buffer.unwrap() == *bytes, "{} bytes", bytes.len());
+            let read = buffers.iter().chain(&buffer).flat_map(|part| part.to_vec());
+            assert!(read.eq(bytes.iter().copied()), "{} bytes", bytes.len());
         }
     }
     assert!(expected.is_empty(), "each completes");

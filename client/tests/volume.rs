@@ -45,6 +45,16 @@ fn slices_are_read_and_written_as_one() {
 }
 
 #[test]
+fn a_durable_write_is_one_at_the_node() {
+    let node = FakeNode::start(&[Script::default()]);
+    let volume = open(&node);
+    volume.write_at(b"near", 0).unwrap();
+    assert_eq!(node.durable_writes(), 0);
+    volume.write_durable_at(b"flash", 4).unwrap();
+    assert_eq!((&node.bytes()[..9], node.durable_writes()), (&b"nearflash"[..], 1));
+}
+
+#[test]
 fn zeroes_replace_exactly_their_range() {
     for is_old in [false, true] {
         let node = FakeNode::start(&[Script { is_old, ..Script::default() }]);

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn nearflash_post_read(
     token: *mut u64,
 ) -> c_int {
     // SAFETY: the header has the same requirements.
-    unsafe { post_buffer(pair, buffer, token, |pair, buffer| pair.post_read(buffer, offset)) }
+    unsafe { post_buffer(pair, buffer, token, |pair, buffer| pair.post_read_at(buffer, offset)) }
 }
 
 /// # Safety
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn nearflash_post_write(
     token: *mut u64,
 ) -> c_int {
     // SAFETY: the header has the same requirements.
-    unsafe { post_buffer(pair, buffer, token, |pair, buffer| pair.post_write(buffer, offset)) }
+    unsafe { post_buffer(pair, buffer, token, |pair, buffer| pair.post_write_at(buffer, offset)) }
 }
 
 /// # Safety
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn nearflash_post_write_durable(
     offset: u64,
     token: *mut u64,
 ) -> c_int {
-    let durable = |pair: &mut QueuePair, buffer| pair.post_write_durable(buffer, offset);
+    let durable = |pair: &mut QueuePair, buffer| pair.post_write_durable_at(buffer, offset);
     // SAFETY: the header has the same requirements.
     unsafe { post_buffer(pair, buffer, token, durable) }
 }

@@ -118,7 +118,7 @@ impl Open {
     fn post_read(&mut self, offset: u64, len: usize) -> Result<Token, Error> {
         self.check_len(len)?;
         let buffer = self.take_buffer(len)?;
-        self.pair.post_read(buffer, offset).map_err(|refused| {
+        self.pair.post_read_at(buffer, offset).map_err(|refused| {
             self.keep(refused.buffer);
             refused.error
         })
@@ -129,8 +129,8 @@ impl Open {
         let mut buffer = self.take_buffer(data.len())?;
         buffer.copy_from_slice(data);
         let posted = match durable {
-            true => self.pair.post_write_durable(buffer, offset),
-            false => self.pair.post_write(buffer, offset),
+            true => self.pair.post_write_durable_at(buffer, offset),
+            false => self.pair.post_write_at(buffer, offset),
         };
         posted.map_err(|refused| {
             self.keep(refused.buffer);

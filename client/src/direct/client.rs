@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "tokio")]
+use super::async_volume::AsyncVolume;
 use super::credentials::{Credentials, CredentialsError};
 use super::error::Error;
 use super::link::{Link, LinkIdentity};
@@ -97,6 +99,22 @@ impl Client {
     /// As [`Self::open`], and when the URL names no volume.
     pub fn open_named(&self) -> Result<Volume, Error> {
         self.open(self.volume_name().ok_or(Error::NoVolume)?)
+    }
+
+    /// Opens a volume for asynchronous calls.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[cfg(feature = "tokio")]
+    pub async fn open_async(
+        &self,
+        volume: &str,
+        options: QueueOptions,
+    ) -> Result<AsyncVolume, Error> {
+        AsyncVolume::open(self.clone(), volume, options).await
     }
 
     /// Opens a volume for many operations in flight from one thread.

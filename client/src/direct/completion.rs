@@ -1,8 +1,13 @@
 //! The name of an operation, and its result.
 
+use std::io::IoSliceMut;
+
+use nearflash_direct::client::ClientOperation;
+
 use super::buffer::Buffer;
 use super::error::Error;
-use super::slots::slot_of;
+use super::slices::scatter;
+use super::slots::{Slot, slot_of};
 
 /// The name of an operation from its post to its completion.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -33,20 +38,40 @@ pub struct Completion {
     pub result: Result<u64, Error>,
     /// The operation's buffer. After a successful read it holds the data.
     pub buffer: Option<Buffer>,
+    /// The buffers of a vectored operation, as they were posted. After a successful read they hold
+    /// the data.
+    pub buffers: Vec<Buffer>,
 }
 
-/// An operation that was not posted, and its buffer.
+impl Completion {
+    /// The end of a slot's operation.
+    #[inline]
+    pub(super) fn of(slot: Slot, result: Result<u64, Error>) -> Self {
+        let (token, payload) = (Token(slot.token), slot.payload);
+        let Some(mut buffers) = payload.parts else {
+            return Self { token, result, buffer: payload.buffer, buffers: Vec::new() };
+        };
+        let is_read = matches!(slot.operation, ClientOperation::Read { .. });
+        if let (true, Ok(_), Some(read)) = (is_read, &result, payload.buffer) {
+            let mut places: Vec<_> = buffers.iter_mut().map(|it| IoSliceMut::new(it)).collect();
+            scatter(&mut places, 0, &read);
+        }
+        Self { token, result, buffer: None, buffers }
+    }
+}
+
+/// An operation that was not posted, and its buffer or buffers.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct PostError {
+pub struct PostError<B = Buffer> {
     /// The error.
     pub error: Error,
     /// The buffer, returned to the caller.
-    pub buffer: Buffer,
+    pub buffer: B,
 }
 
-impl From<PostError> for Error {
-    fn from(refused: PostError) -> Self {
+impl<B> From<PostError<B>> for Error {
+    fn from(refused: PostError<B>) -> Self {
         refused.error
     }
 }

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nearflash_direct::{PeerError, Status};
 
 use super::credentials::CredentialsError;
+use crate::span::span;
 use crate::url::UrlError;
 
 /// An error of an operation or a connection. Each message is one line that names the thing, and the
@@ -50,14 +52,14 @@ pub enum Error {
         place: String,
     },
     /// The node does not answer during the connection's setup.
-    #[error("{place} did not answer {what} within {seconds} s")]
+    #[error("{place} did not answer {what} within {}", span(.within))]
     Silent {
         /// The node's address.
         place: String,
         /// The message without an answer.
         what: &'static str,
-        /// The time-out, in seconds.
-        seconds: u64,
+        /// The time-out.
+        within: Duration,
     },
     /// The URL names no volume, which this call needs.
     #[error("the URL names no volume: append /VOLUME")]
@@ -115,12 +117,13 @@ pub enum Lost {
     #[error("the node closed it")]
     Closed,
     /// The node was silent for too long.
-    #[error("the node was silent for {seconds} s")]
+    #[error("the node was silent for {}", span(.within))]
     Silent {
-        /// The time-out, in seconds.
-        seconds: u64,
+        /// The time-out.
+        within: Duration,
     },
-    /// The time-out of a call has passed, and the client gave the connection up.
+    /// The time-out of a call has passed. If the call has a connection of its own, the client gives
+    /// it up.
     #[error("the call's time-out has passed")]
     TimedOut,
     /// The system reported an error.
@@ -131,7 +134,18 @@ pub enum Lost {
     Peer(PeerError),
 }
 
+/// The error of a call or a post that is late before it has posted anything.
+pub(super) const LATE: Error = Error::ConnectionLost(Lost::TimedOut);
+
 impl Error {
+    /// This error for the whole call, whose earlier parts may have changed the volume.
+    pub(super) fn after_changes(self, may_have_changed: bool) -> Self {
+        match self {
+            Self::ConnectionLost(lost) if may_have_changed => Self::Unknown(lost),
+            error => error,
+        }
+    }
+
     /// The number of this error among [`codes`]: the status number if the node reported a status.
     pub fn code(&self) -> u32 {
         let own = match self {
@@ -324,12 +338,20 @@ mod tests {
     }
 
     #[test]
+    fn a_later_part_of_a_call_that_was_lost_leaves_the_call_unknown() {
+        let after = |error: Error, may_have_changed| error.after_changes(may_have_changed);
+        assert!(matches!(after(LATE, false), Error::ConnectionLost(Lost::TimedOut)));
+        assert!(matches!(after(LATE, true), Error::Unknown(Lost::TimedOut)));
+        assert!(matches!(after(Error::NoVolume, true), Error::NoVolume));
+    }
+
+    #[test]
     fn messages_are_one_line() {
         let place = || "direct://a:1".to_owned();
         let goodbye = PeerError::Goodbye;
         let errors = [
             Error::Refused { place: place(), source: goodbye(Status::AUTHENTICATION_FAILED) },
-            Error::Silent { place: place(), what: "HELLO", seconds: 10 },
+            Error::Silent { place: place(), what: "HELLO", within: Duration::from_millis(250) },
             Error::Length { len: 0, max: 8 << 20 },
             Error::ConnectionLost(Lost::System(io::ErrorKind::TimedOut)),
             Error::Unknown(Lost::Peer(goodbye(Status::SHUTTING_DOWN))),
@@ -338,5 +360,7 @@ mod tests {
             let message = error.to_string();
             assert!(!message.contains('\n') && message.len() > 20, "{message}");
         }
+        let silent = Lost::Silent { within: Duration::from_millis(250) };
+        assert_eq!(silent.to_string(), "the node was silent for 250 ms");
     }
 }

@@ -141,8 +141,8 @@ impl Link {
         let place = || shared.url.place.to_string();
         match is_found {
             Ok(_) => found.ok_or_else(|| {
-                let seconds = shared.options.silence_max.as_secs();
-                Error::Silent { place: place(), what, seconds }
+                let within = shared.options.silence_max;
+                Error::Silent { place: place(), what, within }
             }),
             Err(LinkError::Peer(source)) => Err(Error::Refused { place: place(), source }),
             Err(error) => Err(Error::ConnectionLost(error.into())),

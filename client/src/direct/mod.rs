@@ -2,7 +2,9 @@
 //!
 //! [`Client::connect`] reaches a node. [`Client::open`] gives a [`Volume`] for blocking calls,
 //! [`Client::queue_pair`] a [`QueuePair`] for speed: many operations in flight, completions in any
-//! order, nothing shared and nothing in the background. Spec: docs/direct-protocol.md.
+//! order, nothing shared and nothing in the background. With the feature `tokio`,
+//! `Client::open_async` gives an `AsyncVolume` for tasks. The same operation has the same name
+//! everywhere, with `post_` before it on a queue pair. Spec: docs/direct-protocol.md.
 //!
 //! ```no_run
 //! use nearflash::{Client, Credentials, QueueOptions};
@@ -12,7 +14,7 @@
 //! let mut pair = client.queue_pair("data", QueueOptions::default())?;
 //! for number in 0..8 {
 //!     let buffer = pair.buffer(4096)?;
-//!     pair.post_read(buffer, number * 4096)?;
+//!     pair.post_read_at(buffer, number * 4096)?;
 //! }
 //! let mut done = Vec::new();
 //! while pair.in_flight() > 0 {
@@ -64,7 +66,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
-pub use queue_pair::QueuePair;
+pub use queue_pair::{QueuePair, WithTimeout};
 pub use url::{Place, Url};
 pub use volume::{Volume, VolumeInfo};
 

@@ -2,6 +2,7 @@
 
 mod post;
 mod reconnect;
+mod timed;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +13,16 @@ use nearflash_direct::client::{ClientCompletion, ClientEvent, VolumeInfo as Open
 use nearflash_direct::wire::Rights;
 use nearflash_request::BufferId;
 
+pub use timed::WithTimeout;
+
 use super::buffer::Buffer;
 use super::client::Shared;
-use super::completion::{Completion, Token};
+use super::completion::Completion;
 use super::error::{Error, Lost};
 use super::link::{Link, LinkIdentity};
 use super::options::QueueOptions;
 use super::silence::Silence;
-use super::slots::{DEPTH_MAX, Slot, Slots};
+use super::slots::{DEPTH_MAX, Slots};
 use super::volume::VolumeInfo;
 
 /// A queue pair. It can be sent to another thread, and one thread uses it at a time. Buffers in
@@ -53,6 +56,10 @@ pub struct QueuePair {
     has_more: bool,
     /// The number of posts since the last doorbell.
     unsent: u32,
+    /// The deadline of operations that are posted now.
+    deadline: Option<Instant>,
+    /// No operation in flight has an earlier deadline.
+    next_deadline: Option<Instant>,
 }
 
 impl QueuePair {
@@ -103,10 +110,28 @@ impl QueuePair {
             is_in_burst: false,
             has_more: false,
             unsent: 0,
+            deadline: None,
+            next_deadline: None,
         })
     }
 
-    /// The volume's size and properties, as of the last answer.
+    /// The volume's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The volume's size in bytes, as of the last answer.
+    #[expect(clippy::len_without_is_empty, reason = "no volume is empty")]
+    pub fn len(&self) -> u64 {
+        self.volume.bytes
+    }
+
+    /// The size of a logical block, in bytes.
+    pub fn block_size(&self) -> u32 {
+        self.volume.block_size
+    }
+
+    /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
         let OpenVolume { bytes, block_size, epoch, uuid, rights, .. } = self.volume;
         let (is_readable, is_writable) = (rights.has(Rights::READ), rights.has(Rights::WRITE));
@@ -228,6 +253,9 @@ impl QueuePair {
             Ok(false) => {}
             Err(lost) => self.lose(lost),
         }
+        if self.next_deadline.is_some() {
+            self.look_at_deadlines();
+        }
         moved.unwrap_or(true)
     }
 
@@ -273,12 +301,12 @@ impl QueuePair {
         if done.status == Status::STALE_EPOCH {
             return self.became_stale(slot);
         }
-        let Slot { token, buffer, .. } = self.link.slots_mut().empty(slot);
+        let ended = self.link.slots_mut().empty(slot);
         let result = match done.status {
             status if status.is_ok() => Ok(done.value),
             status => Err(Error::Status(status)),
         };
-        completions.push(Completion { token: Token(token), result, buffer });
+        completions.push(Completion::of(ended, result));
     }
 
     /// Keeps an operation that had no effect since the volume's layout has changed, and requests
@@ -324,9 +352,8 @@ impl QueuePair {
     #[cold]
     fn end_stale(&mut self, error: &Error) {
         for slot in std::mem::take(&mut self.stale) {
-            let Slot { token, buffer, .. } = self.link.slots_mut().empty(slot);
-            let result = Err(error.clone());
-            self.orphans.push(Completion { token: Token(token), result, buffer });
+            let ended = self.link.slots_mut().empty(slot);
+            self.orphans.push(Completion::of(ended, Err(error.clone())));
         }
     }
 
@@ -337,8 +364,8 @@ impl QueuePair {
             self.link.ping();
             self.ring_doorbell();
         }
-        if let Some(seconds) = self.silence.is_over() {
-            self.lose(Lost::Silent { seconds });
+        if let Some(within) = self.silence.is_over() {
+            self.lose(Lost::Silent { within });
         }
     }
 
@@ -346,14 +373,12 @@ impl QueuePair {
     #[cold]
     pub(super) fn lose(&mut self, lost: Lost) {
         self.lost = Some(lost);
+        self.next_deadline = None;
         self.is_refreshing = false;
         self.end_stale(&Error::ConnectionLost(lost));
         for slot in self.link.give_up() {
-            let result = Err(match slot.changes_volume() {
-                true => Error::Unknown(lost),
-                false => Error::ConnectionLost(lost),
-            });
-            self.orphans.push(Completion { token: Token(slot.token), result, buffer: slot.buffer });
+            let result = Err(Error::ConnectionLost(lost).after_changes(slot.changes_volume()));
+            self.orphans.push(Completion::of(slot, result));
         }
     }
 
@@ -378,11 +403,14 @@ impl QueuePair {
     fn sleep(&mut self, timeout: Duration) -> bool {
         let span = match self.link.slots().in_flight() {
             0 => timeout,
-            _ => timeout.min(self.silence.left()),
+            _ => timeout.min(self.patience()),
         };
         let has_something = self.link.wait(span);
         if self.link.slots().in_flight() > 0 {
             self.look_at_clock();
+        }
+        if matches!(has_something, Ok(false)) {
+            self.look_at_deadlines();
         }
         match has_something {
             Ok(has_something) => has_something || self.lost.is_some(),
@@ -427,10 +455,10 @@ impl QueuePair {
         self.link.has_unsent()
     }
 
-    /// The time until the next poll is due, so that a silent node is detected; `None` when no
-    /// operation is in flight.
+    /// The time until the next poll is due, so that a silent node or a late operation is detected;
+    /// `None` when no operation is in flight.
     pub fn patience_left(&self) -> Option<Duration> {
-        (self.link.slots().in_flight() > 0).then(|| self.silence.left())
+        (self.link.slots().in_flight() > 0).then(|| self.patience())
     }
 }
 

@@ -270,7 +270,8 @@ impl Ring {
     /// the node only reads them, otherwise with zeroes.
     pub(super) fn abandon(&self, slot: BufferId, lost: &mut Slot) {
         let is_only_read = lost.changes_volume();
-        let Some(buffer) = lost.buffer.as_mut().filter(|buffer| buffer.is_lent()) else { return };
+        let lent = lost.payload.buffer.as_mut().filter(|buffer| buffer.is_lent());
+        let Some(buffer) = lent else { return };
         *buffer = Buffer::new(buffer.capacity());
         if is_only_read {
             self.end.copy_out(self.tags[index(slot.0)].0, buffer);
@@ -311,7 +312,7 @@ fn await_attached(
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let left = end.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(Lost::Silent { seconds: timeout.as_secs() });
+                    return Err(Lost::Silent { within: timeout });
                 }
                 wait_for_input(connection, left);
             }

@@ -41,11 +41,11 @@ impl Silence {
         }
     }
 
-    /// The time-out in seconds, if the silence has lasted that long.
+    /// The time-out, if the silence has lasted that long.
     #[inline]
-    pub(super) fn is_over(&self) -> Option<u64> {
+    pub(super) fn is_over(&self) -> Option<Duration> {
         let lasted = now().saturating_sub(self.since?);
-        (lasted >= self.max).then_some(self.max.as_secs())
+        (lasted >= self.max).then_some(self.max)
     }
 
     /// The time until the PING or the time-out is due.
@@ -81,7 +81,7 @@ mod tests {
         assert!(silence.left() <= max / PING_PART && silence.is_over().is_none());
         silence.since = Some(Duration::ZERO);
         silence.max = now();
-        assert_eq!(silence.is_over(), Some(silence.max.as_secs()));
+        assert_eq!(silence.is_over(), Some(silence.max));
         silence.broken();
         assert_eq!(silence.is_over(), None);
     }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a buffer in a slot is the queue pair's alone, from post to completion.
 
+use std::time::Instant;
+
 use nearflash_direct::client::{ClientOperation, RequestTag};
 use nearflash_request::BufferId;
 
@@ -14,18 +16,46 @@ pub(super) const SLOT_BITS: u32 = 12;
 /// The largest depth of a queue pair.
 pub(super) const DEPTH_MAX: u32 = 1 << SLOT_BITS;
 
+/// The memory of one operation.
+#[derive(Debug, Default)]
+pub(super) struct Payload {
+    /// The bytes that the link reads or writes.
+    pub(super) buffer: Option<Buffer>,
+    /// The caller's buffers if there are several, or none of the caller's: then `buffer` belongs to
+    /// the queue pair.
+    pub(super) parts: Option<Vec<Buffer>>,
+}
+
+impl Payload {
+    const NONE: Self = Self { buffer: None, parts: None };
+}
+
+impl From<Buffer> for Payload {
+    #[inline]
+    fn from(buffer: Buffer) -> Self {
+        Self { buffer: Some(buffer), parts: None }
+    }
+}
+
 /// One operation.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) token: u64,
     pub(super) operation: ClientOperation,
-    pub(super) buffer: Option<Buffer>,
+    pub(super) payload: Payload,
+    /// The time at which the caller gives it up.
+    deadline: Option<Instant>,
     in_flight: bool,
 }
 
 impl Slot {
-    const IDLE: Self =
-        Self { token: 0, operation: ClientOperation::Flush, buffer: None, in_flight: false };
+    const IDLE: Self = Self {
+        token: 0,
+        operation: ClientOperation::Flush,
+        payload: Payload::NONE,
+        deadline: None,
+        in_flight: false,
+    };
 
     /// Whether the operation may change the volume.
     pub(super) fn changes_volume(&self) -> bool {
@@ -76,11 +106,16 @@ impl Slots {
 
     /// Fills the slot that [`Self::next`] returned. Returns its token.
     #[inline]
-    pub(super) fn fill(&mut self, operation: ClientOperation, buffer: Option<Buffer>) -> u64 {
+    pub(super) fn fill(
+        &mut self,
+        operation: ClientOperation,
+        payload: Payload,
+        deadline: Option<Instant>,
+    ) -> u64 {
         let number = self.free.pop().expect("next() named a slot");
         self.posts += 1;
         let token = self.posts << SLOT_BITS | u64::from(number);
-        self.slots[index(number)] = Slot { token, operation, buffer, in_flight: true };
+        self.slots[index(number)] = Slot { token, operation, payload, deadline, in_flight: true };
         token
     }
 
@@ -92,7 +127,22 @@ impl Slots {
     /// The buffer of an operation with payload.
     #[inline]
     pub(super) fn buffer_mut(&mut self, slot: BufferId) -> &mut Buffer {
-        self.slots[index(slot.0)].buffer.as_mut().expect("payload has a buffer")
+        self.slots[index(slot.0)].payload.buffer.as_mut().expect("payload has a buffer")
+    }
+
+    /// Returns the buffer of an operation in flight, which continues with a copy. It is a buffer on
+    /// the heap: the link accesses it by its slot only.
+    #[cfg(feature = "tokio")]
+    pub(super) fn take_back(&mut self, slot: BufferId) -> Option<Buffer> {
+        let buffer = self.slots[index(slot.0)].payload.buffer.as_mut()?;
+        assert!(!buffer.is_lent(), "the node may still write to it");
+        let copy = Buffer::from(&**buffer);
+        Some(std::mem::replace(buffer, copy))
+    }
+
+    /// The earliest deadline of the operations in flight.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.slots.iter().filter_map(|slot| slot.deadline).min()
     }
 
     /// Records the tag of a slot's request.
@@ -140,12 +190,12 @@ pub(super) fn slot_of(token: u64) -> BufferId {
 impl stream::Memory for Slots {
     #[inline]
     fn bytes(&self, buffer: BufferId) -> &[u8] {
-        self.slots[index(buffer.0)].buffer.as_deref().expect("payload has a buffer")
+        self.slots[index(buffer.0)].payload.buffer.as_deref().expect("payload has a buffer")
     }
 
     #[inline]
     fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
-        self.slots[index(buffer.0)].buffer.as_deref_mut().expect("payload has a buffer")
+        self.slots[index(buffer.0)].payload.buffer.as_deref_mut().expect("payload has a buffer")
     }
 
     #[inline]
@@ -166,7 +216,7 @@ impl<'a> Iterator for Buffers<'a> {
 
     #[inline]
     fn nth(&mut self, count: usize) -> Option<Self::Item> {
-        self.0.nth(count).map(|slot| slot.buffer.as_deref_mut().unwrap_or_default())
+        self.0.nth(count).map(|slot| slot.payload.buffer.as_deref_mut().unwrap_or_default())
     }
 }
 
@@ -179,13 +229,17 @@ fn index(raw: u32) -> usize {
 mod tests {
     use super::*;
 
+    fn fill(slots: &mut Slots) -> u64 {
+        slots.fill(ClientOperation::Flush, Payload::NONE, None)
+    }
+
     #[test]
     fn tokens_name_their_slot_and_are_never_the_same_twice() {
         let mut slots = Slots::new(2);
         let mut tokens = Vec::new();
         for _ in 0..3 {
             let slot = slots.next().unwrap();
-            let token = slots.fill(ClientOperation::Flush, None);
+            let token = fill(&mut slots);
             assert_eq!(slot_of(token), slot);
             assert_eq!(slots.empty(slot).token, token);
             tokens.push(token);
@@ -197,11 +251,11 @@ mod tests {
     #[test]
     fn all_that_is_in_flight_ends_in_the_order_of_its_posts() {
         let mut slots = Slots::new(4);
-        let first = slots.fill(ClientOperation::Flush, None);
-        let posted: Vec<u64> = (0..3).map(|_| slots.fill(ClientOperation::Flush, None)).collect();
+        let first = fill(&mut slots);
+        let posted: Vec<u64> = (0..3).map(|_| fill(&mut slots)).collect();
         assert_eq!(slots.next(), None);
         slots.empty(slot_of(first));
-        let again = slots.fill(ClientOperation::Flush, None);
+        let again = fill(&mut slots);
         let ended: Vec<u64> = slots.empty_all().iter().map(|slot| slot.token).collect();
         assert_eq!(ended[..3], posted);
         assert_eq!((ended[3], slots.in_flight()), (again, 0));
@@ -211,7 +265,7 @@ mod tests {
     #[should_panic(expected = "ends once")]
     fn an_operation_that_ends_twice_is_caught() {
         let mut slots = Slots::new(1);
-        let token = slots.fill(ClientOperation::Flush, None);
+        let token = fill(&mut slots);
         slots.empty(slot_of(token));
         slots.empty(slot_of(token));
     }

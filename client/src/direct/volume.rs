@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::cursor::Cursor;
-use super::error::Error;
+use super::error::{Error, LATE};
 use super::options::QueueOptions;
 use super::slices::Source;
-use super::worker::{Job, LATE, WORKER_DEPTH, Worker};
+use super::worker::{Job, WORKER_DEPTH, Worker};
 
 /// The maximum number of threads that are served at the same time; more wait their turn.
 const WORKERS_MAX: usize = 16;
@@ -79,6 +79,21 @@ impl Volume {
     /// its error is [`Error::Unknown`], otherwise [`Error::ConnectionLost`]; both carry
     /// [`Lost::TimedOut`](super::Lost::TimedOut). Its connection is given up, so the next call of
     /// any thread first waits until none of its operations is under way any more.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use nearflash::direct::Lost;
+    /// use nearflash::{Error, Volume};
+    ///
+    /// /// Whether the bytes were read in time.
+    /// fn is_read(volume: &Volume, bytes: &mut [u8]) -> Result<bool, Error> {
+    ///     match volume.with_timeout(Duration::from_millis(20)).read_at(bytes, 0) {
+    ///         Err(Error::ConnectionLost(Lost::TimedOut)) => Ok(false),
+    ///         read => read.map(|()| true),
+    ///     }
+    /// }
+    /// ```
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self.clone() }
@@ -146,7 +161,16 @@ impl Volume {
     /// # Errors
     /// As [`Self::write_at`].
     pub fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> Result<(), Error> {
-        self.with_worker(|worker| worker.write(Source::Slices(slices), offset))
+        self.with_worker(|worker| worker.write(Source::Slices(slices), offset, false))
+    }
+
+    /// [`Self::write_at`], and the data is on stable media before the call returns.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_durable_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        let slices = [IoSlice::new(bytes)];
+        self.with_worker(|worker| worker.write(Source::Slices(&slices), offset, true))
     }
 
     /// Writes `len` zeroes at `offset`, as [`Self::write_at`] does. Whole blocks are zeroed by the

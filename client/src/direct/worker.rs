@@ -11,7 +11,7 @@ use nearflash_direct::Status;
 
 use super::buffer::Buffer;
 use super::completion::{Completion, Token};
-use super::error::{Error, Lost};
+use super::error::{Error, LATE, Lost};
 use super::pieces::{Piece, Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::slices::{Source, len_of, scatter};
@@ -104,18 +104,24 @@ impl Worker {
     }
 
     /// Writes all of the source; no piece is written twice.
-    pub(super) fn write(&mut self, source: Source<'_>, offset: u64) -> Result<(), Error> {
+    pub(super) fn write(
+        &mut self,
+        source: Source<'_>,
+        offset: u64,
+        is_durable: bool,
+    ) -> Result<(), Error> {
         self.heal()?;
         let mut outcome = Outcome::default();
         let mut pieces = Pieces::new(offset, source.len(), PIECE_LEN);
         let mut again = None;
         while outcome.error.is_none() {
             let Some(piece) = again.take().or_else(|| pieces.next()) else { break };
-            match self.post_write(piece, source, offset) {
+            match self.post_write(piece, source, offset, is_durable) {
                 Ok(_) if !self.is_full() => continue,
                 Ok(_) => {}
                 Err(error) => {
                     again = Some(piece);
+                    let error = error.after_changes(piece.start > 0);
                     outcome.not_posted(error, self.pair.in_flight());
                 }
             }
@@ -135,16 +141,18 @@ impl Worker {
         let mut at = blocks.start;
         while at < blocks.end {
             let part = part(at, blocks.end - at, ZERO_LEN);
-            self.one(Job::Zero { offset: at, len: part })?;
+            let zeroed = self.one(Job::Zero { offset: at, len: part });
+            zeroed.map_err(|error| error.after_changes(at > offset))?;
             at += part;
         }
-        self.write_zeroes(blocks.end, offset + len - blocks.end)
+        let rest = self.write_zeroes(blocks.end, offset + len - blocks.end);
+        rest.map_err(|error| error.after_changes(true))
     }
 
     fn write_zeroes(&mut self, offset: u64, len: u64) -> Result<(), Error> {
         let out_of_range = |_| Error::Status(Status::OUT_OF_RANGE);
         let len = usize::try_from(len).map_err(out_of_range)?;
-        self.write(Source::Zeroes(len), offset)
+        self.write(Source::Zeroes(len), offset, false)
     }
 
     /// Discards a range in as many operations as necessary.
@@ -154,7 +162,8 @@ impl Worker {
         while done < len {
             let at = offset.saturating_add(done);
             let part = part(at, len - done, step);
-            self.one(Job::Discard { offset: at, len: part })?;
+            let discarded = self.one(Job::Discard { offset: at, len: part });
+            discarded.map_err(|error| error.after_changes(done > 0))?;
             done += part;
         }
         Ok(())
@@ -190,8 +199,7 @@ impl Worker {
         }
         // The buffers may be in memory that was shared over the old connection.
         self.buffers.clear();
-        let healed = self.pair.reconnect_until(self.deadline);
-        healed.map_err(|error| if self.is_late() { LATE } else { error })
+        self.pair.reconnect_until(self.deadline)
     }
 
     fn is_late(&self) -> bool {
@@ -204,7 +212,7 @@ impl Worker {
 
     fn post_read(&mut self, piece: Piece, offset: u64) -> Result<(), Error> {
         let buffer = self.take_buffer(piece.len)?;
-        let token = self.pair.post_read(buffer, piece.offset(offset))?;
+        let token = self.pair.post_read_at(buffer, piece.offset(offset))?;
         self.pieces[token.index()] = piece;
         Ok(())
     }
@@ -214,10 +222,15 @@ impl Worker {
         piece: Piece,
         source: Source<'_>,
         offset: u64,
+        is_durable: bool,
     ) -> Result<Token, Error> {
         let mut buffer = self.take_buffer(piece.len)?;
         source.copy(piece.start, &mut buffer);
-        Ok(self.pair.post_write(buffer, piece.offset(offset))?)
+        let offset = piece.offset(offset);
+        Ok(match is_durable {
+            true => self.pair.post_write_durable_at(buffer, offset),
+            false => self.pair.post_write_at(buffer, offset),
+        }?)
     }
 
     fn take_buffer(&mut self, len: usize) -> Result<Buffer, Error> {
@@ -239,7 +252,7 @@ impl Worker {
         outcome: &mut Outcome,
     ) {
         outcome.note(self.await_some());
-        for Completion { token, result, buffer } in self.done.drain(..) {
+        for Completion { token, result, buffer, .. } in self.done.drain(..) {
             let piece = self.pieces[token.index()];
             match (&result, &buffer) {
                 (Ok(_), Some(buffer)) => scatter(slices, piece.start, buffer),
@@ -290,9 +303,6 @@ impl Worker {
         Ok(())
     }
 }
-
-/// The error of a call that is late before it has posted anything.
-pub(super) const LATE: Error = Error::ConnectionLost(Lost::TimedOut);
 
 /// The outcome of a call's pieces.
 #[derive(Default)]

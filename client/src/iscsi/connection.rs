@@ -186,6 +186,6 @@ pub(super) fn turn_until(
 ) -> Result<(), InitiatorError> {
     match connection.turn_until(timeout, is_done)? {
         true => Ok(()),
-        false => Err(InitiatorError::Silent { what, seconds: timeout.0 / 1_000_000_000 }),
+        false => Err(InitiatorError::Silent { what, within: timeout.to_duration() }),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use nearflash_iscsi::PeerError;
 use nearflash_iscsi::initiator::SubmitError;
@@ -10,6 +11,7 @@ use nearflash_iscsi::params::ParamError;
 
 use super::options::Options;
 use super::status::TaskStatus;
+use crate::span::span;
 use crate::stream::LinkError;
 
 /// An error of an initiator. Each message names the remedy if there is one.
@@ -93,12 +95,12 @@ pub enum InitiatorError {
     #[error("the connection was closed by the target")]
     Closed,
     /// The target did not answer in time.
-    #[error("no answer to {what} within {seconds} s")]
+    #[error("no answer to {what} within {}", span(.within))]
     Silent {
         /// The request.
         what: &'static str,
-        /// The time-out, in seconds.
-        seconds: u64,
+        /// The time-out.
+        within: Duration,
     },
     /// The socket failed.
     #[error("the connection failed: {0}")]

@@ -89,6 +89,6 @@ pub(super) fn turn_until(
 ) -> Result<(), HostError> {
     match connection.turn_until(timeout, is_done)? {
         true => Ok(()),
-        false => Err(HostError::Silent { what, seconds: timeout.0 / 1_000_000_000 }),
+        false => Err(HostError::Silent { what, within: timeout.to_duration() }),
     }
 }

@@ -238,8 +238,8 @@ fn enable(connection: &mut Connection, options: &Options) -> Result<Capabilities
             return Ok(capabilities);
         }
         if start.elapsed() > timeout.to_duration() {
-            let seconds = timeout.0.div_ceil(1_000_000_000);
-            return Err(HostError::Silent { what: "CC.EN", seconds });
+            let within = timeout.to_duration();
+            return Err(HostError::Silent { what: "CC.EN", within });
         }
         std::thread::sleep(READY_POLL_SPAN);
     }

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use nearflash_nvme::{NamespaceId, Nqn, Status};
 use nearflash_nvme_tcp::PeerError;
 use nearflash_nvme_tcp::host::SubmitError;
 
+use crate::span::span;
 use crate::stream::LinkError;
 
 /// An error of a host. Each message names the remedy if there is one.
@@ -54,12 +56,12 @@ pub enum HostError {
     #[error("the connection was closed by the target")]
     Closed,
     /// The controller did not answer in time.
-    #[error("no answer to {what} within {seconds} s")]
+    #[error("no answer to {what} within {}", span(.within))]
     Silent {
         /// The request.
         what: &'static str,
-        /// The time-out, in seconds.
-        seconds: u64,
+        /// The time-out.
+        within: Duration,
     },
     /// The controller reports a fatal status (CSTS.CFS), so that only a reset helps.
     #[error("the controller has failed and requires a reset")]

@@ -42,6 +42,8 @@ pub(crate) struct Script {
     pub(crate) closes_at: Option<usize>,
     /// Sends nothing from the request with this number on.
     pub(crate) silent_at: Option<usize>,
+    /// Executes the request with this number only while the node holds nothing.
+    pub(crate) late_at: Option<usize>,
     /// Answers requests that arrived together in reverse order.
     pub(crate) swaps: bool,
     /// The maximum number of requests in flight.
@@ -60,11 +62,14 @@ struct Shared {
     has_key: bool,
     flushes: AtomicU32,
     zeroed: AtomicU32,
+    durable_writes: AtomicU32,
+    /// A late request waits.
+    is_late: AtomicBool,
     /// The number of connections so far.
     connections: AtomicUsize,
     /// New connections are closed at once, as by a node that restarts.
     is_down: AtomicBool,
-    /// Connections that are to be closed at once stay open for now.
+    /// Connections that are to be closed at once stay open for now, and late requests wait.
     holds: AtomicBool,
 }
 
@@ -142,6 +147,8 @@ impl FakeNode {
             has_key,
             flushes: AtomicU32::new(0),
             zeroed: AtomicU32::new(0),
+            durable_writes: AtomicU32::new(0),
+            is_late: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             holds: AtomicBool::new(false),
@@ -155,7 +162,8 @@ impl FakeNode {
         self.shared.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    /// Whether connections that are to be closed at once stay open until this is set to `false`.
+    /// Whether connections that are to be closed at once stay open, and late requests wait, until
+    /// this is set to `false`.
     #[allow(dead_code, reason = "not every test that has this module has an outage")]
     pub(crate) fn hold(&self, holds: bool) {
         self.shared.holds.store(holds, Ordering::Relaxed);
@@ -181,6 +189,18 @@ impl FakeNode {
     pub(crate) fn replace_volume(&self) {
         self.shared.uuid.fetch_add(1, Ordering::Relaxed);
         self.next_epoch();
+    }
+
+    /// The number of durable writes so far.
+    #[allow(dead_code, reason = "not every test that has this module writes so")]
+    pub(crate) fn durable_writes(&self) -> u32 {
+        self.shared.durable_writes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a late request waits.
+    #[allow(dead_code, reason = "not every test that has this module has late requests")]
+    pub(crate) fn is_late(&self) -> bool {
+        self.shared.is_late.load(Ordering::Relaxed)
     }
 
     /// The number of flushes so far.
@@ -223,6 +243,7 @@ struct Connection {
     staged: Vec<u8>,
     requests: usize,
     has_sent: bool,
+    late: Option<Request>,
 }
 
 impl Connection {
@@ -246,6 +267,7 @@ impl Connection {
             staged: Vec::new(),
             requests: 0,
             has_sent: false,
+            late: None,
         }
     }
 
@@ -321,9 +343,21 @@ impl Connection {
         if self.script.swaps {
             requests.reverse();
         }
+        if !self.shared.holds.load(Ordering::Relaxed)
+            && let Some(late) = self.late.take()
+        {
+            let done = self.execute(&late);
+            self.answer(done);
+            self.shared.is_late.store(false, Ordering::Relaxed);
+        }
         for request in requests {
             let number = self.requests;
             self.requests += 1;
+            if self.script.late_at == Some(number) {
+                self.late = Some(request);
+                self.shared.is_late.store(true, Ordering::Relaxed);
+                continue;
+            }
             if self.script.silent_at.is_some_and(|at| at <= number) {
                 std::thread::sleep(Duration::from_secs(3600));
             }
@@ -331,13 +365,17 @@ impl Connection {
             if self.script.closes_at == Some(number) {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            let payload = match done.payload {
-                Payload::Buffer(buffer) => self.buffers[&buffer.0].clone(),
-                _ => Vec::new(),
-            };
-            self.session.handle_completion(done, &payload);
+            self.answer(done);
         }
         Ok(())
+    }
+
+    fn answer(&mut self, done: Completion) {
+        let payload = match done.payload {
+            Payload::Buffer(buffer) => self.buffers[&buffer.0].clone(),
+            _ => Vec::new(),
+        };
+        self.session.handle_completion(done, &payload);
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -378,11 +416,13 @@ impl Connection {
             Operation::Read => {
                 payload = Payload::Buffer(self.new_buffer(volume[range].to_vec()));
             }
-            Operation::Write { payload: from, .. } => {
+            Operation::Write { payload: from, force_unit_access } => {
+                shared.durable_writes.fetch_add(u32::from(*force_unit_access), Ordering::Relaxed);
                 let bytes = self.buffers.remove(&from.0).unwrap();
                 volume[range.clone()].copy_from_slice(&bytes[..range.len()]);
             }
-            Operation::WriteBytes { payload: from, skip, len, .. } => {
+            Operation::WriteBytes { payload: from, skip, len, force_unit_access } => {
+                shared.durable_writes.fetch_add(u32::from(*force_unit_access), Ordering::Relaxed);
                 let bytes = self.buffers.remove(&from.0).unwrap();
                 let part = index(*skip)..index(*skip) + index(*len);
                 volume[range][part.clone()].copy_from_slice(&bytes[part]);

@@ -204,7 +204,7 @@ fn write_until_refused(pair: &mut QueuePair, is_revoked: &AtomicBool, written: &
             buffer.copy_from_slice(&Stamp { lba, sequence }.block(4096));
             // Read before the post, so that it holds for this write.
             let too_late = is_revoked.load(Ordering::SeqCst);
-            let token = pair.post_write(buffer, lba * 4096).unwrap();
+            let token = pair.post_write_at(buffer, lba * 4096).unwrap();
             if too_late {
                 revoked_tokens.push(token);
             }
@@ -328,9 +328,9 @@ fn in_flight(client: &Client) -> QueuePair {
     let mut pair = client.queue_pair("data", QueueOptions::default()).unwrap();
     for lba in 0..8 {
         let buffer = pair.buffer(4096).unwrap();
-        pair.post_read(buffer, lba * 4096).unwrap();
+        pair.post_read_at(buffer, lba * 4096).unwrap();
         let buffer = pair.buffer(4096).unwrap();
-        pair.post_write(buffer, lba * 4096).unwrap();
+        pair.post_write_at(buffer, lba * 4096).unwrap();
     }
     pair.submit().unwrap();
     pair
@@ -359,7 +359,7 @@ fn a_node_killed_in_mid_read_ends_what_is_pending_with_an_error() {
         let mut pair = in_flight(&client);
         eventually("all is in flight", || node.counted("in_flight") == 16);
         node.crash();
-        assert_all_lost(&mut pair, |lost| lost != Lost::Silent { seconds: 10 });
+        assert_all_lost(&mut pair, |lost| lost != Lost::Silent { within: Duration::from_secs(10) });
     }
 }
 
@@ -373,7 +373,7 @@ fn a_node_that_falls_silent_is_given_up_within_the_stated_time() {
         let mut pair = in_flight(&client);
         eventually("all is in flight", || node.counted("in_flight") == 16);
         node.signal(Signal::STOP);
-        assert_all_lost(&mut pair, |lost| lost == Lost::Silent { seconds: 1 });
+        assert_all_lost(&mut pair, |lost| lost == Lost::Silent { within: Duration::from_secs(1) });
         node.crash();
     }
 }
@@ -445,7 +445,7 @@ fn a_node_that_ends_answers_its_direct_clients_first() {
     for (pair, lba) in pairs.iter_mut().zip(0..) {
         let mut buffer = pair.buffer(4096).unwrap();
         buffer.copy_from_slice(&Stamp { lba, sequence: 5 }.block(4096));
-        pair.post_write(buffer, lba * 4096).unwrap();
+        pair.post_write_at(buffer, lba * 4096).unwrap();
         assert!(completed(pair, 1)[0].result.is_ok());
     }
     node.terminate();

@@ -108,8 +108,8 @@ impl Engine for DirectEngine {
         let mut buffer = self.buffers[slot].take().expect("the slot is not in flight");
         buffer.set_len(op.len.to_usize());
         let posted = match op.direction {
-            Direction::Read => self.pair.post_read(buffer, op.offset.0),
-            Direction::Write => self.pair.post_write(buffer, op.offset.0),
+            Direction::Read => self.pair.post_read_at(buffer, op.offset.0),
+            Direction::Write => self.pair.post_write_at(buffer, op.offset.0),
         };
         match posted {
             Ok(token) => self.slots[token.index()] = slot,

@@ -1,14 +1,17 @@
 //! Posting: an operation takes a slot, and the link takes its request.
 
+use std::io::IoSlice;
+
 use nearflash_direct::Status;
 use nearflash_direct::client::{ClientOperation, SubmitError};
 use nearflash_request::BufferId;
 
 use super::super::buffer::Buffer;
 use super::super::completion::{PostError, Token};
-use super::super::error::{Error, Lost};
+use super::super::error::{Error, LATE, Lost};
 use super::super::ring::Refused;
-use super::super::slots::Slot;
+use super::super::slices::{Source, len_of};
+use super::super::slots::Payload;
 use super::{QueuePair, no_memory};
 
 impl QueuePair {
@@ -19,7 +22,7 @@ impl QueuePair {
     /// When the queue pair's depth is reached, the buffer is empty or too long, or the connection
     /// is lost. The error returns the buffer.
     #[inline]
-    pub fn post_read(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+    pub fn post_read_at(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
         self.post_buffer(buffer, |buffer, len| ClientOperation::Read { buffer, offset, len })
     }
 
@@ -27,9 +30,9 @@ impl QueuePair {
     /// a flush.
     ///
     /// # Errors
-    /// As [`Self::post_read`].
+    /// As [`Self::post_read_at`].
     #[inline]
-    pub fn post_write(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+    pub fn post_write_at(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
         self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
             buffer,
             offset,
@@ -41,8 +44,12 @@ impl QueuePair {
     /// Writes the buffer at `offset`; the data is on stable media before the completion.
     ///
     /// # Errors
-    /// As [`Self::post_read`].
-    pub fn post_write_durable(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+    /// As [`Self::post_read_at`].
+    pub fn post_write_durable_at(
+        &mut self,
+        buffer: Buffer,
+        offset: u64,
+    ) -> Result<Token, PostError> {
         self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
             buffer,
             offset,
@@ -51,12 +58,98 @@ impl QueuePair {
         })
     }
 
+    /// [`Self::post_read_at`] with several buffers, one after the other; the completion returns
+    /// them. It is one operation: its data is copied from the queue pair's memory.
+    ///
+    /// # Errors
+    /// As [`Self::post_read_at`] for their common length, and when the memory shared with the node
+    /// is used up. The error returns the buffers.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), nearflash::Error> {
+    /// use nearflash::Buffer;
+    ///
+    /// # let client = nearflash::Client::connect("direct://a", nearflash::Credentials::NONE)?;
+    /// # let mut pair = client.queue_pair("data", nearflash::QueueOptions::default())?;
+    /// let (header, body) = (Buffer::new(64), Buffer::new(4096));
+    /// pair.post_read_vectored_at(vec![header, body], 0)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn post_read_vectored_at(
+        &mut self,
+        buffers: Vec<Buffer>,
+        offset: u64,
+    ) -> Result<Token, PostError<Vec<Buffer>>> {
+        match self.own_buffer(len_of(buffers.iter().map(|it| &**it))) {
+            Ok(own) => self.post_parts(own, buffers, |buffer, len| ClientOperation::Read {
+                buffer,
+                offset,
+                len,
+            }),
+            Err(error) => Err(PostError { error, buffer: buffers }),
+        }
+    }
+
+    /// [`Self::post_write_at`] with several buffers, one after the other; the completion returns
+    /// them. It is one operation: a block is written at once, also if several buffers have parts of
+    /// it. Its data is copied to the queue pair's memory.
+    ///
+    /// # Errors
+    /// As [`Self::post_read_vectored_at`].
+    pub fn post_write_vectored_at(
+        &mut self,
+        buffers: Vec<Buffer>,
+        offset: u64,
+    ) -> Result<Token, PostError<Vec<Buffer>>> {
+        let mut own = match self.own_buffer(len_of(buffers.iter().map(|it| &**it))) {
+            Ok(own) => own,
+            Err(error) => return Err(PostError { error, buffer: buffers }),
+        };
+        let slices: Vec<IoSlice<'_>> = buffers.iter().map(|it| IoSlice::new(it)).collect();
+        Source::Slices(&slices).copy(0, &mut own);
+        self.post_parts(own, buffers, |buffer, len| ClientOperation::Write {
+            buffer,
+            offset,
+            len,
+            durable: false,
+        })
+    }
+
+    /// Writes `len` zeroes at `offset`, as [`Self::post_write_at`] does. A range of whole blocks,
+    /// shorter than 4 GiB, is zeroed by the node, which may release its storage. Of other ranges,
+    /// and by a node of an older version ([`Self::can_zero`]), the zeroes are sent.
+    ///
+    /// # Errors
+    /// As [`Self::post_discard`]; if the zeroes are sent, also when they are longer than
+    /// [`Self::len_max`], or the memory shared with the node is used up.
+    pub fn post_write_zeroes(&mut self, offset: u64, len: u64) -> Result<Token, Error> {
+        let block_size = u64::from(self.block_size());
+        let is_whole = offset.is_multiple_of(block_size) && len.is_multiple_of(block_size);
+        if is_whole && len > 0 && self.can_zero() {
+            let len = u32::try_from(len).map_err(|_| self.length_refused(len))?;
+            let operation = ClientOperation::Zero { offset, len, deallocate: true, durable: false };
+            return self.post(Payload::default(), |_| operation).map_err(|(error, _)| error);
+        }
+        let short = usize::try_from(len).map_err(|_| self.length_refused(len))?;
+        let mut own = self.own_buffer(short)?;
+        // Shared memory holds the data of earlier operations.
+        own.fill(0);
+        let posted = self.post_parts(own, Vec::new(), |buffer, len| ClientOperation::Write {
+            buffer,
+            offset,
+            len,
+            durable: false,
+        });
+        Ok(posted?)
+    }
+
     /// Makes every operation that completed before this post durable on stable media.
     ///
     /// # Errors
     /// When the queue pair's depth is reached, or the connection is lost.
     pub fn post_flush(&mut self) -> Result<Token, Error> {
-        self.post(None, |_| ClientOperation::Flush).map_err(|(error, _)| error)
+        self.post(Payload::default(), |_| ClientOperation::Flush).map_err(|(error, _)| error)
     }
 
     /// Deallocates `len` bytes at `offset`, whose contents are no longer needed; the device
@@ -67,19 +160,7 @@ impl QueuePair {
     pub fn post_discard(&mut self, offset: u64, len: u64) -> Result<Token, Error> {
         let len = u32::try_from(len).map_err(|_| self.length_refused(len))?;
         let operation = ClientOperation::Discard { offset, len };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
-    }
-
-    /// Zeroes `len` bytes at `offset`, both in whole logical blocks, without sending any bytes. The
-    /// node may release the storage of the blocks. As durable as a write.
-    ///
-    /// # Errors
-    /// As [`Self::post_discard`], and when the node cannot do this ([`Self::can_zero`]). The node
-    /// refuses parts of blocks.
-    pub fn post_write_zeroes(&mut self, offset: u64, len: u64) -> Result<Token, Error> {
-        let len = u32::try_from(len).map_err(|_| self.length_refused(len))?;
-        let operation = ClientOperation::Zero { offset, len, deallocate: true, durable: false };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
+        self.post(Payload::default(), |_| operation).map_err(|(error, _)| error)
     }
 
     /// Replaces the little-endian 8-byte word at `offset` by `new` if it equals `expected`;
@@ -94,7 +175,7 @@ impl QueuePair {
         new: u64,
     ) -> Result<Token, Error> {
         let operation = ClientOperation::CompareAndSwap { offset, expected, new, durable: false };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
+        self.post(Payload::default(), |_| operation).map_err(|(error, _)| error)
     }
 
     /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴; completes with the previous
@@ -104,7 +185,15 @@ impl QueuePair {
     /// As [`Self::post_compare_and_swap`].
     pub fn post_fetch_add(&mut self, offset: u64, addend: u64) -> Result<Token, Error> {
         let operation = ClientOperation::FetchAdd { offset, addend, durable: false };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
+        self.post(Payload::default(), |_| operation).map_err(|(error, _)| error)
+    }
+
+    /// A buffer that belongs to the queue pair.
+    fn own_buffer(&mut self, len: usize) -> Result<Buffer, Error> {
+        match u32::try_from(len) {
+            Ok(short) if (1..=self.link.len_max()).contains(&short) => self.buffer(len),
+            _ => Err(self.length_refused(wide(len))),
+        }
     }
 
     #[inline]
@@ -114,12 +203,26 @@ impl QueuePair {
         operation: impl FnOnce(BufferId, u32) -> ClientOperation,
     ) -> Result<Token, PostError> {
         let Ok(len) = u32::try_from(buffer.len()) else {
-            let len = u64::try_from(buffer.len()).expect("usize is at most 64 bits wide");
-            let error = self.length_refused(len);
-            return Err(PostError { error, buffer });
+            return Err(PostError { error: self.length_refused(wide(buffer.len())), buffer });
         };
-        self.post(Some(buffer), |slot| operation(slot, len))
-            .map_err(|(error, buffer)| PostError { error, buffer: buffer.expect("it comes back") })
+        self.post(buffer.into(), |slot| operation(slot, len)).map_err(|(error, payload)| {
+            PostError { error, buffer: payload.buffer.expect("it comes back") }
+        })
+    }
+
+    /// Posts an operation on the queue pair's own buffer, on behalf of the caller's.
+    fn post_parts(
+        &mut self,
+        own: Buffer,
+        parts: Vec<Buffer>,
+        operation: impl FnOnce(BufferId, u32) -> ClientOperation,
+    ) -> Result<Token, PostError<Vec<Buffer>>> {
+        let len = u32::try_from(own.len()).expect("the length of one operation");
+        let payload = Payload { buffer: Some(own), parts: Some(parts) };
+        self.post(payload, |slot| operation(slot, len)).map_err(|(error, payload)| PostError {
+            error,
+            buffer: payload.parts.expect("they come back"),
+        })
     }
 
     /// Posts an operation. When no other operation is in flight, the doorbell rings at once, since
@@ -127,22 +230,27 @@ impl QueuePair {
     /// just received many completions is about to post as many, and the first of them is not sent
     /// alone.
     #[inline]
+    #[allow(clippy::result_large_err, reason = "inlined, and taken apart at once")]
     fn post(
         &mut self,
-        buffer: Option<Buffer>,
+        payload: Payload,
         operation: impl FnOnce(BufferId) -> ClientOperation,
-    ) -> Result<Token, (Error, Option<Buffer>)> {
+    ) -> Result<Token, (Error, Payload)> {
         if let Some(lost) = self.lost {
-            return Err((Error::ConnectionLost(lost), buffer));
+            return Err((Error::ConnectionLost(lost), payload));
+        }
+        if self.is_late() {
+            return Err((LATE, payload));
         }
         let Some(slot) = self.link.slots().next() else {
-            return Err((self.full(), buffer));
+            return Err((self.full(), payload));
         };
-        let token = self.link.slots_mut().fill(operation(slot), buffer);
+        let token = self.link.slots_mut().fill(operation(slot), payload, self.deadline);
         if let Err(refused) = self.link.submit(self.volume.handle, slot) {
-            let Slot { operation, buffer, .. } = self.link.slots_mut().empty(slot);
-            return Err((self.refused(refused, &operation), buffer));
+            let ended = self.link.slots_mut().empty(slot);
+            return Err((self.refused(refused, &ended.operation), ended.payload));
         }
+        self.watch_deadline();
         self.unsent += 1;
         if self.link.slots().in_flight() == 1 && !self.is_in_burst {
             self.ring_doorbell();
@@ -180,4 +288,8 @@ impl QueuePair {
             }
         }
     }
+}
+
+fn wide(len: usize) -> u64 {
+    u64::try_from(len).expect("usize is at most 64 bits wide")
 }

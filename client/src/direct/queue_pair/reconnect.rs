@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_direct::Status;
 
-use super::super::error::{Error, Lost};
+use super::super::error::{Error, LATE, Lost};
 use super::super::link::Link;
 #[cfg(feature = "tokio")]
 use super::super::options::QueueOptions;
@@ -41,7 +41,7 @@ impl QueuePair {
     /// # Errors
     /// When the node cannot be reached in that time, or refuses.
     pub fn reconnect(&mut self) -> Result<(), Error> {
-        self.reconnect_until(None)
+        self.reconnect_until(self.deadline)
     }
 
     /// [`Self::reconnect`], given up at `deadline`.
@@ -55,7 +55,9 @@ impl QueuePair {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let span = self.shared.options.reconnect_max;
         let span = left.map_or(span, |left| left.min(span));
-        persist(span, || self.try_reconnect(deadline))
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let connected = persist(span, || self.try_reconnect(deadline));
+        connected.map_err(|error| if is_late() { LATE } else { error })
     }
 
     fn try_reconnect(&mut self, deadline: Option<Instant>) -> Result<(), Error> {

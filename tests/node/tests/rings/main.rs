@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use nearflash::direct::Options;
+use nearflash::direct::{Lost, Options};
 use nearflash::{Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair};
 use nearflash_node_tests::{Host, Node, Place, Stamp, assert_serves, eventually, nearflash};
 use rustix::process::Signal;
@@ -56,14 +56,14 @@ fn completed(pair: &mut QueuePair) -> Completion {
 }
 
 fn write(pair: &mut QueuePair, buffer: Buffer, offset: u64) -> Buffer {
-    pair.post_write(buffer, offset).unwrap();
+    pair.post_write_at(buffer, offset).unwrap();
     let Completion { result, buffer, .. } = completed(pair);
     result.unwrap();
     buffer.unwrap()
 }
 
 fn read(pair: &mut QueuePair, buffer: Buffer, offset: u64) -> Buffer {
-    pair.post_read(buffer, offset).unwrap();
+    pair.post_read_at(buffer, offset).unwrap();
     let Completion { result, buffer, .. } = completed(pair);
     result.unwrap();
     buffer.unwrap()
@@ -268,7 +268,7 @@ fn a_killed_node_gives_buffers_back_that_it_no_longer_reaches() {
     written.fill(7);
     let reading = pair.buffer(BLOCK_LEN).unwrap();
     let (written, reading) =
-        (pair.post_write(written, 0).unwrap(), pair.post_read(reading, 4096).unwrap());
+        (pair.post_write_at(written, 0).unwrap(), pair.post_read_at(reading, 4096).unwrap());
     node.crash();
     let mut done = Vec::new();
     while pair.poll(&mut done).is_ok() {}
@@ -278,4 +278,43 @@ fn a_killed_node_gives_buffers_back_that_it_no_longer_reaches() {
     assert!(matches!(read.result, Err(Error::ConnectionLost(_))), "{read:?}");
     assert_eq!(write.buffer.as_deref(), Some(&[7; BLOCK_LEN][..]), "its bytes are the caller's");
     assert_eq!(read.buffer.as_ref().unwrap().len(), BLOCK_LEN);
+}
+
+#[test]
+fn a_late_read_returns_a_buffer_that_the_node_does_not_write_to() {
+    let place = Place::new();
+    let node = start(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
+    let mut pair = pair(&place, "data");
+    assert_pair_works(&mut pair, Stamp { lba: 1, sequence: 1 });
+    node.signal(Signal::STOP);
+    eventually("the node stands still", || is_core_in(&node, 'T'));
+    let mut written = pair.buffer(BLOCK_LEN).unwrap();
+    written.fill(7);
+    let (reading, places) = (pair.buffer(BLOCK_LEN).unwrap(), vec![Buffer::new(BLOCK_LEN)]);
+    let mut timed = pair.with_timeout(Duration::from_millis(50));
+    timed.post_write_at(written, 0).unwrap();
+    timed.post_read_at(reading, 4096).unwrap();
+    timed.post_read_vectored_at(places, 4096).unwrap();
+    drop(timed);
+    let mut done = Vec::new();
+    while pair.in_flight() > 0 {
+        pair.wait(Duration::from_secs(60)).unwrap();
+        pair.poll(&mut done).unwrap();
+    }
+    let [write, read, vectored] = done.try_into().unwrap();
+    assert!(matches!(write.result, Err(Error::Unknown(Lost::TimedOut))), "{write:?}");
+    for late in [&read, &vectored] {
+        assert!(matches!(late.result, Err(Error::ConnectionLost(Lost::TimedOut))), "{late:?}");
+    }
+    assert_eq!(write.buffer.as_deref(), Some(&[7; BLOCK_LEN][..]), "its bytes are the caller's");
+    let mut mine = read.buffer.unwrap();
+    mine.fill(0xEE);
+    node.signal(Signal::CONT);
+    // When it returns, the operations have ended: the node has read into the old memory, or will
+    // not.
+    pair.reconnect().unwrap();
+    assert_eq!(*mine, [0xEE; BLOCK_LEN]);
+    assert_eq!(*vectored.buffers[0], [0; BLOCK_LEN]);
+    assert_pair_works(&mut pair, Stamp { lba: 1, sequence: 2 });
+    node.terminate();
 }
