@@ -28,7 +28,13 @@ static void blocking(nearflash_client *client)
     char read[sizeof greeting];
     check(nearflash_write(volume, greeting, sizeof greeting, 4000), "write");
     check(nearflash_flush(volume), "flush");
-    check(nearflash_read(volume, read, sizeof read, 4000), "read");
+
+    /* The same volume, whose calls end after 5 s at the latest; and memory in pieces. */
+    nearflash_volume *timed;
+    check(nearflash_volume_with_timeout(volume, 5000000000, &timed), "time-out");
+    const struct iovec places[] = {{read, 7}, {read + 7, sizeof read - 7}};
+    check(nearflash_readv(timed, places, 2, 4000), "read");
+    nearflash_volume_free(timed);
     printf("%s\n", read);
 
     uint64_t before;

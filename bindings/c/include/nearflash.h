@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h> /* struct iovec */
 
 #ifdef __cplusplus
 extern "C" {
@@ -151,6 +152,16 @@ typedef struct nearflash_volume_info {
 /* Opens a volume; with NULL, the one that the URL names. */
 int nearflash_volume_open(nearflash_client *client, const char *name, nearflash_volume **volume);
 
+/*
+ * Stores in `timed` another handle of the volume, whose calls end after `timeout_ns` at the latest,
+ * except for the resolution of the node's name. A call that ends so may have begun to change the
+ * volume: then it fails with NEARFLASH_OUTCOME_UNKNOWN, and otherwise with
+ * NEARFLASH_CONNECTION_LOST. The next call of any thread first waits until nothing of it is under
+ * way any more. The handles share their connections; each is freed on its own, in any order.
+ */
+int nearflash_volume_with_timeout(const nearflash_volume *volume, uint64_t timeout_ns,
+                                  nearflash_volume **timed);
+
 void nearflash_volume_free(nearflash_volume *volume);
 
 int nearflash_volume_get_info(const nearflash_volume *volume, nearflash_volume_info *info);
@@ -161,6 +172,23 @@ int nearflash_read(const nearflash_volume *volume, void *bytes, size_t len, uint
 /* Writes `len` bytes at `offset`: atomic for each block, durable after nearflash_flush(). */
 int nearflash_write(const nearflash_volume *volume, const void *bytes, size_t len,
                     uint64_t offset);
+
+/* nearflash_write(), and the data is on stable media before the call returns. */
+int nearflash_write_durable(const nearflash_volume *volume, const void *bytes, size_t len,
+                            uint64_t offset);
+
+/*
+ * nearflash_read() and nearflash_write() with `count` pieces of memory, one after the other. A
+ * block is written at once, also if several pieces have parts of it. Pieces to read into must not
+ * overlap.
+ */
+int nearflash_readv(const nearflash_volume *volume, const struct iovec *iov, size_t count,
+                    uint64_t offset);
+int nearflash_writev(const nearflash_volume *volume, const struct iovec *iov, size_t count,
+                     uint64_t offset);
+
+/* Writes `len` zeroes at `offset`, as nearflash_write() does. They are sent over the network. */
+int nearflash_write_zeroes(const nearflash_volume *volume, uint64_t offset, uint64_t len);
 
 /* Makes every operation whose call has returned durable on stable media. */
 int nearflash_flush(const nearflash_volume *volume);
@@ -219,6 +247,16 @@ uint32_t nearflash_queue_pair_len_max(const nearflash_queue_pair *pair);
 /* Whether the connection is lost, so that nearflash_reconnect() is needed. */
 bool nearflash_queue_pair_is_lost(const nearflash_queue_pair *pair);
 
+/*
+ * Sets the time-out of the operations that are posted from now on; UINT64_MAX, as at first, is no
+ * time-out. When an operation is late, the next nearflash_poll() or nearflash_wait() gives the
+ * connection up, so that every operation in flight ends: with NEARFLASH_OUTCOME_UNKNOWN if it may
+ * have changed the volume, and otherwise with NEARFLASH_CONNECTION_LOST. Their buffers are
+ * returned; memory that the node may still write to is not among them. After
+ * nearflash_reconnect(), nothing of these operations is under way any more.
+ */
+int nearflash_queue_pair_set_timeout(nearflash_queue_pair *pair, uint64_t timeout_ns);
+
 /* Allocates a buffer of `len` bytes, in memory shared with the node if there is any. */
 int nearflash_buffer_new(nearflash_queue_pair *pair, size_t len, nearflash_buffer **buffer);
 
@@ -247,9 +285,23 @@ int nearflash_post_write(nearflash_queue_pair *pair, nearflash_buffer *buffer, u
 /* The data is on stable media before the completion. */
 int nearflash_post_write_durable(nearflash_queue_pair *pair, nearflash_buffer *buffer,
                                  uint64_t offset, uint64_t *token);
+/*
+ * One operation with `count` pieces of memory, one after the other. Its completion has no buffer:
+ * the data passes through the queue pair's memory. Pieces to write are copied by the post. Pieces
+ * to read into must not overlap; they must stay valid, and unused, until nearflash_poll() returns
+ * the completion or the queue pair is freed, and are filled by that nearflash_poll(), unless the
+ * operation failed. The array `iov` itself is not used after the post.
+ */
+int nearflash_post_readv(nearflash_queue_pair *pair, const struct iovec *iov, size_t count,
+                         uint64_t offset, uint64_t *token);
+int nearflash_post_writev(nearflash_queue_pair *pair, const struct iovec *iov, size_t count,
+                          uint64_t offset, uint64_t *token);
+/* Writes `len` zeroes, which are sent over the network. */
+int nearflash_post_write_zeroes(nearflash_queue_pair *pair, uint64_t offset, uint64_t len,
+                                uint64_t *token);
 /* Makes every operation that completed before this post durable on stable media. */
 int nearflash_post_flush(nearflash_queue_pair *pair, uint64_t *token);
-int nearflash_post_discard(nearflash_queue_pair *pair, uint64_t offset, uint32_t len,
+int nearflash_post_discard(nearflash_queue_pair *pair, uint64_t offset, uint64_t len,
                            uint64_t *token);
 int nearflash_post_compare_and_swap(nearflash_queue_pair *pair, uint64_t offset,
                                     uint64_t expected, uint64_t desired, uint64_t *token);
@@ -314,8 +366,8 @@ int nearflash_arm(nearflash_queue_pair *pair, bool *is_ready);
 bool nearflash_has_unsent(const nearflash_queue_pair *pair);
 
 /*
- * The time in nanoseconds until the next nearflash_poll() is due, so that a silent node is noticed;
- * UINT64_MAX if no operation is in flight.
+ * The time in nanoseconds until the next nearflash_poll() is due, so that a silent node or a late
+ * operation is noticed; UINT64_MAX if no operation is in flight.
  */
 uint64_t nearflash_time_left(const nearflash_queue_pair *pair);
 

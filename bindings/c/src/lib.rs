@@ -12,6 +12,7 @@ pub mod buffer;
 pub mod client;
 pub mod error;
 pub mod event_loop;
+pub mod iovec;
 pub mod options;
 pub mod post;
 pub mod queue_pair;

@@ -10,6 +10,7 @@ use crate::buffer::NearflashBuffer;
 use crate::client::{NearflashClient, free, open, put, shared, text, unique};
 use crate::error::{Failure, c_text, code_of, number};
 use crate::event_loop::Watch;
+use crate::iovec::{IoVec, places};
 use crate::options::{NearflashQueueOptions, copied};
 use crate::volume::NearflashVolumeInfo;
 
@@ -19,6 +20,10 @@ pub struct NearflashQueuePair {
     /// By token index: the handle of the buffer in flight, or NULL. The caller has the pointer,
     /// too, so it is not a box here.
     pub(crate) handles: Vec<*mut NearflashBuffer>,
+    /// By token index: the places of the data of a read in flight that has no handle.
+    pub(crate) scattered: Vec<Box<[IoVec]>>,
+    /// The time-out of operations that are posted now.
+    timeout: Option<Duration>,
     /// Completions that have not been returned yet.
     pub(crate) done: VecDeque<Completion>,
     polled: Vec<Completion>,
@@ -48,6 +53,8 @@ impl NearflashQueuePair {
         Self {
             pair,
             handles,
+            scattered: vec![Box::default(); depth],
+            timeout: None,
             done: VecDeque::new(),
             polled: Vec::new(),
             messages: Vec::new(),
@@ -56,8 +63,27 @@ impl NearflashQueuePair {
         }
     }
 
+    /// Posts with the time-out that the program has set.
+    pub(crate) fn post<T>(&mut self, post: impl FnOnce(&mut QueuePair) -> T) -> T {
+        match self.timeout {
+            Some(timeout) => post(&mut self.pair.with_timeout(timeout)),
+            None => post(&mut self.pair),
+        }
+    }
+
     /// Converts a completion for C, and returns the buffer to its handle.
     fn tell(&mut self, done: Completion) -> NearflashCompletion {
+        let scattered = std::mem::take(&mut self.scattered[done.token.index()]);
+        if let (Ok(_), Some(read)) = (&done.result, &done.buffer) {
+            let mut rest = &**read;
+            // SAFETY: the header requires that the places stay writable, and that nobody else uses
+            // them, until now.
+            for mut place in unsafe { places(&scattered) } {
+                let (now, later) = rest.split_at(place.len());
+                place.copy_from_slice(now);
+                rest = later;
+            }
+        }
         let place = &mut self.handles[done.token.index()];
         let buffer = std::mem::replace(place, std::ptr::null_mut());
         // SAFETY: the caller does not free a handle in flight, and only this queue pair uses it.
@@ -170,6 +196,21 @@ pub unsafe extern "C" fn nearflash_queue_pair_len_max(pair: *const NearflashQueu
 pub unsafe extern "C" fn nearflash_queue_pair_is_lost(pair: *const NearflashQueuePair) -> bool {
     // SAFETY: the header requires a queue pair.
     unsafe { shared(pair) }.is_ok_and(|pair| pair.pair.is_lost())
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_queue_pair_set_timeout(
+    pair: *mut NearflashQueuePair,
+    timeout_ns: u64,
+) -> c_int {
+    let set = |pair: &mut NearflashQueuePair| {
+        pair.timeout = (timeout_ns != u64::MAX).then(|| Duration::from_nanos(timeout_ns));
+        Ok(())
+    };
+    // SAFETY: the header requires a queue pair that no other thread uses.
+    unsafe { with(pair, set) }
 }
 
 /// # Safety

@@ -1,12 +1,14 @@
 //! A volume for blocking calls.
 
 use std::ffi::{c_char, c_int};
+use std::time::Duration;
 
 use nearflash::Volume;
 use nearflash::direct::VolumeInfo;
 
 use crate::client::{NearflashClient, free, open, put, shared, text};
 use crate::error::{Failure, code_of};
+use crate::iovec::{IoVec, checked, places, slices};
 
 /// A handle of a volume.
 pub struct NearflashVolume(Volume);
@@ -46,6 +48,21 @@ pub unsafe extern "C" fn nearflash_volume_open(
     };
     // SAFETY: the header requires a writable place.
     unsafe { open(volume, opened) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_volume_with_timeout(
+    volume: *const NearflashVolume,
+    timeout_ns: u64,
+    timed: *mut *mut NearflashVolume,
+) -> c_int {
+    let timeout = Duration::from_nanos(timeout_ns);
+    // SAFETY: the header requires a volume.
+    let limited = || Ok(NearflashVolume(unsafe { shared(volume) }?.0.with_timeout(timeout)));
+    // SAFETY: the header requires a writable place.
+    unsafe { open(timed, limited) }
 }
 
 /// # Safety
@@ -109,16 +126,87 @@ pub unsafe extern "C" fn nearflash_write(
     offset: u64,
 ) -> c_int {
     let write = |volume: &Volume| {
-        let bytes = match (bytes.is_null(), len) {
-            (_, 0) => &[][..],
-            (true, _) => return Err(Failure::Argument("`bytes` is NULL")),
-            // SAFETY: not NULL; the header requires memory of that length.
-            (false, _) => unsafe { std::slice::from_raw_parts(bytes, len) },
-        };
-        Ok(volume.write_at(bytes, offset)?)
+        // SAFETY: the header requires memory of that length.
+        Ok(volume.write_at(unsafe { readable(bytes, len) }?, offset)?)
     };
     // SAFETY: the header requires a volume.
     unsafe { with(volume, write) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_write_durable(
+    volume: *const NearflashVolume,
+    bytes: *const u8,
+    len: usize,
+    offset: u64,
+) -> c_int {
+    let write = |volume: &Volume| {
+        // SAFETY: the header requires memory of that length.
+        Ok(volume.write_durable_at(unsafe { readable(bytes, len) }?, offset)?)
+    };
+    // SAFETY: the header requires a volume.
+    unsafe { with(volume, write) }
+}
+
+/// # Safety
+/// `bytes` is NULL, or points to `len` bytes that do not change while the result lives.
+unsafe fn readable<'a>(bytes: *const u8, len: usize) -> Result<&'a [u8], Failure> {
+    match (bytes.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Failure::Argument("`bytes` is NULL")),
+        // SAFETY: not NULL; the caller promises the rest.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(bytes, len) }),
+    }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_readv(
+    volume: *const NearflashVolume,
+    iov: *const IoVec,
+    count: usize,
+    offset: u64,
+) -> c_int {
+    let read = |volume: &Volume| {
+        // SAFETY: the header requires as many pieces, of memory that only this call uses.
+        let mut places = unsafe { places(checked(iov, count)?) };
+        Ok(volume.read_vectored_at(&mut places, offset)?)
+    };
+    // SAFETY: the header requires a volume.
+    unsafe { with(volume, read) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_writev(
+    volume: *const NearflashVolume,
+    iov: *const IoVec,
+    count: usize,
+    offset: u64,
+) -> c_int {
+    let write = |volume: &Volume| {
+        // SAFETY: the header requires as many pieces, of readable memory.
+        let slices = unsafe { slices(checked(iov, count)?) };
+        Ok(volume.write_vectored_at(&slices, offset)?)
+    };
+    // SAFETY: the header requires a volume.
+    unsafe { with(volume, write) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_write_zeroes(
+    volume: *const NearflashVolume,
+    offset: u64,
+    len: u64,
+) -> c_int {
+    // SAFETY: the header requires a volume.
+    unsafe { with(volume, |volume| Ok(volume.write_zeroes(offset, len)?)) }
 }
 
 /// # Safety

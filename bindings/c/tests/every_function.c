@@ -2,10 +2,12 @@
  *
  *   every_function URL [KEY SECRET]
  *   every_function URL lost
+ *   every_function URL late
  *
  * tests/functions.rs generates counted.h, which includes the header and records each call, and runs
  * this program. The program prints the name of each function that it has called. With `lost`, it
- * prints `asleep` instead, and the test ends the node.
+ * prints `asleep` instead, and the test ends the node. With `late`, the node's device does not
+ * answer.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "counted.h"
@@ -146,6 +148,39 @@ static void blocking(nearflash_client *client)
         EXPECT(read[i] == 0);
     EXPECT(is_filled(read + 8193, 1, 1 + (unsigned)(MIB + 8192 - offset) * 7));
 
+    /* Memory in pieces, and zeroes; an empty piece has no address. */
+    const struct iovec parts[3] = {
+        {.iov_base = written, .iov_len = 5}, {NULL, 0}, {written + 5, 2 * MIB}};
+    EXPECT_OK(nearflash_writev(volume, parts, 3, 99));
+    const struct iovec places[2] = {{read, 2 * MIB}, {read + 2 * MIB, 5}};
+    memset(read, 0, len);
+    EXPECT_OK(nearflash_readv(volume, places, 2, 99));
+    EXPECT(is_filled(read, 2 * MIB + 5, 1) && read[2 * MIB + 5] == 0);
+    EXPECT_OK(nearflash_write_zeroes(volume, 100, 2 * MIB + 3));
+    EXPECT_OK(nearflash_read(volume, read, 2 * MIB + 5, 99));
+    EXPECT(read[0] == written[0] && is_filled(read + 2 * MIB + 4, 1, 1 + (2 * MIB + 4) * 7));
+    for (size_t i = 1; i < 2 * MIB + 4; i++)
+        EXPECT(read[i] == 0);
+    EXPECT_OK(nearflash_readv(volume, NULL, 0, 0));
+    EXPECT(nearflash_writev(volume, NULL, 1, 0) == NEARFLASH_INVALID_ARGUMENT);
+    const struct iovec missing = {NULL, 1};
+    EXPECT(nearflash_readv(volume, &missing, 1, 0) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_write_zeroes(volume, info.len, 1) == NEARFLASH_OUT_OF_RANGE);
+    EXPECT_OK(nearflash_write_durable(volume, written, 9, 33));
+    EXPECT(nearflash_write_durable(volume, NULL, 1, 0) == NEARFLASH_INVALID_ARGUMENT);
+
+    /* A call without time does nothing. Each handle is freed on its own. */
+    nearflash_volume *timed = NULL;
+    EXPECT_OK(nearflash_volume_with_timeout(volume, 0, &timed));
+    EXPECT(nearflash_write(timed, "x", 1, 33) == NEARFLASH_CONNECTION_LOST);
+    EXPECT(strstr(nearflash_last_error(), "time-out") != NULL);
+    nearflash_volume_free(timed);
+    EXPECT_OK(nearflash_volume_with_timeout(volume, 30 * SECOND, &timed));
+    EXPECT_OK(nearflash_read(timed, read, 9, 33));
+    EXPECT(is_filled(read, 9, 1));
+    nearflash_volume_free(timed);
+    EXPECT(nearflash_volume_with_timeout(NULL, SECOND, &timed) != NEARFLASH_OK && timed == NULL);
+
     uint64_t word = 99;
     const unsigned char forty[8] = {40};
     EXPECT_OK(nearflash_write(volume, forty, sizeof forty, 6 * MIB));
@@ -250,6 +285,50 @@ static void operations(nearflash_queue_pair *pair)
     EXPECT(done.error == NEARFLASH_OUT_OF_RANGE && done.buffer == buffer);
     EXPECT(strcmp(done.message, nearflash_error_sentence(done.error)) == 0);
     nearflash_buffer_free(buffer);
+}
+
+/* Operations on memory in pieces, and of zeroes. */
+static void pieces(nearflash_queue_pair *pair)
+{
+    uint64_t token = 0;
+    unsigned char first[3], second[4094];
+    fill(first, sizeof first, 5);
+    fill(second, sizeof second, 5 + 3 * 7);
+    const struct iovec both[3] = {{first, sizeof first}, {NULL, 0}, {second, sizeof second}};
+    EXPECT_OK(nearflash_post_writev(pair, both, 3, 5 * MIB + 1, &token));
+    /* The post has copied them. */
+    memset(first, 0, sizeof first);
+    memset(second, 0, sizeof second);
+    nearflash_completion done = one(pair, token);
+    EXPECT(done.error == NEARFLASH_OK && done.buffer == NULL);
+    EXPECT_OK(nearflash_post_readv(pair, both, 3, 5 * MIB + 1, &token));
+    done = one(pair, token);
+    EXPECT(done.error == NEARFLASH_OK && done.buffer == NULL);
+    EXPECT(is_filled(first, sizeof first, 5) && is_filled(second, sizeof second, 5 + 3 * 7));
+
+    EXPECT_OK(nearflash_post_write_zeroes(pair, 5 * MIB + 2, 4095, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    EXPECT_OK(nearflash_post_readv(pair, both, 3, 5 * MIB + 1, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    EXPECT(is_filled(first, 1, 5) && first[1] == 0 && first[2] == 0);
+    EXPECT(second[0] == 0 && second[4092] == 0 && is_filled(second + 4093, 1, 5 + 4096 * 7));
+
+    /* A failed read leaves the memory alone. */
+    EXPECT_OK(nearflash_post_readv(pair, both, 3, 8 * MIB - 1, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OUT_OF_RANGE);
+    EXPECT(is_filled(first, 1, 5));
+    EXPECT(nearflash_post_readv(pair, both, 0, 0, NULL) == NEARFLASH_INVALID_LENGTH);
+    EXPECT(nearflash_post_writev(pair, NULL, 1, 0, NULL) == NEARFLASH_INVALID_ARGUMENT);
+    const struct iovec long_one = {first, SIZE_MAX};
+    EXPECT(nearflash_post_readv(pair, &long_one, 1, 0, NULL) == NEARFLASH_INVALID_LENGTH);
+    EXPECT(nearflash_post_write_zeroes(pair, 0, 0, NULL) == NEARFLASH_INVALID_LENGTH);
+
+    EXPECT_OK(nearflash_queue_pair_set_timeout(pair, 0));
+    EXPECT(nearflash_post_flush(pair, NULL) == NEARFLASH_CONNECTION_LOST);
+    EXPECT_OK(nearflash_queue_pair_set_timeout(pair, 30 * SECOND));
+    EXPECT_OK(nearflash_post_flush(pair, &token));
+    EXPECT(one(pair, token).error == NEARFLASH_OK);
+    EXPECT_OK(nearflash_queue_pair_set_timeout(pair, UINT64_MAX));
 }
 
 /* As many operations as the queue pair takes, and one more. */
@@ -404,6 +483,7 @@ static void queue_pair(nearflash_client *client)
     check_info(&info);
     buffers(pair);
     operations(pair);
+    pieces(pair);
     full_queue(pair);
     int before = -1, after = -1;
     EXPECT_OK(nearflash_queue_pair_fd(pair, &before));
@@ -454,15 +534,67 @@ static void lose(const char *url)
     nearflash_client_free(client);
 }
 
+/* No operation on the device ends, so each call and each operation is late. */
+static void be_late(const char *url)
+{
+    const uint64_t soon = SECOND / 20;
+    nearflash_client *client = NULL;
+    EXPECT_OK(nearflash_connect(url, NULL, NULL, &client));
+    static const int errors[2] = {NEARFLASH_CONNECTION_LOST, NEARFLASH_OUTCOME_UNKNOWN};
+    for (int writes = 0; writes < 2; writes++) {
+        nearflash_volume *volume = NULL, *timed = NULL;
+        unsigned char bytes[4096] = {0};
+        EXPECT_OK(nearflash_volume_open(client, NULL, &volume));
+        EXPECT_OK(nearflash_volume_with_timeout(volume, soon, &timed));
+        int error = writes ? nearflash_write(timed, bytes, 4096, 0)
+                           : nearflash_read(timed, bytes, 4096, 0);
+        EXPECT(error == errors[writes]);
+        /* The next call waits for this one, as long as it has time. */
+        EXPECT(nearflash_write(timed, bytes, 4096, 0) == NEARFLASH_CONNECTION_LOST);
+        nearflash_volume_free(volume);
+        nearflash_volume_free(timed);
+    }
+
+    nearflash_queue_pair *pair = NULL;
+    nearflash_buffer *buffers[2];
+    unsigned char bytes[4096] = {7};
+    const struct iovec place = {bytes, sizeof bytes};
+    nearflash_completion done[3];
+    EXPECT_OK(nearflash_queue_pair_open(client, NULL, NULL, &pair));
+    for (int i = 0; i < 2; i++)
+        EXPECT_OK(nearflash_buffer_new(pair, 4096, &buffers[i]));
+    fill(nearflash_buffer_bytes(buffers[1]), 4096, 3);
+    EXPECT_OK(nearflash_post_read(pair, buffers[0], 0, NULL));
+    EXPECT_OK(nearflash_queue_pair_set_timeout(pair, soon));
+    EXPECT_OK(nearflash_post_write(pair, buffers[1], 4096, NULL));
+    EXPECT_OK(nearflash_post_readv(pair, &place, 1, 0, NULL));
+    EXPECT(nearflash_time_left(pair) <= soon);
+    complete(pair, done, 3);
+    EXPECT(done[0].error == NEARFLASH_CONNECTION_LOST && done[0].buffer == buffers[0]);
+    EXPECT(done[1].error == NEARFLASH_OUTCOME_UNKNOWN && done[1].buffer == buffers[1]);
+    EXPECT(done[2].error == NEARFLASH_CONNECTION_LOST && done[2].buffer == NULL);
+    EXPECT(strstr(done[0].message, "time-out") != NULL && bytes[0] == 7);
+    EXPECT(nearflash_buffer_len(buffers[0]) == 4096);
+    EXPECT(is_filled(nearflash_buffer_bytes(buffers[1]), 4096, 3));
+    EXPECT(nearflash_queue_pair_is_lost(pair));
+    nearflash_buffer_free(buffers[0]);
+    nearflash_buffer_free(buffers[1]);
+    nearflash_queue_pair_free(pair);
+    nearflash_client_free(client);
+}
+
 int main(int argc, char **argv)
 {
     EXPECT(nearflash_version() == NEARFLASH_VERSION_NUMBER);
     if (argc == 3) {
-        lose(argv[1]);
+        if (strcmp(argv[2], "late") == 0)
+            be_late(argv[1]);
+        else
+            lose(argv[1]);
         return EXIT_SUCCESS;
     }
     if (argc != 2 && argc != 4) {
-        fprintf(stderr, "usage: %s URL [KEY SECRET | lost]\n", argv[0]);
+        fprintf(stderr, "usage: %s URL [KEY SECRET | lost | late]\n", argv[0]);
         return EXIT_FAILURE;
     }
     EXPECT(nearflash_last_error()[0] == '\0');

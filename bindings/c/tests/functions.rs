@@ -100,3 +100,16 @@ fn a_program_that_sleeps_in_its_event_loop_wakes_up_when_the_node_dies() {
         assert!(sleeper.wait().unwrap().success(), "{url}");
     }
 }
+
+#[test]
+fn calls_and_operations_that_are_late_end_and_return_the_memory() {
+    let place = Place::new();
+    let program = program(&place);
+    let slow = "n=null:64MiB,read-delay=1000s,write-delay=1000s";
+    for door in Door::ALL {
+        let node = Node::with_direct(&place, &["--device", slow, "--volume", "data=8MiB@n"]);
+        let url = format!("{}/data", door.url(&node));
+        called(&program, &[&url, "late"]);
+        node.crash();
+    }
+}

@@ -11,6 +11,7 @@ use common::{declared, functions, header, link, root, strict, without_comments};
 use nearflash::direct::codes;
 use nearflash_c::client::nearflash_version;
 use nearflash_c::error::OWN;
+use nearflash_c::iovec::IoVec;
 use nearflash_c::options::{NONE, NearflashConnectOptions, NearflashQueueOptions};
 use nearflash_c::queue_pair::NearflashCompletion;
 use nearflash_c::volume::NearflashVolumeInfo;
@@ -108,6 +109,10 @@ fn structs_and_constants_are_the_same_in_c_and_in_rust() {
     });
     let structs = without_comments().matches("typedef struct").count() - HANDLES;
     assert_eq!(checks.iter().filter(|(what, _)| what.starts_with("_Al")).count(), structs);
+    checks.push(("sizeof(struct iovec)".to_owned(), size_of::<IoVec>()));
+    let (base, len) = (std::mem::offset_of!(IoVec, base), std::mem::offset_of!(IoVec, len));
+    checks.push(("offsetof(struct iovec, iov_base)".to_owned(), base));
+    checks.push(("offsetof(struct iovec, iov_len)".to_owned(), len));
     let own = OWN.map(|(code, name, _)| (name, usize::try_from(code).unwrap()));
     let codes = codes().map(|code| (code.name, usize::try_from(code.code).unwrap()));
     checks.extend(codes.chain(own).map(|(name, code)| (format!("NEARFLASH_{name}"), code)));

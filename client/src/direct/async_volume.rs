@@ -86,7 +86,7 @@ impl AsyncVolume {
     /// otherwise [`Error::ConnectionLost`], both with [`Lost::TimedOut`]. The error returns the
     /// buffer: an operation under way continues with a copy. The calls of other tasks are not
     /// disturbed. If the call may have changed the volume, the next call of any task first waits
-    /// until nothing of it is under way any more.
+    /// until it has ended.
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self.clone() }
