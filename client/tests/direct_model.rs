@@ -17,54 +17,20 @@ use proptest::sample::Index;
 const ZONES: usize = 24;
 const ZONE_LEN: usize = VOLUME_LEN / ZONES;
 
-/// An operation, at an offset within its zone.
+/// An operation, at an offset within its zone; a vectored one has two buffers, the first of which
+/// has `first` bytes.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Read {
-        at: usize,
-        len: usize,
-    },
-    Write {
-        at: usize,
-        len: usize,
-        byte: u8,
-        durable: bool,
-    },
-    Discard {
-        at: usize,
-        len: usize,
-    },
-    Zero {
-        block: usize,
-        blocks: usize,
-    },
-    CompareAndSwap {
-        word: usize,
-        expected: u64,
-        new: u64,
-    },
-    FetchAdd {
-        word: usize,
-        addend: u64,
-    },
+    Read { at: usize, len: usize },
+    Write { at: usize, len: usize, byte: u8, durable: bool },
+    ReadVectored { at: usize, len: usize, first: usize },
+    WriteVectored { at: usize, len: usize, first: usize, byte: u8 },
+    WriteZeroes { at: usize, len: usize },
+    Discard { at: usize, len: usize },
+    Zero { block: usize, blocks: usize },
+    CompareAndSwap { word: usize, expected: u64, new: u64 },
+    FetchAdd { word: usize, addend: u64 },
     Flush,
-    /// A read into two buffers, the first of which has `first` bytes.
-    ReadVectored {
-        at: usize,
-        len: usize,
-        first: usize,
-    },
-    /// A write of two buffers, with different bytes.
-    WriteVectored {
-        at: usize,
-        len: usize,
-        first: usize,
-        byte: u8,
-    },
-    WriteZeroes {
-        at: usize,
-        len: usize,
-    },
 }
 
 fn extent() -> impl Strategy<Value = (usize, usize)> {

@@ -187,7 +187,11 @@ int nearflash_readv(const nearflash_volume *volume, const struct iovec *iov, siz
 int nearflash_writev(const nearflash_volume *volume, const struct iovec *iov, size_t count,
                      uint64_t offset);
 
-/* Writes `len` zeroes at `offset`, as nearflash_write() does. They are sent over the network. */
+/*
+ * Writes `len` zeroes at `offset`, as nearflash_write() does. The node zeroes whole blocks, and may
+ * release their storage; zeroes are sent only for parts of blocks, and to a node of an older
+ * version.
+ */
 int nearflash_write_zeroes(const nearflash_volume *volume, uint64_t offset, uint64_t len);
 
 /* Makes every operation whose call has returned durable on stable media. */
@@ -296,7 +300,10 @@ int nearflash_post_readv(nearflash_queue_pair *pair, const struct iovec *iov, si
                          uint64_t offset, uint64_t *token);
 int nearflash_post_writev(nearflash_queue_pair *pair, const struct iovec *iov, size_t count,
                           uint64_t offset, uint64_t *token);
-/* Writes `len` zeroes, which are sent over the network. */
+/*
+ * Writes `len` zeroes. A range of whole blocks, shorter than 4 GiB, is zeroed by the node; of other
+ * ranges, up to nearflash_queue_pair_len_max(), the zeroes are sent.
+ */
 int nearflash_post_write_zeroes(nearflash_queue_pair *pair, uint64_t offset, uint64_t len,
                                 uint64_t *token);
 /* Makes every operation that completed before this post durable on stable media. */
