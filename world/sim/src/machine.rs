@@ -111,6 +111,11 @@ impl Machine {
         self.is_draining || self.ends_sessions
     }
 
+    /// Whether its cores were paused in the last `span` before now.
+    pub(crate) fn has_paused_since(&self, now: Nanos, span: Nanos) -> bool {
+        self.paused_until > Nanos(0) && now < self.paused_until.plus(span)
+    }
+
     /// Puts an event into a core's inbox.
     pub(crate) fn drop_in(&mut self, core: CoreId, event: Event) {
         self.inboxes[usize::from(core.0)].push_back(event);

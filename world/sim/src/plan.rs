@@ -172,6 +172,9 @@ impl Plan {
             let next = plan.workers[0].clone();
             plan.workers.push(next);
         }
+        // The history assumes that an answer from before a clearing arrives before it; pauses and
+        // partitions delay answers for longer.
+        plan.clearings = 0;
         plan.machine_faults = MachineFaults {
             power_losses: dice.pick(&[0, 1, 3]),
             partitions: dice.pick(&[0, 1, 4]),

@@ -6,6 +6,7 @@ use nearflash_engine::CoreId;
 use nearflash_nvme::ControllerId;
 use nearflash_nvme::serving::DisconnectReason;
 use nearflash_shard::{Notice, Peer, PeerError};
+use nearflash_units::Nanos;
 
 use crate::changes::Wanted;
 use crate::client::worker::Client;
@@ -13,6 +14,9 @@ use crate::host::worker::{Life, Worker};
 use crate::machine::NodeId;
 use crate::network::LinkId;
 use crate::sim::Sim;
+
+/// How long after a pause a node may still have to take what came meanwhile.
+const PAUSE_AFTERMATH: Nanos = Nanos::from_secs(1);
 
 /// Confirmations by the cores: the number of each message, with the core.
 #[derive(Debug, Default)]
@@ -151,8 +155,10 @@ impl Sim {
                 && worker.controller() == Some(controller)
                 && !worker.links().any(|link| self.outside.network.was_cut(link))
         };
-        let is_due = !self.workers.iter().any(is_heard);
         let now = self.outside.now;
+        // In one turn after a pause, a node does not take all that came meanwhile.
+        let has_just_paused = self.outside.machine(node).has_paused_since(now, PAUSE_AFTERMATH);
+        let is_due = has_just_paused || !self.workers.iter().any(is_heard);
         assert!(is_due, "{controller:?} was given up at {now:?}, and its host is there");
         self.outside.note("keep-alive expired", &[u64::from(controller.0)]);
     }
