@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::error::StudyError;
+use crate::error::{AskedError, StudyError};
 use crate::plan::Peer;
 use crate::report::{ReportError, files};
 use crate::studies::CostModel;
@@ -32,20 +32,6 @@ pub(crate) struct Asked {
     pub(crate) costs: Option<CostModel>,
     /// Power of a busy core, in watts.
     pub(crate) core_watts: f64,
-}
-
-/// The reason why the file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum AskedError {
-    /// The file has the schema of another version.
-    #[error("it has schema {0}, but this version reads {SCHEMA}")]
-    Schema(u64),
-    /// The file is not valid JSON, or lacks a field.
-    #[error("{0}")]
-    Malformed(#[from] serde_json::Error),
-    /// A capacity, need or price is not valid.
-    #[error("{0}")]
-    Costs(#[from] crate::studies::CostError),
 }
 
 #[derive(serde::Deserialize)]
@@ -79,7 +65,7 @@ impl Asked {
     fn parse(path: &Path, text: &str) -> Result<Self, AskedError> {
         let Head { schema } = serde_json::from_str(text)?;
         if schema != SCHEMA {
-            return Err(AskedError::Schema(schema));
+            return Err(AskedError::Schema { found: schema, known: SCHEMA });
         }
         let Document { asked, .. } = serde_json::from_str::<Document<Self>>(text)?;
         let costs = asked.costs.map(|costs| costs.checked(path)).transpose()?;

@@ -1,9 +1,10 @@
 //! `nearflash study`: from the command line to the report.
 
 mod again;
+mod chapters;
 mod done;
+mod terminal;
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,16 +25,18 @@ use crate::local::Disk;
 use crate::machine;
 use crate::plan::{Medium, Peer, Plan, Point, Subject};
 use crate::program;
-use crate::report::{self, About, Chapter, Document, Fact};
-use crate::result::{Outcome, Results};
+use crate::report::{self, About, Chapter, Document};
+use crate::result::Outcome;
 use crate::run::{self, Session, Stand, StandSpec, Timing};
 use crate::store::{RunKey, Store};
 use crate::studies::{CORE_WATTS, CostModel, Setting, Study, catalogue};
 
 pub use done::Done;
+pub use terminal::print;
 
-/// The exit code of an interrupted run: 128 + SIGINT, as shells report it.
-const INTERRUPTED: u8 = 130;
+use chapters::{chapters, peer_name, settings};
+use terminal::{INTERRUPTED, trimmed};
+
 /// Extra passes over points of which no run is comparable.
 const EXTRA_PASSES_MAX: u32 = 3;
 /// How long the machine is observed before the first measurement.
@@ -90,22 +93,6 @@ fn end_on_signals(interrupted: &Arc<AtomicBool>) {
     }
 }
 
-/// Writes to stdout. A closed pipe is not an error.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn print(text: &str) -> Result<(), StudyError> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(StudyError::Io {
-            action: "write to",
-            path: "standard output".into(),
-            source: error,
-        }),
-        _ => Ok(()),
-    }
-}
-
 fn list(studies: &[&dyn Study]) -> String {
     let mut table = Table::new();
     table
@@ -116,11 +103,6 @@ fn list(studies: &[&dyn Study]) -> String {
         table.add_row([study.name(), study.question(), study.source()]);
     }
     trimmed(&table)
-}
-
-fn trimmed(table: &Table) -> String {
-    let text = table.to_string();
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// Measures the named studies and writes the report.
@@ -223,22 +205,6 @@ fn about(asked: &Asked, timing: Timing, setting: &Setting, disk_path: &Path) -> 
         settings: settings(timing, setting),
         ..About::default()
     }
-}
-
-/// A chapter for each named study, and for each study of which an earlier command measured points.
-fn chapters(
-    all: &[&'static dyn Study],
-    named: &[&'static dyn Study],
-    setting: &Setting,
-    results: &Results,
-) -> Vec<Chapter> {
-    let chapter = |study: &&'static dyn Study| {
-        let plan = study.plan(setting);
-        let has_some = plan.points.iter().any(|point| results.outcomes.contains_key(&point.id));
-        let is_named = named.iter().any(|named| named.name() == study.name());
-        (is_named || has_some).then(|| Chapter::new(*study, setting, plan, results))
-    };
-    all.iter().filter_map(chapter).collect()
 }
 
 /// The studies with these names, in the order of `all`.
@@ -415,26 +381,6 @@ fn command_line(args: &RunArgs) -> String {
 fn quoted(word: &str) -> String {
     // Only a NUL cannot be quoted, and no argument of a program has one.
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), |word| word.into_owned())
-}
-
-fn settings(timing: Timing, setting: &Setting) -> Vec<Fact> {
-    let peers: Vec<&str> = setting.peers.iter().map(peer_name).collect();
-    let peers = if peers.is_empty() { "none".to_owned() } else { peers.join(", ") };
-    vec![
-        Fact::new("runs of each point", timing.repeats.to_string()),
-        Fact::new("measured time of each run", format!("{} ms", timing.counted_ms)),
-        Fact::new("warm-up of each run", format!("{} ms", timing.warm_up_ms)),
-        Fact::new("cores", "the first for the node, the rest for the clients; all are pinned"),
-        Fact::new("peers", peers),
-    ]
-}
-
-fn peer_name(peer: &Peer) -> &'static str {
-    match peer {
-        Peer::Fio => "fio",
-        Peer::Tgt => "tgt",
-        Peer::Nbdkit => "nbdkit",
-    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use nearflash_media::OpenError;
 use nearflash_units::ByteLen;
 
 use crate::report::ReportError;
+use crate::studies::CostError;
 
 /// The reason why points were not measured. Each message is one line and names a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +140,7 @@ pub enum StudyError {
         /// The file.
         path: PathBuf,
         /// The reason.
-        source: crate::asked::AskedError,
+        source: AskedError,
     },
     /// `--publish` names a folder that holds the results of a run.
     #[error("--publish {}: the folder holds results of a run: name another folder", path.display())]
@@ -148,10 +150,10 @@ pub enum StudyError {
     },
     /// `--local` cannot be used.
     #[error(transparent)]
-    Local(#[from] crate::local::LocalError),
+    Local(#[from] LocalError),
     /// `--costs` does not hold valid prices.
     #[error("--costs: {0}")]
-    Costs(#[from] crate::studies::CostError),
+    Costs(#[from] CostError),
     /// The report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -173,4 +175,60 @@ impl StudyError {
                 | Self::Costs(_)
         )
     }
+}
+
+/// The reason why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AskedError {
+    /// The file has the schema of another version.
+    #[error("it has schema {found}, but this version reads {known}")]
+    Schema {
+        /// Its schema.
+        found: u64,
+        /// The schema of this version.
+        known: u64,
+    },
+    /// The file is not valid JSON, or lacks a field.
+    #[error("{0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A capacity, need or price is not valid.
+    #[error("{0}")]
+    Costs(#[from] CostError),
+}
+
+/// The reason why a user's file or device is not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// It is in use, or cannot be opened.
+    #[error("--local: {0}")]
+    Refused(Box<OpenError>),
+    /// It holds data.
+    #[error(
+        "--local: {} holds {what}: name another, or give --destroy to erase it",
+        path.display()
+    )]
+    Holds {
+        /// The file or device.
+        path: PathBuf,
+        /// The data found.
+        what: &'static str,
+    },
+    /// It is too short.
+    #[error("--local: {} is {len} long: it must be at least {len_min} long", path.display())]
+    TooSmall {
+        /// The file or device.
+        path: PathBuf,
+        /// Its length.
+        len: ByteLen,
+        /// The minimum length.
+        len_min: ByteLen,
+    },
+    /// It is neither a file nor a block device.
+    #[error("--local: {}: {source}: name a file or a block device", path.display())]
+    Absent {
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }

@@ -34,7 +34,5 @@ pub mod store;
 pub mod studies;
 
 pub use args::{CompareArgs, ReportArgs, RunArgs, StudyCommand};
-pub use asked::AskedError;
 pub use command::{Done, measure, print, run};
-pub use error::StudyError;
-pub use local::LocalError;
+pub use error::{AskedError, LocalError, StudyError};

@@ -14,7 +14,7 @@ use nearflash_units::{ByteLen, ByteOffset, MIB};
 
 use uuid::Uuid;
 
-use crate::error::StudyError;
+use crate::error::{LocalError, StudyError};
 use crate::run::Raw;
 
 /// The number of volumes on files or devices: `Medium::File(0)` to `Medium::File(3)`.
@@ -34,43 +34,6 @@ const FREE_MIN: ByteLen = ByteLen(256 * MIB);
 /// Subfolder of the results for everything temporary. The name is reserved: remains of a killed run
 /// are removed.
 const SCRATCH_DIR: &str = "nearflash-study-scratch";
-
-/// The reason why a user's file or device is not measured.
-#[derive(Debug, thiserror::Error)]
-pub enum LocalError {
-    /// It is in use, or cannot be opened.
-    #[error("--local: {0}")]
-    Refused(Box<OpenError>),
-    /// It holds data.
-    #[error(
-        "--local: {} holds {what}: name another, or give --destroy to erase it",
-        path.display()
-    )]
-    Holds {
-        /// The file or device.
-        path: PathBuf,
-        /// The data found.
-        what: &'static str,
-    },
-    /// It is too short.
-    #[error("--local: {} is {len} long: it must be at least {len_min} long", path.display())]
-    TooSmall {
-        /// The file or device.
-        path: PathBuf,
-        /// Its length.
-        len: ByteLen,
-        /// The minimum length.
-        len_min: ByteLen,
-    },
-    /// It is neither a file nor a block device.
-    #[error("--local: {}: {source}: name a file or a block device", path.display())]
-    Absent {
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-}
 
 /// The disk that volumes and ranges lie on.
 #[derive(Debug)]

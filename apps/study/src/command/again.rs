@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nearflash_bench::placement::allowed_cores;
 
-use super::{chapters, settings};
+use super::chapters::{chapters, settings};
 use crate::args::ReportArgs;
 use crate::asked::Asked;
 use crate::error::StudyError;

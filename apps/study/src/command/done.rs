@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::{INTERRUPTED, trimmed};
+use super::terminal::{INTERRUPTED, trimmed};
 use crate::finding::Finding;
 use crate::report::{Chapter, Written};
 use crate::result::Results;

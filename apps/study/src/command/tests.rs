@@ -9,6 +9,7 @@ use crate::args::ReportArgs;
 use crate::exhibit::Exhibit;
 use crate::finding::{Case, Finding, Verdict};
 use crate::plan::{Layout, Load, PointId};
+use crate::result::Results;
 
 /// Points that need no node: the wire, the null engine, and the user's targets.
 struct Small;

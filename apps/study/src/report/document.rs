@@ -10,6 +10,9 @@ use crate::plan::{Plan, PointId, Unable};
 use crate::result::{Outcome, PointEnd, Results};
 use crate::studies::{Setting, Study};
 
+/// Incremented when a program that reads an older file would misread a newer one.
+pub const SCHEMA: u64 = 1;
+
 /// A run, or the part of it that is done.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Document {

@@ -2,8 +2,9 @@
 
 use maud::{Markup, html};
 
+use super::names::file_stem;
 use super::typography::unbroken;
-use super::{Chapter, Document, file_stem};
+use super::{Chapter, Document};
 use crate::finding::{Case, Finding, Tally, Verdict};
 use crate::number::quantity;
 

@@ -4,15 +4,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{About, Document, PAGE_FILE, ReportError};
+use super::names::{PAGE_FILE, RESULTS_FILE};
+use super::{About, Document, ReportError, SCHEMA};
 use crate::folder::POINTS_FILE;
 use crate::plan::PointId;
 use crate::result::{Outcome, PointEnd};
-
-/// The file's name.
-pub(super) const FILE: &str = "results.json";
-/// Incremented when a program that reads an older file would misread a newer one.
-pub const SCHEMA: u64 = 1;
 
 #[derive(serde::Serialize)]
 struct Encoded<'a> {
@@ -77,7 +73,7 @@ impl From<BodyPoint> for PointEnd {
 ///
 /// When the folder has no results, or results of another schema.
 pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
-    let path = out_dir.join(FILE);
+    let path = out_dir.join(RESULTS_FILE);
     let text = fs::read_to_string(&path).map_err(|source| unreadable(out_dir, source))?;
     let malformed = |source| ReportError::Malformed { path: path.clone(), source };
     let head: Head = serde_json::from_str(&text).map_err(malformed)?;
@@ -99,6 +95,6 @@ fn unreadable(out_dir: &Path, source: io::Error) -> ReportError {
     match source.kind() {
         io::ErrorKind::NotFound if has(POINTS_FILE) => ReportError::Unwritten { path },
         io::ErrorKind::NotFound if has(PAGE_FILE) => ReportError::Published { path },
-        _ => ReportError::Read { path: path.join(FILE), source },
+        _ => ReportError::Read { path: path.join(RESULTS_FILE), source },
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use super::names::file_stem;
 use super::summary::{Counts, WORDS, all_unable, run_words};
 use super::tables::show;
-use super::{Chapter, Document, Fact, file_stem};
+use super::{Chapter, Document, Fact};
 use crate::exhibit::{Cell, Exhibit, Table};
 use crate::finding::{Finding, Tally};
 use crate::plan::Unable;

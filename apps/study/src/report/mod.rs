@@ -5,10 +5,12 @@
 
 mod csv;
 mod document;
+mod error;
 pub(crate) mod files;
 mod findings;
 mod json;
 mod markdown;
+mod names;
 mod page;
 mod summary;
 mod tables;
@@ -16,69 +18,16 @@ mod typography;
 
 use std::path::{Path, PathBuf};
 
+use names::{Edition, PAGE_FILE, RESULTS_FILE, TEXT_FILE, file_stem};
+
 use crate::exhibit::Exhibit;
 use crate::folder::POINTS_FILE;
 use crate::plot;
 
-pub use document::{About, Chapter, Document, Fact};
-pub use json::{Kept, SCHEMA, read};
+pub use document::{About, Chapter, Document, Fact, SCHEMA};
+pub use error::ReportError;
+pub use json::{Kept, read};
 pub(crate) use page::frame;
-
-/// The reason why a report could not be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The folder is missing, full, or not writable.
-    #[error("cannot write {}: {source}: choose another directory with --out", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The file is missing or not readable.
-    #[error("cannot read {}: {source}: name the folder that a run wrote to", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// A run that is in progress, or that ended before it wrote its report.
-    #[error(
-        "{path} has no results.json yet: 'nearflash study report {path}' writes it",
-        path = .path.display()
-    )]
-    Unwritten {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// A published copy, which has no results.
-    #[error(
-        "{} is a published report, without results.json: name the directory that it was published from, \
-         or measure with 'nearflash study run'",
-        path.display()
-    )]
-    Published {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The file is not a report, or is damaged.
-    #[error("{} is not a report of nearflash study: {source}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The decoder's error.
-        source: serde_json::Error,
-    },
-    /// The file has the schema of another version.
-    #[error("{} has schema {found}, but this version reads {SCHEMA}: use the version that wrote it", path.display())]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// Its schema.
-        found: u64,
-    },
-}
 
 /// The files written.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -89,20 +38,6 @@ pub struct Written {
     pub text: PathBuf,
 }
 
-/// Name of the page.
-const PAGE_FILE: &str = "report.html";
-/// Name of the Markdown file.
-const TEXT_FILE: &str = "report.md";
-
-/// The files next to a page, to which it can link.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Edition {
-    /// All files of a run.
-    Run,
-    /// A published copy, without the results of every run.
-    Published,
-}
-
 /// Writes the report to a folder, which is created if necessary. Files of an earlier report are
 /// replaced, each atomically.
 ///
@@ -111,7 +46,7 @@ enum Edition {
 /// When a file cannot be written.
 pub fn write(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
     // First the file from which all others can be made again.
-    files::write(&out_dir.join(json::FILE), json::encode(document).as_bytes())?;
+    files::write(&out_dir.join(RESULTS_FILE), json::encode(document).as_bytes())?;
     write_pages(document, out_dir, Edition::Run)
 }
 
@@ -127,7 +62,7 @@ pub fn publish(document: &Document, out_dir: &Path) -> Result<Written, ReportErr
 
 /// Whether a folder holds the results of a run.
 pub(crate) fn is_run(out_dir: &Path) -> bool {
-    [POINTS_FILE, json::FILE].iter().any(|name| out_dir.join(name).exists())
+    [POINTS_FILE, RESULTS_FILE].iter().any(|name| out_dir.join(name).exists())
 }
 
 fn write_pages(
@@ -154,45 +89,4 @@ fn write_exhibit(exhibit: &Exhibit, dir: &Path) -> Result<(), ReportError> {
     files::write(&path("csv"), csv::encode(table).as_bytes())?;
     let Some(figure) = figure else { return Ok(()) };
     files::write(&path("svg"), plot::svg(slug, title, figure).as_bytes())
-}
-
-/// Maximum length of a stem; with a longer one the file name could exceed the 255 bytes that file
-/// systems allow.
-const STEM_LEN_MAX: usize = 200;
-
-/// Converts a name to the stem of a file or folder, or to an anchor of a page. The middle of a long
-/// name, such as a target's URL, is replaced by a hash.
-fn file_stem(name: &str) -> String {
-    let letter = |letter: char| {
-        if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '-' }
-    };
-    let stem: String = name.chars().map(letter).collect();
-    if stem.len() <= STEM_LEN_MAX {
-        return stem;
-    }
-    // FNV-1a.
-    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    });
-    // The stem is ASCII, so every index is a character boundary.
-    format!("{}-{hash:016x}-{}", &stem[..STEM_LEN_MAX / 2], &stem[stem.len() - STEM_LEN_MAX / 4..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{STEM_LEN_MAX, file_stem};
-
-    #[test]
-    fn names_of_files_are_short_enough_and_differ_as_what_they_name() {
-        assert_eq!(
-            file_stem("tenants-url=nvme-tcp://[::1]:4420/a b"),
-            "tenants-url-nvme-tcp------1--4420-a-b"
-        );
-        let long = |middle: &str| {
-            let name = format!("{}{middle}{}-demand", "ä".repeat(150), "b".repeat(150));
-            file_stem(&name)
-        };
-        assert!(long("x").len() <= STEM_LEN_MAX && long("x").ends_with("b-demand"));
-        assert_ne!(long("x"), long("y"));
-    }
 }

@@ -2,10 +2,11 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::names::{Edition, RESULTS_FILE, TEXT_FILE, file_stem};
 use super::summary::{Counts, WORDS, all_unable, run_words};
 use super::tables::{fact_list, points_table, table};
 use super::typography::unbroken;
-use super::{Chapter, Document, Edition, TEXT_FILE, file_stem, findings, json};
+use super::{Chapter, Document, findings};
 use crate::exhibit::Exhibit;
 use crate::plan::Unable;
 use crate::plot::{self, Setting};
@@ -37,13 +38,13 @@ pub(super) fn render(document: &Document, edition: Edition) -> String {
         footer {
             p {
                 @if edition == Edition::Run {
-                    "Every number, with all digits and every run: " a href=(json::FILE) { (json::FILE) } ". "
+                    "Every number, with all digits and every run: " a href=(RESULTS_FILE) { (RESULTS_FILE) } ". "
                 }
                 "The same report as text: " a href=(TEXT_FILE) { (TEXT_FILE) } "."
             }
             @if edition == Edition::Published {
                 p {
-                    "A published copy, without the results of every run (" code { (json::FILE) } "). " code { "nearflash study run" } " makes a report of your machine."
+                    "A published copy, without the results of every run (" code { (RESULTS_FILE) } "). " code { "nearflash study run" } " makes a report of your machine."
                 }
             }
         }

@@ -11,11 +11,13 @@ mod progress;
 mod quiet;
 mod session;
 mod stand;
+mod stand_spec;
 mod timing;
 mod ways;
 
 pub use session::{Ended, Session};
-pub use stand::{Stand, StandSpec};
+pub use stand::Stand;
+pub use stand_spec::StandSpec;
 pub use timing::Timing;
 
 pub(crate) use measure::OTHERS_SHARE_MAX;

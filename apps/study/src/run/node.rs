@@ -9,7 +9,7 @@ use nearflash_bench::placement::CoreId;
 use nearflash_bench::subject::{Target, TargetError};
 use nearflash_units::{ByteLen, MIB};
 
-use super::stand::StandSpec;
+use super::stand_spec::StandSpec;
 use crate::local::Disk;
 use crate::plan::{Door, Medium, SessionOptions};
 

@@ -14,30 +14,16 @@ use super::drive::{Lane, Manner, drive};
 use super::error::PointError;
 use super::node::{NULL_LEN, OwnNode, volume, volume_len};
 use super::peers::Served;
-use super::timing::Timing;
+use super::stand_spec::StandSpec;
 use super::ways::{Place, Raw, Way};
 use crate::energy::EnergyCounter;
 use crate::error::StudyError;
-use crate::local::Disk;
 use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Subject};
 
 /// Length of the operations that fill a volume.
 const FILL_OP_LEN: ByteLen = ByteLen(128 * KIB);
 /// Queue depth of the operations that fill a volume.
 const FILL_DEPTH: u32 = 8;
-
-/// The parameters of a stand.
-#[derive(Debug)]
-pub struct StandSpec {
-    /// Duration and number of runs.
-    pub timing: Timing,
-    /// The disk of volumes and scratch files.
-    pub(crate) disk: Disk,
-    /// Every medium that a node serves in this run.
-    pub media: Vec<Medium>,
-    /// The node's program; `None` if no point needs a node.
-    pub node: Option<PathBuf>,
-}
 
 /// The environment of a measurement. Its node is stopped on drop.
 #[derive(Debug)]

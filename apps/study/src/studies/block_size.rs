@@ -3,12 +3,10 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{at, axis, exhibit, labelled, len_tag, len_text, level, lines, peak, x_of};
 use super::claims::{Claim, Show, case, count, difference};
-use super::lineup::{Lineup, labelled, peak};
-use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, len_text, level, lines, load,
-    measure_axis, x_of,
-};
+use super::lineup::Lineup;
+use super::sweep::{KIOPS, MB_S, Measure, Step, Sweep, load, measure_axis};
 use super::ways::{FILE, Way, absent_peers, local, nbdkit_note, node, others, too_long};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};

@@ -1,7 +1,6 @@
 //! Claims, judged by numbers.
 
-use super::lineup::Lineup;
-use super::sweep::{len_text, x_of};
+use super::chart::{len_text, x_of};
 use crate::exhibit::{Exhibit, Mark};
 use crate::finding::{self, Finding, Verdict};
 use crate::number::{change, percent, quantity, times};
@@ -119,23 +118,6 @@ impl Claim {
             cases: judged,
         }
     }
-
-    /// Whether rates are at least as high as those of the limit, except for [`ALIKE`].
-    pub(super) fn rates_alike(text: &'static str, lineup: Option<&Lineup<'_>>) -> Finding {
-        let claim = Self::own(text, Show::Change).limited(-ALIKE);
-        claim.judge(|it| it >= -ALIKE, cases_of(lineup))
-    }
-
-    /// Whether times are at most as long as those of the limit, except for [`ALIKE`].
-    pub(super) fn times_alike(text: &'static str, lineup: Option<&Lineup<'_>>) -> Finding {
-        let claim = Self::own(text, Show::Change).limited(ALIKE);
-        claim.judge(|it| it <= ALIKE, cases_of(lineup))
-    }
-}
-
-/// The differences of a lineup's ways from its limit; none without a lineup.
-pub(super) fn cases_of(lineup: Option<&Lineup<'_>>) -> Vec<Case> {
-    lineup.map(Lineup::changes).unwrap_or_default()
 }
 
 /// A number to which a claim applies.

@@ -3,11 +3,10 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::claims::{Claim, Show, case, cases_of, count};
-use super::lineup::{Lineup, labelled, peak};
-use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, axis, exhibit, len_tag, level, lines, load, measure_axis,
-};
+use super::chart::{axis, exhibit, labelled, len_tag, level, lines, peak};
+use super::claims::{Claim, Show, case, count};
+use super::lineup::{Lineup, cases_of};
+use super::sweep::{KIOPS, MB_S, Measure, Step, Sweep, load, measure_axis};
 use super::ways::{
     DOORS, FILE, NULL, Way, absent_peers, local, medium_names, nbdkit_note, node, others,
     series_of, too_long, wire,

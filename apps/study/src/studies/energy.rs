@@ -2,10 +2,9 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{at, axis, bars, exhibit, index_x, stacked};
 use super::claims::{Claim, Show, case, difference};
-use super::sweep::{
-    Measure, Step, Sweep, at, axis, bars, exhibit, index_x, load, mark, point_id, stacked,
-};
+use super::sweep::{Measure, Step, Sweep, load, mark, point_id};
 use super::ways::{DOORS, Way, node};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};

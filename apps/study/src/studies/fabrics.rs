@@ -5,12 +5,10 @@ mod request_size;
 
 use nearflash_bench::workload::Pattern;
 
-use super::claims::{Claim, Show, case, cases_of, count};
-use super::lineup::{Lineup, labelled, peak};
-use super::sweep::{
-    MB_S, MEAN_US, Measure, P99_US, Step, Sweep, at, axis, exhibit, lines, load, measure_axis,
-    table_of,
-};
+use super::chart::{at, axis, exhibit, labelled, lines, peak, table_of};
+use super::claims::{Claim, Show, case, count};
+use super::lineup::{Lineup, cases_of};
+use super::sweep::{MB_S, MEAN_US, Measure, P99_US, Step, Sweep, load, measure_axis};
 use super::ways::{FILE, local, node, targets};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};

@@ -2,12 +2,9 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{at, axis, bars, exhibit, index_x, labelled, level, lines};
 use super::claims::{ALIKE, Claim, Show, case, difference};
-use super::lineup::labelled;
-use super::sweep::{
-    KIOPS, Step, Sweep, at, axis, bars, exhibit, index_x, level, lines, load, mark, measure_axis,
-    point_id,
-};
+use super::sweep::{KIOPS, Step, Sweep, load, mark, measure_axis, point_id};
 use super::ways::{
     DOORS, FILE, NULL, Way, delayed, local, medium_names, node, node_of, series_of, targets, wire,
 };

@@ -2,12 +2,9 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{bars, exhibit, index_x, labelled, len_tag};
 use super::claims::{ALIKE, Claim, Show, case, difference};
-use super::lineup::labelled;
-use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, bars, exhibit, index_x, len_tag, load, mark, measure_axis,
-    point_id,
-};
+use super::sweep::{KIOPS, MB_S, Measure, Step, Sweep, load, mark, measure_axis, point_id};
 use super::ways::{NULL, Way, node_of, targets, wire};
 use super::{Setting, Study, cores_note, more_cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};

@@ -3,11 +3,9 @@
 use nearflash_bench::workload::Pattern;
 use nearflash_units::Nanos;
 
+use super::chart::{bars, cell, exhibit, heading, index_x, len_tag, len_text, plain, text};
 use super::claims::{Claim, Show, case, difference};
-use super::sweep::{
-    MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, len_tag, len_text, load, mark,
-    measure_axis, plain, point_id, text,
-};
+use super::sweep::{MEAN_US, Step, Sweep, load, mark, measure_axis, point_id};
 use super::ways::{
     DOORS, FILE, Way, absent_peers, local, medium_names, nbdkit_note, node, others, targets, wire,
 };

@@ -1,18 +1,9 @@
 //! Ways at one position of an axis, compared with their limit.
 
-use super::claims::{Case, case, difference};
-use super::sweep::at;
+use super::chart::at;
+use super::claims::{ALIKE, Case, Claim, Show, case, difference};
 use crate::exhibit::{Mark, Series};
-
-/// The series with this label.
-pub(super) fn labelled<'a>(series: &'a [Series], label: &str) -> Option<&'a Series> {
-    series.iter().find(|series| series.label == label)
-}
-
-/// The highest mark.
-pub(super) fn peak(series: &Series) -> Option<&Mark> {
-    series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
-}
+use crate::finding::Finding;
 
 /// Marks of several ways and of their limit, at one position of an axis.
 #[derive(Clone, Debug)]
@@ -54,12 +45,30 @@ impl<'a> Lineup<'a> {
     }
 }
 
+/// The differences of a lineup's ways from its limit; none without a lineup.
+pub(super) fn cases_of(lineup: Option<&Lineup<'_>>) -> Vec<Case> {
+    lineup.map(Lineup::changes).unwrap_or_default()
+}
+
+impl Claim {
+    /// Whether rates are at least as high as those of the limit, except for [`ALIKE`].
+    pub(super) fn rates_alike(text: &'static str, lineup: Option<&Lineup<'_>>) -> Finding {
+        let claim = Self::own(text, Show::Change).limited(-ALIKE);
+        claim.judge(|it| it >= -ALIKE, cases_of(lineup))
+    }
+
+    /// Whether times are at most as long as those of the limit, except for [`ALIKE`].
+    pub(super) fn times_alike(text: &'static str, lineup: Option<&Lineup<'_>>) -> Finding {
+        let claim = Self::own(text, Show::Change).limited(ALIKE);
+        claim.judge(|it| it <= ALIKE, cases_of(lineup))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exhibit::Origin;
     use crate::finding::Verdict;
-    use crate::studies::claims::Claim;
 
     fn series(label: &str, points: &[(f64, f64)]) -> Series {
         let mark = |&(x, y): &(f64, f64)| Mark { x, y, spread: None, is_doubtful: false };
@@ -82,12 +91,5 @@ mod tests {
         assert_eq!((first.x, first.ways.len()), (1.0, 2));
         assert_eq!(Claim::rates_alike("It is alike", Some(&first)).verdict, Verdict::HoldsPartly);
         assert!(Lineup::last(&[&tgt], &series("none", &[(1.0, 0.0)])).is_none());
-    }
-
-    #[test]
-    fn the_highest_mark_is_the_peak() {
-        let found = series("direct", &[(1.0, 50.0), (2.0, 90.0), (8.0, 80.0)]);
-        assert_eq!(peak(&found).map(|mark| mark.x), Some(2.0));
-        assert_eq!(peak(&series("none", &[])), None);
     }
 }

@@ -2,11 +2,9 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{at, axis, exhibit, labelled, len_tag, len_text, lines, peak, x_of};
 use super::claims::{Claim, Show, case};
-use super::lineup::{labelled, peak};
-use super::sweep::{
-    MB_S, Step, Sweep, at, axis, exhibit, len_tag, len_text, lines, load, measure_axis, x_of,
-};
+use super::sweep::{MB_S, Step, Sweep, load, measure_axis};
 use super::ways::{DOORS, Way, door_names, node_of, targets, wire};
 use super::{Setting, Study, cores_note, wire_note};
 use crate::exhibit::{Exhibit, Origin, Scale, Series};

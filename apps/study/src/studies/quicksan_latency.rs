@@ -3,11 +3,9 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{bars, cell, exhibit, heading, index_x, plain, stacked, text};
 use super::claims::{ALIKE, Claim, Show, case, difference};
-use super::sweep::{
-    MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, load, mark, measure_axis, plain,
-    point_id, stacked, text,
-};
+use super::sweep::{MEAN_US, Step, Sweep, load, mark, measure_axis, point_id};
 use super::ways::{
     DOORS, FILE, NULL, Way, absent_peers, door_names, local, medium_names, nbdkit_note, node,
     others, wire,

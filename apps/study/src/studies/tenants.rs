@@ -2,10 +2,10 @@
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{axis, bars, cell, exhibit, heading, index_x, lines, text, x_of};
 use super::claims::{ALIKE, Claim, Show, case, count, difference};
 use super::sweep::{
-    KIOPS, Measure, P95_US, P99_US, P999_US, Step, axis, bars, cell, exhibit, heading, index_x,
-    lines, load, mark, measure_axis, point, point_id, text, x_of,
+    KIOPS, Measure, P95_US, P99_US, P999_US, Step, load, mark, measure_axis, point, point_id,
 };
 use super::ways::{FILE, Way, local, node, targets};
 use super::{Setting, Study, cores_note};

@@ -130,7 +130,7 @@ fn check_shape(study: &dyn Study, exhibit: &Exhibit) {
         let is_drawable = |mark: &Mark| mark.x.is_finite() && mark.y.is_finite();
         assert!(series.points.iter().all(is_drawable), "{slug}: {}", series.label);
         if let Scale::Names(names) = &figure.x.scale {
-            let last = super::sweep::index_x(names.len());
+            let last = super::chart::index_x(names.len());
             assert!(series.points.iter().all(|mark| mark.x < last), "{slug}: {}", series.label);
         }
     }
@@ -229,7 +229,7 @@ fn a_quick_run_measures_no_point_that_a_full_run_does_not() {
 fn all_quick_studies_with_all_peers_end_within_five_minutes() {
     let quick = Setting { peers: rich_setting().peers, ..setting(true) };
     let count: usize = plans(&quick).iter().map(|plan| plan.points.len()).sum();
-    let seconds = super::sweep::index_x(count) * (QUICK_SECONDS + POINT_OVERHEAD_SECONDS);
+    let seconds = super::chart::index_x(count) * (QUICK_SECONDS + POINT_OVERHEAD_SECONDS);
     assert!(seconds < QUICK_SECONDS_MAX, "{count} points take {seconds} s");
 }
 

@@ -4,8 +4,7 @@ use nearflash_bench::floor::Headers;
 use nearflash_units::Nanos;
 
 use super::Setting;
-use super::lineup::labelled;
-use super::sweep::len_text;
+use super::chart::{labelled, len_text};
 use crate::exhibit::{Origin, Series};
 use crate::plan::{Door, Medium, Peer, SessionOptions, Subject, Unable};
 

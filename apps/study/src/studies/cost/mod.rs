@@ -4,10 +4,9 @@ mod model;
 
 use nearflash_bench::workload::Pattern;
 
+use super::chart::{axis, cell, exhibit, heading, lines, text};
 use super::claims::{Case, Claim, Show, case, plain_case};
-use super::sweep::{
-    KIOPS, Measure, Step, Sweep, axis, cell, exhibit, heading, lines, load, mark, point_id, text,
-};
+use super::sweep::{KIOPS, Measure, Step, Sweep, load, mark, point_id};
 use super::ways::{FILE, local, node};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Axis, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};

@@ -193,7 +193,7 @@ impl Model {
             .or_else(|| (!has_years).then(|| ("forecast.years", f64::from(forecast.years), YEARS)))
             .or_else(|| factor.map(|&factor| ("surface.factors", factor, ABOVE_ZERO)))
             .or_else(|| {
-                let count = super::super::sweep::index_x(surface.factors.len());
+                let count = super::super::chart::index_x(surface.factors.len());
                 (!has_factors).then_some(("surface.factors", count, FACTORS))
             })
     }

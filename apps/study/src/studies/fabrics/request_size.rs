@@ -3,11 +3,10 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::super::claims::{Claim, Show, case, cases_of, difference};
-use super::super::lineup::Lineup;
-use super::super::sweep::{
-    Measure, Step, axis, exhibit, index_x, len_tag, len_text, mark, point_id, stacked, x_of,
-};
+use super::super::chart::{axis, exhibit, index_x, len_tag, len_text, stacked, x_of};
+use super::super::claims::{Claim, Show, case, difference};
+use super::super::lineup::{Lineup, cases_of};
+use super::super::sweep::{Measure, Step, mark, point_id};
 use super::super::ways::Way;
 use super::super::{Setting, Study, cores_note};
 use super::{ONE_PLACE, POLLING, View, jobs_load, plan_of, sweep};
