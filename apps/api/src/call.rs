@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use nearflash_units::OneLine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -16,7 +17,7 @@ use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
 use crate::volume::{OneVolume, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, Volumes};
-use crate::{ApiError, Document};
+use crate::{ApiError, Document, ErrorCode, SCHEMA};
 
 /// A query or change that a node executes.
 pub trait Call: Into<Request> {
@@ -146,4 +147,23 @@ calls! {
 
 fn to_line<A: Serialize>(answer: A) -> Zeroizing<String> {
     Zeroizing::new(Document::new(Reply::Answer(answer)).to_line())
+}
+
+/// Parses a request's line.
+///
+/// # Errors
+/// When it is not a request of this schema.
+pub fn parse_request(line: &[u8]) -> Result<Request, ApiError> {
+    // The error may quote the line, so it must be escaped.
+    let refused = |error| {
+        let message = format!("invalid request: {}", OneLine(error));
+        ApiError::new(ErrorCode::InvalidRequest, message)
+    };
+    let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
+    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
+    if schema != Some(SCHEMA.into()) {
+        let message = format!("a request needs schema {SCHEMA}: add \"schema\":{SCHEMA}");
+        return Err(ApiError::new(ErrorCode::UnknownSchema, message));
+    }
+    serde_json::from_value(value).map_err(refused)
 }

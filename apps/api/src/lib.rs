@@ -26,10 +26,10 @@ pub use access::{
     CredentialCreate, CredentialInfo, CredentialList, CredentialRemove, Credentials, GrantAdd,
     GrantInfo, GrantList, GrantRevoke, Grants, NewCredential, OneCredential, OneGrant,
 };
-pub use call::{Call, Reply, Request, Serve};
+pub use call::{Call, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
 pub use device::{DeviceClear, DeviceInfo, OneDevice};
-pub use document::{Document, SCHEMA, parse_request};
+pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};

@@ -5,17 +5,20 @@
 mod access;
 mod change;
 mod chap;
+mod clock;
 mod expiry;
 mod io;
 mod jobs;
 mod quiesce;
+mod quiescing;
+mod raised;
 mod service;
 mod status;
+mod workers;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo};
 use nearflash_media::Device;
 use nearflash_space::{Name, Space, Volume, VolumeRequest};
@@ -33,9 +36,12 @@ use crate::records::Records;
 use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime};
 
 pub(crate) use change::Changes;
+pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
-pub(crate) use jobs::Workers;
-use quiesce::{Quiescing, shrunk};
+use jobs::Jobs;
+use quiescing::{Quiescing, shrunk};
+use raised::raised_by;
+pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
 const CHANGE_PAUSE: Duration = Duration::from_millis(1);
@@ -49,7 +55,7 @@ pub(crate) struct Node {
     changing: Mutex<()>,
     /// Never held during a wait: a device that hangs must not block a status request.
     served: Mutex<Served>,
-    jobs: jobs::Jobs,
+    jobs: Jobs,
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
@@ -83,7 +89,7 @@ impl Node {
         let Prepared { catalog, devices, recorded } = prepared;
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
-        let (jobs, quiescing) = (jobs::Jobs::default(), Quiescing::default());
+        let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
         Self {
             catalog,
             devices,
@@ -177,7 +183,7 @@ impl Node {
         let direct = Arc::new(direct_access(&fresh, now()));
         let ticket = self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
         let info = volume_info(&volume, &fresh.space);
-        let raised = change::raised_by(&before, &fresh.space);
+        let raised = raised_by(&before, &fresh.space);
         self.show(fresh, direct);
         if !raised.is_empty() {
             self.runtime.raise(raised);
@@ -274,11 +280,4 @@ fn check_unused(volume: &Volume, connected: Option<Connected>) -> Result<(), Nod
         0 => Ok(()),
         connected => Err(NodeError::HostsConnected { name, hosts: HostCount(connected) }),
     }
-}
-
-/// The time by which grants and credentials expire. A clock before 1970 counts as 1970, when
-/// nothing has expired.
-pub(crate) fn now() -> UnixTime {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    UnixTime(since.map_or(0, |since| since.as_secs()))
 }

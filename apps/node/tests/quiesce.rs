@@ -3,129 +3,25 @@
 //! requests have ended.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
+use common::Recorder;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{Call, CredentialCreate, StatusShow, VolumeCreate, VolumeRemove, VolumeResize};
 use nearflash_engine::{CoreId, Owner};
 use nearflash_node::config::{Config, ServeArgs};
-use nearflash_node::{
-    Asked, AskedBy, Asker, Connected, DirectAccess, IscsiAccess, Published, Running, Runtime,
-    RuntimeConfig, RuntimeStatus, Ticket,
-};
-use nearflash_request::{
-    Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, ResetScope, Tag, VolumeId,
-};
-use nearflash_space::VolumeTable;
-
-/// Cores on which one volume hangs: the test decides when a ticket that concerns it is over.
-struct Hanging {
-    hung: Mutex<Option<VolumeId>>,
-    tickets: Mutex<Vec<Ticket>>,
-    tables: Mutex<Vec<Arc<VolumeTable>>>,
-    /// Signals that a ticket waits.
-    waits: Sender<()>,
-    answers: Sender<Tag>,
-    asker: Mutex<Option<Asker>>,
-    /// The processor of a core that takes no messages.
-    silent: Mutex<Option<usize>>,
-    /// Ends the next publication for direct clients, which waits for that core.
-    gate: Mutex<Option<Receiver<()>>>,
-}
-
-impl Hanging {
-    fn ticket(&self, volumes: &[VolumeId]) -> Ticket {
-        if !self.hung.lock().unwrap().is_some_and(|hung| volumes.contains(&hung)) {
-            return Ticket::over();
-        }
-        let ticket = Ticket::waiting(1);
-        self.tickets.lock().unwrap().push(ticket.clone());
-        self.waits.send(()).unwrap();
-        ticket
-    }
-
-    fn hang(&self, volume: u32) {
-        *self.hung.lock().unwrap() = Some(VolumeId(volume));
-    }
-
-    /// Lets the device answer.
-    fn recover(&self) {
-        *self.hung.lock().unwrap() = None;
-        let tickets = std::mem::take(&mut *self.tickets.lock().unwrap());
-        tickets.iter().for_each(Ticket::settle);
-    }
-
-    fn reset(&self, volume: u32, tag: u32) {
-        let volume = VolumeId(volume);
-        let by = AskedBy { core: CoreId(0), owner: Owner(1), volume, tag: Tag(tag) };
-        let identity = Identity::Nvme { host_id: [1; 16], controller: Identity::NO_CONTROLLER };
-        let kind = ChangeKind::Reset(ResetScope::LogicalUnit);
-        let change = Box::new(Change { volume, nexus: Nexus(1), identity, kind });
-        let asker = self.asker.lock().unwrap().clone().unwrap();
-        asker.ask(Asked::Change { by, change });
-    }
-}
-
-impl Runtime for Hanging {
-    fn publish(&self, published: Published) -> Ticket {
-        let mut tables = self.tables.lock().unwrap();
-        let changed = tables.last().map(|before| published.volumes.changed_since(before));
-        tables.push(published.volumes);
-        drop(tables);
-        self.ticket(&changed.unwrap_or_default())
-    }
-
-    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) -> Ticket {
-        Ticket::over()
-    }
-
-    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
-        self.ticket(volumes)
-    }
-
-    fn raise(&self, _raised: Vec<Raised>) {}
-
-    fn answer(&self, by: AskedBy, _result: ChangeResult) {
-        self.answers.send(by.tag).unwrap();
-    }
-
-    fn publish_direct(&self, _direct: Arc<DirectAccess>) -> Ticket {
-        if let Some(gate) = self.gate.lock().unwrap().take() {
-            self.waits.send(()).unwrap();
-            gate.recv().unwrap();
-        }
-        Ticket::over()
-    }
-
-    fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) -> Ticket {
-        Ticket::over()
-    }
-
-    fn status(&self) -> RuntimeStatus {
-        RuntimeStatus::default()
-    }
-
-    fn connected(&self) -> Option<Connected> {
-        Some(Connected::default())
-    }
-
-    fn silent(&self) -> Option<usize> {
-        *self.silent.lock().unwrap()
-    }
-
-    fn drain_and_join(&self) -> bool {
-        self.recover();
-        true
-    }
-}
+use nearflash_node::{Asked, AskedBy, Running};
+use nearflash_request::{Change, ChangeKind, Identity, Nexus, ResetScope, Tag, VolumeId};
 
 /// A running node with the volumes `a` (0) and `b` (1), which fill their device.
 struct Bench {
     folder: tempfile::TempDir,
     running: Running,
-    cores: Arc<Hanging>,
+    cores: Arc<Recorder>,
     waits: Receiver<()>,
     answers: Receiver<Tag>,
 }
@@ -141,23 +37,20 @@ impl Bench {
             ..ServeArgs::default()
         });
         let ((waits, waiting), (answers, answered)) = (channel(), channel());
-        let cores = Arc::new(Hanging {
-            hung: Mutex::default(),
-            tickets: Mutex::default(),
-            tables: Mutex::default(),
-            waits,
-            answers,
-            asker: Mutex::default(),
-            silent: Mutex::default(),
-            gate: Mutex::default(),
-        });
-        let given = Arc::clone(&cores);
-        let running = Running::start(&config.unwrap(), move |runtime: RuntimeConfig| {
-            let _ = given.publish(runtime.published);
-            *given.asker.lock().unwrap() = Some(runtime.changes);
-            Ok(given)
-        });
-        Self { folder, running: running.unwrap(), cores, waits: waiting, answers: answered }
+        let (running, cores) = Recorder::start(&config.unwrap()).unwrap();
+        *cores.waits.lock().unwrap() = Some(waits);
+        *cores.answers.lock().unwrap() = Some(answers);
+        Self { folder, running, cores, waits: waiting, answers: answered }
+    }
+
+    fn reset(&self, volume: u32, tag: u32) {
+        let volume = VolumeId(volume);
+        let by = AskedBy { core: CoreId(0), owner: Owner(1), volume, tag: Tag(tag) };
+        let identity = Identity::Nvme { host_id: [1; 16], controller: Identity::NO_CONTROLLER };
+        let kind = ChangeKind::Reset(ResetScope::LogicalUnit);
+        let change = Box::new(Change { volume, nexus: Nexus(1), identity, kind });
+        let asker = self.cores.asker.lock().unwrap().clone().unwrap();
+        asker.ask(Asked::Change { by, change });
     }
 
     fn ask<C: Call>(&self, call: C) -> Result<C::Answer, ControlError> {
@@ -199,9 +92,9 @@ const MIB: u64 = 1 << 20;
 fn a_change_of_one_volume_does_not_wait_for_requests_of_another() {
     let bench = Bench::new();
     bench.cores.hang(0);
-    bench.cores.reset(0, 10);
+    bench.reset(0, 10);
     bench.waits.recv().unwrap();
-    bench.cores.reset(1, 20);
+    bench.reset(1, 20);
     assert_eq!(bench.answers.recv().unwrap(), Tag(20));
     bench.ask(resize("b", MIB)).unwrap();
     bench.ask(CredentialCreate { id: "app".to_owned(), expires_at: None }).unwrap();
@@ -216,10 +109,10 @@ fn changes_of_one_volume_are_answered_in_the_order_of_asking() {
     let bench = Bench::new();
     bench.cores.hang(0);
     for tag in 1..4 {
-        bench.cores.reset(0, tag);
+        bench.reset(0, tag);
     }
     bench.waits.recv().unwrap();
-    bench.cores.reset(1, 9);
+    bench.reset(1, 9);
     assert_eq!(bench.answers.recv().unwrap(), Tag(9));
     bench.cores.recover();
     for tag in 1..4 {
@@ -291,7 +184,7 @@ fn a_core_that_takes_no_messages_blocks_the_change_that_waits_for_it_and_no_othe
 fn a_node_whose_volume_hangs_ends() {
     let bench = Bench::new();
     bench.cores.hang(0);
-    bench.cores.reset(0, 1);
+    bench.reset(0, 1);
     bench.waits.recv().unwrap();
     bench.stop();
 }

@@ -1,9 +1,9 @@
 //! Doors: the listening addresses for hosts, initiators and direct clients, each with its protocol
 //! and access policy.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use super::Key;
+use super::{Key, ValueError};
 
 /// A protocol that a node serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,4 +70,10 @@ impl Door {
     pub(super) fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
+}
+
+/// An address, or the address of an interface with the default port.
+pub(super) fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
+    let ip = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
+    text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
 }

@@ -6,9 +6,9 @@ use nearflash_space::Name;
 
 use super::args::CoreList;
 use super::cores::{allowed_cores, display_cores, parse_cores};
-use super::door::{Admits, Door, Protocol};
+use super::door::{Admits, Door, Protocol, parse_address};
 use super::hosts::{Hosts, parse_host};
-use super::{ConfigError, Key, Origin, ValueError, parse_address};
+use super::{ConfigError, Key, Origin, ValueError};
 
 /// A value and its source.
 #[derive(Clone, Debug)]

@@ -177,11 +177,6 @@ fn check_devices(
     }
 }
 
-fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
-    let ip = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
-    text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
-}
-
 fn parse_advertise(text: &str) -> Result<Advertise, ValueError> {
     let whole = text.parse().map(|a: SocketAddr| Advertise { ip: a.ip(), port: Some(a.port()) });
     let ip = || text.parse().map(|ip| Advertise { ip, port: None });

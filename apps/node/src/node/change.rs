@@ -15,8 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use nearflash_api::{RegistrantInfo, ReservationInfo};
 use nearflash_request::{
-    Attention, Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, Refusal, ResetScope,
-    VolumeId,
+    Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, Refusal, ResetScope, VolumeId,
 };
 use nearflash_space::{Name, Space, Volume, VolumeError};
 
@@ -267,32 +266,6 @@ impl Node {
         self.wait_for(&ticket)?;
         Ok(before.ok_or(VolumeError::NotFound(name))?)
     }
-}
-
-/// The events to report to sessions after a change of a space's volumes: new sizes, and targets
-/// whose logical units have changed.
-pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
-    let mut raised = Vec::new();
-    let tell = |volume: &Volume, attention| Raised {
-        volume: Some(volume.id),
-        to: nearflash_request::Addressees::All,
-        attention,
-    };
-    for volume in new.served() {
-        let before = old.volume(&volume.name);
-        let before = before.filter(|before| before.id == volume.id && !before.is_empty());
-        if before.is_some_and(|before| before.blocks != volume.blocks) {
-            raised.push(tell(volume, Attention::CapacityChanged));
-        }
-        let units = |space: &Space| -> Vec<VolumeId> {
-            let same = space.served().filter(|other| other.subsystem == volume.subsystem);
-            same.map(|other| other.id).collect()
-        };
-        if before.is_some() && units(old) != units(new) {
-            raised.push(tell(volume, Attention::UnitsChanged));
-        }
-    }
-    raised
 }
 
 fn apply(space: &mut Space, change: &Change) -> (ChangeResult, Vec<Raised>) {

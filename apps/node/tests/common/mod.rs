@@ -1,17 +1,18 @@
-//! Cores that only record their messages.
+//! Cores that only record their messages, and on which a device can hang.
 
 #![allow(dead_code)] // no test needs all of it
 
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use nearflash_media::Device;
 use nearflash_node::config::Config;
 use nearflash_node::{
-    AskedBy, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess, NodeError,
-    Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
+    AskedBy, Asker, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess,
+    NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
 };
-use nearflash_request::{ChangeResult, Raised, VolumeId};
+use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 
 /// Cores that record their messages.
@@ -27,6 +28,18 @@ pub(crate) struct Recorder {
     pub(crate) hosts_before: Mutex<Option<Vec<ConnectedHost>>>,
     /// No core reports who is connected.
     pub(crate) is_silent: Mutex<bool>,
+    /// The volume whose device hangs: tickets that concern it wait until [`Self::recover`].
+    hung: Mutex<Option<VolumeId>>,
+    tickets: Mutex<Vec<Ticket>>,
+    /// Signals that a ticket waits, or a publication at the gate.
+    pub(crate) waits: Mutex<Option<Sender<()>>>,
+    /// The answered changes.
+    pub(crate) answers: Mutex<Option<Sender<Tag>>>,
+    pub(crate) asker: Mutex<Option<Asker>>,
+    /// The processor of a core that takes no messages.
+    pub(crate) silent: Mutex<Option<usize>>,
+    /// Ends the next publication for direct clients, which waits for that core.
+    pub(crate) gate: Mutex<Option<Receiver<()>>>,
     pub(crate) drained: Mutex<bool>,
 }
 
@@ -34,11 +47,18 @@ impl Runtime for Recorder {
     fn publish(&self, published: Published) -> Ticket {
         let direct = self.publish_direct(Arc::clone(&published.direct));
         let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
-        self.published.lock().unwrap().push(published);
-        Ticket::all([direct, iscsi])
+        let mut all = self.published.lock().unwrap();
+        let changed = all.last().map(|last| published.volumes.changed_since(&last.volumes));
+        all.push(published);
+        drop(all);
+        Ticket::all([direct, iscsi, self.ticket(&changed.unwrap_or_default())])
     }
 
     fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {
+        if let Some(gate) = self.gate.lock().unwrap().take() {
+            self.waits();
+            gate.recv().unwrap();
+        }
         self.direct.lock().unwrap().push(direct);
         self.direct_changed.notify_all();
         Ticket::over()
@@ -53,13 +73,17 @@ impl Runtime for Recorder {
         Ticket::over()
     }
 
-    fn quiesce(&self, _volumes: &[VolumeId]) -> Ticket {
-        Ticket::over()
+    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
+        self.ticket(volumes)
     }
 
     fn raise(&self, _raised: Vec<Raised>) {}
 
-    fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
+    fn answer(&self, by: AskedBy, _result: ChangeResult) {
+        if let Some(answers) = &*self.answers.lock().unwrap() {
+            answers.send(by.tag).unwrap();
+        }
+    }
 
     fn status(&self) -> RuntimeStatus {
         let before = self.hosts_before.lock().unwrap().clone();
@@ -73,10 +97,11 @@ impl Runtime for Recorder {
     }
 
     fn silent(&self) -> Option<usize> {
-        None
+        *self.silent.lock().unwrap()
     }
 
     fn drain_and_join(&self) -> bool {
+        self.recover();
         *self.drained.lock().unwrap() = true;
         true
     }
@@ -89,10 +114,38 @@ impl Recorder {
         let given = Arc::clone(&cores);
         let started = Running::start(config, move |runtime: RuntimeConfig| {
             *given.devices.lock().unwrap() = runtime.devices;
+            *given.asker.lock().unwrap() = Some(runtime.changes);
             let _ = given.publish(runtime.published);
             Ok(given)
         });
         started.map(|running| (running, cores))
+    }
+
+    fn ticket(&self, volumes: &[VolumeId]) -> Ticket {
+        if !self.hung.lock().unwrap().is_some_and(|hung| volumes.contains(&hung)) {
+            return Ticket::over();
+        }
+        let ticket = Ticket::waiting(1);
+        self.tickets.lock().unwrap().push(ticket.clone());
+        self.waits();
+        ticket
+    }
+
+    fn waits(&self) {
+        if let Some(waits) = &*self.waits.lock().unwrap() {
+            waits.send(()).unwrap();
+        }
+    }
+
+    pub(crate) fn hang(&self, volume: u32) {
+        *self.hung.lock().unwrap() = Some(VolumeId(volume));
+    }
+
+    /// Lets the device answer.
+    pub(crate) fn recover(&self) {
+        *self.hung.lock().unwrap() = None;
+        let tickets = std::mem::take(&mut *self.tickets.lock().unwrap());
+        tickets.iter().for_each(Ticket::settle);
     }
 
     pub(crate) fn publications(&self) -> usize {
