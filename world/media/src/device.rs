@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::RamRegion;
 use crate::file::{Storage, file_run, zero_range};
+use crate::spec::NullDelays;
 
 /// The length of the range that is zeroed between two reports of progress.
 const ZERO_STEP_LEN: u64 = 256 << 20;
@@ -49,15 +50,6 @@ pub struct UringDevice {
     pub(crate) fd: OwnedFd,
     pub(crate) is_block: bool,
     pub(crate) direct: bool,
-}
-
-/// The delays of the null device.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct NullDelays {
-    /// The delay of a read.
-    pub read: Nanos,
-    /// The delay of a write, and of every other operation that changes blocks.
-    pub write: Nanos,
 }
 
 impl Device {

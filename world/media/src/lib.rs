@@ -18,9 +18,9 @@ mod probe;
 mod ram;
 mod spec;
 
-pub use device::{Device, Kind, NullDelays, UringDevice};
+pub use device::{Device, Kind, UringDevice};
 pub use error::OpenError;
 pub use file::Storage;
 pub use open::{Candidate, Claim, KnownDevice, open, open_after};
 pub use ram::RamRegion;
-pub use spec::{Backing, DeviceSpec, ParseDeviceSpecError};
+pub use spec::{Backing, DeviceSpec, NullDelays, ParseDeviceSpecError};

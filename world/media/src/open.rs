@@ -9,7 +9,8 @@ use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, 
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::device::{Device, Kind, NullDelays, UringDevice};
+use crate::NullDelays;
+use crate::device::{Device, Kind, UringDevice};
 use crate::error::OpenError;
 use crate::file::{Asked, OpenFile, block_discards};
 use crate::probe::what_it_holds;

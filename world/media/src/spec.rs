@@ -5,9 +5,18 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nearflash_space::{Name, ParseNameError};
-use nearflash_units::{ByteLen, ParseDurationError, ParseSizeError, parse_duration, parse_size};
+use nearflash_units::{
+    ByteLen, Nanos, ParseDurationError, ParseSizeError, parse_duration, parse_size,
+};
 
-use crate::NullDelays;
+/// The delays of the null device.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NullDelays {
+    /// The delay of a read.
+    pub read: Nanos,
+    /// The delay of a write, and of every other operation that changes blocks.
+    pub write: Nanos,
+}
 
 /// A configured device.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -197,7 +206,6 @@ fn unknown(name: Name, option: &str, known: &'static str) -> ParseDeviceSpecErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_units::Nanos;
 
     fn parsed(text: &str) -> DeviceSpec {
         text.parse().unwrap()

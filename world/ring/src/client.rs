@@ -11,8 +11,9 @@ use rustix::event::Timespec;
 use crate::area::{Area, Slice};
 use crate::bell::{Bell, Woken};
 use crate::flights::{Flights, Payload};
+use crate::geometry::Entry;
 use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
-use crate::lane::{Broken, Consumer, Entry, Producer};
+use crate::lane::{Broken, Consumer, Producer};
 use crate::memory::{Memory, OpenError};
 use crate::sleep::{say_sleeping, wake};
 

@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use crate::area::{Area, Slice};
+use crate::geometry::Entry;
 use crate::geometry::index;
-use crate::lane::Entry;
 use crate::memory::Memory;
 
 const OPCODE_AT: usize = 0;
@@ -157,8 +157,8 @@ fn field(entry: &Entry, at: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::ENTRY_LEN;
     use crate::geometry::Geometry;
-    use crate::lane::ENTRY_LEN;
 
     const READ: u8 = 0x01;
     const FLUSH: u8 = 0x03;

@@ -1,6 +1,10 @@
 //! The layout of the shared memory.
 
-use crate::lane::{ENTRY_LEN, Lane};
+/// The length of an entry: a header of the direct protocol.
+pub const ENTRY_LEN: usize = 32;
+
+/// An entry of a ring.
+pub type Entry = [u8; ENTRY_LEN];
 
 /// The maximum number of entries of a submission ring; its completion ring has twice as many.
 pub const ENTRIES_MAX: u32 = 4096;
@@ -29,6 +33,29 @@ const COMPLETION_TAIL_AT: usize = 384;
 const COMPLETION_HEAD_AT: usize = 512;
 pub(crate) const NODE_SLEEPS_AT: usize = 640;
 pub(crate) const CLIENT_SLEEPS_AT: usize = 768;
+
+/// The location of a ring. Indices count modulo 2^32; an entry's slot is its index modulo
+/// `entries`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub(crate) tail_at: usize,
+    pub(crate) head_at: usize,
+    pub(crate) entries_at: usize,
+    /// A power of two.
+    pub(crate) entries: u32,
+}
+
+impl Lane {
+    #[inline]
+    pub(crate) fn place(&self, at: u32) -> usize {
+        self.entries_at + index((at & (self.entries - 1)).into()) * ENTRY_LEN
+    }
+
+    #[cfg(test)]
+    pub(crate) fn end(&self) -> usize {
+        self.entries_at + index(self.entries.into()) * ENTRY_LEN
+    }
+}
 
 /// The sizes of rings and data area, always within the bounds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

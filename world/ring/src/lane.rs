@@ -4,43 +4,14 @@
 //! head. Each side keeps a private copy of its own index, and accepts the other's only in the valid
 //! range: from its last value to the largest that is possible.
 
-use crate::geometry::index;
+use crate::geometry::{Entry, Lane};
 use crate::memory::Memory;
 use crate::sync::Ordering;
-
-/// The length of an entry: a header of the direct protocol.
-pub const ENTRY_LEN: usize = 32;
-
-/// An entry of a ring.
-pub type Entry = [u8; ENTRY_LEN];
 
 /// The other side wrote an impossible index. The ring's contents are meaningless from then on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the ring is broken: the other side wrote an invalid index")]
 pub struct Broken;
-
-/// The location of a ring. Indices count modulo 2^32; an entry's slot is its index modulo
-/// `entries`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lane {
-    pub(crate) tail_at: usize,
-    pub(crate) head_at: usize,
-    pub(crate) entries_at: usize,
-    /// A power of two.
-    pub(crate) entries: u32,
-}
-
-impl Lane {
-    #[inline]
-    fn place(&self, at: u32) -> usize {
-        self.entries_at + index((at & (self.entries - 1)).into()) * ENTRY_LEN
-    }
-
-    #[cfg(test)]
-    pub(crate) fn end(&self) -> usize {
-        self.entries_at + index(self.entries.into()) * ENTRY_LEN
-    }
-}
 
 /// The side that adds entries.
 #[derive(Debug)]
@@ -135,7 +106,7 @@ impl Consumer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Geometry;
+    use crate::geometry::{ENTRY_LEN, Geometry};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 

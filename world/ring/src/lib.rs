@@ -44,8 +44,8 @@ mod node;
 #[cfg(not(all(test, loom)))]
 mod passing;
 
-pub use geometry::{DATA_LEN_MAX, ENTRIES_MAX, Geometry};
-pub use lane::{Broken, ENTRY_LEN, Entry};
+pub use geometry::{DATA_LEN_MAX, ENTRIES_MAX, ENTRY_LEN, Entry, Geometry};
+pub use lane::Broken;
 
 #[cfg(not(all(test, loom)))]
 pub use {

@@ -12,9 +12,9 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::mm::MapFlags;
 
 use crate::geometry::{
-    DATA_LEN_AT, DATA_OFFSET_AT, ENTRIES_AT, Geometry, MAGIC, MAGIC_AT, VERSION, VERSION_AT,
+    DATA_LEN_AT, DATA_OFFSET_AT, ENTRIES_AT, ENTRY_LEN, Entry, Geometry, MAGIC, MAGIC_AT, VERSION,
+    VERSION_AT,
 };
-use crate::lane::{ENTRY_LEN, Entry};
 use crate::mapping::{map, sealed_file, unmap};
 
 /// The error of memory that a node sent.

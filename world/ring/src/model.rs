@@ -6,7 +6,8 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::lane::{Consumer, ENTRY_LEN, Entry, Lane, Producer};
+use crate::geometry::{ENTRY_LEN, Entry, Lane};
+use crate::lane::{Consumer, Producer};
 use crate::sleep::{Ring, say_sleeping, wake};
 
 /// Indices and flags come first, then the entries.

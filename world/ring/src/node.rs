@@ -6,8 +6,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use crate::bell::Bell;
+use crate::geometry::Entry;
 use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
-use crate::lane::{Broken, Consumer, Entry, Producer};
+use crate::lane::{Broken, Consumer, Producer};
 use crate::memory::Memory;
 use crate::sleep::{say_sleeping, wake};
 
