@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_process_that_says_something_else_or_nothing_is_not_a_node() {
-        for (script, line) in [("echo error; sleep 60", "error"), ("exit 1", "")] {
+        for (script, line) in [("echo error; exec sleep 60", "error"), ("exit 1", "")] {
             match shell(script) {
                 Err(StartError::NotReady { said }) => assert_eq!(said, line),
                 other => panic!("{other:?}"),
