@@ -26,11 +26,14 @@ pub struct AsyncCursor {
 /// A call that is not over.
 type Pending<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
 
-impl AsyncCursor {
-    pub(super) fn new(volume: AsyncVolume) -> Self {
-        Self { volume, position: 0, read: None, write: None, flush: None }
+impl AsyncVolume {
+    /// The volume with a position, for code that reads and writes files.
+    pub fn cursor(&self) -> AsyncCursor {
+        AsyncCursor { volume: self.clone(), position: 0, read: None, write: None, flush: None }
     }
+}
 
+impl AsyncCursor {
     /// The volume.
     pub fn volume(&self) -> &AsyncVolume {
         &self.volume

@@ -20,7 +20,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use self::driver::{Driver, Shared, blocking};
-use super::async_cursor::AsyncCursor;
 use super::buffer::Buffer;
 use super::client::Client;
 use super::completion::{PostError, Token};
@@ -29,7 +28,7 @@ use super::options::QueueOptions;
 use super::pieces::{Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::slices::{Source, len_of, scatter};
-use super::volume::VolumeInfo;
+use super::volume_info::VolumeInfo;
 
 /// The length of one write of zeroes.
 const ZEROES_LEN: u32 = 256 * 1024;
@@ -67,12 +66,25 @@ pub struct AsyncVolume {
     timeout: Option<Duration>,
 }
 
-impl AsyncVolume {
-    pub(super) async fn open(
-        client: Client,
+impl Client {
+    /// Opens a volume for asynchronous calls.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open_async(
+        &self,
         volume: &str,
         options: QueueOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<AsyncVolume, Error> {
+        AsyncVolume::open(self.clone(), volume, options).await
+    }
+}
+
+impl AsyncVolume {
+    async fn open(client: Client, volume: &str, options: QueueOptions) -> Result<Self, Error> {
         // A runtime can wait for sockets only.
         let options = QueueOptions { shared_len: 0, ..options };
         let name = volume.to_owned();
@@ -301,11 +313,6 @@ impl AsyncVolume {
             buffer = written.map_err(|it| it.error.after_changes(piece.start > 0))?;
         }
         Ok(())
-    }
-
-    /// The volume with a position, for code that reads and writes files.
-    pub fn cursor(&self) -> AsyncCursor {
-        AsyncCursor::new(self.clone())
     }
 
     /// Makes every operation that has completed before durable on stable media.

@@ -1,44 +1,22 @@
 //! A node as an application sees it: its address and the application's credentials.
 
-use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-#[cfg(feature = "tokio")]
-use super::async_volume::AsyncVolume;
 use super::credentials::{Credentials, CredentialsError};
 use super::error::Error;
 use super::link::{Link, LinkIdentity};
 use super::options::{Options, QueueOptions};
 use super::queue_pair::QueuePair;
+use super::shared::Shared;
 use super::slots::Slots;
 use super::url::Url;
-use super::volume::Volume;
 
 /// A node that the application has connected and authenticated to. Cloning is cheap; volumes and
 /// queue pairs have their own connections and outlive the client.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
-}
-
-/// The parameters of a client's connections.
-#[derive(Clone, Debug)]
-pub(super) struct Shared {
-    pub(super) url: Url,
-    pub(super) credentials: Credentials,
-    pub(super) options: Options,
-}
-
-impl Shared {
-    /// The parameters of a connection that must be ready at `deadline`.
-    pub(super) fn until(&self, deadline: Option<Instant>) -> Cow<'_, Self> {
-        let Some(deadline) = deadline else { return Cow::Borrowed(self) };
-        let left = deadline.saturating_duration_since(Instant::now());
-        // Sockets refuse a time-out of 0.
-        let silence_max = self.options.silence_max.min(left).max(Duration::from_millis(1));
-        Cow::Owned(Self { options: self.options.silence_max(silence_max), ..self.clone() })
-    }
 }
 
 impl Client {
@@ -82,39 +60,6 @@ impl Client {
     /// The volume that the URL names.
     pub fn volume_name(&self) -> Option<&str> {
         self.shared.url.volume.as_deref()
-    }
-
-    /// Opens a volume for blocking calls from any number of threads.
-    ///
-    /// # Errors
-    /// When the volume does not exist, the client has no right to it, or the node cannot be
-    /// reached.
-    pub fn open(&self, volume: &str) -> Result<Volume, Error> {
-        Volume::open(self.clone(), volume)
-    }
-
-    /// Opens the volume that the URL names.
-    ///
-    /// # Errors
-    /// As [`Self::open`], and when the URL names no volume.
-    pub fn open_named(&self) -> Result<Volume, Error> {
-        self.open(self.volume_name().ok_or(Error::NoVolume)?)
-    }
-
-    /// Opens a volume for asynchronous calls.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    #[cfg(feature = "tokio")]
-    pub async fn open_async(
-        &self,
-        volume: &str,
-        options: QueueOptions,
-    ) -> Result<AsyncVolume, Error> {
-        AsyncVolume::open(self.clone(), volume, options).await
     }
 
     /// Opens a volume for many operations in flight from one thread.

@@ -18,11 +18,14 @@ pub struct Cursor {
     position: u64,
 }
 
-impl Cursor {
-    pub(super) fn new(volume: Volume) -> Self {
-        Self { volume, position: 0 }
+impl Volume {
+    /// The volume with a position, for code that reads and writes files.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { volume: self.clone(), position: 0 }
     }
+}
 
+impl Cursor {
     /// The volume.
     pub fn volume(&self) -> &Volume {
         &self.volume

@@ -21,10 +21,10 @@ use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::buffer::Buffer;
-use super::client::Shared;
 use super::error::{Error, Lost};
 use super::ring::{Attached, Refused, Ring};
 use super::session::Connection;
+use super::shared::Shared;
 use super::slots::{Slot, Slots, slot_of};
 use super::url::Place;
 use crate::resolve::resolve;

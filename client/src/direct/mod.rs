@@ -48,11 +48,13 @@ mod queue_pair;
 mod readiness;
 mod ring;
 mod session;
+mod shared;
 mod silence;
 mod slices;
 mod slots;
 mod url;
 mod volume;
+mod volume_info;
 mod worker;
 
 #[cfg(feature = "tokio")]
@@ -68,7 +70,8 @@ pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
 pub use queue_pair::{QueuePair, WithTimeout};
 pub use url::{Place, Url};
-pub use volume::{Volume, VolumeInfo};
+pub use volume::Volume;
+pub use volume_info::VolumeInfo;
 
 pub use crate::url::UrlError;
 pub use nearflash_direct::{PeerError, Status};

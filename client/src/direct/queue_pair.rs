@@ -16,14 +16,14 @@ use nearflash_request::BufferId;
 pub use timed::WithTimeout;
 
 use super::buffer::Buffer;
-use super::client::Shared;
 use super::completion::Completion;
 use super::error::{Error, Lost};
 use super::link::{Link, LinkIdentity};
 use super::options::QueueOptions;
+use super::shared::Shared;
 use super::silence::Silence;
 use super::slots::{DEPTH_MAX, Slots};
-use super::volume::VolumeInfo;
+use super::volume_info::VolumeInfo;
 
 /// A queue pair. It can be sent to another thread, and one thread uses it at a time. Buffers in
 /// flight belong to the queue pair; when it is dropped, they are dropped, and it is unknown whether

@@ -6,32 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
-use super::cursor::Cursor;
 use super::error::{Error, LATE};
 use super::options::QueueOptions;
 use super::slices::Source;
+use super::volume_info::VolumeInfo;
 use super::worker::{Job, WORKER_DEPTH, Worker};
 
 /// The maximum number of threads that are served at the same time; more wait their turn.
 const WORKERS_MAX: usize = 16;
-
-/// The properties of a volume, as the node reports them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct VolumeInfo {
-    /// Its size in bytes.
-    pub len: u64,
-    /// The size of a logical block, in bytes; a write is atomic for each block.
-    pub block_size: u32,
-    /// The UUID, which another volume of the same name does not have.
-    pub uuid: [u8; 16],
-    /// The number of the layout, which grows with every change.
-    pub epoch: u32,
-    /// Whether some of the volume may be read.
-    pub is_readable: bool,
-    /// Whether some of the volume may be written.
-    pub is_writable: bool,
-}
 
 /// A volume for blocking calls. Any number of threads may share it; concurrent calls have separate
 /// connections, so that they do not wait for each other. Clones share the connections.
@@ -64,8 +46,27 @@ struct Crew {
     info: VolumeInfo,
 }
 
+impl Client {
+    /// Opens a volume for blocking calls from any number of threads.
+    ///
+    /// # Errors
+    /// When the volume does not exist, the client has no right to it, or the node cannot be
+    /// reached.
+    pub fn open(&self, volume: &str) -> Result<Volume, Error> {
+        Volume::open(self.clone(), volume)
+    }
+
+    /// Opens the volume that the URL names.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when the URL names no volume.
+    pub fn open_named(&self) -> Result<Volume, Error> {
+        self.open(self.volume_name().ok_or(Error::NoVolume)?)
+    }
+}
+
 impl Volume {
-    pub(super) fn open(client: Client, name: &str) -> Result<Self, Error> {
+    fn open(client: Client, name: &str) -> Result<Self, Error> {
         let worker = hire(&client, name, None)?;
         let (info, left) = (worker.info(), WORKERS_MAX - 1);
         let crew = Crew { info, idle: vec![worker], healing: 0, left };
@@ -97,11 +98,6 @@ impl Volume {
     #[must_use]
     pub fn with_timeout(&self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self.clone() }
-    }
-
-    /// The volume with a position, for code that reads and writes files.
-    pub fn cursor(&self) -> Cursor {
-        Cursor::new(self.clone())
     }
 
     /// The volume's name.

@@ -15,7 +15,7 @@ use super::error::{Error, LATE, Lost};
 use super::pieces::{Piece, Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::slices::{Source, len_of, scatter};
-use super::volume::VolumeInfo;
+use super::volume_info::VolumeInfo;
 
 /// The most pieces in flight.
 pub(super) const WORKER_DEPTH: u32 = 8;

@@ -8,9 +8,9 @@ use nearflash_units::{BlockSize, Blocks};
 
 use super::connection::{Connection, SessionSeat, log_in};
 use super::error::InitiatorError;
+use super::io::{Io, Token};
 use super::options::{ConnectionOptions, Options};
 use super::retries::Trials;
-use super::session::{Io, Token};
 use super::unit::LogicalUnit;
 use crate::memory::{Memory, index};
 use crate::stream::{Memory as _, Place};

@@ -12,6 +12,7 @@ mod account;
 mod connection;
 mod discovery;
 mod error;
+mod io;
 mod link;
 mod options;
 mod retries;
@@ -22,8 +23,9 @@ mod unit;
 pub use account::{AccountFileError, account_from_file, mutual_account_from_files};
 pub use discovery::discover;
 pub use error::InitiatorError;
+pub use io::{Buffer, Io, IoCompletion, Token};
 pub use options::{ConnectionOptions, INITIATOR_DEFAULT, Options};
-pub use session::{Buffer, Io, IoCompletion, Session, Token};
+pub use session::Session;
 pub use status::TaskStatus;
 pub use unit::LogicalUnit;
 

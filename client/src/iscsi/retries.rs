@@ -13,12 +13,9 @@
 
 use nearflash_units::Nanos;
 
-use super::status::TaskStatus;
+use super::status::{NO_ROOM_SPAN_MAX, TaskStatus};
 use crate::backoff::Backoff;
 
-/// The time for which a command is retried while the target has no room; after it, the command ends
-/// with the target's status.
-pub(super) const NO_ROOM_SPAN_MAX: Nanos = Nanos::from_secs(30);
 /// The maximum number of unit attentions that a command receives before it ends with one.
 pub(super) const ATTENTIONS_MAX: u8 = 16;
 /// The first and the longest wait when no command is in flight.

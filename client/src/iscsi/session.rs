@@ -13,63 +13,17 @@ use nearflash_iscsi::Digests;
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{CommandData, SubmitError, TaskCompletion, TaskId};
 use nearflash_iscsi::pdu::LogoutReason;
-use nearflash_request::BufferId;
-use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
+use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
 use super::connection::{SessionSeat, draw_isid, turn_until};
 use super::error::InitiatorError;
+use super::io::{Buffer, Io, IoCompletion, Token};
 use super::link::{Link, Operation, open};
 use super::options::{ConnectionOptions, Options};
-use super::retries::{self, NO_ROOM_SPAN_MAX, Retries};
-use super::status::TaskStatus;
+use super::retries::{self, Retries};
+use super::status::{NO_ROOM_SPAN_MAX, TaskStatus};
 use super::unit::{self, LogicalUnit};
 use crate::stream::{Memory as _, wait_any};
-
-/// The caller's number for an operation, which its completion returns.
-pub type Token = u64;
-
-/// A page-aligned buffer of a connection for an operation's payload.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Buffer {
-    pub(super) connection: u16,
-    pub(super) id: BufferId,
-}
-
-/// An operation on a logical unit.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Io {
-    /// Reads blocks into a buffer.
-    Read {
-        /// The first block.
-        start: Lba,
-        /// The number of blocks.
-        count: Blocks,
-        /// The buffer, with room for all blocks.
-        buffer: Buffer,
-    },
-    /// Writes blocks from a buffer.
-    Write {
-        /// The first block.
-        start: Lba,
-        /// The number of blocks.
-        count: Blocks,
-        /// The buffer, with all blocks.
-        buffer: Buffer,
-        /// Whether the blocks are on stable media before the completion.
-        force_unit_access: bool,
-    },
-    /// Makes every operation that has completed before durable on stable media.
-    Flush,
-}
-
-/// The completion of an operation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IoCompletion {
-    /// The caller's token.
-    pub token: Token,
-    /// The status.
-    pub status: TaskStatus,
-}
 
 /// A session. One thread uses it at a time; dropping it closes its connections.
 pub struct Session {

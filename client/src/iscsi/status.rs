@@ -3,8 +3,11 @@
 use std::fmt;
 
 use nearflash_iscsi::initiator::{Ending, Sense, Status, TaskCompletion};
+use nearflash_units::Nanos;
 
-use super::retries::NO_ROOM_SPAN_MAX;
+/// The time for which a command is retried while the target has no room; after it, the command ends
+/// with the target's status.
+pub(super) const NO_ROOM_SPAN_MAX: Nanos = Nanos::from_secs(30);
 
 /// The result of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,5 +1,6 @@
 //! The host's session on a TCP connection.
 
+use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_nvme_tcp::host::{HostConfig, HostSession};
 use nearflash_nvme_tcp::{Chunk, Digests, PeerError, Receiving};
 use nearflash_session::PayloadPart;
@@ -91,4 +92,26 @@ pub(super) fn turn_until(
         true => Ok(()),
         false => Err(HostError::Silent { what, within: timeout.to_duration() }),
     }
+}
+
+/// Waits for the answer to Connect.
+pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(), HostError> {
+    turn_until(connection, "Connect", options.timeout, |connection| {
+        connection.session.connect_response().is_some()
+    })?;
+    let entry = connection.session.connect_response().expect("it was awaited");
+    if entry.status().is_success() {
+        return Ok(());
+    }
+    Err(HostError::Refused { subsystem: options.subsystem.clone(), status: entry.status() })
+}
+
+/// The parameters of a queue pair's connection, usable on any thread.
+#[derive(Clone, Debug)]
+pub(super) struct QueueSeat {
+    pub(super) options: Options,
+    pub(super) controller: ControllerId,
+    pub(super) queue: QueueId,
+    pub(super) entries_max: u16,
+    pub(super) in_capsule_len_max: u32,
 }

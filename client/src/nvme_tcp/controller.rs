@@ -13,10 +13,10 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 use zerocopy::FromBytes;
 
-use super::connection::{self, Connection, turn_until};
+use super::connection::{self, Connection, QueueSeat, join, turn_until};
 use super::error::HostError;
+use super::namespace::Namespace;
 use super::options::Options;
-use super::queue_pair::{QueueSeat, join};
 use crate::memory::Memory;
 
 /// The entries of the admin queue: the host's own commands are sent one after the other, along with
@@ -29,29 +29,6 @@ const READY_POLL_SPAN: std::time::Duration = std::time::Duration::from_millis(2)
 /// The maximum length of one command's data where the controller reports no limit: every target
 /// accepts this much.
 const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
-
-/// A namespace and its geometry.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Namespace {
-    /// NSID.
-    pub id: NamespaceId,
-    /// The number of its blocks.
-    pub blocks: Blocks,
-    /// The size of a block.
-    pub block_size: BlockSize,
-}
-
-impl Namespace {
-    /// Its size in bytes.
-    pub fn len(&self) -> ByteLen {
-        self.block_size.len(self.blocks).unwrap_or(ByteLen(u64::MAX))
-    }
-
-    /// Whether it has no blocks.
-    pub fn is_empty(&self) -> bool {
-        self.blocks == Blocks(0)
-    }
-}
 
 /// The properties from Identify Controller and CAP that a host needs.
 #[derive(Clone, Copy, Debug)]

@@ -11,12 +11,14 @@ mod connection;
 mod controller;
 mod discovery;
 mod error;
+mod namespace;
 mod options;
 mod queue_pair;
 
-pub use controller::{Controller, Namespace};
+pub use controller::Controller;
 pub use discovery::{Discovered, discover};
 pub use error::HostError;
+pub use namespace::Namespace;
 pub use options::{HostIdentity, Options, QueueOptions};
 pub use queue_pair::{Io, IoCompletion, QueuePair, Token};
 

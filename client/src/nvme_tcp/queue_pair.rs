@@ -2,16 +2,17 @@
 
 use std::os::fd::BorrowedFd;
 
-use nearflash_nvme::{Command, ControllerId, NamespaceId, QueueId, Status};
+use nearflash_nvme::{Command, NamespaceId, QueueId, Status};
 use nearflash_nvme_tcp::host::{CommandData, HostConfig, SubmitError};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_request::BufferId;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
-use super::connection::{self, Connection, turn_until};
-use super::controller::{Controller, Namespace};
+use super::connection::{self, Connection, QueueSeat, join};
+use super::controller::Controller;
 use super::error::HostError;
-use super::options::{Options, QueueOptions};
+use super::namespace::Namespace;
+use super::options::QueueOptions;
 use crate::memory::{Memory, index};
 use crate::stream::{Memory as _, Place, wait_any};
 
@@ -74,16 +75,6 @@ pub struct IoCompletion {
     pub token: Token,
     /// The status.
     pub status: Status,
-}
-
-/// The parameters of a queue pair's connection, usable on any thread.
-#[derive(Clone, Debug)]
-pub(super) struct QueueSeat {
-    pub(super) options: Options,
-    pub(super) controller: ControllerId,
-    pub(super) queue: QueueId,
-    pub(super) entries_max: u16,
-    pub(super) in_capsule_len_max: u32,
 }
 
 /// The record of a command in flight.
@@ -273,18 +264,6 @@ fn open(seat: &QueueSeat, options: QueueOptions) -> Result<Connection, HostError
     let mut connection = connection::open(&seat.options, config, memory, STAGING_LEN)?;
     join(&mut connection, &seat.options)?;
     Ok(connection)
-}
-
-/// Waits for the answer to Connect.
-pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(), HostError> {
-    turn_until(connection, "Connect", options.timeout, |connection| {
-        connection.session.connect_response().is_some()
-    })?;
-    let entry = connection.session.connect_response().expect("it was awaited");
-    if entry.status().is_success() {
-        return Ok(());
-    }
-    Err(HostError::Refused { subsystem: options.subsystem.clone(), status: entry.status() })
 }
 
 #[inline]

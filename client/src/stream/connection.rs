@@ -1,7 +1,7 @@
 //! A connection with a session and the memory of its payload.
 //!
 //! A turn sends all queued data in one call, and receives with a few others. Expected payload is
-//! received directly into its buffer (for several buffers, see `scatter`), and the bytes after it
+//! received directly into its buffer (for several buffers, see `scattered`), and the bytes after it
 //! into a staging buffer; payload among those is copied.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -18,7 +18,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use super::error::{LinkError, taken};
 use super::forecast::Forecast;
-use super::scatter::Scatter;
+use super::scatter::{STAGED_BEHIND_PAYLOAD_LEN, Scatter};
 use super::{Memory, Session};
 
 /// The maximum number of chunks of one send: the kernel's limit (IOV_MAX).
@@ -26,8 +26,6 @@ const CHUNKS_PER_SEND_MAX: usize = 1024;
 /// The length of expected payload from which little is staged after it, so that the next payload is
 /// also received in place rather than copied.
 const IN_PLACE_LEN_MIN: usize = 32 * 1024;
-/// The length that is staged then: a header, and the beginning of the following bytes.
-pub(super) const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
 /// The maximum number of receives of one turn: the first header, the payload after it, and the
 /// bytes that arrived meanwhile. Measurements with 2 and with 8 gave the same rates, at any depth
 /// and length.

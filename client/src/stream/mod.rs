@@ -7,6 +7,7 @@ mod connection;
 mod error;
 mod forecast;
 mod scatter;
+mod scattered;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

@@ -1,0 +1,19 @@
+//! The properties of a volume.
+
+/// The properties of a volume, as the node reports them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct VolumeInfo {
+    /// Its size in bytes.
+    pub len: u64,
+    /// The size of a logical block, in bytes; a write is atomic for each block.
+    pub block_size: u32,
+    /// The UUID, which another volume of the same name does not have.
+    pub uuid: [u8; 16],
+    /// The number of the layout, which grows with every change.
+    pub epoch: u32,
+    /// Whether some of the volume may be read.
+    pub is_readable: bool,
+    /// Whether some of the volume may be written.
+    pub is_writable: bool,
+}
