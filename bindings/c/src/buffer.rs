@@ -4,26 +4,11 @@ use std::ffi::{c_int, c_void};
 
 use nearflash::Buffer;
 
-use crate::client::{free, open, shared, unique};
+use crate::client::{free, shared, unique};
 use crate::error::{Failure, code_of};
-use crate::queue_pair::NearflashQueuePair;
 
 /// A handle of a buffer; `None` while the buffer is in flight.
 pub struct NearflashBuffer(pub(crate) Option<Buffer>);
-
-/// # Safety
-/// See `nearflash.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nearflash_buffer_new(
-    pair: *mut NearflashQueuePair,
-    len: usize,
-    buffer: *mut *mut NearflashBuffer,
-) -> c_int {
-    // SAFETY: the header requires a queue pair that no other thread uses.
-    let made = || Ok(NearflashBuffer(Some(unsafe { unique(pair) }?.pair.buffer(len)?)));
-    // SAFETY: the header requires a writable place.
-    unsafe { open(buffer, made) }
-}
 
 /// # Safety
 /// See `nearflash.h`.

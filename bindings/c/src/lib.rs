@@ -17,3 +17,4 @@ pub mod options;
 pub mod post;
 pub mod queue_pair;
 pub mod volume;
+mod watch;

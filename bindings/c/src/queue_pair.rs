@@ -9,10 +9,10 @@ use nearflash::{Completion, QueuePair};
 use crate::buffer::NearflashBuffer;
 use crate::client::{NearflashClient, free, open, put, shared, text, unique};
 use crate::error::{Failure, c_text, code_of, number};
-use crate::event_loop::Watch;
 use crate::iovec::{IoVec, places};
 use crate::options::{NearflashQueueOptions, copied};
 use crate::volume::NearflashVolumeInfo;
+use crate::watch::Watch;
 
 /// A handle of a queue pair.
 pub struct NearflashQueuePair {
@@ -161,6 +161,20 @@ pub unsafe extern "C" fn nearflash_queue_pair_get_info(
 ) -> c_int {
     // SAFETY: the header requires a queue pair and a writable place.
     code_of(|| unsafe { put(info, shared(pair)?.pair.info().into()) })
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_buffer_new(
+    pair: *mut NearflashQueuePair,
+    len: usize,
+    buffer: *mut *mut NearflashBuffer,
+) -> c_int {
+    // SAFETY: the header requires a queue pair that no other thread uses.
+    let made = || Ok(NearflashBuffer(Some(unsafe { unique(pair) }?.pair.buffer(len)?)));
+    // SAFETY: the header requires a writable place.
+    unsafe { open(buffer, made) }
 }
 
 /// # Safety

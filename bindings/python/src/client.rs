@@ -1,7 +1,6 @@
 //! A node as a program sees it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use nearflash::direct::Options;
 use nearflash::{Credentials, QueueOptions};
@@ -10,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::error::raised;
 use crate::queue_pair::QueuePair;
+use crate::seconds::seconds;
 use crate::volume::Volume;
 
 /// A node that the program has connected and authenticated to. It holds no connection: volumes and
@@ -74,14 +74,6 @@ fn credentials(
         }
     };
     read.map_err(|error| raised(py, &error.into()))
-}
-
-/// An optional duration, in seconds.
-pub(crate) fn seconds(name: &str, given: Option<f64>, default: Duration) -> PyResult<Duration> {
-    let Some(seconds) = given else { return Ok(default) };
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        PyValueError::new_err(format!("{name}: {seconds} is not a valid time in seconds"))
-    })
 }
 
 #[pymethods]

@@ -17,6 +17,7 @@ mod error;
 mod forks;
 mod memory;
 mod queue_pair;
+mod seconds;
 mod volume;
 
 /// The module `nearflash._nearflash`.

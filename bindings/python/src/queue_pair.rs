@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bytes::Bytes;
-use crate::client::seconds;
 use crate::error::{exception, raised};
 use crate::forks::Owned;
 use crate::memory::view_of_read;
+use crate::seconds::seconds;
 use crate::volume::{uuid, word};
 
 /// The shortest buffer: buffers are kept between operations, and this length makes them fit the

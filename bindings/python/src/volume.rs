@@ -11,9 +11,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::bytes::{self, Bytes};
-use crate::client::seconds;
 use crate::error::raised;
 use crate::forks::Owned;
+use crate::seconds::seconds;
 
 /// A volume for blocking calls from any number of threads: concurrent calls have separate
 /// connections.
