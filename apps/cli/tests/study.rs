@@ -4,6 +4,15 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: a process that another test starts would inherit the open copy of the
+/// program, and the system runs no program that is open for writing.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A copy of the program in a folder of its own: next to the original there may be a
 /// `nearflash-study`.
@@ -33,6 +42,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn arguments_and_the_exit_code_pass_through() {
+    let _alone = alone();
     let (folder, path) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let program = copy(folder.path());
     write_study(path.path(), "of the path");
@@ -52,6 +62,7 @@ fn arguments_and_the_exit_code_pass_through() {
 
 #[test]
 fn a_program_that_is_missing_is_named_with_the_remedy() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let program = copy(folder.path());
     let refused = study(&program, folder.path(), &["list"]);
