@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     path = pathlib.Path(options.folder).resolve() / f"{options.gib}gib.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         duckdb.sql(TABLE.format(rows=int(options.gib * ROWS_PER_GIB), path=path))
     length = path.stat().st_size
