@@ -17,7 +17,7 @@ pub enum StartError {
     /// The first line is not a ready line.
     #[error("the node did not report that it is ready; its first line is '{said}'")]
     NotReady {
-        /// The first line, without its terminator; empty if there is none.
+        /// The first line of output, without its terminator; empty if the process printed nothing.
         said: String,
     },
 }

@@ -42,7 +42,7 @@ pub struct Sim {
     pub(crate) clients: Vec<Client>,
     pub(crate) initiators: Vec<Initiator>,
     pub(crate) changes: Changes,
-    /// What the direct clients of each node share.
+    /// State that the direct clients of a node share, by node.
     pub(crate) commons: Vec<Common>,
     pub(crate) ground: Ground,
     pub(crate) checks: Checks,

@@ -73,52 +73,49 @@ fn a_host_that_is_cut_off_gives_up_comes_back_and_reads_what_it_wrote() {
     }
 }
 
+/// Two hosts, one on each node: `disturb` costs neither its connection.
+fn keeps_its_connections(worker: WorkerPlan, disturb: impl Fn(&mut Sim)) {
+    for seed in 0..4 {
+        let mut sim = Sim::new(plan(seed, 2, worker.clone()));
+        disturb(&mut sim);
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
+        end(sim);
+    }
+}
+
 #[test]
 fn a_partition_that_is_short_costs_no_connection() {
-    for seed in 0..4 {
-        let mut sim = Sim::new(plan(seed, 2, WorkerPlan::plain(400)));
+    keeps_its_connections(WorkerPlan::plain(400), |sim| {
         for _ in 0..5 {
             sim.run_for(Nanos::from_millis(3));
             sim.isolate(NodeId(0), Nanos::from_millis(500));
             sim.run_for(SECOND);
         }
-        sim.finish_work();
-        let report = sim.report();
-        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
-        end(sim);
-    }
+    });
 }
 
 #[test]
 fn a_node_that_pauses_goes_on_where_it_was() {
-    for seed in 0..4 {
-        let worker = WorkerPlan { keep_alive_ms: 5_000, ..WorkerPlan::plain(400) };
-        let mut sim = Sim::new(plan(seed, 2, worker));
+    let worker = WorkerPlan { keep_alive_ms: 5_000, ..WorkerPlan::plain(400) };
+    keeps_its_connections(worker, |sim| {
         for _ in 0..5 {
             sim.run_for(Nanos::from_millis(3));
             sim.pause(NodeId(0), SECOND);
             sim.run_for(Nanos::from_millis(1_100));
         }
-        sim.finish_work();
-        let report = sim.report();
-        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
-        end(sim);
-    }
+    });
 }
 
-/// What its hosts sent meanwhile waits in its sockets.
+/// The bytes that its hosts sent meanwhile wait in its sockets.
 #[test]
 fn a_node_that_pauses_for_long_hears_its_hosts_before_it_gives_them_up() {
-    for seed in 0..4 {
-        let worker = WorkerPlan { keep_alive_ms: 2_000, ..WorkerPlan::plain(400) };
-        let mut sim = Sim::new(plan(seed, 2, worker));
+    let worker = WorkerPlan { keep_alive_ms: 2_000, ..WorkerPlan::plain(400) };
+    keeps_its_connections(worker, |sim| {
         sim.run_for(Nanos::from_millis(20));
         sim.pause(NodeId(0), SECOND.plus(SECOND).plus(SECOND));
-        sim.finish_work();
-        let report = sim.report();
-        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
-        end(sim);
-    }
+    });
 }
 
 /// The number of seeds, and how often each event must occur in all of them: far less often than it does.

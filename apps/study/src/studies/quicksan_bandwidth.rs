@@ -123,7 +123,7 @@ impl Study for QuicksanBandwidth {
     }
 
     fn question(&self) -> &'static str {
-        "What bandwidth does each client get, by length of access and by protocol?"
+        "How does the bandwidth of each client depend on the length of access and the protocol?"
     }
 
     fn source(&self) -> &'static str {

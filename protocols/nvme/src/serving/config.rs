@@ -40,7 +40,8 @@ pub struct Life {
     pub unsafe_ends: u64,
     /// The time that the node ran before the current start.
     pub ran: Nanos,
-    /// The source of the volumes' traffic, including earlier runs; `None` if there is none.
+    /// Reports the traffic of each volume, including that of earlier runs. With `None`, the health
+    /// log reports no traffic.
     pub usage: Option<Arc<dyn Usage>>,
 }
 

@@ -6,16 +6,16 @@ use nearflash_units::Nanos;
 
 use super::{Delivery, LinkId, Network, Way};
 
-/// Some ways on which nothing arrives for a while.
+/// A set of one-way pairs on which nothing arrives for a while.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct PartitionId(u32);
 
-/// The partitions there are, and what they hold back.
+/// The current partitions, and the deliveries that they delay.
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
     ways: BTreeMap<PartitionId, BTreeSet<Way>>,
     count: u32,
-    /// What has not arrived because of them, in order.
+    /// Deliveries that the partitions delay, in order.
     held: Vec<Delivery>,
 }
 

@@ -33,7 +33,7 @@ pub(super) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
 
 /// Volumes of each node.
 const VOLUMES: u32 = 4;
-/// What a volume is, on each node.
+/// The index of a volume on its node says who uses it.
 const JUNK: u32 = 2;
 const SHARED: u32 = 3;
 
