@@ -61,6 +61,7 @@ pub enum ErrorCode {
     VolumeNotFound,
     VolumeInUse,
     VolumeDiffers,
+    VolumeRemote,
     WouldShrink,
     DeviceNotFound,
     DeviceUnusable,
@@ -86,7 +87,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 29] = [
+    pub const TABLE: [(Self, &str, &str); 30] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -99,6 +100,7 @@ impl ErrorCode {
         (Self::VolumeNotFound, "volume-not-found", "list the volumes"),
         (Self::VolumeInUse, "volume-in-use", "disconnect its hosts, or force the removal"),
         (Self::VolumeDiffers, "volume-differs", "correct the configuration of the volume"),
+        (Self::VolumeRemote, "volume-remote", "change the volume on its own node"),
         (Self::WouldShrink, "would-shrink", "allow the volume to shrink if its end may be lost"),
         (Self::DeviceNotFound, "device-not-found", "name one of the node's devices"),
         (Self::DeviceUnusable, "device-unusable", "follow the remedy in the message"),

@@ -63,6 +63,17 @@ pub enum NodeError {
     /// A CHAP user cannot be added or removed.
     #[error(transparent)]
     Account(#[from] AccountError),
+    /// A volume of another node cannot be opened.
+    #[error("--remote {name}: {source}")]
+    Remote {
+        /// The volume.
+        name: Name,
+        /// The client's error.
+        source: Box<nearflash::direct::Error>,
+    },
+    /// A volume of another node has the name or the identity of another volume.
+    #[error("--remote: {0}: choose another name")]
+    RemoteClash(RestoreError),
     /// The cores cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),

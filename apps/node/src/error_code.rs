@@ -50,6 +50,7 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Config(_) | NodeError::NoCredential { .. } | NodeError::NoAccount { .. } => {
             (ErrorCode::Configuration, None)
         }
+        NodeError::Remote { .. } | NodeError::RemoteClash(_) => (ErrorCode::Configuration, None),
         NodeError::Bind { .. } => (ErrorCode::Address, None),
         NodeError::Start(_) | NodeError::Control { .. } | NodeError::System { .. } => {
             (ErrorCode::System, None)
@@ -69,6 +70,7 @@ fn of_volume(error: &VolumeError) -> Coded {
         VolumeError::NoSpace { name, .. } => (ErrorCode::NoSpace, name),
         VolumeError::WouldShrink { name, .. } => (ErrorCode::WouldShrink, name),
         VolumeError::Preparing { name, .. } => (ErrorCode::Busy, name),
+        VolumeError::Remote(name) => (ErrorCode::VolumeRemote, name),
         VolumeError::TooMany { name, .. } => (ErrorCode::LimitReached, name),
     };
     (code, Some(Subject::new("volume", name)))

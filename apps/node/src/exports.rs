@@ -100,6 +100,7 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
         len: volume.len(),
         block_size: volume.block_size,
         epoch: volume.epoch,
+        is_remote: volume.is_remote,
     }
 }
 

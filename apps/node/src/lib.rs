@@ -17,6 +17,7 @@ mod ledger;
 mod node;
 mod prepare;
 mod records;
+mod remote;
 pub mod runtime;
 mod runtime_face;
 mod serve;
@@ -27,6 +28,7 @@ pub use error::{HostCount, NodeError};
 pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use ledger::Ledger;
+pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
     CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,

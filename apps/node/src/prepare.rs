@@ -13,6 +13,7 @@ use crate::NodeError;
 use crate::catalog::{Catalog, Contents, Transaction};
 use crate::exports::device_names;
 use crate::records::Records;
+use crate::remote::Remote;
 
 /// The state that a node serves from.
 #[derive(Debug)]
@@ -28,11 +29,17 @@ pub(crate) fn prepare(
     catalog: Catalog,
     specs: &[DeviceSpec],
     volumes: &[VolumeRequest],
+    remotes: &[Remote],
 ) -> Result<Prepared, NodeError> {
     let contents = catalog.read()?;
     contents.check_given(specs)?;
-    let devices = open_devices(&catalog, &contents, specs)?;
-    let found = contents.records(space_of(&devices))?;
+    let mut devices = open_devices(&catalog, &contents, specs)?;
+    let local = u32::try_from(devices.len()).expect("devices are few");
+    devices.extend(remotes.iter().map(|remote| Arc::new(remote.device())));
+    let mut found = contents.records(space_of(&devices))?;
+    for (id, remote) in (local..).zip(remotes) {
+        found.space.restore(remote.volume(DeviceId(id))).map_err(NodeError::RemoteClash)?;
+    }
     let mut recorded = found.clone();
     for request in volumes {
         match recorded.space.volume(&request.name) {

@@ -16,6 +16,7 @@ use nearflash_media::Device;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
+use nearflash_shard::PeerConfig;
 use nearflash_space::{Epoch, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
@@ -36,6 +37,8 @@ pub struct RuntimeConfig {
     pub stall_timeout: Nanos,
     /// The devices; a `DeviceId` is an index into this list.
     pub devices: Vec<Arc<Device>>,
+    /// Other nodes, whose volumes are the last of the devices.
+    pub peers: Vec<PeerConfig>,
     /// The state that is served first.
     pub published: Published,
     /// The doors. The first door of NVMe/TCP is port 1 of the discovery log.
@@ -260,6 +263,8 @@ pub struct DirectVolume {
     pub block_size: BlockSize,
     /// The number of its current layout.
     pub epoch: Epoch,
+    /// Another node has its blocks.
+    pub is_remote: bool,
 }
 
 /// A credential and its current grants.

@@ -20,7 +20,7 @@ use crate::exports::{direct_access, published};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, Workers, now};
 use crate::prepare::prepare;
-use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
+use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
 /// A node that serves.
 pub struct Running {
@@ -50,7 +50,8 @@ impl Running {
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         check_proofs(&config.doors, &catalog)?;
-        let prepared = prepare(catalog, &config.devices, &config.volumes)?;
+        let remotes = remote::find(&config.remotes)?;
+        let prepared = prepare(catalog, &config.devices, &config.volumes, &remotes)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { open, local_socket, addresses } = doors;
         let (asker, events) = Asker::new();
@@ -61,6 +62,7 @@ impl Running {
             login_timeout: config.login_timeout,
             stall_timeout: config.stall_timeout,
             devices: prepared.devices.clone(),
+            peers: remote::peers(&remotes, &prepared.devices),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
             hosts: config.hosts.clone(),

@@ -75,6 +75,7 @@ uint32_t nearflash_version(void);
 #define NEARFLASH_RING_BROKEN 24
 #define NEARFLASH_RESERVED 25
 #define NEARFLASH_WRITE_PROTECTED 26
+#define NEARFLASH_PATH_LOST 27
 
 /* The client's own errors. */
 #define NEARFLASH_INVALID_URL 65536

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::credentials::{Credentials, CredentialsError};
+use super::credentials::Credentials;
 use super::error::Error;
 use super::link::{Link, LinkIdentity};
 use super::options::{Options, QueueOptions};
@@ -49,7 +49,7 @@ impl Client {
     pub fn connect_to(url: Url, credentials: Credentials, options: Options) -> Result<Self, Error> {
         let credentials = match credentials.id() {
             Some(_) => credentials,
-            None => credentials_of(&url)?,
+            None => Credentials::of(&url)?,
         };
         let shared = Arc::new(Shared { url, credentials, options });
         // This connection reports a wrong address or key here, not at the first volume.
@@ -82,14 +82,5 @@ impl Client {
 
     pub(super) fn options(&self) -> &Options {
         &self.shared.options
-    }
-}
-
-fn credentials_of(url: &Url) -> Result<Credentials, CredentialsError> {
-    match (&url.key, &url.secret_file) {
-        (Some(id), Some(path)) => Credentials::from_file(id, path),
-        (None, None) => Ok(Credentials::NONE),
-        (Some(id), None) => Err(CredentialsError::NoSecret { id: id.clone() }),
-        (None, Some(_)) => Err(CredentialsError::NoKey),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Url;
 use nearflash_direct::Secret;
 use nearflash_direct::wire::{NAME_LEN_MAX, PROOF_LEN};
 
@@ -90,13 +91,26 @@ impl Credentials {
         Self::new(id, &text)
     }
 
+    /// Those that a URL names.
+    ///
+    /// # Errors
+    /// When the URL names only a part of them, or the secret's file cannot be used.
+    pub fn of(url: &Url) -> Result<Self, CredentialsError> {
+        match (&url.key, &url.secret_file) {
+            (Some(id), Some(path)) => Self::from_file(id, path),
+            (None, None) => Ok(Self::NONE),
+            (Some(id), None) => Err(CredentialsError::NoSecret { id: id.clone() }),
+            (None, Some(_)) => Err(CredentialsError::NoKey),
+        }
+    }
+
     /// The key id.
     pub fn id(&self) -> Option<&str> {
         self.0.as_ref().map(|key| &*key.id)
     }
 
     /// The key id and the secret, for the handshake.
-    pub(super) fn key(&self) -> Option<(Box<str>, Secret)> {
+    pub fn key(&self) -> Option<(Box<str>, Secret)> {
         self.0.as_ref().map(|key| (key.id.clone(), key.secret.clone()))
     }
 }

@@ -469,6 +469,7 @@ fn exports(shared: &Shared) -> Arc<Exports> {
         block_size: BlockSize::B4096,
         epoch: shared.epoch.load(Ordering::Relaxed),
         uuid: u128::from(volume.0).to_le_bytes(),
+        is_remote: false,
     };
     let bytes: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
     let credential = CredentialExport {

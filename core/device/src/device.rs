@@ -1,6 +1,6 @@
 //! Requests to devices, their results, and the properties of a device.
 
-use nearflash_request::BufferId;
+use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 
 /// A device's index in the node's table, for one run; across runs, its UUID identifies it.
@@ -76,10 +76,11 @@ impl DeviceOperation {
     }
 
     /// Whether data acknowledged earlier may be lost after this result. It is not if the device did
-    /// not try the operation, or if it is full and refused only this write.
+    /// not try the operation, or if it is full and refused only this write. Another node itself keeps
+    /// in mind that its device has lost data.
     pub fn loses(self, result: DeviceResult) -> bool {
         match result {
-            DeviceResult::Unsupported => false,
+            DeviceResult::Unsupported | DeviceResult::Remote(_) => false,
             DeviceResult::NoSpace => self == Self::Flush,
             _ => self.makes_durable() && !result.is_done(),
         }
@@ -108,6 +109,8 @@ pub enum DeviceResult {
     Gone,
     /// The device does not support the operation.
     Unsupported,
+    /// The device is a volume of another node, which answered so, or cannot be reached.
+    Remote(Outcome),
 }
 
 impl DeviceResult {

@@ -22,7 +22,7 @@ use crate::admission::{Admission, Asker, Taken, Verdict, Waiting};
 use crate::change::Part;
 use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
-use crate::job::Job;
+use crate::job::{Job, needs_fence};
 use crate::meters::Meters;
 use crate::need::brings_payload;
 use crate::pool::Pool;
@@ -295,6 +295,9 @@ impl Engine {
             && let Some(refusal) = restriction.refusal(nexus, request.operation.access())
         {
             return Some(refusal);
+        }
+        if entry.is_remote && needs_fence(&request.operation) {
+            return Some(Outcome::Unsupported);
         }
         if let Operation::Copy { source, from } = request.operation
             && let Some(refusal) = self.refusal_of_source(nexus, source, from, request)

@@ -132,15 +132,7 @@ impl Job {
     }
 
     pub(crate) fn needs_fence(&self) -> bool {
-        matches!(
-            self.operation,
-            Operation::CompareAndWrite { .. }
-                | Operation::OrWrite { .. }
-                | Operation::WriteAndVerify { .. }
-                | Operation::WriteBytes { .. }
-                | Operation::CompareAndSwap { .. }
-                | Operation::FetchAdd { .. }
-        )
+        needs_fence(&self.operation)
     }
 
     pub(crate) fn covers(&self) -> Fenced {
@@ -159,6 +151,19 @@ impl Job {
             _ => self.covers().overlaps(fenced),
         }
     }
+}
+
+/// Whether no other request may change the range in the middle of the operation.
+pub(crate) fn needs_fence(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::CompareAndWrite { .. }
+            | Operation::OrWrite { .. }
+            | Operation::WriteAndVerify { .. }
+            | Operation::WriteBytes { .. }
+            | Operation::CompareAndSwap { .. }
+            | Operation::FetchAdd { .. }
+    )
 }
 
 /// The buffers that a request brings: of data, and of the bytes that are expected on the device.

@@ -90,6 +90,7 @@ impl IoResult {
                 Self::Run { mapped: true, len }
             }
             (DeviceResult::Unsupported, _) => Self::Failed(Outcome::Unsupported),
+            (DeviceResult::Remote(outcome), _) => Self::Failed(outcome),
             (DeviceResult::NoSpace, _) => Self::Failed(Outcome::CapacityExceeded),
             (DeviceResult::Gone, _) => Self::Failed(Outcome::DeviceUnavailable),
             (

@@ -21,6 +21,7 @@ mod lifecycle;
 mod lists;
 mod message;
 mod notice;
+mod peers;
 mod progress;
 mod receive;
 mod rings;
@@ -37,6 +38,10 @@ pub use iscsi::IscsiConfig;
 pub use leftover::LEFTOVER_MAX;
 pub use message::{ClientPlace, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
+pub use peers::{
+    LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed,
+    WRITE_SPAN,
+};
 pub use progress::PROGRESS_MIN;
 pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};

@@ -13,6 +13,7 @@ use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::door::Peer;
+use crate::peers::LinkError;
 use crate::session::PeerError;
 
 /// An event that a shard reports, or its answer to a [`crate::Message`].
@@ -62,6 +63,10 @@ pub enum Notice {
         /// The operation was a flush or a durable write: writes acknowledged before may be lost.
         loses: bool,
     },
+    /// This core has a connection to another node.
+    NodeReached(SocketAddr),
+    /// This core cannot use another node, or a volume of it. Told once until the node is reached.
+    NodeLost { address: SocketAddr, error: LinkError },
     /// An initiator is logged in.
     LoggedIn {
         peer: Peer,

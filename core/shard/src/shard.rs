@@ -22,6 +22,7 @@ use crate::leftover::Leftovers;
 use crate::lists::Lists;
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
+use crate::peers::{PeerConfig, Peers};
 use crate::rings::Rings;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
 use nearflash_session::ServingEnd;
@@ -52,6 +53,8 @@ pub struct ShardConfig {
     pub direct: DirectConfig,
     /// The configuration of initiators' sessions.
     pub iscsi: IscsiConfig,
+    /// Other nodes, whose volumes are the last of the devices.
+    pub peers: Vec<PeerConfig>,
     /// The time that a peer may neither take answers nor send the data it owes.
     pub stall_timeout: Nanos,
 }
@@ -68,6 +71,7 @@ pub struct Shard {
     pub(crate) initiators: Initiators,
     pub(crate) identities: ClientIdentities,
     pub(crate) rings: Rings,
+    pub(crate) peers: Peers,
     pub(crate) staging: Box<[u8]>,
     pub(crate) leftovers: Leftovers,
     pub(crate) lists: Lists,
@@ -95,13 +99,14 @@ pub(crate) struct Limits {
 impl Shard {
     /// A shard without connections.
     pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
-        let ShardConfig { engine, session, target, direct, iscsi, stall_timeout } = config;
+        let ShardConfig { engine, session, target, direct, iscsi, peers, stall_timeout } = config;
         Self {
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
             initiators: Initiators::new(iscsi, engine.core_count),
             identities: ClientIdentities::default(),
             rings: Rings::default(),
+            peers: Peers::new(peers, engine.devices.len()),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
             connections: Connections::default(),
@@ -133,11 +138,13 @@ impl Shard {
         self.events = events;
         moved += self.receive_polled(world);
         moved += self.receive_rings(world);
+        moved += self.receive_from_peers(world);
         self.settle(world);
         if !self.lists.woken.is_empty() {
             self.resume_woken(world);
             self.settle(world);
         }
+        moved += self.send_to_peers(world);
         moved += self.send_dirty(world);
         self.watch_the_clock(world);
         // Connections that have just ended leave answers.
@@ -159,6 +166,7 @@ impl Shard {
         for key in std::mem::take(&mut self.lists.polled) {
             self.stop_polling(key, world);
         }
+        self.watch_peers(world);
     }
 
     /// The time at which the shard must turn again, even without an event.
@@ -166,7 +174,7 @@ impl Shard {
         let sweep = (self.connections.len() > 0).then(|| self.swept_at.plus(SWEEP_PERIOD));
         let target = self.controllers.as_ref().and_then(Controllers::poll_timeout);
         let look = self.engine.awaits_others().then(|| self.turned_at.plus(LOOK_PERIOD));
-        sweep.into_iter().chain(target).chain(look).min()
+        sweep.into_iter().chain(target).chain(look).chain(self.peers.poll_timeout()).min()
     }
 
     /// Whether it was told to stop.
@@ -191,7 +199,7 @@ impl Shard {
     }
 
     fn ready<W: World>(&mut self, socket: SocketId, world: &mut W) {
-        let Some(key) = self.key_of(socket) else { return };
+        let Some(key) = self.key_of(socket) else { return self.peers.ready(socket) };
         self.mark_dirty(key);
         self.start_polling(key, world);
     }
@@ -255,12 +263,20 @@ impl Shard {
             let mut moved = false;
             while let Some(request) = self.engine.poll_device() {
                 moved = true;
+                if self.peers.serves(request.device) {
+                    self.peers.submit(request, world);
+                    continue;
+                }
                 if let Some(next) = self.engine.peek_device() {
                     world.prepare(next);
                 }
                 if let Submitted::Done(result) = world.submit(request) {
                     self.engine.handle_device(request.id, result, world.pool());
                 }
+            }
+            while let Some((id, result)) = self.peers.poll_ended() {
+                moved = true;
+                self.engine.handle_device(id, result, world.pool());
             }
             while let Some((core, message)) = self.engine.poll_fence() {
                 moved = true;

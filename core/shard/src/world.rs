@@ -144,6 +144,14 @@ pub trait World {
     /// Appends the events since the last poll: a bounded number, the rest next time.
     fn poll(&mut self, events: &mut Vec<Event>);
 
+    /// Connects to another node; `None` if that is impossible at once. Until the first
+    /// [`Event::Ready`] of [`Interest::Output`], nothing is sent or received. A connection that fails
+    /// later is closed by its peer.
+    fn connect(&mut self, to: SocketAddr) -> Option<SocketId> {
+        let _ = to;
+        None
+    }
+
     /// Receives into `place`, then into `staging`.
     fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received;
 

@@ -185,6 +185,7 @@ impl Space {
             extents,
             provisioning: asked.provisioning,
             reservations: Reservations::default(),
+            is_remote: false,
         };
         Ok(self.volumes.entry(name.clone()).or_insert(volume))
     }
@@ -324,6 +325,7 @@ impl Space {
         let entry = |volume: &Volume| VolumeEntry {
             provisioning: volume.provisioning,
             restriction: volume.reservations.restriction().map(Arc::new),
+            is_remote: volume.is_remote,
             ..volume.map().expect("extents of the space hold their volume").into()
         };
         VolumeTable::new(self.served().map(|volume| (volume.id, entry(volume))))
@@ -334,6 +336,9 @@ impl Space {
     /// [`Reservations::restriction`] differs, or if earlier requests have to end before the answer.
     pub fn apply(&mut self, change: &Change) -> Changed {
         match self.volumes.values_mut().find(|volume| volume.id == change.volume) {
+            Some(volume) if volume.is_remote => {
+                (ChangeResult::Refused(Refusal::Unsupported), Vec::new())
+            }
             Some(volume) => volume.reservations.apply(change),
             None => (ChangeResult::Refused(Refusal::VolumeGone), Vec::new()),
         }
@@ -346,6 +351,9 @@ impl Space {
     pub fn clear_reservations(&mut self, name: &Name) -> Result<Vec<Raised>, VolumeError> {
         let not_found = || VolumeError::NotFound(name.clone());
         let volume = self.volumes.get_mut(name).ok_or_else(not_found)?;
+        if volume.is_remote {
+            return Err(VolumeError::Remote(name.clone()));
+        }
         Ok(volume.reservations.clear_all(volume.id))
     }
 
@@ -400,6 +408,9 @@ fn changeable<'a>(
 ) -> Result<&'a mut Volume, VolumeError> {
     let not_found = || VolumeError::NotFound(name.clone());
     let volume = volumes.get_mut(name).ok_or_else(not_found)?;
+    if volume.is_remote {
+        return Err(VolumeError::Remote(name.clone()));
+    }
     match volume.preparing {
         Some(Preparation { job, .. }) => Err(VolumeError::Preparing { name: name.clone(), job }),
         None => Ok(volume),

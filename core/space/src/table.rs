@@ -29,6 +29,8 @@ pub struct VolumeEntry {
     pub provisioning: Provisioning,
     /// The accesses that reservations and modes refuse; commonly `None`.
     pub restriction: Option<Arc<Restriction>>,
+    /// Another node has its blocks, and serves it too. A fence of this node does not stop that node.
+    pub is_remote: bool,
 }
 
 impl From<Map> for VolumeEntry {
@@ -39,6 +41,7 @@ impl From<Map> for VolumeEntry {
             epoch: map.epoch(),
             provisioning: Provisioning::default(),
             restriction: None,
+            is_remote: false,
             map,
         }
     }

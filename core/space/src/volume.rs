@@ -86,6 +86,8 @@ pub struct Volume {
     pub provisioning: Provisioning,
     /// Its registrations, reservation and modes.
     pub reservations: Reservations,
+    /// Another node has its blocks and its record. This node serves it, and cannot change it.
+    pub is_remote: bool,
 }
 
 impl Volume {

@@ -49,6 +49,7 @@ fn exports(grants: u64) -> Exports {
         block_size: BlockSize::B512,
         epoch: 1,
         uuid: [0; 16],
+        is_remote: false,
     };
     let part = VOLUME_LEN / grants.max(1);
     // A hole of a block in each, so that none touches the next.

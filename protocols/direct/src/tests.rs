@@ -63,6 +63,7 @@ impl Vectors {
             block_size: BlockSize::B4096,
             epoch: 7,
             uuid: counting(0xC0),
+            is_remote: false,
         };
         let credential = CredentialExport {
             secret,

@@ -89,6 +89,8 @@ codes! { Status {
     WRITE_FAULT = 0x280, "Write Fault";
     UNRECOVERED_READ = 0x281, "Unrecovered Read Error";
     COMPARE_FAILURE = 0x285, "Compare Failure";
+    // Status code type 3h, path related.
+    INTERNAL_PATH_ERROR = 0x300, "Internal Path Error";
 } }
 
 impl Status {
@@ -132,6 +134,7 @@ impl From<Outcome> for Status {
             Outcome::UnrecoveredRead => Self::UNRECOVERED_READ,
             Outcome::WriteFault => Self::WRITE_FAULT,
             Outcome::DeviceUnavailable => Self::NAMESPACE_NOT_READY,
+            Outcome::PathLost => Self::INTERNAL_PATH_ERROR,
             Outcome::Unsupported => Self::INVALID_OPCODE.dnr(),
             Outcome::Aborted => Self::ABORT_REQUESTED,
             Outcome::ReservationConflict => Self::RESERVATION_CONFLICT.dnr(),
@@ -165,6 +168,7 @@ mod tests {
             (Outcome::UnrecoveredRead, 0x281),
             (Outcome::WriteFault, 0x280),
             (Outcome::DeviceUnavailable, 0x082),
+            (Outcome::PathLost, 0x300),
             (Outcome::Unsupported, dnr | 0x001),
             (Outcome::Aborted, 0x007),
             (Outcome::ReservationConflict, dnr | 0x083),

@@ -207,6 +207,9 @@ pub enum Outcome {
     WriteFault,
     /// The device cannot be reached any more; a later attempt may succeed.
     DeviceUnavailable,
+    /// The connection to the node that has the blocks was lost: the operation has taken effect, or
+    /// not, or will do so soon.
+    PathLost,
     /// The device does not support this operation.
     Unsupported,
     /// Stopped on request before it took effect.

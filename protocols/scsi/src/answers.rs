@@ -61,6 +61,7 @@ fn of_outcome(task: &RequestTask, completion: &Completion) -> Failure {
         Outcome::UnrecoveredRead => Sense::UNRECOVERED_READ.with_information(start.0),
         Outcome::WriteFault => Sense::WRITE_ERROR.with_information(start.0),
         Outcome::DeviceUnavailable => Sense::NOT_READY,
+        Outcome::PathLost => Sense::COMMUNICATION_FAILURE,
         Outcome::Unsupported => Sense::INVALID_OPCODE,
         Outcome::WriteProtected => Sense::SOFTWARE_WRITE_PROTECTED,
     };

@@ -113,9 +113,10 @@ impl Series {
         match completion.outcome {
             Outcome::Aborted => answer,
             Outcome::ReservationConflict | Outcome::WriteProtected if self.done.0 == 0 => answer,
-            Outcome::VolumeGone | Outcome::DeviceUnavailable | Outcome::OutOfRange => {
-                Err(Sense::COPY_TARGET_NOT_REACHABLE.into())
-            }
+            Outcome::VolumeGone
+            | Outcome::DeviceUnavailable
+            | Outcome::PathLost
+            | Outcome::OutOfRange => Err(Sense::COPY_TARGET_NOT_REACHABLE.into()),
             _ => Err(Sense::COPY_DEVICE_FAILURE.into()),
         }
     }

@@ -66,6 +66,7 @@ fn check_restore(records: &[u8]) {
             blocks: Blocks(u64::from(blocks) << (high % 64)),
             subsystem: name(format!("s{}", flags & 2)),
             nsid: u32::from(nsid) * if flags & 4 == 0 { 1 } else { 64 },
+            is_remote: false,
             provisioning: if flags & 8 == 0 { Provisioning::Thin } else { Provisioning::Thick },
             reservations: Reservations::default(),
             preparing: None,

@@ -124,6 +124,7 @@ impl Bench {
             target: Some(target()),
             direct: DirectConfig { exports: Arc::new(exports()), ..DirectConfig::default() },
             iscsi: IscsiConfig { exports: Arc::new(units()), window: 8, ..IscsiConfig::default() },
+            peers: Vec::new(),
             stall_timeout: Nanos::from_secs(30),
         };
         let shard = Shard::new(config, &mut outside.pool);
@@ -365,6 +366,7 @@ fn exports() -> Exports {
         // The epoch in the fuzzer's messages.
         epoch: direct::EPOCH,
         uuid: [0; 16],
+        is_remote: false,
     };
     Exports::new([(direct::NAME.into(), export)], [])
 }

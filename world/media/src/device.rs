@@ -42,6 +42,8 @@ pub enum Kind {
     Ram(RamRegion),
     /// None: reads return zeroes, writes are discarded, and each takes its delay.
     Null(NullDelays),
+    /// A volume of another node, which the cores reach over the network.
+    Remote,
 }
 
 /// The file behind a device, for io_uring.
@@ -53,6 +55,11 @@ pub struct UringDevice {
 }
 
 impl Device {
+    /// A volume of another node.
+    pub fn remote(name: Name, uuid: Uuid, properties: DeviceProperties) -> Self {
+        Self::unlabelled(name, uuid, properties, Kind::Remote)
+    }
+
     /// A device without a label, all of whose granules may hold volumes.
     pub(crate) fn unlabelled(
         name: Name,
@@ -93,6 +100,7 @@ impl Device {
                     goes_on(len)
                 }
                 Kind::Null(delays) => wait(delays.write, goes_on) && goes_on(len),
+                Kind::Remote => return Err(io::ErrorKind::Unsupported.into()),
             };
             if !is_whole {
                 return Ok(false);
@@ -100,7 +108,7 @@ impl Device {
         }
         match &self.kind {
             Kind::Uring(device) => self.sync(&device.fd, goes_on),
-            Kind::Ram(_) | Kind::Null(_) => Ok(true),
+            Kind::Ram(_) | Kind::Null(_) | Kind::Remote => Ok(true),
         }
     }
 
@@ -154,6 +162,7 @@ impl Device {
                 DeviceResult::run(!is_zero, len)
             }
             Kind::Null(_) => DeviceResult::run(false, len),
+            Kind::Remote => DeviceResult::Unsupported,
         }
     }
 

@@ -89,6 +89,7 @@ impl Devices {
                 do_in_memory(region, &request, &buffers);
                 return Submitted::Done(DeviceResult::Done);
             }
+            Kind::Remote => unreachable!("the shard sends its operations to the other node"),
             // The ring has no such operation; the file system usually has the answer in memory.
             Kind::Uring(_) if request.operation == DeviceOperation::Allocation => {
                 return Submitted::Done(device.allocation(request.offset, request.len));

@@ -412,7 +412,7 @@ fn make_ring() -> Result<IoUring, StartError> {
 fn device_fd(device: &Device) -> RawFd {
     match device.kind() {
         Kind::Uring(file) => file.fd().as_raw_fd(),
-        Kind::Ram(_) | Kind::Null(_) => -1,
+        Kind::Ram(_) | Kind::Null(_) | Kind::Remote => -1,
     }
 }
 
@@ -431,7 +431,8 @@ fn is_fault(result: DeviceResult) -> bool {
         DeviceResult::Done
         | DeviceResult::Mapped(_)
         | DeviceResult::Unmapped(_)
-        | DeviceResult::Unsupported => false,
+        | DeviceResult::Unsupported
+        | DeviceResult::Remote(_) => false,
         DeviceResult::NoSpace | DeviceResult::MediumError | DeviceResult::Gone => true,
     }
 }

@@ -289,6 +289,23 @@ pub(crate) fn prepare_tcp(fd: RawFd) -> io::Result<Prepared> {
     Ok(Prepared { fd, peer: Peer::Address(peer), local })
 }
 
+/// Begins a connection to another node.
+pub(crate) fn connect(to: SocketAddr) -> io::Result<OwnedFd> {
+    let kind = socket2::Type::STREAM.nonblocking().cloexec();
+    let socket = socket2::Socket::new(socket2::Domain::for_address(to), kind, None)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
+    let is_loopback = to.ip().to_canonical().is_loopback();
+    if is_loopback {
+        // As for an accepted connection.
+        let _ = socket.set_tcp_congestion(b"cubic");
+    }
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
 /// Prepares an accepted connection of a Unix socket, with the credentials of its peer.
 pub(crate) fn prepare_unix(fd: RawFd) -> io::Result<Prepared> {
     // SAFETY: the descriptor is the result of a completed accept, and has no other owner.

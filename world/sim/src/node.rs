@@ -182,7 +182,8 @@ impl Node {
             exports: self.iscsi_exports(),
             ..IscsiConfig::default()
         };
-        let config = ShardConfig { engine, session, target, direct, iscsi, stall_timeout };
+        let peers = Vec::new();
+        let config = ShardConfig { engine, session, target, direct, iscsi, peers, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core::new((self.id, id), shard, pool)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants};
 use nearflash_device::DeviceId;
-use nearflash_media::{Device, DeviceSpec, KnownDevice};
+use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_space::{Name, Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -111,7 +111,9 @@ impl Contents {
         change: Transaction,
         devices: impl IntoIterator<Item = &'a Device>,
     ) -> Transaction {
-        let devices = devices.into_iter();
+        // A volume of another node is recorded there.
+        let own = |device: &&Device| !matches!(device.kind(), Kind::Remote);
+        let devices = devices.into_iter().filter(own);
         let devices = devices.map(|it| (it.name().clone(), DeviceRecord::of(it))).collect();
         change.with_devices(&self.devices, &devices)
     }

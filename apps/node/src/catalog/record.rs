@@ -161,6 +161,7 @@ impl VolumeRecord {
                 Some(record) => record.reservations()?,
                 None => Reservations::default(),
             },
+            is_remote: false,
         })
     }
 }

@@ -151,11 +151,16 @@ impl Transaction {
 }
 
 fn by_uuid(space: &Space) -> BTreeMap<Uuid, &Volume> {
-    space.volumes().map(|volume| (volume.uuid, volume)).collect()
+    recorded(space).map(|volume| (volume.uuid, volume)).collect()
 }
 
 fn by_name(space: &Space) -> BTreeMap<&Name, &Volume> {
-    space.volumes().map(|volume| (&volume.name, volume)).collect()
+    recorded(space).map(|volume| (&volume.name, volume)).collect()
+}
+
+/// The volumes except those of other nodes.
+fn recorded(space: &Space) -> impl Iterator<Item = &Volume> {
+    space.volumes().filter(|volume| !volume.is_remote)
 }
 
 fn credentials(grants: &Grants) -> BTreeMap<&Name, &Credential> {

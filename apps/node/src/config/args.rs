@@ -18,6 +18,10 @@ const VOLUME_HELP: &str = "\
 Volume to serve (repeatable), created on the first start: \
 NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
 
+const REMOTE_HELP: &str = "\
+Volume of another node that this node serves, too (repeatable): \
+NAME=direct://HOST:PORT/VOLUME[?key=ID&secret-file=PATH]";
+
 /// The flags of `nearflash serve`. The values are unparsed strings: the configuration parses them,
 /// whether they come from a flag or the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -32,6 +36,9 @@ pub struct ServeArgs {
     /// Volumes to serve.
     #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE", help = VOLUME_HELP)]
     pub volumes: Vec<String>,
+    /// Volumes of other nodes.
+    #[arg(long = "remote", value_name = "NAME=URL", help = REMOTE_HELP)]
+    pub remotes: Vec<String>,
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port [default:
     /// 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
@@ -89,6 +96,8 @@ pub(super) struct FileArgs {
     pub(super) device: OneOrMore,
     #[serde(default)]
     pub(super) volume: OneOrMore,
+    #[serde(default)]
+    pub(super) remote: OneOrMore,
     #[serde(default)]
     pub(super) nvme_tcp: OneOrMore,
     pub(super) advertise: Option<String>,

@@ -136,6 +136,12 @@ pub enum ValueError {
          NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]"
     )]
     Volume(Box<str>),
+    /// Not a volume of another node.
+    #[error("'{0}' is not a volume of another node: write NAME=direct://HOST:PORT/VOLUME")]
+    Remote(Box<str>),
+    /// Not a URL.
+    #[error(transparent)]
+    Url(#[from] nearflash::direct::UrlError),
     /// Not a block size of a volume.
     #[error("'{0}' is not a valid block size: use 512 or 4096")]
     BlockSize(Box<str>),

@@ -21,6 +21,7 @@ use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
 
+use crate::remote::RemoteSpec;
 use crate::{HostAccess, InitiatorAccess};
 use args::FileArgs;
 use merge::{Merge, Written};
@@ -51,6 +52,8 @@ pub struct Config {
     pub devices: Vec<DeviceSpec>,
     /// The configured volumes, by unique names, each on one of the devices.
     pub volumes: Vec<VolumeRequest>,
+    /// The volumes of other nodes, by unique names.
+    pub remotes: Vec<RemoteSpec>,
     /// The doors; at least one is for NVMe/TCP.
     pub doors: Vec<Door>,
     /// The socket for direct clients on this machine.
@@ -116,7 +119,13 @@ impl Config {
             parse_volume,
             |volume| &volume.name,
         )?;
-        check_devices(&devices, &volumes)?;
+        let remotes = merge.named(
+            "remote",
+            (file.remote.into_vec(), args.remotes),
+            str::parse::<RemoteSpec>,
+            |remote| &remote.name,
+        )?;
+        check_devices(&devices, &volumes, &remotes)?;
         let written = [
             (Protocol::NvmeTcp, file.nvme_tcp, args.nvme_tcp),
             (Protocol::Direct, file.direct, args.direct),
@@ -139,6 +148,7 @@ impl Config {
         Ok(Self {
             devices: values(devices),
             volumes: values(volumes),
+            remotes: values(remotes),
             doors,
             direct_local: args.direct_local.or(file.direct_local),
             advertise: merge.one("advertise", advertise, parse_advertise)?,
@@ -158,13 +168,22 @@ fn values<T>(written: Vec<Written<T>>) -> Vec<T> {
     written.into_iter().map(|written| written.value).collect()
 }
 
-/// Checks that there is a device, and that each volume's device is configured.
+/// Checks that there is a device, that each volume's device is configured, and that no device has the
+/// name of a volume of another node, which is a device, too.
 fn check_devices(
     devices: &[Written<DeviceSpec>],
     volumes: &[Written<VolumeRequest>],
+    remotes: &[Written<RemoteSpec>],
 ) -> Result<(), ConfigError> {
-    if devices.is_empty() {
+    if devices.is_empty() && remotes.is_empty() {
         return Err(ConfigError::NoDevice);
+    }
+    let is_device = |name: &Name| devices.iter().any(|device| device.value.name == *name);
+    let is_volume = |name: &Name| volumes.iter().any(|volume| volume.value.name == *name);
+    let clashes = |name: &Name| is_device(name) || is_volume(name);
+    if let Some(Written { origin, value }) = remotes.iter().find(|it| clashes(&it.value.name)) {
+        let key = Key { origin: origin.clone(), name: "remote" };
+        return Err(ConfigError::Twice { key, name: value.name.clone() });
     }
     let exists = |name: &Name| devices.iter().any(|device| device.value.name == *name);
     match volumes.iter().find(|volume| !exists(&volume.value.device)) {

@@ -80,6 +80,7 @@ fn kind_name(kind: &Kind) -> &'static str {
         Kind::Uring(_) => "file",
         Kind::Ram(_) => "ram",
         Kind::Null(_) => "null",
+        Kind::Remote => "remote",
     }
 }
 

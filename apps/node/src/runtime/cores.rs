@@ -16,7 +16,7 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    DirectConfig, Door, IscsiConfig, Message, Notice, Shard, ShardConfig, World,
+    DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard, ShardConfig, World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos};
@@ -56,6 +56,7 @@ struct Common {
     stall_timeout: Nanos,
     session: SessionConfig,
     devices: Vec<Arc<Device>>,
+    peers: Vec<PeerConfig>,
     volumes: Arc<VolumeTable>,
     direct: DirectConfig,
     iscsi: IscsiConfig,
@@ -101,6 +102,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         stall_timeout: config.stall_timeout,
         session,
         devices: config.devices.clone(),
+        peers: config.peers,
         volumes: Arc::clone(&config.published.volumes),
         direct,
         iscsi,
@@ -208,6 +210,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         target,
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
+        peers: common.peers.clone(),
         stall_timeout: common.stall_timeout,
     }
 }

@@ -23,6 +23,7 @@ use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_shard::{DirectConfig, IscsiConfig};
 use nearflash_space::Epoch;
+use uuid::Uuid;
 
 use super::replies::Reply;
 use crate::Ledger;
@@ -80,9 +81,25 @@ pub(super) fn direct_config(access: &DirectAccess, devices: &[Arc<Device>]) -> D
     let largest = devices.iter().map(|device| device.properties().block_size).max();
     let session = direct_serving::SessionConfig {
         unit: largest.unwrap_or(usual.session.unit),
+        boot: boot(devices),
         ..usual.session
     };
     DirectConfig { session, exports: Arc::new(direct(access)) }
+}
+
+/// A number that differs from the last start's if writes that no flush followed may have been lost
+/// since then: memory loses them with the process, and a volatile cache with the machine's power.
+fn boot(devices: &[Arc<Device>]) -> u64 {
+    let is_memory = |device: &Arc<Device>| matches!(device.kind(), nearflash_media::Kind::Ram(_));
+    let is_volatile = |device: &Arc<Device>| device.properties().volatile_cache;
+    let uuid = match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(text) if !devices.iter().any(is_memory) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match devices.iter().any(|device| is_memory(device) || is_volatile(device)) {
+        false => 1,
+        true => uuid.unwrap_or_else(Uuid::new_v4).as_u64_pair().0,
+    }
 }
 
 /// The exports of direct sessions: the grants of each credential become one table per volume.
@@ -94,6 +111,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
             block_size: volume.block_size,
             epoch: wire_epoch(volume.epoch),
             uuid: *volume.uuid.as_bytes(),
+            is_remote: volume.is_remote,
         };
         (volume.name.as_str().into(), export)
     };

@@ -55,6 +55,8 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             let key = key.unwrap_or_default();
             info!(%peer, key = &*key, "client gone");
         }
+        Notice::NodeReached(node) => info!(%node, "connected to another node"),
+        Notice::NodeLost { address, error } => warn!(node = %address, "another node: {error}"),
         Notice::LoggedIn { peer, initiator, target, account } => {
             let (target, user) = (target.unwrap_or_default(), account.unwrap_or_default());
             info!(%peer, initiator = &*initiator, target = &*target, user = &*user, "initiator logged in");

@@ -28,6 +28,7 @@ __all__ = [
     "NotGranted",
     "OutOfRange",
     "OutcomeUnknown",
+    "PathLost",
     "QueueFull",
     "Refused",
     "Reserved",
@@ -212,6 +213,12 @@ class WriteProtected(Error, PermissionError):
     """the volume is write-protected for now"""
 
     name = "WRITE_PROTECTED"
+
+
+class PathLost(Error, OSError):
+    """another node has the data, and the connection to it was lost: the request may have been done"""
+
+    name = "PATH_LOST"
 
 
 # The client's errors.

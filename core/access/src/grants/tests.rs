@@ -11,6 +11,7 @@ fn name(text: &str) -> Name {
 
 fn volume(text: &str, uuid: u128, blocks: u64) -> Volume {
     Volume {
+        is_remote: false,
         id: VolumeId(0),
         uuid: Uuid::from_u128(uuid),
         name: name(text),

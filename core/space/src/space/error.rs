@@ -32,6 +32,9 @@ pub enum VolumeError {
     /// A job is preparing blocks of it.
     #[error("volume '{name}' is being prepared by job {job}: wait for the job, or cancel it")]
     Preparing { name: Name, job: u64 },
+    /// Another node has the volume.
+    #[error("volume '{0}' is on another node: change it there")]
+    Remote(Name),
     /// A limit is reached.
     #[error("volume '{name}': {bound}")]
     TooMany { name: Name, bound: &'static str },

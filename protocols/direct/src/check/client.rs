@@ -97,7 +97,7 @@ impl Bench {
             segment_len_max: U32::new(SEGMENT_LEN_MAX),
             credits_max: U32::new(CREDITS),
             handles_max: U32::new(4),
-            reserved1: U64::new(0),
+            boot: U64::new(0),
             nonce: [1; 16],
         };
         self.answer(Opcode::HELLO, 0, hello.as_bytes());

@@ -103,6 +103,7 @@ impl Pair {
             block_size,
             epoch: 3,
             uuid: [9; 16],
+            is_remote: false,
         };
         let secret = Secret::new([0x5A; 32]);
         // In two adjacent parts, so that requests cross from one to the other.

@@ -47,6 +47,9 @@ pub struct Agreed {
     pub rings: bool,
     /// The node supports [`super::ClientOperation::Zero`].
     pub zero: bool,
+    /// Another number than at the last connection: writes that were answered, and that no answered
+    /// flush followed, may have been lost. 0: the node does not say.
+    pub boot: u64,
     /// The maximum number of bytes that a request may read or write.
     pub len_max: u32,
     /// The maximum number of requests in flight, which never grows.

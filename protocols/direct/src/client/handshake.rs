@@ -92,6 +92,7 @@ impl ClientSession {
             digests: features.digests(),
             rings: features.has(Features::RINGS),
             zero: features.has(Features::ZERO),
+            boot: answer.boot.get(),
             len_max,
             credits_max,
         })

@@ -38,7 +38,8 @@ impl ClientSession {
                 let Data::Incoming(buffer) = self.posted[tag].data else {
                     panic!("a read has a buffer")
                 };
-                Receiving::Payload { buffer, offset: at, len: left }
+                let offset = self.posted[tag].answer.buffer_offset + at;
+                Receiving::Payload { buffer, offset, len: left }
             }
             _ => Receiving::Bytes,
         }

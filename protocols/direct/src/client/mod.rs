@@ -74,6 +74,8 @@ enum Transport {
 struct Request {
     opcode: Opcode,
     offset: u64,
+    /// The first byte of the request's data in its buffer.
+    buffer_offset: usize,
     /// The received segments of a read, one bit each.
     segments: u32,
     status: Status,
@@ -82,7 +84,8 @@ struct Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self { opcode: Opcode::FLUSH, offset: 0, segments: 0, status: Status::OK, value: 0 }
+        let (opcode, status) = (Opcode::FLUSH, Status::OK);
+        Self { opcode, offset: 0, buffer_offset: 0, segments: 0, status, value: 0 }
     }
 }
 
@@ -212,6 +215,11 @@ impl ClientSession {
     pub fn ping(&mut self) -> Result<(), SubmitError> {
         self.ask(Opcode::PING, 0, &[], Asked::Ping)?;
         Ok(())
+    }
+
+    /// Whether the node owes an answer to a message of the session.
+    pub fn has_unanswered(&self) -> bool {
+        !self.asked.is_empty()
     }
 
     /// Ends earlier connections that claimed the same identity. [`ClientEvent::Claimed`] reports

@@ -23,16 +23,32 @@ impl ClientSession {
         operation: &ClientOperation,
         payload: &[u8],
     ) -> Result<RequestTag, SubmitError> {
+        self.submit_at(volume, operation, 0, payload)
+    }
+
+    /// The same, for data that begins at byte `buffer_offset` of its buffer.
+    ///
+    /// # Errors
+    /// When the request was not accepted.
+    #[inline]
+    pub fn submit_at(
+        &mut self,
+        volume: VolumeHandle,
+        operation: &ClientOperation,
+        buffer_offset: u32,
+        payload: &[u8],
+    ) -> Result<RequestTag, SubmitError> {
         if self.transport != Transport::Stream {
             return Err(SubmitError::WrongTransport);
         }
         let (tag, header) = self.prepare(volume, operation, 0)?;
         self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
+        self.posted[tag.index()].answer.buffer_offset = crate::length(buffer_offset);
         match *operation {
             ClientOperation::Write { buffer, offset, len, .. } => {
                 for number in 0..segments::count(offset, len) {
                     let part = segments::segment(offset, len, number);
-                    self.output.push_buffer(buffer, part.start, part.len);
+                    self.output.push_buffer(buffer, buffer_offset + part.start, part.len);
                     if self.stream.rules.digests.data {
                         let bytes =
                             &payload[crate::length(part.start)..][..crate::length(part.len)];

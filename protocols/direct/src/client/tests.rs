@@ -41,7 +41,7 @@ fn hello_answer() -> HelloAnswer {
         segment_len_max: U32::new(SEGMENT_LEN_MAX),
         credits_max: U32::new(CREDITS),
         handles_max: U32::new(4),
-        reserved1: U64::new(0),
+        boot: U64::new(0),
         nonce: [1; 16],
     }
 }

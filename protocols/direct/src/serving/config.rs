@@ -27,6 +27,9 @@ pub struct SessionConfig {
     pub digests: Digests,
     /// The time that a client has from the connection's first byte to the end of the handshake.
     pub handshake_timeout: Nanos,
+    /// Another number when writes that no flush followed may have been lost:
+    /// [`crate::wire::HelloAnswer::boot`].
+    pub boot: u64,
     /// Random, generated for this connection and never used twice.
     pub nonce: [u8; NONCE_LEN],
 }
@@ -43,6 +46,7 @@ impl SessionConfig {
             handles_max: 64,
             digests: Digests::BOTH,
             handshake_timeout: Nanos::from_secs(10),
+            boot: 0,
             nonce,
         }
     }

@@ -26,6 +26,8 @@ pub struct Export {
     pub epoch: u32,
     /// Distinguishes it from a later volume of the same name.
     pub uuid: [u8; 16],
+    /// Another node has its blocks, so no device of this one reads or writes a client's memory.
+    pub is_remote: bool,
 }
 
 /// A credential, and the access granted to it.

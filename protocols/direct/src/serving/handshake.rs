@@ -78,7 +78,7 @@ impl TargetSession {
             segment_len_max: U32::new(SEGMENT_LEN_MAX),
             credits_max: U32::new(self.config.credits),
             handles_max: U32::new(self.config.handles_max.into()),
-            reserved1: U64::new(0),
+            boot: U64::new(self.config.boot),
             nonce: self.config.nonce,
         }
     }

@@ -146,6 +146,7 @@ impl TargetSession {
         slot.volume = handle.export.volume;
         slot.block_size = handle.export.block_size;
         slot.unit = handle.export.block_size.max(self.config.unit);
+        slot.is_remote = handle.export.is_remote;
         slot.offset = offset;
         slot.len = len;
         slot.place = header.place.get();

@@ -321,7 +321,7 @@ fn is_direct(slot: &Slot, segment: Segment) -> bool {
     let start = slot.offset + u64::from(segment.start);
     let end = start + u64::from(segment.len);
     let place = slot.place.wrapping_add(segment.start);
-    place.is_multiple_of(unit) && (start | end).is_multiple_of(unit.into())
+    !slot.is_remote && place.is_multiple_of(unit) && (start | end).is_multiple_of(unit.into())
 }
 
 /// The place of a segment's bytes in the data area. The whole request's bytes lie within the area.

@@ -32,6 +32,8 @@ pub(super) struct Slot {
     pub(super) block_size: BlockSize,
     /// Devices transfer to and from the client's memory in multiples of this number.
     pub(super) unit: BlockSize,
+    /// Another node has the blocks of its volume.
+    pub(super) is_remote: bool,
     pub(super) offset: u64,
     pub(super) len: u32,
     /// The offset of its payload in the data area of the rings.
@@ -54,6 +56,7 @@ impl Slot {
         volume: VolumeId(0),
         block_size: BlockSize::B512,
         unit: BlockSize::B512,
+        is_remote: false,
         offset: 0,
         len: 0,
         place: 0,

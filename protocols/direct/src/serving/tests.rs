@@ -125,6 +125,7 @@ fn export() -> Export {
         block_size: nearflash_units::BlockSize::B512,
         epoch: EPOCH,
         uuid: [9; 16],
+        is_remote: false,
     }
 }
 

@@ -70,7 +70,9 @@ wire! {
         pub segment_len_max: U32 = "[`super::SEGMENT_LEN_MAX`]",
         pub credits_max: U32 = "Tags are below this number, which also limits the requests in flight",
         pub handles_max: U32 = "The number of volumes that can be open at a time",
-        pub(crate) reserved1: U64,
+        /// Another number when writes that were answered, and that no answered FLUSH followed, may
+        /// have been lost since the last connection. 0: the node does not say.
+        pub boot: U64,
         pub nonce: [u8; NONCE_LEN] = "Random, and generated for this connection",
     }
 

@@ -268,6 +268,7 @@ fn every_outcome_has_a_status_of_its_own() {
     assert_eq!(of(Outcome::UnrecoveredRead), check(SenseKey::MEDIUM_ERROR, 0x1100));
     assert_eq!(of(Outcome::WriteFault), check(SenseKey::MEDIUM_ERROR, 0x0C00));
     assert_eq!(of(Outcome::DeviceUnavailable), check(SenseKey::NOT_READY, 0x0400));
+    assert_eq!(of(Outcome::PathLost), check(SenseKey::ABORTED_COMMAND, 0x0800));
     assert_eq!(of(Outcome::Unsupported), check(SenseKey::ILLEGAL_REQUEST, 0x2000));
 }
 

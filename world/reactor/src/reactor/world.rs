@@ -1,5 +1,6 @@
 //! The reactor's interface for a shard.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::{opcode, types};
@@ -61,6 +62,12 @@ impl World for Reactor {
             let Some(message) = self.mailbox.take() else { break };
             events.push(Event::Message(message));
         }
+    }
+
+    fn connect(&mut self, to: SocketAddr) -> Option<SocketId> {
+        let socket = sockets::release(sockets::connect(to).ok()?);
+        self.attach(socket);
+        Some(socket)
     }
 
     #[inline]

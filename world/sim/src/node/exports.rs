@@ -76,6 +76,7 @@ impl Node {
                 block_size,
                 epoch: if volume.id == self.id.shared_id() { self.grants.epoch } else { grown },
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
+                is_remote: false,
             };
             (name_of(volume.id).into(), export)
         };

@@ -158,6 +158,7 @@ fn every_outcome_has_its_status() {
         (Outcome::CapacityExceeded, Status::CAPACITY_EXCEEDED),
         (Outcome::WriteFault, Status::WRITE_FAULT),
         (Outcome::DeviceUnavailable, Status::DEVICE_UNAVAILABLE),
+        (Outcome::PathLost, Status::PATH_LOST),
         (Outcome::Unsupported, Status::UNSUPPORTED),
         (Outcome::Aborted, Status::ABORTED),
         (Outcome::ReservationConflict, Status::RESERVED),

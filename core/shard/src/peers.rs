@@ -1,0 +1,241 @@
+//! Other nodes, whose volumes are devices of this one.
+//!
+//! A device operation on such a volume becomes a request of the direct protocol over a connection of
+//! this core (`link`). It ends as an operation on a local device does, so the engine and the layout
+//! need not know where the bytes are.
+//!
+//! Rules. Reads and flushes that a lost connection leaves unanswered are sent again over the next one.
+//! No other operation is ever sent twice: it ends with [`Outcome::PathLost`], because it may have taken
+//! effect. All connections of a core to a node have one identity, which each of them claims. The
+//! operation ends only when the next connection's claim was answered, so that it does not take effect
+//! later, behind a write that its host makes over another core; at the latest, it ends after
+//! [`READ_SPAN`]. An operation that changes data and was not sent within [`WRITE_SPAN`] is never sent: its
+//! host may have given it up by then, and have written by another path.
+//!
+//! Invariant: every operation ends once, and its buffer is not used any more then.
+
+mod link;
+mod pending;
+mod unflushed;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, Health, OperationId};
+use nearflash_direct::Digests;
+use nearflash_direct::client::ClientConfig;
+use nearflash_direct::{PeerError, Secret, Status};
+use nearflash_request::Outcome;
+use nearflash_units::{Nanos, index};
+
+use crate::shard::Shard;
+use crate::world::{SocketId, World};
+use link::Link;
+pub(crate) use pending::Pending;
+pub use unflushed::Unflushed;
+
+/// The time for which a read or a flush waits for a connection.
+pub const READ_SPAN: Nanos = Nanos::from_secs(10);
+
+/// The time within which an operation that changes data must be sent.
+pub const WRITE_SPAN: Nanos = Nanos::from_secs(1);
+
+/// The time for which a node may be silent while it owes an answer. After half of it, the node is asked
+/// whether it is alive.
+pub const SILENCE_MAX: Nanos = Nanos::from_secs(5);
+
+/// The time between two attempts to connect, or to open a volume.
+pub const RETRY_PERIOD: Nanos = Nanos::from_millis(200);
+
+/// Another node, and the volumes of it that this node serves.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// The address at which it serves the direct protocol.
+    pub address: SocketAddr,
+    /// The key to connect with; `None` for a node that admits anonymous clients.
+    pub key: Option<(Box<str>, Secret)>,
+    /// The digests to request.
+    pub digests: Digests,
+    /// Its volumes, in the order of their devices.
+    pub volumes: Vec<RemoteVolume>,
+}
+
+/// A volume of another node.
+#[derive(Clone, Debug)]
+pub struct RemoteVolume {
+    /// The device that it is on this node.
+    pub device: DeviceId,
+    /// Its name on its own node.
+    pub name: Box<str>,
+    /// Its identity. Another volume of the same name is not used.
+    pub uuid: [u8; 16],
+    /// The health of the device.
+    pub health: Arc<Health>,
+    /// Its writes that no flush has followed. All cores have the same record.
+    pub unflushed: Arc<Unflushed>,
+}
+
+/// The reason for which a node, or a volume of it, cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LinkError {
+    /// The node cannot be reached, or the connection has ended.
+    #[error("it cannot be reached, or has closed the connection")]
+    Closed,
+    /// The connection was not complete, or an answer was not there, in time.
+    #[error("it does not answer")]
+    Silent,
+    /// The node violated the protocol, or ended the connection for this reason.
+    #[error("{0}")]
+    Protocol(PeerError),
+    /// A volume cannot be opened.
+    #[error("its volume '{name}' cannot be used: {status}")]
+    Volume {
+        /// The name of the volume.
+        name: Box<str>,
+        /// The node's answer.
+        status: Status,
+    },
+    /// Another volume has the name.
+    #[error("its volume '{name}' is not the one that was opened at the start: restart this node")]
+    OtherVolume {
+        /// The name of the volume.
+        name: Box<str>,
+    },
+    /// Answered writes may be lost.
+    #[error(
+        "it has lost its power before writes to volume '{name}' were flushed. Flushes of the volume \
+         fail until the device is cleared: check what the volume holds first"
+    )]
+    WritesLost {
+        /// The name of the volume.
+        name: Box<str>,
+    },
+}
+
+/// One core's connections to other nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    links: Vec<Link>,
+    /// By device, from the first remote one: the link, and the volume's place in it.
+    volumes: Vec<(usize, usize)>,
+    /// The first remote device.
+    first: u32,
+    /// Operations that have ended.
+    ended: Vec<(OperationId, DeviceResult)>,
+}
+
+impl Peers {
+    /// No connection yet. The remote devices follow the local ones, of which there are `local`.
+    ///
+    /// # Panics
+    /// When the remote devices are not numbered without gaps, which is a bug of the caller.
+    pub(crate) fn new(configs: Vec<PeerConfig>, devices: usize) -> Self {
+        let mut all: Vec<(u32, (usize, usize))> = Vec::new();
+        for (link, config) in configs.iter().enumerate() {
+            let volumes = config.volumes.iter().enumerate();
+            all.extend(volumes.map(|(place, volume)| (volume.device.0, (link, place))));
+        }
+        all.sort_unstable();
+        let count = u32::try_from(all.len()).expect("devices are few");
+        let devices = u32::try_from(devices).expect("devices are few");
+        let first = devices.checked_sub(count).expect("each remote volume is a device");
+        assert!(
+            all.iter().zip(first..).all(|((device, _), expected)| *device == expected),
+            "remote devices follow the local ones"
+        );
+        Self {
+            links: configs.into_iter().map(Link::new).collect(),
+            volumes: all.into_iter().map(|(_, place)| place).collect(),
+            first,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Whether the device is a volume of another node.
+    #[inline]
+    pub(crate) fn serves(&self, device: DeviceId) -> bool {
+        device.0 >= self.first
+    }
+
+    /// Takes an operation.
+    #[inline]
+    pub(crate) fn submit<W: World>(&mut self, request: DeviceRequest, world: &mut W) {
+        let (link, volume) = self.volumes[index(request.device.0 - self.first)];
+        let pending = Pending::new(request, volume, world.now());
+        self.links[link].submit(pending, world, &mut self.ended);
+    }
+
+    /// The next operation that has ended.
+    #[inline]
+    pub(crate) fn poll_ended(&mut self) -> Option<(OperationId, DeviceResult)> {
+        self.ended.pop()
+    }
+
+    /// The time at which [`Shard::turn_peers`] must be called again.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        self.links.iter().filter_map(Link::poll_timeout).min()
+    }
+
+    /// A socket can be used that belongs to no connection of a host.
+    pub(crate) fn ready(&mut self, socket: SocketId) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.socket() == Some(socket)) {
+            link.ready();
+        }
+    }
+}
+
+impl Shard {
+    /// Receives from other nodes. Returns the number of connections that made progress.
+    #[inline]
+    pub(crate) fn receive_from_peers<W: World>(&mut self, world: &mut W) -> usize {
+        let Peers { links, ended, .. } = &mut self.peers;
+        let mut moved = 0;
+        for link in links {
+            moved += usize::from(link.receive(&mut self.staging, world, ended));
+        }
+        moved
+    }
+
+    /// Sends to other nodes, and checks the deadlines. Returns the number of connections that made
+    /// progress.
+    #[inline]
+    pub(crate) fn send_to_peers<W: World>(&mut self, world: &mut W) -> usize {
+        let Peers { links, ended, .. } = &mut self.peers;
+        let mut moved = 0;
+        for link in links {
+            link.watch_the_clock(world, ended);
+            moved += usize::from(link.send(world, ended));
+        }
+        moved
+    }
+
+    /// Before the world waits: every connection to another node is watched.
+    pub(crate) fn watch_peers<W: World>(&mut self, world: &mut W) {
+        self.peers.links.iter_mut().for_each(|link| link.watch(world));
+    }
+}
+
+/// The result of an operation, from the answer of the other node.
+fn result_of(status: Status) -> DeviceResult {
+    let outcome = match status {
+        Status::OK => return DeviceResult::Done,
+        Status::UNSUPPORTED | Status::INVALID_OPCODE => return DeviceResult::Unsupported,
+        Status::CAPACITY_EXCEEDED => Outcome::CapacityExceeded,
+        Status::UNRECOVERED_READ => Outcome::UnrecoveredRead,
+        Status::WRITE_FAULT => Outcome::WriteFault,
+        Status::OUT_OF_RANGE => Outcome::OutOfRange,
+        Status::ABORTED => Outcome::Aborted,
+        Status::RESERVED => Outcome::ReservationConflict,
+        Status::WRITE_PROTECTED => Outcome::WriteProtected,
+        Status::PATH_LOST => Outcome::PathLost,
+        // Neither the volume nor the right to use it: the operation was not done.
+        _ => Outcome::DeviceUnavailable,
+    };
+    DeviceResult::Remote(outcome)
+}
+
+/// The configuration of a connection's session.
+fn client_config<W: World>(config: &PeerConfig, world: &mut W) -> ClientConfig {
+    let PeerConfig { key, digests, .. } = config;
+    ClientConfig { key: key.clone(), digests: *digests, rings: false, nonce: world.nonce() }
+}

@@ -1,0 +1,509 @@
+//! One core's connection to one other node: connecting, opening its volumes, sending operations.
+
+use std::collections::VecDeque;
+
+use nearflash_device::{DeviceOperation, DeviceResult, OperationId};
+use nearflash_direct::client::{
+    ClientEvent, ClientSession, RequestTag, SubmitError, VolumeHandle, VolumeInfo,
+};
+use nearflash_direct::{Receiving, Status};
+use nearflash_request::Outcome;
+use nearflash_units::{Nanos, index};
+
+use super::pending::{Part, Pending};
+use super::{
+    LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX, client_config,
+    result_of,
+};
+use crate::notice::Notice;
+use crate::world::{Interest, Place, Received, Sent, SocketId, World};
+
+/// Operations that have ended.
+type Ended = Vec<(OperationId, DeviceResult)>;
+
+/// The connection to another node.
+#[derive(Debug)]
+pub(super) struct Link {
+    config: PeerConfig,
+    /// What every connection claims; drawn for the first one.
+    identity: Option<[u8; 16]>,
+    connection: Option<Connection>,
+    /// There is no attempt before this time.
+    retry_at: Nanos,
+    /// Operations to send, oldest first.
+    waiting: VecDeque<Pending>,
+    /// Operations that were sent over a lost connection and may have taken effect, and the time at
+    /// which they end at the latest.
+    uncertain: Vec<(OperationId, Nanos)>,
+    /// By place in the configuration: its state on the present connection.
+    volumes: Vec<Handle>,
+    /// The last error was reported, and no connection was complete since.
+    is_reported: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Handle {
+    /// To be opened at this time, or later.
+    #[default]
+    Closed,
+    RetryAt(Nanos),
+    /// Asked for, with this number.
+    Asked(u32),
+    Open(VolumeHandle),
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: SocketId,
+    session: ClientSession,
+    /// The world has connected it.
+    is_connected: bool,
+    /// The claim was answered: operations may be sent.
+    is_claimed: bool,
+    /// The node's answer to HELLO: [`nearflash_direct::client::Agreed::boot`].
+    boot: u64,
+    /// The operations under way, by tag, with the writes that each of them covers if it is a flush.
+    posted: Vec<Option<(Pending, u64)>>,
+    posted_len: usize,
+    /// An [`crate::Event::Ready`] follows.
+    is_watched: bool,
+    /// When it began, when bytes last came, or when there was nothing to wait for.
+    heard_at: Nanos,
+    is_pinged: bool,
+}
+
+impl Link {
+    pub(super) fn new(config: PeerConfig) -> Self {
+        Self {
+            volumes: vec![Handle::Closed; config.volumes.len()],
+            config,
+            identity: None,
+            connection: None,
+            retry_at: Nanos(0),
+            waiting: VecDeque::new(),
+            uncertain: Vec::new(),
+            is_reported: false,
+        }
+    }
+
+    pub(super) fn socket(&self) -> Option<SocketId> {
+        self.connection.as_ref().map(|connection| connection.socket)
+    }
+
+    /// The socket can be used.
+    pub(super) fn ready(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.is_watched = false;
+            connection.is_connected = true;
+        }
+    }
+
+    /// Takes an operation, and sends it if that is possible now.
+    #[inline]
+    pub(super) fn submit<W: World>(&mut self, pending: Pending, world: &mut W, ended: &mut Ended) {
+        self.waiting.push_back(pending);
+        if self.connection.is_none() && world.now() >= self.retry_at {
+            self.connect(world);
+        }
+        self.post(world, ended);
+    }
+
+    /// The next time at which something must be done.
+    pub(super) fn poll_timeout(&self) -> Option<Nanos> {
+        let expiry = self.waiting.iter().map(Pending::deadline);
+        let expiry = expiry.chain(self.uncertain.iter().map(|(_, until)| *until)).min();
+        let retry = match &self.connection {
+            None => self.is_wanted().then_some(self.retry_at),
+            Some(connection) if connection.awaits_answer() => {
+                let span = if connection.is_pinged { SILENCE_MAX.0 } else { SILENCE_MAX.0 / 2 };
+                Some(connection.heard_at.plus(Nanos(span)))
+            }
+            Some(_) => None,
+        };
+        let reopen = self.volumes.iter().filter_map(|volume| match volume {
+            Handle::RetryAt(at) if !self.waiting.is_empty() => Some(*at),
+            _ => None,
+        });
+        expiry.into_iter().chain(retry).chain(reopen).min()
+    }
+
+    /// Gives up what has waited for too long, and nodes that are silent; connects again.
+    pub(super) fn watch_the_clock<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
+        if !self.is_wanted() && self.connection.is_none() {
+            return;
+        }
+        let now = world.now();
+        let late = self.waiting.iter().filter(|pending| pending.deadline() <= now);
+        ended.extend(late.map(|pending| (pending.request.id, pending.given_up())));
+        self.waiting.retain(|pending| pending.deadline() > now);
+        self.end_uncertain(|until| until <= now, ended);
+        let is_wanted = self.is_wanted();
+        match &mut self.connection {
+            Some(connection) if !connection.awaits_answer() => {
+                (connection.heard_at, connection.is_pinged) = (now, false);
+            }
+            Some(connection) => {
+                let silence = now.since(connection.heard_at);
+                if silence >= SILENCE_MAX {
+                    return self.lose(LinkError::Silent, world);
+                }
+                if silence.0 >= SILENCE_MAX.0 / 2 && !connection.is_pinged {
+                    connection.is_pinged = true;
+                    // Before the end of the handshake there is nothing to ask.
+                    let _ = connection.session.ping();
+                }
+            }
+            None if is_wanted && now >= self.retry_at => self.connect(world),
+            None => {}
+        }
+        self.post(world, ended);
+    }
+
+    /// Whether there is anything to ask the node for.
+    fn is_wanted(&self) -> bool {
+        !self.waiting.is_empty() || !self.uncertain.is_empty()
+    }
+
+    fn end_uncertain(&mut self, is_meant: impl Fn(Nanos) -> bool, ended: &mut Ended) {
+        let lost = DeviceResult::Remote(Outcome::PathLost);
+        let over = self.uncertain.extract_if(.., |(_, until)| is_meant(*until));
+        ended.extend(over.map(|(id, _)| (id, lost)));
+    }
+
+    fn connect<W: World>(&mut self, world: &mut W) {
+        let now = world.now();
+        self.retry_at = now.plus(RETRY_PERIOD);
+        let Some(socket) = world.connect(self.config.address) else {
+            return self.report(LinkError::Closed, world);
+        };
+        self.connection = Some(Connection {
+            socket,
+            session: ClientSession::new(client_config(&self.config, world)),
+            is_connected: false,
+            is_claimed: false,
+            boot: 0,
+            posted: Vec::new(),
+            posted_len: 0,
+            is_watched: true,
+            heard_at: now,
+            is_pinged: false,
+        });
+        world.watch(socket, Interest::Output);
+    }
+
+    /// Receives once. Returns whether anything came.
+    #[inline]
+    pub(super) fn receive<W: World>(
+        &mut self,
+        staging: &mut [u8],
+        world: &mut W,
+        ended: &mut Ended,
+    ) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        if connection.is_watched || !connection.is_connected {
+            return false;
+        }
+        let place = match connection.session.receiving() {
+            Receiving::Payload { buffer, offset, len } => Some(Place { buffer, offset, len }),
+            Receiving::Bytes | Receiving::Paused => None,
+        };
+        match world.receive(connection.socket, place, staging) {
+            Received::Nothing => {
+                if !connection.awaits_answer() && connection.session.output_len() == 0 {
+                    connection.is_watched = true;
+                    world.watch(connection.socket, Interest::Input);
+                }
+                false
+            }
+            Received::Closed => {
+                self.lose(LinkError::Closed, world);
+                true
+            }
+            Received::Bytes(len) => {
+                (connection.heard_at, connection.is_pinged) = (world.now(), false);
+                let fed = connection.feed(place, len, staging, world);
+                self.take_events(world, ended);
+                if let Err(error) = fed {
+                    self.lose(LinkError::Protocol(error), world);
+                }
+                true
+            }
+        }
+    }
+
+    /// Sends what is ready. Returns whether anything left.
+    #[inline]
+    pub(super) fn send<W: World>(&mut self, world: &mut W, ended: &mut Ended) -> bool {
+        let Some(connection) = &mut self.connection else { return false };
+        if !connection.is_connected || connection.session.output_len() == 0 {
+            return false;
+        }
+        match world.send(connection.socket, connection.session.output()) {
+            Sent::Bytes(0) => false,
+            Sent::Bytes(len) => {
+                connection.session.advance_output(len);
+                // Answers that came before the end of their requests' payload complete with it.
+                self.take_completions(world, ended);
+                true
+            }
+            Sent::Closed => {
+                self.lose(LinkError::Closed, world);
+                true
+            }
+        }
+    }
+
+    /// Before the world waits.
+    pub(super) fn watch<W: World>(&mut self, world: &mut W) {
+        let Some(connection) = &mut self.connection else { return };
+        if connection.is_watched {
+            return;
+        }
+        connection.is_watched = true;
+        let has_output = connection.session.output_len() > 0;
+        world.watch(connection.socket, if has_output { Interest::Both } else { Interest::Input });
+    }
+
+    fn take_events<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
+        while let Some(event) = self.connection.as_mut().and_then(|it| it.session.poll_event()) {
+            match event {
+                ClientEvent::Ready => self.handshake_over(world),
+                ClientEvent::Claimed(_) => {
+                    let Some(connection) = &mut self.connection else { return };
+                    connection.is_claimed = true;
+                    self.is_reported = false;
+                    world.notice(Notice::NodeReached(self.config.address));
+                    self.end_uncertain(|_| true, ended);
+                }
+                ClientEvent::Opened { number, result } => self.opened(number, result, world),
+                ClientEvent::Pong | ClientEvent::Attached(_) => {}
+            }
+        }
+        self.take_completions(world, ended);
+        self.post(world, ended);
+    }
+
+    /// Claims the identity, and finds out whether answered writes may be lost.
+    fn handshake_over<W: World>(&mut self, world: &mut W) {
+        let identity = *self.identity.get_or_insert_with(|| world.nonce());
+        let Some(connection) = &mut self.connection else { return };
+        let agreed = *connection.session.agreed().expect("the handshake is over");
+        connection.posted.resize(index(agreed.credits_max), None);
+        connection.session.claim(identity).expect("the handshake is over");
+        connection.boot = agreed.boot;
+        for RemoteVolume { name, health, unflushed, .. } in &self.config.volumes {
+            if unflushed.connected(agreed.boot, health) {
+                let error = LinkError::WritesLost { name: name.clone() };
+                world.notice(Notice::NodeLost { address: self.config.address, error });
+            }
+        }
+    }
+
+    /// Opens the volumes for which operations wait.
+    fn open_volumes(&mut self, now: Nanos) {
+        let Some(connection) = self.connection.as_mut().filter(|it| it.is_claimed) else { return };
+        for pending in &self.waiting {
+            let handle = &mut self.volumes[pending.volume];
+            let is_due = match *handle {
+                Handle::Closed => true,
+                Handle::RetryAt(at) => at <= now,
+                Handle::Asked(_) | Handle::Open(_) => false,
+            };
+            if is_due {
+                connection.expects(now);
+                let asked = connection.session.open(&self.config.volumes[pending.volume].name);
+                *handle = asked.map_or(Handle::RetryAt(now.plus(RETRY_PERIOD)), Handle::Asked);
+            }
+        }
+    }
+
+    fn opened<W: World>(&mut self, number: u32, result: Result<VolumeInfo, Status>, world: &mut W) {
+        let place = self.volumes.iter().position(|it| *it == Handle::Asked(number));
+        let Some(place) = place else { return };
+        let RemoteVolume { name, uuid, .. } = &self.config.volumes[place];
+        let error = match result {
+            Ok(info) if info.uuid == *uuid => {
+                self.volumes[place] = Handle::Open(info.handle);
+                return;
+            }
+            Ok(info) => {
+                if let Some(connection) = &mut self.connection {
+                    // It is open; if not, there is nothing to close.
+                    let _ = connection.session.close(info.handle);
+                }
+                LinkError::OtherVolume { name: name.clone() }
+            }
+            Err(status) => LinkError::Volume { name: name.clone(), status },
+        };
+        self.volumes[place] = Handle::RetryAt(world.now().plus(RETRY_PERIOD));
+        self.report(error, world);
+    }
+
+    /// Sends waiting operations while the node takes any, in order for each volume.
+    #[inline]
+    fn post<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
+        let now = world.now();
+        let Some(connection) = self.connection.as_mut().filter(|it| it.is_claimed) else { return };
+        let (mut place, mut is_closed) = (0, false);
+        while let Some(mut pending) = self.waiting.get(place).copied() {
+            let Handle::Open(handle) = self.volumes[pending.volume] else {
+                (place, is_closed) = (place + 1, true);
+                continue;
+            };
+            // The age is looked at immediately before an operation is sent.
+            if pending.deadline() <= now {
+                self.waiting.remove(place);
+                ended.push((pending.request.id, pending.given_up()));
+                continue;
+            }
+            let covered = self.config.volumes[pending.volume].unflushed.covered();
+            match connection.submit(handle, &mut pending, covered, world) {
+                Ok(true) => {}
+                Ok(false) => ended.push((pending.request.id, DeviceResult::Unsupported)),
+                Err(_) => break,
+            }
+            self.waiting.remove(place);
+        }
+        if is_closed {
+            self.open_volumes(now);
+        }
+    }
+
+    fn take_completions<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
+        while let Some(connection) = &mut self.connection {
+            let Some(completion) = connection.session.poll_completion() else { return };
+            let posted = connection.posted[index(completion.tag.0)].take();
+            let (mut pending, covered) = posted.expect("a request completes once");
+            connection.posted_len -= 1;
+            let boot = connection.boot;
+            match completion.status {
+                Status::OK if pending.part_done() => self.waiting.push_front(pending),
+                Status::STALE_EPOCH => self.refresh(pending, world),
+                // Damaged on its way, and refused before it took effect.
+                Status::DATA_DIGEST => self.waiting.push_front(pending),
+                status => {
+                    if status.is_ok() {
+                        self.note_done(&pending, boot, covered);
+                    }
+                    ended.push((pending.request.id, result_of(status)));
+                }
+            }
+        }
+    }
+
+    /// Keeps in mind whether answered writes are on stable media.
+    fn note_done(&self, pending: &Pending, boot: u64, covered: u64) {
+        let RemoteVolume { unflushed, health, .. } = &self.config.volumes[pending.volume];
+        if pending.leaves_unflushed() {
+            unflushed.written(boot, health);
+        } else if pending.request.operation == DeviceOperation::Flush {
+            unflushed.flushed(covered);
+        }
+    }
+
+    /// The volume has changed: the node refused the operation, which is sent again.
+    fn refresh<W: World>(&mut self, pending: Pending, world: &mut W) {
+        let state = &mut self.volumes[pending.volume];
+        if let (Handle::Open(handle), Some(connection)) = (*state, &mut self.connection) {
+            connection.expects(world.now());
+            let asked = connection.session.refresh(handle);
+            let retry = Handle::RetryAt(world.now().plus(RETRY_PERIOD));
+            *state = asked.map_or(retry, Handle::Asked);
+        }
+        self.waiting.push_front(pending);
+    }
+
+    /// The connection is over. Operations that may have taken effect end; the others wait.
+    fn lose<W: World>(&mut self, error: LinkError, world: &mut W) {
+        let Some(connection) = self.connection.take() else { return };
+        world.close(connection.socket);
+        self.volumes.fill(Handle::Closed);
+        let until = world.now().plus(READ_SPAN);
+        for (pending, _) in connection.posted.into_iter().flatten() {
+            if pending.is_repeatable() {
+                self.waiting.push_back(pending);
+            } else {
+                self.uncertain.push((pending.request.id, until));
+            }
+        }
+        self.report(error, world);
+    }
+
+    /// Reports an error, once until a connection is complete.
+    fn report<W: World>(&mut self, error: LinkError, world: &mut W) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            world.notice(Notice::NodeLost { address: self.config.address, error });
+        }
+    }
+}
+
+impl Connection {
+    /// The node is asked for something: its silence counts from now on.
+    fn expects(&mut self, now: Nanos) {
+        if !self.awaits_answer() {
+            (self.heard_at, self.is_pinged) = (now, false);
+        }
+    }
+
+    /// Whether the node owes something.
+    fn awaits_answer(&self) -> bool {
+        self.posted_len > 0 || !self.is_claimed || self.session.has_unanswered()
+    }
+
+    /// Hands received bytes to the session: first those in the place, then those behind it.
+    fn feed<W: World>(
+        &mut self,
+        place: Option<Place>,
+        len: usize,
+        staging: &[u8],
+        world: &mut W,
+    ) -> Result<(), nearflash_direct::PeerError> {
+        let mut placed = 0;
+        if let Some(Place { buffer, offset, len: room }) = place {
+            placed = len.min(room);
+            self.session.handle_payload(&world.pool().bytes(buffer)[offset..offset + placed]);
+        }
+        let mut rest = &staging[..len - placed];
+        while !rest.is_empty() {
+            match self.session.receiving() {
+                Receiving::Bytes => {
+                    let taken = self.session.handle_input(rest)?;
+                    rest = &rest[taken..];
+                }
+                Receiving::Payload { buffer, offset, len } => {
+                    let (payload, behind) = rest.split_at(len.min(rest.len()));
+                    let into = &mut world.pool().bytes_mut(buffer)[offset..offset + payload.len()];
+                    into.copy_from_slice(payload);
+                    self.session.handle_payload(payload);
+                    rest = behind;
+                }
+                Receiving::Paused => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the next part of an operation; `false` if the protocol does not have the operation.
+    fn submit<W: World>(
+        &mut self,
+        handle: VolumeHandle,
+        pending: &mut Pending,
+        covered: u64,
+        world: &mut W,
+    ) -> Result<bool, SubmitError> {
+        self.expects(world.now());
+        let agreed = self.session.agreed().ok_or(SubmitError::NotConnected)?;
+        let digests = agreed.digests.data;
+        let (len_max, zeroes) = (agreed.len_max, agreed.zero);
+        let Some(part) = pending.next_part(len_max, zeroes) else { return Ok(false) };
+        let Part { operation, payload, buffer_offset } = part;
+        let bytes = match payload {
+            Some((buffer, start, len)) if digests => &world.pool().bytes(buffer)[start..][..len],
+            _ => &[],
+        };
+        let RequestTag(tag) = self.session.submit_at(handle, &operation, buffer_offset, bytes)?;
+        self.posted[index(tag)] = Some((*pending, covered));
+        self.posted_len += 1;
+        Ok(true)
+    }
+}
