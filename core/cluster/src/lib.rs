@@ -1,0 +1,17 @@
+//! The state that the nodes of a cluster agree on: nodes, slices, and volumes striped over them.
+//! Pure.
+//!
+//! A cluster store, etcd, holds the state as records under keys. This crate names the keys,
+//! encodes the records, computes each change as one transaction from the records that it was
+//! decided on, and follows the store. It opens no connection: whoever drives the [`store`] requests
+//! is either a thread with an etcd client or the simulator.
+
+pub mod key;
+pub mod record;
+pub mod store;
+
+pub use key::{Key, MirrorKey, ParseKeyError, prefix};
+pub use record::{RecordError, VALUE_LEN_MAX};
+pub use store::{
+    Answer, Compare, Found, ModRevision, Operation, Put, RequestId, StoreEvent, StoreRequest, Txn,
+};

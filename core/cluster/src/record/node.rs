@@ -1,0 +1,93 @@
+//! The records of the cluster and of its nodes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use nearflash_space::Name;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Record, Schema, as_text};
+use crate::key::ORDINAL_MAX;
+
+/// The feature level of this program. A cluster of a higher level is refused.
+pub const FEATURE_LEVEL: u32 = 1;
+
+/// Most addresses of one door.
+const ADDRESSES_MAX: usize = 8;
+
+/// Longest text of a version, in bytes.
+const VERSION_LEN_MAX: usize = 64;
+
+/// The cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// Its name, for people.
+    #[serde(with = "as_text")]
+    pub name: Name,
+    /// Its UUID, which is also in every key.
+    pub uuid: Uuid,
+    /// The features that its records may use.
+    pub feature_level: u32,
+    /// When it was created, in seconds since 1970.
+    pub created: u64,
+}
+
+/// A protocol that a node listens for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Door {
+    /// NVMe/TCP.
+    NvmeTcp,
+    /// iSCSI.
+    Iscsi,
+    /// The direct protocol, which the nodes speak with each other, too.
+    Direct,
+}
+
+/// A node.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// Its name, unique in the cluster.
+    #[serde(with = "as_text")]
+    pub name: Name,
+    /// Its number, unique in the cluster: 1 to [`ORDINAL_MAX`].
+    pub ordinal: u16,
+    /// The addresses of each door.
+    pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
+    /// The version of its program.
+    pub version: String,
+}
+
+/// A node runs.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AliveRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// The random number of the process.
+    pub run: u64,
+}
+
+impl Record for ClusterRecord {}
+
+impl Record for NodeRecord {
+    fn check(&self) -> Result<(), &'static str> {
+        match self {
+            _ if self.ordinal == 0 || self.ordinal > ORDINAL_MAX => Err("ordinal is not 1 to 1023"),
+            _ if self.addresses.values().any(|list| list.len() > ADDRESSES_MAX) => {
+                Err("a door has more than 8 addresses")
+            }
+            _ if self.version.len() > VERSION_LEN_MAX => Err("version is longer than 64 bytes"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Record for AliveRecord {}

@@ -1,0 +1,223 @@
+//! The records of volumes and of their mirrors.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nearflash_space::{NAMESPACES_PER_SUBSYSTEM_MAX, Name, Provisioning};
+use nearflash_units::{BlockSize, ByteLen, ByteOffset, KIB, MIB};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{DATA_START, MIRROR_LEN_MAX, Record, Schema, TRACT_LEN, as_bytes, as_text};
+
+/// Most mirrors of a row.
+pub const WIDTH_MAX: u32 = 64;
+
+/// Most replicas of a mirror, of which one or two only while data is moved.
+const REPLICAS_MAX: usize = 4;
+
+/// A volume. Its layout is arithmetic over `rows` rows of `width` mirrors each.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// Its name, unique in the cluster.
+    #[serde(with = "as_text")]
+    pub name: Name,
+    /// Its block size, in bytes.
+    pub block_size: u32,
+    /// Its length in blocks.
+    pub blocks: u64,
+    /// The length of a stripe's piece on one mirror.
+    #[serde(with = "as_bytes")]
+    pub stripe_unit: ByteLen,
+    /// The mirrors of a row.
+    pub width: u32,
+    /// The rows that have mirrors.
+    pub rows: u32,
+    /// The replicas of each mirror.
+    pub replicas: u8,
+    /// Where its mirrors are placed.
+    #[serde(with = "as_text")]
+    pub placement: Placement,
+    /// The subsystem that has its namespace.
+    #[serde(with = "as_text")]
+    pub subsystem: Name,
+    /// The namespace id.
+    pub nsid: u32,
+    /// Thin or thick.
+    #[serde(with = "as_text")]
+    pub provisioning: Provisioning,
+    /// The number of its layout.
+    pub epoch: u64,
+    /// Whether it can be used.
+    pub state: VolumeState,
+}
+
+/// Whether a volume can be used.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeState {
+    /// Not yet: rows are missing.
+    Making,
+    /// Yes.
+    Ready,
+    /// No longer: its mirrors are being released.
+    Removing,
+}
+
+/// Where a volume's mirrors are placed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Placement {
+    /// Dealt round over the nodes.
+    Spread,
+    /// The primaries on this node.
+    Local(Uuid),
+    /// Everything on this node.
+    Central(Uuid),
+}
+
+/// The state of a mirror, which only its replicas in sync change.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MirrorRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// The length of each replica.
+    #[serde(with = "as_bytes")]
+    pub len: ByteLen,
+    /// Grows with each change of membership.
+    pub term: u32,
+    /// The ordinal of the primary replica.
+    pub primary: u8,
+    /// The replicas that have everything that was acknowledged.
+    pub in_sync: Vec<InSyncRecord>,
+}
+
+/// A replica that is in sync.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct InSyncRecord {
+    /// The replica's ordinal in the mirror.
+    pub replica: u8,
+    /// The incarnation of its slice in which it is in sync.
+    pub incarnation: u64,
+}
+
+/// The places of a mirror's replicas.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicasRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// The replicas.
+    pub replicas: Vec<ReplicaRecord>,
+}
+
+/// The place of a replica.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaRecord {
+    /// Its number in the mirror, which is never given to another one.
+    pub ordinal: u8,
+    /// The slice.
+    pub slice: Uuid,
+    /// The offset on the slice's device.
+    #[serde(with = "as_bytes")]
+    pub start: ByteOffset,
+}
+
+/// Error: a text is not a placement.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("'{0}' is not a placement: use spread, local:NODE or central:NODE")]
+pub struct ParsePlacementError(Box<str>);
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spread => f.write_str("spread"),
+            Self::Local(node) => write!(f, "local:{node}"),
+            Self::Central(node) => write!(f, "central:{node}"),
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = ParsePlacementError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePlacementError> {
+        let refused = |_| ParsePlacementError(text.into());
+        match text.split_once(':') {
+            None if text == "spread" => Ok(Self::Spread),
+            Some(("local", node)) => node.parse().map(Self::Local).map_err(refused),
+            Some(("central", node)) => node.parse().map(Self::Central).map_err(refused),
+            _ => Err(ParsePlacementError(text.into())),
+        }
+    }
+}
+
+impl VolumeRecord {
+    /// Its length in bytes; `check` makes it representable.
+    pub fn len(&self) -> ByteLen {
+        ByteLen(self.blocks.saturating_mul(u64::from(self.block_size)))
+    }
+}
+
+/// Whether this is a stripe unit: a power of two from 4 KiB to 1 MiB.
+pub(crate) fn is_stripe_unit(len: ByteLen) -> bool {
+    len.0.is_power_of_two() && (4 * KIB..=MIB).contains(&len.0)
+}
+
+impl Record for VolumeRecord {
+    fn check(&self) -> Result<(), &'static str> {
+        match self {
+            _ if BlockSize::from_bytes(self.block_size).is_none() => Err("block_size is unknown"),
+            _ if self.blocks == 0 => Err("blocks is 0"),
+            _ if self.blocks.checked_mul(u64::from(self.block_size)).is_none() => {
+                Err("blocks are more than 2^64 bytes")
+            }
+            _ if !is_stripe_unit(self.stripe_unit) => {
+                Err("stripe_unit is not a power of two from 4 KiB to 1 MiB")
+            }
+            _ if self.width == 0 || self.width > WIDTH_MAX => Err("width is not 1 to 64"),
+            _ if self.rows.checked_mul(self.width).is_none() => Err("rows are too many"),
+            _ if self.replicas == 0 => Err("replicas is 0"),
+            _ if self.nsid == 0 || self.nsid > NAMESPACES_PER_SUBSYSTEM_MAX => {
+                Err("nsid is out of range")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Record for MirrorRecord {
+    fn check(&self) -> Result<(), &'static str> {
+        let len = self.len.0;
+        match self {
+            _ if len == 0 || len > MIRROR_LEN_MAX.0 || !len.is_multiple_of(TRACT_LEN.0) => {
+                Err("len is not a multiple of 16 MiB up to 64 GiB")
+            }
+            _ if self.in_sync.len() > REPLICAS_MAX => Err("in_sync has more than 4 replicas"),
+            _ if !self.in_sync.iter().any(|it| it.replica == self.primary) => {
+                Err("the primary is not in_sync")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Record for ReplicasRecord {
+    fn check(&self) -> Result<(), &'static str> {
+        let starts_on_tract = |it: &ReplicaRecord| {
+            let offset = it.start.0.checked_sub(DATA_START.0);
+            offset.is_some_and(|offset| offset.is_multiple_of(TRACT_LEN.0))
+        };
+        match &self.replicas[..] {
+            [] => Err("replicas are empty"),
+            list if list.len() > REPLICAS_MAX => Err("replicas are more than 4"),
+            list if !list.iter().all(starts_on_tract) => Err("start is not that of a tract"),
+            _ => Ok(()),
+        }
+    }
+}
