@@ -16,7 +16,10 @@ mod volume;
 pub use extent::{Extent, GRANULE};
 pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
 pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
-pub use map::{EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces};
+pub use map::{
+    EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces, RowPart, Rows, STRIPE_UNIT_MAX,
+    STRIPE_UNIT_MIN, STRIPE_WIDTH_MAX, Stripes,
+};
 pub use name::{NAME_LEN_MAX, Name, ParseNameError};
 pub use reservations::{
     Changed, Persistent, REGISTRATIONS_MAX, Registration, Reservation, Reservations,

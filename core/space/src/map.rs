@@ -1,21 +1,78 @@
 //! The map of a volume: the device and the bytes of each of its blocks.
 //!
-//! Invariants: a map never changes (a changed layout is a new map of a later epoch); its extents
-//! are in the order of the volume's blocks, without gaps, and hold at least all blocks.
+//! A map is made of *rows*, in the order of the volume's blocks. A row has as many extents as the
+//! map is *wide*, all of one length, which hold the row's *stripe units* in turn: with the width W
+//! and the unit U, the byte at `o` of a row is in its stripe unit `s = o / U`, which lies on extent
+//! `s mod W` at `s / W * U`. With a width of one, a row is one extent.
+//!
+//! Rows may differ in length, so that a volume grows by a row of any length. A row is found by a
+//! search over their starts, which costs no more than a division by their length would; a volume of
+//! one row needs neither.
+//!
+//! Invariants: a map never changes (a changed layout is a new map of a later epoch); its rows are
+//! without gaps, and hold at least all blocks; no block is in two stripe units.
+
+mod rows;
+#[cfg(test)]
+mod tests;
 
 use nearflash_request::BlockRange;
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, KIB, index};
 
-use crate::Extent;
+use crate::{Extent, GRANULE};
 use nearflash_device::DeviceId;
+
+pub use rows::{RowPart, Rows};
 
 /// The maximum number of extents of a volume: bounds the catalog's records and the work of one
 /// change.
 pub const EXTENTS_PER_VOLUME_MAX: usize = 4096;
 
+/// The maximum number of extents of a row.
+pub const STRIPE_WIDTH_MAX: u32 = 64;
+
+/// The shortest stripe unit.
+pub const STRIPE_UNIT_MIN: ByteLen = ByteLen(4 * KIB);
+
+/// The longest stripe unit. An extent holds whole ones.
+pub const STRIPE_UNIT_MAX: ByteLen = GRANULE;
+
 /// The number of the volume's layout; grows with each change.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Epoch(pub u64);
+
+/// The form of a map's rows.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Stripes {
+    /// The number of extents of a row, at most [`STRIPE_WIDTH_MAX`]. They may share devices.
+    pub width: u32,
+    /// The number of bytes that lie on one extent before the next one follows: a power of two from
+    /// [`STRIPE_UNIT_MIN`] to [`STRIPE_UNIT_MAX`].
+    pub unit: ByteLen,
+    /// The largest block size of the devices. The unit holds whole blocks of it.
+    pub device_block_size: BlockSize,
+}
+
+impl Stripes {
+    /// Rows of one extent each. Their unit has no effect.
+    const NONE: Self = Self { width: 1, unit: GRANULE, device_block_size: BlockSize::B512 };
+
+    /// Checks the width and the unit, for a volume of such blocks.
+    fn check(self, block_size: BlockSize) -> Result<(), MapError> {
+        let Self { width, unit, device_block_size } = self;
+        if !(1..=STRIPE_WIDTH_MAX).contains(&width) {
+            return Err(MapError::StripeWidth(width));
+        }
+        if !unit.0.is_power_of_two() || !(STRIPE_UNIT_MIN..=STRIPE_UNIT_MAX).contains(&unit) {
+            return Err(MapError::StripeUnit(unit));
+        }
+        let block_size = block_size.max(device_block_size);
+        if unit.0 < u64::from(block_size.bytes()) {
+            return Err(MapError::StripeUnitBelowBlock { unit, block_size });
+        }
+        Ok(())
+    }
+}
 
 /// Error: extents do not form a valid map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -33,12 +90,32 @@ pub enum MapError {
     /// The volume's size in bytes is beyond the address space.
     #[error("the volume exceeds the address space")]
     TooLarge,
+    /// A width of zero or more than [`STRIPE_WIDTH_MAX`].
+    #[error("a stripe width of {0}: choose 1 to {STRIPE_WIDTH_MAX}")]
+    StripeWidth(u32),
+    /// Not a power of two from [`STRIPE_UNIT_MIN`] to [`STRIPE_UNIT_MAX`].
+    #[error(
+        "a stripe unit of {0}: choose a power of two from {STRIPE_UNIT_MIN} to {STRIPE_UNIT_MAX}"
+    )]
+    StripeUnit(ByteLen),
+    /// Some blocks would be in two stripe units.
+    #[error(
+        "a stripe unit of {unit} is smaller than a block of {block_size} bytes of the volume or a \
+         device: choose a unit of at least one block"
+    )]
+    StripeUnitBelowBlock { unit: ByteLen, block_size: BlockSize },
+    /// The last row lacks extents.
+    #[error("{extents} extents do not form whole rows of {width}")]
+    RowNotFull { extents: usize, width: u32 },
+    /// The extents of a row differ in length.
+    #[error("extent {0} is not as long as the first of its row")]
+    RowUneven(usize),
 }
 
-/// An extent, and its offset in the volume.
+/// An extent, and the offset of its row in the volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Placed {
-    volume_offset: u64,
+    row_offset: u64,
     extent: Extent,
 }
 
@@ -48,8 +125,19 @@ pub struct Map {
     epoch: Epoch,
     block_size: BlockSize,
     blocks: Blocks,
+    /// Row by row.
     placed: Box<[Placed]>,
+    shape: Shape,
     devices: Box<[DeviceId]>,
+}
+
+/// The form of rows, as the data path needs it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Shape {
+    /// Extents of a row; never zero.
+    width: u32,
+    /// The stripe unit, as a power of two.
+    unit_shift: u32,
 }
 
 /// A part of a block range that lies in one run on one device.
@@ -74,27 +162,35 @@ impl Map {
         blocks: Blocks,
         extents: &[Extent],
     ) -> Result<Self, MapError> {
+        Self::striped(epoch, (block_size, blocks), Stripes::NONE, extents)
+    }
+
+    /// The map of a volume of so many blocks of that size, striped over each row of `extents`.
+    ///
+    /// # Errors
+    /// When the form of the rows is not valid, the extents are not rows of that form, or they
+    /// cannot hold the volume.
+    pub fn striped(
+        epoch: Epoch,
+        (block_size, blocks): (BlockSize, Blocks),
+        stripes: Stripes,
+        extents: &[Extent],
+    ) -> Result<Self, MapError> {
         if extents.len() > EXTENTS_PER_VOLUME_MAX {
             return Err(MapError::TooManyExtents(extents.len()));
         }
+        stripes.check(block_size)?;
         let wanted = block_size.len(blocks).ok_or(MapError::TooLarge)?;
-        let mut held = 0u64;
-        let mut placed = Vec::with_capacity(extents.len());
-        for (index, &extent) in extents.iter().enumerate() {
-            if !extent.is_whole_granules() {
-                return Err(MapError::ExtentNotWhole(index));
-            }
-            placed.push(Placed { volume_offset: held, extent });
-            held = held.checked_add(extent.len.0).ok_or(MapError::TooLarge)?;
-        }
-        if held < wanted.0 {
-            return Err(MapError::TooShort { held: ByteLen(held), wanted });
+        let (placed, held) = place(extents, stripes.width)?;
+        if held < wanted {
+            return Err(MapError::TooShort { held, wanted });
         }
         let mut devices: Vec<DeviceId> = extents.iter().map(|extent| extent.device).collect();
         devices.sort_unstable();
         devices.dedup();
         let (placed, devices) = (placed.into_boxed_slice(), devices.into_boxed_slice());
-        Ok(Self { epoch, block_size, blocks, placed, devices })
+        let shape = Shape { width: stripes.width, unit_shift: stripes.unit.0.trailing_zeros() };
+        Ok(Self { epoch, block_size, blocks, placed, shape, devices })
     }
 
     /// Which of the volume's layouts this is.
@@ -112,7 +208,7 @@ impl Map {
         self.blocks
     }
 
-    /// The extents, in the order of the volume's blocks.
+    /// The extents, row by row in the order of the volume's blocks.
     pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + '_ {
         self.placed.iter().map(|placed| placed.extent)
     }
@@ -123,35 +219,133 @@ impl Map {
     }
 
     /// The pieces of a range, in order and without gaps; `None` when the range ends past the
-    /// volume's end. An empty range has no pieces. One extent, the common case, costs no search.
+    /// volume's end. An empty range has no pieces. One row, the common case, costs no search.
+    ///
+    /// In a striped row, each stripe unit has a piece of its own, even if two of them meet on the
+    /// device: their bytes do not follow each other in the volume.
     #[inline]
     pub fn locate(&self, range: BlockRange) -> Option<Pieces<'_>> {
-        if !self.blocks.contains(range.start, range.count) {
-            return None;
-        }
-        let offset = self.block_size.offset(range.start)?.0;
-        let remaining = self.block_size.len(range.count)?.0;
-        let first = match &*self.placed {
-            [_] => 0,
-            // The first extent begins at 0, so that at least one begins at or before the offset.
-            many => many.partition_point(|p| p.volume_offset <= offset).saturating_sub(1),
-        };
-        Some(Pieces { placed: self.placed.get(first..).unwrap_or_default(), offset, remaining })
+        let (offset, remaining) = self.bytes_of(range)?;
+        Some(Pieces { placed: self.rows_from(offset), shape: self.shape, offset, remaining })
     }
 
     /// The place of a range that is a single piece; `None` for any other range.
     #[inline]
     pub fn locate_whole(&self, range: BlockRange) -> Option<Piece> {
-        let mut pieces = self.locate(range)?;
-        pieces.next().filter(|_| pieces.remaining == 0)
+        let (offset, len) = self.bytes_of(range)?;
+        let (placed, skip, held) = match &*self.placed {
+            // One extent holds all blocks.
+            [only] => (only, offset, len),
+            _ => self.shape.find(self.rows_from(offset), offset)?,
+        };
+        (len != 0 && len <= held).then(|| placed.piece(skip, len))
+    }
+
+    /// The parts of a range in each row, in order; `None` when the range ends past the volume's
+    /// end. Their runs are the pieces of [`Self::locate`], with those joined that meet on a device:
+    /// at most one for each extent, however long the range is.
+    #[inline]
+    pub fn rows(&self, range: BlockRange) -> Option<Rows<'_>> {
+        let (offset, remaining) = self.bytes_of(range)?;
+        Some(Rows { placed: self.rows_from(offset), shape: self.shape, offset, remaining })
+    }
+
+    /// The offset and the length of a range in bytes; `None` when it ends past the volume's end.
+    #[inline]
+    fn bytes_of(&self, range: BlockRange) -> Option<(u64, u64)> {
+        if !self.blocks.contains(range.start, range.count) {
+            return None;
+        }
+        Some((self.block_size.offset(range.start)?.0, self.block_size.len(range.count)?.0))
+    }
+
+    /// The extents from the row on that holds this offset.
+    #[inline]
+    fn rows_from(&self, offset: u64) -> &[Placed] {
+        let width = index(self.shape.width);
+        if self.placed.len() == width {
+            return &self.placed;
+        }
+        // The first row begins at 0, so that at least one begins at or before the offset. Without
+        // rows, the difference wraps, and nothing begins there.
+        let end = self.placed.partition_point(|placed| placed.row_offset <= offset);
+        self.placed.get(end.wrapping_sub(width)..).unwrap_or_default()
+    }
+}
+
+/// Each extent with its row's offset, and the length of all of them.
+fn place(extents: &[Extent], width: u32) -> Result<(Vec<Placed>, ByteLen), MapError> {
+    let mut held = ByteLen(0);
+    let mut placed = Vec::with_capacity(extents.len());
+    for (row, extents_of_row) in extents.chunks(index(width)).enumerate() {
+        let row_offset = held.0;
+        for (place, &extent) in extents_of_row.iter().enumerate() {
+            let number = row * index(width) + place;
+            if !extent.is_whole_granules() {
+                return Err(MapError::ExtentNotWhole(number));
+            }
+            if extent.len != extents_of_row[0].len {
+                return Err(MapError::RowUneven(number));
+            }
+            placed.push(Placed { row_offset, extent });
+            held = held.0.checked_add(extent.len.0).map(ByteLen).ok_or(MapError::TooLarge)?;
+        }
+    }
+    if !extents.len().is_multiple_of(index(width)) {
+        return Err(MapError::RowNotFull { extents: extents.len(), width });
+    }
+    Ok((placed, held))
+}
+
+impl Placed {
+    /// The piece of these bytes of the extent.
+    #[inline]
+    fn piece(&self, within: u64, len: u64) -> Piece {
+        let Extent { device, start, .. } = self.extent;
+        Piece { device, offset: ByteOffset(start.0 + within), len: ByteLen(len) }
+    }
+}
+
+impl Shape {
+    #[inline]
+    fn is_striped(self) -> bool {
+        self.width > 1
+    }
+
+    /// The length of a row of extents of that length.
+    #[inline]
+    fn row_len(self, extent_len: ByteLen) -> u64 {
+        extent_len.0 * u64::from(self.width)
+    }
+
+    /// The extent of a byte of the volume, its offset there, and the number of bytes that follow
+    /// each other there. The first row of `placed` holds the byte.
+    #[inline]
+    fn find(self, placed: &[Placed], offset: u64) -> Option<(&Placed, u64, u64)> {
+        let first = placed.first()?;
+        let within = offset - first.row_offset;
+        if !self.is_striped() {
+            return Some((first, within, first.extent.len.0 - within));
+        }
+        let width = u64::from(self.width);
+        let (number, skip) = (within >> self.unit_shift, within & (self.unit() - 1));
+        #[allow(clippy::cast_possible_truncation, reason = "less than the width")]
+        let extent = placed.get(index((number % width) as u32))?;
+        Some((extent, ((number / width) << self.unit_shift) + skip, self.unit() - skip))
+    }
+
+    #[inline]
+    fn unit(self) -> u64 {
+        1 << self.unit_shift
     }
 }
 
 /// The pieces of a range, from [`Map::locate`].
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
-    /// The extent that holds `offset`, and all after it.
+    /// The extents from the row on that holds `offset`.
     placed: &'a [Placed],
+    shape: Shape,
     /// The offset of the next piece in the volume.
     offset: u64,
     remaining: u64,
@@ -165,109 +359,16 @@ impl Iterator for Pieces<'_> {
         if self.remaining == 0 {
             return None;
         }
-        let (placed, rest) = self.placed.split_first()?;
-        let within = self.offset - placed.volume_offset;
-        let len = self.remaining.min(placed.extent.len.0 - within);
-        self.placed = rest;
+        let (placed, skip, held) = self.shape.find(self.placed, self.offset)?;
+        let len = self.remaining.min(held);
         self.offset += len;
         self.remaining -= len;
-        Some(Piece {
-            device: placed.extent.device,
-            offset: ByteOffset(placed.extent.start.0 + within),
-            len: ByteLen(len),
-        })
+        let row_end = placed.row_offset + self.shape.row_len(placed.extent.len);
+        if self.offset == row_end {
+            self.placed = self.placed.get(index(self.shape.width)..).unwrap_or_default();
+        }
+        Some(placed.piece(skip, len))
     }
 }
 
 impl std::iter::FusedIterator for Pieces<'_> {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::GRANULE;
-    use nearflash_units::Lba;
-    use proptest::prelude::*;
-
-    fn extent(device: u32, start_granule: u64, granules: u64) -> Extent {
-        Extent {
-            device: DeviceId(device),
-            start: ByteOffset(start_granule * GRANULE.0),
-            len: ByteLen(granules * GRANULE.0),
-        }
-    }
-
-    fn range(start: u64, count: u64) -> BlockRange {
-        BlockRange { start: Lba(start), count: Blocks(count) }
-    }
-
-    #[test]
-    fn a_range_in_one_extent_is_one_piece() {
-        let map = Map::new(Epoch(1), BlockSize::B4096, Blocks(512), &[extent(3, 1, 2)]).unwrap();
-        let pieces: Vec<Piece> = map.locate(range(10, 2)).unwrap().collect();
-        let offset = ByteOffset(GRANULE.0 + 10 * 4096);
-        assert_eq!(pieces, [Piece { device: DeviceId(3), offset, len: ByteLen(8192) }]);
-    }
-
-    #[test]
-    fn a_range_past_the_end_is_refused_and_an_empty_one_has_no_pieces() {
-        let map = Map::new(Epoch(1), BlockSize::B4096, Blocks(10), &[extent(0, 1, 1)]).unwrap();
-        assert!(map.locate(range(9, 2)).is_none());
-        assert!(map.locate(range(u64::MAX, 2)).is_none());
-        assert_eq!(map.locate(range(10, 0)).unwrap().count(), 0);
-        let none = Map::new(Epoch(1), BlockSize::B4096, Blocks(0), &[]).unwrap();
-        assert_eq!(none.locate(range(0, 0)).unwrap().count(), 0);
-        assert!(none.locate(range(0, 1)).is_none());
-    }
-
-    #[test]
-    fn extents_that_cannot_hold_the_volume_make_no_map() {
-        let make = |blocks, extents: &[Extent]| {
-            Map::new(Epoch(1), BlockSize::B4096, Blocks(blocks), extents).unwrap_err()
-        };
-        let refused = make(257, &[extent(0, 1, 1)]);
-        assert!(matches!(refused, MapError::TooShort { .. }));
-        let misaligned = Extent { start: ByteOffset(512), ..extent(0, 0, 1) };
-        assert_eq!(make(1, &[misaligned]), MapError::ExtentNotWhole(0));
-        assert_eq!(make(1, &[extent(0, 1, 0)]), MapError::ExtentNotWhole(0));
-        assert_eq!(make(u64::MAX, &[]), MapError::TooLarge);
-        let many = vec![extent(0, 1, 1); EXTENTS_PER_VOLUME_MAX + 1];
-        assert_eq!(make(1, &many), MapError::TooManyExtents(many.len()));
-    }
-
-    /// The place of each block, one by one. [`Map::locate`] must agree with it.
-    fn naive(extents: &[Extent], block_size: BlockSize) -> Vec<(DeviceId, u64)> {
-        let step = u64::from(block_size.bytes());
-        let blocks = |e: &Extent| {
-            let e = *e;
-            (0..e.len.0 / step).map(move |i| (e.device, e.start.0 + i * step))
-        };
-        extents.iter().flat_map(blocks).collect()
-    }
-
-    proptest! {
-        /// The layout is a bijection: each block of a range appears once, in order, at the place
-        /// that the naive model gives.
-        #[test]
-        fn every_block_of_a_range_is_located_once_and_in_order(
-            lens in prop::collection::vec(1u64..4, 1..6),
-            start in 0u64..600, count in 0u64..600,
-        ) {
-            let extents: Vec<Extent> =
-                lens.iter().zip(0u32..).map(|(&n, i)| extent(i % 2, u64::from(i) * 7 + 1, n)).collect();
-            let model = naive(&extents, BlockSize::B4096);
-            let blocks = Blocks(u64::try_from(model.len()).unwrap() - 3);
-            let map = Map::new(Epoch(1), BlockSize::B4096, blocks, &extents).unwrap();
-            let located = map.locate(range(start, count));
-            prop_assert_eq!(located.is_some(), start + count <= blocks.0);
-            if let Some(pieces) = located {
-                let (mut first, whole) = (pieces.clone(), map.locate_whole(range(start, count)));
-                prop_assert_eq!(whole, first.next().filter(|_| first.next().is_none()));
-                let found: Vec<(DeviceId, u64)> = pieces
-                    .flat_map(|p| (0..p.len.0 / 4096).map(move |i| (p.device, p.offset.0 + i * 4096)))
-                    .collect();
-                let (start, count) = (usize::try_from(start).unwrap(), usize::try_from(count).unwrap());
-                prop_assert_eq!(&found[..], &model[start..start + count]);
-            }
-        }
-    }
-}
