@@ -12,6 +12,7 @@ mod jobs;
 mod quiesce;
 mod quiescing;
 mod raised;
+mod remotes;
 mod service;
 mod status;
 mod workers;
@@ -20,7 +21,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use nearflash_api::{ApiError, OneVolume, VolumeInfo};
-use nearflash_media::Device;
 use nearflash_space::{Name, Space, Volume, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -41,6 +41,8 @@ pub(crate) use expiry::ExpiryWatch;
 use jobs::Jobs;
 use quiescing::{Quiescing, shrunk};
 use raised::raised_by;
+use remotes::Devices;
+pub(crate) use remotes::RemoteWatch;
 pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
@@ -49,7 +51,7 @@ const CHANGE_PAUSE: Duration = Duration::from_millis(1);
 /// A running node.
 pub(crate) struct Node {
     catalog: Catalog,
-    devices: Vec<Arc<Device>>,
+    devices: Mutex<Devices>,
     /// Serializes the decisions: held until every core has adopted a change, and never while older
     /// requests end.
     changing: Mutex<()>,
@@ -86,7 +88,8 @@ impl Node {
         addresses: Addresses,
         health: Health,
     ) -> Self {
-        let Prepared { catalog, devices, recorded } = prepared;
+        let Prepared { catalog, devices, peers, recorded } = prepared;
+        let devices = Mutex::new(Devices { all: devices, peers });
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
@@ -181,7 +184,7 @@ impl Node {
         let shrunk = shrunk(&before, &fresh.space, &volume);
         fresh.space.withhold(shrunk.as_ref().map_or(&[][..], |shrunk| &shrunk.freed));
         let direct = Arc::new(direct_access(&fresh, now()));
-        let ticket = self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
+        let ticket = self.runtime.publish(published(&fresh, &self.devices(), Arc::clone(&direct)));
         let info = volume_info(&volume, &fresh.space);
         let raised = raised_by(&before, &fresh.space);
         self.show(fresh, direct);
@@ -204,7 +207,7 @@ impl Node {
 
     /// Records which devices are suspect, so that a restart clears none.
     fn record_health(&self, _one: MutexGuard<'_, ()>) -> Result<(), NodeError> {
-        let change = self.catalog.read()?.health_of(self.devices.iter().map(Arc::as_ref));
+        let change = self.catalog.read()?.health_of(self.devices().iter().map(Arc::as_ref));
         let generation = self.catalog.commit(&change)?;
         self.served().recorded.generation = generation;
         Ok(())
@@ -219,7 +222,7 @@ impl Node {
 
     /// Releases the locks of the devices and records that. No operation is under way any more.
     pub(crate) fn release(&self) {
-        self.devices.iter().for_each(|device| device.release());
+        self.devices().iter().for_each(|device| device.release());
         self.catalog.devices_released();
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nearflash_device::DeviceId;
 use nearflash_media::{Candidate, Claim, Device, DeviceSpec, Storage, open_after};
+use nearflash_shard::PeerConfig;
 use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use crate::NodeError;
 use crate::catalog::{Catalog, Contents, Transaction};
 use crate::exports::device_names;
 use crate::records::Records;
-use crate::remote::Remote;
+use crate::remote::{self, Remote};
 
 /// The state that a node serves from.
 #[derive(Debug)]
@@ -21,25 +22,31 @@ pub(crate) struct Prepared {
     pub(crate) catalog: Catalog,
     /// A `DeviceId` is an index into this list.
     pub(crate) devices: Vec<Arc<Device>>,
+    /// Other nodes, whose volumes are the last of the devices.
+    pub(crate) peers: Vec<PeerConfig>,
     pub(crate) recorded: Records,
 }
 
-/// Opens the devices, restores the recorded volumes, and creates those that are missing.
+/// Opens the devices, restores the recorded volumes, creates those that are missing, and adds those of
+/// other nodes, which may not be all that are configured.
 pub(crate) fn prepare(
     catalog: Catalog,
     specs: &[DeviceSpec],
     volumes: &[VolumeRequest],
-    remotes: &[Remote],
+    (remotes, are_all): (&[Remote], bool),
 ) -> Result<Prepared, NodeError> {
     let contents = catalog.read()?;
     contents.check_given(specs)?;
     let mut devices = open_devices(&catalog, &contents, specs)?;
-    let local = u32::try_from(devices.len()).expect("devices are few");
-    devices.extend(remotes.iter().map(|remote| Arc::new(remote.device())));
     let mut found = contents.records(space_of(&devices))?;
-    for (id, remote) in (local..).zip(remotes) {
-        found.space.restore(remote.volume(DeviceId(id))).map_err(NodeError::RemoteClash)?;
+    let mut peers = Vec::new();
+    for remote in remotes {
+        devices.push(Arc::new(remote.device()));
+        remote::add_peer(&mut peers, remote, &devices);
+        let attached = found.space.attach(remote::place_of(&devices), |id| remote.volume(id));
+        attached.map_err(NodeError::RemoteClash)?;
     }
+    found.keeps_all_grants = !are_all;
     let mut recorded = found.clone();
     for request in volumes {
         match recorded.space.volume(&request.name) {
@@ -59,7 +66,7 @@ pub(crate) fn prepare(
     let change = Transaction::between(&found, &recorded);
     let change = contents.given(change, devices.iter().map(Arc::as_ref));
     recorded.generation = catalog.commit(&change)?;
-    Ok(Prepared { catalog, devices, recorded })
+    Ok(Prepared { catalog, devices, peers, recorded })
 }
 
 /// Opens all devices before it writes to any of them.
@@ -159,6 +166,9 @@ fn device_of<'devices>(devices: &'devices [Arc<Device>], extent: &Extent) -> &'d
 /// Deletes grants on volumes that no longer exist, so that a later volume of the same name has
 /// none.
 pub(crate) fn keep_grants_on(recorded: &mut Records) {
-    let Records { space, grants, .. } = recorded;
+    let Records { space, grants, keeps_all_grants, .. } = recorded;
+    if *keeps_all_grants {
+        return;
+    }
     grants.keep_those_on(|uuid| space.volumes().any(|volume| volume.uuid == uuid));
 }

@@ -14,6 +14,9 @@ pub(crate) struct Records {
     pub(crate) space: Space,
     /// The access rights of direct clients.
     pub(crate) grants: Grants,
+    /// Volumes of other nodes were absent at the start: grants on volumes that are not known here may
+    /// be on them.
+    pub(crate) keeps_all_grants: bool,
     /// The CHAP accounts of iSCSI initiators.
     pub(crate) accounts: Accounts,
 }

@@ -1,14 +1,13 @@
 //! Volumes of other nodes that this node serves: `NAME=direct://HOST:PORT/VOLUME`.
 //!
-//! This module opens each of them once, at the start, and learns its size and its identity. The cores
-//! reach it over their own connections (`core/shard/src/peers.rs`). The volume has the same UUID, the
+//! This module opens each of them once, and learns its size and its identity. The cores reach it over their own connections (`core/shard/src/peers.rs`). The volume has the same UUID, the
 //! same block size and the same size as on its own node. Nothing of it is recorded here.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearflash::direct::{Client, Credentials, Error, Options, Place, Url, VolumeInfo};
 use nearflash::resolve;
@@ -17,19 +16,19 @@ use nearflash_direct::Digests;
 use nearflash_media::Device;
 use nearflash_request::VolumeId;
 use nearflash_shard::{PeerConfig, RemoteVolume};
-use nearflash_space::{Epoch, Extent, GRANULE, Name, Provisioning, Reservations, Volume};
+use nearflash_space::{
+    Epoch, Extent, GRANULE, Name, Provisioning, Reservations, SpaceDevice, Volume, empty_device,
+};
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::NodeError;
 use crate::config::ValueError;
 
-/// The time for which a start waits for another node.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The time between two attempts.
-const PERIOD: Duration = Duration::from_millis(500);
-/// The time between two lines in the log.
-const REPORT_PERIOD: Duration = Duration::from_secs(5);
+/// The time that another node has to take a connection.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
+/// The time that another node has to answer.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// A configured volume of another node.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -64,36 +63,33 @@ pub(crate) struct Remote {
     block_size: BlockSize,
 }
 
-/// Finds the volumes. Waits for nodes that cannot be reached yet.
+/// Finds the volumes whose nodes answer now. Returns the others, too.
 ///
 /// # Errors
-/// When a volume cannot be opened, or its node cannot be reached for 30 s.
-pub(crate) fn find(specs: &[RemoteSpec]) -> Result<Vec<Remote>, NodeError> {
-    specs.iter().map(find_one).collect()
-}
-
-fn find_one(spec: &RemoteSpec) -> Result<Remote, NodeError> {
-    let refused = |source| NodeError::Remote { name: spec.name.clone(), source };
-    let (begun, mut reported) = (Instant::now(), Instant::now());
-    loop {
+/// When a node answers, and refuses to open the volume.
+pub(crate) fn find(specs: &[RemoteSpec]) -> Result<(Vec<Remote>, Vec<RemoteSpec>), NodeError> {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for spec in specs {
         match open(spec) {
-            Ok(remote) => return Ok(remote),
-            Err(error) if !error.is_transient() || begun.elapsed() >= PATIENCE => {
-                return Err(refused(Box::new(error)));
+            Ok(remote) => found.push(remote),
+            Err(error) if error.is_transient() => absent.push(spec.clone()),
+            Err(error) => {
+                let (name, source) = (spec.name.clone(), Box::new(error));
+                return Err(NodeError::Remote { name, source });
             }
-            Err(error) if reported.elapsed() >= REPORT_PERIOD => {
-                reported = Instant::now();
-                tracing::info!("waiting for the node of volume '{}': {error}", spec.name);
-            }
-            Err(_) => {}
         }
-        std::thread::sleep(PERIOD);
     }
+    Ok((found, absent))
 }
 
-fn open(spec: &RemoteSpec) -> Result<Remote, Error> {
+/// Opens a volume once.
+///
+/// # Errors
+/// The client's.
+pub(crate) fn open(spec: &RemoteSpec) -> Result<Remote, Error> {
     let credentials = Credentials::of(&spec.url)?;
-    let client = Client::connect_to(spec.url.clone(), credentials.clone(), Options::default())?;
+    let options = Options::default().silence_max(SILENCE_MAX).reconnect_max(Duration::ZERO);
+    let client = Client::connect_to(spec.url.clone(), credentials.clone(), options)?;
     let (address, info) = (address_of(&spec.url)?, client.open_named()?.info());
     let block_size = BlockSize::from_bytes(info.block_size).unwrap_or(BlockSize::B512);
     Ok(Remote { spec: spec.clone(), address, credentials, info, block_size })
@@ -108,7 +104,7 @@ fn address_of(url: &Url) -> Result<SocketAddr, Error> {
     };
     let mut last = io::ErrorKind::NotFound.into();
     for address in resolve(host, *port).map_err(failed)? {
-        match TcpStream::connect_timeout(&address, PERIOD) {
+        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
             Ok(_) => return Ok(address),
             Err(error) => last = error,
         }
@@ -120,7 +116,7 @@ impl Remote {
     /// It as a device of this node.
     pub(crate) fn device(&self) -> Device {
         let properties = DeviceProperties {
-            len: ByteLen(self.info.len.next_multiple_of(GRANULE.0)),
+            len: ByteLen(self.info.len),
             block_size: self.block_size,
             // The protocol does not say whether it has one.
             volatile_cache: true,
@@ -155,32 +151,37 @@ impl Remote {
     }
 }
 
-/// The configuration of the cores' connections: one for each node and key. The remote devices are the
-/// last ones.
-pub(crate) fn peers(remotes: &[Remote], devices: &[Arc<Device>]) -> Vec<PeerConfig> {
-    let mut peers: Vec<PeerConfig> = Vec::new();
-    let first = devices.len() - remotes.len();
-    for ((id, device), remote) in (0u32..).zip(devices).skip(first).zip(remotes) {
-        let key = remote.credentials.key();
-        let url = &remote.spec.url;
-        let digests = Digests { header: url.header_digest, data: url.data_digest };
-        let is_same = |peer: &PeerConfig| {
-            (peer.address, &peer.key, peer.digests) == (remote.address, &key, digests)
-        };
-        let place = peers.iter().position(is_same).unwrap_or_else(|| {
-            let (address, key) = (remote.address, key.clone());
-            peers.push(PeerConfig { address, key, digests, volumes: Vec::new() });
-            peers.len() - 1
-        });
-        peers[place].volumes.push(RemoteVolume {
-            device: DeviceId(id),
-            name: url.volume.as_deref().unwrap_or_default().into(),
-            uuid: remote.info.uuid,
-            health: Arc::clone(device.health()),
-            unflushed: Arc::default(),
-        });
-    }
-    peers
+/// The place of the last device, which is a volume of another node: it has no space for others.
+pub(crate) fn place_of(devices: &[Arc<Device>]) -> SpaceDevice {
+    let (number, device) = (devices.len() - 1, &devices[devices.len() - 1]);
+    let id = DeviceId(u32::try_from(number).expect("devices are few"));
+    let none = (ByteOffset(0), ByteLen(0));
+    let block_size = device.properties().block_size;
+    empty_device(id, device.name().clone(), device.uuid(), block_size, none)
+}
+
+/// Adds the last device to the volumes of its node. There is one connection of a core for each node and
+/// key.
+pub(crate) fn add_peer(peers: &mut Vec<PeerConfig>, remote: &Remote, devices: &[Arc<Device>]) {
+    let (number, device) = (devices.len() - 1, &devices[devices.len() - 1]);
+    let (key, url) = (remote.credentials.key(), &remote.spec.url);
+    let digests = Digests { header: url.header_digest, data: url.data_digest };
+    let is_same = |peer: &PeerConfig| {
+        (peer.address, &peer.key, peer.digests) == (remote.address, &key, digests)
+    };
+    let place = peers.iter().position(is_same).unwrap_or_else(|| {
+        let (address, key) = (remote.address, key.clone());
+        peers.push(PeerConfig { address, key, digests, volumes: Vec::new() });
+        peers.len() - 1
+    });
+    peers[place].volumes.push(RemoteVolume {
+        device: DeviceId(u32::try_from(number).expect("devices are few")),
+        name: url.volume.as_deref().unwrap_or_default().into(),
+        uuid: remote.info.uuid,
+        bytes: remote.info.len,
+        health: Arc::clone(device.health()),
+        unflushed: Arc::default(),
+    });
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nearflash_access::{ChapAccount, Rights, Secret};
+use nearflash_device::DeviceId;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
 use nearflash_nvme::serving::Life;
@@ -200,6 +201,8 @@ pub(crate) enum Event {
     Freed(u64),
     /// A device is suspect.
     Suspect,
+    /// The volume of another node that is this device has another size there.
+    RemoteResized { device: DeviceId, bytes: u64 },
     /// The node is stopping.
     End,
 }
@@ -325,6 +328,10 @@ pub trait Runtime: Send + Sync {
     /// Replaces the served state, and notifies connected hosts of the changes. Before the ticket is
     /// over, space that the new table no longer maps must not be given to another volume.
     fn publish(&self, published: Published) -> Ticket;
+
+    /// Adds devices, which are volumes of other nodes: `devices` and `peers` hold the earlier ones,
+    /// too. Returns when every core knows them.
+    fn publish_devices(&self, devices: &[Arc<Device>], peers: &[PeerConfig]);
 
     /// Replaces the cores' view of the volumes, and nothing that hosts see.
     fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket;

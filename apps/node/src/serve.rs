@@ -18,7 +18,7 @@ use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
 use crate::exports::{direct_access, published};
 use crate::health::Health;
-use crate::node::{Changes, ExpiryWatch, Node, Workers, now};
+use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::prepare;
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
@@ -32,6 +32,7 @@ pub struct Running {
     expiry: ExpiryWatch,
     changes: Changes,
     workers: Workers,
+    remotes: RemoteWatch,
     /// The Unix socket for direct clients on this machine; dropping it removes the file.
     local_socket: Option<SocketFile>,
 }
@@ -50,8 +51,9 @@ impl Running {
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         check_proofs(&config.doors, &catalog)?;
-        let remotes = remote::find(&config.remotes)?;
-        let prepared = prepare(catalog, &config.devices, &config.volumes, &remotes)?;
+        let (remotes, absent) = remote::find(&config.remotes)?;
+        let remotes = (&remotes[..], absent.is_empty());
+        let prepared = prepare(catalog, &config.devices, &config.volumes, remotes)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { open, local_socket, addresses } = doors;
         let (asker, events) = Asker::new();
@@ -62,7 +64,7 @@ impl Running {
             login_timeout: config.login_timeout,
             stall_timeout: config.stall_timeout,
             devices: prepared.devices.clone(),
-            peers: remote::peers(&remotes, &prepared.devices),
+            peers: prepared.peers.clone(),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
             hosts: config.hosts.clone(),
@@ -86,6 +88,9 @@ impl Running {
         let workers = Workers::start(Arc::clone(&node))
             .map_err(|source| NodeError::System { action: "start a thread", source })
             .inspect_err(given_up)?;
+        let remotes = RemoteWatch::start(Arc::clone(&node), absent)
+            .map_err(|source| NodeError::System { action: "start a thread", source })
+            .inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
         node.save_health(true);
         Ok(Self {
@@ -97,6 +102,7 @@ impl Running {
             expiry,
             changes,
             workers,
+            remotes,
             local_socket,
         })
     }
@@ -122,6 +128,7 @@ impl Running {
     pub fn stop(self) -> Result<(), NodeError> {
         // Requests that wait for a job are answered when the workers stop.
         let are_idle = self.workers.stop();
+        self.remotes.stop();
         self.control.stop();
         self.expiry.stop();
         // Before the drain: another node may take the path as soon as this one stops listening.

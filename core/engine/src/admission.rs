@@ -177,6 +177,11 @@ impl Admission {
         self.changes += 1;
     }
 
+    /// There are so many devices from now on, no fewer than before.
+    pub(crate) fn set_device_count(&mut self, devices: usize) {
+        self.depths.grow(devices);
+    }
+
     /// A request that has begun, on these devices, has ended.
     #[inline]
     pub(crate) fn note_end(&mut self, devices: &Devices) {

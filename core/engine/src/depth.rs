@@ -18,7 +18,7 @@ pub(crate) enum Devices {
 #[derive(Debug)]
 pub(crate) struct Depths {
     max: u32,
-    begun: Box<[u32]>,
+    begun: Vec<u32>,
 }
 
 impl Devices {
@@ -72,7 +72,12 @@ impl Devices {
 
 impl Depths {
     pub(crate) fn new(max: u32, devices: usize) -> Self {
-        Self { max: max.max(1), begun: vec![0; devices].into_boxed_slice() }
+        Self { max: max.max(1), begun: vec![0; devices] }
+    }
+
+    /// There are so many devices from now on, no fewer than before.
+    pub(crate) fn grow(&mut self, devices: usize) {
+        self.begun.resize(devices, 0);
     }
 
     /// Whether each of the devices has room for one more request.

@@ -131,6 +131,18 @@ impl Engine {
         changed
     }
 
+    /// Replaces the devices by the same ones and further ones, which are volumes of other nodes: no
+    /// volume on them has smaller blocks, so none of them needs a buffer for edges.
+    ///
+    /// # Panics
+    /// When there are fewer devices than before.
+    pub fn set_devices(&mut self, devices: Arc<[DeviceProperties]>, health: Arc<[Arc<Health>]>) {
+        self.layout.set_devices(devices.clone(), health);
+        self.admission.set_device_count(devices.len());
+        self.units = Units::new(&self.volumes, &devices);
+        self.devices = devices;
+    }
+
     /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then returns
     /// `number`.
     pub fn await_older(&mut self, number: u64, older: Older, volumes: Box<[VolumeId]>) {

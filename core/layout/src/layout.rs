@@ -30,7 +30,7 @@ pub struct Layout {
     /// By number of the IO.
     flights: Vec<Flight>,
     /// By device.
-    flushes: Box<[Flushes]>,
+    flushes: Vec<Flushes>,
     /// Operations to be submitted, oldest first.
     ready: VecDeque<OperationId>,
     /// IOs that ended together with another one.
@@ -76,6 +76,17 @@ impl Layout {
     #[inline]
     pub fn reads_as_zeroes(&self, volume: VolumeId) -> bool {
         self.zero_volumes.get(index(volume.0)).is_some_and(|is_zero| *is_zero)
+    }
+
+    /// Replaces the devices by the same ones and further ones.
+    ///
+    /// # Panics
+    /// When there are fewer devices than before.
+    pub fn set_devices(&mut self, devices: Arc<[DeviceProperties]>, health: Arc<[Arc<Health>]>) {
+        assert_eq!(devices.len(), health.len(), "each device has its health");
+        assert!(devices.len() >= self.devices.len(), "a device keeps its number");
+        self.flushes.resize_with(devices.len(), Flushes::default);
+        (self.devices, self.health) = (devices, health);
     }
 
     /// Whether an IO of that number is in flight.

@@ -36,7 +36,7 @@ pub use direct::DirectConfig;
 pub use door::{Door, Peer};
 pub use iscsi::IscsiConfig;
 pub use leftover::LEFTOVER_MAX;
-pub use message::{ClientPlace, Message};
+pub use message::{ClientPlace, Devices, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
     LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed,

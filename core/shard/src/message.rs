@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{CoreId, FenceMessage, Owner};
@@ -13,6 +14,7 @@ use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 
 use crate::connection::Connection;
+use crate::peers::PeerConfig;
 
 /// A direct client's connection and its core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,6 +23,17 @@ pub struct ClientPlace {
     pub core: CoreId,
     /// The connection on that core.
     pub owner: Owner,
+}
+
+/// The devices of a node.
+#[derive(Debug)]
+pub struct Devices {
+    /// Their properties, by number.
+    pub properties: Arc<[DeviceProperties]>,
+    /// Their health, by the same number.
+    pub health: Arc<[Arc<Health>]>,
+    /// Other nodes, whose volumes are the last of the devices.
+    pub peers: Vec<PeerConfig>,
 }
 
 /// A message to a core.
@@ -36,6 +49,9 @@ pub enum Message {
     Namespaces(ControllerId, Arc<NamespaceTable>),
     /// To the first core: a queue's connection is gone, and all its requests have ended.
     QueueClosed(ControllerId, QueueId),
+    /// From the control plane, to every core: the devices, which are those before and further volumes
+    /// of other nodes. Answered by [`crate::Notice::Shown`].
+    Devices(u64, Arc<Devices>),
     /// From the control plane, to every core: the new volumes. Answered by [`crate::Notice::Shown`]
     /// at once, and by [`crate::Notice::Quiesced`] when no request is left that began with an older
     /// entry of its volume.

@@ -67,6 +67,8 @@ pub enum Notice {
     NodeReached(SocketAddr),
     /// This core cannot use another node, or a volume of it. Told once until the node is reached.
     NodeLost { address: SocketAddr, error: LinkError },
+    /// A volume of another node has another size there.
+    RemoteResized { device: DeviceId, bytes: u64 },
     /// An initiator is logged in.
     LoggedIn {
         peer: Peer,

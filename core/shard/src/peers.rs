@@ -69,6 +69,8 @@ pub struct RemoteVolume {
     pub name: Box<str>,
     /// Its identity. Another volume of the same name is not used.
     pub uuid: [u8; 16],
+    /// Its length in bytes, as far as this node knows.
+    pub bytes: u64,
     /// The health of the device.
     pub health: Arc<Health>,
     /// Its writes that no flush has followed. All cores have the same record.
@@ -125,30 +127,42 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// No connection yet. The remote devices follow the local ones, of which there are `local`.
+    /// Nodes without connections. The remote devices follow the local ones, and are the last of
+    /// `devices`.
     ///
     /// # Panics
     /// When the remote devices are not numbered without gaps, which is a bug of the caller.
-    pub(crate) fn new(configs: Vec<PeerConfig>, devices: usize) -> Self {
+    pub(crate) fn new(configs: &[PeerConfig], devices: usize) -> Self {
+        let count = configs.iter().map(|config| config.volumes.len()).sum();
+        let first = devices.checked_sub(count).expect("each remote volume is a device");
+        let first = u32::try_from(first).expect("devices are few");
+        let mut peers = Self { first, ..Self::default() };
+        peers.set(configs, devices);
+        peers
+    }
+
+    /// Replaces the nodes by the same ones, with the same volumes, and further ones.
+    ///
+    /// # Panics
+    /// As [`Self::new`], and when a node or a volume is missing.
+    pub(crate) fn set(&mut self, configs: &[PeerConfig], devices: usize) {
         let mut all: Vec<(u32, (usize, usize))> = Vec::new();
         for (link, config) in configs.iter().enumerate() {
+            match self.links.get_mut(link) {
+                Some(link) => link.set_volumes(&config.volumes),
+                None => self.links.push(Link::new(config.clone())),
+            }
             let volumes = config.volumes.iter().enumerate();
             all.extend(volumes.map(|(place, volume)| (volume.device.0, (link, place))));
         }
+        assert!(configs.len() >= self.links.len(), "a node keeps its place");
         all.sort_unstable();
-        let count = u32::try_from(all.len()).expect("devices are few");
-        let devices = u32::try_from(devices).expect("devices are few");
-        let first = devices.checked_sub(count).expect("each remote volume is a device");
+        let last = u32::try_from(devices).expect("devices are few");
         assert!(
-            all.iter().zip(first..).all(|((device, _), expected)| *device == expected),
+            all.iter().map(|(device, _)| *device).eq(self.first..last),
             "remote devices follow the local ones"
         );
-        Self {
-            links: configs.into_iter().map(Link::new).collect(),
-            volumes: all.into_iter().map(|(_, place)| place).collect(),
-            first,
-            ended: Vec::new(),
-        }
+        self.volumes = all.into_iter().map(|(_, place)| place).collect();
     }
 
     /// Whether the device is a volume of another node.

@@ -5,6 +5,7 @@
 //! of requests.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use nearflash_engine::{Engine, EngineConfig, Older, Pool};
 use nearflash_nvme::serving::Target;
@@ -20,7 +21,7 @@ use crate::identities::ClientIdentities;
 use crate::iscsi::{Initiators, IscsiConfig};
 use crate::leftover::Leftovers;
 use crate::lists::Lists;
-use crate::message::Message;
+use crate::message::{Devices, Message};
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::peers::{PeerConfig, Peers};
 use crate::rings::Rings;
@@ -106,7 +107,7 @@ impl Shard {
             initiators: Initiators::new(iscsi, engine.core_count),
             identities: ClientIdentities::default(),
             rings: Rings::default(),
-            peers: Peers::new(peers, engine.devices.len()),
+            peers: Peers::new(&peers, engine.devices.len()),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
             connections: Connections::default(),
@@ -212,6 +213,12 @@ impl Shard {
             Message::Namespaces(controller, table) => self.set_namespaces(controller, &table),
             Message::QueueClosed(controller, queue) => {
                 self.queue_closed(controller, queue, world);
+            }
+            Message::Devices(number, devices) => {
+                let Devices { properties, health, peers } = &*devices;
+                self.peers.set(peers, properties.len());
+                self.engine.set_devices(Arc::clone(properties), Arc::clone(health));
+                self.shown(number, world);
             }
             Message::Volumes(number, volumes) => {
                 let changed = self.engine.set_volumes(volumes);

@@ -19,7 +19,7 @@ use uuid::Uuid;
 pub use error::{NameList, RestoreError, VolumeError};
 
 use crate::{
-    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Preparation,
+    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, GRANULE, Map, Name, Preparation,
     Provisioning, Reservations, SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
 };
 use nearflash_device::DeviceId;
@@ -104,7 +104,8 @@ impl Space {
         }
         let map = Map::new(volume.epoch, volume.block_size, planned, &volume.extents);
         map.map_err(|source| RestoreError::Map { volume: name.clone(), source })?;
-        for extent in &volume.extents {
+        // The space of a volume of another node is that node's.
+        for extent in volume.extents.iter().filter(|_| !volume.is_remote) {
             let device = self.devices.get_mut(index(extent.device.0));
             let device = device.ok_or_else(|| refused("a device"))?;
             device.free.reserve(*extent).map_err(|source| RestoreError::Extent {
@@ -116,6 +117,43 @@ impl Space {
         let id = self.take_id();
         self.volumes.insert(name, Volume { id, ..volume });
         Ok(())
+    }
+
+    /// Adds a volume of another node, and the device that it is on this one.
+    ///
+    /// # Errors
+    /// When it does not fit, for example because another volume has its name. Then nothing has
+    /// changed.
+    pub fn attach(
+        &mut self,
+        device: SpaceDevice,
+        volume: impl FnOnce(DeviceId) -> Volume,
+    ) -> Result<&Volume, RestoreError> {
+        let id = DeviceId(u32::try_from(self.devices.len()).expect("devices are few"));
+        let volume = volume(id);
+        let name = volume.name.clone();
+        let mut attached = self.clone();
+        attached.devices.push(device);
+        attached.restore(volume)?;
+        *self = attached;
+        Ok(&self.volumes[&name])
+    }
+
+    /// The volume of another node on this device has `len` bytes now. Its extents never become shorter:
+    /// the space is the other node's.
+    ///
+    /// # Errors
+    /// When there is no such volume.
+    pub fn follow(&mut self, device: DeviceId, len: ByteLen) -> Result<&Volume, VolumeError> {
+        let is_meant = |volume: &&mut Volume| volume.is_remote && volume.devices() == [device];
+        let unknown = || VolumeError::NotFound(self.devices[index(device.0)].name.clone());
+        let volume = self.volumes.values_mut().find(is_meant).ok_or_else(unknown)?;
+        volume.blocks = volume.block_size.blocks_in(len);
+        volume.epoch.0 += 1;
+        for extent in &mut volume.extents {
+            extent.len = extent.len.max(ByteLen(len.0.next_multiple_of(GRANULE.0)));
+        }
+        Ok(volume)
     }
 
     /// Every device; ids are places.

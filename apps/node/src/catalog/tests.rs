@@ -61,7 +61,7 @@ fn space_on(devices: &[&Device]) -> Space {
 
 fn records(space: &Space, grants: &Grants) -> Records {
     let (space, grants, accounts) = (space.clone(), grants.clone(), Accounts::default());
-    Records { generation: 0, last_job: 0, space, grants, accounts }
+    Records { generation: 0, last_job: 0, space, grants, keeps_all_grants: false, accounts }
 }
 
 /// Commits these records in place of the recorded ones.

@@ -78,6 +78,7 @@ impl Desk {
                 Event::Over(number) => self.end(number),
                 Event::Freed(number) => self.node.give_back(number),
                 Event::Suspect => self.node.record_suspects(),
+                Event::RemoteResized { device, bytes } => self.node.follow(device, bytes),
                 Event::End => return,
             }
             self.begin_all();
@@ -222,7 +223,7 @@ impl Node {
             tickets.push(self.runtime.publish_volumes(Arc::new(fresh.space.table())));
         }
         if differs(&|old, new| old.reservations.modes() != new.reservations.modes()) {
-            let access = Arc::new(iscsi_access(&fresh, &self.devices));
+            let access = Arc::new(iscsi_access(&fresh, &self.devices()));
             tickets.push(self.runtime.publish_iscsi(access));
         }
         self.served().recorded = fresh;

@@ -60,7 +60,7 @@ impl Node {
         let mut fresh = self.copy();
         let changed = change(&mut fresh.accounts)?;
         self.record(&mut fresh)?;
-        let access = Arc::new(iscsi_access(&fresh, &self.devices));
+        let access = Arc::new(iscsi_access(&fresh, &self.devices()));
         let ticket = self.runtime.publish_iscsi(access);
         self.served().recorded = fresh;
         drop(one);

@@ -1,11 +1,9 @@
 //! The state of the node, in the form of documents.
 
-use std::sync::Arc;
-
 use nearflash_api::{
     COMMIT, ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status, VERSION,
 };
-use nearflash_media::{Device, Kind};
+use nearflash_media::Kind;
 
 use super::Node;
 use crate::config::Protocol;
@@ -40,8 +38,10 @@ impl Node {
     /// Clears the suspicion of a device: its flushes and durable writes can succeed again. `None` for an
     /// unknown name.
     pub(super) fn clear_device(&self, name: &str) -> Result<Option<DeviceInfo>, NodeError> {
-        let is_meant = |device: &&Arc<Device>| device.name().as_str() == name;
-        let Some(device) = self.devices.iter().find(is_meant) else { return Ok(None) };
+        let mut devices = self.devices().into_iter();
+        let Some(device) = devices.find(|device| device.name().as_str() == name) else {
+            return Ok(None);
+        };
         let one = self.one_change_of_a_caller()?;
         if device.health().clear() {
             // An unrecorded clearing would be undone by the next start.
@@ -53,16 +53,19 @@ impl Node {
 
     fn device_infos(&self) -> Vec<DeviceInfo> {
         let served = self.served();
-        self.devices
+        self.devices()
             .iter()
             .zip(served.recorded.space.devices())
             .map(|(device, place)| {
                 let properties = device.properties();
+                // A volume of another node may have grown since it was attached.
+                let remote = served.recorded.space.volume(device.name());
+                let remote = remote.filter(|_| matches!(device.kind(), Kind::Remote));
                 DeviceInfo {
                     name: device.name().to_string(),
                     kind: kind_name(device.kind()).to_owned(),
                     uuid: device.uuid(),
-                    bytes: properties.len.0,
+                    bytes: remote.map_or(properties.len.0, |volume| volume.len().0),
                     data_bytes: place.free.len().0,
                     free_bytes: place.free.free_len().0,
                     block_size: properties.block_size.bytes(),

@@ -145,7 +145,7 @@ impl Node {
             !job.is_cancelled() && !self.jobs.is_ending()
         };
         let behind = volume.extents_behind(volume.len());
-        match zero(&self.devices, &behind, volume.provisioning, &mut goes_on) {
+        match zero(&self.devices(), &behind, volume.provisioning, &mut goes_on) {
             Ok(true) => self.finish_job(job),
             Ok(false) if job.is_cancelled() => self.undo_job(job, None),
             // The node ends; the next run starts the job again.

@@ -16,7 +16,8 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard, ShardConfig, World,
+    Devices, DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard, ShardConfig,
+    World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos};
@@ -242,6 +243,9 @@ fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));
         }
+        Some(Notice::RemoteResized { device, bytes }) => {
+            changes.tell(Event::RemoteResized { device, bytes });
+        }
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
         _ => {}
@@ -291,6 +295,18 @@ impl Runtime for Cores {
         self.post.send(0, Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1, PATIENCE);
         Ticket::all([volumes, direct, iscsi])
+    }
+
+    fn publish_devices(&self, devices: &[Arc<Device>], peers: &[PeerConfig]) {
+        let devices = Arc::new(Devices {
+            properties: devices.iter().map(|device| device.properties()).collect(),
+            health: devices.iter().map(|device| Arc::clone(device.health())).collect(),
+            peers: peers.to_vec(),
+        });
+        // The table of volumes does not mention them yet, so no request needs to end.
+        let number = self.replies.ask();
+        self.post.send_all(|| Message::Devices(number, Arc::clone(&devices)));
+        self.replies.wait(number, self.post.len(), PATIENCE);
     }
 
     fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {

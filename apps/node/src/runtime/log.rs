@@ -71,6 +71,7 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             return Some(Notice::SessionOver { nexus, identity });
         }
         for_control @ (Notice::Shown(..)
+        | Notice::RemoteResized { .. }
         | Notice::Quiesced(..)
         | Notice::NamespacesTaken(_)
         | Notice::Change { .. }

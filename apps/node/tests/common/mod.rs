@@ -69,6 +69,8 @@ impl Runtime for Recorder {
         Ticket::over()
     }
 
+    fn publish_devices(&self, _devices: &[Arc<Device>], _peers: &[nearflash_shard::PeerConfig]) {}
+
     fn publish_volumes(&self, _volumes: Arc<VolumeTable>) -> Ticket {
         Ticket::over()
     }

@@ -86,6 +86,14 @@ impl Link {
         }
     }
 
+    /// Adds volumes.
+    pub(super) fn set_volumes(&mut self, volumes: &[RemoteVolume]) {
+        assert!(volumes.len() >= self.volumes.len(), "a volume keeps its place");
+        let known = self.volumes.len();
+        self.config.volumes.extend_from_slice(&volumes[known..]);
+        self.volumes.resize(volumes.len(), Handle::Closed);
+    }
+
     pub(super) fn socket(&self) -> Option<SocketId> {
         self.connection.as_ref().map(|connection| connection.socket)
     }
@@ -320,10 +328,13 @@ impl Link {
     fn opened<W: World>(&mut self, number: u32, result: Result<VolumeInfo, Status>, world: &mut W) {
         let place = self.volumes.iter().position(|it| *it == Handle::Asked(number));
         let Some(place) = place else { return };
-        let RemoteVolume { name, uuid, .. } = &self.config.volumes[place];
+        let RemoteVolume { name, uuid, bytes, device, .. } = &mut self.config.volumes[place];
         let error = match result {
             Ok(info) if info.uuid == *uuid => {
                 self.volumes[place] = Handle::Open(info.handle);
+                if std::mem::replace(bytes, info.bytes) != info.bytes {
+                    world.notice(Notice::RemoteResized { device: *device, bytes: info.bytes });
+                }
                 return;
             }
             Ok(info) => {
