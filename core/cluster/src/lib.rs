@@ -6,12 +6,20 @@
 //! decided on, and follows the store. It opens no connection: whoever drives the [`store`] requests
 //! is either a thread with an etcd client or the simulator.
 
+pub mod change;
+pub mod compile;
 pub mod key;
+#[cfg(test)]
+mod model;
 pub mod record;
+pub mod state;
 pub mod store;
 
+pub use change::{Change, Refusal, Step};
+pub use compile::{Tables, compile};
 pub use key::{Key, MirrorKey, ParseKeyError, prefix};
 pub use record::{RecordError, VALUE_LEN_MAX};
+pub use state::{ClusterState, Inconsistent};
 pub use store::{
     Answer, Compare, Found, ModRevision, Operation, Put, RequestId, StoreEvent, StoreRequest, Txn,
 };

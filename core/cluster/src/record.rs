@@ -10,6 +10,7 @@ mod volume;
 
 pub use node::{AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, NodeRecord};
 pub use slice::{DATA_START, MIRROR_LEN_MAX, RoomRecord, RoomState, SliceRecord, TRACT_LEN};
+pub(crate) use volume::is_stripe_unit;
 pub use volume::{
     InSyncRecord, MirrorRecord, Placement, ReplicaRecord, ReplicasRecord, VolumeRecord,
     VolumeState, WIDTH_MAX,

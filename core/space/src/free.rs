@@ -60,6 +60,11 @@ impl FreeSpace {
         ByteLen(self.runs.values().sum())
     }
 
+    /// The length of the longest free run.
+    pub fn largest_run_len(&self) -> ByteLen {
+        ByteLen(self.runs.values().copied().max().unwrap_or(0))
+    }
+
     /// Marks an extent of a known volume as taken, as when a catalog is read.
     ///
     /// # Errors

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::{DATA_START, MIRROR_LEN_MAX, Record, Schema, TRACT_LEN, as_bytes, as_text};
 
-/// Most mirrors of a row.
-pub const WIDTH_MAX: u32 = 64;
+/// Most mirrors of a row. A row of them with two replicas each fits in one transaction.
+pub const WIDTH_MAX: u32 = 16;
 
 /// Most replicas of a mirror, of which one or two only while data is moved.
 const REPLICAS_MAX: usize = 4;
@@ -180,7 +180,7 @@ impl Record for VolumeRecord {
             _ if !is_stripe_unit(self.stripe_unit) => {
                 Err("stripe_unit is not a power of two from 4 KiB to 1 MiB")
             }
-            _ if self.width == 0 || self.width > WIDTH_MAX => Err("width is not 1 to 64"),
+            _ if self.width == 0 || self.width > WIDTH_MAX => Err("width is not 1 to 16"),
             _ if self.rows.checked_mul(self.width).is_none() => Err("rows are too many"),
             _ if self.replicas == 0 => Err("replicas is 0"),
             _ if self.nsid == 0 || self.nsid > NAMESPACES_PER_SUBSYSTEM_MAX => {

@@ -1,0 +1,299 @@
+//! Changes of the cluster's state, each computed from a [`ClusterState`] as one transaction or
+//! several in a row.
+//!
+//! A change names a goal, such as a volume of some length. [`Change::plan`] computes the next
+//! transaction towards it, so planning again after a lost compare, an interruption or an unknown
+//! outcome continues where the store stands. Rules of every transaction:
+//!
+//! - It compares the revision of every key that it was decided on, the cluster's key included.
+//! - It takes effect at most once, however late a copy of it arrives: it changes a key that it
+//!   compares and that is never deleted (a room, or a key that only it creates), or that is
+//!   deleted only together with what the transaction is about.
+//! - It writes nothing if a key that it depends on is damaged.
+
+mod node;
+mod place;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use nearflash_space::Name;
+use nearflash_units::{BlockSize, Blocks, ByteLen};
+use uuid::Uuid;
+
+use crate::key::{Key, ORDINAL_MAX};
+use crate::record::{
+    ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record, Schema, WIDTH_MAX,
+};
+use crate::state::{ClusterState, Inconsistent};
+use crate::store::{Compare, Put, Txn};
+
+/// The stripe unit by default.
+pub const STRIPE_UNIT: ByteLen = ByteLen(64 * nearflash_units::KIB);
+
+/// A change of the cluster's state.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// Creates the cluster.
+    CreateCluster(ClusterRecord),
+    /// Registers a node, or updates its addresses and version.
+    RegisterNode(NodeSpec),
+    /// Adds a slice, or notes that it was opened once more.
+    OpenSlice(SliceSpec),
+    /// Creates a volume.
+    CreateVolume(VolumeSpec),
+    /// Makes a volume at least this long.
+    GrowVolume {
+        /// The volume.
+        volume: Uuid,
+        /// Its new length.
+        blocks: Blocks,
+    },
+    /// Removes a volume.
+    RemoveVolume {
+        /// The volume.
+        volume: Uuid,
+    },
+}
+
+/// A node that registers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NodeSpec {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: Name,
+    /// The addresses of each door.
+    pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
+    /// The version of its program.
+    pub version: String,
+}
+
+/// A slice that its node has opened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SliceSpec {
+    /// Its UUID, from the label.
+    pub uuid: Uuid,
+    /// The node that has opened it.
+    pub node: Uuid,
+    /// Its name at the node.
+    pub name: Name,
+    /// Its length, label and metadata included.
+    pub len: ByteLen,
+    /// The incarnation that is durable on it.
+    pub incarnation: u64,
+}
+
+/// A volume that is asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VolumeSpec {
+    /// Its UUID, which has never been used before.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: Name,
+    /// Its block size.
+    pub block_size: BlockSize,
+    /// Its length.
+    pub blocks: Blocks,
+    /// The length of a stripe's piece on one mirror.
+    pub stripe_unit: ByteLen,
+    /// The mirrors of a row; `None` for as many as suit its length.
+    pub width: Option<u32>,
+    /// The replicas of each mirror.
+    pub replicas: u8,
+    /// Where its mirrors are placed.
+    pub placement: Placement,
+    /// The subsystem of its namespace.
+    pub subsystem: Name,
+    /// The namespace id; `None` for the lowest free one.
+    pub nsid: Option<u32>,
+    /// Thin or thick.
+    pub provisioning: nearflash_space::Provisioning,
+}
+
+/// The next step of a change.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// The store is as the change wants it.
+    Done,
+    /// This transaction comes next.
+    Submit(Txn),
+}
+
+/// Error: a change is refused; the state stays as it is.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum Refusal {
+    /// A record that it depends on is damaged or missing.
+    #[error(transparent)]
+    Inconsistent(#[from] Inconsistent),
+    /// The cluster does not exist in the store.
+    #[error("the store has no cluster {0}: check the token, or create one with `cluster init`")]
+    NoCluster(Uuid),
+    /// The key holds a cluster already.
+    #[error("cluster {0} exists already: join it instead")]
+    ClusterExists(Uuid),
+    /// Other programs of the cluster use records that this one does not know.
+    #[error("the cluster has feature level {0}, this program knows {FEATURE_LEVEL}: upgrade it")]
+    FeatureLevel(u32),
+    /// A name of nodes is in use.
+    #[error("another node is called {0}: choose another name")]
+    NodeNameTaken(Name),
+    /// A node comes back with another name.
+    #[error("this node is registered as {0}: start it with that name")]
+    NodeRenamed(Name),
+    /// No ordinal is left.
+    #[error("the cluster has {ORDINAL_MAX} nodes, the most that are possible")]
+    NodesFull,
+    /// A node is not registered.
+    #[error("the cluster has no node {0}: `nearflash node list` lists them")]
+    NoNode(Uuid),
+    /// A slice is registered at another node.
+    #[error("slice {slice} belongs to node {node}: a copy must not be used; remove its label")]
+    SliceElsewhere { slice: Uuid, node: Uuid },
+    /// A slice has an older content than it had.
+    #[error(
+        "slice {slice} was opened {recorded} times and says {found}: it was rolled back; \
+         `nearflash slice reset` empties it"
+    )]
+    SliceRolledBack { slice: Uuid, recorded: u64, found: u64 },
+    /// A slice has become shorter.
+    #[error("slice {slice} has {found}, and had {recorded}: restore the device's length")]
+    SliceShrunk { slice: Uuid, recorded: ByteLen, found: ByteLen },
+    /// A slice has no room for a mirror.
+    #[error("slice {0} is too short: it needs at least 33 MiB")]
+    SliceTooShort(Uuid),
+    /// A name of volumes is in use.
+    #[error("another volume is called {0}: choose another name")]
+    VolumeNameTaken(Name),
+    /// A namespace id is in use, or all are.
+    #[error("subsystem {subsystem} has no free namespace id {nsid}: choose another one")]
+    NsidTaken { subsystem: Name, nsid: u32 },
+    /// More replicas than this version keeps.
+    #[error("{0} replicas are not supported yet: use 1")]
+    Replicas(u8),
+    /// The length is zero or beyond the address space.
+    #[error("a volume of {0} blocks is not possible: choose at least 1 and less than 2^64 bytes")]
+    Length(u64),
+    /// The stripe unit is not possible.
+    #[error("{0} is not a stripe unit: use a power of two from 4 KiB to 1 MiB")]
+    StripeUnit(ByteLen),
+    /// The width is not possible.
+    #[error("width {wanted} is not possible: use 1 to {}", (*.slices).min(WIDTH_MAX))]
+    Width { wanted: u32, slices: u32 },
+    /// The placement has no slice.
+    #[error("no slice takes mirrors: start a node with --slice")]
+    NoSlices,
+    /// Too little space.
+    #[error("{wanted} more is needed; {held} fits; free per node: {free}")]
+    Full { wanted: ByteLen, held: ByteLen, free: FreeList },
+    /// The volume would have too many mirrors.
+    #[error("a volume has at most {max} mirrors: choose a smaller length", max = place::MIRRORS_MAX)]
+    Mirrors,
+    /// A volume does not exist.
+    #[error("the cluster has no volume {0}: `nearflash volume list` lists them")]
+    NoVolume(Uuid),
+    /// A volume is being removed, or was.
+    #[error("volume {0} was removed meanwhile")]
+    Removed(Uuid),
+    /// A volume is being created.
+    #[error("volume {0} is being created: repeat this when it is ready, or remove it")]
+    NotReady(Name),
+    /// The volume is not there although its creation was sent.
+    #[error("the creation of volume {0} had no effect, or it was removed since: create it again")]
+    Vanished(Name),
+}
+
+/// The free space of each node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FreeList(pub Vec<(Name, ByteLen)>);
+
+impl std::fmt::Display for FreeList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, (name, free)) in self.0.iter().enumerate() {
+            write!(f, "{}{name} {free}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    /// The next step towards the goal. `begun`: an earlier transaction of this change may have
+    /// taken effect.
+    ///
+    /// # Errors
+    /// When the goal cannot be reached.
+    pub fn plan(&self, state: &ClusterState, begun: bool) -> Result<Step, Refusal> {
+        match self {
+            Self::CreateCluster(record) => node::create_cluster(state, record),
+            Self::RegisterNode(spec) => node::register(state, spec),
+            Self::OpenSlice(spec) => node::open_slice(state, spec),
+            Self::CreateVolume(spec) => volume::create(state, spec, begun),
+            Self::GrowVolume { volume, blocks } => volume::grow(state, *volume, *blocks),
+            Self::RemoveVolume { volume } => volume::remove(state, *volume),
+        }
+    }
+}
+
+/// A transaction in the making.
+struct Draft<'a> {
+    state: &'a ClusterState,
+    txn: Txn,
+}
+
+impl<'a> Draft<'a> {
+    /// A transaction on a cluster of a known feature level.
+    fn new(state: &'a ClusterState) -> Result<Self, Refusal> {
+        let mut draft = Self { state, txn: Txn::default() };
+        draft.decided_on(Key::Cluster)?;
+        let cluster = state.cluster().ok_or(Refusal::NoCluster(state.uuid()))?;
+        if cluster.feature_level > FEATURE_LEVEL {
+            return Err(Refusal::FeatureLevel(cluster.feature_level));
+        }
+        Ok(draft)
+    }
+
+    /// Notes that the transaction depends on the key.
+    fn decided_on(&mut self, key: Key) -> Result<(), Refusal> {
+        self.state.check(&key)?;
+        if !self.txn.compares.iter().any(|it| it.key == key) {
+            let mod_revision = self.state.revision(&key);
+            self.txn.compares.push(Compare { key, mod_revision });
+        }
+        Ok(())
+    }
+
+    /// Writes a record.
+    fn put(&mut self, key: Key, record: &impl Record) -> Result<(), Refusal> {
+        self.decided_on(key.clone())?;
+        self.txn.puts.push(Put { key, value: record.encode(), lease: None });
+        Ok(())
+    }
+
+    /// Makes the key the owner's, who has checked that it is free.
+    fn own(&mut self, key: Key, owner: Uuid) -> Result<(), Refusal> {
+        self.put(key, &OwnerRecord { schema: Schema, owner })
+    }
+
+    /// Deletes a record.
+    fn delete(&mut self, key: Key) -> Result<(), Refusal> {
+        self.decided_on(key.clone())?;
+        self.txn.deletes.push(key);
+        Ok(())
+    }
+
+    /// Whether the key exists, which the transaction then depends on.
+    fn exists(&mut self, key: Key) -> Result<bool, Refusal> {
+        let exists = self.state.revision(&key).0 != 0;
+        self.decided_on(key)?;
+        Ok(exists)
+    }
+
+    fn submit(self) -> Result<Step, Refusal> {
+        Ok(Step::Submit(self.txn))
+    }
+}
+
+#[cfg(test)]
+mod tests;

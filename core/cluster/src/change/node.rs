@@ -1,0 +1,99 @@
+//! Creating the cluster, registering nodes and opening slices.
+
+use crate::change::{Draft, NodeSpec, Refusal, SliceSpec, Step};
+use crate::key::{Key, ORDINAL_MAX};
+use crate::record::{
+    ClusterRecord, NodeRecord, RoomRecord, RoomState, Schema, SliceRecord, TRACT_LEN,
+};
+use crate::state::ClusterState;
+use crate::store::Txn;
+use nearflash_units::ByteLen;
+
+/// See [`super::Change::CreateCluster`].
+pub(super) fn create_cluster(
+    state: &ClusterState,
+    record: &ClusterRecord,
+) -> Result<Step, Refusal> {
+    match state.cluster() {
+        Some(found) if found == record => Ok(Step::Done),
+        Some(found) => Err(Refusal::ClusterExists(found.uuid)),
+        None => {
+            let mut draft = Draft { state, txn: Txn::default() };
+            draft.put(Key::Cluster, record)?;
+            draft.submit()
+        }
+    }
+}
+
+/// See [`super::Change::RegisterNode`].
+pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Refusal> {
+    let mut draft = Draft::new(state)?;
+    let name = Key::NodeName(spec.name.clone());
+    let known = state.nodes().get(&spec.uuid);
+    let ordinal = match known {
+        Some(known) if known.name != spec.name => {
+            return Err(Refusal::NodeRenamed(known.name.clone()));
+        }
+        Some(known) => known.ordinal,
+        None => {
+            if draft.exists(name.clone())? {
+                return Err(Refusal::NodeNameTaken(spec.name.clone()));
+            }
+            draft.own(name, spec.uuid)?;
+            let is_free = |ordinal: &u16| state.revision(&Key::Ordinal(*ordinal)).0 == 0;
+            let ordinal = (1..=ORDINAL_MAX).find(is_free).ok_or(Refusal::NodesFull)?;
+            draft.own(Key::Ordinal(ordinal), spec.uuid)?;
+            ordinal
+        }
+    };
+    let record = NodeRecord {
+        schema: Schema,
+        name: spec.name.clone(),
+        ordinal,
+        addresses: spec.addresses.clone(),
+        version: spec.version.clone(),
+    };
+    if known == Some(&record) {
+        return Ok(Step::Done);
+    }
+    draft.put(Key::Node(spec.uuid), &record)?;
+    draft.submit()
+}
+
+/// See [`super::Change::OpenSlice`].
+pub(super) fn open_slice(state: &ClusterState, spec: &SliceSpec) -> Result<Step, Refusal> {
+    let mut draft = Draft::new(state)?;
+    if !draft.exists(Key::Node(spec.node))? {
+        return Err(Refusal::NoNode(spec.node));
+    }
+    let record = SliceRecord {
+        schema: Schema,
+        node: spec.node,
+        name: spec.name.clone(),
+        len: spec.len,
+        incarnation: spec.incarnation,
+    };
+    let slice = spec.uuid;
+    match state.slices().get(&slice) {
+        Some(known) if *known == record => return Ok(Step::Done),
+        Some(known) if known.node != spec.node => {
+            return Err(Refusal::SliceElsewhere { slice, node: known.node });
+        }
+        Some(known) if known.incarnation > spec.incarnation => {
+            let (recorded, found) = (known.incarnation, spec.incarnation);
+            return Err(Refusal::SliceRolledBack { slice, recorded, found });
+        }
+        Some(known) if known.len > spec.len => {
+            let (recorded, found) = (known.len, spec.len);
+            return Err(Refusal::SliceShrunk { slice, recorded, found });
+        }
+        _ if record.data_len() < ByteLen(TRACT_LEN.0) => return Err(Refusal::SliceTooShort(slice)),
+        _ => {}
+    }
+    if !draft.exists(Key::Room(slice))? {
+        let room = RoomRecord { schema: Schema, state: RoomState::In, version: 0 };
+        draft.put(Key::Room(slice), &room)?;
+    }
+    draft.put(Key::Slice(slice), &record)?;
+    draft.submit()
+}

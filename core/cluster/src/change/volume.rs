@@ -1,0 +1,207 @@
+//! Creating, growing and removing volumes, row by row: a row is one transaction.
+//!
+//! The first row is written together with the volume, so that the transaction changes rooms, which
+//! are never deleted: a late copy of it cannot bring a removed volume back.
+
+use nearflash_space::NAMESPACES_PER_SUBSYSTEM_MAX;
+use nearflash_units::{Blocks, ByteLen};
+use uuid::Uuid;
+
+use super::place::{Rooms, Row};
+use super::{Draft, Refusal, Step, VolumeSpec};
+use crate::key::{Key, MirrorKey};
+use crate::record::{
+    InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema, VolumeRecord,
+    VolumeState, WIDTH_MAX, is_stripe_unit,
+};
+use crate::state::ClusterState;
+use crate::store::Put;
+
+/// The ordinal of the only replica.
+const FIRST: u8 = 0;
+
+/// See [`super::Change::CreateVolume`].
+pub(super) fn create(
+    state: &ClusterState,
+    spec: &VolumeSpec,
+    begun: bool,
+) -> Result<Step, Refusal> {
+    if let Some(volume) = state.volumes().get(&spec.uuid) {
+        return match volume.state {
+            VolumeState::Ready => Ok(Step::Done),
+            VolumeState::Making => extend(state, spec.uuid, volume, volume.blocks),
+            VolumeState::Removing => Err(Refusal::Removed(spec.uuid)),
+        };
+    }
+    if begun {
+        return Err(Refusal::Vanished(spec.name.clone()));
+    }
+    let bytes = spec.blocks.0.checked_mul(u64::from(spec.block_size.bytes()));
+    let len = bytes.filter(|bytes| *bytes != 0).map(ByteLen);
+    let len = len.ok_or(Refusal::Length(spec.blocks.0))?;
+    if spec.replicas != 1 {
+        return Err(Refusal::Replicas(spec.replicas));
+    }
+    if !is_stripe_unit(spec.stripe_unit) {
+        return Err(Refusal::StripeUnit(spec.stripe_unit));
+    }
+    let mut draft = Draft::new(state)?;
+    let name = Key::VolumeName(spec.name.clone());
+    if draft.exists(name.clone())? {
+        return Err(Refusal::VolumeNameTaken(spec.name.clone()));
+    }
+    draft.own(name, spec.uuid)?;
+    let nsid = nsid(state, spec)?;
+    draft.own(Key::Nsid(spec.subsystem.clone(), nsid), spec.uuid)?;
+    let mut rooms = Rooms::new(state, spec.placement)?;
+    let width = spec.width.unwrap_or_else(|| rooms.width(len));
+    let slices = rooms.slices();
+    if width == 0 || width > slices.min(WIDTH_MAX) {
+        return Err(Refusal::Width { wanted: width, slices });
+    }
+    let mut volume = VolumeRecord {
+        schema: Schema,
+        name: spec.name.clone(),
+        block_size: spec.block_size.bytes(),
+        blocks: spec.blocks.0,
+        stripe_unit: spec.stripe_unit,
+        width,
+        rows: 0,
+        replicas: spec.replicas,
+        placement: spec.placement,
+        subsystem: spec.subsystem.clone(),
+        nsid,
+        provisioning: spec.provisioning,
+        epoch: 1,
+        state: VolumeState::Making,
+    };
+    // All rows are tried, so that a volume that does not fit is refused before anything is written.
+    let rows = rooms.take_rows(width, len)?;
+    add_row(&mut draft, spec.uuid, &mut volume, &rows[0])?;
+    draft.put(Key::Volume(spec.uuid), &volume)?;
+    draft.submit()
+}
+
+/// The namespace id that was asked for, or the lowest free one.
+fn nsid(state: &ClusterState, spec: &VolumeSpec) -> Result<u32, Refusal> {
+    let is_free = |nsid: &u32| {
+        *nsid <= NAMESPACES_PER_SUBSYSTEM_MAX
+            && *nsid != 0
+            && state.revision(&Key::Nsid(spec.subsystem.clone(), *nsid)).0 == 0
+    };
+    let found = match spec.nsid {
+        Some(nsid) => Some(nsid).filter(is_free),
+        None => (1..=NAMESPACES_PER_SUBSYSTEM_MAX).find(is_free),
+    };
+    let nsid = spec.nsid.unwrap_or(NAMESPACES_PER_SUBSYSTEM_MAX);
+    found.ok_or_else(|| Refusal::NsidTaken { subsystem: spec.subsystem.clone(), nsid })
+}
+
+/// See [`super::Change::GrowVolume`].
+pub(super) fn grow(state: &ClusterState, uuid: Uuid, blocks: Blocks) -> Result<Step, Refusal> {
+    let volume = state.volumes().get(&uuid).ok_or(Refusal::NoVolume(uuid))?;
+    match volume.state {
+        VolumeState::Ready if volume.blocks >= blocks.0 => Ok(Step::Done),
+        VolumeState::Ready => extend(state, uuid, volume, blocks.0),
+        VolumeState::Making => Err(Refusal::NotReady(volume.name.clone())),
+        VolumeState::Removing => Err(Refusal::Removed(uuid)),
+    }
+}
+
+/// Adds a row if the rows do not hold `blocks`, otherwise makes the blocks usable.
+fn extend(
+    state: &ClusterState,
+    uuid: Uuid,
+    known: &VolumeRecord,
+    blocks: u64,
+) -> Result<Step, Refusal> {
+    let mut draft = Draft::new(state)?;
+    let wanted = blocks.checked_mul(u64::from(known.block_size)).ok_or(Refusal::Length(blocks))?;
+    let rows = state.rows(uuid, known)?;
+    let held: u64 = rows.iter().flatten().map(|it| it.mirror.len.0).sum();
+    let mut volume = known.clone();
+    if held >= wanted {
+        volume.epoch = volume.epoch.saturating_add(u64::from(volume.blocks != blocks));
+        volume.blocks = blocks;
+        volume.state = VolumeState::Ready;
+    } else {
+        let mirrors = volume.rows.saturating_add(1).saturating_mul(volume.width);
+        if nearflash_units::index(mirrors) > super::place::MIRRORS_MAX {
+            return Err(Refusal::Mirrors);
+        }
+        let mut rooms = Rooms::new(state, volume.placement)?;
+        let added = rooms.take_rows(volume.width, ByteLen(wanted - held))?;
+        add_row(&mut draft, uuid, &mut volume, &added[0])?;
+    }
+    draft.put(Key::Volume(uuid), &volume)?;
+    draft.submit()
+}
+
+/// Adds the records of a row's mirrors.
+fn add_row(
+    draft: &mut Draft<'_>,
+    uuid: Uuid,
+    volume: &mut VolumeRecord,
+    row: &Row,
+) -> Result<(), Refusal> {
+    for (number, (slice, start)) in (volume.rows * volume.width..).zip(&row.places) {
+        let key = MirrorKey { volume: uuid, number };
+        draft.decided_on(Key::Slice(*slice))?;
+        let incarnation = draft.state.slices().get(slice).map_or(0, |it| it.incarnation);
+        let in_sync = vec![InSyncRecord { replica: FIRST, incarnation }];
+        let mirror =
+            MirrorRecord { schema: Schema, len: row.len, term: 1, primary: FIRST, in_sync };
+        draft.put(Key::Mirror(key), &mirror)?;
+        let replica = ReplicaRecord { ordinal: FIRST, slice: *slice, start: *start };
+        let replicas = ReplicasRecord { schema: Schema, replicas: vec![replica] };
+        draft.put(Key::Replicas(key), &replicas)?;
+        draft.txn.puts.push(Put { key: Key::On(*slice, key), value: Vec::new(), lease: None });
+        change_room(draft, *slice)?;
+    }
+    volume.rows += 1;
+    Ok(())
+}
+
+/// Raises the version of a slice's room: two allocations decided on the same room exclude each
+/// other.
+fn change_room(draft: &mut Draft<'_>, slice: Uuid) -> Result<(), Refusal> {
+    let key = Key::Room(slice);
+    let known = draft.state.rooms().get(&slice);
+    match known {
+        Some(room) if !draft.txn.puts.iter().any(|put| put.key == key) => {
+            let version = room.version.saturating_add(1);
+            draft.put(key, &RoomRecord { version, ..*room })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// See [`super::Change::RemoveVolume`].
+pub(super) fn remove(state: &ClusterState, uuid: Uuid) -> Result<Step, Refusal> {
+    let Some(known) = state.volumes().get(&uuid) else {
+        return Ok(Step::Done);
+    };
+    let mut draft = Draft::new(state)?;
+    let key = Key::Volume(uuid);
+    let mut volume = known.clone();
+    if known.state != VolumeState::Removing {
+        volume.state = VolumeState::Removing;
+    } else if let Some(row) = state.rows(uuid, known)?.pop() {
+        for view in row {
+            draft.delete(Key::Mirror(view.key))?;
+            draft.delete(Key::Replicas(view.key))?;
+            for replica in &view.replicas.replicas {
+                draft.txn.deletes.push(Key::On(replica.slice, view.key));
+                change_room(&mut draft, replica.slice)?;
+            }
+        }
+        volume.rows -= 1;
+    } else {
+        draft.delete(Key::VolumeName(known.name.clone()))?;
+        draft.delete(Key::Nsid(known.subsystem.clone(), known.nsid))?;
+        draft.delete(key)?;
+        return draft.submit();
+    }
+    draft.put(key, &volume)?;
+    draft.submit()
+}

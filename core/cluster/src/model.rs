@@ -1,0 +1,136 @@
+//! The store of the tests: one map with revisions, and the changes that a cluster goes through.
+
+use std::collections::BTreeMap;
+
+use nearflash_space::Provisioning;
+use nearflash_units::{BlockSize, Blocks, ByteLen};
+use uuid::Uuid;
+
+use crate::change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
+use crate::record::{ClusterRecord, FEATURE_LEVEL, Placement, Schema};
+use crate::state::ClusterState;
+use crate::store::{Found, ModRevision, Txn};
+use crate::{Refusal, prefix};
+
+pub(crate) const CLUSTER: Uuid = Uuid::from_u128(0xc1);
+pub(crate) const GIB: u64 = 1 << 30;
+
+/// A linearizable map of keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) revision: u64,
+    pub(crate) records: BTreeMap<String, (Vec<u8>, u64)>,
+    /// The changes of each revision.
+    pub(crate) history: Vec<(u64, Vec<Found>)>,
+}
+
+impl Model {
+    /// Carries out a transaction; whether its compares held.
+    pub(crate) fn txn(&mut self, txn: &Txn) -> bool {
+        let revision = |path: &str| self.records.get(path).map_or(0, |(_, revision)| *revision);
+        if !txn.compares.iter().all(|it| revision(&it.key.path(CLUSTER)) == it.mod_revision.0) {
+            return false;
+        }
+        let puts = txn.puts.iter().map(|it| (it.key.path(CLUSTER), Some(it.value.clone())));
+        let deletes = txn.deletes.iter().map(|it| (it.path(CLUSTER), None));
+        self.write(puts.chain(deletes).collect());
+        true
+    }
+
+    /// Writes without a compare, as by hand.
+    pub(crate) fn write(&mut self, writes: Vec<(String, Option<Vec<u8>>)>) {
+        self.revision += 1;
+        let mod_revision = ModRevision(self.revision);
+        let mut changes = Vec::new();
+        for (key, value) in writes {
+            match value.clone() {
+                Some(value) => drop(self.records.insert(key.clone(), (value, self.revision))),
+                None => drop(self.records.remove(&key)),
+            }
+            changes.push(Found { key, value, mod_revision });
+        }
+        self.history.push((self.revision, changes));
+    }
+
+    pub(crate) fn range(&self) -> Vec<Found> {
+        let records = self.records.range(prefix(CLUSTER)..);
+        let found = records.map(|(key, (value, revision))| Found {
+            key: key.clone(),
+            value: Some(value.clone()),
+            mod_revision: ModRevision(*revision),
+        });
+        found.collect()
+    }
+
+    pub(crate) fn state(&self) -> ClusterState {
+        let mut state = ClusterState::new(CLUSTER);
+        state.replace(&self.range());
+        state
+    }
+
+    /// Carries a change through.
+    pub(crate) fn carry_out(&mut self, change: &Change) -> Result<(), Refusal> {
+        let mut begun = false;
+        while let Step::Submit(txn) = change.plan(&self.state(), begun)? {
+            assert!(self.txn(&txn), "nobody else changes the store");
+            begun = true;
+        }
+        Ok(())
+    }
+}
+
+/// A cluster of nodes with a slice of this length each.
+pub(crate) fn cluster_of(nodes: u16, slice_len: ByteLen) -> Model {
+    let mut model = Model::default();
+    model.carry_out(&create_cluster()).unwrap();
+    for number in 1..=nodes {
+        model.carry_out(&register(number)).unwrap();
+        model.carry_out(&open_slice(number, slice_len, 1)).unwrap();
+    }
+    model
+}
+
+pub(crate) fn create_cluster() -> Change {
+    Change::CreateCluster(ClusterRecord {
+        schema: Schema,
+        name: "flash".parse().unwrap(),
+        uuid: CLUSTER,
+        feature_level: FEATURE_LEVEL,
+        created: 0,
+    })
+}
+
+pub(crate) fn node(number: u16) -> Uuid {
+    Uuid::from_u128(0x100 + u128::from(number))
+}
+
+pub(crate) fn slice(number: u16) -> Uuid {
+    Uuid::from_u128(0x200 + u128::from(number))
+}
+
+pub(crate) fn register(number: u16) -> Change {
+    let name = format!("n{number}").parse().unwrap();
+    let (addresses, version) = (BTreeMap::new(), "0.1.0".to_owned());
+    Change::RegisterNode(NodeSpec { uuid: node(number), name, addresses, version })
+}
+
+pub(crate) fn open_slice(number: u16, len: ByteLen, incarnation: u64) -> Change {
+    let name = "flash".parse().unwrap();
+    Change::OpenSlice(SliceSpec { uuid: slice(number), node: node(number), name, len, incarnation })
+}
+
+pub(crate) fn volume(number: u16, len: ByteLen) -> VolumeSpec {
+    VolumeSpec {
+        uuid: Uuid::from_u128(0x300 + u128::from(number)),
+        name: format!("v{number}").parse().unwrap(),
+        block_size: BlockSize::B4096,
+        blocks: Blocks(len.0 / 4096),
+        stripe_unit: STRIPE_UNIT,
+        width: None,
+        replicas: 1,
+        placement: Placement::Spread,
+        subsystem: "shared".parse().unwrap(),
+        nsid: None,
+        provisioning: Provisioning::Thin,
+    }
+}

@@ -1,0 +1,291 @@
+//! The content of the store as far as it is known: typed records with their revisions.
+//!
+//! A record that cannot be read is reported by name. If an earlier value of its key could be read,
+//! that one stays in the views, so that what is in use goes on; a change that depends on the key is
+//! refused.
+
+use std::collections::BTreeMap;
+
+use nearflash_space::Name;
+use uuid::Uuid;
+
+use crate::key::{Key, MirrorKey};
+use crate::record::{
+    AliveRecord, ClusterRecord, MirrorRecord, NodeRecord, OwnerRecord, Record, RecordError,
+    ReplicasRecord, RoomRecord, SliceRecord, VolumeRecord,
+};
+use crate::store::{Found, ModRevision};
+
+/// The known content of the store.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClusterState {
+    uuid: Uuid,
+    revisions: BTreeMap<Key, ModRevision>,
+    /// Texts under the prefix that are not keys, and keys whose values are not records.
+    damaged: BTreeMap<String, Damage>,
+    cluster: BTreeMap<(), ClusterRecord>,
+    nodes: BTreeMap<Uuid, NodeRecord>,
+    owners: BTreeMap<Key, OwnerRecord>,
+    slices: BTreeMap<Uuid, SliceRecord>,
+    rooms: BTreeMap<Uuid, RoomRecord>,
+    volumes: BTreeMap<Uuid, VolumeRecord>,
+    mirrors: BTreeMap<MirrorKey, MirrorRecord>,
+    replicas: BTreeMap<MirrorKey, ReplicasRecord>,
+    alive: BTreeMap<Uuid, AliveRecord>,
+}
+
+/// A key that cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Damage {
+    key: Option<Key>,
+    reason: Box<str>,
+}
+
+/// Error: records contradict each other, or one of them is damaged.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("record '{key}' {reason}: restore it, for example from a snapshot of the store")]
+pub struct Inconsistent {
+    /// The key of the record, without the prefix.
+    pub key: Box<str>,
+    /// The fault.
+    pub reason: Box<str>,
+}
+
+/// A mirror: its key, its state and the places of its replicas.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorView<'a> {
+    /// The key.
+    pub key: MirrorKey,
+    /// The state.
+    pub mirror: &'a MirrorRecord,
+    /// The places.
+    pub replicas: &'a ReplicasRecord,
+}
+
+impl ClusterState {
+    /// The state of a store in which nothing has been seen yet.
+    pub fn new(cluster: Uuid) -> Self {
+        Self { uuid: cluster, ..Self::default() }
+    }
+
+    /// The cluster's UUID.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// Takes a key's new value, or its deletion. An older revision than the known one changes
+    /// nothing.
+    pub fn apply(&mut self, found: &Found) {
+        let key = match Key::parse(self.uuid, &found.key) {
+            Ok(key) => key,
+            Err(refused) => {
+                self.damaged.remove(&found.key);
+                if found.value.is_some() {
+                    let damage = Damage { key: None, reason: refused.to_string().into() };
+                    self.damaged.insert(found.key.clone(), damage);
+                }
+                return;
+            }
+        };
+        if self.revision(&key) > found.mod_revision {
+            return;
+        }
+        self.damaged.remove(&found.key);
+        let Some(value) = &found.value else {
+            self.forget(&key);
+            return;
+        };
+        self.revisions.insert(key.clone(), found.mod_revision);
+        if let Err(error) = self.set(&key, value) {
+            let reason = error.to_string().into();
+            self.damaged.insert(found.key.clone(), Damage { key: Some(key), reason });
+        }
+    }
+
+    /// Takes the complete content of the store, read at one revision: what it lacks is gone.
+    pub fn replace(&mut self, found: &[Found]) {
+        let here: Vec<Key> =
+            found.iter().filter_map(|it| Key::parse(self.uuid, &it.key).ok()).collect();
+        let here: std::collections::BTreeSet<&Key> = here.iter().collect();
+        let gone: Vec<Key> =
+            self.revisions.keys().filter(|key| !here.contains(key)).cloned().collect();
+        gone.iter().for_each(|key| self.forget(key));
+        self.damaged.clear();
+        // The store is believed even if it has been restored from an older snapshot.
+        self.revisions.clear();
+        found.iter().for_each(|it| self.apply(it));
+    }
+
+    /// Whether the keys and their revisions, read without values, are those that are known.
+    pub fn agrees(&self, found: &[Found]) -> bool {
+        let keys = found.iter().filter_map(|it| {
+            let key = Key::parse(self.uuid, &it.key).ok()?;
+            Some((key, it.mod_revision))
+        });
+        keys.collect::<BTreeMap<_, _>>() == self.revisions
+    }
+
+    fn set(&mut self, key: &Key, value: &[u8]) -> Result<(), RecordError> {
+        fn put<K: Ord, R: Record>(
+            records: &mut BTreeMap<K, R>,
+            key: K,
+            value: &[u8],
+        ) -> Result<(), RecordError> {
+            records.insert(key, R::decode(value)?);
+            Ok(())
+        }
+        match key {
+            Key::Cluster => put(&mut self.cluster, (), value),
+            Key::Node(node) => put(&mut self.nodes, *node, value),
+            Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => {
+                put(&mut self.owners, key.clone(), value)
+            }
+            Key::Slice(slice) => put(&mut self.slices, *slice, value),
+            Key::Room(slice) => put(&mut self.rooms, *slice, value),
+            Key::Volume(volume) => put(&mut self.volumes, *volume, value),
+            Key::Mirror(mirror) => put(&mut self.mirrors, *mirror, value),
+            Key::Replicas(mirror) => put(&mut self.replicas, *mirror, value),
+            Key::Alive(node) => put(&mut self.alive, *node, value),
+            Key::On(..) => Ok(()),
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        self.revisions.remove(key);
+        match key {
+            Key::Cluster => drop(self.cluster.remove(&())),
+            Key::Node(node) => drop(self.nodes.remove(node)),
+            Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => {
+                self.owners.remove(key);
+            }
+            Key::Slice(slice) => drop(self.slices.remove(slice)),
+            Key::Room(slice) => drop(self.rooms.remove(slice)),
+            Key::Volume(volume) => drop(self.volumes.remove(volume)),
+            Key::Mirror(mirror) => drop(self.mirrors.remove(mirror)),
+            Key::Replicas(mirror) => drop(self.replicas.remove(mirror)),
+            Key::Alive(node) => drop(self.alive.remove(node)),
+            Key::On(..) => {}
+        }
+    }
+
+    /// The revision of a key's last change; 0 if it does not exist.
+    pub fn revision(&self, key: &Key) -> ModRevision {
+        self.revisions.get(key).copied().unwrap_or_default()
+    }
+
+    /// The damaged keys, with the faults.
+    pub fn damaged(&self) -> impl Iterator<Item = Inconsistent> {
+        self.damaged.iter().map(|(path, damage)| {
+            let key = damage.key.as_ref().map_or_else(|| path.clone(), Key::to_string);
+            Inconsistent { key: key.into(), reason: damage.reason.clone() }
+        })
+    }
+
+    /// Checks that a key is not damaged.
+    ///
+    /// # Errors
+    /// When it is.
+    pub fn check(&self, key: &Key) -> Result<(), Inconsistent> {
+        match self.damaged.get(&key.path(self.uuid)) {
+            Some(damage) => Err(inconsistent(key, &damage.reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> Option<&ClusterRecord> {
+        self.cluster.get(&())
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> &BTreeMap<Uuid, NodeRecord> {
+        &self.nodes
+    }
+
+    /// The owner of a name, an ordinal or a namespace id.
+    pub fn owner(&self, key: &Key) -> Option<Uuid> {
+        self.owners.get(key).map(|it| it.owner)
+    }
+
+    /// The slices.
+    pub fn slices(&self) -> &BTreeMap<Uuid, SliceRecord> {
+        &self.slices
+    }
+
+    /// The rooms on the slices.
+    pub fn rooms(&self) -> &BTreeMap<Uuid, RoomRecord> {
+        &self.rooms
+    }
+
+    /// The volumes.
+    pub fn volumes(&self) -> &BTreeMap<Uuid, VolumeRecord> {
+        &self.volumes
+    }
+
+    /// The volume of a name.
+    pub fn volume_named(&self, name: &Name) -> Option<(Uuid, &VolumeRecord)> {
+        let uuid = self.owner(&Key::VolumeName(name.clone()))?;
+        self.volumes.get(&uuid).map(|it| (uuid, it))
+    }
+
+    /// The nodes that run.
+    pub fn alive(&self) -> &BTreeMap<Uuid, AliveRecord> {
+        &self.alive
+    }
+
+    /// The rows of a volume, each with its mirrors in order.
+    ///
+    /// # Errors
+    /// When a mirror is missing or damaged, or the mirrors of a row have several lengths.
+    pub fn rows(
+        &self,
+        uuid: Uuid,
+        volume: &VolumeRecord,
+    ) -> Result<Vec<Vec<MirrorView<'_>>>, Inconsistent> {
+        let row = |row: u32| {
+            let numbers = row * volume.width..(row + 1) * volume.width;
+            let mirrors: Result<Vec<MirrorView<'_>>, Inconsistent> =
+                numbers.map(|number| self.mirror(MirrorKey { volume: uuid, number })).collect();
+            let mirrors = mirrors?;
+            match mirrors.iter().find(|it| it.mirror.len != mirrors[0].mirror.len) {
+                Some(odd) => {
+                    Err(inconsistent(&Key::Mirror(odd.key), "has another length than its row"))
+                }
+                None => Ok(mirrors),
+            }
+        };
+        (0..volume.rows).map(row).collect()
+    }
+
+    fn mirror(&self, key: MirrorKey) -> Result<MirrorView<'_>, Inconsistent> {
+        let missing = |key: Key| self.check(&key).err().unwrap_or(inconsistent(&key, "is missing"));
+        let mirror = self.mirrors.get(&key).ok_or_else(|| missing(Key::Mirror(key)))?;
+        let replicas = self.replicas.get(&key).ok_or_else(|| missing(Key::Replicas(key)))?;
+        Ok(MirrorView { key, mirror, replicas })
+    }
+
+    /// All mirrors, with the places of their replicas.
+    ///
+    /// # Errors
+    /// When one is damaged or has no counterpart: then it is not known which space is taken.
+    pub fn mirrors(&self) -> Result<Vec<MirrorView<'_>>, Inconsistent> {
+        let keys = self.revisions.keys().filter_map(|key| match key {
+            Key::Mirror(mirror) | Key::Replicas(mirror) => Some((key, *mirror)),
+            _ => None,
+        });
+        let mut views = Vec::new();
+        for (key, mirror) in keys {
+            self.check(key)?;
+            let view = self.mirror(mirror)?;
+            if matches!(key, Key::Mirror(_)) {
+                views.push(view);
+            }
+        }
+        Ok(views)
+    }
+}
+
+/// The error that a record has this fault.
+pub(crate) fn inconsistent(key: &Key, reason: &str) -> Inconsistent {
+    Inconsistent { key: key.to_string().into(), reason: reason.into() }
+}
