@@ -37,13 +37,17 @@ impl Devices {
             Operation::Deallocate { ranges, .. } => {
                 Self::of_ranges(ranges.iter().map(|range| (&entry.map, *range)))
             }
-            _ => Self::of_ranges([(&entry.map, request.range)].into_iter()),
+            _ => match entry.map.locate_whole(request.range) {
+                Some(piece) => Self::One(piece.device),
+                None => Self::of_ranges([(&entry.map, request.range)].into_iter()),
+            },
         }
     }
 
     fn of_ranges<'a>(ranges: impl Iterator<Item = (&'a Map, BlockRange)>) -> Self {
-        let pieces = ranges.filter_map(|(map, range)| map.locate(range)).flatten();
-        Self::collect(pieces.map(|piece| piece.device))
+        // A range may have any number of stripe units, but only one run on each extent.
+        let rows = ranges.filter_map(|(map, range)| map.rows(range)).flatten();
+        Self::collect(rows.flat_map(|part| part.runs()).map(|run| run.device))
     }
 
     fn collect(devices: impl Iterator<Item = DeviceId>) -> Self {

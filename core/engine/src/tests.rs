@@ -7,7 +7,7 @@ use nearflash_device::{DeviceId, DeviceOperation, DeviceProperties, DeviceReques
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, VolumeId,
 };
-use nearflash_space::{Epoch, Extent, Map, VolumeTable};
+use nearflash_space::{Epoch, Extent, Map, Stripes, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
 use proptest::prelude::*;
 
@@ -58,11 +58,15 @@ fn table() -> Arc<VolumeTable> {
 }
 
 fn map() -> Map {
-    // The second extent lies before the first on the device.
-    let extent =
-        |start| Extent { device: DeviceId(0), start: ByteOffset(start), len: ByteLen(MIB) };
-    let extents = [extent(2 * MIB), extent(MIB)];
-    Map::new(Epoch(1), BlockSize::B512, Blocks(2 * SEAM), &extents).unwrap()
+    Map::new(Epoch(1), BlockSize::B512, Blocks(2 * SEAM), &extents()).unwrap()
+}
+
+/// The second extent lies before the first on the device.
+fn extents() -> [Extent; 2] {
+    [2 * MIB, MIB].map(|start| {
+        let (device, start) = (DeviceId(0), ByteOffset(start));
+        Extent { device, start, len: ByteLen(MIB) }
+    })
 }
 
 impl Node {

@@ -8,7 +8,7 @@ use nearflash_device::{
     OperationId, Promise, Success,
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
-use nearflash_space::{Map, Provisioning, VolumeEntry, VolumeTable};
+use nearflash_space::{Map, Piece, Provisioning, STRIPE_WIDTH_MAX, VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos, index};
 
 use crate::flight::{Flight, Rest, further};
@@ -17,6 +17,8 @@ use crate::io::{BlockIo, IoId, IoKind, IoResult};
 
 /// The most device operations that one IO has in flight. The others follow when these have ended.
 pub const OPERATIONS_PER_IO_MAX: u16 = 64;
+
+const _: () = assert!(STRIPE_WIDTH_MAX <= OPERATIONS_PER_IO_MAX as u32, "a whole row has room");
 
 /// One core's volume maps, and the operations in flight on them.
 #[derive(Debug)]
@@ -319,7 +321,8 @@ fn believed(is_true: bool) -> DeviceResult {
     if is_true { DeviceResult::Done } else { DeviceResult::MediumError }
 }
 
-/// Queries the first piece of the range only; the reported run ends with that piece at the latest.
+/// Queries the first piece of the range only; the reported run ends with that piece at the latest,
+/// unless all blocks have storage anyway.
 fn ask_allocation(
     flight: &mut Flight,
     ready: &mut VecDeque<OperationId>,
@@ -331,7 +334,8 @@ fn ask_allocation(
         return Some(IoResult::Failed(Outcome::OutOfRange));
     };
     if entry.provisioning == Provisioning::Thick {
-        return Some(IoResult::Run { mapped: true, len: piece.len });
+        let len = entry.block_size.len(range.count).unwrap_or(piece.len);
+        return Some(IoResult::Run { mapped: true, len });
     }
     flight.begin();
     ready.push_back(flight.add(id, DeviceOperation::Allocation, piece));
@@ -348,22 +352,64 @@ fn lay_out(
     (mut operation, mut ranges): (DeviceOperation, impl Iterator<Item = BlockRange>),
 ) {
     while let Some(range) = ranges.next() {
-        let Some(pieces) = entry.map.locate(range) else {
+        let room = usize::from(OPERATIONS_PER_IO_MAX - flight.pending());
+        let add = |operation, piece| ready.push_back(flight.add(id, operation, piece));
+        let done = match operation {
+            DeviceOperation::Read { .. } | DeviceOperation::Write { .. } => {
+                lay_out_pieces(&entry.map, range, &mut operation, room, add)
+            }
+            _ => lay_out_rows(&entry.map, range, operation, room, add),
+        };
+        let Some(done) = done else {
             return flight.note(IoResult::Failed(Outcome::OutOfRange));
         };
-        let mut done = ByteLen(0);
-        for piece in pieces {
-            if flight.pending() == OPERATIONS_PER_IO_MAX {
-                let left = behind(range, entry.block_size.blocks_in(done));
-                let ranges = std::iter::once(left).chain(ranges).collect();
-                flight.rest = Some(Box::new(Rest { volume, ranges, operation }));
-                return;
-            }
-            ready.push_back(flight.add(id, operation, piece));
-            operation = further(operation, piece.len);
-            done.0 += piece.len.0;
+        let left = behind(range, entry.block_size.blocks_in(done));
+        if left.count.0 > 0 {
+            let ranges = std::iter::once(left).chain(ranges).collect();
+            flight.rest = Some(Box::new(Rest { volume, ranges, operation }));
+            return;
         }
     }
+}
+
+/// Adds the pieces of a range, for which there is room, in the order of their bytes in the buffer.
+/// Returns their length; `None` when the range ends past the volume's end.
+#[inline]
+fn lay_out_pieces(
+    map: &Map,
+    range: BlockRange,
+    operation: &mut DeviceOperation,
+    room: usize,
+    mut add: impl FnMut(DeviceOperation, Piece),
+) -> Option<ByteLen> {
+    let mut done = ByteLen(0);
+    for piece in map.locate(range)?.take(room) {
+        add(*operation, piece);
+        *operation = further(*operation, piece.len);
+        done.0 += piece.len.0;
+    }
+    Some(done)
+}
+
+/// Adds the runs of a range, row by row, for an operation without a buffer. A row is laid out as a
+/// whole or, for want of room, not yet. Returns the rows' length; `None` when the range ends past
+/// the volume's end.
+#[inline]
+fn lay_out_rows(
+    map: &Map,
+    range: BlockRange,
+    operation: DeviceOperation,
+    mut room: usize,
+    mut add: impl FnMut(DeviceOperation, Piece),
+) -> Option<ByteLen> {
+    let mut done = ByteLen(0);
+    for part in map.rows(range)? {
+        let Some(left) = room.checked_sub(part.runs().count()) else { break };
+        part.runs().for_each(|run| add(operation, run));
+        room = left;
+        done.0 += part.len().0;
+    }
+    Some(done)
 }
 
 /// The range without its first `done` blocks.

@@ -7,7 +7,7 @@ use nearflash_device::{
     OperationId,
 };
 use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
-use nearflash_space::{Epoch, Extent, GRANULE, Map, VolumeTable};
+use nearflash_space::{Epoch, Extent, GRANULE, Map, Stripes, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use proptest::prelude::*;
 
@@ -18,6 +18,14 @@ const GRANULE_BLOCKS: u64 = 256;
 const BUFFER: BufferId = BufferId(0);
 const READ: IoKind = IoKind::Read { buffer: Some(BUFFER) };
 const WRITE: IoKind = IoKind::Write { buffer: BUFFER, durable: false };
+
+const DEVICE: DeviceProperties = DeviceProperties {
+    len: ByteLen(1 << 30),
+    block_size: BlockSize::B4096,
+    volatile_cache: true,
+    reads_as_zeroes: false,
+    deallocates: true,
+};
 
 fn range(start: u64, count: u64) -> BlockRange {
     BlockRange { start: Lba(start), count: Blocks(count) }
@@ -41,6 +49,22 @@ fn table(granules: u64) -> Arc<VolumeTable> {
     Arc::new(VolumeTable::new([(VolumeId(0), map)]))
 }
 
+/// A volume of rows of one granule on each of three devices, striped by 4 KiB.
+fn striped(rows: u64) -> Layout {
+    let extent = |row, device| {
+        let start = ByteOffset((1 + row) * GRANULE.0);
+        Extent { device: DeviceId(device), start, len: GRANULE }
+    };
+    let extents: Vec<Extent> =
+        (0..rows).flat_map(|row| [0, 1, 2].map(|d| extent(row, d))).collect();
+    let (unit, device_block_size) = (ByteLen(4096), BlockSize::B4096);
+    let stripes = Stripes { width: 3, unit, device_block_size };
+    let size = (BlockSize::B4096, Blocks(rows * 3 * GRANULE_BLOCKS));
+    let map = Map::striped(Epoch(1), size, stripes, &extents).unwrap();
+    let health = Arc::new([Arc::default(), Arc::default(), Arc::default()]);
+    Layout::new([DEVICE; 3].into(), health, Arc::new(VolumeTable::new([(VolumeId(0), map)])))
+}
+
 fn layout(granules: u64) -> Layout {
     layout_over(granules, &healthy())
 }
@@ -50,14 +74,7 @@ fn healthy() -> Arc<[Arc<Health>]> {
 }
 
 fn layout_over(granules: u64, health: &Arc<[Arc<Health>]>) -> Layout {
-    let device = DeviceProperties {
-        len: ByteLen(1 << 30),
-        block_size: BlockSize::B4096,
-        volatile_cache: true,
-        reads_as_zeroes: false,
-        deallocates: true,
-    };
-    Layout::new([device; 2].into(), Arc::clone(health), table(granules))
+    Layout::new([DEVICE; 2].into(), Arc::clone(health), table(granules))
 }
 
 fn submitted(layout: &mut Layout) -> Vec<DeviceRequest> {
@@ -137,6 +154,83 @@ fn an_io_of_many_pieces_has_a_bounded_number_of_operations_at_a_time() {
     }
     assert_eq!(ended, [(IoId(0), IoResult::Done)]);
     assert_eq!(bytes, granules * GRANULE.0);
+}
+
+#[test]
+fn the_bytes_of_a_striped_write_go_to_their_devices_a_bounded_number_at_a_time() {
+    let (mut layout, first, before) = (striped(1), 5, ByteLen(8192));
+    let write = io(0, range(first, GRANULE_BLOCKS), WRITE);
+    layout.submit(BlockIo { buffer_offset: before, ..write });
+    let (mut found, mut ended) = (Vec::new(), Vec::new());
+    for _ in 0..GRANULE_BLOCKS / u64::from(OPERATIONS_PER_IO_MAX) {
+        assert_eq!(ended, []);
+        let asked = submitted(&mut layout);
+        assert_eq!(asked.len(), usize::from(OPERATIONS_PER_IO_MAX));
+        for it in asked {
+            let DeviceOperation::Write { buffer_offset, .. } = it.operation else { panic!() };
+            found.push((it.device, it.offset.0, it.len, buffer_offset));
+            ended = end(&mut layout, it.id, DeviceResult::Done);
+        }
+    }
+    assert_eq!(ended, [(IoId(0), IoResult::Done)]);
+    let expected = (0..GRANULE_BLOCKS).map(|block| {
+        let unit = first + block;
+        let device = DeviceId(u32::try_from(unit % 3).unwrap());
+        let (offset, at) = (GRANULE.0 + unit / 3 * 4096, ByteLen(before.0 + block * 4096));
+        (device, offset, ByteLen(4096), at)
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_zeroes_and_discards_of_a_striped_range_take_one_operation_for_each_extent() {
+    let rows = u64::from(OPERATIONS_PER_IO_MAX) / 3 + 1;
+    let blocks = rows * 3 * GRANULE_BLOCKS;
+    for kind in [IoKind::Zero { deallocate: false }, IoKind::Discard] {
+        let mut layout = striped(rows);
+        layout.submit(BlockIo { more: [range(0, 1)].into(), ..io(0, range(1, blocks - 1), kind) });
+        let whole_rows = submitted(&mut layout);
+        assert_eq!(u64::try_from(whole_rows.len()).unwrap(), 3 * (rows - 1));
+        let mut len = 0;
+        for it in whole_rows {
+            len += it.len.0;
+            assert_eq!(end(&mut layout, it.id, DeviceResult::Done), []);
+        }
+        let (last, mut ended) = (submitted(&mut layout), Vec::new());
+        assert_eq!(last.len(), 3 + 1);
+        for it in last {
+            len += it.len.0;
+            ended = end(&mut layout, it.id, DeviceResult::Done);
+        }
+        assert_eq!(ended, [(IoId(0), IoResult::Done)]);
+        assert_eq!(len, blocks * 4096);
+    }
+}
+
+#[test]
+fn a_flush_of_a_striped_volume_reaches_each_device_once() {
+    let mut layout = striped(4);
+    layout.submit(io(0, range(0, 0), IoKind::Flush));
+    let asked = submitted(&mut layout);
+    assert_eq!(asked.iter().map(|it| it.device.0).collect::<Vec<_>>(), [0, 1, 2]);
+    let mut ended = Vec::new();
+    for it in asked {
+        assert_eq!(std::mem::take(&mut ended), []);
+        ended = end(&mut layout, it.id, DeviceResult::Done);
+    }
+    assert_eq!(ended, [(IoId(0), IoResult::Done)]);
+}
+
+#[test]
+fn the_allocation_of_a_striped_range_is_that_of_its_first_unit() {
+    let mut layout = striped(1);
+    assert_eq!(layout.submit(io(0, range(4, 100), IoKind::Allocation)), None);
+    let asked = submitted(&mut layout);
+    let (device, offset) = (DeviceId(1), ByteOffset(GRANULE.0 + 4096));
+    assert_eq!(asked.len(), 1);
+    assert_eq!((asked[0].device, asked[0].offset, asked[0].len), (device, offset, ByteLen(4096)));
+    let run = IoResult::Run { mapped: false, len: ByteLen(4096) };
+    assert_eq!(end(&mut layout, asked[0].id, DeviceResult::Unmapped(100)), [(IoId(0), run)]);
 }
 
 #[test]

@@ -257,6 +257,14 @@ fn any_step() -> impl Strategy<Value = (Step, u64, u64, u8)> {
     (step, SEAM - 9..SEAM, count, prop_oneof![Just(0), Just(1), Just(6)])
 }
 
+/// The volume with its two extents in one row.
+fn striped(unit: u64) -> Arc<VolumeTable> {
+    let stripes = Stripes { width: 2, unit: ByteLen(unit), device_block_size: BlockSize::B4096 };
+    let size = (BlockSize::B512, Blocks(2 * SEAM));
+    let map = Map::striped(Epoch(2), size, stripes, &extents()).unwrap();
+    Arc::new(VolumeTable::new([(VOLUME, map)]))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -265,13 +273,17 @@ proptest! {
         check_bits_are_never_lost(seed);
     }
 
-    /// One request at a time, however long, a volume behaves as a plain array.
+    /// One request at a time, however long, a volume behaves as a plain array, striped or not.
     #[test]
     fn a_volume_equals_an_array_under_long_requests(
         seed: u64,
+        unit in prop_oneof![Just(4096), Just(16384), Just(1 << 20)],
         steps in prop::collection::vec(any_step(), 1..12),
     ) {
         let mut node = Node::new(2, seed);
+        for engine in &mut node.engines {
+            engine.set_volumes(striped(unit));
+        }
         let mut model = vec![0u8; 2 << 20];
         for (step, start, count, fill) in steps {
             let first = usize::try_from(start).unwrap() * BLOCK;
@@ -313,8 +325,11 @@ proptest! {
             };
             prop_assert_eq!(ask(&mut node, (start, count), operation), expected);
         }
-        let (low, high) = model.split_at(1 << 20);
-        prop_assert!(node.device[2 << 20..3 << 20] == *low && node.device[1 << 20..2 << 20] == *high);
+        let unit = usize::try_from(unit).unwrap();
+        for (number, bytes) in model.chunks(unit).enumerate() {
+            let start = ((2 - number % 2) << 20) + number / 2 * unit;
+            prop_assert!(node.device[start..start + unit] == *bytes, "unit {}", number);
+        }
         node.assert_all_returned();
     }
 }
