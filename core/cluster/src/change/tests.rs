@@ -65,7 +65,7 @@ fn a_tebibyte_over_three_nodes_is_six_rows_of_three_mirrors() {
     let nodes: BTreeSet<Uuid> = layout.rows[0].mirrors.iter().map(|it| it.slice).collect();
     assert_eq!(nodes.len(), 3, "each mirror of a row is on another node");
     let held: u64 = layout.rows.iter().map(|row| row.len.0 * 3).sum();
-    assert!(held >= 1024 * GIB && held < 1024 * GIB + 3 * TRACT_LEN.0);
+    assert!((1024 * GIB..1024 * GIB + 3 * TRACT_LEN.0).contains(&held));
     assert!(tables.slices[&slice(1)].is_local && !tables.slices[&slice(2)].is_local);
 }
 
