@@ -313,7 +313,9 @@ impl Engine {
                     edges[inner].copy_from_slice(&written[outer]);
                 }
                 IoKind::Zero { .. } => pool.bytes_mut(parts.edges)[inner].fill(0),
-                IoKind::Read { buffer: None }
+                // A volume of another node has no edges.
+                IoKind::WritePart { .. }
+                | IoKind::Read { buffer: None }
                 | IoKind::Discard
                 | IoKind::Flush
                 | IoKind::Allocation => {}

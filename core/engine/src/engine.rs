@@ -308,7 +308,8 @@ impl Engine {
         {
             return Some(refusal);
         }
-        if entry.is_remote && needs_fence(&request.operation) {
+        let is_forwarded = matches!(request.operation, Operation::WriteBytes { .. });
+        if entry.is_remote && needs_fence(&request.operation) && !is_forwarded {
             return Some(Outcome::Unsupported);
         }
         if let Operation::Copy { source, from } = request.operation

@@ -15,7 +15,7 @@
 //! allocation           Asking                          answer
 //! admit                                                answer
 //! compare and write    Comparing   Writing             answer   (all within a fence)
-//! write bytes         (Changing)   Writing             answer   (all within a fence)
+//! write bytes         (Changing)   Writing             answer   (all within a fence, or at another node)
 //! swap, add to word    Changing   (Writing)            answer   (all within a fence)
 //! ```
 
@@ -33,6 +33,9 @@ impl Engine {
     #[inline]
     pub(crate) fn begin(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
+        if self.is_forwarded(job) {
+            return self.forward_part(index, pool);
+        }
         if job.needs_fence() || self.writes_edges(job) {
             let acquire = FenceMessage::Acquire(self.fence_of(index), self.covers(job));
             self.jobs[index].fenced = true;
@@ -50,6 +53,29 @@ impl Engine {
             Operation::Admit(_) => self.end(index, Outcome::Success, pool),
             _ => self.write(index, pool),
         }
+    }
+
+    /// Whether a write of a part of its blocks is left to the node that has the blocks.
+    #[inline]
+    fn is_forwarded(&self, job: &Job) -> bool {
+        matches!(job.operation, Operation::WriteBytes { .. })
+            && self.volumes.get(job.volume).is_some_and(|entry| entry.is_remote)
+    }
+
+    /// That node keeps the other bytes of the first and the last block, within a fence of its own.
+    fn forward_part(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        let Operation::WriteBytes { payload, skip, len, force_unit_access } = job.operation else {
+            unreachable!("only writes of a part are forwarded")
+        };
+        let entry = self.volumes.get(job.volume);
+        let range_len = entry.and_then(|entry| entry.block_size.len(job.range.count));
+        let kept = range_len.and_then(|all| all.0.checked_sub(u64::from(skip) + u64::from(len)));
+        let Some(tail) = kept.and_then(|kept| u32::try_from(kept).ok()) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        let kind = IoKind::WritePart { buffer: payload, durable: force_unit_access, skip, tail };
+        self.start_io(index, Stage::Writing, kind, pool);
     }
 
     /// Starts the work of a job, which holds its fence if it needs one.

@@ -33,6 +33,8 @@ pub(crate) struct Rest {
     pub(crate) ranges: Vec<BlockRange>,
     /// The operation on the first of these blocks, with its offset in the buffer.
     pub(crate) operation: DeviceOperation,
+    /// The bytes at the end of the last of these blocks that the operation leaves out.
+    pub(crate) tail: u32,
 }
 
 /// The IO with one number, or the free place between two IOs.
@@ -114,6 +116,21 @@ impl Flight {
         }
         self.pending += 1;
         id
+    }
+
+    /// Leaves out the first bytes of the first operation, none of which is submitted yet.
+    pub(crate) fn trim_start(&mut self, skip: u32) {
+        let request = &mut self.first.request;
+        let skip = ByteLen(skip.into());
+        request.offset.0 += skip.0;
+        request.len.0 -= skip.0;
+        request.operation = further(request.operation, skip);
+    }
+
+    /// Leaves out the last bytes of the operation that was added last.
+    pub(crate) fn trim_end(&mut self, tail: u32) {
+        let last = self.more.last_mut().unwrap_or(&mut self.first);
+        last.request.len.0 -= u64::from(tail);
     }
 
     /// Waits for the flush of a device, which has an id of its own.

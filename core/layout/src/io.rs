@@ -41,6 +41,19 @@ pub enum IoKind {
         /// The bytes are on stable media before the result.
         durable: bool,
     },
+    /// Writes the bytes of `buffer`, except for the first `skip` bytes of the first block and the last
+    /// `tail` bytes of the last one, which stay. Only for a volume of another node, which keeps the rest
+    /// of these blocks.
+    WritePart {
+        /// The source: it has room for the whole range.
+        buffer: BufferId,
+        /// The bytes are on stable media before the result.
+        durable: bool,
+        /// Less than a block.
+        skip: u32,
+        /// Less than a block.
+        tail: u32,
+    },
     /// The blocks read as zeroes afterwards.
     Zero {
         /// Their storage may be released, if the volume releases any.

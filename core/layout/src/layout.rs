@@ -111,6 +111,9 @@ impl Layout {
             IoKind::Write { buffer, durable } => {
                 DeviceOperation::Write { buffer, buffer_offset, durable }
             }
+            IoKind::WritePart { buffer, durable, .. } => {
+                DeviceOperation::Write { buffer, buffer_offset, durable }
+            }
             IoKind::Zero { deallocate } => {
                 DeviceOperation::WriteZeroes { deallocate: deallocate && !keeps_storage }
             }
@@ -130,10 +133,12 @@ impl Layout {
             && let Some(piece) = entry.map.locate_whole(range)
         {
             ready.push_back(flight.add(id, operation, piece));
+            trim(flight, kind);
             return None;
         }
         let ranges = std::iter::once(range).chain(more);
         lay_out(flight, ready, id, (volume, entry), (operation, ranges));
+        trim(flight, kind);
         (!flight.is_busy()).then(|| flight.result())
     }
 
@@ -272,13 +277,14 @@ impl Layout {
 
     /// Lays out the remaining ranges of an IO. The volume may have been removed or shrunk since.
     fn go_on(&mut self, id: IoId, rest: Rest) -> Option<IoResult> {
-        let Rest { volume, ranges, operation } = rest;
+        let Rest { volume, ranges, operation, tail } = rest;
         let Some(entry) = self.volumes.get(volume) else {
             return Some(IoResult::Failed(Outcome::VolumeGone));
         };
         let flight = &mut self.flights[index(id.0)];
         flight.begin_operations();
         lay_out(flight, &mut self.ready, id, (volume, entry), (operation, ranges.into_iter()));
+        trim_end(flight, tail);
         (!flight.is_busy()).then(|| flight.result())
     }
 
@@ -366,9 +372,30 @@ fn lay_out(
         let left = behind(range, entry.block_size.blocks_in(done));
         if left.count.0 > 0 {
             let ranges = std::iter::once(left).chain(ranges).collect();
-            flight.rest = Some(Box::new(Rest { volume, ranges, operation }));
+            flight.rest = Some(Box::new(Rest { volume, ranges, operation, tail: 0 }));
             return;
         }
+    }
+}
+
+/// Leaves out the bytes that a write of a part of its blocks does not write.
+#[inline]
+fn trim(flight: &mut Flight, kind: IoKind) {
+    if let IoKind::WritePart { skip, tail, .. } = kind
+        && flight.is_busy()
+    {
+        flight.trim_start(skip);
+        trim_end(flight, tail);
+    }
+}
+
+/// The same at the end, now or when the last blocks are laid out.
+fn trim_end(flight: &mut Flight, tail: u32) {
+    let is_busy = flight.is_busy();
+    match &mut flight.rest {
+        Some(rest) => rest.tail = tail,
+        None if is_busy => flight.trim_end(tail),
+        None => {}
     }
 }
 

@@ -448,3 +448,38 @@ proptest! {
         prop_assert!(in_flight.is_empty());
     }
 }
+
+/// A write of a part of its first and its last block has every byte in between once, at the place of a
+/// whole write, and no other byte, whether it is laid out at once or in several steps.
+#[test]
+fn a_write_of_a_part_leaves_out_the_bytes_at_both_ends() {
+    let (skip, tail, before) = (100, 300, ByteLen(4096));
+    for count in [1, 2, 65, 200] {
+        let mut requests =
+            [WRITE, IoKind::WritePart { buffer: BUFFER, durable: false, skip, tail }].map(|kind| {
+                let mut layout = striped(1);
+                layout.submit(BlockIo { buffer_offset: before, ..io(0, range(3, count), kind) });
+                let mut all = Vec::new();
+                loop {
+                    let now = submitted(&mut layout);
+                    if now.is_empty() {
+                        return all;
+                    }
+                    now.iter().for_each(|it| drop(end(&mut layout, it.id, DeviceResult::Done)));
+                    all.extend(now);
+                }
+            });
+        // Each byte of the buffer, with its place.
+        let bytes = |requests: &[DeviceRequest]| -> Vec<(u64, DeviceId, u64)> {
+            let bytes_of = |it: &DeviceRequest| {
+                let DeviceOperation::Write { buffer_offset, .. } = it.operation else { panic!() };
+                let (device, offset) = (it.device, it.offset.0);
+                (0..it.len.0).map(move |at| (buffer_offset.0 + at, device, offset + at))
+            };
+            requests.iter().flat_map(bytes_of).collect()
+        };
+        let [whole, part] = requests.each_mut().map(|it| bytes(it));
+        let (skip, tail) = (usize::try_from(skip).unwrap(), usize::try_from(tail).unwrap());
+        assert!(whole[skip..whole.len() - tail] == part, "{count} blocks");
+    }
+}

@@ -317,3 +317,27 @@ proptest! {
         check_swaps_are_one_chain(seed, 60);
     }
 }
+
+/// The node that has the blocks keeps the other bytes: this one neither reads them nor fences them.
+#[test]
+fn on_a_volume_of_another_node_bytes_are_forwarded_and_words_are_refused() {
+    let mut node = Node::new(1, 1);
+    let entry = nearflash_space::VolumeEntry { is_remote: true, ..map().into() };
+    node.engines[0].set_volumes(Arc::new(VolumeTable::new([(VOLUME, entry)])));
+    let (range, operation) = node.write_bytes(0, SEAM_BYTE - 700, &[0x22; 1000]);
+    node.submit(0, 1, range, operation);
+    let mut asked = Vec::new();
+    while let Some(request) = node.engines[0].poll_device() {
+        assert!(matches!(request.operation, DeviceOperation::Write { .. }));
+        asked.push((request.offset.0, request.len.0));
+        node.engines[0].handle_device(request.id, DeviceResult::Done, &mut node.pools[0]);
+    }
+    assert_eq!(asked, [(3 * MIB - 700, 700), (MIB, 300)]);
+    assert!(node.engines[0].poll_fence().is_none());
+    let answer = node.engines[0].poll_answer().unwrap();
+    assert_eq!(answer.completion.outcome, Outcome::Success);
+    let add = Operation::FetchAdd { word: 0, addend: 1, force_unit_access: false };
+    node.submit(0, 2, (0, 1), add);
+    let answer = node.engines[0].poll_answer().unwrap();
+    assert_eq!(answer.completion.outcome, Outcome::Unsupported);
+}
