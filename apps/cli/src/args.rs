@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use nearflash_access::{GrantRange, Rights};
 use nearflash_bench::BenchArgs;
+use nearflash_node::cluster::Listen;
 use nearflash_node::config::ServeArgs;
+use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
@@ -102,6 +104,19 @@ Examples:
   nearflash job wait 3
   nearflash job cancel 3";
 
+const CLUSTER_EXAMPLES: &str = "\
+Examples:
+  # On the first machine: makes the cluster, and names the file with its token
+  nearflash cluster init --name lab --listen 192.0.2.1
+
+  # On the second and the third machine, with a copy of the token
+  nearflash cluster join @token
+  nearflash cluster join @token --witness
+
+  nearflash cluster status
+
+The token is the cluster's root secret: copy it only over a secure connection.";
+
 const DEMO_EXAMPLES: &str = "\
 Examples:
   nearflash demo
@@ -164,6 +179,9 @@ pub(crate) enum Subcommand {
     /// Show the state of a running node: devices, volumes, cores, hosts
     #[command(after_help = STATUS_EXAMPLES)]
     Status(NodeArgs),
+    /// Create, join and show a cluster: etcd, which several nodes will share
+    #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
+    Cluster(ClusterSubcommand),
     /// Measure a file, a remote volume, or the network alone
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
@@ -416,6 +434,57 @@ pub(crate) enum JobSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ClusterSubcommand {
+    /// Create a cluster, with this machine as the first member of its etcd
+    Init {
+        /// The cluster's name [default: nearflash]
+        #[arg(long)]
+        name: Option<Name>,
+        #[command(flatten)]
+        listen: ListenArgs,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Join a cluster: as a member of its etcd, or as a client of three members; repeat the command
+    /// if it was interrupted
+    Join {
+        /// The file with the cluster's token, with an @ before its path
+        #[arg(value_name = "@FILE")]
+        token: String,
+        /// Run etcd on this machine, and no node
+        #[arg(long)]
+        witness: bool,
+        #[command(flatten)]
+        listen: ListenArgs,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Show the members of etcd; the exit code is 0 (ok), 1 (degraded), 2 (at risk) or 3
+    /// (unavailable)
+    Status {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Run this machine's etcd, and start it again when it ends, until SIGTERM; a node does this
+    /// itself
+    Run {
+        /// The data directory [default: /var/lib/nearflash for root, otherwise
+        /// $XDG_STATE_HOME/nearflash]
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+    },
+}
+
+/// The address of a member.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListenArgs {
+    /// The address of this machine that the others reach [default: that of the route to them]; etcd
+    /// uses PORT (2379) for clients and PORT + 1 for members
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) listen: Option<Listen>,
 }
 
 #[cfg(test)]

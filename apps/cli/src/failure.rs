@@ -8,6 +8,9 @@ pub(crate) enum Failure {
     /// The node does not start.
     #[error(transparent)]
     Node(#[from] nearflash_node::NodeError),
+    /// A command about the cluster failed.
+    #[error(transparent)]
+    Cluster(#[from] nearflash_node::cluster::ClusterError),
     /// The running node did not answer, or refused.
     #[error(transparent)]
     Control(#[from] nearflash_api::client::ControlError),
@@ -62,6 +65,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Node(error) => error.exit_code().into(),
+            Self::Cluster(error) => error.exit_code().into(),
             Self::Volume(_) | Self::DataDir(_) => 2.into(),
             Self::Control(_)
             | Self::Job { .. }

@@ -5,6 +5,7 @@
 
 mod args;
 mod calendar;
+mod cluster;
 mod confirm;
 mod control;
 mod demo;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_units::OneLine;
+use tracing_appender::non_blocking::WorkerGuard;
 
 use args::{Cli, Subcommand};
 use failure::Failure;
@@ -46,6 +48,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Device(device) => control::run_device(device),
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
+        Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
         Subcommand::Demo(args) => {
@@ -67,13 +70,19 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
 
 fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let config = Config::resolve(args).map_err(nearflash_node::NodeError::from)?;
-    // A slow or stopped reader of the log must not block a core: lines are dropped instead.
-    let (writer, _written_at_the_end) = tracing_appender::non_blocking(std::io::stderr());
+    let _written_at_the_end = log_to_stderr(config.log);
+    nearflash_node::serve(&config)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the log to stderr, until the guard is dropped. A slow or stopped reader of the log must
+/// not block a core: lines are dropped instead.
+fn log_to_stderr(level: impl Into<tracing_subscriber::filter::LevelFilter>) -> WorkerGuard {
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     tracing_subscriber::fmt()
         .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_max_level(config.log)
+        .with_max_level(level)
         .init();
-    nearflash_node::serve(&config)?;
-    Ok(ExitCode::SUCCESS)
+    guard
 }

@@ -5,6 +5,7 @@
 
 mod catalog;
 pub mod check;
+pub mod cluster;
 pub mod config;
 mod control;
 mod doors;
@@ -15,6 +16,7 @@ mod health;
 mod initiator_name;
 mod ledger;
 mod node;
+mod owner;
 mod prepare;
 mod records;
 mod remote;

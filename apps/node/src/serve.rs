@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
+use crate::cluster::Supervisor;
 use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
@@ -160,6 +161,7 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
     raise_open_files_limit();
     let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
+    let _supervisor = supervise_etcd(&config.data_dir);
     let line = running.ready().to_line();
     let mut stdout = io::stdout();
     let announced = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -175,6 +177,15 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     running.stop()?;
     tracing::info!("drained");
     Ok(())
+}
+
+/// Supervises this machine's etcd, if its data directory belongs to a cluster. The node serves its
+/// volumes without it.
+fn supervise_etcd(data_dir: &Path) -> Option<Supervisor> {
+    Supervisor::start(data_dir).unwrap_or_else(|error| {
+        tracing::error!("cannot supervise etcd: {error}");
+        None
+    })
 }
 
 /// Starts the control side's threads.

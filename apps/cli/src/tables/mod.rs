@@ -5,6 +5,7 @@ mod status;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, VolumeInfo};
+use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;
@@ -28,6 +29,30 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
             volume.provisioning.clone(),
             volume.nsid.to_string(),
             volume.nqn.clone(),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// The members of etcd.
+pub(crate) fn members(members: &[MemberStatus]) -> String {
+    let mut table = table(&["MEMBER", "ADDRESS", "ROLE", "STATE", "ETCD", "STORED"], &[5]);
+    for member in members {
+        let role = if member.is_voter { "voter" } else { "learner" };
+        let state = match (member.is_reachable, member.is_leader) {
+            (false, _) => "does not answer",
+            (true, true) => "leads",
+            (true, false) => "answers",
+        };
+        // The rest of the name is the address.
+        let host = member.name.split('@').next().unwrap_or_default();
+        table.add_row([
+            host.to_owned(),
+            member.address.map(|it| it.to_string()).unwrap_or_default(),
+            role.to_owned(),
+            state.to_owned(),
+            member.version.clone().unwrap_or_default(),
+            member.db_bytes.map(size).unwrap_or_default(),
         ]);
     }
     rendered(&table)

@@ -1,7 +1,7 @@
 //! The lock that reserves a data directory for one node.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,15 +10,13 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::CatalogError;
+use crate::owner::Owner;
 
 /// The time for which a start waits for the lock of a process that has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The interval between two attempts.
 const POLL: Duration = Duration::from_millis(20);
-
-/// The kernel's flag for a process that is exiting, in field 9 of `/proc/PID/stat`.
-const PF_EXITING: u64 = 4;
 
 /// The lock of a data directory. It is released when it is dropped or when the process ends in any
 /// way. The file names the process that holds the lock; after that process was killed, the file
@@ -27,14 +25,6 @@ const PF_EXITING: u64 = 4;
 pub(super) struct Lock {
     file: File,
     ended: Option<u32>,
-}
-
-/// A process: its number and its start time, since the system reuses numbers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Owner {
-    pid: u32,
-    /// In clock ticks since the system's boot; absent in files of earlier versions.
-    started: Option<u64>,
 }
 
 impl Lock {
@@ -88,57 +78,9 @@ impl Lock {
     }
 }
 
-impl Owner {
-    fn this() -> Self {
-        let pid = std::process::id();
-        Self { pid, started: stat_of(pid).map(|stat| stat.started) }
-    }
-
-    /// Whether the process runs. A process that is exiting does not; its exit may take as long as
-    /// its devices.
-    fn is_alive(self) -> bool {
-        let same = |stat: &Stat| self.started.is_none_or(|started| started == stat.started);
-        stat_of(self.pid).filter(same).is_some_and(|stat| !stat.is_ending)
-    }
-
-    fn write(self, file: &mut File) -> io::Result<()> {
-        file.set_len(0)?;
-        file.rewind()?;
-        let started = self.started.map(|started| format!(" {started}")).unwrap_or_default();
-        writeln!(file, "{}{started}", self.pid)
-    }
-
-    fn read(file: &mut File) -> Option<Self> {
-        let mut text = String::new();
-        file.rewind().ok()?;
-        file.take(64).read_to_string(&mut text).ok()?;
-        let mut words = text.split_ascii_whitespace();
-        let pid = words.next()?.parse().ok()?;
-        Some(Self { pid, started: words.next().and_then(|word| word.parse().ok()) })
-    }
-}
-
-/// The fields of `/proc/PID/stat` that the lock reads.
-struct Stat {
-    started: u64,
-    is_ending: bool,
-}
-
-fn stat_of(pid: u32) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name, in parentheses, may contain any character. Field 3 follows it.
-    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
-    let flags: u64 = fields.get(6)?.parse().ok()?;
-    let is_dead = matches!(*fields.first()?, "Z" | "X");
-    Some(Stat {
-        started: fields.get(19)?.parse().ok()?,
-        is_ending: is_dead || flags & PF_EXITING != 0,
-    })
-}
-
 /// Creates the directory with mode 0700 and makes its entry durable. An existing directory keeps
 /// its mode.
-pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
+pub(crate) fn make_private_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -157,7 +99,7 @@ pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Makes the entries of a directory durable.
-pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

@@ -19,7 +19,7 @@ mod chap_record;
 mod contents;
 mod error;
 mod grant_record;
-mod lock;
+pub(crate) mod lock;
 mod record;
 mod reservation_record;
 mod transaction;

@@ -1,0 +1,95 @@
+//! `nearflash cluster`: the commands about this machine's part in a cluster. They need no running
+//! node.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use nearflash_api::socket::default_data_dir;
+use nearflash_node::NodeError;
+use nearflash_node::cluster::{
+    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Role, Supervisor,
+    Token, init, join, status,
+};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::args::{ClusterSubcommand, NodeArgs};
+use crate::failure::Failure;
+use crate::output::{print, show};
+use crate::{log_to_stderr, tables};
+
+type Done = Result<ExitCode, Failure>;
+
+pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
+    match subcommand {
+        ClusterSubcommand::Init { name, listen, node } => {
+            let options = InitOptions { data_dir: data_dir(&node)?, name, listen: listen.listen };
+            let made = init(&options, &mut say)?;
+            print(&show(&made, node.json, initialized))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Join { token, witness, listen, node } => {
+            let token = Token::read(&token).map_err(ClusterError::from)?;
+            let data_dir = data_dir(&node)?;
+            let options = JoinOptions { data_dir, is_witness: witness, listen: listen.listen };
+            let made = join(&token, &options, &mut say)?;
+            print(&show(&made, node.json, joined))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Status { node } => {
+            let status = status(&data_dir(&node)?)?;
+            print(&show(&status, node.json, described))?;
+            Ok(status.verdict.exit_code().into())
+        }
+        ClusterSubcommand::Run { data_dir } => run(data_dir),
+    }
+}
+
+/// Supervises etcd until a signal; etcd runs on.
+fn run(data_dir: Option<PathBuf>) -> Done {
+    let failed = |source| NodeError::System { action: "receive signals", source };
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed)?;
+    let _written_at_the_end = log_to_stderr(tracing_subscriber::filter::LevelFilter::INFO);
+    let data_dir = data_dir.map_or_else(default_data_dir, Ok)?;
+    let supervisor = Supervisor::start_required(&data_dir)?;
+    signals.forever().next();
+    drop(supervisor);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn data_dir(node: &NodeArgs) -> Result<PathBuf, Failure> {
+    Ok(node.data_dir.clone().map_or_else(default_data_dir, Ok)?)
+}
+
+/// Progress goes to stderr, so that the answer alone is on stdout.
+fn say(progress: &str) {
+    eprintln!("nearflash: {progress}");
+}
+
+fn initialized(made: &Initialized) -> String {
+    let Initialized { cluster, name, listen, token } = made;
+    let token = token.display();
+    format!(
+        "created cluster '{name}' ({cluster}), with its etcd at {listen}\n\
+         token: {token}\n\
+         The token is the cluster's root secret. Copy it to the second and the third machine over a \
+         secure connection, and use 'nearflash cluster join @FILE' there.\n"
+    )
+}
+
+fn joined(made: &Joined) -> String {
+    let Joined { cluster, name, role, listen } = made;
+    let at = listen.map(|listen| format!(", with its etcd at {listen}")).unwrap_or_default();
+    let next = match role {
+        Role::Member => "A node with this data directory supervises etcd.",
+        Role::Witness => "'nearflash cluster run' supervises etcd on this machine.",
+        Role::Client => "Three other machines run etcd, and this one uses theirs.",
+    };
+    format!("joined cluster '{name}' ({cluster}){at}\n{next}\n")
+}
+
+fn described(status: &ClusterStatus) -> String {
+    let ClusterStatus { cluster, name, verdict, reason, members, .. } = status;
+    let table = tables::members(members);
+    format!("cluster '{name}' ({cluster})\n{}: {reason}\n\n{table}", verdict.as_str())
+}

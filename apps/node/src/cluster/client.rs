@@ -1,0 +1,232 @@
+//! Calls to etcd. Each has a time-out, and goes to one endpoint after another until one answers:
+//! the library itself does not turn to another one.
+//!
+//! Every call made here may be repeated: a second one finds what the first has done.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use etcd_client::{
+    Certificate, Client, Compare, CompareOp, ConnectOptions, Error, Identity, MemberAddOptions,
+    TlsOptions, Txn, TxnOp,
+};
+use tokio::runtime::Runtime;
+
+use super::error::ClusterError;
+use super::member::Folder;
+
+/// The time for which an endpoint may be silent.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// In etcd's refusal of a new member while the others have been connected for less than 5 s.
+pub(super) const TOO_EARLY: &str = "unhealthy cluster";
+
+/// The reason why etcd did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// No endpoint answers.
+    #[error("etcd does not answer:{tried}: check that it runs and that this machine reaches it")]
+    Unreachable {
+        /// Each endpoint, with the reason.
+        tried: String,
+    },
+    /// An endpoint is not a member of this cluster.
+    #[error(
+        "etcd at {endpoint} belongs to another cluster, or the token does: {reason}: take the \
+         token of the cluster that runs there"
+    )]
+    Foreign {
+        /// The endpoint.
+        endpoint: SocketAddr,
+        /// The reason of the failed handshake.
+        reason: String,
+    },
+    /// etcd refuses the call.
+    #[error("etcd at {endpoint} refuses: {reason}")]
+    Refused {
+        /// The endpoint.
+        endpoint: SocketAddr,
+        /// Its reason.
+        reason: String,
+    },
+}
+
+/// A member of etcd, as a member lists it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Listed {
+    pub(super) id: u64,
+    /// Empty until it has started.
+    pub(super) name: String,
+    pub(super) peers: Vec<String>,
+    /// Empty until it has started.
+    pub(super) clients: Vec<SocketAddr>,
+    pub(super) is_learner: bool,
+}
+
+/// The state of one member, as it says itself.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Reported {
+    pub(super) version: String,
+    /// The leader that it knows; 0 without one.
+    pub(super) leader: u64,
+    pub(super) applied: u64,
+    pub(super) db_bytes: u64,
+    pub(super) errors: Vec<String>,
+}
+
+/// The cluster's etcd.
+pub(super) struct Store {
+    runtime: Runtime,
+    endpoints: Vec<SocketAddr>,
+    options: ConnectOptions,
+}
+
+impl Store {
+    /// A client with the machine's certificate. It connects when it is used.
+    pub(super) fn open(folder: &Folder, endpoints: &[SocketAddr]) -> Result<Self, ClusterError> {
+        let read = |path: PathBuf| std::fs::read(&path).map_err(ClusterError::file(&path));
+        let tls = TlsOptions::new()
+            .ca_certificate(Certificate::from_pem(read(folder.authority())?))
+            .identity(Identity::from_pem(read(folder.certificate())?, read(folder.key())?));
+        let options = ConnectOptions::new()
+            .with_tls(tls)
+            .with_connect_timeout(CALL_TIMEOUT)
+            .with_timeout(CALL_TIMEOUT);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(
+            |source| ClusterError::System { action: "start the client of etcd", source },
+        )?;
+        Ok(Self { runtime, endpoints: endpoints.to_vec(), options })
+    }
+
+    /// Calls one endpoint after another until one answers.
+    fn ask<T>(&self, call: impl AsyncFn(Client) -> Result<T, Error>) -> Result<T, StoreError> {
+        let mut tried = String::new();
+        for &endpoint in &self.endpoints {
+            match self.ask_one(endpoint, &call) {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(refused)) => return Err(refused),
+                Err(reason) => {
+                    // Writing to a string cannot fail.
+                    let _ = write!(tried, " {endpoint} ({reason})");
+                }
+            }
+        }
+        Err(StoreError::Unreachable { tried })
+    }
+
+    /// The answer of one endpoint or its refusal; otherwise the reason why it did not answer.
+    fn ask_one<T>(
+        &self,
+        endpoint: SocketAddr,
+        call: &impl AsyncFn(Client) -> Result<T, Error>,
+    ) -> Result<Result<T, StoreError>, String> {
+        let asked = async {
+            let url = format!("https://{endpoint}");
+            let client = Client::connect([url], Some(self.options.clone())).await?;
+            call(client).await
+        };
+        let timed = async { tokio::time::timeout(CALL_TIMEOUT, asked).await };
+        match self.runtime.block_on(timed) {
+            Ok(Ok(answer)) => Ok(Ok(answer)),
+            Ok(Err(error)) => judge(endpoint, &error).map(Err),
+            Err(_) => Err(format!("silent for {} s", CALL_TIMEOUT.as_secs())),
+        }
+    }
+
+    /// All members.
+    pub(super) fn members(&self) -> Result<Vec<Listed>, StoreError> {
+        let listed = self.ask(async |mut client: Client| client.member_list().await)?;
+        let address = |url: &String| url.strip_prefix("https://")?.parse().ok();
+        let mut members: Vec<Listed> = listed
+            .members()
+            .iter()
+            .map(|member| Listed {
+                id: member.id(),
+                name: member.name().to_owned(),
+                peers: member.peer_urls().to_vec(),
+                clients: member.client_urls().iter().filter_map(address).collect(),
+                is_learner: member.is_learner(),
+            })
+            .collect();
+        members.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        Ok(members)
+    }
+
+    /// The state of the first endpoint that answers.
+    pub(super) fn report(&self) -> Result<Reported, StoreError> {
+        let status = self.ask(async |mut client: Client| client.status().await)?;
+        Ok(Reported {
+            version: status.version().to_owned(),
+            leader: status.leader(),
+            applied: status.raft_applied_index(),
+            db_bytes: u64::try_from(status.db_size()).unwrap_or_default(),
+            errors: status.errors().to_vec(),
+        })
+    }
+
+    /// Adds a member that does not vote yet. A call that was already carried out is refused, since
+    /// the address is then that of a member.
+    pub(super) fn add_learner(&self, peer: &str) -> Result<(), StoreError> {
+        self.ask(async |mut client: Client| {
+            let options = MemberAddOptions::new().with_is_learner();
+            client.member_add([peer], Some(options)).await.map(drop)
+        })
+    }
+
+    /// Lets a learner vote. It is refused until the learner has caught up.
+    pub(super) fn promote(&self, member: u64) -> Result<(), StoreError> {
+        self.ask(async |mut client: Client| client.member_promote(member).await.map(drop))
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.ask(async |mut client: Client| client.get(key, None).await)?;
+        Ok(found.kvs().first().map(|pair| pair.value().to_vec()))
+    }
+
+    /// Writes a key unless there is one.
+    pub(super) fn put_new(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.ask(async |mut client: Client| {
+            let absent = Compare::create_revision(key, CompareOp::Equal, 0);
+            let txn = Txn::new().when([absent]).and_then([TxnOp::put(key, value, None)]);
+            client.txn(txn).await.map(drop)
+        })
+    }
+}
+
+/// Whether an error is the endpoint's answer. Otherwise it is the reason for asking another one.
+fn judge(endpoint: SocketAddr, error: &Error) -> Result<StoreError, String> {
+    let reason = reason(error);
+    if reason.contains("certificate") {
+        return Ok(StoreError::Foreign { endpoint, reason });
+    }
+    match error {
+        Error::GRpcStatus(status) if is_refusal(status.code() as i32, status.message()) => {
+            Ok(StoreError::Refused { endpoint, reason })
+        }
+        _ => Err(reason),
+    }
+}
+
+/// Whether a status of gRPC is an answer. After Cancelled, Unknown, Deadline Exceeded and
+/// Unavailable, another member may answer. A new member that is refused as too early is Unavailable
+/// too.
+fn is_refusal(code: i32, message: &str) -> bool {
+    !matches!(code, 1 | 2 | 4 | 14) || message.contains(TOO_EARLY)
+}
+
+/// The innermost cause of an error, which names the failed step.
+fn reason(error: &Error) -> String {
+    if let Error::GRpcStatus(status) = error
+        && !status.message().is_empty()
+    {
+        return status.message().to_owned();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

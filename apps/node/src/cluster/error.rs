@@ -1,0 +1,217 @@
+//! The errors of the cluster's commands.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use nearflash_cluster::record::FEATURE_LEVEL;
+use uuid::Uuid;
+
+use super::client::StoreError;
+use super::token::TokenError;
+
+/// An error of a command about the cluster. Every message names the thing and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The token cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// etcd does not answer, or refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file cannot be read or written.
+    #[error("{}: {source}: check the data directory", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file has an unexpected content.
+    #[error("{} is damaged: restore it from a backup", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The data directory belongs to no cluster.
+    #[error(
+        "data directory {} belongs to no cluster: create one with 'nearflash cluster init', or join \
+         one with 'nearflash cluster join @FILE'", path.display()
+    )]
+    NoCluster {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// The data directory belongs to a cluster already.
+    #[error(
+        "data directory {} already belongs to cluster '{name}' ({cluster}): 'nearflash cluster \
+         status' shows it; choose another --data-dir for another cluster", path.display()
+    )]
+    Belongs {
+        /// The data directory.
+        path: PathBuf,
+        /// The cluster's name.
+        name: Box<str>,
+        /// The cluster.
+        cluster: Uuid,
+    },
+    /// An earlier command of another kind has not been finished.
+    #[error("an earlier 'nearflash cluster {command}' was not finished here: repeat it first")]
+    Unfinished {
+        /// The command.
+        command: &'static str,
+    },
+    /// The token is that of another cluster.
+    #[error(
+        "the etcd at {endpoint} does not hold cluster '{name}' ({cluster}), which the token names: \
+         take the token of the cluster that runs there"
+    )]
+    OtherCluster {
+        /// The address.
+        endpoint: SocketAddr,
+        /// The name in the token.
+        name: Box<str>,
+        /// The cluster in the token.
+        cluster: Uuid,
+    },
+    /// Another command changes the cluster on this machine.
+    #[error("another 'nearflash cluster' command is changing {}: wait until it ends", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// No address to listen on was named, and none follows from the routes.
+    #[error("cannot tell which address other machines reach: name it with --listen IP")]
+    NoAddress,
+    /// The address cannot be that of a member.
+    #[error(
+        "--listen {address}: other machines cannot connect to it: name one address of this machine"
+    )]
+    Address {
+        /// The address.
+        address: IpAddr,
+    },
+    /// Something listens there already.
+    #[error(
+        "--listen {address}: {source}: etcd cannot listen there; if another etcd does, for example \
+         that of the package etcd-server, stop it or choose another port with --listen IP:PORT"
+    )]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A record in etcd cannot be read.
+    #[error("the record '{key}' in etcd {source}")]
+    Record {
+        /// Its key.
+        key: nearflash_cluster::Key,
+        /// The reason.
+        source: nearflash_cluster::RecordError,
+    },
+    /// The nodes of the cluster run a later version.
+    #[error(
+        "cluster '{name}' has feature level {level}, and this program supports {FEATURE_LEVEL}: \
+         install the version that the other machines run"
+    )]
+    Later {
+        /// The cluster's name.
+        name: Box<str>,
+        /// Its level.
+        level: u32,
+    },
+    /// etcd is not installed.
+    #[error(
+        "cannot start the program 'etcd': {source}: install it, for example with 'apt-get install \
+         etcd-server', and see that it is in PATH"
+    )]
+    NoEtcd {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// etcd has ended instead of answering.
+    #[error("etcd has ended: {reason}: see {}", log.display())]
+    Ended {
+        /// The last line of its log.
+        reason: Box<str>,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// etcd runs and does not answer.
+    #[error("etcd does not answer at {address} after {seconds} s: see {}", log.display())]
+    Silent {
+        /// Its address.
+        address: SocketAddr,
+        /// The time that was waited.
+        seconds: u64,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// Another machine is about to join.
+    #[error(
+        "machine '{machine}' is joining, and etcd admits one at a time: wait, or repeat the command \
+         on that machine"
+    )]
+    Joining {
+        /// The machine.
+        machine: Box<str>,
+    },
+    /// A member with this address has lost its data.
+    #[error(
+        "the cluster has a member at {address} already, and its data is not in {}: restore the \
+         folder, or remove that member with etcdctl ('member remove {member:x}') and join again",
+        path.display()
+    )]
+    LostData {
+        /// The member's address.
+        address: SocketAddr,
+        /// The number of the member in etcd.
+        member: u64,
+        /// The folder without data.
+        path: PathBuf,
+    },
+    /// A fourth machine would be a witness.
+    #[error(
+        "the cluster has three voting members, and a further witness would not help: leave this \
+         machine out, or join it as a node without --witness"
+    )]
+    NeedlessWitness,
+    /// The new member does not catch up.
+    #[error(
+        "this machine's etcd has not caught up after {seconds} s: check the network, and repeat the command"
+    )]
+    Behind {
+        /// The time that was waited.
+        seconds: u64,
+    },
+    /// The machine votes not, so there is no etcd to run.
+    #[error("this machine runs no etcd: three other machines vote, and it is a client of theirs")]
+    ClientOnly,
+    /// A certificate cannot be made.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// A thread or a random number is not available.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// The action that failed.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl ClusterError {
+    /// A file's error, for `map_err`.
+    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::File { path: path.to_owned(), source }
+    }
+
+    /// The process's exit code: 2 when the command line is wrong, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Token(_) | Self::Address { .. } | Self::NoAddress => 2,
+            _ => 1,
+        }
+    }
+}

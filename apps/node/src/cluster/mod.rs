@@ -1,0 +1,40 @@
+//! The cluster's store: etcd on the first three machines, started and supervised by this program.
+//!
+//! `init` makes the first member, with the cluster's certificates and its token; `join` adds a
+//! member as a learner, and promotes it when it has caught up; `status` asks every member. The
+//! [`Supervisor`] starts etcd again when it ends. etcd runs in a session of its own and outlives
+//! the node's process, so that a restart of a node is no failure of etcd.
+//!
+//! Everything lies in the folder `etcd` of the data directory: see `member.rs`. The
+//! certificates do not expire, because a cluster must not stop when a clock is wrong.
+
+mod client;
+mod error;
+mod etcd;
+mod init;
+mod join;
+mod listen;
+mod member;
+mod pki;
+mod status;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use client::StoreError;
+pub use error::ClusterError;
+pub use init::{InitOptions, Initialized, init};
+pub use join::{JoinOptions, Joined, join};
+pub use listen::{Listen, ParseListenError};
+pub use member::Role;
+pub use status::{ClusterStatus, MemberStatus, Verdict, status};
+pub use supervisor::Supervisor;
+pub use token::{TOKEN_LEN_MAX, Token, TokenError};
+
+/// Reports the progress of a command that takes longer than a moment.
+pub type Say<'a> = &'a mut dyn FnMut(&str);
+
+/// The number of members that vote. More would make each change slower, and no cluster of
+/// nearflash needs them.
+pub const VOTERS_MAX: usize = 3;

@@ -1,0 +1,282 @@
+//! `nearflash cluster status`: every member is asked, and one line judges.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::client::{Listed, Reported, Store};
+use super::error::ClusterError;
+use super::join::endpoints;
+use super::member::{Folder, Member, Role};
+
+/// The state of the cluster, in one word.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// A failure of one machine changes nothing.
+    Ok,
+    /// All works; a further failure may not be survived.
+    Degraded,
+    /// No changes are possible.
+    AtRisk,
+    /// Nothing answers.
+    Unavailable,
+}
+
+impl Verdict {
+    /// The exit code of the command.
+    pub fn exit_code(self) -> u8 {
+        self as u8
+    }
+
+    /// The word for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::AtRisk => "at risk",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// The state of the cluster.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct ClusterStatus {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Its name.
+    pub name: String,
+    /// This machine's name in etcd.
+    pub machine: String,
+    /// This machine's role.
+    pub role: Role,
+    /// The judgement.
+    pub verdict: Verdict,
+    /// The judgement's reason and remedy.
+    pub reason: String,
+    /// The number of members that must answer.
+    pub majority: usize,
+    /// The members.
+    pub members: Vec<MemberStatus>,
+}
+
+/// The state of one member.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct MemberStatus {
+    /// Its name; empty before its first start.
+    pub name: String,
+    /// Its address for clients, if known.
+    pub address: Option<SocketAddr>,
+    /// Whether it votes; a learner is about to.
+    pub is_voter: bool,
+    /// Whether it answers.
+    pub is_reachable: bool,
+    /// Whether it leads.
+    pub is_leader: bool,
+    /// Whether it knows a leader.
+    pub has_leader: bool,
+    /// The version of its etcd.
+    pub version: Option<String>,
+    /// The length of its database.
+    pub db_bytes: Option<u64>,
+    /// Its alarms.
+    pub errors: Vec<String>,
+    /// The reason why it does not answer.
+    pub silence: Option<String>,
+}
+
+/// The state of the cluster that the data directory belongs to.
+///
+/// # Errors
+/// When it belongs to none, or its files cannot be read.
+pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
+    let folder = Folder::of(data_dir);
+    let member = folder.joined()?;
+    let listed = match Store::open(&folder, &member.endpoints)?.members() {
+        Ok(listed) => {
+            remember(&folder, &member, &listed);
+            listed
+        }
+        Err(_) => member.endpoints.iter().map(|&endpoint| unlisted(endpoint)).collect(),
+    };
+    let members = ask_all(&folder, &listed)?;
+    let (verdict, reason) = judge(&members);
+    Ok(ClusterStatus {
+        cluster: member.cluster,
+        name: member.name,
+        machine: member.machine,
+        role: member.role,
+        verdict,
+        reason,
+        majority: majority(&members),
+        members,
+    })
+}
+
+/// A member that only its address is known of.
+fn unlisted(endpoint: SocketAddr) -> Listed {
+    Listed { id: 0, name: String::new(), peers: vec![], clients: vec![endpoint], is_learner: false }
+}
+
+/// Keeps the addresses of the members for a time when this machine's etcd does not run. A user who
+/// may only read the folder keeps none.
+pub(super) fn remember(folder: &Folder, member: &Member, listed: &[Listed]) {
+    let endpoints = endpoints(listed, member);
+    if !endpoints.is_empty()
+        && endpoints != member.endpoints
+        && let Ok(_lock) = folder.lock()
+    {
+        let _ = folder.keep_member(&Member { endpoints, ..member.clone() });
+    }
+}
+
+/// Asks all members at the same time.
+fn ask_all(folder: &Folder, listed: &[Listed]) -> Result<Vec<MemberStatus>, ClusterError> {
+    std::thread::scope(|scope| {
+        let ask = |member| scope.spawn(move || ask_one(folder, member));
+        let asked: Vec<_> = listed.iter().map(ask).collect();
+        asked.into_iter().map(|it| it.join().expect("asking does not panic")).collect()
+    })
+}
+
+fn ask_one(folder: &Folder, listed: &Listed) -> Result<MemberStatus, ClusterError> {
+    let reported = match &listed.clients[..] {
+        [] => Err("it has not started yet".to_owned()),
+        clients => Store::open(folder, clients)?.report().map_err(|error| error.to_string()),
+    };
+    let state = reported.as_ref().ok();
+    Ok(MemberStatus {
+        name: listed.name.clone(),
+        address: listed.clients.first().copied(),
+        is_voter: !listed.is_learner,
+        is_reachable: state.is_some(),
+        is_leader: state.is_some_and(|it| it.leader != 0 && it.leader == listed.id),
+        has_leader: state.is_some_and(|it| it.leader != 0),
+        version: state.map(|it| it.version.clone()),
+        db_bytes: state.map(|it| it.db_bytes),
+        errors: state.map(|it: &Reported| it.errors.clone()).unwrap_or_default(),
+        silence: reported.err(),
+    })
+}
+
+fn majority(members: &[MemberStatus]) -> usize {
+    members.iter().filter(|it| it.is_voter).count() / 2 + 1
+}
+
+/// Judges the members.
+fn judge(members: &[MemberStatus]) -> (Verdict, String) {
+    let voters: Vec<_> = members.iter().filter(|it| it.is_voter).collect();
+    let answering = voters.iter().filter(|it| it.is_reachable).count();
+    let led = voters.iter().filter(|it| it.has_leader).count();
+    let silent: Vec<String> = members.iter().filter(|it| !it.is_reachable).map(name_of).collect();
+    let silent = silent.join(", ");
+    if answering == 0 {
+        return (Verdict::Unavailable, format!("no member of etcd answers: start {silent}"));
+    }
+    if answering < majority(members) {
+        let reason = format!(
+            "etcd has lost its majority ({answering} of {} answer), and no changes are possible: \
+             start {silent}",
+            voters.len()
+        );
+        return (Verdict::AtRisk, reason);
+    }
+    if led < majority(members) {
+        let reason = "etcd has no leader: if that lasts, check the network between its members";
+        return (Verdict::AtRisk, reason.to_owned());
+    }
+    if let Some(error) = members.iter().find_map(|it| it.errors.first()) {
+        return (Verdict::AtRisk, format!("etcd reports '{error}': see 'etcdctl alarm list'"));
+    }
+    if !silent.is_empty() {
+        let reason = format!("{answering} of {} voters answer: start {silent}", voters.len());
+        return (Verdict::Degraded, reason);
+    }
+    if members.len() > voters.len() {
+        return (Verdict::Degraded, "a member does not vote yet: repeat its 'join'".to_owned());
+    }
+    match voters.len() {
+        1 => (
+            Verdict::Degraded,
+            "etcd survives no failure: join a second and a third (a witness needs no flash)".into(),
+        ),
+        2 => (
+            Verdict::Degraded,
+            "etcd survives no failure: join a third (a witness needs no flash)".into(),
+        ),
+        count => (Verdict::Ok, format!("all {count} members of etcd answer")),
+    }
+}
+
+/// The name of a member for people: while nothing answers, only its address is known.
+fn name_of(member: &MemberStatus) -> String {
+    match member.address {
+        Some(address) if member.name.is_empty() => address.to_string(),
+        _ => member.name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(states: &[(bool, bool)]) -> Vec<MemberStatus> {
+        let member = |(number, &(is_voter, is_reachable)): (usize, &(bool, bool))| MemberStatus {
+            name: format!("n{number}"),
+            address: None,
+            is_voter,
+            is_reachable,
+            is_leader: false,
+            has_leader: is_reachable,
+            version: None,
+            db_bytes: None,
+            errors: vec![],
+            silence: None,
+        };
+        states.iter().enumerate().map(member).collect()
+    }
+
+    fn judged(states: &[(bool, bool)]) -> String {
+        let (verdict, reason) = judge(&members(states));
+        format!("{} ({}): {reason}", verdict.as_str(), verdict.exit_code())
+    }
+
+    #[test]
+    fn the_verdict_follows_from_the_voters_that_answer() {
+        let (up, down, learner) = ((true, true), (true, false), (false, true));
+        let table = [
+            &[up, up, up][..],
+            &[up, down, up],
+            &[up, down, down],
+            &[down, down, down],
+            &[up, up],
+            &[up, down],
+            &[up],
+            &[up, learner],
+        ];
+        let lines: Vec<String> = table.into_iter().map(judged).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+            ok (0): all 3 members of etcd answer
+            degraded (1): 2 of 3 voters answer: start n1
+            at risk (2): etcd has lost its majority (1 of 3 answer), and no changes are possible: start n1, n2
+            unavailable (3): no member of etcd answers: start n0, n1, n2
+            degraded (1): etcd survives no failure: join a third (a witness needs no flash)
+            at risk (2): etcd has lost its majority (1 of 2 answer), and no changes are possible: start n1
+            degraded (1): etcd survives no failure: join a second and a third (a witness needs no flash)
+            degraded (1): a member does not vote yet: repeat its 'join'
+            "#);
+    }
+
+    #[test]
+    fn a_cluster_without_a_leader_or_with_an_alarm_is_at_risk() {
+        let mut all = members(&[(true, true); 3]);
+        all[1].errors.push("memberID:1 alarm:NOSPACE".to_owned());
+        assert_eq!(judge(&all).0, Verdict::AtRisk);
+        let mut all = members(&[(true, true); 3]);
+        all.iter_mut().for_each(|it| it.has_leader = false);
+        assert_eq!(judge(&all).0, Verdict::AtRisk);
+    }
+}

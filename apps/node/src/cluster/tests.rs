@@ -1,0 +1,149 @@
+//! Tests of the folder's parts that need no etcd.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::member::{Folder, Member, Origin, Role};
+use super::pki::{self, Keyed};
+use super::token::{Defect, Token};
+use super::*;
+
+fn token() -> Token {
+    let join = Keyed { certificate: "join certificate".to_owned(), key: "join key".to_owned() };
+    let endpoints = vec!["192.0.2.1:2379".parse().unwrap()];
+    Token::new(Uuid::from_u128(7), "lab", endpoints, "authority".to_owned(), (join, [9; 32]))
+}
+
+#[test]
+fn a_token_is_text_that_says_it_is_secret_and_comes_back() {
+    let text = token().encode();
+    assert!(text.starts_with("# Token of nearflash cluster 'lab' (00000000-"), "{text}");
+    assert!(text.contains("root secret"));
+    assert!(text.is_ascii() && text.lines().skip(2).all(|line| line.len() <= 76));
+    assert_eq!(Token::decode(text.as_bytes()), Ok(token()));
+    let elsewhere = text.replace('\n', "\r\n");
+    assert_eq!(Token::decode(elsewhere.as_bytes()), Ok(token()));
+    assert!(!format!("{:?}", token()).contains("join key"));
+}
+
+#[test]
+fn a_real_token_is_short() {
+    let cluster = Uuid::from_u128(7);
+    let (authority, join) = pki::authorities(cluster).unwrap();
+    let endpoints = vec!["[2001:db8::1]:2379".parse().unwrap(); 3];
+    let token = Token::new(cluster, "lab", endpoints, authority.certificate, (join, [255; 32]));
+    assert!(token.encode().len() < 4096, "{}", token.encode().len());
+}
+
+#[test]
+fn another_file_is_not_a_token_and_an_incomplete_one_is_damaged() {
+    for other in ["", "\n", "hello", "# comment\n", "AAAA\n", "-----BEGIN CERTIFICATE-----\n"] {
+        assert_eq!(Token::decode(other.as_bytes()), Err(Defect::NotAToken), "{other}");
+    }
+    let text = token().encode();
+    let shorter = &text[..text.len() - 100];
+    assert_eq!(Token::decode(shorter.as_bytes()), Err(Defect::Damaged));
+    assert_eq!(Token::decode(&vec![b'A'; TOKEN_LEN_MAX + 1]), Err(Defect::NotAToken));
+}
+
+proptest! {
+    #[test]
+    fn no_input_makes_a_token_by_accident(bytes in prop::collection::vec(any::<u8>(), 0..2048)) {
+        prop_assert!(Token::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn one_changed_character_of_a_token_is_noticed(at in any::<prop::sample::Index>(), to in 32u8..127) {
+        let mut text = token().encode().into_bytes();
+        let start = text.len() - text.rsplit(|&byte| byte == b'.').next().unwrap().len() + 1;
+        let at = start + at.index(text.len() - start);
+        let is_same = text[at] == to || text[at].is_ascii_whitespace();
+        text[at] = to;
+        match Token::decode(&text) {
+            Ok(decoded) => prop_assert!(is_same && decoded == token()),
+            Err(_) => prop_assert!(!is_same || text[at] != b'\n'),
+        }
+    }
+}
+
+fn member() -> (Folder, Member) {
+    let listen = "192.0.2.1".parse().unwrap();
+    let mut member = Member::new((Uuid::from_u128(7), "lab"), (Role::Member, Origin::Init), listen);
+    member.machine = "n1@192.0.2.1:2379".to_owned();
+    member.initial_cluster = "n1@192.0.2.1:2379=https://192.0.2.1:2380".to_owned();
+    (Folder::of("/data".as_ref()), member)
+}
+
+#[test]
+fn etcd_gets_the_addresses_the_certificates_and_the_bounds() {
+    let (folder, member) = member();
+    let arguments = etcd::arguments(&folder, &member);
+    let lines: Vec<_> = arguments.iter().map(|it| it.to_str().unwrap()).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+            --name=n1@192.0.2.1:2379
+            --data-dir=/data/etcd/data
+            --listen-client-urls=https://192.0.2.1:2379
+            --advertise-client-urls=https://192.0.2.1:2379
+            --listen-peer-urls=https://192.0.2.1:2380
+            --initial-advertise-peer-urls=https://192.0.2.1:2380
+            --initial-cluster=n1@192.0.2.1:2379=https://192.0.2.1:2380
+            --initial-cluster-state=new
+            --initial-cluster-token=00000000-0000-0000-0000-000000000007
+            --cert-file=/data/etcd/machine.pem
+            --key-file=/data/etcd/machine.key
+            --trusted-ca-file=/data/etcd/ca.pem
+            --peer-cert-file=/data/etcd/machine.pem
+            --peer-key-file=/data/etcd/machine.key
+            --peer-trusted-ca-file=/data/etcd/ca.pem
+            --heartbeat-interval=100
+            --election-timeout=1000
+            --auto-compaction-mode=periodic
+            --auto-compaction-retention=10m
+            --quota-backend-bytes=2147483648
+            --max-txn-ops=512
+            --logger=zap
+            --log-level=warn
+            --log-outputs=stderr
+            --enable-grpc-gateway=false
+            --strict-reconfig-check=true
+            --client-cert-auth
+            --peer-client-cert-auth
+            --experimental-peer-skip-client-san-verification
+            --pre-vote
+            --experimental-initial-corrupt-check
+            "#);
+}
+
+#[test]
+fn an_address_has_a_port_for_clients_and_the_next_one_for_members() {
+    for (text, client, peer) in [
+        ("192.0.2.1", "192.0.2.1:2379", "192.0.2.1:2380"),
+        ("192.0.2.1:3000", "192.0.2.1:3000", "192.0.2.1:3001"),
+        ("2001:db8::1", "[2001:db8::1]:2379", "[2001:db8::1]:2380"),
+        ("[2001:db8::1]:3000", "[2001:db8::1]:3000", "[2001:db8::1]:3001"),
+    ] {
+        let listen: Listen = text.parse().unwrap();
+        assert_eq!(
+            (listen.client.to_string(), listen.peer().to_string()),
+            (client.into(), peer.into())
+        );
+    }
+    for wrong in ["", "host", "192.0.2.1:0", "192.0.2.1:65535", "192.0.2.1:", "[2001:db8::1"] {
+        assert_eq!(wrong.parse::<Listen>(), Err(ParseListenError), "{wrong}");
+    }
+}
+
+#[test]
+fn a_damaged_record_of_the_machine_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = Folder::of(place.path());
+    folder.create().unwrap();
+    let (_, member) = member();
+    assert_eq!(folder.member().unwrap(), None);
+    assert!(folder.joined().unwrap_err().to_string().contains("belongs to no cluster"));
+    folder.keep_member(&member).unwrap();
+    assert_eq!(folder.member().unwrap(), Some(member));
+    std::fs::write(folder.path().join("member.json"), "{}").unwrap();
+    assert!(folder.member().unwrap_err().to_string().contains("member.json is damaged"));
+}
