@@ -6,6 +6,7 @@
 //! decided on, and follows the store. It opens no connection: whoever drives the [`store`] requests
 //! is either a thread with an etcd client or the simulator.
 
+pub mod agent;
 pub mod change;
 pub mod compile;
 pub mod key;
@@ -14,7 +15,9 @@ mod model;
 pub mod record;
 pub mod state;
 pub mod store;
+pub mod verdict;
 
+pub use agent::{Agent, AgentConfig, ChangeId, Outcome, StoreHealth};
 pub use change::{Change, Refusal, Step};
 pub use compile::{Tables, compile};
 pub use key::{Key, MirrorKey, ParseKeyError, prefix};
@@ -23,3 +26,4 @@ pub use state::{ClusterState, Inconsistent};
 pub use store::{
     Answer, Compare, Found, ModRevision, Operation, Put, RequestId, StoreEvent, StoreRequest, Txn,
 };
+pub use verdict::{Level, Part, Verdict, verdict};

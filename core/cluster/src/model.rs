@@ -1,8 +1,8 @@
 //! The store of the tests: one map with revisions, and the changes that a cluster goes through.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use nearflash_space::Provisioning;
+use nearflash_space::{Name, Provisioning};
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
@@ -133,4 +133,37 @@ pub(crate) fn volume(number: u16, len: ByteLen) -> VolumeSpec {
         nsid: None,
         provisioning: Provisioning::Thin,
     }
+}
+
+/// No mirrors share space, each volume's mirrors exist, and nothing is left of removed volumes.
+pub(crate) fn check_store(model: &Model) {
+    let state = model.state();
+    assert_eq!(state.damaged().count(), 0);
+    let mut taken: Vec<(Uuid, u64, u64)> = Vec::new();
+    for view in state.mirrors().unwrap() {
+        assert!(state.volumes().contains_key(&view.key.volume), "{} has no volume", view.key);
+        for replica in &view.replicas.replicas {
+            let (start, end) = (replica.start.0, replica.start.0 + view.mirror.len.0);
+            assert!(end <= state.slices()[&replica.slice].len.0);
+            taken.push((replica.slice, start, end));
+        }
+    }
+    taken.sort_unstable();
+    for pair in taken.windows(2) {
+        assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "{pair:?} overlap");
+    }
+    let names: BTreeSet<&Name> = state.volumes().values().map(|it| &it.name).collect();
+    assert_eq!(names.len(), state.volumes().len(), "names are unique");
+    let nsids: BTreeSet<(&Name, u32)> =
+        state.volumes().values().map(|it| (&it.subsystem, it.nsid)).collect();
+    assert_eq!(nsids.len(), state.volumes().len(), "namespace ids are unique");
+    let ordinals: BTreeSet<u16> = state.nodes().values().map(|it| it.ordinal).collect();
+    assert_eq!(ordinals.len(), state.nodes().len(), "ordinals are unique");
+    let mirrors: usize = state
+        .volumes()
+        .iter()
+        .map(|(uuid, it)| state.rows(*uuid, it).unwrap().iter().map(Vec::len).sum::<usize>())
+        .sum();
+    let on = model.records.keys().filter(|key| key.contains("/on/")).count();
+    assert_eq!((state.mirrors().unwrap().len(), on), (mirrors, mirrors));
 }

@@ -129,6 +129,8 @@ pub enum StoreEvent {
     WatchEnded {
         /// The watch.
         id: RequestId,
+        /// Whether the changes after the last reported revision can no longer be had.
+        is_compacted: bool,
         /// Why.
         reason: String,
     },

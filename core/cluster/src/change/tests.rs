@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::compile::compile;
 use crate::model::{
-    CLUSTER, GIB, Model, cluster_of, create_cluster, node, open_slice, register, slice, volume,
+    CLUSTER, GIB, Model, check_store, cluster_of, create_cluster, node, open_slice, register,
+    slice, volume,
 };
 use crate::record::{TRACT_LEN, VolumeRecord};
 
@@ -18,39 +19,6 @@ fn create(model: &mut Model, spec: &VolumeSpec) -> Result<(), Refusal> {
 
 fn record(model: &Model, spec: &VolumeSpec) -> VolumeRecord {
     model.state().volumes()[&spec.uuid].clone()
-}
-
-/// No mirrors share space, each volume's mirrors exist, and nothing is left of removed volumes.
-fn check_store(model: &Model) {
-    let state = model.state();
-    assert_eq!(state.damaged().count(), 0);
-    let mut taken: Vec<(Uuid, u64, u64)> = Vec::new();
-    for view in state.mirrors().unwrap() {
-        assert!(state.volumes().contains_key(&view.key.volume), "{} has no volume", view.key);
-        for replica in &view.replicas.replicas {
-            let (start, end) = (replica.start.0, replica.start.0 + view.mirror.len.0);
-            assert!(end <= state.slices()[&replica.slice].len.0);
-            taken.push((replica.slice, start, end));
-        }
-    }
-    taken.sort_unstable();
-    for pair in taken.windows(2) {
-        assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "{pair:?} overlap");
-    }
-    let names: BTreeSet<&Name> = state.volumes().values().map(|it| &it.name).collect();
-    assert_eq!(names.len(), state.volumes().len(), "names are unique");
-    let nsids: BTreeSet<(&Name, u32)> =
-        state.volumes().values().map(|it| (&it.subsystem, it.nsid)).collect();
-    assert_eq!(nsids.len(), state.volumes().len(), "namespace ids are unique");
-    let ordinals: BTreeSet<u16> = state.nodes().values().map(|it| it.ordinal).collect();
-    assert_eq!(ordinals.len(), state.nodes().len(), "ordinals are unique");
-    let mirrors: usize = state
-        .volumes()
-        .iter()
-        .map(|(uuid, it)| state.rows(*uuid, it).unwrap().iter().map(Vec::len).sum::<usize>())
-        .sum();
-    let on = model.records.keys().filter(|key| key.contains("/on/")).count();
-    assert_eq!((state.mirrors().unwrap().len(), on), (mirrors, mirrors));
 }
 
 #[test]

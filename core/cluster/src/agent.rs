@@ -1,0 +1,365 @@
+//! The agent: follows the store, and carries out changes in it.
+//!
+//! Reads everything, then watches from the revision that it read. A watch is a hint: every minute
+//! the keys and revisions are read again, and everything if they differ. A change is concluded, as
+//! done or refused, only after a read that began after it was submitted, or as done when its own
+//! transaction shows; its transactions are planned again when their compares are lost, and sent again,
+//! unchanged, when they got no answer.
+//!
+//! Knows neither sockets nor clocks. Every request has a deadline; a request that passes it counts
+//! as unanswered, and the next one goes to the next endpoint.
+
+mod changes;
+mod reading;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use nearflash_units::Nanos;
+use uuid::Uuid;
+
+use crate::compile::{Tables, compile};
+use crate::key::Key;
+use crate::record::{AliveRecord, Record, Schema};
+use crate::state::ClusterState;
+use crate::store::{
+    Answer, Compare, Operation, Put, RequestId, StoreEvent, StoreRequest, StoreStatus, Txn,
+};
+use changes::Running;
+pub use changes::{ChangeId, Outcome};
+use reading::Reading;
+
+/// The time that the store has for an answer.
+pub const ANSWER_TIMEOUT: Nanos = Nanos(2_000_000_000);
+
+/// The time until something that failed is tried again.
+const RETRY_AFTER: Nanos = Nanos(200_000_000);
+
+/// The time between two comparisons of all keys with the store.
+const CHECK_EVERY: Nanos = Nanos(60_000_000_000);
+
+/// The time between two questions for the store's members.
+const STATUS_EVERY: Nanos = Nanos(5_000_000_000);
+
+/// The length in seconds of the lease of `alive`, and the time between two renewals.
+const ALIVE_TTL: u32 = 5;
+const ALIVE_EVERY: Nanos = Nanos(1_500_000_000);
+
+/// Most changes that wait.
+pub const CHANGES_MAX: usize = 64;
+
+/// The settings of an agent.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentConfig {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// The node that it works for.
+    pub node: Uuid,
+    /// The random number of the process; `None` if it is not that of a node, and so is not noted
+    /// as alive.
+    pub run: Option<u64>,
+    /// The number of endpoints, at least 1.
+    pub endpoints: usize,
+}
+
+/// What the agent does by itself, at a time.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Task {
+    /// Reads everything.
+    Read,
+    /// Compares keys and revisions with the store.
+    Check,
+    /// Watches from the revision that is known.
+    Watch,
+    /// Carries the change on.
+    Step,
+    /// Keeps `alive`.
+    Alive,
+    /// Asks for the store's members.
+    Status,
+}
+
+/// A request without an answer yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    task: Task,
+    endpoint: usize,
+    deadline: Nanos,
+}
+
+/// The connection to the store, as far as it is known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoreHealth {
+    /// Whether the store has been read completely at least once.
+    pub is_read: bool,
+    /// Since when no request has been answered; `None` if the last one was.
+    pub silent_since: Option<Nanos>,
+    /// The last failure of each endpoint that has failed since it last answered.
+    pub failures: BTreeMap<usize, String>,
+    /// The store's members.
+    pub status: Option<StoreStatus>,
+    /// Whether a change waits for the outcome of a transaction.
+    pub is_outcome_unknown: bool,
+    /// Another process that runs as this node.
+    pub other_run: Option<u64>,
+}
+
+/// Follows the store and changes it.
+#[derive(Debug)]
+pub struct Agent {
+    config: AgentConfig,
+    state: ClusterState,
+    /// The revision up to which `state` shows the store; 0: nothing has been read.
+    revision: u64,
+    requests: VecDeque<StoreRequest>,
+    waiting: BTreeMap<RequestId, Waiting>,
+    next_id: u64,
+    endpoint: usize,
+    due: BTreeMap<Task, Nanos>,
+    reading: Option<Reading>,
+    /// The number of the last complete read that was begun, and of the last that has ended.
+    reads_begun: u64,
+    reads_ended: u64,
+    watch: Option<RequestId>,
+    lease: Option<i64>,
+    changes: VecDeque<Running>,
+    outcomes: VecDeque<(ChangeId, Outcome)>,
+    published: Option<Tables>,
+    is_changed: bool,
+    failures: BTreeMap<usize, String>,
+    silent_since: Option<Nanos>,
+    status: Option<StoreStatus>,
+}
+
+impl Agent {
+    /// An agent that has not asked anything yet.
+    pub fn new(config: AgentConfig, now: Nanos) -> Self {
+        let mut due = BTreeMap::from([(Task::Read, now), (Task::Status, now)]);
+        due.insert(Task::Check, now.plus(CHECK_EVERY));
+        if config.run.is_some() {
+            due.insert(Task::Alive, now);
+        }
+        Self {
+            config,
+            state: ClusterState::new(config.cluster),
+            revision: 0,
+            requests: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            next_id: 0,
+            endpoint: 0,
+            due,
+            reading: None,
+            reads_begun: 0,
+            reads_ended: 0,
+            watch: None,
+            lease: None,
+            changes: VecDeque::new(),
+            outcomes: VecDeque::new(),
+            published: None,
+            is_changed: false,
+            failures: BTreeMap::new(),
+            silent_since: Some(now),
+            status: None,
+        }
+    }
+
+    /// Takes what the store reports.
+    pub fn handle_event(&mut self, now: Nanos, event: StoreEvent) {
+        match event {
+            StoreEvent::Answered { id, answer } => {
+                if let Some(waiting) = self.waiting.remove(&id) {
+                    self.handle_answer(now, waiting, answer);
+                }
+            }
+            StoreEvent::Changed { id, revision, changes } => {
+                if self.watch == Some(id) && revision > self.revision {
+                    changes.iter().for_each(|it| self.state.apply(it));
+                    self.revision = revision;
+                    self.state_changed(now);
+                }
+            }
+            StoreEvent::WatchEnded { id, is_compacted, .. } => {
+                if self.watch == Some(id) {
+                    self.watch = None;
+                    self.waiting.remove(&id);
+                    let task = if is_compacted { Task::Read } else { Task::Watch };
+                    self.due.insert(task, now.plus(RETRY_AFTER));
+                }
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        let late: Vec<RequestId> =
+            self.waiting.iter().filter(|(_, it)| it.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            if let Some(waiting) = self.waiting.remove(&id) {
+                let reason = "no answer for 2 s".to_owned();
+                self.handle_answer(now, waiting, Answer::Unknown { reason });
+            }
+        }
+        let due: Vec<Task> =
+            self.due.iter().filter(|(_, at)| **at <= now).map(|(task, _)| *task).collect();
+        for task in due {
+            self.due.remove(&task);
+            match task {
+                Task::Read => self.start_reading(now),
+                Task::Check => self.start_check(now),
+                Task::Watch => self.start_watch(now),
+                Task::Step => self.step(now),
+                Task::Alive => self.keep_alive(now),
+                Task::Status => drop(self.request(now, Task::Status, Operation::Status)),
+            }
+        }
+    }
+
+    /// The next request for the store.
+    pub fn poll_request(&mut self) -> Option<StoreRequest> {
+        self.requests.pop_front()
+    }
+
+    /// The node's tables, if they have changed.
+    pub fn poll_publish(&mut self) -> Option<Tables> {
+        if !std::mem::take(&mut self.is_changed) {
+            return None;
+        }
+        let tables = compile(&self.state, self.config.node);
+        if self.published.as_ref() == Some(&tables) {
+            return None;
+        }
+        self.published = Some(tables.clone());
+        Some(tables)
+    }
+
+    /// The time at which [`Self::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Nanos {
+        let deadlines = self.waiting.values().map(|it| it.deadline);
+        self.due.values().copied().chain(deadlines).min().unwrap_or(Nanos::NEVER)
+    }
+
+    /// The known content of the store.
+    pub fn state(&self) -> &ClusterState {
+        &self.state
+    }
+
+    /// The connection to the store.
+    pub fn health(&self) -> StoreHealth {
+        StoreHealth {
+            is_read: self.revision != 0,
+            silent_since: self.silent_since,
+            failures: self.failures.clone(),
+            status: self.status.clone(),
+            is_outcome_unknown: self.changes.front().is_some_and(|it| it.is_unknown),
+            other_run: self.other_run(),
+        }
+    }
+
+    fn other_run(&self) -> Option<u64> {
+        let alive = self.state.alive().get(&self.config.node)?;
+        Some(alive.run).filter(|run| self.config.run.is_some_and(|ours| ours != *run))
+    }
+
+    fn request(&mut self, now: Nanos, task: Task, operation: Operation) -> RequestId {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let (endpoint, deadline) = (self.endpoint, now.plus(ANSWER_TIMEOUT));
+        self.requests.push_back(StoreRequest { id, endpoint, deadline, operation });
+        self.waiting.insert(id, Waiting { task, endpoint, deadline });
+        id
+    }
+
+    fn handle_answer(&mut self, now: Nanos, waiting: Waiting, answer: Answer) {
+        if let Answer::Unknown { reason } = answer {
+            self.endpoint_failed(now, waiting, reason);
+            return;
+        }
+        self.silent_since = None;
+        self.failures.remove(&waiting.endpoint);
+        match (waiting.task, answer) {
+            (Task::Read | Task::Check, Answer::Range { revision, found, more }) => {
+                self.take_page(now, revision, found, more);
+            }
+            (Task::Read | Task::Check, _) => {
+                self.reading = None;
+                self.due.insert(Task::Read, now.plus(RETRY_AFTER));
+            }
+            (Task::Step, Answer::Txn { succeeded, revision }) => {
+                self.take_outcome(now, succeeded, revision);
+            }
+            (Task::Alive, Answer::Lease { lease }) => {
+                self.lease = Some(lease);
+                self.note_alive(now, lease);
+            }
+            (
+                Task::Alive,
+                Answer::Txn { succeeded: true, .. } | Answer::KeptAlive { exists: true },
+            ) => {
+                self.due.insert(Task::Alive, now.plus(ALIVE_EVERY));
+            }
+            (Task::Alive, _) => {
+                self.lease = None;
+                self.due.insert(Task::Alive, now.plus(RETRY_AFTER));
+            }
+            (Task::Status, Answer::Status(status)) => {
+                self.status = Some(status);
+                self.due.insert(Task::Status, now.plus(STATUS_EVERY));
+            }
+            (Task::Watch, Answer::Watching) => {}
+            // An answer to something else is no answer.
+            (task, _) => drop(self.due.insert(task, now.plus(RETRY_AFTER))),
+        }
+    }
+
+    fn endpoint_failed(&mut self, now: Nanos, waiting: Waiting, reason: String) {
+        self.failures.insert(waiting.endpoint, reason);
+        if self.failures.len() >= self.config.endpoints {
+            self.silent_since.get_or_insert(now);
+        }
+        if waiting.endpoint == self.endpoint {
+            self.endpoint = (self.endpoint + 1) % self.config.endpoints.max(1);
+        }
+        match waiting.task {
+            Task::Read | Task::Check => self.reading = None,
+            Task::Watch => self.watch = None,
+            Task::Step => self.changes.front_mut().into_iter().for_each(|it| it.is_unknown = true),
+            Task::Status => self.status = None,
+            Task::Alive => self.lease = None,
+        }
+        self.due.insert(waiting.task, now.plus(RETRY_AFTER));
+    }
+
+    /// Creates or renews the lease of `alive`, once the node is registered.
+    fn keep_alive(&mut self, now: Nanos) {
+        let operation = match self.lease {
+            _ if !self.state.nodes().contains_key(&self.config.node)
+                || self.other_run().is_some() =>
+            {
+                self.due.insert(Task::Alive, now.plus(RETRY_AFTER));
+                return;
+            }
+            Some(lease) => Operation::LeaseKeepAlive { lease },
+            None => Operation::LeaseGrant { ttl: ALIVE_TTL },
+        };
+        self.request(now, Task::Alive, operation);
+    }
+
+    fn note_alive(&mut self, now: Nanos, lease: i64) {
+        let key = Key::Alive(self.config.node);
+        let record = AliveRecord { schema: Schema, run: self.config.run.unwrap_or_default() };
+        let mod_revision = self.state.revision(&key);
+        let compares = vec![Compare { key: key.clone(), mod_revision }];
+        let puts = vec![Put { key, value: record.encode(), lease: Some(lease) }];
+        self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }));
+    }
+
+    /// A change that waits for a newer state goes on.
+    fn state_changed(&mut self, now: Nanos) {
+        self.is_changed = true;
+        if self.changes.front().is_some_and(|it| it.is_ready(&self.state, self.reads_ended)) {
+            self.due.insert(Task::Step, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! Agents over a store that loses answers, delays transactions, and drops what a watch reports.
+
+use nearflash_units::ByteLen;
+use proptest::prelude::*;
+
+use super::*;
+use crate::change::{Change, Refusal};
+use crate::model::{
+    CLUSTER, GIB, Model, check_store, cluster_of, node, open_slice, register, volume,
+};
+use crate::record::VolumeState;
+use crate::store::{Found, ModRevision};
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fault {
+    Nothing,
+    /// It does not arrive.
+    LostBefore,
+    /// It takes effect, and its answer is lost.
+    LostAfter,
+    /// It is given up, and takes effect later if it is a transaction.
+    Delayed,
+    /// It works, and a report of each watch is lost.
+    WatchDrops,
+    /// It works, and each watch ends.
+    WatchCut,
+    /// Each watch ends, since its revisions have been compacted.
+    Compacted,
+}
+
+struct Client {
+    agent: Agent,
+    watch: Option<(RequestId, u64)>,
+    outcomes: Vec<(ChangeId, Outcome)>,
+    tables: Option<Tables>,
+}
+
+struct Net {
+    now: Nanos,
+    model: Model,
+    clients: Vec<Client>,
+    late: Vec<Txn>,
+}
+
+impl Net {
+    fn new(model: Model, clients: u16) -> Self {
+        let now = Nanos::from_secs(1);
+        let client = |number| {
+            let run = Some(u64::from(number));
+            let config = AgentConfig { cluster: CLUSTER, node: node(number), run, endpoints: 2 };
+            let agent = Agent::new(config, now);
+            Client { agent, watch: None, outcomes: Vec::new(), tables: None }
+        };
+        Self { now, model, clients: (1..=clients).map(client).collect(), late: Vec::new() }
+    }
+
+    /// One step: the time goes on to what is due next, and every request meets the fault.
+    fn step(&mut self, fault: Fault) {
+        let due = self.clients.iter().map(|it| it.agent.poll_timeout()).min().unwrap();
+        self.now = due.max(self.now.plus(Nanos::from_millis(1)));
+        for index in 0..self.clients.len() {
+            self.clients[index].agent.handle_timeout(self.now);
+            while let Some(request) = self.clients[index].agent.poll_request() {
+                self.execute(index, request, fault);
+            }
+            self.report(index, fault);
+            let client = &mut self.clients[index];
+            client.outcomes.extend(std::iter::from_fn(|| client.agent.poll_outcome()));
+            client.tables = client.agent.poll_publish().or(client.tables.take());
+        }
+    }
+
+    fn execute(&mut self, index: usize, request: StoreRequest, fault: Fault) {
+        let id = request.id;
+        let answer = match (fault, request.operation) {
+            (Fault::LostBefore, _) => Answer::Unknown { reason: "refused".to_owned() },
+            (Fault::Delayed, operation) => {
+                if let Operation::Txn(txn) = operation {
+                    self.late.push(txn);
+                }
+                return;
+            }
+            (_, operation) => self.answer(index, id, operation),
+        };
+        if fault != Fault::LostAfter {
+            let event = StoreEvent::Answered { id, answer };
+            self.clients[index].agent.handle_event(self.now, event);
+        }
+    }
+
+    fn answer(&mut self, index: usize, id: RequestId, operation: Operation) -> Answer {
+        match operation {
+            Operation::Range { from, keys_only, .. } => {
+                // Pages of five keys, all read at the newest revision, since nobody interferes.
+                let mut found = self.model.range();
+                found.retain(|it| it.key >= from);
+                let more = found.len() > 5;
+                found.truncate(5);
+                found.iter_mut().filter(|_| keys_only).for_each(|it| it.value = None);
+                Answer::Range { revision: self.model.revision, found, more }
+            }
+            Operation::Txn(txn) => {
+                let succeeded = self.model.txn(&txn);
+                Answer::Txn { succeeded, revision: self.model.revision }
+            }
+            Operation::Watch { from_revision, .. } => {
+                self.clients[index].watch = Some((id, from_revision));
+                Answer::Watching
+            }
+            Operation::LeaseGrant { .. } => Answer::Lease { lease: 1 },
+            Operation::LeaseKeepAlive { .. } => Answer::KeptAlive { exists: true },
+            Operation::Status => {
+                Answer::Status(StoreStatus { voters: 3, healthy: 3, alarms: Vec::new() })
+            }
+        }
+    }
+
+    fn report(&mut self, index: usize, fault: Fault) {
+        let client = &mut self.clients[index];
+        let Some((id, from)) = client.watch else { return };
+        if matches!(fault, Fault::WatchCut | Fault::Compacted) {
+            client.watch = None;
+            let (is_compacted, reason) = (fault == Fault::Compacted, "cut".to_owned());
+            let event = StoreEvent::WatchEnded { id, is_compacted, reason };
+            client.agent.handle_event(self.now, event);
+            return;
+        }
+        client.watch = Some((id, self.model.revision + 1));
+        for (revision, changes) in self.model.history.iter().filter(|it| it.0 >= from) {
+            if fault != Fault::WatchDrops {
+                let (revision, changes) = (*revision, changes.clone());
+                let event = StoreEvent::Changed { id, revision, changes };
+                client.agent.handle_event(self.now, event);
+            }
+        }
+    }
+
+    fn submit(&mut self, index: usize, id: u64, change: Change) {
+        self.clients[index].agent.submit(self.now, ChangeId(id), change);
+    }
+
+    /// Time passes without faults, long enough for each agent to compare its state.
+    fn settle(&mut self) {
+        let end = self.now.plus(Nanos::from_secs(70));
+        while self.now < end {
+            self.step(Fault::Nothing);
+        }
+    }
+}
+
+fn create(number: u16) -> Change {
+    Change::CreateVolume(volume(number, ByteLen(20 * GIB)))
+}
+
+#[test]
+fn an_agent_registers_its_node_and_slice_and_creates_a_volume() {
+    let mut net = Net::new(cluster_of(0, ByteLen(0)), 1);
+    let slice = open_slice(1, ByteLen(80 * GIB), 1);
+    for (id, change) in [register(1), slice, create(1)].into_iter().enumerate() {
+        net.submit(0, id as u64, change);
+    }
+    net.settle();
+    let expected: Vec<_> = (0..3).map(|id| (ChangeId(id), Outcome::Done)).collect();
+    assert_eq!(net.clients[0].outcomes, expected);
+    assert_eq!(net.clients[0].tables.as_ref().unwrap().volumes.len(), 1);
+    assert_eq!(net.clients[0].agent.state().alive()[&node(1)].run, 1);
+}
+
+#[test]
+fn a_refusal_is_not_concluded_from_what_a_watch_failed_to_report() {
+    let mut net = Net::new(cluster_of(2, ByteLen(80 * GIB)), 1);
+    net.model.carry_out(&create(1)).unwrap();
+    net.step(Fault::Nothing);
+    net.step(Fault::Nothing);
+    net.model.carry_out(&Change::RemoveVolume { volume: volume(1, ByteLen(0)).uuid }).unwrap();
+    net.step(Fault::WatchDrops);
+    let mut spec = volume(2, ByteLen(GIB));
+    spec.name = volume(1, ByteLen(0)).name;
+    net.submit(0, 1, Change::CreateVolume(spec));
+    net.settle();
+    assert_eq!(net.clients[0].outcomes, [(ChangeId(1), Outcome::Done)]);
+}
+
+#[test]
+fn a_delete_that_no_watch_reported_is_found_by_comparing_keys() {
+    let mut net = Net::new(cluster_of(2, ByteLen(80 * GIB)), 1);
+    net.settle();
+    net.model.write(vec![(Key::Node(node(2)).path(CLUSTER), None)]);
+    net.step(Fault::WatchDrops);
+    assert_eq!(net.clients[0].agent.state().nodes().len(), 2);
+    net.settle();
+    assert_eq!(net.clients[0].agent.state().nodes().len(), 1);
+}
+
+#[test]
+fn a_silent_endpoint_is_reported_and_the_other_one_is_asked() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    net.step(Fault::LostBefore);
+    let health = net.clients[0].agent.health();
+    assert_eq!(health.failures.keys().collect::<Vec<_>>(), [&0]);
+    net.step(Fault::Nothing);
+    net.step(Fault::Nothing);
+    let health = net.clients[0].agent.health();
+    assert!(health.is_read && health.silent_since.is_none());
+}
+
+#[test]
+fn a_second_process_of_a_node_is_noticed_and_does_not_take_its_place() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    let key = Key::Alive(node(1)).path(CLUSTER);
+    let record = AliveRecord { schema: Schema, run: 77 };
+    net.model.write(vec![(key, Some(record.encode()))]);
+    net.settle();
+    assert_eq!(net.clients[0].agent.health().other_run, Some(77));
+    assert_eq!(net.model.state().alive()[&node(1)].run, 77);
+}
+
+#[test]
+fn events_of_an_earlier_watch_and_unknown_answers_change_nothing() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    net.settle();
+    let agent = &mut net.clients[0].agent;
+    let before = agent.state().clone();
+    let key = Key::Node(node(1)).path(CLUSTER);
+    let changes = vec![Found { key, value: None, mod_revision: ModRevision(1_000) }];
+    let stale = StoreEvent::Changed { id: RequestId(u64::MAX), revision: 1_000, changes };
+    agent.handle_event(net.now, stale);
+    let answer = Answer::Txn { succeeded: true, revision: 1_000 };
+    agent.handle_event(net.now, StoreEvent::Answered { id: RequestId(u64::MAX), answer });
+    assert_eq!(agent.state(), &before);
+}
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    prop::sample::select(vec![
+        Fault::Nothing,
+        Fault::Nothing,
+        Fault::LostBefore,
+        Fault::LostAfter,
+        Fault::Delayed,
+        Fault::WatchDrops,
+        Fault::WatchCut,
+        Fault::Compacted,
+    ])
+}
+
+proptest! {
+    /// Two agents create, grow and remove volumes over faults of all kinds. Afterwards each change
+    /// has one outcome, which is true; no volume was created twice; and both know the store.
+    #[test]
+    fn changes_are_neither_lost_nor_doubled_and_agents_converge(
+        faults in prop::collection::vec((any_fault(), 0..6usize), 1..60)
+    ) {
+        let mut net = Net::new(cluster_of(2, ByteLen(80 * GIB)), 2);
+        for number in 1..=4u16 {
+            net.submit(usize::from(number % 2), u64::from(number), create(number));
+        }
+        // An agent carries out its changes in order: the removal follows the creation.
+        let removed = volume(2, ByteLen(0)).uuid;
+        net.submit(0, 5, Change::RemoveVolume { volume: removed });
+        for (fault, late) in faults {
+            net.step(fault);
+            if let Some(txn) = net.late.get(late).cloned() {
+                net.model.txn(&txn);
+                check_store(&net.model);
+            }
+        }
+        net.settle();
+        for txn in std::mem::take(&mut net.late) {
+            net.model.txn(&txn);
+        }
+        net.settle();
+        check_store(&net.model);
+        let state = net.model.state();
+        for client in &net.clients {
+            prop_assert_eq!(client.agent.state(), &state);
+            prop_assert_eq!(client.tables.as_ref().unwrap().volumes.len(), state.volumes().len());
+        }
+        let outcomes = net.clients.iter().flat_map(|it| &it.outcomes);
+        prop_assert_eq!(outcomes.clone().count(), 5);
+        for (id, outcome) in outcomes {
+            let uuid = volume(u16::try_from(id.0).unwrap(), ByteLen(0)).uuid;
+            match outcome {
+                Outcome::Done if id.0 < 5 && uuid != removed => {
+                    prop_assert_eq!(state.volumes()[&uuid].state, VolumeState::Ready);
+                }
+                Outcome::Done => prop_assert!(!state.volumes().contains_key(&removed)),
+                // Sent without an answer, and then overtaken: it never took effect.
+                Outcome::Refused(Refusal::Vanished(_)) => {
+                    let key = Key::Volume(uuid).path(CLUSTER);
+                    let history = net.model.history.iter().flat_map(|it| &it.1);
+                    prop_assert!(!history.clone().any(|it| it.key == key));
+                }
+                refused => prop_assert!(false, "{:?}: {:?}", id, refused),
+            }
+        }
+    }
+}

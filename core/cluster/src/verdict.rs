@@ -1,0 +1,227 @@
+//! One verdict on the cluster, for `cluster status`: never `ok` while anything is wrong.
+
+use std::fmt;
+
+use nearflash_space::Name;
+use nearflash_units::Nanos;
+use uuid::Uuid;
+
+use crate::agent::StoreHealth;
+use crate::compile::compile;
+use crate::record::VolumeState;
+use crate::state::ClusterState;
+
+/// How bad it is; the worst part counts.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Level {
+    /// Nothing is wrong.
+    Ok,
+    /// Everything works, but the next failure may be one too many.
+    Degraded,
+    /// I/O goes on; nothing can be changed, or nobody can know.
+    AtRisk,
+    /// Some data cannot be used.
+    Unavailable,
+}
+
+/// A part of the verdict.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Part {
+    /// How bad it is.
+    pub level: Level,
+    /// The reason.
+    pub reason: String,
+    /// The remedy; empty if nothing is wrong.
+    pub remedy: String,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Verdict {
+    /// The connection from here to the store.
+    pub connection: Part,
+    /// The members of the store.
+    pub quorum: Part,
+    /// The nodes, slices and volumes.
+    pub data: Part,
+}
+
+impl Level {
+    /// The program's exit code.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Degraded => 1,
+            Self::AtRisk => 2,
+            Self::Unavailable => 3,
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::AtRisk => "at risk",
+            Self::Unavailable => "unavailable",
+        })
+    }
+}
+
+impl Part {
+    fn new(level: Level, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { level, reason: reason.into(), remedy: remedy.into() }
+    }
+}
+
+impl Verdict {
+    /// The worst part; of equally bad ones the one that comes first.
+    pub fn worst(&self) -> &Part {
+        let parts = [&self.data, &self.quorum, &self.connection];
+        parts.into_iter().max_by_key(|part| part.level).unwrap_or(&self.connection)
+    }
+
+    /// How bad it is altogether.
+    pub fn level(&self) -> Level {
+        self.worst().level
+    }
+}
+
+/// The verdict line: `ok`, or how bad it is, the reason and the remedy.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Part { level, reason, remedy } = self.worst();
+        match level {
+            Level::Ok => write!(f, "{level}"),
+            _ => write!(f, "{level}: {reason}: {remedy}"),
+        }
+    }
+}
+
+/// The verdict on what is known now. `endpoints`: the names of the store's endpoints.
+pub fn verdict(
+    now: Nanos,
+    health: &StoreHealth,
+    endpoints: &[String],
+    state: &ClusterState,
+) -> Verdict {
+    Verdict {
+        connection: connection(now, health, endpoints),
+        quorum: quorum(health),
+        data: if health.is_read {
+            data(state)
+        } else {
+            Part::new(Level::Unavailable, "the cluster's state is unknown", "reach the store first")
+        },
+    }
+}
+
+fn connection(now: Nanos, health: &StoreHealth, endpoints: &[String]) -> Part {
+    let name = |index: &usize| endpoints.get(*index).map_or("an endpoint", String::as_str);
+    let failures: Vec<String> = health
+        .failures
+        .iter()
+        .map(|(index, reason)| format!("{} ({reason})", name(index)))
+        .collect();
+    let failures = match &failures[..] {
+        [] => "no endpoint has answered yet".to_owned(),
+        failures => failures.join(", "),
+    };
+    let remedy = "start etcd there, or check the network and the certificates";
+    if let Some(since) = health.silent_since {
+        let seconds = now.since(since).to_duration().as_secs();
+        let effect = if health.is_read {
+            "I/O goes on, nothing can be changed"
+        } else {
+            "the cluster's state is unknown"
+        };
+        let level = if health.is_read { Level::AtRisk } else { Level::Unavailable };
+        let reason = format!("etcd unreachable for {seconds} s: {effect}: {failures}");
+        return Part::new(level, reason, remedy);
+    }
+    if !health.is_read {
+        let reason = "the cluster's state is still being read";
+        return Part::new(Level::Unavailable, reason, "wait a moment");
+    }
+    if let Some(run) = health.other_run {
+        let reason = format!("another process runs as this node (run {run:016x})");
+        let remedy = "end it; if this machine is a copy, `nearflash cluster join` anew";
+        return Part::new(Level::AtRisk, reason, remedy);
+    }
+    if health.is_outcome_unknown {
+        let reason = "a change got no answer, and is being sent again";
+        return Part::new(Level::AtRisk, reason, "wait until etcd answers");
+    }
+    if !health.failures.is_empty() {
+        return Part::new(Level::Degraded, format!("no answer from {failures}"), remedy);
+    }
+    Part::new(Level::Ok, "etcd answers", "")
+}
+
+fn quorum(health: &StoreHealth) -> Part {
+    let Some(status) = &health.status else {
+        let reason = "the members of etcd are unknown";
+        return Part::new(Level::AtRisk, reason, "reach one of them first");
+    };
+    let (voters, healthy) = (status.voters, status.healthy);
+    let majority = voters / 2 + 1;
+    if healthy < majority {
+        let reason = format!("etcd has lost its majority: {healthy} of {voters} members answer");
+        return Part::new(Level::AtRisk, reason, "start the others");
+    }
+    if !status.alarms.is_empty() {
+        let reason = format!("etcd raises {}", status.alarms.join(", "));
+        return Part::new(Level::AtRisk, reason, "see `etcdctl alarm list`");
+    }
+    if healthy < voters {
+        let reason = format!("{healthy} of {voters} members of etcd answer");
+        return Part::new(Level::Degraded, reason, "start the others");
+    }
+    if voters < 3 {
+        let reason = format!("etcd has {voters} of 3 members, and survives no failure");
+        let remedy = "`nearflash cluster join` on a third machine; a witness needs no flash";
+        return Part::new(Level::Degraded, reason, remedy);
+    }
+    Part::new(Level::Ok, format!("{voters} members of etcd answer"), "")
+}
+
+fn data(state: &ClusterState) -> Part {
+    if state.cluster().is_none() {
+        let reason = format!("the store has no cluster {}", state.uuid());
+        return Part::new(Level::Unavailable, reason, "check the token, or `cluster init`");
+    }
+    let tables = compile(state, Uuid::nil());
+    if let Some((name, fault)) = tables.left_out.first() {
+        let count = tables.left_out.len();
+        let reason = format!("{count} volumes cannot be served, the first is {name}");
+        return Part::new(Level::Unavailable, reason, fault.to_string());
+    }
+    let is_down = |node: &Uuid| !state.alive().contains_key(node);
+    if let Some(place) = tables.slices.values().find(|place| is_down(&place.node)) {
+        let on = |slice: &Uuid| tables.slices[slice].node == place.node;
+        let rows = tables.volumes.iter().flat_map(|volume| &volume.rows);
+        let count = rows.flat_map(|row| &row.mirrors).filter(|it| on(&it.slice)).count();
+        let reason = format!("data ({count} mirrors): the only copy is on {}", place.node_name);
+        let remedy = format!("{} is down: start it", place.node_name);
+        return Part::new(Level::Unavailable, reason, remedy);
+    }
+    if let Some(fault) = state.damaged().next() {
+        let reason = format!("{} records are damaged", state.damaged().count());
+        return Part::new(Level::AtRisk, reason, fault.to_string());
+    }
+    if let Some((_, node)) = state.nodes().iter().find(|(uuid, _)| is_down(uuid)) {
+        let remedy = format!("start {}", node.name);
+        return Part::new(Level::Degraded, format!("{} is down", node.name), remedy);
+    }
+    if let Some(volume) = state.volumes().values().find(|it| it.state != VolumeState::Ready) {
+        let (name, remedy): (&Name, _) = (&volume.name, "wait, or remove it again");
+        let reason = format!("volume {name} is being created or removed");
+        return Part::new(Level::Degraded, reason, remedy);
+    }
+    let counts = (state.nodes().len(), state.volumes().len());
+    Part::new(Level::Ok, format!("{} nodes, {} volumes", counts.0, counts.1), "")
+}
+
+#[cfg(test)]
+mod tests;
