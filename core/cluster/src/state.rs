@@ -289,3 +289,6 @@ impl ClusterState {
 pub(crate) fn inconsistent(key: &Key, reason: &str) -> Inconsistent {
     Inconsistent { key: key.to_string().into(), reason: reason.into() }
 }
+
+#[cfg(test)]
+mod tests;
