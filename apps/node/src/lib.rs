@@ -3,6 +3,7 @@
 //! The two sides share only the interface of [`RuntimeConfig`] and [`Runtime`]: the control side
 //! (every module except `runtime`), which may block and allocate, and the cores, which do neither.
 
+mod boot;
 mod catalog;
 pub mod check;
 pub mod cluster;

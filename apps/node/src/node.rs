@@ -33,7 +33,7 @@ use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume
 use crate::health::Health;
 use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
-use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime};
+use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket};
 
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
@@ -176,6 +176,19 @@ impl Node {
         one: MutexGuard<'_, ()>,
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
     ) -> Result<VolumeInfo, NodeError> {
+        let (info, ticket, freed) = self.change_at_once(one, change)?;
+        self.wait_for(&ticket)?;
+        freed.into_iter().for_each(|number| self.give_back(number));
+        Ok(info)
+    }
+
+    /// The same, without a wait for the end of older requests. The number is of the space that is free
+    /// then.
+    fn change_at_once(
+        &self,
+        one: MutexGuard<'_, ()>,
+        change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
+    ) -> Result<(VolumeInfo, Ticket, Option<u64>), NodeError> {
         let mut fresh = self.copy();
         let volume = change(&mut fresh.space)?;
         keep_grants_on(&mut fresh);
@@ -193,9 +206,7 @@ impl Node {
         }
         let freed = shrunk.map(|shrunk| self.give_back_after(shrunk, &ticket));
         drop(one);
-        self.wait_for(&ticket)?;
-        freed.into_iter().for_each(|number| self.give_back(number));
-        Ok(info)
+        Ok((info, ticket, freed))
     }
 
     /// Makes a change durable. It was decided on a copy of the served state.

@@ -15,7 +15,7 @@ use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
 use nearflash_media::Device;
 use nearflash_request::VolumeId;
-use nearflash_shard::{PeerConfig, RemoteVolume};
+use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
 use nearflash_space::{
     Epoch, Extent, GRANULE, Name, Provisioning, Reservations, SpaceDevice, Volume, empty_device,
 };
@@ -160,14 +160,15 @@ pub(crate) fn place_of(devices: &[Arc<Device>]) -> SpaceDevice {
     empty_device(id, device.name().clone(), device.uuid(), block_size, none)
 }
 
-/// Adds the last device to the volumes of its node. There is one connection of a core for each node and
-/// key.
+/// Adds the last device to the volumes of its node. Each core has one connection for each node and key,
+/// and for so many volumes.
 pub(crate) fn add_peer(peers: &mut Vec<PeerConfig>, remote: &Remote, devices: &[Arc<Device>]) {
     let (number, device) = (devices.len() - 1, &devices[devices.len() - 1]);
     let (key, url) = (remote.credentials.key(), &remote.spec.url);
     let digests = Digests { header: url.header_digest, data: url.data_digest };
     let is_same = |peer: &PeerConfig| {
-        (peer.address, &peer.key, peer.digests) == (remote.address, &key, digests)
+        let has_room = peer.volumes.len() < VOLUMES_PER_PEER_MAX;
+        has_room && (peer.address, &peer.key, peer.digests) == (remote.address, &key, digests)
     };
     let place = peers.iter().position(is_same).unwrap_or_else(|| {
         let (address, key) = (remote.address, key.clone());
@@ -178,7 +179,6 @@ pub(crate) fn add_peer(peers: &mut Vec<PeerConfig>, remote: &Remote, devices: &[
         device: DeviceId(u32::try_from(number).expect("devices are few")),
         name: url.volume.as_deref().unwrap_or_default().into(),
         uuid: remote.info.uuid,
-        bytes: remote.info.len,
         health: Arc::clone(device.health()),
         unflushed: Arc::default(),
     });

@@ -40,6 +40,8 @@ pub struct RuntimeConfig {
     pub devices: Vec<Arc<Device>>,
     /// Other nodes, whose volumes are the last of the devices.
     pub peers: Vec<PeerConfig>,
+    /// The number by which other nodes learn that writes may be lost.
+    pub boot: u64,
     /// The state that is served first.
     pub published: Published,
     /// The doors. The first door of NVMe/TCP is port 1 of the discovery log.

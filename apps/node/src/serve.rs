@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
+use crate::boot::boot;
 use crate::cluster::Supervisor;
 use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
@@ -66,6 +67,7 @@ impl Running {
             stall_timeout: config.stall_timeout,
             devices: prepared.devices.clone(),
             peers: prepared.peers.clone(),
+            boot: boot(&prepared.devices, !config.remotes.is_empty()),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
             hosts: config.hosts.clone(),

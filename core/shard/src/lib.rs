@@ -39,8 +39,8 @@ pub use leftover::LEFTOVER_MAX;
 pub use message::{ClientPlace, Devices, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
-    LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed,
-    WRITE_SPAN,
+    CLAIM_MAX, LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX,
+    Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
 };
 pub use progress::PROGRESS_MIN;
 pub use session::PeerError;

@@ -44,6 +44,14 @@ pub const WRITE_SPAN: Nanos = Nanos::from_secs(1);
 /// whether it is alive.
 pub const SILENCE_MAX: Nanos = Nanos::from_secs(5);
 
+/// The same while a connection claims its identity: the answer waits for the requests of the earlier
+/// connection, and thus for devices.
+pub const CLAIM_MAX: Nanos = Nanos::from_secs(30);
+
+/// The most volumes of a connection; a node admits so many handles
+/// ([`nearflash_direct::serving::SessionConfig::handles_max`]).
+pub const VOLUMES_PER_PEER_MAX: usize = 64;
+
 /// The time between two attempts to connect, or to open a volume.
 pub const RETRY_PERIOD: Nanos = Nanos::from_millis(200);
 
@@ -69,8 +77,6 @@ pub struct RemoteVolume {
     pub name: Box<str>,
     /// Its identity. Another volume of the same name is not used.
     pub uuid: [u8; 16],
-    /// Its length in bytes, as far as this node knows.
-    pub bytes: u64,
     /// The health of the device.
     pub health: Arc<Health>,
     /// Its writes that no flush has followed. All cores have the same record.
@@ -89,6 +95,9 @@ pub enum LinkError {
     /// The node violated the protocol, or ended the connection for this reason.
     #[error("{0}")]
     Protocol(PeerError),
+    /// The node does not end earlier connections.
+    #[error("it does not end the requests of earlier connections ({0}): upgrade it")]
+    Claim(Status),
     /// A volume cannot be opened.
     #[error("its volume '{name}' cannot be used: {status}")]
     Volume {
@@ -217,7 +226,7 @@ impl Shard {
         let Peers { links, ended, .. } = &mut self.peers;
         let mut moved = 0;
         for link in links {
-            link.watch_the_clock(world, ended);
+            link.watch_the_clock(self.draining, world, ended);
             moved += usize::from(link.send(world, ended));
         }
         moved

@@ -148,11 +148,18 @@ impl Space {
         let is_meant = |volume: &&mut Volume| volume.is_remote && volume.devices() == [device];
         let unknown = || VolumeError::NotFound(self.devices[index(device.0)].name.clone());
         let volume = self.volumes.values_mut().find(is_meant).ok_or_else(unknown)?;
-        volume.blocks = volume.block_size.blocks_in(len);
-        volume.epoch.0 += 1;
-        for extent in &mut volume.extents {
-            extent.len = extent.len.max(ByteLen(len.0.next_multiple_of(GRANULE.0)));
+        let mut followed = volume.clone();
+        followed.blocks = volume.block_size.blocks_in(len);
+        followed.epoch.0 += 1;
+        let whole = ByteLen(len.0.checked_next_multiple_of(GRANULE.0).unwrap_or(u64::MAX));
+        for extent in &mut followed.extents {
+            extent.len = extent.len.max(whole);
         }
+        let bound = "its node says that it has no blocks, or more than the address space";
+        if followed.blocks.0 == 0 || followed.map().is_err() {
+            return Err(too_many(&volume.name, bound));
+        }
+        *volume = followed;
         Ok(volume)
     }
 
@@ -396,11 +403,14 @@ impl Space {
     }
 
     fn device_named(&self, asked: &VolumeRequest) -> Result<DeviceId, VolumeError> {
-        let place = (0u32..).zip(&self.devices).find(|(_, device)| device.name == asked.device);
+        // A volume of another node has no space for others.
+        let mut local = (0u32..).zip(&self.devices).filter(|(_, device)| device.free.len().0 > 0);
+        let known = local.clone().map(|(_, device)| device.name.clone()).collect();
+        let place = local.find(|(_, device)| device.name == asked.device);
         place.map(|(id, _)| DeviceId(id)).ok_or_else(|| VolumeError::NoDevice {
             volume: asked.name.clone(),
             device: asked.device.clone(),
-            known: NameList(self.devices.iter().map(|device| device.name.clone()).collect()),
+            known: NameList(known),
         })
     }
 

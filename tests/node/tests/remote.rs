@@ -138,20 +138,36 @@ fn what_only_the_owner_can_do_is_refused_and_changes_nothing() {
         assert_eq!(refusal.message, "volume 'data' is on another node: change it there");
         assert_eq!(refusal.code, 1);
     }
+    let create = ["volume", "create", "more=1MiB@data", "--data-dir", &data_dir];
+    assert!(refused(&create).message.contains("device 'data'"), "it has no room for others");
     for door in Door::ALL {
         let volume = door.anonymous(&entry).unwrap().open("data").unwrap();
-        let refused = [
-            volume.write_at(&[1; 10], 4090).map(|()| 0),
-            volume.compare_and_swap(0, 0, 1),
-            volume.fetch_add(0, 1),
-        ];
-        for refused in refused {
+        for refused in [volume.compare_and_swap(0, 0, 1), volume.fetch_add(0, 1)] {
             let status = refused.unwrap_err().status();
             assert_eq!(status, Some(DirectStatus::UNSUPPORTED), "{door:?}");
         }
         let mut bytes = [0xA5; 8192];
         volume.read_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, [0; 8192]);
+    }
+}
+
+/// The owner keeps the other bytes of the blocks.
+#[test]
+fn bytes_within_blocks_are_written_through_another_node() {
+    let places = [Place::new(), Place::new()];
+    let owner = owner(&places[0], ANY_PORT, &RAM);
+    let entry = entry(&places[1], owner.direct_address(), "", &[]);
+    for (door, byte) in Door::ALL.into_iter().zip(1..) {
+        let volume = door.anonymous(&entry).unwrap().open("data").unwrap();
+        volume.write_at(&[0xEE; 12288], 0).unwrap();
+        volume.write_at(&[byte; 5000], 4090).unwrap();
+        let mut expected = [0xEE; 12288];
+        expected[4090..9090].fill(byte);
+        let mut bytes = [0; 12288];
+        let own = Door::ALL[0].anonymous(&owner).unwrap().open("data").unwrap();
+        own.read_at(&mut bytes, 0).unwrap();
+        assert!(bytes == expected, "{door:?}");
     }
 }
 
@@ -321,6 +337,22 @@ fn a_write_that_is_not_sent_in_time_says_so_over_every_protocol() {
     assert_eq!(initiator.write_refused(0, &[7; 4096]), Some((2, 4, 0)));
     let refused = volume.write_at(&[7; 4096], 0).unwrap_err();
     assert_eq!(refused.status(), Some(DirectStatus::DEVICE_UNAVAILABLE));
+}
+
+#[test]
+fn a_volume_created_again_under_the_same_name_is_not_used() {
+    let places = [Place::new(), Place::new()];
+    let owner = owner(&places[0], ANY_PORT, &RAM);
+    let entry = entry(&places[1], owner.direct_address(), "", &[]);
+    let mut host = Host::connect(&entry, "data");
+    host.assert_works();
+    owner.command(&["volume", "remove", "data", "--force"]);
+    owner.command(&["volume", "create", "data=8MiB@r"]);
+    eventually("the volume is refused by name", || {
+        assert_ne!(host.write(0, &[7; 4096]), Status::SUCCESS, "another volume is not meant");
+        places[1].log().contains("its volume 'data' is not the one that was opened")
+    });
+    assert_eq!(Host::connect(&owner, "data").read(0, 1), (Status::SUCCESS, vec![0; 4096]));
 }
 
 #[test]

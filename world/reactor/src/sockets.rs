@@ -295,6 +295,8 @@ pub(crate) fn connect(to: SocketAddr) -> io::Result<OwnedFd> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(to), kind, None)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&KEEPALIVE)?;
+    // What was not sent when the connection is given up must not arrive later.
+    socket.set_linger(Some(Duration::ZERO))?;
     let is_loopback = to.ip().to_canonical().is_loopback();
     if is_loopback {
         // As for an accepted connection.

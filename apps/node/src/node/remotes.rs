@@ -107,7 +107,8 @@ impl Node {
             outfit.all.clone_from(&devices);
             self.runtime.publish_devices(&outfit.all, &outfit.peers);
         }
-        self.change_as(one, attach)
+        // No older request concerns it.
+        self.change_at_once(one, attach).map(|(info, ..)| info)
     }
 
     /// The volume on this device has another size on its own node.
@@ -119,8 +120,9 @@ impl Node {
         if !is_new {
             return; // another core has said so before
         }
-        let followed =
-            self.change_as(one, |space| Ok(space.follow(device, ByteLen(bytes))?.clone()));
+        // Nothing is freed, so nobody waits for older requests.
+        let follow = |space: &mut Space| Ok(space.follow(device, ByteLen(bytes))?.clone());
+        let followed = self.change_at_once(one, follow).map(|(info, ..)| info);
         match followed {
             Ok(VolumeInfo { name, bytes, .. }) => {
                 tracing::info!("volume '{name}' has {} now", ByteLen(bytes));

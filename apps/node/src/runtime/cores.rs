@@ -87,7 +87,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let portals = exports::portals(&config.doors);
     let (iscsi, initiators) = (&config.published.iscsi, config.initiators);
     let mut iscsi = exports::iscsi_config(iscsi, &portals, &initiators);
-    let mut direct = exports::direct_config(&config.published.direct, &config.devices);
+    let mut direct = exports::direct_config(&config.published.direct, &config.devices, config.boot);
     let mut session = SessionConfig::default();
     if let Some(timeout) = config.login_timeout {
         iscsi.session.login_timeout = timeout;

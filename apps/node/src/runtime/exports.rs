@@ -23,7 +23,6 @@ use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_shard::{DirectConfig, IscsiConfig};
 use nearflash_space::Epoch;
-use uuid::Uuid;
 
 use super::replies::Reply;
 use crate::Ledger;
@@ -76,30 +75,19 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
 }
 
 /// The configuration of direct sessions.
-pub(super) fn direct_config(access: &DirectAccess, devices: &[Arc<Device>]) -> DirectConfig {
+pub(super) fn direct_config(
+    access: &DirectAccess,
+    devices: &[Arc<Device>],
+    boot: u64,
+) -> DirectConfig {
     let usual = DirectConfig::default();
     let largest = devices.iter().map(|device| device.properties().block_size).max();
     let session = direct_serving::SessionConfig {
         unit: largest.unwrap_or(usual.session.unit),
-        boot: boot(devices),
+        boot,
         ..usual.session
     };
     DirectConfig { session, exports: Arc::new(direct(access)) }
-}
-
-/// A number that differs from the last start's if writes that no flush followed may have been lost
-/// since then: memory loses them with the process, and a volatile cache with the machine's power.
-fn boot(devices: &[Arc<Device>]) -> u64 {
-    let is_memory = |device: &Arc<Device>| matches!(device.kind(), nearflash_media::Kind::Ram(_));
-    let is_volatile = |device: &Arc<Device>| device.properties().volatile_cache;
-    let uuid = match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Ok(text) if !devices.iter().any(is_memory) => text.trim().parse().ok(),
-        _ => None,
-    };
-    match devices.iter().any(|device| is_memory(device) || is_volatile(device)) {
-        false => 1,
-        true => uuid.unwrap_or_else(Uuid::new_v4).as_u64_pair().0,
-    }
 }
 
 /// The exports of direct sessions: the grants of each credential become one table per volume.

@@ -6,14 +6,15 @@ use nearflash_device::{DeviceOperation, DeviceResult, OperationId};
 use nearflash_direct::client::{
     ClientEvent, ClientSession, RequestTag, SubmitError, VolumeHandle, VolumeInfo,
 };
+use nearflash_direct::wire::HEADER_LEN;
 use nearflash_direct::{Receiving, Status};
 use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
 
 use super::pending::{Part, Pending};
 use super::{
-    LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX, client_config,
-    result_of,
+    CLAIM_MAX, LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX,
+    client_config, result_of,
 };
 use crate::notice::Notice;
 use crate::world::{Interest, Place, Received, Sent, SocketId, World};
@@ -65,8 +66,8 @@ struct Connection {
     /// The operations under way, by tag, with the writes that each of them covers if it is a flush.
     posted: Vec<Option<(Pending, u64)>>,
     posted_len: usize,
-    /// An [`crate::Event::Ready`] follows.
-    is_watched: bool,
+    /// An [`crate::Event::Ready`] follows, for this interest.
+    watched: Option<Interest>,
     /// When it began, when bytes last came, or when there was nothing to wait for.
     heard_at: Nanos,
     is_pinged: bool,
@@ -92,6 +93,13 @@ impl Link {
         let known = self.volumes.len();
         self.config.volumes.extend_from_slice(&volumes[known..]);
         self.volumes.resize(volumes.len(), Handle::Closed);
+        // The node has said before at which start it is.
+        let handshake = self.connection.as_ref().filter(|it| it.session.is_ready());
+        if let Some(Connection { boot, .. }) = handshake {
+            for RemoteVolume { health, unflushed, .. } in &volumes[known..] {
+                unflushed.connected(*boot, health);
+            }
+        }
     }
 
     pub(super) fn socket(&self) -> Option<SocketId> {
@@ -101,7 +109,7 @@ impl Link {
     /// The socket can be used.
     pub(super) fn ready(&mut self) {
         if let Some(connection) = &mut self.connection {
-            connection.is_watched = false;
+            connection.watched = None;
             connection.is_connected = true;
         }
     }
@@ -118,44 +126,58 @@ impl Link {
 
     /// The next time at which something must be done.
     pub(super) fn poll_timeout(&self) -> Option<Nanos> {
-        let expiry = self.waiting.iter().map(Pending::deadline);
+        let is_connected = self.is_claimed();
+        let expiry = self.waiting.iter().map(|pending| pending.deadline(is_connected));
         let expiry = expiry.chain(self.uncertain.iter().map(|(_, until)| *until)).min();
         let retry = match &self.connection {
             None => self.is_wanted().then_some(self.retry_at),
             Some(connection) if connection.awaits_answer() => {
-                let span = if connection.is_pinged { SILENCE_MAX.0 } else { SILENCE_MAX.0 / 2 };
+                let max = connection.silence_max();
+                let span = if connection.is_pinged { max.0 } else { max.0 / 2 };
                 Some(connection.heard_at.plus(Nanos(span)))
             }
             Some(_) => None,
         };
-        let reopen = self.volumes.iter().filter_map(|volume| match volume {
-            Handle::RetryAt(at) if !self.waiting.is_empty() => Some(*at),
+        let reopen = self.waiting.iter().filter_map(|pending| match self.volumes[pending.volume] {
+            Handle::RetryAt(at) if is_connected => Some(at),
             _ => None,
         });
         expiry.into_iter().chain(retry).chain(reopen).min()
     }
 
     /// Gives up what has waited for too long, and nodes that are silent; connects again.
-    pub(super) fn watch_the_clock<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
+    pub(super) fn watch_the_clock<W: World>(
+        &mut self,
+        is_draining: bool,
+        world: &mut W,
+        ended: &mut Ended,
+    ) {
         if !self.is_wanted() && self.connection.is_none() {
             return;
         }
         let now = world.now();
-        let late = self.waiting.iter().filter(|pending| pending.deadline() <= now);
+        let is_connected = self.is_claimed();
+        // The end of the node does not wait for another node.
+        let is_over = is_draining && !is_connected;
+        let is_late = |pending: &Pending| is_over || pending.deadline(is_connected) <= now;
+        let late = self.waiting.iter().filter(|pending| is_late(pending));
         ended.extend(late.map(|pending| (pending.request.id, pending.given_up())));
-        self.waiting.retain(|pending| pending.deadline() > now);
-        self.end_uncertain(|until| until <= now, ended);
+        self.waiting.retain(|pending| !is_late(pending));
+        // While the node answers, it says when they cannot take effect any more.
+        if !self.connection.as_ref().is_some_and(|it| it.session.is_ready()) || is_over {
+            self.end_uncertain(|until| is_over || until <= now, ended);
+        }
         let is_wanted = self.is_wanted();
         match &mut self.connection {
             Some(connection) if !connection.awaits_answer() => {
                 (connection.heard_at, connection.is_pinged) = (now, false);
             }
             Some(connection) => {
-                let silence = now.since(connection.heard_at);
-                if silence >= SILENCE_MAX {
+                let (silence, max) = (now.since(connection.heard_at), connection.silence_max());
+                if silence >= max {
                     return self.lose(LinkError::Silent, world);
                 }
-                if silence.0 >= SILENCE_MAX.0 / 2 && !connection.is_pinged {
+                if silence.0 >= max.0 / 2 && !connection.is_pinged {
                     connection.is_pinged = true;
                     // Before the end of the handshake there is nothing to ask.
                     let _ = connection.session.ping();
@@ -165,6 +187,11 @@ impl Link {
             None => {}
         }
         self.post(world, ended);
+    }
+
+    /// Whether operations can be sent.
+    fn is_claimed(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_claimed)
     }
 
     /// Whether there is anything to ask the node for.
@@ -192,7 +219,7 @@ impl Link {
             boot: 0,
             posted: Vec::new(),
             posted_len: 0,
-            is_watched: true,
+            watched: Some(Interest::Output),
             heard_at: now,
             is_pinged: false,
         });
@@ -208,7 +235,7 @@ impl Link {
         ended: &mut Ended,
     ) -> bool {
         let Some(connection) = &mut self.connection else { return false };
-        if connection.is_watched || !connection.is_connected {
+        if connection.watched.is_some() || !connection.is_connected {
             return false;
         }
         let place = match connection.session.receiving() {
@@ -218,8 +245,7 @@ impl Link {
         match world.receive(connection.socket, place, staging) {
             Received::Nothing => {
                 if !connection.awaits_answer() && connection.session.output_len() == 0 {
-                    connection.is_watched = true;
-                    world.watch(connection.socket, Interest::Input);
+                    connection.watch(Interest::Input, world);
                 }
                 false
             }
@@ -249,6 +275,10 @@ impl Link {
         match world.send(connection.socket, connection.session.output()) {
             Sent::Bytes(0) => false,
             Sent::Bytes(len) => {
+                // A node that takes more than a ping is not silent.
+                if len > HEADER_LEN {
+                    (connection.heard_at, connection.is_pinged) = (world.now(), false);
+                }
                 connection.session.advance_output(len);
                 // Answers that came before the end of their requests' payload complete with it.
                 self.take_completions(world, ended);
@@ -263,20 +293,24 @@ impl Link {
 
     /// Before the world waits.
     pub(super) fn watch<W: World>(&mut self, world: &mut W) {
-        let Some(connection) = &mut self.connection else { return };
-        if connection.is_watched {
-            return;
-        }
-        connection.is_watched = true;
+        let Some(connection) = self.connection.as_mut().filter(|it| it.is_connected) else {
+            return; // the world says when it is connected
+        };
         let has_output = connection.session.output_len() > 0;
-        world.watch(connection.socket, if has_output { Interest::Both } else { Interest::Input });
+        let interest = if has_output { Interest::Both } else { Interest::Input };
+        if connection.watched != Some(interest) {
+            connection.watch(interest, world);
+        }
     }
 
     fn take_events<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
         while let Some(event) = self.connection.as_mut().and_then(|it| it.session.poll_event()) {
             match event {
                 ClientEvent::Ready => self.handshake_over(world),
-                ClientEvent::Claimed(_) => {
+                ClientEvent::Claimed(Err(status)) => {
+                    self.lose(LinkError::Claim(status), world);
+                }
+                ClientEvent::Claimed(Ok(())) => {
                     let Some(connection) = &mut self.connection else { return };
                     connection.is_claimed = true;
                     self.is_reported = false;
@@ -328,13 +362,12 @@ impl Link {
     fn opened<W: World>(&mut self, number: u32, result: Result<VolumeInfo, Status>, world: &mut W) {
         let place = self.volumes.iter().position(|it| *it == Handle::Asked(number));
         let Some(place) = place else { return };
-        let RemoteVolume { name, uuid, bytes, device, .. } = &mut self.config.volumes[place];
+        let RemoteVolume { name, uuid, device, .. } = &self.config.volumes[place];
         let error = match result {
             Ok(info) if info.uuid == *uuid => {
                 self.volumes[place] = Handle::Open(info.handle);
-                if std::mem::replace(bytes, info.bytes) != info.bytes {
-                    world.notice(Notice::RemoteResized { device: *device, bytes: info.bytes });
-                }
+                // Each core sees some of the changes, so each reports what it sees.
+                world.notice(Notice::RemoteResized { device: *device, bytes: info.bytes });
                 return;
             }
             Ok(info) => {
@@ -355,14 +388,14 @@ impl Link {
     fn post<W: World>(&mut self, world: &mut W, ended: &mut Ended) {
         let now = world.now();
         let Some(connection) = self.connection.as_mut().filter(|it| it.is_claimed) else { return };
-        let (mut place, mut is_closed) = (0, false);
+        let mut place = 0;
         while let Some(mut pending) = self.waiting.get(place).copied() {
             let Handle::Open(handle) = self.volumes[pending.volume] else {
-                (place, is_closed) = (place + 1, true);
+                place += 1;
                 continue;
             };
             // The age is looked at immediately before an operation is sent.
-            if pending.deadline() <= now {
+            if pending.deadline(true) <= now {
                 self.waiting.remove(place);
                 ended.push((pending.request.id, pending.given_up()));
                 continue;
@@ -375,7 +408,8 @@ impl Link {
             }
             self.waiting.remove(place);
         }
-        if is_closed {
+        let is_open = |volume: &Handle| matches!(volume, Handle::Open(_));
+        if !self.waiting.is_empty() && !self.volumes.iter().all(is_open) {
             self.open_volumes(now);
         }
     }
@@ -388,13 +422,15 @@ impl Link {
             connection.posted_len -= 1;
             let boot = connection.boot;
             match completion.status {
-                Status::OK if pending.part_done() => self.waiting.push_front(pending),
+                Status::OK if pending.part_done(world.now()) => self.waiting.push_front(pending),
                 Status::STALE_EPOCH => self.refresh(pending, world),
                 // Damaged on its way, and refused before it took effect.
                 Status::DATA_DIGEST => self.waiting.push_front(pending),
                 status => {
-                    if status.is_ok() {
-                        self.note_done(&pending, boot, covered);
+                    match status {
+                        Status::OK => self.note_done(&pending, boot, covered),
+                        Status::NO_SUCH_VOLUME => self.forget(pending.volume),
+                        _ => {}
                     }
                     ended.push((pending.request.id, result_of(status)));
                 }
@@ -409,6 +445,16 @@ impl Link {
             unflushed.written(boot, health);
         } else if pending.request.operation == DeviceOperation::Flush {
             unflushed.flushed(covered);
+        }
+    }
+
+    /// The volume is gone. The next operation opens its name, which another volume may have by now.
+    fn forget(&mut self, volume: usize) {
+        let (state, connection) = (&mut self.volumes[volume], &mut self.connection);
+        if let (Handle::Open(handle), Some(connection)) = (*state, connection) {
+            // It is open; if not, there is nothing to close.
+            let _ = connection.session.close(handle);
+            *state = Handle::Closed;
         }
     }
 
@@ -449,11 +495,21 @@ impl Link {
 }
 
 impl Connection {
+    fn watch<W: World>(&mut self, interest: Interest, world: &mut W) {
+        self.watched = Some(interest);
+        world.watch(self.socket, interest);
+    }
+
     /// The node is asked for something: its silence counts from now on.
     fn expects(&mut self, now: Nanos) {
         if !self.awaits_answer() {
             (self.heard_at, self.is_pinged) = (now, false);
         }
+    }
+
+    /// The longest silence. The answer to a claim may wait for a device.
+    fn silence_max(&self) -> Nanos {
+        if self.session.is_ready() && !self.is_claimed { CLAIM_MAX } else { SILENCE_MAX }
     }
 
     /// Whether the node owes something.

@@ -16,7 +16,7 @@ pub(crate) struct Pending {
     pub(super) request: DeviceRequest,
     /// The place of its volume among those of its node.
     pub(super) volume: usize,
-    /// When it came.
+    /// When it came, or its last part was answered.
     since: Nanos,
     /// The bytes that were answered.
     done: u64,
@@ -44,9 +44,11 @@ impl Pending {
         matches!(self.request.operation, DeviceOperation::Read { .. } | DeviceOperation::Flush)
     }
 
-    /// The time after which it is not sent any more.
-    pub(super) fn deadline(&self) -> Nanos {
-        self.since.plus(if self.is_repeatable() { READ_SPAN } else { WRITE_SPAN })
+    /// The time after which it is not sent any more. Over a connection that takes requests, it waits
+    /// for its turn.
+    pub(super) fn deadline(&self, is_connected: bool) -> Nanos {
+        let waits = is_connected || self.is_repeatable();
+        self.since.plus(if waits { READ_SPAN } else { WRITE_SPAN })
     }
 
     /// Its result when it is given up without having been sent as a whole.
@@ -106,8 +108,9 @@ impl Pending {
     }
 
     /// Takes the answer of the last part. Returns whether more is to be sent.
-    pub(super) fn part_done(&mut self) -> bool {
+    pub(super) fn part_done(&mut self, now: Nanos) -> bool {
         self.done += self.part;
+        self.since = now;
         self.request.operation != DeviceOperation::Flush && self.done < self.request.len.0
     }
 }

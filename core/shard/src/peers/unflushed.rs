@@ -23,9 +23,11 @@ impl Unflushed {
     /// A connection is complete, and the node said this number. Returns whether writes may be lost.
     pub(super) fn connected(&self, boot: u64, health: &Health) -> bool {
         let was = self.boot.swap(boot, Ordering::SeqCst);
+        if was == 0 || was == boot {
+            return false;
+        }
         let written = self.written.load(Ordering::SeqCst);
-        let flushed = self.flushed.fetch_max(written, Ordering::SeqCst);
-        let is_lost = was != 0 && was != boot && flushed < written;
+        let is_lost = self.flushed.fetch_max(written, Ordering::SeqCst) < written;
         if is_lost {
             health.note_failure();
         }
@@ -62,7 +64,6 @@ mod tests {
         assert!(!record.connected(7, &health), "the first connection");
         record.written(7, &health);
         assert!(!record.connected(7, &health), "the same start");
-        record.written(7, &health);
         record.flushed(record.covered());
         assert!(!record.connected(8, &health), "all writes are flushed");
         record.written(8, &health);
@@ -72,6 +73,15 @@ mod tests {
         assert!(!health.is_suspect());
         assert!(record.connected(9, &health), "the second write came after the flush had begun");
         assert!(health.is_suspect());
+    }
+
+    #[test]
+    fn a_further_connection_to_the_same_start_flushes_nothing() {
+        let (record, health) = (Unflushed::default(), Health::default());
+        record.connected(7, &health);
+        record.written(7, &health);
+        record.connected(7, &health);
+        assert!(record.connected(8, &health) && health.is_suspect());
     }
 
     #[test]
