@@ -250,7 +250,10 @@ fn a_node_supervises_etcd_which_outlives_it_and_inherits_nothing() {
     assert!(!of_node.is_empty() && of_etcd.iter().all(|it| !of_node.contains(it)));
     node.crash();
     assert_eq!((one.verdict().as_str(), one.pid()), ("degraded", pid));
+    // As if the node had been killed before it could record the process.
+    fs::remove_file(one.etcd("pid")).unwrap();
     let node = Node::in_memory(&one.place);
+    eventually("the same etcd", || one.pid() == pid);
     one.kill();
     eventually("another etcd", || one.pid() != pid && one.verdict() == "degraded");
     node.terminate();

@@ -49,6 +49,29 @@ fn volumes_are_shown_in_columns() {
     assert!(volumes(&[]).starts_with("no volumes: create one with"));
 }
 
+#[test]
+fn members_are_shown_with_their_state() {
+    let member = |name: &str, is_reachable: bool| MemberStatus {
+        name: format!("{name}@192.0.2.1:2379"),
+        address: Some("192.0.2.1:2379".parse().unwrap()),
+        is_voter: true,
+        is_reachable,
+        is_leader: is_reachable,
+        has_leader: is_reachable,
+        version: is_reachable.then(|| "3.4.23".to_owned()),
+        db_bytes: is_reachable.then_some(20 << 10),
+        errors: vec![],
+        silence: None,
+    };
+    let learner = MemberStatus { is_voter: false, is_leader: false, ..member("c", true) };
+    insta::assert_snapshot!(members(&[member("a", true), member("b", false), learner]), @r#"
+        MEMBER  ADDRESS         ROLE     STATE            ETCD    STORED
+        a       192.0.2.1:2379  voter    leads            3.4.23   20KiB
+        b       192.0.2.1:2379  voter    does not answer
+        c       192.0.2.1:2379  learner  answers          3.4.23   20KiB
+        "#);
+}
+
 fn whole_status() -> Status {
     Status {
         version: "0.1.0".to_owned(),

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -89,21 +90,42 @@ pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
     joined.chain(switches.into_iter().map(OsString::from)).collect()
 }
 
-/// The running etcd of the folder. A process that another one started counts too.
+/// The running etcd of the folder, whichever process started it.
 pub(super) fn running(folder: &Folder) -> Option<Owner> {
-    let mut file = File::open(folder.pid()).ok()?;
-    Owner::read(&mut file).filter(|owner| owner.is_alive())
+    let named = File::open(folder.pid()).ok().and_then(|mut file| Owner::read(&mut file));
+    named.filter(|owner| owner.is_alive()).or_else(|| unrecorded(folder))
+}
+
+/// An etcd of the folder that the folder does not name: the process that started it was killed
+/// before it could record it. Its arguments tell.
+fn unrecorded(folder: &Folder) -> Option<Owner> {
+    let mut wanted = OsString::from("--data-dir=");
+    wanted.push(folder.data());
+    let is_wanted = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|&byte| byte == 0).any(|argument| argument == wanted.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let owner = Owner::of(pids.find(is_wanted)?);
+    record(folder, owner).ok()?;
+    Some(owner)
+}
+
+/// Records the process of the folder's etcd.
+fn record(folder: &Folder, owner: Owner) -> Result<(), ClusterError> {
+    let path = folder.pid();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let recorded = options.open(&path).and_then(|mut file| owner.write(&mut file));
+    recorded.map_err(ClusterError::file(&path))
 }
 
 /// Starts etcd, and records its process.
 pub(super) fn start(folder: &Folder, member: &Member) -> Result<Child, ClusterError> {
     let child =
         command(folder, member)?.spawn().map_err(|source| ClusterError::NoEtcd { source })?;
-    let path = folder.pid();
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let recorded = options.open(&path).and_then(|mut file| Owner::of(child.id()).write(&mut file));
-    recorded.map_err(ClusterError::file(&path))?;
+    record(folder, Owner::of(child.id()))?;
     Ok(child)
 }
 

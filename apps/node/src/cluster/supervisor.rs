@@ -31,7 +31,6 @@ const REFRESH: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Supervisor {
     stop: Arc<OwnedFd>,
-    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Supervisor {
@@ -64,17 +63,16 @@ impl Supervisor {
         let stop = Arc::new(stop);
         let watch = Watch { folder, stop: Arc::clone(&stop), pause: PAUSE_MIN };
         let thread = std::thread::Builder::new().name("etcd".to_owned()).spawn(|| watch.run());
-        Ok(Self { stop, thread: Some(thread.map_err(failed)?) })
+        thread.map_err(failed)?;
+        Ok(Self { stop })
     }
 }
 
+/// Tells the thread to stop. It is not waited for: it may be waiting for an etcd that is silent.
 impl Drop for Supervisor {
     fn drop(&mut self) {
         // An eventfd takes any number of eight bytes; it is not full, since only this writes to it.
         let _ = rustix::io::write(&*self.stop, &[1; 8]);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
