@@ -57,9 +57,9 @@ impl Doors {
 pub struct Node {
     process: Child,
     doors: Doors,
-    volumes: Vec<String>,
+    /// The flags that name its devices and volumes.
+    storage: Vec<String>,
     data_dir: PathBuf,
-    device: PathBuf,
     log: PathBuf,
 }
 
@@ -74,13 +74,25 @@ impl Node {
     /// Starts a node with other volumes.
     #[must_use]
     pub fn with_volumes(scratch: &Scratch, volumes: &[&str]) -> Self {
-        let (data_dir, device) = (scratch.path("data"), scratch.path("device"));
-        let log = scratch.path("node.log");
+        let device = format!("flash=file:{},size=16GiB", scratch.path("device").display());
+        let volumes = volumes.iter().flat_map(|&volume| ["--volume", volume]);
+        let storage = ["--device", &device].into_iter().chain(volumes);
+        Self::with_storage(scratch, "data", storage.map(str::to_owned).collect())
+    }
+
+    /// Starts a node without devices, which serves the volume `files` of another node.
+    #[must_use]
+    pub fn in_front_of(scratch: &Scratch, owner: &Self) -> Self {
+        let remote = format!("files={}/files", owner.direct_url());
+        Self::with_storage(scratch, "front", vec!["--remote".to_owned(), remote])
+    }
+
+    fn with_storage(scratch: &Scratch, name: &str, storage: Vec<String>) -> Self {
+        let (data_dir, log) = (scratch.path(name), scratch.path("node.log"));
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let doors = Doors { nvme_tcp: any_port, iscsi: any_port, direct: any_port };
-        let volumes: Vec<_> = volumes.iter().map(|&volume| volume.to_owned()).collect();
-        let (process, doors) = serve(&data_dir, &device, doors, &volumes, &log);
-        Self { process, doors, volumes, data_dir, device, log }
+        let (process, doors) = serve(&data_dir, doors, &storage, &log);
+        Self { process, doors, storage, data_dir, log }
     }
 
     /// The node's NVMe/TCP address for guests: host and port.
@@ -183,8 +195,7 @@ impl Node {
 
     fn start_again(&mut self) {
         let doors;
-        (self.process, doors) =
-            serve(&self.data_dir, &self.device, self.doors, &self.volumes, &self.log);
+        (self.process, doors) = serve(&self.data_dir, self.doors, &self.storage, &self.log);
         assert_eq!(doors, self.doors, "the node listens elsewhere after a restart");
     }
 
@@ -211,20 +222,14 @@ impl Drop for Node {
 }
 
 /// Starts a node, and waits for the addresses in its ready line.
-fn serve(
-    data_dir: &Path,
-    device: &Path,
-    doors: Doors,
-    volumes: &[String],
-    log: &Path,
-) -> (Child, Doors) {
+fn serve(data_dir: &Path, doors: Doors, storage: &[String], log: &Path) -> (Child, Doors) {
     // The kernel kills the node when this test ends in any way. setpriv is a program of util-linux.
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])
         .arg(nearflash())
-        .args(["serve", "--device", &format!("flash=file:{},size=16GiB", device.display())])
-        .args(volumes.iter().flat_map(|volume| ["--volume", volume]))
+        .arg("serve")
+        .args(storage)
         .args(["--nvme-tcp", &doors.nvme_tcp.to_string()])
         .args(["--iscsi", &doors.iscsi.to_string()])
         .args(["--direct", &doors.direct.to_string()])

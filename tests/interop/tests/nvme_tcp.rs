@@ -19,18 +19,29 @@ fn run(script: &str, marks: &[(&str, Act)]) {
     }
     let scratch = Scratch::of(script);
     let mut node = Node::start(&scratch);
-    let (address, port) = node.guest_side();
+    let side = node.guest_side();
+    run_in_guest(script, &scratch, side, &mut node, marks);
+    node.terminate();
+}
+
+/// Runs a script in a guest against the node at `side`; at each mark, acts on `node`.
+fn run_in_guest(
+    script: &str,
+    scratch: &Scratch,
+    (address, port): (&'static str, String),
+    node: &mut Node,
+    marks: &[(&str, Act)],
+) {
     let parameters = [("TARGET_ADDRESS", address), ("TARGET_PORT", port.as_str())];
     let parts = [script];
     let script = Script { parts: &parts, parameters: &parameters, timeout: TIMEOUT };
-    let mut guest = Guest::boot(&scratch, &script);
+    let mut guest = Guest::boot(scratch, &script);
     for (mark, act) in marks {
         guest.expect_mark(mark);
-        act(&mut node);
+        act(node);
         guest.answer("done");
     }
     guest.expect_success();
-    node.terminate();
 }
 
 fn run_self_check(script: &str) {
@@ -84,4 +95,19 @@ fn nothing_acknowledged_is_lost_when_the_node_crashes_or_restarts() {
         "restart",
         &[("restart", Node::crash_and_restart), ("restart", Node::terminate_and_restart)],
     );
+}
+
+#[test]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
+fn a_file_system_on_another_node_outlives_that_nodes_crash() {
+    if is_self_check() {
+        return; // the guest's own kernel has no such volumes
+    }
+    let scratch = Scratch::of("remote");
+    let mut owner = Node::start(&scratch);
+    let mut front = Node::in_front_of(&scratch, &owner);
+    let marks: &[(&str, Act)] = &[("restart", Node::crash_and_restart)];
+    run_in_guest("remote", &scratch, front.guest_side(), &mut owner, marks);
+    front.terminate();
+    owner.terminate();
 }
