@@ -104,6 +104,8 @@ pub struct MachineFaults {
     pub partitions: u32,
     /// A node and all its hosts do not hear each other for a while.
     pub isolations: u32,
+    /// Two nodes do not hear each other for a while, in one direction or in both.
+    pub node_partitions: u32,
     /// A node takes no turns for a while.
     pub pauses: u32,
 }

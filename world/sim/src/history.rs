@@ -47,7 +47,8 @@ pub(crate) struct Block {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct WriteId {
     block: Block,
-    index: usize,
+    /// Counts the writes of all blocks.
+    serial: u64,
 }
 
 /// The result of a write.
@@ -65,8 +66,12 @@ pub(crate) enum Ending {
 
 #[derive(Clone, Debug)]
 struct Write {
+    serial: u64,
     value: Value,
     writer: Writer,
+    /// Its node lost its power before it was answered by another one: only a read shows whether it took
+    /// effect.
+    in_doubt: bool,
     sent: Tick,
     ended: Tick,
     ending: Option<Ending>,
@@ -85,7 +90,7 @@ impl Write {
 
     /// When it is known to have taken effect.
     fn known(&self) -> Tick {
-        if self.ending != Some(Ending::Done) {
+        if self.ending != Some(Ending::Done) || self.in_doubt {
             return self.seen;
         }
         self.ended.min(self.seen).min(self.shut_out)
@@ -135,6 +140,12 @@ pub(crate) struct History {
     /// Flushes sent while an earlier one was under way, whose answer they may share.
     overlapping: u64,
     reads: u64,
+    writes: u64,
+    /// Acknowledged writes over another node that a loss of power took, before a flush: that node, the
+    /// volume, and when each ended. No flush over that node may succeed.
+    owed: Vec<(NodeId, u32, Tick)>,
+    /// When a node last lost its power. A read over another node may have begun before.
+    power_lost: BTreeMap<NodeId, Tick>,
 }
 
 impl Register {
@@ -154,8 +165,39 @@ impl Register {
         self.writes.iter().rposition(|write| is_meant(write.value) && is_allowed(write))
     }
 
+    /// The acknowledged writes that a loss of power took from at least one sector.
+    fn taken<'a>(
+        &'a self,
+        left: &'a Self,
+        witness: &'a Witness,
+    ) -> impl Iterator<Item = &'a Write> + 'a {
+        let is_older = |sector: &Value, write: &Write| {
+            let mut all = self.writes.iter();
+            all.all(|other| other.value != *sector || other.over(witness) < write.sent)
+        };
+        self.writes.iter().filter(move |write| {
+            write.ending == Some(Ending::Done)
+                && !write.in_doubt
+                && left.first_sectors.iter().any(|sector| is_older(sector, write))
+        })
+    }
+
+    /// The writes that another node may still answer, or send, after a loss of power of this one.
+    fn still_open<'a>(&'a self, witness: &'a Witness) -> impl Iterator<Item = Write> + 'a {
+        let is_open = |write: &&Write| {
+            write.over(witness) == Tick::NEVER && witness.over(write.writer).is_some()
+        };
+        self.writes.iter().filter(is_open).map(|write| Write { in_doubt: true, ..write.clone() })
+    }
+
+    fn find_write(&self, id: WriteId) -> Option<usize> {
+        self.writes.iter().rposition(|write| write.serial == id.serial)
+    }
+
     fn starting_with(value: Value, sectors: Vec<Value>) -> Self {
         let first = Write {
+            serial: 0,
+            in_doubt: false,
             value,
             writer: Writer(0),
             sent: Tick(0),
@@ -179,10 +221,12 @@ impl History {
     pub(crate) fn write_sent(&mut self, block: Block, value: Value, sent: Sent) -> WriteId {
         let Sent { writer, at: sent, durable } = sent;
         let (ended, seen, shut_out) = (Tick::NEVER, Tick::NEVER, Tick::NEVER);
-        let write = Write { value, writer, sent, ended, ending: None, durable, seen, shut_out };
-        let register = self.register(block);
-        register.writes.push(write);
-        WriteId { block, index: register.writes.len() - 1 }
+        self.writes += 1;
+        let (serial, ending, in_doubt) = (self.writes, None, false);
+        let write =
+            Write { serial, in_doubt, value, writer, sent, ended, ending, durable, seen, shut_out };
+        self.register(block).writes.push(write);
+        WriteId { block, serial }
     }
 
     /// The set of allowed writers of a volume has changed on all cores. Unanswered writes of all
@@ -204,7 +248,10 @@ impl History {
 
     /// The value that a write writes.
     pub(crate) fn value_of(&self, id: WriteId) -> Option<Value> {
-        self.registers.get(&id.block).map(|register| register.writes[id.index].value)
+        self.registers
+            .get(&id.block)?
+            .find_write(id)
+            .map(|index| self.registers[&id.block].writes[index].value)
     }
 
     /// A write is over for its host.
@@ -213,7 +260,8 @@ impl History {
     /// When it ends twice, or was read although it was not done.
     pub(crate) fn write_ended(&mut self, id: WriteId, ending: Ending, now: Tick) {
         let Some(register) = self.registers.get_mut(&id.block) else { return };
-        let write = &mut register.writes[id.index];
+        let Some(index) = register.find_write(id) else { return };
+        let write = &mut register.writes[index];
         assert_eq!(write.ending, None, "a write ends once");
         write.ending = Some(ending);
         if ending != Ending::Lost {
@@ -238,6 +286,34 @@ impl History {
         self.flushes.push(Flush { volume, sent, ended });
     }
 
+    /// A flush that was sent at `sent` over another node has succeeded, or not. Returns whether it must
+    /// not succeed.
+    ///
+    /// # Panics
+    /// When a loss of power took what it should have saved.
+    pub(crate) fn flushed_over(
+        &self,
+        over: NodeId,
+        volume: u32,
+        sent: Tick,
+        is_done: bool,
+    ) -> bool {
+        let is_owed =
+            |owed: &&(NodeId, u32, Tick)| (owed.0, owed.1) == (over, volume) && owed.2 < sent;
+        let owed = self.owed.iter().find(is_owed);
+        assert!(
+            !is_done || owed.is_none(),
+            "a flush over {over:?} succeeded, and a loss of power took a write before it: {owed:?}"
+        );
+        owed.is_some()
+    }
+
+    /// A node starts again, and its hosts know.
+    pub(crate) fn owes_nothing(&mut self, over: NodeId, now: Tick) {
+        self.power_lost.insert(over, now);
+        self.owed.retain(|(node, ..)| *node != over);
+    }
+
     /// An operator has cleared a device of a node: volatile writes may be lost.
     pub(crate) fn cleared(&mut self, node: NodeId, now: Tick) {
         self.cleared.push((node, now));
@@ -260,6 +336,9 @@ impl History {
         witness: &Witness,
     ) {
         self.reads += 1;
+        if self.spans_power_loss(block, sent) {
+            return;
+        }
         if let Value::Written(Stamp { volume, lba, .. }) = value {
             assert!((volume, lba) == (block.volume, block.lba), "{block:?} holds {value:?}");
         }
@@ -278,6 +357,11 @@ impl History {
         }
     }
 
+    /// Whether the node of a block has lost its power since: a read over another node goes on.
+    fn spans_power_loss(&self, block: Block, sent: Tick) -> bool {
+        self.power_lost.get(&node_of(block.volume)).is_some_and(|lost| sent < *lost)
+    }
+
     /// A comparison with `value` did not hold.
     ///
     /// # Panics
@@ -289,6 +373,9 @@ impl History {
         (sent, now): (Tick, Tick),
         witness: &Witness,
     ) {
+        if self.spans_power_loss(block, sent) {
+            return;
+        }
         let register = self.register(block);
         let otherwise = register.find(|it| it != value, (sent, now), witness);
         assert!(
@@ -347,7 +434,14 @@ impl History {
                 last(&self.flushes),
             );
         }
-        let fresh = Register::starting_with(Value::of(bytes), sectors);
+        let mut fresh = Register::starting_with(Value::of(bytes), sectors);
+        let owed = register.taken(&fresh, witness).filter_map(|write| {
+            let over = witness.over(write.writer)?;
+            let is_known = self.power_lost.get(&over).is_none_or(|lost| write.ended > *lost);
+            is_known.then_some((over, block.volume, write.ended))
+        });
+        self.owed.extend(owed);
+        fresh.writes.extend(register.still_open(witness));
         self.registers.insert(block, fresh);
     }
 
@@ -466,7 +560,7 @@ mod tests {
         let mut witness = Witness::default();
         let who = Who { door: Door::Direct, number: 0 };
         let link = LinkId(1);
-        witness.opens(Writer(2), Opened { who, nexus: Nexus::NONE, link, admin: None });
+        witness.opens(Writer(2), Opened { who, nexus: Nexus::NONE, link, admin: None, over: None });
         witness.is_gone(link, Tick(25));
         let next = history.write_sent(BLOCK, value(2), sent(26));
         history.write_ended(next, Ending::Done, Tick(30));

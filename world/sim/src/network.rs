@@ -141,6 +141,16 @@ impl Network {
         }
     }
 
+    /// Whether two nodes have the link.
+    pub(crate) fn is_between_nodes(&self, link: LinkId) -> bool {
+        matches!(self.links[&link].end(Side::Caller).at, Endpoint::Node(_))
+    }
+
+    /// The number of nodes.
+    pub(crate) fn node_count(&self) -> usize {
+        self.sockets.len()
+    }
+
     /// The number of bytes that have arrived at the host's end and were not received.
     pub(crate) fn unread_by_host(&self, link: LinkId) -> usize {
         self.links[&link].end(Side::Caller).input.unread()
@@ -213,7 +223,9 @@ impl Network {
     fn arrive_link(&mut self, id: LinkId) {
         let node = self.node_of(id);
         let link = self.links.get_mut(&id).expect("links stay");
-        if !self.sockets[node.0].is_listening() || link.end(Side::Caller).closed {
+        // The node may have lost its power since it was called.
+        let is_over = Side::BOTH.iter().any(|side| link.end(*side).closed);
+        if !self.sockets[node.0].is_listening() || is_over {
             link.end_mut(Side::Called).closed = true;
             link.end_mut(Side::Caller).broken = true;
             return self.signal(id, Side::Caller);

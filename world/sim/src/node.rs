@@ -2,6 +2,7 @@
 //! distributes to them.
 
 mod exports;
+mod far;
 mod turns;
 mod volumes;
 
@@ -22,9 +23,10 @@ use nearflash_space::{Piece, Reservations, Restriction};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 
 pub(crate) use self::volumes::{
-    CHECKED, DISKS, SimVolume, TARGET, UNCHECKED, disk_number, name_of, node_of,
+    DISKS, SimVolume, TARGET, UNCHECKED, disk_number, name_of, node_of, subsystem_of,
 };
 
+use self::far::Far;
 use self::turns::Core;
 use self::volumes::DISK_LEN;
 use crate::client::grants::Grants;
@@ -85,8 +87,12 @@ pub(crate) struct Node {
     /// Health of its devices, shared by all cores.
     health: Arc<[Arc<Health>]>,
     volumes: Vec<SimVolume>,
+    /// The volumes of another node that it serves too.
+    far: Option<Far>,
     reservations: BTreeMap<u32, Reservations>,
     changes: u64,
+    /// The number of its start, in answers to direct clients; 0 where no node connects to it.
+    boot: u64,
     pub(crate) grants: Grants,
     pub(crate) confirmed: Confirmed,
 }
@@ -99,6 +105,8 @@ impl Node {
         outside: &mut Outside,
     ) -> Self {
         let volumes = volumes::volumes(id, config.block_size);
+        let owner = grants.admits_nodes.then(|| id.next(outside.machines.len()));
+        let far = owner.map(|owner| Far::new(owner, config.block_size));
         let reservations =
             volumes.iter().map(|volume| (volume.id, Reservations::default())).collect();
         let mut node = Self {
@@ -107,8 +115,10 @@ impl Node {
             cores: Vec::new(),
             health: Arc::new([]),
             volumes,
+            far,
             reservations,
             changes: 0,
+            boot: 0,
             grants,
             confirmed: Confirmed::default(),
         };
@@ -132,9 +142,15 @@ impl Node {
         let count = self.config.cores;
         let machine = outside.machine_mut(self.id);
         machine.starts += 1;
+        let machine_starts = u64::from(machine.starts);
         machine.is_draining = false;
         machine.inboxes = (0..count).map(|_| VecDeque::new()).collect();
-        self.health = (0..DISKS).map(|_| Arc::default()).collect();
+        if let Some(far) = &mut self.far {
+            far.start();
+        }
+        let devices = self.devices().len();
+        self.health = (0..devices).map(|_| Arc::default()).collect();
+        self.boot = if self.far.is_some() { machine_starts } else { 0 };
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen(self.id);
         self.cores.iter_mut().for_each(|core| core.begin(outside));
@@ -143,7 +159,8 @@ impl Node {
 
     /// The devices that are suspect.
     pub(crate) fn suspects(&self) -> impl Iterator<Item = usize> {
-        (0..self.health.len()).filter(|disk| self.health[*disk].is_suspect())
+        let own = usize::try_from(DISKS).expect("few devices");
+        (0..own).filter(|disk| self.health[*disk].is_suspect())
     }
 
     /// An operator clears a device.
@@ -156,7 +173,7 @@ impl Node {
         let engine = EngineConfig {
             core: id,
             core_count: self.config.cores,
-            devices: (0..DISKS).map(|_| Self::device(&self.config)).collect(),
+            devices: self.devices().into(),
             health: Arc::clone(&self.health),
             volumes: self.table(),
             device_depth: self.config.device_depth,
@@ -168,6 +185,7 @@ impl Node {
                 credits: self.config.credits,
                 unit: self.config.device_block_size(),
                 handshake_timeout: self.config.session.handshake_timeout,
+                boot: self.boot,
                 ..DirectConfig::default().session
             },
             exports: self.direct_exports(),
@@ -182,7 +200,7 @@ impl Node {
             exports: self.iscsi_exports(),
             ..IscsiConfig::default()
         };
-        let peers = Vec::new();
+        let peers = self.peers();
         let config = ShardConfig { engine, session, target, direct, iscsi, peers, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core::new((self.id, id), shard, pool)

@@ -30,6 +30,9 @@ pub struct Plan {
     pub machine_faults: MachineFaults,
     /// Hosts that work.
     pub workers: Vec<WorkerPlan>,
+    /// Hosts that work on the volumes of a node over the next one, which serves them as volumes of
+    /// another node. Only where there are several nodes.
+    pub far: Vec<WorkerPlan>,
     /// iSCSI initiators that work.
     pub initiators: Vec<InitiatorPlan>,
     /// Direct clients.
@@ -76,6 +79,7 @@ impl Plan {
             clocks: vec![Clock::default()],
             machine_faults: MachineFaults::default(),
             workers: Vec::new(),
+            far: Vec::new(),
             initiators: Vec::new(),
             clients: Vec::new(),
             revocations: 0,
@@ -137,6 +141,7 @@ impl Plan {
             clocks: vec![Clock::default()],
             machine_faults: MachineFaults::default(),
             workers,
+            far: Vec::new(),
             initiators: Vec::new(),
             clients: Vec::new(),
             revocations: 0,
@@ -179,8 +184,23 @@ impl Plan {
             power_losses: dice.pick(&[0, 1, 3]),
             partitions: dice.pick(&[0, 1, 4]),
             isolations: dice.pick(&[0, 1, 2]),
+            node_partitions: 0,
             pauses: dice.pick(&[0, 1, 3]),
         };
+        plan
+    }
+
+    /// The plan of this seed with several nodes, of which each serves volumes of the next one too, to
+    /// hosts of its own.
+    pub fn draw_far(seed: u64) -> Self {
+        let mut plan = Self::draw_several(seed);
+        let mut dice = Dice::new(seed ^ 0xFA5);
+        let worker = |_| WorkerPlan::draw(&mut dice).far();
+        plan.far = plan.clocks.iter().map(worker).collect();
+        for far in &mut plan.far {
+            far.commands = far.commands.min(300);
+        }
+        plan.machine_faults.node_partitions = dice.pick(&[0, 2, 5]);
         plan
     }
 

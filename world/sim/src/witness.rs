@@ -78,6 +78,8 @@ pub(crate) struct Opened {
     pub(crate) link: LinkId,
     /// For an I/O queue: the admin queue of its controller.
     pub(crate) admin: Option<LinkId>,
+    /// The node that it is connected to, if that is not the node of the volumes.
+    pub(crate) over: Option<NodeId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +136,11 @@ impl Witness {
         self.writers.get(&writer).map(|connection| connection.opened.who.door)
     }
 
+    /// The node over which a writer reaches the volumes of another one.
+    pub(crate) fn over(&self, writer: Writer) -> Option<NodeId> {
+        self.writers.get(&writer).and_then(|connection| connection.opened.over)
+    }
+
     /// The node grants a controller to the host at `admin`. The host's commands on an earlier
     /// controller have ended for good: the host may repeat its unanswered writes.
     pub(crate) fn granted(&mut self, admin: LinkId, now: Tick) {
@@ -164,7 +171,10 @@ impl Witness {
     }
 
     fn writers_of(&self, is_meant: impl Fn(&Opened) -> bool) -> BTreeSet<Writer> {
-        let meant = self.writers.iter().filter(|(_, it)| is_meant(&it.opened));
+        // A node does not wait for another one for longer than a while.
+        let is_near = |opened: &Opened| opened.over.is_none();
+        let meant =
+            self.writers.iter().filter(|(_, it)| is_near(&it.opened) && is_meant(&it.opened));
         meant.map(|(writer, _)| *writer).collect()
     }
 
@@ -250,6 +260,13 @@ impl Witness {
         self.refused.insert(place(stamp));
     }
 
+    /// A write was answered for good: it does not take effect any more, unless it has.
+    pub(crate) fn answered(&mut self, stamp: &Stamp) {
+        let is_over = self.fates.get(&place(stamp)).is_none_or(|it| it.ended != Tick::NEVER);
+        assert!(is_over, "{stamp:?} is under way, and was answered");
+        self.refused.insert(place(stamp));
+    }
+
     /// Blocks are given to a device. With `before`, the bytes that the device has there now, blocks that
     /// it has already are only written back: its own blocks are larger, and changed in part.
     pub(crate) fn submitted(
@@ -273,13 +290,14 @@ impl Witness {
             let place = place(&stamp);
             let twin = self.fates.insert(place, Fate { ended: Tick::NEVER });
             assert!(twin.is_none(), "{stamp:?} was given to a device twice");
-            assert!(!self.refused.contains(&place), "{stamp:?} was refused, and began then");
+            assert!(!self.refused.contains(&place), "{stamp:?} was answered, and began then");
             let may = self.may_write(stamp.volume, stamp.writer);
             assert!(may, "{stamp:?} began, and whose it is had lost its right");
             let connection = self.writers.get(&stamp.writer);
             let is_silent = connection.is_some_and(|connection| connection.silent != Tick::NEVER);
             assert!(!is_silent, "{stamp:?} began after whose it is was back, or gone");
-            let closed = connection.and_then(|it| self.closed.get(&it.opened.link));
+            let near = connection.filter(|it| it.opened.over.is_none());
+            let closed = near.and_then(|it| self.closed.get(&it.opened.link));
             // A write of a part of a larger block follows the read of the rest.
             let is_first = stamp.count == 0 && before.is_none();
             let is_late = is_first && closed.is_some_and(|closed| *closed < turn);
@@ -334,7 +352,8 @@ mod tests {
     fn witness() -> Witness {
         let mut witness = Witness::default();
         let link = LinkId(1);
-        witness.opens(WRITER, Opened { who: WHO, nexus: Nexus::NONE, link, admin: None });
+        witness
+            .opens(WRITER, Opened { who: WHO, nexus: Nexus::NONE, link, admin: None, over: None });
         witness
     }
 

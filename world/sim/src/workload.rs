@@ -238,5 +238,6 @@ pub(crate) fn io(
     outside: &mut Outside,
 ) -> Io {
     let (sent, first) = (outside.tick(), run.block);
-    Io { asker, sent, first, buffer, in_tail: run.in_tail, in_parts: false, what }
+    let began = outside.now;
+    Io { asker, sent, began, first, buffer, in_tail: run.in_tail, in_parts: false, what }
 }

@@ -1,13 +1,14 @@
 //! The simulated world as one core sees it.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use nearflash_device::{DeviceOperation, DeviceRequest};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
-    Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
-    RingSpec, Sent, SocketId, Submitted, World,
+    Door, Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId,
+    RingRefused, RingSpec, Sent, SocketId, Submitted, World,
 };
 use nearflash_units::{ByteLen, MIB, Nanos};
 
@@ -100,6 +101,15 @@ impl World for SimWorld<'_> {
     fn poll(&mut self, events: &mut Vec<Event>) {
         let count = self.machine().cores.events_per_turn_max.min(self.inbox().len());
         events.extend(self.inbox().drain(..count));
+    }
+
+    fn connect(&mut self, to: SocketAddr) -> Option<SocketId> {
+        let network = &mut self.outside.network;
+        let to = NodeId::at_address(to).filter(|to| to.0 < network.node_count())?;
+        let door = Door::Direct { anonymous: true, local: false };
+        let socket = network.connect_nodes(self.outside.now, (self.node, self.core), to, door);
+        self.outside.settle_network();
+        Some(socket)
     }
 
     fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received {

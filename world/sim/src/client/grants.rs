@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use nearflash_direct::Secret;
 use nearflash_direct::serving::{Access, CredentialExport};
 use nearflash_direct::wire::Rights;
 use nearflash_request::VolumeId;
@@ -22,11 +23,25 @@ pub(crate) struct Grants {
     pub(crate) revoked: BTreeSet<usize>,
     /// The epoch of the shared volume.
     pub(crate) epoch: u32,
+    /// Another node serves the volumes that all peers read and write.
+    pub(crate) admits_nodes: bool,
+}
+
+/// The key of another node.
+pub(crate) fn node_key() -> (Box<str>, Secret) {
+    ("node".into(), Secret::new([0xEE; 32]))
 }
 
 impl Grants {
     pub(crate) fn new(node: NodeId, ground: Ground, keeps_protocol: Vec<bool>) -> Self {
-        Self { node, ground, keeps_protocol, revoked: BTreeSet::new(), epoch: 1 }
+        Self {
+            node,
+            ground,
+            keeps_protocol,
+            revoked: BTreeSet::new(),
+            epoch: 1,
+            admits_nodes: false,
+        }
     }
 
     /// Each client's key and grants, as narrow as possible.
@@ -46,6 +61,12 @@ impl Grants {
             }
             (key, CredentialExport { secret, expired: false, access })
         };
-        clients.map(credential).collect()
+        let full = |volume| (VolumeId(volume), Arc::new(Access::full()));
+        let node = self.admits_nodes.then(|| {
+            let (key, secret) = node_key();
+            let access = self.node.field_ids().map(full).into_iter().collect();
+            (key, CredentialExport { secret, expired: false, access })
+        });
+        clients.map(credential).chain(node).collect()
     }
 }

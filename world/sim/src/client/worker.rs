@@ -319,8 +319,13 @@ impl Client {
         let how = (crook, asker);
         let route = (self.route, !self.has_key);
         let connection = Connection::new(config, how, route, outside);
-        let opened =
-            Opened { who: self.who(), nexus: asker.nexus, link: connection.link, admin: None };
+        let opened = Opened {
+            who: self.who(),
+            nexus: asker.nexus,
+            link: connection.link,
+            admin: None,
+            over: None,
+        };
         outside.witness.opens(asker.writer, opened);
         if self.plan.crooked.is_some() {
             self.crooked_links.push(connection.link);

@@ -42,6 +42,7 @@ impl Answer {
             Status::ABORTED_FUSED_FAILED => Self::OtherHalfFailed,
             Status::RESERVATION_CONFLICT => Self::Conflict,
             Status::LBA_OUT_OF_RANGE => Self::BehindTheEnd,
+            Status::INTERNAL_PATH_ERROR => Self::PathLost,
             code if is_of_disk(code) => Self::DeviceFailed,
             code => Self::Unexpected(u32::from(code.0)),
         }

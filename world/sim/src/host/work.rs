@@ -122,9 +122,11 @@ impl Workload {
         let (volume, nsid) = self.field.volumes[dice.index(self.field.volumes.len())];
         let all = dice.permille(300);
         let volumes = self.field.volumes.iter().map(|(volume, _)| *volume);
-        // All volumes of the subsystem; the volume that direct clients share is in another one.
-        let shared = node_of(volume).shared_id();
-        let flushed = if all { volumes.chain([shared]).collect() } else { vec![volume] };
+        // All volumes of the subsystem, of which hosts do not write the one that direct clients share.
+        // It is not among the volumes of another node.
+        let is_near = outside.witness.over(queue.asker.writer).is_none();
+        let shared = is_near.then(|| node_of(volume).shared_id());
+        let flushed = if all { volumes.chain(shared).collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
         let block = Block { volume, lba: Lba(0) };
         let run = Run { block, nsid, count: 1, in_tail: false };

@@ -18,7 +18,7 @@ use crate::host::worker_plan::WorkerPlan;
 use crate::judge::{Asker, Checks, What};
 use crate::line::Fate;
 use crate::network::{LinkId, Route, Side};
-use crate::node::CHECKED;
+use crate::node::{node_of, subsystem_of};
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
@@ -166,8 +166,17 @@ impl Worker {
             host_id: Uuid::from_u128(u128::from(self.number) + 1),
             host: Nqn::new(&format!("nqn.2026-11.io.nearflash:host-{}", self.number))
                 .expect("a name"),
-            subsystem: Nqn::new(CHECKED).expect("a name"),
+            subsystem: Nqn::new(self.subsystem()).expect("a name"),
         }
+    }
+
+    fn subsystem(&self) -> &'static str {
+        subsystem_of(self.workload.field.volumes[0].0, self.route.node)
+    }
+
+    /// Whether its node serves volumes of another node to it.
+    fn is_far(&self) -> bool {
+        node_of(self.workload.field.volumes[0].0) != self.route.node
     }
 
     fn who(&self) -> Who {
@@ -176,7 +185,7 @@ impl Worker {
 
     fn connect(&self, queue: QueueId, writer: Writer, outside: &mut Outside) -> Queue {
         let config = self.config(queue);
-        let parts: [&[u8]; 2] = [&config.host_id.into_bytes(), CHECKED.as_bytes()];
+        let parts: [&[u8]; 2] = [&config.host_id.into_bytes(), self.subsystem().as_bytes()];
         let nexus = nearflash_session::nexus("nvme", &parts);
         Queue::connect(config, Asker { writer, nexus }, self.route, outside)
     }
@@ -311,7 +320,8 @@ impl Worker {
                     let queue = self.connect(QueueId(queue), writer, outside);
                     let admin = self.admin.as_ref().map(|admin| admin.link);
                     let (who, nexus, link) = (self.who(), queue.asker.nexus, queue.link);
-                    outside.witness.opens(writer, Opened { who, nexus, link, admin });
+                    let over = self.is_far().then_some(self.route.node);
+                    outside.witness.opens(writer, Opened { who, nexus, link, admin, over });
                     self.queues.push(queue);
                 }
             }

@@ -89,6 +89,14 @@ impl WorkerPlan {
         }
     }
 
+    /// On volumes of another node, which have no compound operations, and of which other nodes do not
+    /// learn reservations and sizes.
+    pub fn far(mut self) -> Self {
+        let own = Mix { steps: 0, overwrites: 0, touches: 0, tails: 0, ..self.mix };
+        (self.mix, self.rival_permille) = (own, 0);
+        self
+    }
+
     /// Reads only.
     pub fn reading(mut self) -> Self {
         self.mix = Mix { reads: 1, ..Mix::default() };

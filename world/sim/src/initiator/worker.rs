@@ -160,7 +160,7 @@ impl Initiator {
         let nexus = self.nexus();
         let connection = Connection::connect(config, Asker { writer, nexus }, self.route, outside);
         let (who, link) = (self.who(), connection.link);
-        outside.witness.opens(writer, Opened { who, nexus, link, admin: None });
+        outside.witness.opens(writer, Opened { who, nexus, link, admin: None, over: None });
         self.connections.push(connection);
     }
 

@@ -15,6 +15,8 @@ pub(crate) enum Answer {
     BehindTheEnd,
     /// A device failed, or may have.
     DeviceFailed,
+    /// The path to the node of the volume is lost: it may have been done.
+    PathLost,
     /// Not executed: the target had to report a condition first.
     Attention,
     /// A task management function aborted it before it began.

@@ -25,6 +25,8 @@ pub(super) struct Cause<'a> {
     pub(super) about: &'a [About],
     /// Failures of the devices.
     pub(super) failures: &'a Failures,
+    /// The command is for a volume of another node.
+    pub(super) is_far: bool,
 }
 
 /// All checks, over all hosts.
@@ -81,6 +83,8 @@ impl Checks {
         let is_due = match answer {
             Answer::Done | Answer::Attention | Answer::Full => true,
             Answer::Conflict => self.reservations.is_used(),
+            Answer::DeviceFailed | Answer::PathLost if cause.is_far => true,
+            Answer::PathLost => false,
             Answer::DeviceFailed => cause.about.iter().any(|it| cause.failures.explain(it)),
             Answer::Aborted => self.endings.explain((cause.node, cause.nexus), cause.sent),
             // The client has checked that.

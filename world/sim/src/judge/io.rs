@@ -1,6 +1,7 @@
 //! Commands that read, write or flush, and the checks of their answers.
 
 use nearflash_request::{Access, BufferId, Nexus};
+use nearflash_units::Nanos;
 
 use crate::failures::About;
 use crate::history::{Block, Ending, Sent, WriteId};
@@ -33,6 +34,8 @@ impl Asker {
 pub(crate) struct Io {
     pub(crate) asker: Asker,
     pub(crate) sent: Tick,
+    /// The moment at which it was sent.
+    pub(crate) began: Nanos,
     pub(crate) first: Block,
     pub(crate) buffer: Option<BufferId>,
     /// The command may be beyond the end of the volume.
@@ -60,6 +63,10 @@ pub(crate) enum What {
     StepWrite(StepId),
 }
 
+/// A node waits at least this long for another one's answer about a lost connection: ten seconds on
+/// its own clock, which may run a little too fast.
+const LONG_WAIT: Nanos = Nanos::from_secs(9);
+
 /// The blocks whose content an answer has shown, with that content.
 pub(crate) type Seen = Vec<(Block, Vec<u8>)>;
 
@@ -77,7 +84,9 @@ impl Io {
         let about = self.about(bytes.as_ref().map_or(0, Vec::len), outside.block_len);
         let (nexus, sent, failures) = (self.asker.nexus, self.sent, &outside.failures);
         let node = node_of(self.first.volume);
-        let cause = Cause { node, nexus, sent, about: &about, failures };
+        let over = outside.witness.over(self.asker.writer);
+        let is_far = over.is_some();
+        let cause = Cause { node, nexus, sent, about: &about, failures, is_far };
         checks.count(answer, self.own_answers(), cause, &self);
         self.judge_right(answer, checks, now);
         let is_success = answer.is_success();
@@ -94,17 +103,37 @@ impl Io {
                     checks.note_write(self.asker.writer, outside);
                     note_parts(self.in_parts, (node, self.sent), outside);
                 }
-                let ending = ending(answer, self.in_parts);
+                let ending = match over {
+                    Some(_) => far_ending(answer, self.began, outside),
+                    None => ending(answer, self.in_parts),
+                };
                 end_all(&writes, ending, now, checks, outside);
             }
             What::Touch => {
                 checks.touched += u64::from(is_success);
                 outside.witness.touched(self.first, self.asker.writer);
             }
+            What::Advice(writes) if is_far => {
+                let ending = match far_ending(answer, self.began, outside) {
+                    Ending::Lost => Ending::Lost,
+                    _ => Ending::Failed,
+                };
+                end_all(&writes, ending, now, checks, outside);
+            }
             What::Advice(writes) if is_success => {
                 end_all(&writes, Ending::Failed, now, checks, outside);
             }
             What::Advice(writes) => end_all(&writes, ending(answer, false), now, checks, outside),
+            What::Flush(volumes)
+                if over.is_some_and(|over| {
+                    let judge = |volume: &u32| {
+                        checks.history.flushed_over(over, *volume, self.sent, is_success)
+                    };
+                    volumes.iter().filter(|volume| judge(volume)).count() > 0
+                }) =>
+            {
+                outside.note("flush failed over lost writes", &[])
+            }
             What::Flush(volumes) if is_success => {
                 let span = (self.sent, now);
                 volumes.iter().for_each(|volume| checks.history.flushed(*volume, span));
@@ -213,6 +242,20 @@ fn note_parts(in_parts: bool, (node, sent): (NodeId, Tick), outside: &mut Outsid
     }
 }
 
+/// The end of a write over another node. A node waits for the other for a while: after an answer that
+/// came sooner, the write does not take effect any more.
+fn far_ending(answer: Answer, began: Nanos, outside: &mut Outside) -> Ending {
+    if answer == Answer::PathLost {
+        outside.note("path lost", &[]);
+    }
+    let is_long = outside.now.since(began) >= LONG_WAIT;
+    match answer {
+        Answer::Done => Ending::Done,
+        _ if is_long => Ending::Lost,
+        _ => Ending::Failed,
+    }
+}
+
 fn ending(answer: Answer, in_parts: bool) -> Ending {
     match answer {
         Answer::Conflict | Answer::NotLetIn if in_parts => Ending::Failed,
@@ -236,6 +279,12 @@ fn end_all(
     outside: &mut Outside,
 ) {
     for write in writes {
+        if let (Ending::Done | Ending::Failed, Some(Value::Written(stamp))) =
+            (ending, checks.history.value_of(*write))
+            && outside.witness.over(stamp.writer).is_some()
+        {
+            outside.witness.answered(&stamp);
+        }
         if let (Ending::NotDone, Some(Value::Written(stamp))) =
             (ending, checks.history.value_of(*write))
         {

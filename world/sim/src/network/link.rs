@@ -1,6 +1,6 @@
 //! A link: one connection, with two ends and a pipe in each direction.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use nearflash_engine::CoreId;
 use nearflash_shard::{Door, Interest, SocketId};
@@ -39,6 +39,13 @@ impl NodeId {
     pub(crate) fn address(self, port: u16) -> SocketAddr {
         let last = u8::try_from(1 + self.0).expect("few nodes");
         SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), port))
+    }
+
+    /// The node with this address: the inverse of [`Self::address`].
+    pub(crate) fn at_address(address: SocketAddr) -> Option<Self> {
+        let IpAddr::V4(address) = address.ip() else { return None };
+        let [192, 0, 2, last] = address.octets() else { return None };
+        Some(Self(usize::from(last).checked_sub(1)?))
     }
 }
 

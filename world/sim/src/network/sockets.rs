@@ -51,7 +51,6 @@ impl Default for Sockets {
 impl Network {
     /// A core of a node requests a connection to a listener of another node. The socket takes bytes
     /// once the other node has accepted, and is broken if it refuses.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no session between nodes uses it yet"))]
     pub(crate) fn connect_nodes(
         &mut self,
         now: Nanos,

@@ -44,7 +44,11 @@ impl Node {
             let map = VolumeEntry::from(volume.map(block_size));
             (VolumeId(volume.id), VolumeEntry { restriction, ..map })
         };
-        Arc::new(VolumeTable::new(self.volumes.iter().map(entry)))
+        let far = self.far_volumes().map(|volume| {
+            let (id, map) = entry(volume);
+            (id, VolumeEntry { is_remote: true, ..map })
+        });
+        Arc::new(VolumeTable::new(self.volumes.iter().map(entry).chain(far)))
     }
 
     pub(super) fn namespaces(&self) -> Vec<NamespaceConfig> {
@@ -62,7 +66,7 @@ impl Node {
                 write_protected: false,
             })
         };
-        self.volumes.iter().filter_map(config).collect()
+        self.volumes.iter().chain(self.far_volumes()).filter_map(config).collect()
     }
 
     /// The exports to direct clients.

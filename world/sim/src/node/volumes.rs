@@ -70,6 +70,18 @@ impl NodeId {
     }
 }
 
+impl NodeId {
+    /// The node whose volumes it serves too, of so many.
+    pub(crate) fn next(self, nodes: usize) -> Self {
+        Self((self.0 + 1) % nodes)
+    }
+}
+
+/// The subsystem over which a node exports volumes to hosts.
+pub(crate) fn subsystem_of(volume: u32, served_by: NodeId) -> &'static str {
+    if node_of(volume) == served_by { CHECKED } else { FAR }
+}
+
 /// The node of a volume.
 pub(crate) fn node_of(volume: u32) -> NodeId {
     NodeId(usize::try_from(volume / VOLUMES).expect("few nodes"))
@@ -94,6 +106,8 @@ pub(crate) fn name_of(volume: u32) -> &'static str {
 pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
 /// The same volumes as an iSCSI target.
 pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:data";
+/// The subsystem of the volumes of another node.
+pub(crate) const FAR: &str = "nqn.2026-11.io.nearflash:far";
 /// The subsystem for hosts that send garbage.
 pub(crate) const UNCHECKED: &str = "nqn.2026-11.io.nearflash:junk";
 
@@ -126,6 +140,22 @@ pub(super) fn volumes(node: NodeId, block_size: BlockSize) -> Vec<SimVolume> {
         volume(JUNK, Some(UNCHECKED), 1, granules(1), vec![extent(0, 5)]),
         volume(SHARED, Some(CHECKED), 3, granules(2), vec![extent(1, 3), extent(0, 6)]),
     ]
+}
+
+/// The granules of a volume of another node: those that it has at any size.
+pub(super) const FAR_GRANULES: u64 = 2;
+
+/// The volumes of another node that a node serves too, each on a device behind its own.
+pub(super) fn far_volumes(owner: NodeId, block_size: BlockSize) -> Vec<SimVolume> {
+    let volume = |((device, namespace), id): ((u32, u32), u32)| SimVolume {
+        id,
+        subsystem: Some(nqn(FAR)),
+        namespace: NamespaceId(namespace),
+        blocks: block_size.blocks_in(ByteLen(FAR_GRANULES * GRANULE.0)),
+        epoch: Epoch(1),
+        extents: (0..FAR_GRANULES).map(|granule| extent(device, granule)).collect(),
+    };
+    (DISKS..).zip(1..).zip(owner.field_ids()).map(volume).collect()
 }
 
 impl SimVolume {

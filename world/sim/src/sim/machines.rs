@@ -31,6 +31,8 @@ pub(crate) enum Upset {
     Partition,
     /// A node and all its hosts do not hear each other.
     Isolation,
+    /// Two nodes do not hear each other.
+    NodePartition,
     Pause,
 }
 
@@ -42,6 +44,7 @@ impl Sim {
             (Upset::PowerLoss, faults.power_losses),
             (Upset::Partition, faults.partitions),
             (Upset::Isolation, faults.isolations),
+            (Upset::NodePartition, faults.node_partitions),
             (Upset::Pause, faults.pauses),
         ];
         let several = |(upset, count)| (0..count).map(move |_| upset);
@@ -65,6 +68,12 @@ impl Sim {
             Upset::Isolation => {
                 let span = self.draw_span();
                 self.isolate(node, span);
+            }
+            Upset::NodePartition => {
+                let next = node.next(self.nodes.len());
+                let cut = self.dice.pick(&[Cut::ToNode, Cut::ToHost, Cut::Both]);
+                let span = self.draw_span();
+                self.part_nodes((node, next), cut, span);
             }
             Upset::Pause => {
                 let span = Nanos::from_millis(self.dice.between(1, 2_000));
@@ -90,7 +99,22 @@ impl Sim {
                 Cut::Both => vec![(host, node), (node, host)],
             }
         };
-        let ways: Vec<Way> = hosts.iter().flat_map(ways).collect();
+        self.part_ways(hosts.iter().flat_map(ways).collect(), span);
+    }
+
+    /// For `span`, two nodes do not hear each other. The first is the one that calls.
+    pub fn part_nodes(&mut self, (from, to): (NodeId, NodeId), cut: Cut, span: Nanos) {
+        let (from, to) = (Endpoint::Node(from), Endpoint::Node(to));
+        let ways = match cut {
+            Cut::ToNode => vec![(from, to)],
+            Cut::ToHost => vec![(to, from)],
+            Cut::Both => vec![(from, to), (to, from)],
+        };
+        self.outside.note("nodes parted", &[]);
+        self.part_ways(ways, span);
+    }
+
+    fn part_ways(&mut self, ways: Vec<Way>, span: Nanos) {
         let partition = self.outside.network.part(ways);
         self.outside.note("partition", &[]);
         self.outside.agenda.push(self.now().plus(span), Happening::Heal(partition));

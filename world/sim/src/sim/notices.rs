@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use nearflash_engine::CoreId;
 use nearflash_nvme::ControllerId;
 use nearflash_nvme::serving::DisconnectReason;
-use nearflash_shard::{Notice, Peer, PeerError};
+use nearflash_shard::{LinkError, Notice, Peer, PeerError};
 use nearflash_units::Nanos;
 
 use crate::changes::Wanted;
 use crate::client::worker::Client;
 use crate::host::worker::{Life, Worker};
-use crate::machine::NodeId;
+use crate::machine::{Machine, NodeId};
 use crate::network::LinkId;
 use crate::sim::Sim;
 
@@ -100,6 +100,17 @@ impl Sim {
                     assert_eq!(speaker, core, "a core speaks for itself");
                     self.nodes[node.0].confirmed.drained.insert(core);
                 }
+                Notice::NodeReached(_) => self.outside.note("node reached", &[]),
+                Notice::NodeLost { error: LinkError::WritesLost { .. }, .. } => {
+                    self.outside.note("writes lost", &[]);
+                }
+                Notice::NodeLost { error, .. } => {
+                    let is_closing = self.outside.machines.iter().any(Machine::may_end_connections);
+                    let is_due =
+                        is_closing || matches!(error, LinkError::Closed | LinkError::Silent);
+                    assert!(is_due, "a node is lost: {error}");
+                    self.outside.note("node lost", &[]);
+                }
                 Notice::ConnectRefused { .. } => self.outside.note("connect refused", &[]),
                 Notice::LoginRefused { .. } => self.outside.note("login refused", &[]),
                 other => self.nodes[node.0].confirmed.take(&other),
@@ -119,8 +130,9 @@ impl Sim {
         let link = self.link_of(peer);
         let is_crooked = self.clients.iter().any(|client| client.is_crooked_at(link));
         // A network may delay bytes for longer than the node waits.
-        let is_unheard =
-            self.outside.network.has_lost_host(link) || self.plan.faults.network.stall_permille > 0;
+        let is_unheard = self.outside.network.is_between_nodes(link)
+            || self.outside.network.has_lost_host(link)
+            || self.plan.faults.network.stall_permille > 0;
         let is_due = (error.is_silence() && is_unheard) || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
         let what = if error.is_silence() { "silence given up" } else { "protocol broken" };
@@ -140,6 +152,7 @@ impl Sim {
         let is_slow = network.stall_permille > 0 && network.piece_len_max <= 100;
         let is_due = is_slow
             || self.outside.network.was_cut(link)
+            || self.outside.network.is_between_nodes(link)
             || !self.workers.iter().any(reads)
                 && !self.clients.iter().any(takes)
                 && !self.initiators.iter().any(|initiator| initiator.has(link));

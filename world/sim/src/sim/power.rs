@@ -27,6 +27,8 @@ impl Sim {
         self.judge_steps();
         self.outside.note("power lost", &[]);
         self.check_disks_after_power_loss(node);
+        let now = self.outside.tick();
+        self.checks.history.owes_nothing(node, now);
         for disk in 0..self.outside.machine(node).disks.len() {
             let now = self.outside.tick();
             self.outside.failures.cleared(disk_number(node, disk), now);

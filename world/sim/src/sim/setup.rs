@@ -80,7 +80,23 @@ fn workers(
         let field = Field { blocks: own.unwrap_or(field.blocks), ..field };
         Worker::new((number, route, rival), worker.clone(), field, dice.fork())
     };
-    (0..).zip(&plan.workers).zip(rivals).map(worker).collect()
+    (0..).zip(&plan.workers).zip(&mut *rivals).map(worker).collect()
+}
+
+/// Hosts that work on the volumes of each node over the one before it.
+fn far_workers(
+    plan: &Plan,
+    rivals: &mut impl Iterator<Item = Rival>,
+    places: &mut Places,
+    dice: &mut Dice,
+) -> Vec<Worker> {
+    let first = u32::try_from(plan.workers.len()).expect("few hosts");
+    let worker = |((number, worker), rival): ((u32, &WorkerPlan), Rival)| {
+        let (route, _) = places.next(number);
+        let field = places.fields[route.node.next(places.fields.len()).0].clone();
+        Worker::new((number, route, rival), worker.clone(), field, dice.fork())
+    };
+    (first..).zip(&plan.far).zip(&mut *rivals).map(worker).collect()
 }
 
 fn initiators(
@@ -110,7 +126,8 @@ fn machines(plan: &Plan, block_len: usize, dice: &mut Dice) -> Vec<Machine> {
 fn nodes(plan: &Plan, ground: &Ground, outside: &mut Outside) -> Vec<Node> {
     let keeps: Vec<bool> = plan.clients.iter().map(|client| client.crooked.is_none()).collect();
     let node = |id| {
-        let grants = Grants::new(id, ground.clone(), keeps.clone());
+        let mut grants = Grants::new(id, ground.clone(), keeps.clone());
+        grants.admits_nodes = !plan.far.is_empty();
         Node::new(id, plan.node.clone(), grants, outside)
     };
     (0..plan.clocks.len()).map(NodeId).map(node).collect()
@@ -130,9 +147,10 @@ impl Sim {
         let half = dice.between(2, 8);
         let fields = nodes.iter().map(|node| field(&plan, node, half)).collect();
         let mut places = Places { fields, homes: Vec::new() };
-        let rival_count = plan.workers.len() + plan.initiators.len();
+        let rival_count = plan.workers.len() + plan.far.len() + plan.initiators.len();
         let mut rivals = Rival::several(u64::try_from(rival_count).expect("few hosts"));
-        let workers = workers(&plan, &mut rivals, &mut places, &mut dice);
+        let mut workers = workers(&plan, &mut rivals, &mut places, &mut dice);
+        workers.extend(far_workers(&plan, &mut rivals, &mut places, &mut dice));
         let misfits: Vec<Misfit> = (0..)
             .zip(&plan.misfits)
             .map(|(number, misfit)| {
