@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "was refused, and began then")]
+    #[should_panic(expected = "was answered, and began then")]
     fn a_write_that_was_refused_does_not_begin() {
         let mut witness = witness();
         witness.refused(&STAMP);
