@@ -137,6 +137,7 @@ fn whatever_one_node_does_no_volume_that_two_serve_is_stale_or_torn() {
     for (what, least) in FLOOR {
         let of = reports.iter().map(|report| report.count(what)).sum::<u64>();
         println!("{what}: {of}");
-        assert!(count < SEEDS || of >= least, "{what}: {of} in {count} runs");
+        // The seeds of this file bring up all of it; others bring up what they do.
+        assert!((first, count) != (1, SEEDS) || of >= least, "{what}: {of} in {count} runs");
     }
 }

@@ -175,7 +175,7 @@ impl Worker {
     }
 
     /// Whether its node serves volumes of another node to it.
-    fn is_far(&self) -> bool {
+    pub(crate) fn is_far(&self) -> bool {
         node_of(self.workload.field.volumes[0].0) != self.route.node
     }
 

@@ -133,7 +133,11 @@ impl Sim {
         let is_unheard = self.outside.network.is_between_nodes(link)
             || self.outside.network.has_lost_host(link)
             || self.plan.faults.network.stall_permille > 0;
-        let is_due = (error.is_silence() && is_unheard) || is_crooked || self.is_misfit(link);
+        // The Connect of a host that comes back waits for the operations of its earlier queues. On a
+        // volume of another node, these may take longer than a handshake.
+        let waits = self.workers.iter().any(|worker| worker.is_far() && worker.has(link));
+        let is_due =
+            (error.is_silence() && (is_unheard || waits)) || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
         let what = if error.is_silence() { "silence given up" } else { "protocol broken" };
         self.outside.note(what, &[u64::from(link.0)]);
