@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -91,8 +92,13 @@ impl Machine {
         Pid::from_raw(text.split_whitespace().next()?.parse().ok()?)
     }
 
+    /// Kills etcd. Its addresses are free again afterwards, unless a supervisor starts it again.
     fn kill(&self) {
         kill_process(self.pid().unwrap(), Signal::KILL).unwrap();
+        let is_free = |port| TcpListener::bind((self.address.as_str(), port)).is_ok();
+        if self.supervisor.is_none() {
+            eventually("the end of etcd", || is_free(2379) && is_free(2380));
+        }
     }
 
     fn supervise(&mut self) {
