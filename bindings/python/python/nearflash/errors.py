@@ -216,7 +216,7 @@ class WriteProtected(Error, PermissionError):
 
 
 class PathLost(Error, OSError):
-    """another node has the data, and the connection to it was lost: the request may have been done"""
+    """another node has the data, and the path to it was lost: it may have been done"""
 
     name = "PATH_LOST"
 

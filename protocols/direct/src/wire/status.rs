@@ -38,7 +38,7 @@ codes! { Status {
     RING_BROKEN = 24, "the ring memory has an invalid index or entry";
     RESERVED = 25, "a reservation of the volume by a host forbids this";
     WRITE_PROTECTED = 26, "the volume is write-protected for now";
-    PATH_LOST = 27, "another node has the data, and the connection to it was lost: the request may have been done";
+    PATH_LOST = 27, "another node has the data, and the path to it was lost: it may have been done";
 } }
 
 impl Status {
