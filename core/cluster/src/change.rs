@@ -41,12 +41,21 @@ pub enum Change {
     RegisterNode(NodeSpec),
     /// Adds a slice, or notes that it was opened once more.
     OpenSlice(SliceSpec),
-    /// Creates a volume.
+    /// Creates a volume with the rows that it needs. It can be used after [`Self::ShowBlocks`].
     CreateVolume(VolumeSpec),
-    /// Makes a volume at least this long.
+    /// Gives a volume the rows that a length needs.
     GrowVolume {
         /// The volume.
         volume: Uuid,
+        /// Its new length.
+        blocks: Blocks,
+    },
+    /// Makes a volume at least this long, whose first rows have been zeroed.
+    ShowBlocks {
+        /// The volume.
+        volume: Uuid,
+        /// The rows that have been zeroed.
+        rows: u32,
         /// Its new length.
         blocks: Blocks,
     },
@@ -231,6 +240,9 @@ impl Change {
             Self::OpenSlice(spec) => node::open_slice(state, spec),
             Self::CreateVolume(spec) => volume::create(state, spec, begun),
             Self::GrowVolume { volume, blocks } => volume::grow(state, *volume, *blocks),
+            Self::ShowBlocks { volume, rows, blocks } => {
+                volume::show(state, *volume, *rows, *blocks)
+            }
             Self::RemoveVolume { volume } => volume::remove(state, *volume),
         }
     }

@@ -21,8 +21,10 @@ pub struct Tables {
     pub volumes: Vec<VolumeLayout>,
     /// The slices that have parts of them.
     pub slices: BTreeMap<Uuid, SlicePlace>,
+    /// The parts that lie on slices of the node, also of volumes that are not ready yet.
+    pub parts: Vec<Part>,
     /// The volumes that cannot be served, with the fault.
-    pub left_out: Vec<(Name, Inconsistent)>,
+    pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
 }
 
 /// A volume and its layout.
@@ -59,6 +61,51 @@ pub struct RowLayout {
     pub mirrors: Vec<MirrorPlace>,
 }
 
+/// A part of a volume: the replica of a mirror on a slice of the node, for the other nodes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Part {
+    /// The place.
+    pub place: MirrorPlace,
+    /// Its length.
+    pub len: ByteLen,
+    /// Whether it has been zeroed. One that has not has another name, so that a late zeroing cannot
+    /// reach blocks in use.
+    pub is_zeroed: bool,
+    /// The block size of its volume, in bytes.
+    pub block_size: u32,
+    /// Thin or thick, as its volume.
+    pub provisioning: Provisioning,
+}
+
+impl Part {
+    /// The name under which the other nodes open it.
+    pub fn name(&self) -> Name {
+        part_name(self.place.mirror, self.is_zeroed)
+    }
+
+    /// Its identity.
+    pub fn uuid(&self) -> Uuid {
+        part_uuid(self.place.mirror, self.is_zeroed)
+    }
+}
+
+/// The name of a mirror's part.
+///
+/// # Panics
+/// Never: a UUID and a number are a name.
+pub fn part_name(mirror: MirrorKey, is_zeroed: bool) -> Name {
+    let suffix = if is_zeroed { "" } else { ".new" };
+    let name = format!("{}.{}{suffix}", mirror.volume, mirror.number).parse();
+    name.expect("a UUID and a number are short, and have only letters, digits, dots and hyphens")
+}
+
+/// The identity of a mirror's part: that of its volume, changed by the number. The numbers of mirrors
+/// are far below 2^31.
+pub fn part_uuid(mirror: MirrorKey, is_zeroed: bool) -> Uuid {
+    let number = u128::from(mirror.number) + 1 + (u128::from(!is_zeroed) << 31);
+    Uuid::from_u128(mirror.volume.as_u128() ^ number)
+}
+
 /// The place of a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MirrorPlace {
@@ -87,22 +134,44 @@ pub struct SlicePlace {
 pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
     let mut tables = Tables::default();
     for (uuid, volume) in state.volumes() {
-        if volume.state != VolumeState::Ready {
+        if volume.state == VolumeState::Removing {
             continue;
         }
         match layout(state, node, *uuid, volume) {
             Ok((layout, slices)) => {
-                tables.volumes.push(layout);
+                tables.parts.extend(parts(&layout, volume, &slices));
                 tables.slices.extend(slices);
+                if volume.state == VolumeState::Ready {
+                    tables.volumes.push(layout);
+                }
             }
-            Err(fault) => tables.left_out.push((volume.name.clone(), fault)),
+            Err(fault) => drop(tables.left_out.insert(*uuid, (volume.name.clone(), fault))),
         }
+    }
+    for volume in &mut tables.volumes {
+        let zeroed = state.volumes().get(&volume.uuid).map_or(0, |it| it.zeroed_rows);
+        volume.rows.truncate(nearflash_units::index(zeroed));
     }
     tables
 }
 
 type Slices = BTreeMap<Uuid, SlicePlace>;
 
+/// The parts on slices of the node.
+fn parts(layout: &VolumeLayout, volume: &VolumeRecord, slices: &Slices) -> Vec<Part> {
+    let is_local = |it: &&MirrorPlace| slices.get(&it.slice).is_some_and(|slice| slice.is_local);
+    let rows = (0..).zip(&layout.rows);
+    let part = |(row, RowLayout { len, mirrors }): (u32, &RowLayout)| {
+        let (len, is_zeroed) = (*len, row < volume.zeroed_rows);
+        let (block_size, provisioning) = (volume.block_size, volume.provisioning);
+        let part =
+            |place: &MirrorPlace| Part { place: *place, len, is_zeroed, block_size, provisioning };
+        mirrors.iter().filter(is_local).map(part).collect::<Vec<_>>()
+    };
+    rows.flat_map(part).collect()
+}
+
+/// All rows of a volume, and the slices under them.
 fn layout(
     state: &ClusterState,
     node: Uuid,
@@ -111,7 +180,7 @@ fn layout(
 ) -> Result<(VolumeLayout, Slices), Inconsistent> {
     let (mut rows, mut slices) = (Vec::new(), Slices::new());
     let mut held = 0;
-    for row in state.rows(uuid, volume)? {
+    for (number, row) in (0..).zip(state.rows(uuid, volume)?) {
         let len = row[0].mirror.len;
         let mut mirrors = Vec::new();
         for view in row {
@@ -122,12 +191,12 @@ fn layout(
             slices.insert(replica.slice, slice_place(state, node, replica.slice)?);
             let (slice, start) = (replica.slice, replica.start);
             mirrors.push(MirrorPlace { mirror: view.key, slice, start });
-            held += len.0;
+            held += if number < volume.zeroed_rows { len.0 } else { 0 };
         }
         rows.push(RowLayout { len, mirrors });
     }
-    if held < volume.len().0 {
-        return Err(inconsistent(&Key::Volume(uuid), "is longer than its rows"));
+    if volume.state == VolumeState::Ready && held < volume.len().0 {
+        return Err(inconsistent(&Key::Volume(uuid), "is longer than its zeroed rows"));
     }
     let layout = VolumeLayout {
         uuid,

@@ -37,6 +37,12 @@ impl Model {
         true
     }
 
+    /// Makes the rows of a volume usable up to this length, as if they had been zeroed.
+    pub(crate) fn show(&mut self, volume: Uuid, blocks: u64) -> Result<(), Refusal> {
+        let rows = self.state().volumes()[&volume].rows;
+        self.carry_out(&Change::ShowBlocks { volume, rows, blocks: Blocks(blocks) })
+    }
+
     /// Writes without a compare, as by hand.
     pub(crate) fn write(&mut self, writes: Vec<(String, Option<Vec<u8>>)>) {
         self.revision += 1;

@@ -192,7 +192,7 @@ fn data(state: &ClusterState) -> Part {
         return Part::new(Level::Unavailable, reason, "check the token, or `cluster init`");
     }
     let tables = compile(state, Uuid::nil());
-    if let Some((name, fault)) = tables.left_out.first() {
+    if let Some((name, fault)) = tables.left_out.values().next() {
         let count = tables.left_out.len();
         let reason = format!("{count} volumes cannot be served, the first is {name}");
         return Part::new(Level::Unavailable, reason, fault.to_string());

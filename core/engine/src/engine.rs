@@ -13,7 +13,7 @@ use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, VolumeId,
 };
-use nearflash_space::{VolumeEntry, VolumeTable};
+use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen, Nanos, index};
 use slab::Slab;
 
@@ -308,8 +308,13 @@ impl Engine {
         {
             return Some(refusal);
         }
-        let is_forwarded = matches!(request.operation, Operation::WriteBytes { .. });
-        if entry.is_remote && needs_fence(&request.operation) && !is_forwarded {
+        let is_part = matches!(request.operation, Operation::WriteBytes { .. });
+        let is_ordered_here = match entry.sharing {
+            Sharing::Own => true,
+            Sharing::Forwarded => is_part,
+            Sharing::Shared => false,
+        };
+        if !is_ordered_here && needs_fence(&request.operation) {
             return Some(Outcome::Unsupported);
         }
         if let Operation::Copy { source, from } = request.operation

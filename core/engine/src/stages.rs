@@ -21,6 +21,7 @@
 
 use nearflash_layout::{BlockIo, IoKind, IoResult};
 use nearflash_request::{BlockRange, Operation, Outcome};
+use nearflash_space::Sharing;
 use nearflash_units::ByteLen;
 
 use crate::change::{Kept, Part, first_difference, new_word, word_mut};
@@ -59,7 +60,7 @@ impl Engine {
     #[inline]
     fn is_forwarded(&self, job: &Job) -> bool {
         matches!(job.operation, Operation::WriteBytes { .. })
-            && self.volumes.get(job.volume).is_some_and(|entry| entry.is_remote)
+            && self.volumes.get(job.volume).is_some_and(|entry| entry.sharing == Sharing::Forwarded)
     }
 
     /// That node keeps the other bytes of the first and the last block, within a fence of its own.

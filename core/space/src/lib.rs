@@ -29,5 +29,5 @@ pub use space::{
     NAMESPACES_PER_SUBSYSTEM_MAX, NameList, RestoreError, Space, SpaceDevice, VOLUMES_MAX,
     VolumeError, VolumeRequest, empty_device,
 };
-pub use table::{VOLUME_IDS_MAX, VolumeEntry, VolumeTable};
-pub use volume::{ParseProvisioningError, Preparation, Provisioning, Volume};
+pub use table::{Sharing, VOLUME_IDS_MAX, VolumeEntry, VolumeTable};
+pub use volume::{Home, ParseProvisioningError, Preparation, Provisioning, Volume};

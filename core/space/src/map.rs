@@ -55,7 +55,7 @@ pub struct Stripes {
 
 impl Stripes {
     /// Rows of one extent each. Their unit has no effect.
-    const NONE: Self = Self { width: 1, unit: GRANULE, device_block_size: BlockSize::B512 };
+    pub const NONE: Self = Self { width: 1, unit: GRANULE, device_block_size: BlockSize::B512 };
 
     /// Checks the width and the unit, for a volume of such blocks.
     fn check(self, block_size: BlockSize) -> Result<(), MapError> {

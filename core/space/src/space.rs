@@ -19,8 +19,9 @@ use uuid::Uuid;
 pub use error::{NameList, RestoreError, VolumeError};
 
 use crate::{
-    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, GRANULE, Map, Name, Preparation,
-    Provisioning, Reservations, SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
+    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, GRANULE, Home, Map, Name,
+    Preparation, Provisioning, Reservations, SpaceError, Stripes, VOLUME_IDS_MAX, Volume,
+    VolumeEntry, VolumeTable,
 };
 use nearflash_device::DeviceId;
 
@@ -102,10 +103,11 @@ impl Space {
         if nsid_taken || self.volumes.contains_key(&name) {
             return Err(RestoreError::Twice(name));
         }
-        let map = Map::new(volume.epoch, volume.block_size, planned, &volume.extents);
+        let size = (volume.block_size, planned);
+        let map = Map::striped(volume.epoch, size, volume.stripes, &volume.extents);
         map.map_err(|source| RestoreError::Map { volume: name.clone(), source })?;
-        // The space of a volume of another node is that node's.
-        for extent in volume.extents.iter().filter(|_| !volume.is_remote) {
+        // The space of other volumes is another node's, or the cluster's.
+        for extent in volume.extents.iter().filter(|_| volume.home == Home::Node) {
             let device = self.devices.get_mut(index(extent.device.0));
             let device = device.ok_or_else(|| refused("a device"))?;
             device.free.reserve(*extent).map_err(|source| RestoreError::Extent {
@@ -145,7 +147,8 @@ impl Space {
     /// # Errors
     /// When there is no such volume.
     pub fn follow(&mut self, device: DeviceId, len: ByteLen) -> Result<&Volume, VolumeError> {
-        let is_meant = |volume: &&mut Volume| volume.is_remote && volume.devices() == [device];
+        let is_meant =
+            |volume: &&mut Volume| volume.home == Home::OtherNode && volume.devices() == [device];
         let unknown = || VolumeError::NotFound(self.devices[index(device.0)].name.clone());
         let volume = self.volumes.values_mut().find(is_meant).ok_or_else(unknown)?;
         let mut followed = volume.clone();
@@ -161,6 +164,44 @@ impl Space {
         }
         *volume = followed;
         Ok(volume)
+    }
+
+    /// Adds a device of which no space is free for volumes of this node.
+    ///
+    /// # Panics
+    /// When its id is not the next one.
+    pub fn add_device(&mut self, device: SpaceDevice) {
+        self.devices.push(device);
+    }
+
+    /// Replaces the volumes of the cluster and the parts by these ones. A volume keeps its number as
+    /// long as it exists. Returns the volumes that are left out because they do not fit, for example
+    /// because a volume of this node has the name.
+    pub fn set_shared(&mut self, shared: Vec<Volume>) -> Vec<RestoreError> {
+        let is_shared = |volume: &Volume| matches!(volume.home, Home::Cluster | Home::Part);
+        let old: BTreeMap<Uuid, VolumeId> =
+            self.volumes.values().filter(|it| is_shared(it)).map(|it| (it.uuid, it.id)).collect();
+        self.volumes.retain(|_, volume| !is_shared(volume));
+        let mut left_out = Vec::new();
+        for volume in shared {
+            let (name, uuid) = (volume.name.clone(), volume.uuid);
+            let next_id = self.next_id;
+            let is_full = self.volumes.len() >= VOLUMES_MAX || next_id >= VOLUME_IDS_MAX;
+            let restored = match is_full {
+                true => Err(RestoreError::TooMany(name.clone())),
+                false => self.restore(volume),
+            };
+            match (restored, old.get(&uuid)) {
+                (Err(error), _) => left_out.push(error),
+                (Ok(()), None) => {}
+                (Ok(()), Some(id)) => {
+                    let volume = self.volumes.get_mut(&name).expect("it was just restored");
+                    volume.id = *id;
+                    self.next_id = next_id;
+                }
+            }
+        }
+        left_out
     }
 
     /// Every device; ids are places.
@@ -230,7 +271,8 @@ impl Space {
             extents,
             provisioning: asked.provisioning,
             reservations: Reservations::default(),
-            is_remote: false,
+            home: Home::Node,
+            stripes: Stripes::NONE,
         };
         Ok(self.volumes.entry(name.clone()).or_insert(volume))
     }
@@ -370,7 +412,7 @@ impl Space {
         let entry = |volume: &Volume| VolumeEntry {
             provisioning: volume.provisioning,
             restriction: volume.reservations.restriction().map(Arc::new),
-            is_remote: volume.is_remote,
+            sharing: volume.home.sharing(),
             ..volume.map().expect("extents of the space hold their volume").into()
         };
         VolumeTable::new(self.served().map(|volume| (volume.id, entry(volume))))
@@ -381,7 +423,7 @@ impl Space {
     /// [`Reservations::restriction`] differs, or if earlier requests have to end before the answer.
     pub fn apply(&mut self, change: &Change) -> Changed {
         match self.volumes.values_mut().find(|volume| volume.id == change.volume) {
-            Some(volume) if volume.is_remote => {
+            Some(volume) if volume.home != Home::Node => {
                 (ChangeResult::Refused(Refusal::Unsupported), Vec::new())
             }
             Some(volume) => volume.reservations.apply(change),
@@ -396,9 +438,7 @@ impl Space {
     pub fn clear_reservations(&mut self, name: &Name) -> Result<Vec<Raised>, VolumeError> {
         let not_found = || VolumeError::NotFound(name.clone());
         let volume = self.volumes.get_mut(name).ok_or_else(not_found)?;
-        if volume.is_remote {
-            return Err(VolumeError::Remote(name.clone()));
-        }
+        check_home(volume)?;
         Ok(volume.reservations.clear_all(volume.id))
     }
 
@@ -456,12 +496,19 @@ fn changeable<'a>(
 ) -> Result<&'a mut Volume, VolumeError> {
     let not_found = || VolumeError::NotFound(name.clone());
     let volume = volumes.get_mut(name).ok_or_else(not_found)?;
-    if volume.is_remote {
-        return Err(VolumeError::Remote(name.clone()));
-    }
+    check_home(volume)?;
     match volume.preparing {
         Some(Preparation { job, .. }) => Err(VolumeError::Preparing { name: name.clone(), job }),
         None => Ok(volume),
+    }
+}
+
+/// Checks that this node has the volume's record.
+fn check_home(volume: &Volume) -> Result<(), VolumeError> {
+    match volume.home {
+        Home::Node => Ok(()),
+        Home::OtherNode => Err(VolumeError::Remote(volume.name.clone())),
+        Home::Cluster | Home::Part => Err(VolumeError::OfCluster(volume.name.clone())),
     }
 }
 

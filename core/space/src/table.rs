@@ -29,8 +29,21 @@ pub struct VolumeEntry {
     pub provisioning: Provisioning,
     /// The accesses that reservations and modes refuse; commonly `None`.
     pub restriction: Option<Arc<Restriction>>,
-    /// Another node has its blocks, and serves it too. A fence of this node does not stop that node.
-    pub is_remote: bool,
+    /// Which of its operations this node orders.
+    pub sharing: Sharing,
+}
+
+/// Which operations on a volume this node orders. A fence of this node does not stop another node.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sharing {
+    /// All of them.
+    #[default]
+    Own,
+    /// None: another node has the blocks. A write of a part of a block is forwarded to it.
+    Forwarded,
+    /// Those that come to this node. Several nodes have the blocks, and each writes its own ones without
+    /// asking the others, so nothing can be done that needs a fence.
+    Shared,
 }
 
 impl From<Map> for VolumeEntry {
@@ -41,7 +54,7 @@ impl From<Map> for VolumeEntry {
             epoch: map.epoch(),
             provisioning: Provisioning::default(),
             restriction: None,
-            is_remote: false,
+            sharing: Sharing::Own,
             map,
         }
     }

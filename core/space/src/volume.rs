@@ -5,8 +5,8 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::{
-    EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Reservations, SpaceError,
-    append_extents, truncate_extents,
+    EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Reservations, Sharing, SpaceError,
+    Stripes, append_extents, truncate_extents,
 };
 use nearflash_device::DeviceId;
 
@@ -59,6 +59,37 @@ pub struct Preparation {
     pub job: u64,
 }
 
+/// Where a volume is recorded, and who may use it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Home {
+    /// This node has its blocks and its record.
+    #[default]
+    Node,
+    /// Another node has its blocks and its record. This node serves it, and cannot change it.
+    OtherNode,
+    /// The nodes of a cluster have its blocks, and the cluster's store has its record.
+    Cluster,
+    /// A part of a volume of the cluster, on a device of this node. Only the other nodes of the cluster
+    /// use it, under its name.
+    Part,
+}
+
+impl Home {
+    /// Which of its operations this node orders.
+    pub const fn sharing(self) -> Sharing {
+        match self {
+            Self::Node | Self::Part => Sharing::Own,
+            Self::OtherNode => Sharing::Forwarded,
+            Self::Cluster => Sharing::Shared,
+        }
+    }
+
+    /// Whether hosts, initiators and clients see it.
+    pub const fn is_public(self) -> bool {
+        !matches!(self, Self::Part)
+    }
+}
+
 /// A named range of blocks, as applications see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Volume {
@@ -86,8 +117,10 @@ pub struct Volume {
     pub provisioning: Provisioning,
     /// Its registrations, reservation and modes.
     pub reservations: Reservations,
-    /// Another node has its blocks and its record. This node serves it, and cannot change it.
-    pub is_remote: bool,
+    /// Where it is recorded.
+    pub home: Home,
+    /// The form of its rows of extents.
+    pub stripes: Stripes,
 }
 
 impl Volume {
@@ -142,7 +175,8 @@ impl Volume {
     /// # Errors
     /// When its extents cannot hold it, because the catalog is damaged.
     pub fn map(&self) -> Result<Map, crate::MapError> {
-        Map::new(self.epoch, self.block_size, self.blocks, &self.extents)
+        let size = (self.block_size, self.blocks);
+        Map::striped(self.epoch, size, self.stripes, &self.extents)
     }
 
     /// Extends the extents to `len` bytes with space from `free`, in place if possible.

@@ -50,6 +50,7 @@ fn exports(grants: u64) -> Exports {
         epoch: 1,
         uuid: [0; 16],
         is_remote: false,
+        is_public: true,
     };
     let part = VOLUME_LEN / grants.max(1);
     // A hole of a block in each, so that none touches the next.

@@ -64,6 +64,7 @@ impl Vectors {
             epoch: 7,
             uuid: counting(0xC0),
             is_remote: false,
+            is_public: true,
         };
         let credential = CredentialExport {
             secret,

@@ -367,6 +367,7 @@ fn exports() -> Exports {
         epoch: direct::EPOCH,
         uuid: [0; 16],
         is_remote: false,
+        is_public: true,
     };
     Exports::new([(direct::NAME.into(), export)], [])
 }

@@ -11,7 +11,8 @@ fn name(text: &str) -> Name {
 
 fn volume(text: &str, uuid: u128, blocks: u64) -> Volume {
     Volume {
-        is_remote: false,
+        home: nearflash_space::Home::Node,
+        stripes: nearflash_space::Stripes::NONE,
         id: VolumeId(0),
         uuid: Uuid::from_u128(uuid),
         name: name(text),

@@ -153,15 +153,21 @@ fn create(number: u16) -> Change {
     Change::CreateVolume(volume(number, ByteLen(20 * GIB)))
 }
 
+/// The creation of [`create`], completed: its volume has one row.
+fn show(number: u16) -> Change {
+    let spec = volume(number, ByteLen(20 * GIB));
+    Change::ShowBlocks { volume: spec.uuid, rows: 1, blocks: spec.blocks }
+}
+
 #[test]
 fn an_agent_registers_its_node_and_slice_and_creates_a_volume() {
     let mut net = Net::new(cluster_of(0, ByteLen(0)), 1);
     let slice = open_slice(1, ByteLen(80 * GIB), 1);
-    for (id, change) in [register(1), slice, create(1)].into_iter().enumerate() {
+    for (id, change) in [register(1), slice, create(1), show(1)].into_iter().enumerate() {
         net.submit(0, id as u64, change);
     }
     net.settle();
-    let expected: Vec<_> = (0..3).map(|id| (ChangeId(id), Outcome::Done)).collect();
+    let expected: Vec<_> = (0..4).map(|id| (ChangeId(id), Outcome::Done)).collect();
     assert_eq!(net.clients[0].outcomes, expected);
     assert_eq!(net.clients[0].tables.as_ref().unwrap().volumes.len(), 1);
     assert_eq!(net.clients[0].agent.state().alive()[&node(1)].run, 1);
@@ -254,6 +260,7 @@ proptest! {
         let mut net = Net::new(cluster_of(2, ByteLen(80 * GIB)), 2);
         for number in 1..=4u16 {
             net.submit(usize::from(number % 2), u64::from(number), create(number));
+            net.submit(usize::from(number % 2), u64::from(10 + number), show(number));
         }
         // An agent carries out its changes in order: the removal follows the creation.
         let removed = volume(2, ByteLen(0)).uuid;
@@ -277,11 +284,11 @@ proptest! {
             prop_assert_eq!(client.tables.as_ref().unwrap().volumes.len(), state.volumes().len());
         }
         let outcomes = net.clients.iter().flat_map(|it| &it.outcomes);
-        prop_assert_eq!(outcomes.clone().count(), 5);
+        prop_assert_eq!(outcomes.clone().count(), 9);
         for (id, outcome) in outcomes {
-            let uuid = volume(u16::try_from(id.0).unwrap(), ByteLen(0)).uuid;
+            let uuid = volume(u16::try_from(id.0 % 10).unwrap(), ByteLen(0)).uuid;
             match outcome {
-                Outcome::Done if id.0 < 5 && uuid != removed => {
+                Outcome::Done if id.0 != 5 && uuid != removed => {
                     prop_assert_eq!(state.volumes()[&uuid].state, VolumeState::Ready);
                 }
                 Outcome::Done => prop_assert!(!state.volumes().contains_key(&removed)),
@@ -290,6 +297,10 @@ proptest! {
                     let key = Key::Volume(uuid).path(CLUSTER);
                     let history = net.model.history.iter().flat_map(|it| &it.1);
                     prop_assert!(!history.clone().any(|it| it.key == key));
+                }
+                // Its creation never took effect.
+                Outcome::Refused(Refusal::NoVolume(_)) if id.0 > 10 => {
+                    prop_assert!(!state.volumes().contains_key(&uuid));
                 }
                 refused => prop_assert!(false, "{:?}: {:?}", id, refused),
             }

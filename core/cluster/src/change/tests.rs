@@ -14,7 +14,8 @@ use crate::model::{
 use crate::record::{TRACT_LEN, VolumeRecord};
 
 fn create(model: &mut Model, spec: &VolumeSpec) -> Result<(), Refusal> {
-    model.carry_out(&Change::CreateVolume(spec.clone()))
+    model.carry_out(&Change::CreateVolume(spec.clone()))?;
+    model.show(spec.uuid, spec.blocks.0)
 }
 
 fn record(model: &Model, spec: &VolumeSpec) -> VolumeRecord {
@@ -54,6 +55,11 @@ fn a_volume_grows_by_rows_and_its_epoch_grows_with_it() {
     let blocks = Blocks(10 * GIB / 4096);
     let grow = Change::GrowVolume { volume: spec.uuid, blocks };
     model.carry_out(&grow).unwrap();
+    let found = record(&model, &spec);
+    assert_eq!((found.blocks, found.rows, found.zeroed_rows), (spec.blocks.0, 2, 1));
+    let early = Change::ShowBlocks { volume: spec.uuid, rows: 1, blocks };
+    assert_eq!(model.carry_out(&early), Err(Refusal::NotReady(spec.name.clone())));
+    model.show(spec.uuid, blocks.0).unwrap();
     let found = record(&model, &spec);
     assert_eq!((found.blocks, found.rows, found.epoch), (blocks.0, 2, 2));
     assert_eq!(grow.plan(&model.state(), true), Ok(Step::Done));

@@ -67,6 +67,7 @@ pub(super) fn create(
         stripe_unit: spec.stripe_unit,
         width,
         rows: 0,
+        zeroed_rows: 0,
         replicas: spec.replicas,
         placement: spec.placement,
         subsystem: spec.subsystem.clone(),
@@ -108,7 +109,38 @@ pub(super) fn grow(state: &ClusterState, uuid: Uuid, blocks: Blocks) -> Result<S
     }
 }
 
-/// Adds a row if the rows do not hold `blocks`, otherwise makes the blocks usable.
+/// See [`super::Change::ShowBlocks`].
+pub(super) fn show(
+    state: &ClusterState,
+    uuid: Uuid,
+    rows: u32,
+    blocks: Blocks,
+) -> Result<Step, Refusal> {
+    let known = state.volumes().get(&uuid).ok_or(Refusal::NoVolume(uuid))?;
+    let mut volume = known.clone();
+    match volume.state {
+        VolumeState::Removing => return Err(Refusal::Removed(uuid)),
+        VolumeState::Ready if volume.blocks >= blocks.0 && volume.zeroed_rows >= rows => {
+            return Ok(Step::Done);
+        }
+        VolumeState::Ready | VolumeState::Making => {}
+    }
+    let mut draft = Draft::new(state)?;
+    volume.zeroed_rows = volume.zeroed_rows.max(rows);
+    volume.blocks = volume.blocks.max(blocks.0);
+    let all = state.rows(uuid, known)?;
+    let zeroed = all.iter().take(nearflash_units::index(volume.zeroed_rows)).flatten();
+    let held: u64 = zeroed.map(|it| it.mirror.len.0).sum();
+    if volume.zeroed_rows > volume.rows || held < volume.len().0 {
+        return Err(Refusal::NotReady(volume.name));
+    }
+    volume.epoch = volume.epoch.saturating_add(u64::from(volume.state == VolumeState::Ready));
+    volume.state = VolumeState::Ready;
+    draft.put(Key::Volume(uuid), &volume)?;
+    draft.submit()
+}
+
+/// Adds a row if the rows do not hold `blocks`.
 fn extend(
     state: &ClusterState,
     uuid: Uuid,
@@ -119,20 +151,17 @@ fn extend(
     let wanted = blocks.checked_mul(u64::from(known.block_size)).ok_or(Refusal::Length(blocks))?;
     let rows = state.rows(uuid, known)?;
     let held: u64 = rows.iter().flatten().map(|it| it.mirror.len.0).sum();
-    let mut volume = known.clone();
     if held >= wanted {
-        volume.epoch = volume.epoch.saturating_add(u64::from(volume.blocks != blocks));
-        volume.blocks = blocks;
-        volume.state = VolumeState::Ready;
-    } else {
-        let mirrors = volume.rows.saturating_add(1).saturating_mul(volume.width);
-        if nearflash_units::index(mirrors) > super::place::MIRRORS_MAX {
-            return Err(Refusal::Mirrors);
-        }
-        let mut rooms = Rooms::new(state, volume.placement)?;
-        let added = rooms.take_rows(volume.width, ByteLen(wanted - held))?;
-        add_row(&mut draft, uuid, &mut volume, &added[0])?;
+        return Ok(Step::Done);
     }
+    let mut volume = known.clone();
+    let mirrors = volume.rows.saturating_add(1).saturating_mul(volume.width);
+    if nearflash_units::index(mirrors) > super::place::MIRRORS_MAX {
+        return Err(Refusal::Mirrors);
+    }
+    let mut rooms = Rooms::new(state, volume.placement)?;
+    let added = rooms.take_rows(volume.width, ByteLen(wanted - held))?;
+    add_row(&mut draft, uuid, &mut volume, &added[0])?;
     draft.put(Key::Volume(uuid), &volume)?;
     draft.submit()
 }
@@ -196,6 +225,7 @@ pub(super) fn remove(state: &ClusterState, uuid: Uuid) -> Result<Step, Refusal> 
             }
         }
         volume.rows -= 1;
+        volume.zeroed_rows = volume.zeroed_rows.min(volume.rows);
     } else {
         draft.delete(Key::VolumeName(known.name.clone()))?;
         draft.delete(Key::Nsid(known.subsystem.clone(), known.nsid))?;

@@ -16,6 +16,7 @@ fn volume() -> VolumeRecord {
         stripe_unit: ByteLen(64 * KIB),
         width: 3,
         rows: 1,
+        zeroed_rows: 1,
         replicas: 1,
         placement: Placement::Central(Uuid::from_u128(7)),
         subsystem: "shared".parse().unwrap(),
@@ -65,7 +66,7 @@ fn the_text_of_a_record_is_permanent() {
     let text = String::from_utf8(volume().encode()).unwrap();
     let expected = concat!(
         r#"{"schema":1,"name":"data","block_size":4096,"blocks":1048576,"stripe_unit":65536,"#,
-        r#""width":3,"rows":1,"replicas":1,"#,
+        r#""width":3,"rows":1,"zeroed_rows":1,"replicas":1,"#,
         r#""placement":"central:00000000-0000-0000-0000-000000000007","subsystem":"shared","#,
         r#""nsid":1,"provisioning":"thin","epoch":1,"state":"ready"}"#,
     );

@@ -36,6 +36,8 @@ pub struct VolumeRecord {
     pub width: u32,
     /// The rows that have mirrors.
     pub rows: u32,
+    /// The rows whose mirrors have been zeroed. Blocks of the others are not used yet.
+    pub zeroed_rows: u32,
     /// The replicas of each mirror.
     pub replicas: u8,
     /// Where its mirrors are placed.
@@ -59,7 +61,7 @@ pub struct VolumeRecord {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VolumeState {
-    /// Not yet: rows are missing.
+    /// Not yet: rows are missing, or have not been zeroed.
     Making,
     /// Yes.
     Ready,
@@ -182,6 +184,7 @@ impl Record for VolumeRecord {
             }
             _ if self.width == 0 || self.width > WIDTH_MAX => Err("width is not 1 to 16"),
             _ if self.rows.checked_mul(self.width).is_none() => Err("rows are too many"),
+            _ if self.zeroed_rows > self.rows => Err("zeroed_rows are more than rows"),
             _ if self.replicas == 0 => Err("replicas is 0"),
             _ if self.nsid == 0 || self.nsid > NAMESPACES_PER_SUBSYSTEM_MAX => {
                 Err("nsid is out of range")

@@ -24,7 +24,9 @@ fn healthy() -> StoreHealth {
 
 fn served() -> Model {
     let mut model = cluster_of(2, ByteLen(80 * GIB));
-    model.carry_out(&Change::CreateVolume(volume(1, ByteLen(4 * GIB)))).unwrap();
+    let spec = volume(1, ByteLen(4 * GIB));
+    model.carry_out(&Change::CreateVolume(spec.clone())).unwrap();
+    model.show(spec.uuid, spec.blocks.0).unwrap();
     for number in [1, 2] {
         let record = AliveRecord { schema: Schema, run: 1 };
         model.write(vec![(Key::Alive(node(number)).path(CLUSTER), Some(record.encode()))]);

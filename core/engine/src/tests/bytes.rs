@@ -322,7 +322,10 @@ proptest! {
 #[test]
 fn on_a_volume_of_another_node_bytes_are_forwarded_and_words_are_refused() {
     let mut node = Node::new(1, 1);
-    let entry = nearflash_space::VolumeEntry { is_remote: true, ..map().into() };
+    let entry = nearflash_space::VolumeEntry {
+        sharing: nearflash_space::Sharing::Forwarded,
+        ..map().into()
+    };
     node.engines[0].set_volumes(Arc::new(VolumeTable::new([(VOLUME, entry)])));
     let (range, operation) = node.write_bytes(0, SEAM_BYTE - 700, &[0x22; 1000]);
     node.submit(0, 1, range, operation);

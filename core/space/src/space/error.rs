@@ -35,6 +35,9 @@ pub enum VolumeError {
     /// Another node has the volume.
     #[error("volume '{0}' is on another node: change it there")]
     Remote(Name),
+    /// The volume is the cluster's.
+    #[error("volume '{0}' belongs to the cluster, which does not support this operation yet")]
+    OfCluster(Name),
     /// A limit is reached.
     #[error("volume '{name}': {bound}")]
     TooMany { name: Name, bound: &'static str },
@@ -69,6 +72,9 @@ pub enum RestoreError {
     /// Two volumes have one name, id or namespace.
     #[error("volume '{0}' is recorded twice, by name or by namespace")]
     Twice(Name),
+    /// This node cannot serve more volumes.
+    #[error("volume '{0}': the node serves 4096 volumes already, the maximum, or has served 65536")]
+    TooMany(Name),
     /// A field has a value that no version writes.
     #[error("volume '{volume}': {field} is invalid")]
     Field { volume: Name, field: &'static str },

@@ -104,6 +104,7 @@ impl Pair {
             epoch: 3,
             uuid: [9; 16],
             is_remote: false,
+            is_public: true,
         };
         let secret = Secret::new([0x5A; 32]);
         // In two adjacent parts, so that requests cross from one to the other.

@@ -28,6 +28,8 @@ pub struct Export {
     pub uuid: [u8; 16],
     /// Another node has its blocks, so no device of this one reads or writes a client's memory.
     pub is_remote: bool,
+    /// Whether anonymous clients may use it. Otherwise only the holders of keys may.
+    pub is_public: bool,
 }
 
 /// A credential, and the access granted to it.
@@ -46,6 +48,8 @@ pub struct CredentialExport {
 pub struct Exports {
     volumes: BTreeMap<Box<str>, Export>,
     credentials: BTreeMap<Box<str>, Arc<CredentialExport>>,
+    /// The key of the other nodes of a cluster, and its credential.
+    peers: Option<(Box<str>, Arc<CredentialExport>)>,
 }
 
 impl Exports {
@@ -56,7 +60,15 @@ impl Exports {
     ) -> Self {
         let credentials =
             credentials.into_iter().map(|(key, credential)| (key, Arc::new(credential)));
-        Self { volumes: volumes.into_iter().collect(), credentials: credentials.collect() }
+        let (volumes, credentials) = (volumes.into_iter().collect(), credentials.collect());
+        Self { volumes, credentials, peers: None }
+    }
+
+    /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
+    /// whose existence keeps anonymous clients out.
+    #[must_use]
+    pub fn with_peers(self, key: &str, credential: CredentialExport) -> Self {
+        Self { peers: Some((key.into(), Arc::new(credential))), ..self }
     }
 
     /// Whether no credential exists. Then listeners that are configured so serve anonymous clients.
@@ -67,7 +79,8 @@ impl Exports {
     /// The volumes whose layout, or a client's rights on them, differ from `older`.
     pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
         let changed = older.volumes.iter().filter(|(name, export)| {
-            let mut credentials = older.credentials.iter();
+            let peers = older.peers.iter().map(|(key, peers)| (key, peers));
+            let mut credentials = older.credentials.iter().chain(peers);
             let is_same = self.is_open() == older.is_open()
                 && self.volume(name) == Some(*export)
                 && credentials.all(|(key, old)| self.keeps(key, old, export.volume));
@@ -82,7 +95,7 @@ impl Exports {
             true => None,
             false => credential.access.get(&volume).cloned(),
         };
-        let new = self.credentials.get(key).filter(|new| new.secret == old.secret);
+        let new = self.credential(key).filter(|new| new.secret == old.secret);
         new.and_then(|new| access(new)) == access(old)
     }
 
@@ -96,6 +109,7 @@ impl Exports {
     }
 
     pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
-        self.credentials.get(key)
+        let peers = self.peers.as_ref().filter(|(known, _)| **known == *key);
+        peers.map(|(_, credential)| credential).or_else(|| self.credentials.get(key))
     }
 }

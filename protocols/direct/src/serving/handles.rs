@@ -58,7 +58,7 @@ impl Who {
     /// The rights of this client on a volume, according to `exports`.
     fn reach(&self, exports: &Exports, export: &Export) -> Result<Reach, Status> {
         let (key, secret) = match self {
-            Self::Anonymous if exports.is_open() => return Ok(Reach::Full),
+            Self::Anonymous if exports.is_open() && export.is_public => return Ok(Reach::Full),
             Self::Anonymous => return Err(Status::NOT_GRANTED),
             Self::Key(key, secret) => (key, secret),
         };

@@ -126,6 +126,7 @@ fn export() -> Export {
         epoch: EPOCH,
         uuid: [9; 16],
         is_remote: false,
+        is_public: true,
     }
 }
 

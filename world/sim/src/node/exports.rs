@@ -10,7 +10,7 @@ use nearflash_nvme::serving::{
 };
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
-use nearflash_space::{VolumeEntry, VolumeTable};
+use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
 use uuid::Uuid;
 
 use super::{Node, SimVolume, TARGET, name_of};
@@ -46,7 +46,7 @@ impl Node {
         };
         let far = self.far_volumes().map(|volume| {
             let (id, map) = entry(volume);
-            (id, VolumeEntry { is_remote: true, ..map })
+            (id, VolumeEntry { sharing: Sharing::Forwarded, ..map })
         });
         Arc::new(VolumeTable::new(self.volumes.iter().map(entry).chain(far)))
     }
@@ -81,6 +81,7 @@ impl Node {
                 epoch: if volume.id == self.id.shared_id() { self.grants.epoch } else { grown },
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
                 is_remote: false,
+                is_public: true,
             };
             (name_of(volume.id).into(), export)
         };
