@@ -16,7 +16,10 @@ use crate::device::{DeviceClear, OneDevice};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
-use crate::volume::{OneVolume, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, Volumes};
+use crate::volume::{
+    ClusterVolumeCreate, OneVolume, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
+    VolumeResize, VolumeShow, Volumes,
+};
 use crate::{ApiError, Document, ErrorCode, SCHEMA};
 
 /// A query or change that a node executes.
@@ -45,6 +48,8 @@ pub enum Request {
     #[serde(rename = "status")]
     StatusShow(StatusShow),
     VolumeCreate(VolumeCreate),
+    ClusterVolumeCreate(ClusterVolumeCreate),
+    VolumeShow(VolumeShow),
     VolumeList(VolumeList),
     VolumeResize(VolumeResize),
     VolumeRemove(VolumeRemove),
@@ -124,6 +129,8 @@ macro_rules! calls {
 calls! {
     "status": StatusShow => Status,
     "volume-create": VolumeCreate => OneVolume,
+    "cluster-volume-create": ClusterVolumeCreate => OneVolume,
+    "volume-show": VolumeShow => VolumeDetail,
     "volume-list": VolumeList => Volumes,
     "volume-resize": VolumeResize => OneVolume,
     "volume-remove": VolumeRemove => OneVolume,

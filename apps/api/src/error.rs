@@ -82,12 +82,15 @@ pub enum ErrorCode {
     Address,
     System,
     NotDrained,
+    NoCluster,
+    ClusterUnreachable,
+    ClusterRefused,
     Unknown,
 }
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 30] = [
+    pub const TABLE: [(Self, &str, &str); 33] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -129,6 +132,9 @@ impl ErrorCode {
         ),
         (Self::System, "system", "see the system's error in the message"),
         (Self::NotDrained, "not-drained", "check the log for a device that hangs"),
+        (Self::NoCluster, "no-cluster", "start the node with --cluster"),
+        (Self::ClusterUnreachable, "cluster-unreachable", "see 'nearflash cluster status'"),
+        (Self::ClusterRefused, "cluster-refused", "follow the remedy in the message"),
         (Self::Unknown, "unknown", "use the same version of nearflash as the node"),
     ];
 

@@ -40,7 +40,8 @@ pub use reservation::{
 pub use secret::SecretText;
 pub use status::{ClientInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow};
 pub use volume::{
-    OneVolume, VolumeCreate, VolumeInfo, VolumeList, VolumeRemove, VolumeResize, Volumes,
+    ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,
+    VolumeInfo, VolumeLayout, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 
 /// The version of the program.

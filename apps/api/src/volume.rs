@@ -57,6 +57,98 @@ pub struct VolumeCreate {
     pub provisioning: Option<String>,
 }
 
+/// Creates a volume in the space of the cluster. Every node of the cluster serves it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterVolumeCreate {
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes, a multiple of 4096.
+    pub bytes: u64,
+    /// The number of nodes that have each byte.
+    pub replicas: u8,
+    /// The number of bytes on one mirror before the next one follows; by default 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stripe_unit: Option<u64>,
+    /// The number of mirrors that it is striped over; by default as many as suit its size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// `spread`, `local:NODE` or `central:NODE`; by default `spread`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+    /// The subsystem that exports it; by default one with the volume's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subsystem: Option<String>,
+    /// `thin` or `thick`; by default `thin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioning: Option<String>,
+}
+
+/// Shows a volume and where it lies.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeShow {
+    /// The volume.
+    pub name: String,
+}
+
+/// A volume and its layout.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct VolumeDetail {
+    /// The volume.
+    pub volume: VolumeInfo,
+    /// Its layout in the cluster; absent if a device of the node has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<VolumeLayout>,
+}
+
+/// The layout of a volume of the cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct VolumeLayout {
+    /// The number of nodes that have each byte.
+    pub replicas: u8,
+    /// The number of bytes on one mirror before the next one follows.
+    pub stripe_unit: u64,
+    /// The number of mirrors of a row.
+    pub width: u32,
+    /// The rule by which slices were chosen.
+    pub placement: String,
+    /// The mirrors, in the order of the volume's blocks.
+    pub mirrors: Vec<MirrorInfo>,
+}
+
+/// A part of a volume that lies in one piece on each of its replicas.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct MirrorInfo {
+    /// Its number in the volume.
+    pub number: u32,
+    /// The row of mirrors that it belongs to.
+    pub row: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The number of changes of its membership, from 1.
+    pub term: u32,
+    /// Its replicas.
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// A copy of a mirror.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ReplicaInfo {
+    /// The node.
+    pub node: String,
+    /// The slice, by its name at the node.
+    pub slice: String,
+    /// Its first byte on the slice's device.
+    pub start: u64,
+    /// Whether it orders the writes of the mirror.
+    pub is_primary: bool,
+    /// Whether it has every write that was acknowledged.
+    pub is_in_sync: bool,
+    /// Whether the node runs, as far as the cluster's store knows.
+    pub is_up: bool,
+}
+
 /// Lists all volumes.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]

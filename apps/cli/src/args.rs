@@ -52,6 +52,9 @@ Examples:
   nearflash volume create logs=1GiB@flash
   nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
   nearflash volume create archive=1TiB@flash,provisioning=thick --no-wait
+  nearflash volume create data --size 100GiB --replicas 1
+  nearflash volume create fast --size 1TiB --replicas 1 --stripe 128KiB --placement central:n1
+  nearflash volume show data
   nearflash volume resize logs 2GiB
   nearflash volume remove logs
   nearflash volume remove archive --yes";
@@ -221,8 +224,36 @@ pub(crate) struct NodeArgs {
     pub(crate) json: bool,
 }
 
-const VOLUME_HELP: &str =
-    "NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
+const VOLUME_HELP: &str = "\
+NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick] on a device of the \
+node, or NAME with --size and --replicas in the space of the cluster";
+
+/// The layout of a volume of the cluster.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterVolumeArgs {
+    /// Size in the space of the cluster, for example 100GiB
+    #[arg(long, value_parser = parse_size, requires = "replicas")]
+    pub(crate) size: Option<ByteLen>,
+    /// Number of nodes that have each byte
+    #[arg(long, value_name = "N", requires = "size")]
+    pub(crate) replicas: Option<u8>,
+    /// Bytes on one mirror before the next one follows [default: 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
+    pub(crate) stripe: Option<ByteLen>,
+    /// Number of mirrors to stripe over [default: one on each node, at most 8]
+    #[arg(long, value_name = "N", requires = "size")]
+    pub(crate) width: Option<u32>,
+    /// spread: over all nodes; local:NODE: primaries on this node; central:NODE: everything on this
+    /// node [default: spread]
+    #[arg(long, requires = "size")]
+    pub(crate) placement: Option<String>,
+    /// Subsystem that exports it [default: one with the volume's name]
+    #[arg(long, value_name = "NAME", requires = "size")]
+    pub(crate) subsystem: Option<String>,
+    /// thin or thick [default: thin]
+    #[arg(long, value_name = "KIND", requires = "size")]
+    pub(crate) provisioning: Option<String>,
+}
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VolumeSubcommand {
@@ -231,6 +262,8 @@ pub(crate) enum VolumeSubcommand {
         /// The volume to create.
         #[arg(help = VOLUME_HELP)]
         volume: String,
+        #[command(flatten)]
+        layout: ClusterVolumeArgs,
         /// Return at once if a job has to prepare the volume ('nearflash job wait' waits for it)
         #[arg(long)]
         no_wait: bool,
@@ -239,6 +272,13 @@ pub(crate) enum VolumeSubcommand {
     },
     /// List all volumes
     List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Show a volume, and where it lies in the cluster
+    Show {
+        /// The volume
+        name: String,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -7,18 +7,18 @@ use nearflash_access::GrantRange;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
-    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, CredentialCreate, CredentialList,
-    CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, JobCancel, JobInfo, JobList,
-    JobShow, JobWait, OneCredential, OneJob, OneVolume, ReservationClear, ReservationList,
-    StatusShow, VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
+    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, CredentialCreate,
+    CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, JobCancel,
+    JobInfo, JobList, JobShow, JobWait, OneCredential, OneJob, OneVolume, ReservationClear,
+    ReservationList, StatusShow, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
 use nearflash_units::BlockSize;
 
 use crate::args::{
-    ChapSubcommand, CredentialSubcommand, DeviceSubcommand, GrantSubcommand, JobSubcommand,
-    NodeArgs, ReservationSubcommand, VolumeSubcommand,
+    ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, GrantSubcommand,
+    JobSubcommand, NodeArgs, ReservationSubcommand, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -35,7 +35,20 @@ pub(crate) fn run_status(node: &NodeArgs) -> Done {
 
 pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
     match subcommand {
-        VolumeSubcommand::Create { volume, no_wait, node } => {
+        VolumeSubcommand::Create { volume, layout, no_wait, node } => {
+            if let ClusterVolumeArgs { size: Some(size), replicas: Some(replicas), .. } = layout {
+                let call = ClusterVolumeCreate {
+                    name: volume,
+                    bytes: size.0,
+                    replicas,
+                    stripe_unit: layout.stripe.map(|unit| unit.0),
+                    width: layout.width,
+                    placement: layout.placement,
+                    subsystem: layout.subsystem,
+                    provisioning: layout.provisioning,
+                };
+                return change(&node, call, no_wait, "created");
+            }
             let volume = parse_volume(&volume).map_err(Failure::Volume)?;
             let call = VolumeCreate {
                 name: volume.name.to_string(),
@@ -47,6 +60,9 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
                     .then(|| volume.provisioning.to_string()),
             };
             change(&node, call, no_wait, "created")
+        }
+        VolumeSubcommand::Show { name, node } => {
+            control(&node, VolumeShow { name }, tables::volume_detail)
         }
         VolumeSubcommand::List { node } => {
             control(&node, VolumeList {}, |answer| tables::volumes(&answer.volumes))

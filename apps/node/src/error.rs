@@ -9,6 +9,7 @@ use nearflash_media::OpenError;
 use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 
+use crate::cluster::{ChangeError, ClusterError};
 use crate::config::{ConfigError, Key};
 use crate::{CatalogError, StartError};
 
@@ -74,6 +75,78 @@ pub enum NodeError {
     /// A volume of another node has the name or the identity of another volume.
     #[error("--remote: {0}: choose another name")]
     RemoteClash(RestoreError),
+    /// The files of this machine's part in a cluster cannot be used.
+    #[error("--cluster: {0}")]
+    Cluster(#[from] ClusterError),
+    /// The call needs a cluster.
+    #[error(
+        "this node serves no cluster: start it with --cluster, after 'nearflash cluster init' or \
+         'cluster join'"
+    )]
+    NoCluster,
+    /// The cluster's store does not answer at the start.
+    #[error(
+        "--cluster: etcd has not answered for {seconds} s ({endpoints}): start it there, or check the \
+         network, and see 'nearflash cluster status'"
+    )]
+    StoreSilent {
+        /// How long it was asked.
+        seconds: u64,
+        /// The addresses that were asked, separated by commas.
+        endpoints: Box<str>,
+    },
+    /// A change of the cluster was not made.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// A slice does not fit what the cluster's store says of it.
+    #[error("--slice {name}: {reason}")]
+    SliceStore {
+        /// The slice.
+        name: Name,
+        /// The fault and the remedy.
+        reason: Box<str>,
+    },
+    /// There is no such node in the cluster.
+    #[error("the cluster has no node '{0}': 'nearflash cluster status' lists them")]
+    NoNodeNamed(Box<str>),
+    /// The size of a volume of the cluster is not whole blocks.
+    #[error("volume '{name}': {len} is not a whole number of 4096-byte blocks")]
+    ClusterVolumeSize {
+        /// The volume.
+        name: Name,
+        /// The size.
+        len: ByteLen,
+    },
+    /// A volume of the cluster cannot become shorter.
+    #[error("volume '{name}' has {from}, and volumes of the cluster cannot shrink")]
+    ClusterVolumeShrinks {
+        /// The volume.
+        name: Name,
+        /// Its size.
+        from: ByteLen,
+    },
+    /// A part of a volume of the cluster cannot be zeroed.
+    #[error(
+        "volume '{volume}' is not complete: node '{node}' does not zero its part: {reason}: repeat \
+         the command when the node answers, or remove the volume"
+    )]
+    ZeroPart {
+        /// The volume.
+        volume: Name,
+        /// The node.
+        node: Name,
+        /// The client's error.
+        reason: Box<str>,
+    },
+    /// A volume was created, and this node does not serve it yet.
+    #[error(
+        "volume '{name}' is complete, but this node does not serve it yet: check the node's log, and \
+         'nearflash volume list'"
+    )]
+    NotServedYet {
+        /// The volume.
+        name: Name,
+    },
     /// The cores cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),

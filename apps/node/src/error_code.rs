@@ -6,6 +6,7 @@ use nearflash_api::{ApiError, ErrorCode, Subject};
 use nearflash_space::VolumeError;
 
 use crate::NodeError;
+use crate::cluster::ChangeError;
 
 /// A code, and the resource that the error concerns.
 type Coded = (ErrorCode, Option<Subject>);
@@ -56,6 +57,17 @@ fn coded(error: &NodeError) -> Coded {
             (ErrorCode::System, None)
         }
         NodeError::NotDrained => (ErrorCode::NotDrained, None),
+        NodeError::NoCluster => (ErrorCode::NoCluster, None),
+        NodeError::StoreSilent { .. } => (ErrorCode::ClusterUnreachable, None),
+        NodeError::Change(ChangeError::Refused(_)) => (ErrorCode::ClusterRefused, None),
+        NodeError::Change(_) => (ErrorCode::ClusterUnreachable, None),
+        NodeError::NoNodeNamed(_) => (ErrorCode::InvalidValue, None),
+        NodeError::ClusterVolumeShrinks { name, .. } => volume(ErrorCode::WouldShrink, name),
+        NodeError::ClusterVolumeSize { name, .. } => volume(ErrorCode::InvalidValue, name),
+        NodeError::ZeroPart { volume: name, .. } => volume(ErrorCode::ClusterUnreachable, name),
+        NodeError::NotServedYet { name } => volume(ErrorCode::ClusterUnreachable, name),
+        NodeError::Cluster(_) => (ErrorCode::Configuration, None),
+        NodeError::SliceStore { .. } => (ErrorCode::Configuration, None),
     }
 }
 
@@ -70,7 +82,7 @@ fn of_volume(error: &VolumeError) -> Coded {
         VolumeError::NoSpace { name, .. } => (ErrorCode::NoSpace, name),
         VolumeError::WouldShrink { name, .. } => (ErrorCode::WouldShrink, name),
         VolumeError::Preparing { name, .. } => (ErrorCode::Busy, name),
-        VolumeError::Remote(name) => (ErrorCode::VolumeRemote, name),
+        VolumeError::Remote(name) | VolumeError::OfCluster(name) => (ErrorCode::VolumeRemote, name),
         VolumeError::TooMany { name, .. } => (ErrorCode::LimitReached, name),
     };
     (code, Some(Subject::new("volume", name)))

@@ -45,7 +45,7 @@ pub(crate) fn published(
     direct: Arc<DirectAccess>,
 ) -> Published {
     let space = &recorded.space;
-    let mut volumes: Vec<&Volume> = space.served().collect();
+    let mut volumes: Vec<&Volume> = space.served().filter(|it| it.home.is_public()).collect();
     volumes.sort_by_key(|volume| (&volume.subsystem, volume.nsid));
     let namespace = |volume: &Volume| {
         let expected = expected(volume, devices);
@@ -89,6 +89,7 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     DirectAccess {
         volumes: space.served().map(direct_volume).collect(),
         credentials: grants.credentials().map(credential).collect(),
+        peers: recorded.peers.clone(),
     }
 }
 
@@ -100,14 +101,14 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
         len: volume.len(),
         block_size: volume.block_size,
         epoch: volume.epoch,
-        is_remote: volume.is_remote,
+        home: volume.home,
     }
 }
 
 /// The access of iSCSI initiators.
 pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> IscsiAccess {
     let mut targets: BTreeMap<&Name, Vec<IscsiUnit>> = BTreeMap::new();
-    for volume in recorded.space.served() {
+    for volume in recorded.space.served().filter(|volume| volume.home.is_public()) {
         // Logical unit numbers begin at 0, namespace identifiers at 1.
         let Ok(lun) = u16::try_from(volume.nsid.saturating_sub(1)) else { continue };
         let expected = expected(volume, devices);

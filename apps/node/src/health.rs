@@ -108,7 +108,7 @@ impl Health {
             starts: self.life.starts,
             unsafe_ends: self.life.unsafe_ends,
             ran_secs: ran.as_secs(),
-            volumes: space.volumes().map(record).collect(),
+            volumes: space.volumes().filter(|volume| volume.home.is_public()).map(record).collect(),
         };
         if let Err(error) = write(&self.path, &record) {
             let path = self.path.display();

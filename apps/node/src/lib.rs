@@ -7,6 +7,7 @@ mod boot;
 mod catalog;
 pub mod check;
 pub mod cluster;
+mod clustered;
 pub mod config;
 mod control;
 mod doors;

@@ -6,6 +6,7 @@ mod access;
 mod change;
 mod chap;
 mod clock;
+mod cluster;
 mod expiry;
 mod io;
 mod jobs;
@@ -14,10 +15,11 @@ mod quiescing;
 mod raised;
 mod remotes;
 mod service;
+mod shared;
 mod status;
 mod workers;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use nearflash_api::{ApiError, OneVolume, VolumeInfo};
@@ -26,6 +28,7 @@ use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Transaction};
+use crate::cluster::Follower;
 use crate::config::ValueError;
 use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
@@ -43,6 +46,8 @@ use quiescing::{Quiescing, shrunk};
 use raised::raised_by;
 use remotes::Devices;
 pub(crate) use remotes::RemoteWatch;
+pub(crate) use shared::IsOver;
+use shared::Shared;
 pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
@@ -52,6 +57,10 @@ const CHANGE_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Node {
     catalog: Catalog,
     devices: Mutex<Devices>,
+    /// The connection to the cluster's store.
+    cluster: OnceLock<Arc<Follower>>,
+    /// Only the thread that follows the cluster changes it. Taken before `devices`.
+    shared: Mutex<Shared>,
     /// Serializes the decisions: held until every core has adopted a change, and never while older
     /// requests end.
     changing: Mutex<()>,
@@ -88,7 +97,7 @@ impl Node {
         addresses: Addresses,
         health: Health,
     ) -> Self {
-        let Prepared { catalog, devices, peers, recorded } = prepared;
+        let Prepared { catalog, devices, peers, recorded, .. } = prepared;
         let devices = Mutex::new(Devices { all: devices, peers });
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
@@ -96,6 +105,8 @@ impl Node {
         Self {
             catalog,
             devices,
+            cluster: OnceLock::new(),
+            shared: Mutex::default(),
             changing,
             served,
             changed,
@@ -118,7 +129,8 @@ impl Node {
     /// Every volume.
     pub(crate) fn volumes(&self) -> Vec<VolumeInfo> {
         let space = &self.served().recorded.space;
-        space.volumes().map(|volume| volume_info(volume, space)).collect()
+        let volumes = space.volumes().filter(|volume| volume.home.is_public());
+        volumes.map(|volume| volume_info(volume, space)).collect()
     }
 
     fn create(&self, request: &VolumeRequest) -> Result<OneVolume, ApiError> {
@@ -128,6 +140,9 @@ impl Node {
     fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<OneVolume, ApiError> {
         let name: Name = name.parse().map_err(|error| NodeError::from(ValueError::from(error)))?;
         let len = ByteLen(bytes);
+        if let Some(uuid) = self.cluster_volume(&name) {
+            return Ok(self.grow_in_cluster(uuid, &name, len)?);
+        }
         let check = |space: &Space| match space.volume(&name) {
             Some(volume) if self.quiescing.is_shrinking(volume.id) => {
                 Err(NodeError::Quiescing { name: name.clone() })
@@ -150,6 +165,9 @@ impl Node {
 
     fn remove(&self, name: &str, force: bool) -> Result<VolumeInfo, NodeError> {
         let name: Name = name.parse().map_err(ValueError::from)?;
+        if let Some(uuid) = self.cluster_volume(&name) {
+            return self.remove_from_cluster(uuid, &name, force);
+        }
         // Checked before the change begins, so that other changes do not wait for a core that
         // hangs.
         let connected = if force { None } else { self.runtime.connected() };
@@ -261,6 +279,10 @@ impl Node {
     /// Takes the lock that serializes changes, for one of the few threads that must make theirs.
     fn one_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The copy that a change is made on.

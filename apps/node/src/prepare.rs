@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use nearflash_device::DeviceId;
-use nearflash_media::{Candidate, Claim, Device, DeviceSpec, Storage, open_after};
+use nearflash_media::{
+    Candidate, Claim, Device, DeviceSpec, Slice, SliceCandidate, Storage, open_after, open_slice,
+};
 use nearflash_shard::PeerConfig;
 use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use nearflash_units::ByteLen;
@@ -12,6 +14,7 @@ use uuid::Uuid;
 
 use crate::NodeError;
 use crate::catalog::{Catalog, Contents, Transaction};
+use crate::clustered::Registered;
 use crate::exports::device_names;
 use crate::records::Records;
 use crate::remote::{self, Remote};
@@ -25,13 +28,15 @@ pub(crate) struct Prepared {
     /// Other nodes, whose volumes are the last of the devices.
     pub(crate) peers: Vec<PeerConfig>,
     pub(crate) recorded: Records,
+    /// The slices of the cluster, which are devices, too.
+    pub(crate) slices: Vec<Slice>,
 }
 
 /// Opens the devices, restores the recorded volumes, creates those that are missing, and adds those of
 /// other nodes, which may not be all that are configured.
 pub(crate) fn prepare(
     catalog: Catalog,
-    specs: &[DeviceSpec],
+    (specs, cluster): (&[DeviceSpec], Option<(&Registered, &[DeviceSpec])>),
     volumes: &[VolumeRequest],
     (remotes, are_all): (&[Remote], bool),
 ) -> Result<Prepared, NodeError> {
@@ -39,6 +44,15 @@ pub(crate) fn prepare(
     contents.check_given(specs)?;
     let mut devices = open_devices(&catalog, &contents, specs)?;
     let mut found = contents.records(space_of(&devices))?;
+    let slices = match cluster {
+        Some((cluster, specs)) => open_slices(&catalog, &contents, cluster, specs)?,
+        None => Vec::new(),
+    };
+    for slice in &slices {
+        devices.push(Arc::clone(slice.device()));
+        found.space.add_device(remote::place_of(&devices));
+    }
+    found.peers = cluster.map(|(cluster, _)| cluster.secret().clone());
     let mut peers = Vec::new();
     for remote in remotes {
         devices.push(Arc::new(remote.device()));
@@ -46,7 +60,8 @@ pub(crate) fn prepare(
         let attached = found.space.attach(remote::place_of(&devices), |id| remote.volume(id));
         attached.map_err(NodeError::RemoteClash)?;
     }
-    found.keeps_all_grants = !are_all;
+    // The volumes of the cluster are not known yet.
+    found.keeps_all_grants = !are_all || cluster.is_some();
     let mut recorded = found.clone();
     for request in volumes {
         match recorded.space.volume(&request.name) {
@@ -66,7 +81,7 @@ pub(crate) fn prepare(
     let change = Transaction::between(&found, &recorded);
     let change = contents.given(change, devices.iter().map(Arc::as_ref));
     recorded.generation = catalog.commit(&change)?;
-    Ok(Prepared { catalog, devices, peers, recorded })
+    Ok(Prepared { catalog, devices, peers, recorded, slices })
 }
 
 /// Opens all devices before it writes to any of them.
@@ -76,7 +91,7 @@ fn open_devices(
     specs: &[DeviceSpec],
 ) -> Result<Vec<Arc<Device>>, NodeError> {
     let known = contents.devices_in_use();
-    let claim = Claim { node: catalog.node(), known: &known };
+    let claim = Claim { node: catalog.node(), known: &known, cluster: None };
     let open = |spec: &DeviceSpec| open_after(spec, claim, catalog.ended());
     let candidates: Vec<Candidate> = specs.iter().map(open).collect::<Result<_, _>>()?;
     let take = |candidate: Candidate| {
@@ -86,6 +101,30 @@ fn open_devices(
             device.health().note_failure();
         }
         Ok(Arc::new(device))
+    };
+    candidates.into_iter().map(take).collect()
+}
+
+/// Opens all slices, and checks them against the cluster's store, before it writes to any of them.
+fn open_slices(
+    catalog: &Catalog,
+    contents: &Contents,
+    cluster: &Registered,
+    specs: &[DeviceSpec],
+) -> Result<Vec<Slice>, NodeError> {
+    let known = contents.devices_in_use();
+    let claim = Claim { node: catalog.node(), known: &known, cluster: None };
+    let open = |spec: &DeviceSpec| open_slice(spec, claim, cluster.cluster(), catalog.ended());
+    let candidates: Vec<SliceCandidate> = specs.iter().map(open).collect::<Result<_, _>>()?;
+    for candidate in &candidates {
+        cluster.check(candidate)?;
+    }
+    let take = |candidate: SliceCandidate| {
+        let slice = candidate.take(Uuid::new_v4())?;
+        if contents.is_suspect(slice.uuid()) {
+            slice.device().health().note_failure();
+        }
+        Ok(slice)
     };
     candidates.into_iter().map(take).collect()
 }

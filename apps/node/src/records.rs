@@ -1,6 +1,6 @@
 //! The state that a node records and serves. A change is made on a copy of it.
 
-use nearflash_access::{Accounts, Grants};
+use nearflash_access::{Accounts, Grants, Secret};
 use nearflash_space::Space;
 
 /// The contents of the catalog, except the devices.
@@ -19,4 +19,6 @@ pub(crate) struct Records {
     pub(crate) keeps_all_grants: bool,
     /// The CHAP accounts of iSCSI initiators.
     pub(crate) accounts: Accounts,
+    /// The secret of the cluster's nodes. The cluster's token has it, not the catalog.
+    pub(crate) peers: Option<Secret>,
 }

@@ -17,7 +17,8 @@ use nearflash_media::Device;
 use nearflash_request::VolumeId;
 use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
 use nearflash_space::{
-    Epoch, Extent, GRANULE, Name, Provisioning, Reservations, SpaceDevice, Volume, empty_device,
+    Epoch, Extent, GRANULE, Home, Name, Provisioning, Reservations, SpaceDevice, Stripes, Volume,
+    empty_device,
 };
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use uuid::Uuid;
@@ -142,7 +143,8 @@ impl Remote {
             extents: vec![Extent { device, start: ByteOffset(0), len }],
             provisioning: Provisioning::Thin,
             reservations: Reservations::default(),
-            is_remote: true,
+            home: Home::OtherNode,
+            stripes: Stripes::NONE,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +19,7 @@ use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
 use nearflash_shard::PeerConfig;
-use nearflash_space::{Epoch, Name, VolumeTable};
+use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
 
@@ -53,8 +54,11 @@ pub struct RuntimeConfig {
     /// Takes the sessions' requests for changes of a volume's shared state; each is answered with
     /// [`Runtime::answer`].
     pub changes: Asker,
-    /// Identifies the node to hosts, as the serial number and in the discovery log.
+    /// Identifies the node to hosts, or the cluster if all of its nodes serve the same subsystems: as the
+    /// serial number.
     pub node: Uuid,
+    /// The numbers of its NVMe controllers.
+    pub controller_ids: RangeInclusive<u16>,
     /// The node's history for the health log.
     pub life: Life,
     /// Takes the counters of the cores.
@@ -251,6 +255,8 @@ pub struct DirectAccess {
     pub volumes: Vec<DirectVolume>,
     /// Every credential, by key id. An empty list means full access through the anonymous doors.
     pub credentials: Vec<DirectCredential>,
+    /// The secret of the other nodes of the cluster, which use the parts; `None` without a cluster.
+    pub peers: Option<Secret>,
 }
 
 /// A volume as direct clients see it.
@@ -268,8 +274,8 @@ pub struct DirectVolume {
     pub block_size: BlockSize,
     /// The number of its current layout.
     pub epoch: Epoch,
-    /// Another node has its blocks.
-    pub is_remote: bool,
+    /// Where it is recorded.
+    pub home: Home,
 }
 
 /// A credential and its current grants.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nearflash_api::socket::socket_path;
 use nearflash_api::{Document, Ready};
+use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 use crate::boot::boot;
 use crate::cluster::Supervisor;
+use crate::clustered::{Clustered, Registered};
 use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
@@ -35,6 +37,7 @@ pub struct Running {
     changes: Changes,
     workers: Workers,
     remotes: RemoteWatch,
+    cluster: Option<Clustered>,
     /// The Unix socket for direct clients on this machine; dropping it removes the file.
     local_socket: Option<SocketFile>,
 }
@@ -52,10 +55,17 @@ impl Running {
         // been touched yet.
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
-        check_proofs(&config.doors, &catalog)?;
+        if config.cluster.is_none() {
+            check_proofs(&config.doors, &catalog)?;
+        }
+        let cluster = config.cluster.as_ref().map(|it| (config.data_dir.as_path(), it));
+        let register = |it| Registered::new(it, catalog.node(), &doors.addresses);
+        let cluster = cluster.map(register).transpose()?;
         let (remotes, absent) = remote::find(&config.remotes)?;
         let remotes = (&remotes[..], absent.is_empty());
-        let prepared = prepare(catalog, &config.devices, &config.volumes, remotes)?;
+        let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
+        let slices = cluster.as_ref().map(|it| (it, slices));
+        let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { open, local_socket, addresses } = doors;
         let (asker, events) = Asker::new();
@@ -67,17 +77,22 @@ impl Running {
             stall_timeout: config.stall_timeout,
             devices: prepared.devices.clone(),
             peers: prepared.peers.clone(),
-            boot: boot(&prepared.devices, !config.remotes.is_empty()),
+            boot: boot(&prepared.devices, !config.remotes.is_empty() || cluster.is_some()),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
             hosts: config.hosts.clone(),
             initiators: config.initiators.clone(),
             changes: asker.clone(),
-            node: prepared.catalog.node(),
+            node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Registered::cluster),
+            controller_ids: match &cluster {
+                Some(cluster) => cluster.controller_ids(),
+                None => ALL_CONTROLLER_IDS,
+            },
             life: health.life(),
             ledger: Arc::clone(health.ledger()),
         })?;
         let face = Arc::clone(&runtime);
+        let slices = std::mem::take(&mut prepared.slices);
         let node = Node::new(prepared, direct, face, asker, addresses.clone(), health);
         let node = Arc::new(node);
         let given_up = |_: &NodeError| {
@@ -94,6 +109,8 @@ impl Running {
         let remotes = RemoteWatch::start(Arc::clone(&node), absent)
             .map_err(|source| NodeError::System { action: "start a thread", source })
             .inspect_err(given_up)?;
+        let follow = |cluster: Registered| cluster.follow(&node, &slices);
+        let cluster = cluster.map(follow).transpose().inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
         node.save_health(true);
         Ok(Self {
@@ -106,6 +123,7 @@ impl Running {
             changes,
             workers,
             remotes,
+            cluster,
             local_socket,
         })
     }
@@ -133,6 +151,7 @@ impl Running {
         let are_idle = self.workers.stop();
         self.remotes.stop();
         self.control.stop();
+        self.cluster.into_iter().for_each(Clustered::stop);
         self.expiry.stop();
         // Before the drain: another node may take the path as soon as this one stops listening.
         drop(self.local_socket);
@@ -162,8 +181,9 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     // handler, SIGXFSZ would end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
     raise_open_files_limit();
-    let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
+    // A node of a cluster needs it at its start.
     let _supervisor = supervise_etcd(&config.data_dir);
+    let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
     let line = running.ready().to_line();
     let mut stdout = io::stdout();
     let announced = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

@@ -93,7 +93,7 @@ impl Disk {
         let name = "local".parse().expect("it is a name");
         let spec = DeviceSpec { name, backing, wipe: destroy };
         // Only inspects: the opened device is dropped again.
-        nearflash_media::open(&spec, Claim { node: Uuid::new_v4(), known: &[] })
+        nearflash_media::open(&spec, Claim { node: Uuid::new_v4(), known: &[], cluster: None })
             .map_err(|error| refusal(&path, error))?;
         let len = length(&path).map_err(absent)?;
         let half = ByteLen(len.0 / 2 / MIB * MIB);

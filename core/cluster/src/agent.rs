@@ -162,6 +162,11 @@ impl Agent {
         }
     }
 
+    /// Further endpoints can be asked, too.
+    pub fn set_endpoints(&mut self, endpoints: usize) {
+        self.config.endpoints = endpoints;
+    }
+
     /// Takes what the store reports.
     pub fn handle_event(&mut self, now: Nanos, event: StoreEvent) {
         match event {

@@ -150,7 +150,8 @@ impl Peers {
         peers
     }
 
-    /// Replaces the nodes by the same ones, with the same volumes, and further ones.
+    /// Replaces the nodes by the same ones, with the same volumes and perhaps at other addresses, and
+    /// further ones.
     ///
     /// # Panics
     /// As [`Self::new`], and when a node or a volume is missing.
@@ -158,7 +159,7 @@ impl Peers {
         let mut all: Vec<(u32, (usize, usize))> = Vec::new();
         for (link, config) in configs.iter().enumerate() {
             match self.links.get_mut(link) {
-                Some(link) => link.set_volumes(&config.volumes),
+                Some(link) => link.follow(config),
                 None => self.links.push(Link::new(config.clone())),
             }
             let volumes = config.volumes.iter().enumerate();

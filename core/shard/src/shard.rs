@@ -274,7 +274,8 @@ impl Shard {
                     self.peers.submit(request, world);
                     continue;
                 }
-                if let Some(next) = self.engine.peek_device() {
+                let next = self.engine.peek_device();
+                if let Some(next) = next.filter(|next| !self.peers.serves(next.device)) {
                     world.prepare(next);
                 }
                 if let Submitted::Done(result) = world.submit(request) {

@@ -29,6 +29,9 @@ pub const LABEL_AREA_LEN: ByteLen = GRANULE;
 
 const MAGIC: [u8; 8] = *b"nrflash\x1a";
 const VERSION: u32 = 1;
+/// The version of the label of a slice, which names the cluster, too. A program that knows only the first
+/// one refuses it instead of putting volumes where the cluster has its data.
+const VERSION_OF_SLICE: u32 = 2;
 
 /// The fields of a label.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,6 +42,8 @@ pub struct Label {
     pub device: Uuid,
     /// The UUID of the installation that it belongs to.
     pub node: Uuid,
+    /// The cluster whose slice it is; `None` for a device of a node alone.
+    pub cluster: Option<Uuid>,
     /// The device's name in that installation.
     pub name: Name,
     /// The device's length when the label was written.
@@ -61,7 +66,7 @@ pub enum LabelError {
     #[error("label checksum is {found:#010x}, computed {computed:#010x}")]
     Checksum { found: u32, computed: u32 },
     /// Written by a later version.
-    #[error("label version {0}, this program knows {VERSION}")]
+    #[error("label version {0}, this program knows {VERSION} and {VERSION_OF_SLICE}")]
     Version(u32),
     /// A field has a value that no version writes, although the checksum is valid.
     #[error("label field is invalid: {0}")]
@@ -84,7 +89,9 @@ struct OnDisk {
     data_len: U64,
     /// Padded with NUL.
     name: [u8; NAME_LEN_MAX + 1],
-    reserved: [u8; 3952],
+    /// From version 2 on; zeroes before.
+    cluster: [u8; 16],
+    reserved: [u8; 3936],
 }
 const _: () = assert!(size_of::<OnDisk>() == LABEL_LEN);
 
@@ -100,7 +107,8 @@ impl Label {
     pub fn encode(&self) -> [u8; LABEL_LEN] {
         let mut raw = OnDisk::new_zeroed();
         raw.magic = MAGIC;
-        raw.version = U32::new(VERSION);
+        raw.version = U32::new(if self.cluster.is_some() { VERSION_OF_SLICE } else { VERSION });
+        raw.cluster = self.cluster.map_or([0; 16], Uuid::into_bytes);
         raw.generation = U64::new(self.generation);
         raw.device = *self.device.as_bytes();
         raw.node = *self.node.as_bytes();
@@ -126,13 +134,18 @@ impl Label {
         if found != computed {
             return Err(LabelError::Checksum { found, computed });
         }
-        if raw.version.get() != VERSION {
-            return Err(LabelError::Version(raw.version.get()));
-        }
+        let cluster = Uuid::from_bytes(raw.cluster);
+        let cluster = match raw.version.get() {
+            VERSION => None,
+            VERSION_OF_SLICE if !cluster.is_nil() => Some(cluster),
+            VERSION_OF_SLICE => return Err(LabelError::Field("cluster")),
+            later => return Err(LabelError::Version(later)),
+        };
         let label = Self {
             generation: raw.generation.get(),
             device: Uuid::from_bytes(raw.device),
             node: Uuid::from_bytes(raw.node),
+            cluster,
             name: decode_name(&raw.name).ok_or(LabelError::Field("name"))?,
             device_len: ByteLen(raw.device_len.get()),
             data_start: ByteOffset(raw.data_start.get()),
@@ -187,6 +200,7 @@ mod tests {
             generation: 7,
             device: Uuid::from_u128(1),
             node: Uuid::from_u128(2),
+            cluster: None,
             name: "flash".parse().unwrap(),
             device_len: ByteLen(64 * MIB),
             data_start: ByteOffset(MIB),
@@ -215,10 +229,10 @@ mod tests {
     #[test]
     fn a_later_version_is_refused_rather_than_guessed() {
         let mut raw: OnDisk = zerocopy::transmute!(label().encode());
-        raw.version = U32::new(2);
+        raw.version = U32::new(3);
         raw.checksum = U32::new(raw.computed_checksum());
         let bytes = zerocopy::transmute!(raw);
-        assert_eq!(Label::decode(&bytes), Err(LabelError::Version(2)));
+        assert_eq!(Label::decode(&bytes), Err(LabelError::Version(3)));
     }
 
     #[test]
@@ -254,12 +268,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_label_reads_back_as_it_was_written(
-            generation: u64, device: u128, node: u128, granules in 0u64..1 << 40, name in "[a-z0-9][a-zA-Z0-9._-]{0,62}"
+            generation: u64, device: u128, node: u128, cluster: u128, granules in 0u64..1 << 40, name in "[a-z0-9][a-zA-Z0-9._-]{0,62}"
         ) {
             let label = Label {
                 generation,
                 device: Uuid::from_u128(device),
                 node: Uuid::from_u128(node),
+                cluster: (cluster != 0).then(|| Uuid::from_u128(cluster)),
                 name: name.parse().unwrap(),
                 device_len: ByteLen((granules + 1) * GRANULE.0),
                 data_start: ByteOffset(GRANULE.0),

@@ -9,6 +9,7 @@ mod label;
 mod map;
 mod name;
 mod reservations;
+pub mod slice;
 mod space;
 mod table;
 mod volume;

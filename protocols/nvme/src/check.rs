@@ -123,6 +123,7 @@ fn check_action(action: &Action, command: &Command, waiting: &mut BTreeSet<Comma
 
 fn target() -> Target {
     let mut target = Target::new(TargetConfig {
+        controller_ids: crate::serving::ALL_CONTROLLER_IDS,
         serial_seed: 1,
         model: "nearflash".to_owned(),
         firmware: "1".to_owned(),

@@ -3,9 +3,10 @@
 use nearflash_device::DeviceId;
 use nearflash_media::check::check_probe;
 use nearflash_request::{BlockRange, VolumeId};
+use nearflash_space::slice::{SUPERBLOCK_LEN, Superblock};
 use nearflash_space::{
-    Epoch, Extent, GRANULE, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,
-    Reservations, Space, Volume, empty_device,
+    Epoch, Extent, GRANULE, Home, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,
+    Reservations, Space, Stripes, Volume, empty_device,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
 use uuid::Uuid;
@@ -16,7 +17,10 @@ const DEVICE_LEN: ByteLen = ByteLen(32 * GRANULE.0);
 pub fn check_on_disk(input: &[u8]) {
     let Some((selector, bytes)) = input.split_first() else { return };
     match selector % 3 {
-        0 => check_label(bytes),
+        0 => {
+            check_label(bytes);
+            check_superblock(bytes);
+        }
         1 => {
             let (head, tail) = bytes.split_at(bytes.len() / 2);
             let len = u64::from(*selector) * GRANULE.0 + 4096 * u64::from(selector % 7);
@@ -35,7 +39,8 @@ fn check_label(fields: &[u8]) {
     }
     let first = Label::decode(&bytes);
     bytes[..8].copy_from_slice(b"nrflash\x1a");
-    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    let version = 1 + u32::from(bytes[8] & 1);
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].fill(0);
     let checksum = crc32c::crc32c(&bytes);
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
@@ -43,6 +48,25 @@ fn check_label(fields: &[u8]) {
     if let Ok(label) = &second {
         assert_eq!(Label::decode(&label.encode()).as_ref(), Ok(label));
         assert_eq!(Label::choose(first, second.clone()).map(|l| l.device), Ok(label.device));
+    }
+}
+
+/// Checks a superblock of a slice in the same way.
+fn check_superblock(fields: &[u8]) {
+    let mut bytes = [0; SUPERBLOCK_LEN];
+    for (to, from) in bytes.iter_mut().zip(fields) {
+        *to = *from;
+    }
+    let first = Superblock::decode(&bytes);
+    bytes[..8].copy_from_slice(b"nrslice\x1a");
+    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[12..16].fill(0);
+    let checksum = crc32c::crc32c(&bytes);
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+    let second = Superblock::decode(&bytes);
+    if let Ok(superblock) = second {
+        assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+        assert_eq!(Superblock::choose([first, second]).map(|it| it.slice), Ok(superblock.slice));
     }
 }
 
@@ -66,7 +90,8 @@ fn check_restore(records: &[u8]) {
             blocks: Blocks(u64::from(blocks) << (high % 64)),
             subsystem: name(format!("s{}", flags & 2)),
             nsid: u32::from(nsid) * if flags & 4 == 0 { 1 } else { 64 },
-            is_remote: false,
+            home: Home::Node,
+            stripes: Stripes::NONE,
             provisioning: if flags & 8 == 0 { Provisioning::Thin } else { Provisioning::Thick },
             reservations: Reservations::default(),
             preparing: None,

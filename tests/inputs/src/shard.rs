@@ -516,6 +516,7 @@ fn config(subsystem: &str, choice: u8) -> HostConfig {
 fn target() -> Target {
     let listen = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 4420));
     let mut target = Target::new(TargetConfig {
+        controller_ids: nearflash_nvme::serving::ALL_CONTROLLER_IDS,
         serial_seed: 1,
         model: "nearflash".to_owned(),
         firmware: "1".to_owned(),

@@ -65,7 +65,8 @@ fn in_blocks(arguments: &[&str]) -> Vec<String> {
     for index in 1..all.len() {
         let is_new =
             all[index - 1] == "--volume" || all[..index].ends_with(&NEW_VOLUME.map(String::from));
-        if is_new && !all[index].contains("block-size=") {
+        // A volume of a cluster has no device, and always has such blocks.
+        if is_new && all[index].contains('=') && !all[index].contains("block-size=") {
             all[index].push_str(",block-size=4096");
         }
     }

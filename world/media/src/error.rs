@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use nearflash_space::slice::SuperblockError;
 use nearflash_space::{LabelError, Name};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -164,6 +165,57 @@ pub enum OpenError {
         node: Uuid,
         /// The name that it gives the device.
         its_name: Name,
+    },
+    /// The device is a slice of a cluster.
+    #[error(
+        "device '{}' is a slice of cluster {cluster}: write --slice instead of --device, or write \
+         '{spec},wipe' to erase it",
+        spec.name
+    )]
+    IsSlice {
+        /// The configured device.
+        spec: Box<DeviceSpec>,
+        /// The cluster.
+        cluster: Uuid,
+    },
+    /// The slice belongs to another cluster.
+    #[error(
+        "slice '{}' belongs to another cluster ({cluster}): choose another device, or write \
+         '{spec},wipe' to erase it",
+        spec.name
+    )]
+    OfOtherCluster {
+        /// The configured slice.
+        spec: Box<DeviceSpec>,
+        /// The cluster.
+        cluster: Uuid,
+    },
+    /// The device belongs to this node alone.
+    #[error(
+        "slice '{}' is a device for volumes of this node: write --device instead of --slice, or, if no \
+         volume lies on it, write '{spec},wipe' to erase it",
+        spec.name
+    )]
+    IsDevice {
+        /// The configured slice.
+        spec: Box<DeviceSpec>,
+    },
+    /// The superblock of a slice is damaged, or of a later version.
+    #[error("slice '{name}': {source}: restore the first 17 MiB of the device from a backup")]
+    Superblock {
+        /// The slice.
+        name: Name,
+        /// The superblock's error.
+        source: SuperblockError,
+    },
+    /// The superblock and the label of a slice contradict each other.
+    #[error(
+        "slice '{name}': its superblock and its label belong to different slices: restore the first 17 \
+         MiB of the device from a backup"
+    )]
+    SuperblockDiffers {
+        /// The slice.
+        name: Name,
     },
     /// The device's label is damaged, or of a later version.
     #[error("device '{}': {source}: {remedy}", spec.name)]

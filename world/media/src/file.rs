@@ -230,18 +230,7 @@ impl OpenFile {
     /// Writes at `offset`, aligned as for [`Self::read`]. The data is not durable before
     /// [`Self::sync`].
     pub(crate) fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
-        let mut bytes = Aligned::new(from.len());
-        bytes.copy_from_slice(from);
-        let mut done = 0;
-        while done < from.len() {
-            let at = offset.0 + ByteLen::from_usize(done).0;
-            match pwrite(&self.fd, &bytes[done..], at) {
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
+        write_at(&self.fd, offset, from)
     }
 
     /// Makes every earlier write durable.
@@ -254,6 +243,22 @@ impl OpenFile {
     pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
         Ok(zero_range(&self.fd, offset, len, Storage::Released, &mut |_| true)? == Zeroed::Released)
     }
+}
+
+/// Writes at `offset`. Offset and length are multiples of 4 KiB, except at the file's end.
+pub(crate) fn write_at(fd: &OwnedFd, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
+    let mut bytes = Aligned::new(from.len());
+    bytes.copy_from_slice(from);
+    let mut done = 0;
+    while done < from.len() {
+        let at = offset.0 + ByteLen::from_usize(done).0;
+        match pwrite(fd, &bytes[done..], at) {
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }
 
 /// The storage of a range after it is zeroed.

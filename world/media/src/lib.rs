@@ -5,7 +5,8 @@
 //! volumes, the catalog or protocols.
 //!
 //! A device is taken in two steps, so that a start that fails has written to no device: [`open`]
-//! inspects and refuses, [`Candidate::take`] writes the label.
+//! inspects and refuses, [`Candidate::take`] writes the label. The same applies to slices of a cluster:
+//! [`open_slice`] and [`SliceCandidate::take`].
 #![allow(unsafe_code)] // mmap and ioctls; every block says why it is sound
 
 mod aligned;
@@ -16,6 +17,7 @@ mod file;
 mod open;
 mod probe;
 mod ram;
+mod slice;
 mod spec;
 
 pub use device::{Device, Kind, UringDevice};
@@ -23,4 +25,5 @@ pub use error::OpenError;
 pub use file::Storage;
 pub use open::{Candidate, Claim, KnownDevice, open, open_after};
 pub use ram::RamRegion;
+pub use slice::{Slice, SliceCandidate, open_slice};
 pub use spec::{Backing, DeviceSpec, NullDelays, ParseDeviceSpecError};

@@ -37,18 +37,21 @@ pub struct Claim<'a> {
     pub node: Uuid,
     /// Every device that holds its volumes.
     pub known: &'a [KnownDevice],
+    /// The cluster for which slices are opened; `None` for devices of the node alone.
+    pub cluster: Option<Uuid>,
 }
 
 /// A device that can be taken. Nothing has been written to it yet.
 #[derive(Debug)]
 pub struct Candidate {
-    spec: DeviceSpec,
+    pub(crate) spec: DeviceSpec,
     node: Uuid,
-    medium: Medium,
+    cluster: Option<Uuid>,
+    pub(crate) medium: Medium,
 }
 
 #[derive(Debug)]
-enum Medium {
+pub(crate) enum Medium {
     File {
         file: OpenFile,
         /// The label of this installation, if the device has one.
@@ -111,7 +114,8 @@ pub fn open_after(
             Medium::Null(*size, *delays)
         }
     };
-    Ok(Candidate { spec: spec.clone(), node: claim.node, medium })
+    let (node, cluster) = (claim.node, claim.cluster);
+    Ok(Candidate { spec: spec.clone(), node, cluster, medium })
 }
 
 fn open_or_create(
@@ -171,7 +175,7 @@ fn inspect(
     let copies = copies_in(&head);
     let [first, second] = copies.clone();
     match Label::choose(first, second) {
-        Ok(label) if label.node == claim.node => {
+        Ok(label) if label.node == claim.node && label.cluster == claim.cluster => {
             check_ours(asked, file.len, &label, claim)?;
             let stale_copies = stale_copies(&label, asked.name, &copies);
             return Ok(Medium::File { file, label: Some(label), stale_copies });
@@ -255,10 +259,19 @@ fn refuse_foreign(
     claim: Claim<'_>,
 ) -> Result<(), OpenError> {
     refuse_instead_of_known(asked, claim)?;
-    if spec.wipe {
+    let has_volumes = claim.known.iter().any(|known| known.uuid == label.device);
+    if spec.wipe && !has_volumes {
         return Ok(());
     }
     let (spec, its_name) = (Box::new(spec.clone()), label.name.clone());
+    match (label.cluster, claim.cluster) {
+        (Some(cluster), None) => return Err(OpenError::IsSlice { spec, cluster }),
+        (Some(cluster), Some(own)) if cluster != own => {
+            return Err(OpenError::OfOtherCluster { spec, cluster });
+        }
+        (None, Some(_)) if label.node == claim.node => return Err(OpenError::IsDevice { spec }),
+        _ => {}
+    }
     Err(OpenError::Foreign { spec, node: label.node, its_name })
 }
 
@@ -301,7 +314,10 @@ impl Candidate {
                 Ok(Device::unlabelled(name, fresh, in_memory(len, true), Kind::Null(delays)))
             }
             Medium::File { file, label, stale_copies } => {
-                let fresh = fresh_label(&name, self.node, fresh, file.len);
+                let fresh = Label {
+                    cluster: self.cluster,
+                    ..fresh_label(&name, self.node, fresh, file.len)
+                };
                 let taken = take_file(&file, label, fresh, &stale_copies);
                 let (label, deallocates) = taken.map_err(|source| OpenError::Io {
                     name: name.clone(),
@@ -322,6 +338,7 @@ fn fresh_label(name: &Name, node: Uuid, device: Uuid, device_len: ByteLen) -> La
         generation: 1,
         device,
         node,
+        cluster: None,
         name: name.clone(),
         device_len,
         data_start: ByteOffset(LABEL_AREA_LEN.0),

@@ -193,6 +193,12 @@ impl World for SimWorld<'_> {
         self.outside.network.attach(self.node, self.core, socket);
     }
 
+    fn prepare(&mut self, next: &DeviceRequest) {
+        let disks = self.outside.machine_mut(self.node).disks.len();
+        let index = usize::try_from(next.device.0).expect("few devices");
+        assert!(index < disks, "{next:?} is not on a device of this node");
+    }
+
     fn submit(&mut self, request: DeviceRequest) -> Submitted {
         let bytes = self.bytes_for(&request);
         let index = usize::try_from(request.device.0).expect("few devices");

@@ -4,7 +4,10 @@ mod status;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
-use nearflash_api::{ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, VolumeInfo};
+use nearflash_api::{
+    ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, VolumeDetail, VolumeInfo,
+    VolumeLayout,
+};
 use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
 
@@ -32,6 +35,42 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
         ]);
     }
     rendered(&table)
+}
+
+/// A volume, and the place of each of its mirrors.
+pub(crate) fn volume_detail(detail: &VolumeDetail) -> String {
+    let head = volumes(std::slice::from_ref(&detail.volume));
+    let Some(layout) = &detail.layout else { return head };
+    let header = ["MIRROR", "ROW", "SIZE", "TERM", "NODE", "SLICE", "START", "ROLE", "STATE"];
+    let mut table = table(&header, &[0, 1, 2, 3, 6]);
+    for mirror in &layout.mirrors {
+        for replica in &mirror.replicas {
+            let role = if replica.is_primary { "primary" } else { "secondary" };
+            let state = match (replica.is_in_sync, replica.is_up) {
+                (true, true) => "in sync",
+                (true, false) => "in sync, node down",
+                (false, true) => "absent",
+                (false, false) => "absent, node down",
+            };
+            table.add_row([
+                mirror.number.to_string(),
+                mirror.row.to_string(),
+                size(mirror.bytes),
+                mirror.term.to_string(),
+                replica.node.clone(),
+                replica.slice.clone(),
+                size(replica.start),
+                role.to_owned(),
+                state.to_owned(),
+            ]);
+        }
+    }
+    let VolumeLayout { replicas, stripe_unit, width, placement, .. } = layout;
+    format!(
+        "{head}\nreplicas {replicas}, stripe unit {}, width {width}, placement {placement}\n\n{}",
+        size(*stripe_unit),
+        rendered(&table)
+    )
 }
 
 /// The members of etcd.

@@ -102,7 +102,15 @@ impl Contents {
         }
         let (grants, accounts) = (self.grants()?, self.accounts()?);
         let (generation, last_job) = (self.generation, self.last_job);
-        Ok(Records { generation, last_job, space, grants, keeps_all_grants: false, accounts })
+        Ok(Records {
+            generation,
+            last_job,
+            space,
+            grants,
+            keeps_all_grants: false,
+            accounts,
+            peers: None,
+        })
     }
 
     /// Adds to `change` the differences between the recorded devices and these.

@@ -5,7 +5,7 @@ use nearflash_device::DeviceId;
 use nearflash_media::{Device, Kind, KnownDevice};
 use nearflash_request::VolumeId;
 use nearflash_space::{
-    Epoch, Extent, Name, Preparation, Provisioning, Reservations, Space, Volume,
+    Epoch, Extent, Home, Name, Preparation, Provisioning, Reservations, Space, Stripes, Volume,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use serde::{Deserialize, Serialize};
@@ -161,7 +161,8 @@ impl VolumeRecord {
                 Some(record) => record.reservations()?,
                 None => Reservations::default(),
             },
-            is_remote: false,
+            home: Home::Node,
+            stripes: Stripes::NONE,
         })
     }
 }

@@ -43,7 +43,7 @@ fn device(text: &str) -> Device {
 }
 
 fn device_of(text: &str, uuid: u128) -> Device {
-    let candidate = open(&spec(text), Claim { node: FRESH, known: &[] }).unwrap();
+    let candidate = open(&spec(text), Claim { node: FRESH, known: &[], cluster: None }).unwrap();
     candidate.take(Uuid::from_u128(uuid)).unwrap()
 }
 
@@ -61,7 +61,15 @@ fn space_on(devices: &[&Device]) -> Space {
 
 fn records(space: &Space, grants: &Grants) -> Records {
     let (space, grants, accounts) = (space.clone(), grants.clone(), Accounts::default());
-    Records { generation: 0, last_job: 0, space, grants, keeps_all_grants: false, accounts }
+    Records {
+        generation: 0,
+        last_job: 0,
+        space,
+        grants,
+        keeps_all_grants: false,
+        accounts,
+        peers: None,
+    }
 }
 
 /// Commits these records in place of the recorded ones.

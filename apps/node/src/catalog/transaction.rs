@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants};
-use nearflash_space::{Name, Space, Volume};
+use nearflash_space::{Home, Name, Space, Volume};
 use redb::TableDefinition;
 use serde::Serialize;
 use uuid::Uuid;
@@ -158,9 +158,9 @@ fn by_name(space: &Space) -> BTreeMap<&Name, &Volume> {
     recorded(space).map(|volume| (&volume.name, volume)).collect()
 }
 
-/// The volumes except those of other nodes.
+/// The volumes whose record is this node's.
 fn recorded(space: &Space) -> impl Iterator<Item = &Volume> {
-    space.volumes().filter(|volume| !volume.is_remote)
+    space.volumes().filter(|volume| volume.home == Home::Node)
 }
 
 fn credentials(grants: &Grants) -> BTreeMap<&Name, &Credential> {

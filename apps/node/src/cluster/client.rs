@@ -5,20 +5,15 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use etcd_client::{
-    Certificate, Client, Compare, CompareOp, ConnectOptions, Error, Identity, MemberAddOptions,
-    TlsOptions, Txn, TxnOp,
+    Client, Compare, CompareOp, ConnectOptions, Error, MemberAddOptions, Txn, TxnOp,
 };
 use tokio::runtime::Runtime;
 
+use super::access::{CALL_TIMEOUT, connect_options};
 use super::error::ClusterError;
 use super::member::Folder;
-
-/// The time for which an endpoint may be silent.
-const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// In etcd's refusal of a new member while the others have been connected for less than 5 s.
 pub(super) const TOO_EARLY: &str = "unhealthy cluster";
@@ -86,14 +81,7 @@ pub(super) struct Store {
 impl Store {
     /// A client with the machine's certificate. It connects when it is used.
     pub(super) fn open(folder: &Folder, endpoints: &[SocketAddr]) -> Result<Self, ClusterError> {
-        let read = |path: PathBuf| std::fs::read(&path).map_err(ClusterError::file(&path));
-        let tls = TlsOptions::new()
-            .ca_certificate(Certificate::from_pem(read(folder.authority())?))
-            .identity(Identity::from_pem(read(folder.certificate())?, read(folder.key())?));
-        let options = ConnectOptions::new()
-            .with_tls(tls)
-            .with_connect_timeout(CALL_TIMEOUT)
-            .with_timeout(CALL_TIMEOUT);
+        let options = connect_options(folder)?.with_timeout(CALL_TIMEOUT);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(
             |source| ClusterError::System { action: "start the client of etcd", source },
         )?;
@@ -218,7 +206,7 @@ fn is_refusal(code: i32, message: &str) -> bool {
 }
 
 /// The innermost cause of an error, which names the failed step.
-fn reason(error: &Error) -> String {
+pub(super) fn reason(error: &Error) -> String {
     if let Error::GRpcStatus(status) = error
         && !status.message().is_empty()
     {

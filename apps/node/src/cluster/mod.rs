@@ -8,22 +8,29 @@
 //! Everything lies in the folder `etcd` of the data directory: see `member.rs`. The
 //! certificates do not expire, because a cluster must not stop when a clock is wrong.
 
+mod access;
+mod calls;
 mod client;
 mod error;
 mod etcd;
+mod follow;
 mod init;
 mod join;
 mod listen;
 mod member;
 mod pki;
 mod status;
+
 mod supervisor;
 #[cfg(test)]
 mod tests;
 mod token;
 
+pub(crate) use access::StoreAccess;
 pub use client::StoreError;
 pub use error::ClusterError;
+pub use follow::ChangeError;
+pub(crate) use follow::Follower;
 pub use init::{InitOptions, Initialized, init};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
@@ -34,6 +41,10 @@ pub use token::{TOKEN_LEN_MAX, Token, TokenError};
 
 /// Reports the progress of a command that takes longer than a moment.
 pub type Say<'a> = &'a mut dyn FnMut(&str);
+
+/// The key with which the nodes of a cluster connect to each other over the direct protocol. No
+/// credential has it, because it is not a name.
+pub(crate) const PEER_KEY: &str = "@cluster";
 
 /// The number of members that vote. More would make each change slower, and no cluster of
 /// nearflash needs them.

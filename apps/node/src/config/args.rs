@@ -22,6 +22,14 @@ const REMOTE_HELP: &str = "\
 Volume of another node that this node serves, too (repeatable): \
 NAME=direct://HOST:PORT/VOLUME[?key=ID&secret-file=PATH]";
 
+const CLUSTER_HELP: &str = "\
+Serve the volumes of the cluster that 'nearflash cluster init' or 'cluster join' made this machine a \
+part of. Needs an address for --direct, at which the other nodes reach this one";
+
+const SLICE_HELP: &str = "\
+Device that is a slice of the cluster's space (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
+NAME=block:/dev/DISK[,wipe] or NAME=ram:SIZE. The cluster takes the whole device";
+
 /// The flags of `nearflash serve`. The values are unparsed strings: the configuration parses them,
 /// whether they come from a flag or the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -39,6 +47,15 @@ pub struct ServeArgs {
     /// Volumes of other nodes.
     #[arg(long = "remote", value_name = "NAME=URL", help = REMOTE_HELP)]
     pub remotes: Vec<String>,
+    /// The cluster.
+    #[arg(long, help = CLUSTER_HELP)]
+    pub cluster: bool,
+    /// Slices of the cluster's space.
+    #[arg(long = "slice", value_name = "NAME=KIND:WHAT", help = SLICE_HELP)]
+    pub slices: Vec<String>,
+    /// Name of this node in the cluster [default: the name of the machine]
+    #[arg(long = "node", value_name = "NAME")]
+    pub node_name: Option<String>,
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port [default:
     /// 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
@@ -98,6 +115,11 @@ pub(super) struct FileArgs {
     pub(super) volume: OneOrMore,
     #[serde(default)]
     pub(super) remote: OneOrMore,
+    #[serde(default)]
+    pub(super) cluster: bool,
+    #[serde(default)]
+    pub(super) slice: OneOrMore,
+    pub(super) node: Option<String>,
     #[serde(default)]
     pub(super) nvme_tcp: OneOrMore,
     pub(super) advertise: Option<String>,

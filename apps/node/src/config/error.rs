@@ -92,6 +92,17 @@ pub enum ConfigError {
     /// No device is configured.
     #[error("no device: add --device NAME=file:PATH,size=SIZE (or block:, ram:, null:)")]
     NoDevice,
+    /// A slice without a cluster.
+    #[error("{key}: a slice is a part of a cluster's space: add --cluster")]
+    SliceWithoutCluster {
+        /// The key.
+        key: Key,
+    },
+    /// A node of a cluster without a direct door.
+    #[error(
+        "--cluster: the other nodes reach this one over the direct protocol: add --direct ADDR:PORT"
+    )]
+    ClusterNeedsDirect,
     /// Other machines can reach the address, and no setting names the hosts that may connect.
     #[error(
         "{key}: {address} can be reached from other machines: name the hosts that may connect with \
@@ -139,6 +150,9 @@ pub enum ValueError {
     /// Not a volume of another node.
     #[error("'{0}' is not a volume of another node: write NAME=direct://HOST:PORT/VOLUME")]
     Remote(Box<str>),
+    /// Not a placement of a volume of the cluster.
+    #[error("'{0}' is not a placement: write spread, local:NODE or central:NODE")]
+    Placement(Box<str>),
     /// Not a URL.
     #[error(transparent)]
     Url(#[from] nearflash::direct::UrlError),

@@ -54,6 +54,8 @@ pub struct Config {
     pub volumes: Vec<VolumeRequest>,
     /// The volumes of other nodes, by unique names.
     pub remotes: Vec<RemoteSpec>,
+    /// This node's part in the cluster; `None` for a node that serves alone.
+    pub cluster: Option<ClusterConfig>,
     /// The doors; at least one is for NVMe/TCP.
     pub doors: Vec<Door>,
     /// The socket for direct clients on this machine.
@@ -76,6 +78,15 @@ pub struct Config {
     pub stall_timeout: Nanos,
     /// The level of the log.
     pub log: LevelFilter,
+}
+
+/// A node's part in a cluster.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterConfig {
+    /// The node's name in it.
+    pub node: Name,
+    /// The devices that are slices of its space, by unique names.
+    pub slices: Vec<DeviceSpec>,
 }
 
 /// An address to report to hosts; without a port, each door reports its own.
@@ -125,7 +136,19 @@ impl Config {
             str::parse::<RemoteSpec>,
             |remote| &remote.name,
         )?;
-        check_devices(&devices, &volumes, &remotes)?;
+        let slices = merge.named(
+            "slice",
+            (file.slice.into_vec(), args.slices),
+            |text| Ok(text.parse::<DeviceSpec>()?),
+            |slice| &slice.name,
+        )?;
+        let node = merge.one("node", (file.node, args.node_name), |text| Ok(text.parse()?))?;
+        let is_clustered = file.cluster || args.cluster;
+        check_slices(&slices, &devices, is_clustered)?;
+        if !is_clustered {
+            check_devices(&devices, &remotes)?;
+        }
+        check_volumes(&devices, &volumes, &remotes)?;
         let written = [
             (Protocol::NvmeTcp, file.nvme_tcp, args.nvme_tcp),
             (Protocol::Direct, file.direct, args.direct),
@@ -134,6 +157,9 @@ impl Config {
         let mut doors = Vec::new();
         for (protocol, file, flags) in written {
             doors.extend(merge.doors(protocol, file.into_vec(), flags)?);
+        }
+        if is_clustered && !doors.iter().any(|door| door.protocol == Protocol::Direct) {
+            return Err(ConfigError::ClusterNeedsDirect);
         }
         let named = merge.hosts(file.host.into_vec(), args.hosts)?;
         named.open(&mut doors)?;
@@ -149,6 +175,10 @@ impl Config {
             devices: values(devices),
             volumes: values(volumes),
             remotes: values(remotes),
+            cluster: is_clustered.then(|| ClusterConfig {
+                node: node.unwrap_or_else(machine_name),
+                slices: values(slices),
+            }),
             doors,
             direct_local: args.direct_local.or(file.direct_local),
             advertise: merge.one("advertise", advertise, parse_advertise)?,
@@ -168,16 +198,52 @@ fn values<T>(written: Vec<Written<T>>) -> Vec<T> {
     written.into_iter().map(|written| written.value).collect()
 }
 
-/// Checks that there is a device, that each volume's device is configured, and that no device has the
-/// name of a volume of another node, which is a device, too.
+/// The name of the machine, without the characters that a name does not have.
+fn machine_name() -> Name {
+    let system = rustix::system::uname();
+    let host = system.nodename().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = host.chars().map(plain).take(nearflash_space::NAME_LEN_MAX).collect();
+    let node = || "node".parse().expect("a word is a name");
+    name.trim_start_matches('-').parse().unwrap_or_else(|_| node())
+}
+
+/// Checks that a node alone has something to serve.
 fn check_devices(
     devices: &[Written<DeviceSpec>],
-    volumes: &[Written<VolumeRequest>],
     remotes: &[Written<RemoteSpec>],
 ) -> Result<(), ConfigError> {
     if devices.is_empty() && remotes.is_empty() {
         return Err(ConfigError::NoDevice);
     }
+    Ok(())
+}
+
+/// Checks that slices have a cluster, and no names of devices.
+fn check_slices(
+    slices: &[Written<DeviceSpec>],
+    devices: &[Written<DeviceSpec>],
+    is_clustered: bool,
+) -> Result<(), ConfigError> {
+    let key = |it: &Written<DeviceSpec>| Key { origin: it.origin.clone(), name: "slice" };
+    if let Some(slice) = slices.first().filter(|_| !is_clustered) {
+        return Err(ConfigError::SliceWithoutCluster { key: key(slice) });
+    }
+    let is_device =
+        |it: &&Written<DeviceSpec>| devices.iter().any(|d| d.value.name == it.value.name);
+    match slices.iter().find(is_device) {
+        Some(twice) => Err(ConfigError::Twice { key: key(twice), name: twice.value.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Checks that each volume's device is configured, and that no device has the name of a volume of
+/// another node, which is a device, too.
+fn check_volumes(
+    devices: &[Written<DeviceSpec>],
+    volumes: &[Written<VolumeRequest>],
+    remotes: &[Written<RemoteSpec>],
+) -> Result<(), ConfigError> {
     let is_device = |name: &Name| devices.iter().any(|device| device.value.name == *name);
     let is_volume = |name: &Name| volumes.iter().any(|volume| volume.value.name == *name);
     let clashes = |name: &Name| is_device(name) || is_volume(name);

@@ -64,7 +64,7 @@ impl Node {
         let (credential, volume) = (name(credential)?, name(volume)?);
         let expires = expires_at.map(UnixTime);
         let grant = self.change_grants(|grants, space| {
-            let found = space.volume(&volume);
+            let found = space.volume(&volume).filter(|volume| volume.home.is_public());
             let volume = found.ok_or(VolumeError::NotFound(volume))?;
             let asked = GrantRequest { credential, range, rights, expires };
             let made = grants.add(asked, volume, now())?;

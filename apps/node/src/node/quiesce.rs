@@ -10,7 +10,7 @@ use crate::error::NodeError;
 use crate::runtime_face::Event;
 
 /// The time for which a change of the control socket waits for older requests.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The maximum number of changes that wait at a time: fewer than the control socket's connections,
 /// so that it answers other requests while devices hang. A further change does not wait.

@@ -11,7 +11,7 @@ use nearflash_api::VolumeInfo;
 use nearflash_device::DeviceId;
 use nearflash_media::Device;
 use nearflash_shard::PeerConfig;
-use nearflash_space::Space;
+use nearflash_space::{Home, Space};
 use nearflash_units::ByteLen;
 
 use super::Node;
@@ -115,7 +115,9 @@ impl Node {
     pub(super) fn follow(&self, device: DeviceId, bytes: u64) {
         let one = self.one_change();
         let is_new = self.served().recorded.space.volumes().any(|volume| {
-            volume.devices() == [device] && volume.is_remote && volume.len().0 != bytes
+            volume.home == Home::OtherNode
+                && volume.devices() == [device]
+                && volume.len().0 != bytes
         });
         if !is_new {
             return; // another core has said so before

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use nearflash_api::{
-    Accounts, ApiError, ChapAdd, ChapList, ChapRemove, CredentialCreate, CredentialList,
-    CredentialRemove, Credentials, DeviceClear, ErrorCode, GrantAdd, GrantList, GrantRevoke,
-    Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential, OneAccount, OneCredential,
-    OneDevice, OneGrant, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList,
-    Reservations, Serve, Status, StatusShow, Subject, VolumeCreate, VolumeList, VolumeRemove,
-    VolumeResize, Volumes,
+    Accounts, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate, CredentialCreate,
+    CredentialList, CredentialRemove, Credentials, DeviceClear, ErrorCode, GrantAdd, GrantList,
+    GrantRevoke, Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential, OneAccount,
+    OneCredential, OneDevice, OneGrant, OneJob, OneReservation, OneVolume, ReservationClear,
+    ReservationList, Reservations, Serve, Status, StatusShow, Subject, VolumeCreate, VolumeDetail,
+    VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -27,6 +27,18 @@ impl Serve<StatusShow> for Node {
 impl Serve<VolumeCreate> for Node {
     fn serve(&self, call: VolumeCreate) -> Result<OneVolume, ApiError> {
         Ok(changed("volume created", self.create(&volume_request(call)?)?))
+    }
+}
+
+impl Serve<ClusterVolumeCreate> for Node {
+    fn serve(&self, call: ClusterVolumeCreate) -> Result<OneVolume, ApiError> {
+        Ok(changed("volume of the cluster created", self.create_in_cluster(&call)?))
+    }
+}
+
+impl Serve<VolumeShow> for Node {
+    fn serve(&self, call: VolumeShow) -> Result<VolumeDetail, ApiError> {
+        Ok(self.show_volume(&call.name)?)
     }
 }
 

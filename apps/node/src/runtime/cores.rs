@@ -127,7 +127,11 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         };
         let common = Arc::clone(&common);
         let builder = thread::Builder::new().name(format!("core-{}", core.0));
-        threads.push(builder.spawn(move || run_core(start, &common)).map_err(StartError::new)?);
+        let run = move || {
+            let _guard = EndOfPanic;
+            run_core(start, &common);
+        };
+        threads.push(builder.spawn(run).map_err(StartError::new)?);
     }
     drop(up);
     let mut senders = Vec::new();
@@ -162,6 +166,18 @@ fn listener(open: OpenDoor) -> Listener {
         DoorSocket::Local(listener) => listener.into(),
     };
     Listener { door, socket }
+}
+
+/// Ends the process when its core panics, in builds that unwind, too. The other cores would wait for that
+/// core, and other nodes would believe that this one lives.
+struct EndOfPanic;
+
+impl Drop for EndOfPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 /// The body of one core's thread.

@@ -22,10 +22,12 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_shard::{DirectConfig, IscsiConfig};
-use nearflash_space::Epoch;
+use nearflash_space::{Epoch, Home};
+use nearflash_units::ByteOffset;
 
 use super::replies::Reply;
 use crate::Ledger;
+use crate::cluster::PEER_KEY;
 use crate::config::Protocol;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
@@ -43,6 +45,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
         hosts: host_access(&config.hosts),
         ports: ports(&config.doors),
+        controller_ids: config.controller_ids.clone(),
         limits,
         life: config.life.clone(),
     });
@@ -99,7 +102,8 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
             block_size: volume.block_size,
             epoch: wire_epoch(volume.epoch),
             uuid: *volume.uuid.as_bytes(),
-            is_remote: volume.is_remote,
+            is_remote: matches!(volume.home, Home::OtherNode | Home::Cluster),
+            is_public: volume.home.is_public(),
         };
         (volume.name.as_str().into(), export)
     };
@@ -111,7 +115,29 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
         };
         (credential.id.as_str().into(), export)
     };
-    Exports::new(access.volumes.iter().map(volume), access.credentials.iter().map(credential))
+    let volumes = access.volumes.iter().map(volume);
+    let exports = Exports::new(volumes, access.credentials.iter().map(credential));
+    match &access.peers {
+        Some(secret) => exports.with_peers(PEER_KEY, peers(access, secret)),
+        None => exports,
+    }
+}
+
+/// The credential of the other nodes of a cluster: they use the parts, and nothing else.
+fn peers(access: &DirectAccess, secret: &nearflash_access::Secret) -> CredentialExport {
+    let parts = access.volumes.iter().filter(|volume| !volume.home.is_public());
+    let grant = |part: &DirectVolume| DirectGrant {
+        volume: part.volume,
+        start: ByteOffset(0),
+        end: ByteOffset(part.len.0),
+        rights: Rights::ReadWrite,
+    };
+    let grants: Vec<DirectGrant> = parts.map(grant).collect();
+    CredentialExport {
+        secret: Secret::new(*secret.bytes()),
+        expired: false,
+        access: compiled(&grants),
+    }
 }
 
 /// The configuration of iSCSI sessions.
@@ -292,7 +318,6 @@ fn count(count: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_units::ByteOffset;
 
     fn grant(volume: u32, range: Range<u64>, rights: Rights) -> DirectGrant {
         let (start, end) = (ByteOffset(range.start), ByteOffset(range.end));

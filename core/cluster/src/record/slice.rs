@@ -1,7 +1,7 @@
 //! The records of slices.
 
 use nearflash_space::Name;
-use nearflash_units::{ByteLen, ByteOffset, MIB};
+use nearflash_units::{ByteLen, MIB};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -13,8 +13,7 @@ pub const TRACT_LEN: ByteLen = ByteLen(16 * MIB);
 /// Longest mirror.
 pub const MIRROR_LEN_MAX: ByteLen = ByteLen(64 * 1024 * MIB);
 
-/// The start of a slice's data area: behind the label and 16 MiB of metadata.
-pub const DATA_START: ByteOffset = ByteOffset(17 * MIB);
+pub use nearflash_space::slice::DATA_START;
 
 /// A slice: a device's contribution to the cluster.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

@@ -87,8 +87,10 @@ impl Link {
         }
     }
 
-    /// Adds volumes.
-    pub(super) fn set_volumes(&mut self, volumes: &[RemoteVolume]) {
+    /// Adds volumes, and takes the node's new address for the next connection: the node itself ends
+    /// the present one when it moves.
+    pub(super) fn follow(&mut self, PeerConfig { address, volumes, .. }: &PeerConfig) {
+        self.config.address = *address;
         assert!(volumes.len() >= self.volumes.len(), "a volume keeps its place");
         let known = self.volumes.len();
         self.config.volumes.extend_from_slice(&volumes[known..]);

@@ -2,6 +2,7 @@
 //! limits.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use nearflash_request::{Usage, VolumeId};
@@ -9,7 +10,10 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 
 use crate::address::TransportAddress;
-use crate::{HostName, NamespaceEntry, NamespaceId, Nqn};
+use crate::{ControllerId, HostName, NamespaceEntry, NamespaceId, Nqn};
+
+/// The controller ids of a node that shares no subsystem with another one.
+pub const ALL_CONTROLLER_IDS: RangeInclusive<u16> = 1..=ControllerId::MAX.0;
 
 /// The configuration that does not change while a node runs.
 #[derive(Clone, Debug)]
@@ -25,6 +29,9 @@ pub struct TargetConfig {
     pub hosts: HostAccess,
     /// The listeners, which the discovery log lists.
     pub ports: Vec<Port>,
+    /// The numbers that controllers get. Several nodes that serve one subsystem need different ones: a
+    /// host refuses a second controller with the number of another one.
+    pub controller_ids: RangeInclusive<u16>,
     /// The limits for hosts.
     pub limits: Limits,
     /// The source of the health log page.

@@ -252,11 +252,11 @@ impl Target {
         if self.controllers.len() >= usize::from(self.config.limits.controllers_max) {
             return None;
         }
-        let numbers = usize::from(ControllerId::MAX.0);
-        for _ in 0..numbers {
+        let (first, last) =
+            (*self.config.controller_ids.start(), *self.config.controller_ids.end());
+        for _ in first..=last {
             let id = self.controller_next;
-            let last = id == ControllerId::MAX;
-            self.controller_next = ControllerId(if last { 1 } else { id.0 + 1 });
+            self.controller_next = ControllerId(if id.0 >= last { first } else { id.0 + 1 });
             if !self.controllers.contains_key(&id) {
                 return Some(id);
             }

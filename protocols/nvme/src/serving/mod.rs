@@ -36,7 +36,8 @@ use nearflash_request::Change;
 use nearflash_units::Nanos;
 
 pub use config::{
-    Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, PublishError, TargetConfig,
+    ALL_CONTROLLER_IDS, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port,
+    PublishError, TargetConfig,
 };
 pub use connect::{Connected, QueueKind, Refusal};
 pub use state::ControllerKind;
@@ -139,11 +140,14 @@ impl Target {
         assert!(limits.in_capsule_len_max.is_multiple_of(16));
         assert!((2..=4096).contains(&limits.queue_entries_max));
         assert!((1..0xFFFF).contains(&limits.io_queues_max));
+        let ids = &config.controller_ids;
+        assert!(!ids.is_empty() && *ids.start() > 0 && *ids.end() <= ControllerId::MAX.0);
+        let controller_next = ControllerId(*ids.start());
         Self {
             config,
             subsystems: BTreeMap::new(),
             controllers: BTreeMap::new(),
-            controller_next: ControllerId(1),
+            controller_next,
             discovery_generation: 0,
             actions: VecDeque::new(),
         }

@@ -11,7 +11,7 @@ use crate::Storage;
 
 const NODE: Uuid = Uuid::from_u128(1);
 const FRESH: Uuid = Uuid::from_u128(2);
-const CLAIM: Claim<'static> = Claim { node: NODE, known: &[] };
+const CLAIM: Claim<'static> = Claim { node: NODE, known: &[], cluster: None };
 const LEN: u64 = 8 << 20;
 
 /// A directory with a device file.
@@ -159,7 +159,7 @@ fn an_absent_file_without_a_size_is_refused() {
 fn an_absent_file_with_volumes_on_it_is_not_made_anew() {
     let known = [known("flash", FRESH, LEN)];
     assert_eq!(
-        Bench::new().refused(",size=8MiB", Claim { node: NODE, known: &known }),
+        Bench::new().refused(",size=8MiB", Claim { node: NODE, known: &known, cluster: None }),
         "device 'flash': PATH does not exist, but the catalog has volumes on it: restore it, or \
          correct the path"
     );
@@ -198,7 +198,7 @@ fn any_other_data_at_either_end_is_refused_too() {
 fn another_installations_label_is_refused_until_told_to_wipe() {
     let bench = Bench::new();
     bench.take(",size=8MiB", CLAIM).unwrap();
-    let other = Claim { node: Uuid::from_u128(9), known: &[] };
+    let other = Claim { node: Uuid::from_u128(9), known: &[], cluster: None };
     assert_eq!(
         bench.refused("", other),
         "device 'flash' belongs to another nearflash installation (node \
@@ -216,7 +216,7 @@ fn our_own_device_is_never_wiped() {
     bench.take(",size=8MiB", CLAIM).unwrap();
     bench.put(&[(2 << 20, b"precious"), (LEN - 8, b"precious")]);
     let known = [known("flash", FRESH, LEN)];
-    let device = bench.take(",wipe", Claim { node: NODE, known: &known }).unwrap();
+    let device = bench.take(",wipe", Claim { node: NODE, known: &known, cluster: None }).unwrap();
     assert_eq!(device.uuid(), FRESH);
     let bytes = fs::read(&bench.path).unwrap();
     assert_eq!(&bytes[2 << 20..(2 << 20) + 8], b"precious");
@@ -226,7 +226,7 @@ fn our_own_device_is_never_wiped() {
 #[test]
 fn a_device_that_volumes_are_on_is_not_replaced_by_another_even_when_told_to_wipe() {
     let known = [known("flash", Uuid::from_u128(7), LEN)];
-    let claim = Claim { node: NODE, known: &known };
+    let claim = Claim { node: NODE, known: &known, cluster: None };
     let blank = Bench::holding(&[]);
     let expected = "device 'flash': PATH is not the device that the catalog has volumes on \
                     (00000000-0000-0000-0000-000000000007): correct the path";
@@ -242,7 +242,7 @@ fn a_device_known_by_another_name_is_refused_by_both() {
     bench.take(",size=8MiB", CLAIM).unwrap();
     let known = [known("disk1", FRESH, LEN)];
     assert_eq!(
-        bench.refused("", Claim { node: NODE, known: &known }),
+        bench.refused("", Claim { node: NODE, known: &known, cluster: None }),
         "device 'flash' is called 'disk1' in the catalog: write 'disk1='"
     );
 }
@@ -252,7 +252,7 @@ fn a_device_shorter_or_longer_than_the_catalog_says_is_refused_with_both_sizes()
     let bench = Bench::new();
     bench.take(",size=8MiB", CLAIM).unwrap();
     let known = [known("flash", FRESH, LEN)];
-    let claim = Claim { node: NODE, known: &known };
+    let claim = Claim { node: NODE, known: &known, cluster: None };
     let file = fs::OpenOptions::new().write(true).open(&bench.path).unwrap();
     for (len, text) in [(6 << 20, "6MiB"), (512 << 10, "512KiB")] {
         file.set_len(len).unwrap();

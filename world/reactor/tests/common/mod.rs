@@ -23,7 +23,7 @@ const NAME: OperationId = OperationId { io: 7, op: 1, generation: 2 };
 
 /// A reactor with these devices.
 pub(crate) fn reactor(specs: &[String]) -> Reactor {
-    let claim = Claim { node: Uuid::from_u128(1), known: &[] };
+    let claim = Claim { node: Uuid::from_u128(1), known: &[], cluster: None };
     let device = |spec: &String| {
         let spec = spec.parse().unwrap();
         Arc::new(open(&spec, claim).unwrap().take(Uuid::from_u128(2)).unwrap())

@@ -23,6 +23,7 @@ impl Node {
         };
         let listen = self.id.address(4420);
         Target::new(TargetConfig {
+            controller_ids: nearflash_nvme::serving::ALL_CONTROLLER_IDS,
             serial_seed: 1,
             model: "simulated".to_owned(),
             firmware: "1".to_owned(),

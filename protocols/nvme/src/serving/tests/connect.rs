@@ -249,3 +249,12 @@ fn a_reset_ends_io_queues_and_lets_them_be_connected_anew() {
     target.queue_closed(controller, QueueId(1));
     assert_eq!(target.status().hosts[0].queues, []);
 }
+
+#[test]
+fn controllers_get_the_numbers_of_their_node_and_no_others() {
+    let mut target = Target::new(TargetConfig { controller_ids: 65..=66, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    let ids = [(); 2].map(|()| join(&mut target, &nqn("data")));
+    assert_eq!(ids, [ControllerId(65), ControllerId(66)]);
+    assert!(Host::of(&nqn("data")).connect(&mut target).is_err());
+}

@@ -36,6 +36,7 @@ fn local() -> TransportAddress {
 
 fn config() -> TargetConfig {
     TargetConfig {
+        controller_ids: crate::serving::ALL_CONTROLLER_IDS,
         serial_seed: 7,
         model: "nearflash".to_owned(),
         firmware: "0.1.0".to_owned(),

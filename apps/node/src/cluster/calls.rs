@@ -1,0 +1,263 @@
+//! The requests of the agent as calls to etcd.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{
+    AlarmAction, AlarmType, Client, Compare, CompareOp, ConnectOptions, Error, EventType,
+    GetOptions, KeyValue, PutOptions, Txn, TxnOp, WatchOptions, WatchResponse,
+};
+use nearflash_cluster::store::{Answer, Found, ModRevision, Operation, RequestId, StoreStatus};
+use nearflash_cluster::{StoreEvent, Txn as ClusterTxn};
+use tokio::sync::mpsc::UnboundedSender;
+use uuid::Uuid;
+
+use super::access::CALL_TIMEOUT;
+use super::client::reason;
+
+/// The status of gRPC for a revision that has been compacted: Out Of Range.
+const OUT_OF_RANGE: i32 = 11;
+
+/// The connections to the endpoints. A connection is given up when a call over it fails.
+#[derive(Clone)]
+pub(super) struct Calls {
+    pub(super) cluster: Uuid,
+    pub(super) options: ConnectOptions,
+    pub(super) clients: Arc<Mutex<HashMap<SocketAddr, Client>>>,
+    pub(super) events: UnboundedSender<StoreEvent>,
+}
+
+/// An event, or news about the members.
+pub(super) type Members = Vec<SocketAddr>;
+
+impl Calls {
+    /// Carries out a request that is not a watch, and reports the answer. Returns the addresses of the
+    /// members if they were asked for.
+    pub(super) async fn call(
+        &self,
+        (id, endpoint): (RequestId, SocketAddr),
+        operation: Operation,
+        timeout: Duration,
+    ) -> Option<Members> {
+        let mut members = None;
+        let called = tokio::time::timeout(timeout, self.answer(endpoint, operation, &mut members));
+        let answer = match called.await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                self.forget(endpoint);
+                Answer::Unknown { reason: reason(&error) }
+            }
+            Err(_) => {
+                self.forget(endpoint);
+                Answer::Unknown { reason: format!("silent for {} s", timeout.as_secs().max(1)) }
+            }
+        };
+        self.report(StoreEvent::Answered { id, answer });
+        members
+    }
+
+    async fn answer(
+        &self,
+        endpoint: SocketAddr,
+        operation: Operation,
+        members: &mut Option<Members>,
+    ) -> Result<Answer, Error> {
+        let mut client = self.client(endpoint).await?;
+        match operation {
+            Operation::Range { from, prefix, revision, keys_only, limit } => {
+                let at = i64::try_from(revision).unwrap_or(i64::MAX);
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+                let options = GetOptions::new()
+                    .with_range(behind(&prefix))
+                    .with_revision(at)
+                    .with_limit(limit);
+                let options = if keys_only { options.with_keys_only() } else { options };
+                match client.get(from, Some(options)).await {
+                    Ok(read) => {
+                        let found = |pair: &KeyValue| found(pair, !keys_only);
+                        Ok(Answer::Range {
+                            // A page at an earlier revision shows that one.
+                            revision: if revision == 0 { newest(read.header()) } else { revision },
+                            found: read.kvs().iter().map(found).collect(),
+                            more: read.more(),
+                        })
+                    }
+                    Err(Error::GRpcStatus(status)) if status.code() as i32 == OUT_OF_RANGE => {
+                        Ok(Answer::Compacted)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Operation::Txn(txn) => {
+                let answer = client.txn(self.txn(&txn)).await?;
+                let revision = newest(answer.header());
+                Ok(Answer::Txn { succeeded: answer.succeeded(), revision })
+            }
+            Operation::LeaseGrant { ttl } => {
+                Ok(Answer::Lease { lease: client.lease_grant(ttl.into(), None).await?.id() })
+            }
+            Operation::LeaseKeepAlive { lease } => match client.lease_keep_alive(lease).await {
+                Ok(_) => Ok(Answer::KeptAlive { exists: true }),
+                Err(Error::LeaseKeepAliveError(_)) => Ok(Answer::KeptAlive { exists: false }),
+                Err(error) => Err(error),
+            },
+            Operation::Status => {
+                let (status, addresses) = self.status(&mut client).await?;
+                *members = Some(addresses);
+                Ok(Answer::Status(status))
+            }
+            Operation::Watch { .. } => Err(Error::InvalidArgs("a watch has a task".to_owned())),
+        }
+    }
+
+    /// Asks all members for their state.
+    async fn status(&self, client: &mut Client) -> Result<(StoreStatus, Members), Error> {
+        let listed = client.member_list().await?;
+        let address = |url: &String| url.split_once("://")?.1.parse().ok();
+        let mut status = StoreStatus::default();
+        let mut addresses = Members::new();
+        for member in listed.members().iter().filter(|member| !member.is_learner()) {
+            status.voters += 1;
+            let own: Vec<SocketAddr> = member.client_urls().iter().filter_map(address).collect();
+            let Some(first) = own.first().copied() else { continue };
+            addresses.extend(own);
+            let ask = async { self.client(first).await?.status().await };
+            match tokio::time::timeout(CALL_TIMEOUT / 3, ask).await {
+                Ok(Ok(answer)) if answer.leader() != 0 => status.healthy += 1,
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) | Err(_) => self.forget(first),
+            }
+        }
+        let alarms = client.alarm(AlarmAction::Get, AlarmType::None, None).await?;
+        status.alarms = alarms.alarms().iter().map(|it| format!("{:?}", it.alarm())).collect();
+        Ok((status, addresses))
+    }
+
+    /// Watches a prefix until the watch ends.
+    pub(super) async fn watch(
+        &self,
+        (id, endpoint): (RequestId, SocketAddr),
+        prefix: &str,
+        from_revision: u64,
+    ) {
+        let (is_compacted, reason) = match self.watched(id, endpoint, prefix, from_revision).await {
+            Ok((is_compacted, reason)) => (is_compacted, reason),
+            Err(error) => (false, reason(&error)),
+        };
+        self.forget(endpoint);
+        self.report(StoreEvent::WatchEnded { id, is_compacted, reason });
+    }
+
+    async fn watched(
+        &self,
+        id: RequestId,
+        endpoint: SocketAddr,
+        prefix: &str,
+        from_revision: u64,
+    ) -> Result<(bool, String), Error> {
+        let mut client = self.client(endpoint).await?;
+        let from = i64::try_from(from_revision).unwrap_or(i64::MAX);
+        let options = WatchOptions::new().with_prefix().with_start_revision(from);
+        let mut stream = client.watch(prefix, Some(options)).await?;
+        self.report(StoreEvent::Answered { id, answer: Answer::Watching });
+        while let Some(response) = stream.message().await? {
+            if response.canceled() {
+                let reason = response.cancel_reason().to_owned();
+                return Ok((response.compact_revision() != 0, reason));
+            }
+            for (revision, changes) in by_revision(&response) {
+                self.report(StoreEvent::Changed { id, revision, changes });
+            }
+        }
+        Ok((false, "the stream has ended".to_owned()))
+    }
+
+    /// The connection to an endpoint.
+    async fn client(&self, endpoint: SocketAddr) -> Result<Client, Error> {
+        if let Some(client) = self.clients().get(&endpoint) {
+            return Ok(client.clone());
+        }
+        let url = format!("https://{endpoint}");
+        let client = Client::connect([url], Some(self.options.clone())).await?;
+        self.clients().insert(endpoint, client.clone());
+        Ok(client)
+    }
+
+    fn forget(&self, endpoint: SocketAddr) {
+        self.clients().remove(&endpoint);
+    }
+
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, event: StoreEvent) {
+        // Nobody receives it while the thread ends.
+        let _ = self.events.send(event);
+    }
+
+    fn txn(&self, txn: &ClusterTxn) -> Txn {
+        let compares: Vec<Compare> = txn
+            .compares
+            .iter()
+            .map(|it| {
+                let revision = i64::try_from(it.mod_revision.0).unwrap_or(i64::MAX);
+                Compare::mod_revision(it.key.path(self.cluster), CompareOp::Equal, revision)
+            })
+            .collect();
+        let puts = txn.puts.iter().map(|it| {
+            let options = it.lease.map(|lease| PutOptions::new().with_lease(lease));
+            TxnOp::put(it.key.path(self.cluster), it.value.clone(), options)
+        });
+        let deletes = txn.deletes.iter().map(|it| TxnOp::delete(it.path(self.cluster), None));
+        Txn::new().when(compares).and_then(puts.chain(deletes).collect::<Vec<_>>())
+    }
+}
+
+/// The first key behind all those with the prefix, which ends with a slash.
+fn behind(prefix: &str) -> String {
+    let stem = prefix.strip_suffix('/').unwrap_or(prefix);
+    // The character after the slash.
+    format!("{stem}0")
+}
+
+fn newest(header: Option<&etcd_client::ResponseHeader>) -> u64 {
+    header.and_then(|it| u64::try_from(it.revision()).ok()).unwrap_or_default()
+}
+
+fn found(pair: &KeyValue, with_value: bool) -> Found {
+    Found {
+        key: String::from_utf8_lossy(pair.key()).into_owned(),
+        value: with_value.then(|| pair.value().to_vec()),
+        mod_revision: ModRevision(u64::try_from(pair.mod_revision()).unwrap_or_default()),
+    }
+}
+
+/// The changes of a response, one entry for each revision, oldest first. A response holds all events
+/// of each of its revisions.
+fn by_revision(response: &WatchResponse) -> Vec<(u64, Vec<Found>)> {
+    let mut changes: Vec<(u64, Vec<Found>)> = Vec::new();
+    for event in response.events() {
+        let Some(pair) = event.kv() else { continue };
+        let change = found(pair, event.event_type() == EventType::Put);
+        let revision = change.mod_revision.0;
+        match changes.last_mut() {
+            Some((last, changes)) if *last == revision => changes.push(change),
+            _ => changes.push((revision, vec![change])),
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::behind;
+
+    #[test]
+    fn the_end_of_a_range_is_behind_every_key_of_the_prefix_and_before_the_next_cluster() {
+        assert!("/nearflash/a/\u{10ffff}" < behind("/nearflash/a/").as_str());
+        assert!("/nearflash/a0" >= behind("/nearflash/a/").as_str());
+    }
+}

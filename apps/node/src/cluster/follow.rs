@@ -1,0 +1,347 @@
+//! The thread `cluster`: it follows the cluster's store, and carries out changes in it.
+//!
+//! The agent ([`nearflash_cluster::Agent`]) decides what is asked; this thread asks. It does nothing
+//! else, so that the node's lease is renewed in time: the tables go to a thread of their own.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nearflash_cluster::agent::AgentConfig;
+use nearflash_cluster::compile::Tables;
+use nearflash_cluster::state::Inconsistent;
+use nearflash_cluster::store::{Operation, StoreRequest};
+use nearflash_cluster::{
+    Agent, Change, ChangeId, ClusterState, Outcome, Refusal, StoreEvent, StoreHealth,
+};
+use nearflash_units::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{AbortHandle, LocalSet};
+use uuid::Uuid;
+
+use super::access::StoreAccess;
+use super::calls::{Calls, Members};
+use super::error::ClusterError;
+
+/// Error: a change of the cluster was not made, or nobody knows.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// It is not possible.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Too many changes wait.
+    #[error("64 changes of the cluster wait already: try again")]
+    Busy,
+    /// The store did not answer in time.
+    #[error(
+        "etcd has not answered in time: the change may still take effect; see 'nearflash cluster \
+         status' and what it changed, and repeat it if it has not"
+    )]
+    Unknown,
+    /// The node is ending.
+    #[error("the node is ending")]
+    Stopped,
+}
+
+impl From<Inconsistent> for ChangeError {
+    fn from(error: Inconsistent) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// Takes the node's tables.
+pub(crate) type OnTables = Box<dyn FnMut(Tables) + Send>;
+
+/// The connection of a node to the cluster's store.
+pub(crate) struct Follower {
+    shared: Arc<Shared>,
+    commands: UnboundedSender<Command>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+enum Command {
+    Change(Change, Sender<Outcome>),
+    Stop,
+}
+
+#[derive(Debug)]
+struct Shared {
+    view: Mutex<View>,
+    is_read: Condvar,
+    /// The newest tables that have not been taken.
+    tables: Mutex<Option<Tables>>,
+    has_tables: Condvar,
+    is_over: AtomicBool,
+}
+
+/// The known content of the store, and the connection to it.
+#[derive(Clone, Debug)]
+struct View {
+    state: Arc<ClusterState>,
+    health: StoreHealth,
+}
+
+impl Follower {
+    /// Follows the store as this node.
+    ///
+    /// # Errors
+    /// When the system has no thread.
+    pub(crate) fn start(
+        access: StoreAccess,
+        node: Uuid,
+        on_tables: OnTables,
+    ) -> Result<Self, ClusterError> {
+        let failed = |source| ClusterError::System { action: "start a thread", source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let config = AgentConfig {
+            cluster: access.cluster(),
+            node,
+            run: Some(Uuid::new_v4().as_u64_pair().0),
+            endpoints: access.endpoints().len(),
+        };
+        let agent = Agent::new(config, boot_time());
+        let view = View { state: Arc::new(agent.state().clone()), health: agent.health() };
+        let shared = Arc::new(Shared {
+            view: Mutex::new(view),
+            is_read: Condvar::new(),
+            tables: Mutex::default(),
+            has_tables: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        });
+        let (commands, receiver) = unbounded_channel();
+        let (driven, told) = (Arc::clone(&shared), Arc::clone(&shared));
+        let drive = move || {
+            let (events, incoming) = unbounded_channel();
+            let (clients, cluster) = (Arc::default(), access.cluster());
+            let calls = Calls { cluster, options: access.options(), clients, events };
+            let endpoints = access.endpoints();
+            let driver = Driver::new(agent, calls, endpoints, driven);
+            LocalSet::new().block_on(&runtime, driver.run(incoming, receiver));
+        };
+        let tell = move || told.tell(on_tables);
+        let threads = vec![
+            Builder::new().name("cluster".to_owned()).spawn(drive).map_err(failed)?,
+            Builder::new().name("cluster-tables".to_owned()).spawn(tell).map_err(failed)?,
+        ];
+        Ok(Self { shared, commands, threads: Mutex::new(threads) })
+    }
+
+    /// Carries out a change. Waits until its outcome is known, for at most `timeout`.
+    ///
+    /// # Errors
+    /// When it is refused, or its outcome is not known in time.
+    pub(crate) fn change(&self, change: Change, timeout: Duration) -> Result<(), ChangeError> {
+        let (sender, receiver) = channel();
+        self.commands.send(Command::Change(change, sender)).map_err(|_| ChangeError::Stopped)?;
+        match receiver.recv_timeout(timeout) {
+            Ok(Outcome::Done) => Ok(()),
+            Ok(Outcome::Refused(refusal)) => Err(refusal.into()),
+            Ok(Outcome::Busy) => Err(ChangeError::Busy),
+            Err(RecvTimeoutError::Timeout) => Err(ChangeError::Unknown),
+            Err(RecvTimeoutError::Disconnected) => Err(ChangeError::Stopped),
+        }
+    }
+
+    /// The known content of the store.
+    pub(crate) fn state(&self) -> Arc<ClusterState> {
+        Arc::clone(&self.shared.view().state)
+    }
+
+    /// Waits until the store has been read, for at most `timeout`. Returns whether it has been.
+    pub(crate) fn wait_until_read(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut view = self.shared.view();
+        while !view.health.is_read {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.is_read.wait_timeout(view, left);
+            view = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Ends the threads.
+    pub(crate) fn stop(&self) {
+        self.shared.end();
+        // The thread may have ended already.
+        let _ = self.commands.send(Command::Stop);
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that follows the cluster has panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn view(&self) -> MutexGuard<'_, View> {
+        lock(&self.view)
+    }
+
+    fn publish(&self, tables: Tables) {
+        *lock(&self.tables) = Some(tables);
+        self.has_tables.notify_all();
+    }
+
+    fn end(&self) {
+        // With the lock, so that no wait begins in between.
+        let tables = lock(&self.tables);
+        self.is_over.store(true, Ordering::SeqCst);
+        drop(tables);
+        self.has_tables.notify_all();
+    }
+
+    /// Hands the tables to the node, until the end.
+    fn tell(&self, mut on_tables: OnTables) {
+        loop {
+            let mut slot = lock(&self.tables);
+            let tables = loop {
+                if self.is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+                match slot.take() {
+                    Some(tables) => break tables,
+                    None => {
+                        slot = self.has_tables.wait(slot).unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            };
+            drop(slot);
+            on_tables(tables);
+        }
+    }
+}
+
+/// Drives the agent.
+struct Driver {
+    agent: Agent,
+    calls: Calls,
+    endpoints: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    waiting: BTreeMap<ChangeId, Sender<Outcome>>,
+    next_change: u64,
+    watch: Option<AbortHandle>,
+    members: (UnboundedSender<Members>, UnboundedReceiver<Members>),
+}
+
+impl Driver {
+    fn new(agent: Agent, calls: Calls, endpoints: Vec<SocketAddr>, shared: Arc<Shared>) -> Self {
+        let (waiting, members) = (BTreeMap::new(), unbounded_channel());
+        Self { agent, calls, endpoints, shared, waiting, next_change: 0, watch: None, members }
+    }
+
+    async fn run(
+        mut self,
+        mut events: UnboundedReceiver<StoreEvent>,
+        mut commands: UnboundedReceiver<Command>,
+    ) {
+        loop {
+            self.agent.handle_timeout(boot_time());
+            self.pass_on();
+            let left = self.agent.poll_timeout().since(boot_time()).to_duration();
+            tokio::select! {
+                event = events.recv() => {
+                    let mut next = event;
+                    while let Some(event) = next {
+                        self.agent.handle_event(boot_time(), event);
+                        next = events.try_recv().ok();
+                    }
+                    self.show();
+                }
+                command = commands.recv() => match command {
+                    Some(Command::Change(change, sender)) => self.submit(change, sender),
+                    Some(Command::Stop) | None => return,
+                },
+                members = self.members.1.recv() => {
+                    self.add_endpoints(members.unwrap_or_default());
+                }
+                () = tokio::time::sleep(left) => self.show(),
+            }
+        }
+    }
+
+    fn submit(&mut self, change: Change, sender: Sender<Outcome>) {
+        let id = ChangeId(self.next_change);
+        self.next_change += 1;
+        self.waiting.insert(id, sender);
+        self.agent.submit(boot_time(), id, change);
+    }
+
+    /// Passes on what the agent has ready.
+    fn pass_on(&mut self) {
+        while let Some(request) = self.agent.poll_request() {
+            self.ask(request);
+        }
+        while let Some((id, outcome)) = self.agent.poll_outcome() {
+            if let Some(sender) = self.waiting.remove(&id) {
+                // The state that the change has led to is there before its outcome.
+                self.show();
+                // Whoever asked may have given up.
+                let _ = sender.send(outcome);
+            }
+        }
+        if let Some(tables) = self.agent.poll_publish() {
+            self.shared.publish(tables);
+        }
+    }
+
+    fn ask(&mut self, StoreRequest { id, endpoint, deadline, operation }: StoreRequest) {
+        let address = self.endpoints[endpoint.min(self.endpoints.len() - 1)];
+        let calls = self.calls.clone();
+        if let Operation::Watch { prefix, from_revision } = operation {
+            self.watch.take().iter().for_each(AbortHandle::abort);
+            let watch = async move { calls.watch((id, address), &prefix, from_revision).await };
+            self.watch = Some(tokio::task::spawn_local(watch).abort_handle());
+            return;
+        }
+        let timeout = deadline.since(boot_time()).to_duration();
+        let members = self.members.0.clone();
+        tokio::task::spawn_local(async move {
+            if let Some(found) = calls.call((id, address), operation, timeout).await {
+                // Nobody receives it while the thread ends.
+                let _ = members.send(found);
+            }
+        });
+    }
+
+    /// Members that have joined since the start can be asked, too.
+    fn add_endpoints(&mut self, members: Members) {
+        for address in members {
+            if !self.endpoints.contains(&address) {
+                self.endpoints.push(address);
+                self.agent.set_endpoints(self.endpoints.len());
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        let mut view = self.shared.view();
+        if *view.state != *self.agent.state() {
+            view.state = Arc::new(self.agent.state().clone());
+        }
+        view.health = self.agent.health();
+        if view.health.is_read {
+            self.shared.is_read.notify_all();
+        }
+    }
+}
+
+/// The time since the machine's start, which goes on while the machine is suspended.
+fn boot_time() -> Nanos {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Nanos(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

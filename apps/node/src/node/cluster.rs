@@ -1,0 +1,338 @@
+//! Volumes of the cluster, as the control socket changes them. A change goes through the cluster's
+//! store; every node then serves what the store says.
+//!
+//! A new volume gets its rows, then the node that was asked zeroes each part through the node that has
+//! it, and then the volume can be used. A part that is not zeroed yet has another name than later, so
+//! that a zeroing which takes long cannot reach blocks in use.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nearflash::direct::{Client, Credentials, Options, Url};
+use nearflash_api::{
+    ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeDetail, VolumeInfo, VolumeLayout,
+};
+use nearflash_cluster::change::{STRIPE_UNIT, VolumeSpec};
+use nearflash_cluster::record::{Door, NodeRecord, Placement, VolumeRecord};
+use nearflash_cluster::state::MirrorView;
+use nearflash_cluster::{Change, ClusterState, MirrorKey, part_name};
+use nearflash_space::{Home, Name, VolumeError};
+use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, OneLine};
+use uuid::Uuid;
+
+use super::{Node, check_unused};
+use crate::cluster::{Follower, PEER_KEY};
+use crate::config::ValueError;
+use crate::error::NodeError;
+use crate::exports::volume_info;
+
+/// The time for a change of the store.
+const CHANGE_MAX: Duration = Duration::from_secs(20);
+
+/// The time within which a node must offer a new part, and this node must serve a new volume.
+const OFFER_MAX: Duration = Duration::from_secs(20);
+
+/// The pause between two looks at something that another thread does.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The length that one request zeroes. A node must answer it before it counts as silent.
+const ZERO_STEP: u64 = 256 * MIB;
+
+/// The block size of every volume of a cluster: no device has larger blocks, so no block of a device
+/// holds blocks of two parts.
+const BLOCK_SIZE: BlockSize = BlockSize::B4096;
+
+impl Node {
+    /// Gives the node its connection to the cluster's store, once.
+    pub(crate) fn join(&self, follower: Arc<Follower>) {
+        // A second one would be a bug of the caller, and changes nothing.
+        let _ = self.cluster.set(follower);
+    }
+
+    fn cluster(&self) -> Result<&Arc<Follower>, NodeError> {
+        self.cluster.get().ok_or(NodeError::NoCluster)
+    }
+
+    /// The UUID of a volume of the cluster that this node serves or the store has.
+    pub(super) fn cluster_volume(&self, name: &Name) -> Option<Uuid> {
+        let found = self.served().recorded.space.volume(name).map(|it| (it.home, it.uuid));
+        match found {
+            Some((Home::Cluster, uuid)) => Some(uuid),
+            Some(_) => None,
+            None => Some(self.cluster.get()?.state().volume_named(name)?.0),
+        }
+    }
+
+    pub(super) fn create_in_cluster(
+        &self,
+        call: &ClusterVolumeCreate,
+    ) -> Result<OneVolume, NodeError> {
+        let follower = self.cluster()?;
+        let spec = volume_spec(call, &follower.state())?;
+        if self.served().recorded.space.volume(&spec.name).is_some() {
+            return Err(VolumeError::Exists(spec.name).into());
+        }
+        let (uuid, name, blocks) = (spec.uuid, spec.name.clone(), spec.blocks);
+        follower.change(Change::CreateVolume(spec), CHANGE_MAX)?;
+        self.complete(uuid, &name, blocks)
+    }
+
+    pub(super) fn grow_in_cluster(
+        &self,
+        volume: Uuid,
+        name: &Name,
+        len: ByteLen,
+    ) -> Result<OneVolume, NodeError> {
+        let follower = self.cluster()?;
+        let blocks = whole_blocks(name, len)?;
+        let known = follower.state().volumes().get(&volume).map(VolumeRecord::len);
+        let known = known.ok_or_else(|| VolumeError::NotFound(name.clone()))?;
+        if len < known {
+            return Err(NodeError::ClusterVolumeShrinks { name: name.clone(), from: known });
+        }
+        follower.change(Change::GrowVolume { volume, blocks }, CHANGE_MAX)?;
+        self.complete(volume, name, blocks)
+    }
+
+    pub(super) fn remove_from_cluster(
+        &self,
+        uuid: Uuid,
+        name: &Name,
+        force: bool,
+    ) -> Result<VolumeInfo, NodeError> {
+        let follower = self.cluster()?;
+        let served = self.served().recorded.space.volume(name).cloned();
+        if let Some(volume) = served.as_ref().filter(|_| !force) {
+            check_unused(volume, self.runtime.connected())?;
+        }
+        let state = follower.state();
+        let record = state.volumes().get(&uuid);
+        let info = match (&served, record) {
+            (Some(volume), _) => volume_info(volume, &self.served().recorded.space),
+            (None, Some(record)) => unserved_info(uuid, record),
+            (None, None) => return Err(VolumeError::NotFound(name.clone()).into()),
+        };
+        follower.change(Change::RemoveVolume { volume: uuid }, CHANGE_MAX)?;
+        Ok(info)
+    }
+
+    /// Zeroes the rows that have not been zeroed, and makes the volume this long.
+    fn complete(&self, uuid: Uuid, name: &Name, blocks: Blocks) -> Result<OneVolume, NodeError> {
+        let follower = self.cluster()?;
+        let state = follower.state();
+        let gone = || NodeError::from(VolumeError::NotFound(name.clone()));
+        let record = state.volumes().get(&uuid).ok_or_else(gone)?;
+        self.zero_new_rows(&state, uuid, record)?;
+        let rows = record.rows;
+        follower.change(Change::ShowBlocks { volume: uuid, rows, blocks }, CHANGE_MAX)?;
+        let until = Instant::now() + OFFER_MAX;
+        while Instant::now() < until {
+            {
+                let space = &self.served().recorded.space;
+                let volume = space.volume(name).filter(|it| it.uuid == uuid && it.blocks >= blocks);
+                if let Some(volume) = volume {
+                    return Ok(OneVolume { volume: volume_info(volume, space), job: None });
+                }
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(NodeError::NotServedYet { name: name.clone() })
+    }
+
+    /// Zeroes every part of the volume that has not been zeroed, those of different nodes at the same
+    /// time.
+    fn zero_new_rows(
+        &self,
+        state: &ClusterState,
+        uuid: Uuid,
+        record: &VolumeRecord,
+    ) -> Result<(), NodeError> {
+        let rows = state.rows(uuid, record).map_err(crate::cluster::ChangeError::from)?;
+        let new = rows.iter().skip(nearflash_units::index(record.zeroed_rows)).flatten();
+        let new: Vec<(NodeRecord, MirrorKey, ByteLen)> = new
+            .flat_map(|view| replicas(state, view).map(move |(_, _, node)| (node, view)))
+            .filter_map(|(node, view)| Some((node?.clone(), view.key, view.mirror.len)))
+            .collect();
+        let zero = |(node, mirror, len): &(NodeRecord, MirrorKey, ByteLen)| {
+            self.zero_part(node, *mirror, *len).map_err(|reason| NodeError::ZeroPart {
+                volume: record.name.clone(),
+                node: node.name.clone(),
+                reason: reason.into(),
+            })
+        };
+        // A row has at most 16 mirrors, and rows are zeroed one after the other.
+        for row in new.chunks(nearflash_units::index(record.width)) {
+            thread::scope(|scope| {
+                let zeroing: Vec<_> = row.iter().map(|part| scope.spawn(|| zero(part))).collect();
+                let ended =
+                    zeroing.into_iter().map(|it| it.join().expect("zeroing does not panic"));
+                ended.collect::<Result<Vec<()>, _>>()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes a part through its node.
+    fn zero_part(&self, node: &NodeRecord, mirror: MirrorKey, len: ByteLen) -> Result<(), String> {
+        let text = |error: nearflash::direct::Error| OneLine(error).to_string();
+        let secret = self.served().recorded.peers.clone().ok_or("this node has no secret")?;
+        let credentials = Credentials::new(PEER_KEY, &secret.to_hex());
+        let credentials = credentials.map_err(|error| error.to_string())?;
+        let address = node.addresses.get(&Door::Direct).and_then(|it| it.first());
+        let address = address.ok_or("it has no address for the direct protocol")?;
+        let url: Url = format!("direct://{address}").parse().map_err(|error| format!("{error}"))?;
+        let client = Client::connect_to(url, credentials, Options::default()).map_err(text)?;
+        let name = part_name(mirror, false);
+        let until = Instant::now() + OFFER_MAX;
+        let part = loop {
+            match client.open(name.as_str()) {
+                Ok(part) => break part,
+                // The node has not heard of the volume yet.
+                Err(_) if Instant::now() < until => thread::sleep(PAUSE),
+                Err(error) => return Err(text(error)),
+            }
+        };
+        let mut offset = 0;
+        while offset < len.0 {
+            let step = ZERO_STEP.min(len.0 - offset);
+            part.write_zeroes(offset, step).map_err(text)?;
+            offset += step;
+        }
+        part.flush().map_err(text)
+    }
+
+    /// A volume and its layout.
+    pub(super) fn show_volume(&self, name: &str) -> Result<VolumeDetail, NodeError> {
+        let name: Name = name.parse().map_err(ValueError::from)?;
+        let volume = {
+            let space = &self.served().recorded.space;
+            let volume = space.volume(&name).filter(|volume| volume.home.is_public());
+            volume.map(|volume| (volume_info(volume, space), volume.home))
+        };
+        let not_found = || NodeError::from(VolumeError::NotFound(name.clone()));
+        if let Some((volume, Home::Node | Home::OtherNode)) = volume {
+            return Ok(VolumeDetail { volume, layout: None });
+        }
+        let state = self.cluster.get().ok_or_else(not_found)?.state();
+        let (uuid, record) = state.volume_named(&name).ok_or_else(not_found)?;
+        let info = volume.map_or_else(|| unserved_info(uuid, record), |(info, _)| info);
+        let rows = state.rows(uuid, record).map_err(crate::cluster::ChangeError::from)?;
+        let rows = (0..).zip(rows);
+        let mirrors = rows.flat_map(|(row, views)| {
+            views.into_iter().map(|view| mirror_info(&state, row, &view)).collect::<Vec<_>>()
+        });
+        let placement = match record.placement {
+            Placement::Spread => "spread".to_owned(),
+            Placement::Local(node) => format!("local:{}", node_name(&state, node)),
+            Placement::Central(node) => format!("central:{}", node_name(&state, node)),
+        };
+        let layout = VolumeLayout {
+            replicas: record.replicas,
+            stripe_unit: record.stripe_unit.0,
+            width: record.width,
+            placement,
+            mirrors: mirrors.collect(),
+        };
+        Ok(VolumeDetail { volume: info, layout: Some(layout) })
+    }
+}
+
+/// The volume that a call asks for.
+fn volume_spec(call: &ClusterVolumeCreate, state: &ClusterState) -> Result<VolumeSpec, NodeError> {
+    let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
+    let name = parse(&call.name)?;
+    let provisioning = call.provisioning.as_deref().map(str::parse).transpose();
+    let subsystem = call.subsystem.as_deref().map(parse).transpose()?;
+    Ok(VolumeSpec {
+        uuid: Uuid::new_v4(),
+        blocks: whole_blocks(&name, ByteLen(call.bytes))?,
+        block_size: BLOCK_SIZE,
+        stripe_unit: call.stripe_unit.map_or(STRIPE_UNIT, ByteLen),
+        width: call.width,
+        replicas: call.replicas,
+        placement: placement(call.placement.as_deref().unwrap_or("spread"), state)?,
+        subsystem: subsystem.unwrap_or_else(|| name.clone()),
+        nsid: None,
+        provisioning: provisioning.map_err(ValueError::from)?.unwrap_or_default(),
+        name,
+    })
+}
+
+/// The placement of that text, which has the name of a node where the record has its UUID.
+fn placement(text: &str, state: &ClusterState) -> Result<Placement, NodeError> {
+    let node = |name: &str| {
+        let found = state.nodes().iter().find(|(_, node)| node.name.as_str() == name);
+        found.map(|(uuid, _)| *uuid).ok_or_else(|| NodeError::NoNodeNamed(name.into()))
+    };
+    match text.split_once(':') {
+        None if text == "spread" => Ok(Placement::Spread),
+        Some(("local", name)) => Ok(Placement::Local(node(name)?)),
+        Some(("central", name)) => Ok(Placement::Central(node(name)?)),
+        _ => Err(ValueError::Placement(text.into()).into()),
+    }
+}
+
+fn whole_blocks(name: &Name, len: ByteLen) -> Result<Blocks, NodeError> {
+    if len.0 == 0 || !BLOCK_SIZE.divides(len) {
+        return Err(NodeError::ClusterVolumeSize { name: name.clone(), len });
+    }
+    Ok(BLOCK_SIZE.blocks_in(len))
+}
+
+/// A volume that this node does not serve, because it is not complete, or because a node is unknown.
+fn unserved_info(uuid: Uuid, record: &VolumeRecord) -> VolumeInfo {
+    VolumeInfo {
+        name: record.name.to_string(),
+        nqn: crate::exports::subsystem_nqn(&record.subsystem).to_string(),
+        nsid: record.nsid,
+        uuid,
+        bytes: record.len().0,
+        block_size: record.block_size,
+        device: String::new(),
+        provisioning: record.provisioning.to_string(),
+        job: None,
+    }
+}
+
+fn mirror_info(state: &ClusterState, row: u32, view: &MirrorView<'_>) -> MirrorInfo {
+    let replica = |(ordinal, slice, node): (u8, Uuid, Option<&NodeRecord>)| {
+        let slice = state.slices().get(&slice);
+        ReplicaInfo {
+            node: node.map(|node| node.name.to_string()).unwrap_or_default(),
+            slice: slice.map(|slice| slice.name.to_string()).unwrap_or_default(),
+            start: view
+                .replicas
+                .replicas
+                .iter()
+                .find(|it| it.ordinal == ordinal)
+                .map_or(0, |it| it.start.0),
+            is_primary: view.mirror.primary == ordinal,
+            is_in_sync: view.mirror.in_sync.iter().any(|it| it.replica == ordinal),
+            is_up: slice.is_some_and(|slice| state.alive().contains_key(&slice.node)),
+        }
+    };
+    MirrorInfo {
+        number: view.key.number,
+        row,
+        bytes: view.mirror.len.0,
+        term: view.mirror.term,
+        replicas: replicas(state, view).map(replica).collect(),
+    }
+}
+
+/// The replicas of a mirror: ordinal, slice, and the node of the slice.
+fn replicas<'a>(
+    state: &'a ClusterState,
+    view: &'a MirrorView<'_>,
+) -> impl Iterator<Item = (u8, Uuid, Option<&'a NodeRecord>)> {
+    view.replicas.replicas.iter().map(|replica| {
+        let slice = state.slices().get(&replica.slice);
+        let node = slice.and_then(|slice| state.nodes().get(&slice.node));
+        (replica.ordinal, replica.slice, node)
+    })
+}
+
+fn node_name(state: &ClusterState, node: Uuid) -> String {
+    state.nodes().get(&node).map_or_else(|| node.to_string(), |node| node.name.to_string())
+}

@@ -1,0 +1,334 @@
+//! The volumes of the cluster, as this node serves them. The tables of the cluster become devices and
+//! volumes: a mirror on a slice of this node is an extent of that slice's device, and one on another
+//! node is a device that the cores reach through that node.
+//!
+//! Invariant: when something new lies where something else lay before, no request on the earlier one
+//! is under way any more.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nearflash_access::Secret as PeerSecret;
+use nearflash_cluster::compile::{MirrorPlace, Part, SlicePlace, Tables, VolumeLayout};
+use nearflash_cluster::{part_name, part_uuid};
+use nearflash_device::{DeviceId, DeviceProperties};
+use nearflash_direct::{Digests, Secret};
+use nearflash_media::Device;
+use nearflash_request::VolumeId;
+use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
+use nearflash_space::{Epoch, Extent, Home, Name, Reservations, Stripes, Volume};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, index};
+use uuid::Uuid;
+
+use super::Node;
+use super::clock::now;
+use super::raised::raised_by;
+use crate::Ticket;
+use crate::cluster::PEER_KEY;
+use crate::exports::{direct_access, published};
+use crate::remote::place_of;
+
+/// Between nodes, a damaged byte would be stored as if it were right.
+const DIGESTS: Digests = Digests { header: true, data: true };
+
+/// This node's part in the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The last tables, with the volumes that were left out of them as they were before.
+    tables: Tables,
+    /// The devices of this node's slices that the cluster's store knows.
+    slices: HashMap<Uuid, DeviceId>,
+    /// The devices that are parts on other nodes, by the UUID of the part.
+    remotes: HashMap<Uuid, DeviceId>,
+    /// The connections to each node, by their place in the list of peers.
+    links: HashMap<Uuid, Vec<usize>>,
+}
+
+/// Whether the watcher of the cluster ends.
+pub(crate) type IsOver = AtomicBool;
+
+impl Node {
+    /// A slice of this node may be used from now on: the cluster's store knows its incarnation.
+    pub(crate) fn use_slice(&self, slice: Uuid, is_over: &IsOver) {
+        let devices = self.devices();
+        let place = devices.iter().position(|device| device.uuid() == slice);
+        let place = place.expect("the slices are among the devices since the start");
+        {
+            let mut shared = self.shared();
+            shared.slices.insert(slice, DeviceId(u32::try_from(place).expect("devices are few")));
+        }
+        self.show_cluster(is_over);
+    }
+
+    /// Serves what these tables say from now on. Waits until the requests on what is gone have ended,
+    /// and so must not be called by a thread that has anything else to do.
+    pub(crate) fn follow_cluster(&self, tables: Tables, is_over: &IsOver) {
+        {
+            let mut shared = self.shared();
+            let before = std::mem::take(&mut shared.tables);
+            shared.tables = keep_left_out(tables, before);
+        }
+        self.show_cluster(is_over);
+    }
+
+    fn show_cluster(&self, is_over: &IsOver) {
+        self.add_remotes();
+        let wanted = self.shared().volumes();
+        let kept = self.kept(&wanted);
+        let is_less = kept.len() < self.shared_volumes().len();
+        if is_less {
+            let ticket = self.show_shared(kept);
+            while !ticket.wait(super::quiesce::PATIENCE) {
+                if is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+                tracing::warn!(
+                    "volumes of the cluster are gone, and new ones are not served before earlier \
+                     requests have ended: a device or a host does not answer"
+                );
+            }
+        }
+        // Nothing is gone, so no older request matters.
+        let _ = self.show_shared(wanted);
+    }
+
+    /// The volumes and parts that are served now and whose blocks stay where they are.
+    fn kept(&self, wanted: &[Volume]) -> Vec<Volume> {
+        let wanted: HashMap<Uuid, &Volume> = wanted.iter().map(|it| (it.uuid, it)).collect();
+        let mut kept = self.shared_volumes();
+        kept.retain(|volume| {
+            wanted.get(&volume.uuid).is_some_and(|it| it.extents.starts_with(&volume.extents))
+        });
+        kept
+    }
+
+    fn shared_volumes(&self) -> Vec<Volume> {
+        let served = self.served();
+        let volumes = served.recorded.space.volumes();
+        volumes.filter(|it| matches!(it.home, Home::Cluster | Home::Part)).cloned().collect()
+    }
+
+    /// Serves these volumes and parts of the cluster. The ticket is over when no request is under way
+    /// any more on what was served before and is not now.
+    fn show_shared(&self, volumes: Vec<Volume>) -> Ticket {
+        let one = self.one_change();
+        let mut fresh = self.copy();
+        for fault in fresh.space.set_shared(volumes) {
+            tracing::error!("a volume of the cluster is not served here: {fault}");
+        }
+        let before = self.served().recorded.space.clone();
+        let direct = Arc::new(direct_access(&fresh, now()));
+        let ticket = self.runtime.publish(published(&fresh, &self.devices(), Arc::clone(&direct)));
+        let raised = raised_by(&before, &fresh.space);
+        self.show(fresh, direct);
+        if !raised.is_empty() {
+            self.runtime.raise(raised);
+        }
+        drop(one);
+        ticket
+    }
+
+    /// Adds the devices that are parts on other nodes, and follows the addresses of the nodes.
+    fn add_remotes(&self) {
+        let one = self.one_change();
+        let secret = self.served().recorded.peers.clone();
+        let Some(secret) = secret else { return };
+        let (mut shared, mut outfit) = (self.shared(), self.outfit());
+        let is_moved = shared.follow_addresses(&mut outfit.peers);
+        let new = shared.new_remotes();
+        if new.is_empty() && !is_moved {
+            return;
+        }
+        let mut space = self.copy().space;
+        for remote in new {
+            let number = DeviceId(u32::try_from(outfit.all.len()).expect("devices are few"));
+            outfit.all.push(Arc::new(remote.device()));
+            space.add_device(place_of(&outfit.all));
+            let health = Arc::clone(outfit.all[index(number.0)].health());
+            let volume = RemoteVolume {
+                device: number,
+                name: part_name(remote.place.mirror, true).as_str().into(),
+                uuid: *part_uuid(remote.place.mirror, true).as_bytes(),
+                health,
+                unflushed: Arc::default(),
+            };
+            shared.link(&mut outfit.peers, &remote.node, &secret).volumes.push(volume);
+            shared.remotes.insert(part_uuid(remote.place.mirror, true), number);
+        }
+        self.runtime.publish_devices(&outfit.all, &outfit.peers);
+        self.served().recorded.space = space;
+        drop(one);
+    }
+}
+
+/// A part on another node that is not a device yet.
+struct NewRemote {
+    name: Name,
+    place: MirrorPlace,
+    node: SlicePlace,
+    len: ByteLen,
+    block_size: BlockSize,
+}
+
+impl NewRemote {
+    fn device(&self) -> Device {
+        let properties = DeviceProperties {
+            len: self.len,
+            block_size: self.block_size,
+            // The protocol does not say whether it has one.
+            volatile_cache: true,
+            reads_as_zeroes: false,
+            deallocates: true,
+        };
+        Device::remote(self.name.clone(), part_uuid(self.place.mirror, true), properties)
+    }
+}
+
+impl Shared {
+    /// The volumes and the parts that this node can serve.
+    fn volumes(&self) -> Vec<Volume> {
+        let parts = self.tables.parts.iter().filter_map(|part| self.part(part));
+        parts.chain(self.tables.volumes.iter().filter_map(|it| self.volume(it))).collect()
+    }
+
+    /// A part on a slice of this node.
+    fn part(&self, part: &Part) -> Option<Volume> {
+        let device = *self.slices.get(&part.place.slice)?;
+        let block_size = BlockSize::from_bytes(part.block_size)?;
+        let name = part.name();
+        Some(Volume {
+            id: VolumeId(0),
+            uuid: part.uuid(),
+            subsystem: name.clone(),
+            name,
+            block_size,
+            blocks: block_size.blocks_in(part.len),
+            preparing: None,
+            nsid: 1,
+            epoch: Epoch(1),
+            extents: vec![Extent { device, start: part.place.start, len: part.len }],
+            provisioning: part.provisioning,
+            reservations: Reservations::default(),
+            home: Home::Part,
+            stripes: Stripes::NONE,
+        })
+    }
+
+    /// A volume, if all of its mirrors have devices.
+    fn volume(&self, layout: &VolumeLayout) -> Option<Volume> {
+        let block_size = BlockSize::from_bytes(layout.block_size)?;
+        let rows = layout.rows.iter();
+        let places = rows.flat_map(|row| row.mirrors.iter().map(|place| (place, row.len)));
+        let extents = places.map(|(place, len)| self.extent(place, len)).collect::<Option<_>>()?;
+        let width = layout.rows.first().map_or(1, |row| row.mirrors.len());
+        Some(Volume {
+            id: VolumeId(0),
+            uuid: layout.uuid,
+            name: layout.name.clone(),
+            block_size,
+            blocks: Blocks(layout.blocks),
+            preparing: None,
+            subsystem: layout.subsystem.clone(),
+            nsid: layout.nsid,
+            epoch: Epoch(layout.epoch),
+            extents,
+            provisioning: layout.provisioning,
+            reservations: Reservations::default(),
+            home: Home::Cluster,
+            stripes: Stripes {
+                width: u32::try_from(width).unwrap_or(u32::MAX),
+                unit: layout.stripe_unit,
+                device_block_size: block_size,
+            },
+        })
+    }
+
+    fn extent(&self, place: &MirrorPlace, len: ByteLen) -> Option<Extent> {
+        if let Some(device) = self.slices.get(&place.slice) {
+            return Some(Extent { device: *device, start: place.start, len });
+        }
+        let device = *self.remotes.get(&part_uuid(place.mirror, true))?;
+        Some(Extent { device, start: ByteOffset(0), len })
+    }
+
+    /// The parts on other nodes that are no devices yet.
+    fn new_remotes(&self) -> Vec<NewRemote> {
+        let mut new = Vec::new();
+        for volume in &self.tables.volumes {
+            let Some(block_size) = BlockSize::from_bytes(volume.block_size) else { continue };
+            let rows = volume.rows.iter();
+            for (place, len) in rows.flat_map(|it| it.mirrors.iter().map(|place| (place, it.len))) {
+                let Some(node) = self.tables.slices.get(&place.slice) else { continue };
+                let is_known = self.remotes.contains_key(&part_uuid(place.mirror, true));
+                if node.is_local || is_known || node.addresses.is_empty() {
+                    continue;
+                }
+                let name = device_name(&node.node_name, &volume.name, place.mirror.number);
+                let (place, node) = (*place, node.clone());
+                new.push(NewRemote { name, place, node, len, block_size });
+            }
+        }
+        new
+    }
+
+    /// Takes the addresses that the nodes have now. Returns whether one has moved.
+    fn follow_addresses(&self, peers: &mut [PeerConfig]) -> bool {
+        let mut is_moved = false;
+        for slice in self.tables.slices.values() {
+            let Some(address) = slice.addresses.first() else { continue };
+            for link in self.links.get(&slice.node).into_iter().flatten() {
+                is_moved |= std::mem::replace(&mut peers[*link].address, *address) != *address;
+            }
+        }
+        is_moved
+    }
+
+    /// The connection to a node that takes a further part.
+    fn link<'a>(
+        &mut self,
+        peers: &'a mut Vec<PeerConfig>,
+        node: &SlicePlace,
+        secret: &PeerSecret,
+    ) -> &'a mut PeerConfig {
+        let links = self.links.entry(node.node).or_default();
+        let last = links.last().copied();
+        let has_room = last.filter(|last| peers[*last].volumes.len() < VOLUMES_PER_PEER_MAX);
+        let place = has_room.unwrap_or_else(|| {
+            let key = Some((PEER_KEY.into(), Secret::new(*secret.bytes())));
+            let address = node.addresses[0];
+            peers.push(PeerConfig { address, key, digests: DIGESTS, volumes: Vec::new() });
+            links.push(peers.len() - 1);
+            peers.len() - 1
+        });
+        &mut peers[place]
+    }
+}
+
+/// The name of the device that is a part on another node.
+fn device_name(node: &Name, volume: &Name, number: u32) -> Name {
+    let name = format!("{node}.{volume}.{number}");
+    let short: String = name.chars().take(nearflash_space::NAME_LEN_MAX).collect();
+    short.parse().expect("a name and what a name may have are a name")
+}
+
+/// The tables, with those volumes and parts of the earlier ones that are left out because a record is
+/// damaged: their blocks stay where they are.
+fn keep_left_out(mut tables: Tables, before: Tables) -> Tables {
+    let left_out: BTreeSet<Uuid> = tables.left_out.keys().copied().collect();
+    let kept: Vec<VolumeLayout> =
+        before.volumes.into_iter().filter(|it| left_out.contains(&it.uuid)).collect();
+    let places = kept.iter().flat_map(|it| it.rows.iter().flat_map(|row| &row.mirrors));
+    let mut slices: BTreeMap<Uuid, SlicePlace> = BTreeMap::new();
+    for place in places {
+        if let Some(slice) = before.slices.get(&place.slice) {
+            slices.insert(place.slice, slice.clone());
+        }
+    }
+    slices.append(&mut tables.slices);
+    tables.slices = slices;
+    tables.volumes.extend(kept);
+    let parts = before.parts.into_iter().filter(|it| left_out.contains(&it.place.mirror.volume));
+    tables.parts.extend(parts);
+    tables
+}

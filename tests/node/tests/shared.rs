@@ -1,0 +1,221 @@
+//! Volumes of a cluster: striped over the slices of several nodes, and served by each of them over every
+//! protocol, while nodes and etcd are killed.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use nearflash::direct::Status as DirectStatus;
+use nearflash::nvme_tcp::Status;
+use nearflash_iscsi::initiator::Status as ScsiStatus;
+use nearflash_node_tests::{Door, Host, Initiator, Machine, Node, Stamp, Who, eventually, refused};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// Machines of one cluster, of which the first runs etcd.
+fn cluster(count: usize) -> Vec<Machine> {
+    let machines: Vec<Machine> = (0..count).map(|_| Machine::new()).collect();
+    machines[0].init();
+    machines[1..].iter().for_each(|machine| drop(machine.join(&machines[0], &[])));
+    machines
+}
+
+/// The node of a machine, with a slice in a file.
+fn serve<'a>(machine: &'a Machine, name: &str) -> Node<'a> {
+    let slice = format!("flash=file:{},size=256MiB", machine.place.text("slice.img"));
+    serve_with(machine, name, &["--slice", &slice])
+}
+
+fn serve_with<'a>(machine: &'a Machine, name: &str, flags: &[&str]) -> Node<'a> {
+    let socket = machine.place.text("direct.sock");
+    let direct = format!("{}:4421", machine.address);
+    let doors = ["--direct", &direct, "--direct-local", &socket, "--iscsi", ANY_PORT];
+    let flags = [&doors[..], &["--cluster", "--node", name, "--host", "any"], flags].concat();
+    Node::start(&machine.place, &flags)
+}
+
+fn create(node: &Node<'_>, flags: &[&str]) -> Value {
+    node.command(&[&["volume", "create", "data", "--replicas", "1"], flags].concat())
+}
+
+/// The nodes of a volume's mirrors, in order.
+fn nodes_of(node: &Node<'_>) -> Vec<String> {
+    let shown = node.command(&["volume", "show", "data"]);
+    let mirrors = shown["layout"]["mirrors"].as_array().unwrap();
+    let node = |mirror: &Value| mirror["replicas"][0]["node"].as_str().unwrap().to_owned();
+    mirrors.iter().map(node).collect()
+}
+
+fn has_volume(node: &Node<'_>) -> bool {
+    !node.command(&["volume", "list"])["volumes"].as_array().unwrap().is_empty()
+}
+
+/// Writes stamps over each protocol of one node, and reads them over each protocol of another one.
+fn assert_same(written: &Node<'_>, read: &Node<'_>, sequence: u64) {
+    // Far enough apart to lie on different mirrors.
+    let stamp = |at: u64| Stamp { lba: at * 16, sequence };
+    let mut host = Host::connect(written, "data");
+    assert_eq!(host.write_stamp(stamp(1)), Status::SUCCESS);
+    let who = Who::named("writer");
+    let mut initiator = Initiator::login(written, "data", &who).unwrap();
+    assert_eq!(initiator.write(stamp(2).lba, &stamp(2).block(4096)), ScsiStatus::GOOD);
+    for (door, at) in Door::ALL.into_iter().zip(3..) {
+        let volume = door.anonymous(written).unwrap().open("data").unwrap();
+        volume.write_at(&stamp(at).block(4096), stamp(at).lba * 4096).unwrap();
+        volume.flush().unwrap();
+    }
+    let mut host = Host::connect(read, "data");
+    let mut initiator = Initiator::login(read, "data", &who).unwrap();
+    let doors = Door::ALL.map(|door| door.anonymous(read).unwrap().open("data").unwrap());
+    for at in 1..=4 {
+        let lba = stamp(at).lba;
+        assert_eq!(host.read_stamp(lba), Some(stamp(at)));
+        assert_eq!(Stamp::of(&initiator.read(lba)), Some(stamp(at)));
+        for volume in &doors {
+            let mut block = [0xA5; 4096];
+            volume.read_at(&mut block, lba * 4096).unwrap();
+            assert_eq!(Stamp::of(&block), Some(stamp(at)), "block {lba}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_volume_over_three_nodes_is_the_same_on_each_of_them_over_every_protocol() {
+    let machines = cluster(3);
+    let nodes: Vec<Node<'_>> =
+        machines.iter().zip(["n1", "n2", "n3"]).map(|(it, name)| serve(it, name)).collect();
+    let made = create(&nodes[1], &["--size", "96MiB", "--width", "3"]);
+    assert_eq!(made["volume"]["bytes"], 96 * MIB);
+    let mut holders = nodes_of(&nodes[0]);
+    holders.sort();
+    assert_eq!(holders, ["n1", "n2", "n3"]);
+    nodes.iter().for_each(|node| eventually("the volume", || has_volume(node)));
+    for (sequence, (written, read)) in (1..).zip([(0, 1), (1, 2), (2, 0)]) {
+        assert_same(&nodes[written], &nodes[read], sequence);
+    }
+    // Longer than a stripe unit, so that each node has a piece.
+    let bytes: Vec<u8> = (0..3 * MIB).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    let volume = Door::Tcp.anonymous(&nodes[2]).unwrap().open("data").unwrap();
+    volume.write_at(&bytes, MIB).unwrap();
+    volume.write_zeroes(2 * MIB, 8192).unwrap();
+    let volume = Door::Local.anonymous(&nodes[0]).unwrap().open("data").unwrap();
+    let mut found = vec![0xA5; bytes.len()];
+    volume.read_at(&mut found, MIB).unwrap();
+    let zeroed = 1024 * 1024..1024 * 1024 + 8192;
+    assert!(found[zeroed.clone()].iter().all(|byte| *byte == 0));
+    assert!(found[..zeroed.start] == bytes[..zeroed.start]);
+    assert!(found[zeroed.end..] == bytes[zeroed.end..]);
+    // Nobody orders all operations of the volume, so those that need an order are refused.
+    let refused = volume.compare_and_swap(0, 0, 1).unwrap_err().status();
+    assert_eq!(refused, Some(DirectStatus::UNSUPPORTED));
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn volumes_grow_are_removed_and_show_nothing_of_what_was_there_before() {
+    let machines = cluster(2);
+    let nodes = [serve(&machines[0], "n1"), serve(&machines[1], "n2")];
+    for round in 0..2 {
+        create(&nodes[round], &["--size", "64MiB"]);
+        nodes.iter().for_each(|node| eventually("the volume", || has_volume(node)));
+        let volume = Door::Tcp.anonymous(&nodes[0]).unwrap().open("data").unwrap();
+        let mut bytes = vec![0xA5; 1024 * 1024];
+        volume.read_at(&mut bytes, 63 * MIB).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "round {round}");
+        bytes.fill(0xEE);
+        volume.write_at(&bytes, 63 * MIB).unwrap();
+        let grown = nodes[1 - round].command(&["volume", "resize", "data", "128MiB"]);
+        assert_eq!(grown["volume"]["bytes"], 128 * MIB);
+        let volume = Door::Tcp.anonymous(&nodes[1]).unwrap().open("data").unwrap();
+        eventually("the new length", || {
+            let volume = Door::Tcp.anonymous(&nodes[1]).unwrap().open("data").unwrap();
+            volume.len() == 128 * MIB
+        });
+        volume.read_at(&mut bytes, 63 * MIB).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0xEE), "round {round}");
+        let volume = Door::Tcp.anonymous(&nodes[1]).unwrap().open("data").unwrap();
+        volume.read_at(&mut bytes, 127 * MIB).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "round {round}");
+        volume.write_at(&[0xEE; 65536], 127 * MIB).unwrap();
+        drop(volume);
+        nodes[round].command(&["volume", "remove", "data", "--force", "--yes"]);
+        nodes.iter().for_each(|node| eventually("the end", || !has_volume(node)));
+    }
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn etcd_that_is_killed_stalls_no_io_and_a_node_that_was_killed_serves_its_slice_again() {
+    let machines = cluster(2);
+    let (first, second) = (serve(&machines[0], "n1"), serve(&machines[1], "n2"));
+    create(&first, &["--size", "64MiB", "--placement", "central:n2"]);
+    assert!(nodes_of(&first).iter().all(|node| node == "n2"));
+    eventually("the volume", || has_volume(&second));
+    let volume = Door::Tcp.anonymous(&first).unwrap().open("data").unwrap();
+    volume.write_at(&[1; 65536], 0).unwrap();
+    volume.flush().unwrap();
+    second.crash();
+    let second = serve(&machines[1], "n2");
+    let mut found = [0; 65536];
+    volume.read_at(&mut found, 0).unwrap();
+    assert_eq!(found, [1; 65536]);
+    eventually("the volume", || has_volume(&second));
+    // The supervisor starts etcd again; I/O does not wait for it.
+    machines[0].pid().into_iter().for_each(|pid| {
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    });
+    volume.write_at(&[2; 65536], 0).unwrap();
+    volume.read_at(&mut found, 0).unwrap();
+    assert_eq!(found, [2; 65536]);
+    machines[0].pid().into_iter().for_each(|pid| {
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn what_does_not_fit_a_cluster_is_refused_by_name() {
+    let machines = cluster(2);
+    let first = serve(&machines[0], "n1");
+    let data_dir = machines[0].place.data_dir();
+    let refusal = |arguments: &[&str]| {
+        refused(&[&["volume", "create", "data"], arguments, &["--data-dir", &data_dir]].concat())
+            .message
+    };
+    let size = ["--size", "64MiB", "--replicas"];
+    let more = refusal(&[&size[..], &["2"]].concat());
+    assert!(more.contains("replicas"), "{more}");
+    let large = refusal(&["--size", "1TiB", "--replicas", "1"]);
+    assert!(large.contains("free per node: n1 "), "{large}");
+    let nowhere = refusal(&[&size[..], &["1", "--placement", "central:n7"]].concat());
+    assert!(nowhere.contains("no node 'n7'"), "{nowhere}");
+    let odd = refusal(&["--size", "1000", "--replicas", "1"]);
+    assert!(odd.contains("4096-byte blocks"), "{odd}");
+    let flags = |name: &str, address: &str, slice: &str| {
+        let place = &machines[1].place;
+        let arguments = [
+            "serve",
+            "--nvme-tcp",
+            ANY_PORT,
+            "--direct",
+            address,
+            "--host",
+            "any",
+            "--cluster",
+            "--node",
+            name,
+            "--slice",
+            slice,
+            "--data-dir",
+            &place.data_dir(),
+        ];
+        place.anonymous(&refused(&arguments).message)
+    };
+    let own = format!("flash=file:{},size=256MiB", machines[1].place.text("slice.img"));
+    let twice = flags("n1", ANY_PORT, &own);
+    assert!(twice.contains("n1"), "{twice}");
+    first.terminate();
+    let other = format!("flash=file:{}", machines[0].place.text("slice.img"));
+    let foreign = flags("n2", ANY_PORT, &other);
+    assert!(foreign.contains("slice"), "{foreign}");
+}

@@ -1,0 +1,218 @@
+//! Opening the slices of a cluster.
+//!
+//! A slice is locked like any device: by `flock` on the open file through which its blocks are written,
+//! or by `O_EXCL` on a block device. Both locks last until the last write of a process that was killed
+//! has left the queue of the device, so no such write follows the new incarnation. A lock that ends with
+//! the process, as that of `fcntl`, would not do.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearflash_space::Name;
+use nearflash_space::slice::{
+    DATA_START, METADATA_START, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
+};
+use nearflash_units::ByteLen;
+use rustix::fs::{fdatasync, fstat, major, minor};
+use uuid::Uuid;
+
+use crate::device::{Device, Kind};
+use crate::error::OpenError;
+use crate::file::{OpenFile, Storage, write_at};
+use crate::open::{Candidate, Claim, Medium, open_after};
+use crate::spec::DeviceSpec;
+
+/// A slice that can be taken. Nothing has been written to it yet.
+#[derive(Debug)]
+pub struct SliceCandidate {
+    candidate: Candidate,
+    superblock: Option<Superblock>,
+    cluster: Uuid,
+    node: Uuid,
+}
+
+/// A slice, locked while this value lives.
+#[derive(Debug)]
+pub struct Slice {
+    device: Arc<Device>,
+    superblock: Mutex<Superblock>,
+}
+
+/// Opens a slice of the cluster and checks whether it can be taken. It creates an absent file, and
+/// writes nothing else. `ended`: as for [`open_after`].
+///
+/// # Errors
+/// When it cannot be taken: it belongs to another cluster or node, holds something else, or is damaged.
+pub fn open_slice(
+    spec: &DeviceSpec,
+    claim: Claim<'_>,
+    cluster: Uuid,
+    ended: Option<u32>,
+) -> Result<SliceCandidate, OpenError> {
+    let node = claim.node;
+    let candidate = open_after(spec, Claim { cluster: Some(cluster), ..claim }, ended)?;
+    let superblock = match &candidate.medium {
+        Medium::File { file, label: Some(label), .. } => {
+            let superblock = read_superblock(file, &spec.name)?;
+            let is_its =
+                |it: &Superblock| (it.slice, it.cluster, it.node) == (label.device, cluster, node);
+            if superblock.as_ref().is_some_and(|it| !is_its(it)) {
+                return Err(OpenError::SuperblockDiffers { name: spec.name.clone() });
+            }
+            superblock
+        }
+        // In memory, and in a file without a label, nothing is left of an earlier run.
+        Medium::File { .. } | Medium::Ram(_) | Medium::Null(..) => None,
+    };
+    Ok(SliceCandidate { candidate, superblock, cluster, node })
+}
+
+/// The superblock; `None` for a slice whose creation was interrupted before it was written.
+fn read_superblock(file: &OpenFile, name: &Name) -> Result<Option<Superblock>, OpenError> {
+    let end = SUPERBLOCK_OFFSETS[1].0 + ByteLen::from_usize(SUPERBLOCK_LEN).0;
+    if file.len.0 < end {
+        return Ok(None);
+    }
+    let mut copies = [Err(SuperblockError::Absent); 2];
+    for (copy, offset) in copies.iter_mut().zip(SUPERBLOCK_OFFSETS) {
+        let bytes = file.read(offset, SUPERBLOCK_LEN).map_err(|source| OpenError::Io {
+            name: name.clone(),
+            action: "read the superblock of",
+            path: name.as_str().into(),
+            source,
+        })?;
+        let bytes = bytes.first_chunk::<SUPERBLOCK_LEN>();
+        *copy = bytes.map_or(Err(SuperblockError::Absent), Superblock::decode);
+    }
+    match Superblock::choose(copies) {
+        Ok(superblock) => Ok(Some(superblock)),
+        Err(SuperblockError::Absent) => Ok(None),
+        Err(source) => Err(OpenError::Superblock { name: name.clone(), source }),
+    }
+}
+
+impl SliceCandidate {
+    /// Its name at the node.
+    pub fn name(&self) -> &Name {
+        self.candidate.name()
+    }
+
+    /// The superblock as it was found; `None` for a new slice.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        self.superblock.as_ref()
+    }
+
+    /// Takes the slice: makes a new one of an empty device, or begins the next incarnation of an
+    /// existing one, durably. `fresh` becomes the UUID of a new one.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn take(self, fresh: Uuid) -> Result<Slice, OpenError> {
+        let Self { candidate, superblock, cluster, node } = self;
+        let name = candidate.name().clone();
+        let device = candidate.take(fresh)?;
+        let failed = |source| OpenError::Io {
+            name: name.clone(),
+            action: "write the metadata of",
+            path: name.as_str().into(),
+            source,
+        };
+        let boot = boot_of(&device);
+        let superblock = match superblock {
+            Some(found) => found.opened(boot),
+            None => {
+                erase_metadata(&device).map_err(failed)?;
+                let slice = device.uuid();
+                let (generation, incarnation, confirmed, power_incarnation) = (1, 1, 0, 1);
+                let of = (generation, incarnation, confirmed, power_incarnation);
+                first_superblock(of, (cluster, slice, node), boot)
+            }
+        };
+        write_superblock(&device, &superblock).map_err(failed)?;
+        Ok(Slice { device: Arc::new(device), superblock: Mutex::new(superblock) })
+    }
+}
+
+fn first_superblock(
+    (generation, incarnation, confirmed, power_incarnation): (u64, u64, u64, u64),
+    (cluster, slice, node): (Uuid, Uuid, Uuid),
+    boot: Uuid,
+) -> Superblock {
+    Superblock { generation, cluster, slice, node, incarnation, confirmed, power_incarnation, boot }
+}
+
+impl Slice {
+    /// Its identity.
+    pub fn uuid(&self) -> Uuid {
+        self.device.uuid()
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Its length, label and metadata included.
+    pub fn len(&self) -> ByteLen {
+        self.device.properties().len
+    }
+
+    /// Whether it has no room for metadata and data.
+    pub fn is_empty(&self) -> bool {
+        self.len().0 <= DATA_START.0
+    }
+
+    /// How often it was opened for data, this time included.
+    pub fn incarnation(&self) -> u64 {
+        self.superblock().incarnation
+    }
+
+    /// Notes durably that the cluster's store has the incarnation.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn confirm(&self) -> io::Result<()> {
+        let mut superblock = self.superblock();
+        let confirmed = superblock.confirmed();
+        write_superblock(&self.device, &confirmed)?;
+        *superblock = confirmed;
+        Ok(())
+    }
+
+    fn superblock(&self) -> MutexGuard<'_, Superblock> {
+        self.superblock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Zeroes the metadata of a new slice, so that nothing of an earlier use is taken for its own.
+fn erase_metadata(device: &Device) -> io::Result<()> {
+    let len = ByteLen((DATA_START.0).min(device.properties().len.0) - METADATA_START.0);
+    device.zero(METADATA_START, len, Storage::Kept, &mut |_| true).map(drop)
+}
+
+/// Writes the copy of the superblock's generation. A device in memory has none.
+fn write_superblock(device: &Device, superblock: &Superblock) -> io::Result<()> {
+    if let Kind::Uring(uring) = &device.kind {
+        write_at(&uring.fd, superblock.offset(), &superblock.encode())?;
+        fdatasync(&uring.fd)?;
+    }
+    Ok(())
+}
+
+/// A number that stays the same as long as the cache of the device cannot have been lost: that of the
+/// machine's start, and for a block device also of its attachment.
+fn boot_of(device: &Device) -> Uuid {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let machine = machine.ok().and_then(|text| text.trim().parse::<Uuid>().ok());
+    // Without a number, each start counts as a loss of power.
+    let Some(machine) = machine else { return Uuid::new_v4() };
+    let attachment = match &device.kind {
+        Kind::Uring(uring) if uring.is_block => fstat(&uring.fd).ok().and_then(|stat| {
+            let (major, minor) = (major(stat.st_rdev), minor(stat.st_rdev));
+            let path = format!("/sys/dev/block/{major}:{minor}/diskseq");
+            std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+        }),
+        _ => None,
+    };
+    Uuid::from_u128(machine.as_u128() ^ u128::from(attachment.unwrap_or_default()))
+}
