@@ -470,6 +470,7 @@ fn exports(shared: &Shared) -> Arc<Exports> {
         epoch: shared.epoch.load(Ordering::Relaxed),
         uuid: u128::from(volume.0).to_le_bytes(),
         is_remote: false,
+        is_public: true,
     };
     let bytes: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
     let credential = CredentialExport {

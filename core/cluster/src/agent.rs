@@ -6,6 +6,9 @@
 //! transaction shows; its transactions are planned again when their compares are lost, and sent again,
 //! unchanged, when they got no answer.
 //!
+//! A store that has gone back is not believed: it was restored from a snapshot, and may lack volumes
+//! that are in use. The known state stays, and changes are refused.
+//!
 //! Knows neither sockets nor clocks. Every request has a deadline; a request that passes it counts
 //! as unanswered, and the next one goes to the next endpoint.
 
@@ -101,6 +104,9 @@ pub struct StoreHealth {
     pub is_outcome_unknown: bool,
     /// Another process that runs as this node.
     pub other_run: Option<u64>,
+    /// The store shows an earlier state than before, or none: it was restored from a snapshot, or lost.
+    /// The known state is kept.
+    pub is_rolled_back: bool,
 }
 
 /// Follows the store and changes it.
@@ -128,6 +134,7 @@ pub struct Agent {
     failures: BTreeMap<usize, String>,
     silent_since: Option<Nanos>,
     status: Option<StoreStatus>,
+    is_rolled_back: bool,
 }
 
 impl Agent {
@@ -159,6 +166,7 @@ impl Agent {
             failures: BTreeMap::new(),
             silent_since: Some(now),
             status: None,
+            is_rolled_back: false,
         }
     }
 
@@ -256,6 +264,7 @@ impl Agent {
             status: self.status.clone(),
             is_outcome_unknown: self.changes.front().is_some_and(|it| it.is_unknown),
             other_run: self.other_run(),
+            is_rolled_back: self.is_rolled_back,
         }
     }
 

@@ -137,6 +137,12 @@ pub enum Refusal {
     /// A record that it depends on is damaged or missing.
     #[error(transparent)]
     Inconsistent(#[from] Inconsistent),
+    /// The store shows an earlier state than before.
+    #[error(
+        "etcd has been restored from an older snapshot, or has lost the cluster: volumes are served as \
+         before, and nothing is changed: restore its newest state, or restart the nodes to accept this one"
+    )]
+    StoreRolledBack,
     /// The cluster does not exist in the store.
     #[error("the store has no cluster {0}: check the token, or create one with `cluster init`")]
     NoCluster(Uuid),
@@ -147,7 +153,7 @@ pub enum Refusal {
     #[error("the cluster has feature level {0}, this program knows {FEATURE_LEVEL}: upgrade it")]
     FeatureLevel(u32),
     /// A name of nodes is in use.
-    #[error("another node is called {0}: choose another name")]
+    #[error("another node of the cluster is called {0}: choose another name with --node")]
     NodeNameTaken(Name),
     /// A node comes back with another name.
     #[error("this node is registered as {0}: start it with that name")]
@@ -195,7 +201,9 @@ pub enum Refusal {
     #[error("no slice takes mirrors: start a node with --slice")]
     NoSlices,
     /// Too little space.
-    #[error("{wanted} more is needed; {held} fits; free per node: {free}")]
+    #[error(
+        "{wanted} more is needed, and {held} fits; free per node: {free}: add slices, or ask for less"
+    )]
     Full { wanted: ByteLen, held: ByteLen, free: FreeList },
     /// The volume would have too many mirrors.
     #[error("a volume has at most {max} mirrors: choose a smaller length", max = place::MIRRORS_MAX)]

@@ -144,6 +144,11 @@ fn connection(now: Nanos, health: &StoreHealth, endpoints: &[String]) -> Part {
         let reason = "the cluster's state is still being read";
         return Part::new(Level::Unavailable, reason, "wait a moment");
     }
+    if health.is_rolled_back {
+        let reason = "etcd has been restored from an older snapshot, or has lost the cluster: I/O goes \
+                      on, nothing is changed";
+        return Part::new(Level::AtRisk, reason, "restore its newest state, or restart the nodes");
+    }
     if let Some(run) = health.other_run {
         let reason = format!("another process runs as this node (run {run:016x})");
         let remedy = "end it; if this machine is a copy, `nearflash cluster join` anew";

@@ -96,6 +96,12 @@ impl Agent {
         if self.reads_ended == 0 || self.waiting.values().any(|it| it.task == Task::Step) {
             return; // the end of the read, or the answer, comes back here
         }
+        if self.is_rolled_back {
+            while !self.changes.is_empty() {
+                self.conclude(now, Outcome::Refused(Refusal::StoreRolledBack));
+            }
+            return;
+        }
         let Some(running) = self.changes.front_mut() else { return };
         if let Some(txn) = running.txn.clone() {
             self.request(now, Task::Step, Operation::Txn(txn));

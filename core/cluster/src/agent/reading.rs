@@ -3,8 +3,11 @@
 use nearflash_units::Nanos;
 
 use super::{Agent, CHECK_EVERY, Task};
-use crate::key::prefix;
+use crate::key::{Key, prefix};
 use crate::store::{Found, Operation, PAGE_KEYS_MAX};
+
+/// The time until a store that has gone back is looked at again.
+const GONE_BACK_AGAIN: Nanos = Nanos(2_000_000_000);
 
 /// A range that is being read.
 #[derive(Debug)]
@@ -62,6 +65,12 @@ impl Agent {
         }
         let Some(reading) = self.reading.take() else { return };
         if !reading.keys_only {
+            self.is_rolled_back = self.goes_back(&reading);
+            if self.is_rolled_back {
+                self.due.insert(Task::Read, now.plus(GONE_BACK_AGAIN));
+                self.due.insert(Task::Step, now);
+                return;
+            }
             self.state.replace(&reading.found);
             self.revision = reading.revision;
             self.reads_ended = self.reads_begun;
@@ -70,6 +79,13 @@ impl Agent {
         } else if !self.state.agrees(&reading.found) {
             self.start_reading(now);
         }
+    }
+
+    /// Whether the store has lost what it has shown before.
+    fn goes_back(&self, reading: &Reading) -> bool {
+        let cluster = Key::Cluster.path(self.config.cluster);
+        let has_cluster = reading.found.iter().any(|it| it.key == cluster);
+        reading.revision < self.revision || (self.state.cluster().is_some() && !has_cluster)
     }
 
     /// Watches everything after the revision that is known.

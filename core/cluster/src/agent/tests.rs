@@ -200,6 +200,35 @@ fn a_delete_that_no_watch_reported_is_found_by_comparing_keys() {
 }
 
 #[test]
+fn a_store_that_was_restored_from_an_older_snapshot_or_lost_is_not_believed() {
+    let mut older = cluster_of(1, ByteLen(80 * GIB));
+    let mut newer = older.clone();
+    newer.carry_out(&create(1)).unwrap();
+    newer.carry_out(&show(1)).unwrap();
+    let mut empty = newer.clone();
+    let keys: Vec<String> = empty.records.keys().cloned().collect();
+    empty.write(keys.into_iter().map(|key| (key, None)).collect());
+    older.history.clear();
+    for restored in [older, empty] {
+        let mut net = Net::new(newer.clone(), 1);
+        net.settle();
+        let newest = net.model.clone();
+        net.model = restored;
+        net.settle();
+        let client = &net.clients[0];
+        assert!(client.agent.health().is_rolled_back);
+        assert_eq!(client.tables.as_ref().unwrap().volumes.len(), 1, "it is served as before");
+        net.submit(0, 1, create(2));
+        net.settle();
+        let refused = Outcome::Refused(Refusal::StoreRolledBack);
+        assert_eq!(net.clients[0].outcomes, [(ChangeId(1), refused)]);
+        net.model = newest;
+        net.settle();
+        assert!(!net.clients[0].agent.health().is_rolled_back, "the newest state is accepted");
+    }
+}
+
+#[test]
 fn a_silent_endpoint_is_reported_and_the_other_one_is_asked() {
     let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
     net.step(Fault::LostBefore);

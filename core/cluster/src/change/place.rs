@@ -95,14 +95,14 @@ impl Rooms {
     /// When too little is free.
     pub(super) fn take_rows(&mut self, width: u32, missing: ByteLen) -> Result<Vec<Row>, Refusal> {
         let mut rows: Vec<Row> = Vec::new();
-        let mut held = 0;
+        let (mut held, free) = (0, self.free());
         while held < missing.0 {
             if (rows.len() + 1).saturating_mul(nearflash_units::index(width)) > MIRRORS_MAX {
                 return Err(Refusal::Mirrors);
             }
             let Some(row) = self.take_row(width, ByteLen(missing.0 - held)) else {
                 let (wanted, held) = (missing, ByteLen(held));
-                return Err(Refusal::Full { wanted, held, free: self.free() });
+                return Err(Refusal::Full { wanted, held, free });
             };
             held += row.len.0 * u64::from(width);
             rows.push(row);

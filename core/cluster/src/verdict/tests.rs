@@ -19,6 +19,7 @@ fn healthy() -> StoreHealth {
         status: Some(StoreStatus { voters: 3, healthy: 3, alarms: Vec::new() }),
         is_outcome_unknown: false,
         other_run: None,
+        is_rolled_back: false,
     }
 }
 
@@ -78,6 +79,8 @@ fn another_process_of_the_node_and_an_unknown_outcome_are_risks() {
     let health = StoreHealth { other_run: Some(5), ..healthy() };
     assert_eq!(say(&health, &served()).0, Level::AtRisk);
     let health = StoreHealth { is_outcome_unknown: true, ..healthy() };
+    assert_eq!(say(&health, &served()).0, Level::AtRisk);
+    let health = StoreHealth { is_rolled_back: true, ..healthy() };
     assert_eq!(say(&health, &served()).0, Level::AtRisk);
 }
 
