@@ -38,7 +38,9 @@ pub use reservation::{
     Reservations,
 };
 pub use secret::SecretText;
-pub use status::{ClientInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow};
+pub use status::{
+    ClientInfo, ClusterView, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
+};
 pub use volume::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,
     VolumeInfo, VolumeLayout, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,

@@ -51,6 +51,9 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since the node became ready.
     pub uptime_seconds: u64,
+    /// The cluster, as the node sees it. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterView>,
     /// The addresses bound for NVMe/TCP.
     pub nvme_tcp: Vec<SocketAddr>,
     /// The TCP addresses bound for the direct protocol.
@@ -86,6 +89,19 @@ pub struct Status {
     /// Jobs that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobInfo>,
+}
+
+/// A cluster, as one of its nodes sees it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ClusterView {
+    /// The cluster's UUID.
+    pub uuid: Uuid,
+    /// The name of the node in it.
+    pub node: String,
+    /// `ok`, `degraded`, `at risk` or `unavailable`.
+    pub verdict: String,
+    /// The reason and the remedy.
+    pub reason: String,
 }
 
 /// Counters of a core since the start of the node.

@@ -24,6 +24,7 @@ fn status() -> Status {
         node: Uuid::from_u128(1),
         pid: 77,
         uptime_seconds: 5,
+        cluster: None,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
         direct_local: None,

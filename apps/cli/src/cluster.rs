@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use nearflash_api::socket::default_data_dir;
 use nearflash_node::NodeError;
 use nearflash_node::cluster::{
-    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Role, Supervisor,
-    Token, init, join, status,
+    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Role, StatusPart,
+    Supervisor, Token, init, join, status,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -89,7 +89,11 @@ fn joined(made: &Joined) -> String {
 }
 
 fn described(status: &ClusterStatus) -> String {
-    let ClusterStatus { cluster, name, verdict, reason, members, .. } = status;
+    let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, .. } = status;
+    let part =
+        |name, part: &StatusPart| format!("{name} {}: {}\n", part.verdict.as_str(), part.reason);
+    let parts =
+        part("etcd:", etcd) + &data.iter().map(|data| part("data:", data)).collect::<String>();
     let table = tables::members(members);
-    format!("cluster '{name}' ({cluster})\n{}: {reason}\n\n{table}", verdict.as_str())
+    format!("cluster '{name}' ({cluster})\n{}: {reason}\n\n{parts}\n{table}", verdict.as_str())
 }

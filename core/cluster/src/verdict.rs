@@ -7,7 +7,7 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::agent::StoreHealth;
-use crate::compile::compile;
+use crate::compile::{VolumeLayout, compile};
 use crate::record::VolumeState;
 use crate::state::ClusterState;
 
@@ -191,7 +191,11 @@ fn quorum(health: &StoreHealth) -> Part {
     Part::new(Level::Ok, format!("{voters} members of etcd answer"), "")
 }
 
-fn data(state: &ClusterState) -> Part {
+/// The most volumes that a reason names.
+const NAMES_MAX: usize = 3;
+
+/// The verdict on the nodes, slices and volumes.
+pub fn data(state: &ClusterState) -> Part {
     if state.cluster().is_none() {
         let reason = format!("the store has no cluster {}", state.uuid());
         return Part::new(Level::Unavailable, reason, "check the token, or `cluster init`");
@@ -205,10 +209,17 @@ fn data(state: &ClusterState) -> Part {
     let is_down = |node: &Uuid| !state.alive().contains_key(node);
     if let Some(place) = tables.slices.values().find(|place| is_down(&place.node)) {
         let on = |slice: &Uuid| tables.slices[slice].node == place.node;
-        let rows = tables.volumes.iter().flat_map(|volume| &volume.rows);
-        let count = rows.flat_map(|row| &row.mirrors).filter(|it| on(&it.slice)).count();
-        let reason = format!("data ({count} mirrors): the only copy is on {}", place.node_name);
-        let remedy = format!("{} is down: start it", place.node_name);
+        let uses = |volume: &&VolumeLayout| {
+            volume.rows.iter().flat_map(|row| &row.mirrors).any(|it| on(&it.slice))
+        };
+        let names: Vec<&str> =
+            tables.volumes.iter().filter(uses).map(|volume| volume.name.as_str()).collect();
+        let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+        let named = names[..names.len().min(NAMES_MAX)].join(", ");
+        let node = &place.node_name;
+        let reason =
+            format!("parts of {named}{more} have their only copy on {node}, which is down");
+        let remedy = format!("start {node}");
         return Part::new(Level::Unavailable, reason, remedy);
     }
     if let Some(fault) = state.damaged().next() {

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use super::{rendered, size, table, volumes};
 use comfy_table::Table;
-use nearflash_api::{CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, VolumeIo};
+use nearflash_api::{
+    ClusterView, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, VolumeIo,
+};
 
 /// The state of a node.
 pub(crate) fn status(status: &Status) -> String {
@@ -14,8 +16,9 @@ pub(crate) fn status(status: &Status) -> String {
     // Writing to a string does not fail.
     let _ = write!(
         text,
-        "node {node}, version {version}{commit}, process {pid}, serving for {}\n{}",
+        "node {node}, version {version}{commit}, process {pid}, serving for {}\n{}{}",
         uptime(*uptime_seconds),
+        cluster(status),
         doors(status)
     );
     for part in [
@@ -34,6 +37,14 @@ pub(crate) fn status(status: &Status) -> String {
         }
     }
     text
+}
+
+/// The node's place in its cluster, and the verdict on it; empty without one.
+fn cluster(status: &Status) -> String {
+    let Some(ClusterView { uuid, node, verdict, reason }) = &status.cluster else {
+        return String::new();
+    };
+    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n")
 }
 
 fn doors(status: &Status) -> String {

@@ -227,7 +227,7 @@ fn newest(header: Option<&etcd_client::ResponseHeader>) -> u64 {
     header.and_then(|it| u64::try_from(it.revision()).ok()).unwrap_or_default()
 }
 
-fn found(pair: &KeyValue, with_value: bool) -> Found {
+pub(super) fn found(pair: &KeyValue, with_value: bool) -> Found {
     Found {
         key: String::from_utf8_lossy(pair.key()).into_owned(),
         value: with_value.then(|| pair.value().to_vec()),

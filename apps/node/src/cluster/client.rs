@@ -7,11 +7,15 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, Error, MemberAddOptions, Txn, TxnOp,
+    Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, MemberAddOptions, Txn, TxnOp,
 };
+use nearflash_cluster::ClusterState;
+use nearflash_cluster::store::Found;
 use tokio::runtime::Runtime;
+use uuid::Uuid;
 
 use super::access::{CALL_TIMEOUT, connect_options};
+use super::calls::found;
 use super::error::ClusterError;
 use super::member::Folder;
 
@@ -172,6 +176,19 @@ impl Store {
     pub(super) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.ask(async |mut client: Client| client.get(key, None).await)?;
         Ok(found.kvs().first().map(|pair| pair.value().to_vec()))
+    }
+
+    /// Everything that the store has of a cluster.
+    pub(super) fn state(&self, cluster: Uuid) -> Result<ClusterState, StoreError> {
+        let prefix = nearflash_cluster::prefix(cluster);
+        let options = GetOptions::new().with_prefix();
+        let read = self.ask(async |mut client: Client| {
+            client.get(prefix.as_str(), Some(options.clone())).await
+        })?;
+        let found: Vec<Found> = read.kvs().iter().map(|pair| found(pair, true)).collect();
+        let mut state = ClusterState::new(cluster);
+        state.replace(&found);
+        Ok(state)
     }
 
     /// Writes a key unless there is one.

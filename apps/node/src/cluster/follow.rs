@@ -11,12 +11,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nearflash_api::ClusterView;
 use nearflash_cluster::agent::AgentConfig;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::state::Inconsistent;
 use nearflash_cluster::store::{Operation, StoreRequest};
 use nearflash_cluster::{
-    Agent, Change, ChangeId, ClusterState, Outcome, Refusal, StoreEvent, StoreHealth,
+    Agent, Change, ChangeId, ClusterState, Outcome, Part, Refusal, StoreEvent, StoreHealth, verdict,
 };
 use nearflash_units::Nanos;
 use rustix::time::{ClockId, clock_gettime};
@@ -84,6 +85,7 @@ struct Shared {
 struct View {
     state: Arc<ClusterState>,
     health: StoreHealth,
+    endpoints: Vec<String>,
 }
 
 impl Follower {
@@ -106,7 +108,11 @@ impl Follower {
             endpoints: access.endpoints().len(),
         };
         let agent = Agent::new(config, boot_time());
-        let view = View { state: Arc::new(agent.state().clone()), health: agent.health() };
+        let view = View {
+            state: Arc::new(agent.state().clone()),
+            health: agent.health(),
+            endpoints: names(&access.endpoints()),
+        };
         let shared = Arc::new(Shared {
             view: Mutex::new(view),
             is_read: Condvar::new(),
@@ -151,6 +157,20 @@ impl Follower {
     /// The known content of the store.
     pub(crate) fn state(&self) -> Arc<ClusterState> {
         Arc::clone(&self.shared.view().state)
+    }
+
+    /// The cluster, as this node sees it.
+    pub(crate) fn view_of(&self, node: Uuid) -> ClusterView {
+        let View { state, health, endpoints } = self.shared.view().clone();
+        let verdict = verdict(boot_time(), &health, &endpoints, &state);
+        let Part { level, reason, remedy } = verdict.worst().clone();
+        let name = state.nodes().get(&node).map(|it| it.name.to_string());
+        ClusterView {
+            uuid: state.uuid(),
+            node: name.unwrap_or_default(),
+            verdict: level.to_string(),
+            reason: if remedy.is_empty() { reason } else { format!("{reason}: {remedy}") },
+        }
     }
 
     /// Waits until the store has been read, for at most `timeout`. Returns whether it has been.
@@ -329,6 +349,9 @@ impl Driver {
             view.state = Arc::new(self.agent.state().clone());
         }
         view.health = self.agent.health();
+        if view.endpoints.len() != self.endpoints.len() {
+            view.endpoints = names(&self.endpoints);
+        }
         if view.health.is_read {
             self.shared.is_read.notify_all();
         }
@@ -340,6 +363,10 @@ fn boot_time() -> Nanos {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Nanos(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+fn names(endpoints: &[SocketAddr]) -> Vec<String> {
+    endpoints.iter().map(SocketAddr::to_string).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

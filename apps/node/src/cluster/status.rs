@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use nearflash_cluster::{Level, Part};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -57,10 +58,23 @@ pub struct ClusterStatus {
     pub verdict: Verdict,
     /// The judgement's reason and remedy.
     pub reason: String,
+    /// The judgement on etcd alone.
+    pub etcd: StatusPart,
+    /// The judgement on the nodes, slices and volumes; absent while etcd cannot be read.
+    pub data: Option<StatusPart>,
     /// The number of members that must answer.
     pub majority: usize,
     /// The members.
     pub members: Vec<MemberStatus>,
+}
+
+/// A part of the judgement.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct StatusPart {
+    /// How bad it is.
+    pub verdict: Verdict,
+    /// The reason and the remedy.
+    pub reason: String,
 }
 
 /// The state of one member.
@@ -104,7 +118,17 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
     };
     let members = ask_all(&folder, &listed)?;
     let (verdict, reason) = judge(&members);
+    let etcd = StatusPart { verdict, reason };
+    let store = Store::open(&folder, &member.endpoints)?;
+    // An etcd that cannot be read is judged above.
+    let state = store.state(member.cluster).ok();
+    let data = state.map(|state| StatusPart::from(nearflash_cluster::data(&state)));
+    let worst =
+        data.iter().fold(&etcd, |worst, it| if it.verdict > worst.verdict { it } else { worst });
+    let StatusPart { verdict, reason } = worst.clone();
     Ok(ClusterStatus {
+        etcd,
+        data,
         cluster: member.cluster,
         name: member.name,
         machine: member.machine,
@@ -114,6 +138,22 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
         majority: majority(&members),
         members,
     })
+}
+
+impl From<Part> for StatusPart {
+    fn from(part: Part) -> Self {
+        let verdict = match part.level {
+            Level::Ok => Verdict::Ok,
+            Level::Degraded => Verdict::Degraded,
+            Level::AtRisk => Verdict::AtRisk,
+            Level::Unavailable => Verdict::Unavailable,
+        };
+        let reason = match part.remedy.as_str() {
+            "" => part.reason,
+            remedy => format!("{}: {remedy}", part.reason),
+        };
+        Self { verdict, reason }
+    }
 }
 
 /// A member that only its address is known of.

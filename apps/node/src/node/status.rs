@@ -19,6 +19,7 @@ impl Node {
             node: self.catalog.node(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
+            cluster: self.cluster.get().map(|follower| follower.view_of(self.catalog.node())),
             nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
             direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
