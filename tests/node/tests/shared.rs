@@ -191,31 +191,42 @@ fn what_does_not_fit_a_cluster_is_refused_by_name() {
     assert!(nowhere.contains("no node 'n7'"), "{nowhere}");
     let odd = refusal(&["--size", "1000", "--replicas", "1"]);
     assert!(odd.contains("4096-byte blocks"), "{odd}");
-    let flags = |name: &str, address: &str, slice: &str| {
-        let place = &machines[1].place;
-        let arguments = [
-            "serve",
-            "--nvme-tcp",
-            ANY_PORT,
-            "--direct",
-            address,
-            "--host",
-            "any",
-            "--cluster",
-            "--node",
-            name,
-            "--slice",
-            slice,
-            "--data-dir",
-            &place.data_dir(),
-        ];
-        place.anonymous(&refused(&arguments).message)
-    };
     let own = format!("flash=file:{},size=256MiB", machines[1].place.text("slice.img"));
-    let twice = flags("n1", ANY_PORT, &own);
+    let twice = refused_start(&machines[1], "n1", &own);
     assert!(twice.contains("n1"), "{twice}");
     first.terminate();
     let other = format!("flash=file:{}", machines[0].place.text("slice.img"));
-    let foreign = flags("n2", ANY_PORT, &other);
+    let foreign = refused_start(&machines[1], "n2", &other);
     assert!(foreign.contains("slice"), "{foreign}");
+}
+
+/// The message of a start that is refused.
+fn refused_start(machine: &Machine, name: &str, slice: &str) -> String {
+    let data_dir = machine.place.data_dir();
+    let doors = ["--nvme-tcp", ANY_PORT, "--direct", ANY_PORT, "--host", "any"];
+    let flags = ["serve", "--data-dir", &data_dir, "--log", "error", "--cluster", "--node", name];
+    machine.place.anonymous(&refused(&[&flags[..], &doors, &["--slice", slice]].concat()).message)
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_slice_that_was_restored_from_an_older_copy_is_refused_and_not_written() {
+    let machines = cluster(1);
+    serve(&machines[0], "n1").terminate();
+    let (slice, copy) = (machines[0].place.path("slice.img"), machines[0].place.path("copy.img"));
+    std::fs::copy(&slice, &copy).unwrap();
+    serve(&machines[0], "n1").terminate();
+    std::fs::copy(&copy, &slice).unwrap();
+    let spec = format!("flash=file:{}", slice.display());
+    for _ in 0..3 {
+        let message = refused_start(&machines[0], "n1", &spec);
+        assert!(message.contains("restored from an older copy"), "{message}");
+        assert!(std::fs::read(&slice).unwrap() == std::fs::read(&copy).unwrap());
+    }
+    // Neither is it a device for volumes of the node alone.
+    let data_dir = machines[0].place.data_dir();
+    let device = ["serve", "--nvme-tcp", ANY_PORT, "--device", &spec, "--data-dir", &data_dir];
+    let message = refused(&[&device[..], &["--log", "error"]].concat()).message;
+    assert!(message.contains("is a slice of cluster"), "{message}");
+    assert!(std::fs::read(&slice).unwrap() == std::fs::read(&copy).unwrap());
 }
