@@ -12,10 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearflash_access::Secret;
-use nearflash_cluster::Change;
 use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::Door;
+use nearflash_cluster::{Change, compile};
 use nearflash_media::{Slice, SliceCandidate};
 use nearflash_nvme::ControllerId;
 use nearflash_space::slice::SliceVerdict;
@@ -139,6 +139,8 @@ impl Registered {
             self.open(slice)?;
             node.use_slice(slice.uuid(), &is_over);
         }
+        // The volumes are there when the node says that it is ready.
+        node.follow_cluster(compile(&self.follower.state(), self.node), &is_over);
         self.receiver.hand(Arc::clone(node));
         Ok(Clustered { follower: self.follower, is_over, receiver: self.receiver })
     }

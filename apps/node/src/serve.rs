@@ -99,15 +99,13 @@ impl Running {
             // The node has only just started, so there is nothing to report.
             let _ = runtime.drain_and_join();
         };
+        let no_thread = |source| NodeError::System { action: "start a thread", source };
         let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
-        let changes = Changes::start(Arc::clone(&node), events)
-            .map_err(|source| NodeError::System { action: "start a thread", source })
-            .inspect_err(given_up)?;
-        let workers = Workers::start(Arc::clone(&node))
-            .map_err(|source| NodeError::System { action: "start a thread", source })
-            .inspect_err(given_up)?;
+        let changes =
+            Changes::start(Arc::clone(&node), events).map_err(no_thread).inspect_err(given_up)?;
+        let workers = Workers::start(Arc::clone(&node)).map_err(no_thread).inspect_err(given_up)?;
         let remotes = RemoteWatch::start(Arc::clone(&node), absent)
-            .map_err(|source| NodeError::System { action: "start a thread", source })
+            .map_err(no_thread)
             .inspect_err(given_up)?;
         let follow = |cluster: Registered| cluster.follow(&node, &slices);
         let cluster = cluster.map(follow).transpose().inspect_err(given_up)?;

@@ -25,6 +25,7 @@ pub struct Machine {
 impl Machine {
     /// 127.0.0.0/8 is this machine; two bytes of the process, and a number, make an address that no
     /// other test uses.
+    #[allow(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -40,21 +41,24 @@ impl Machine {
     pub fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(nearflash());
         command.arg("cluster").args(arguments).args(["--data-dir", &self.place.data_dir()]);
-        command.stdin(Stdio::null()).output().unwrap()
+        command.stdin(Stdio::null()).output().expect("the program starts")
     }
 
     /// The answer of a command that succeeds.
     pub fn answer(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}: {}", self.etcd_log());
-        serde_json::from_slice(&output.stdout).unwrap()
+        serde_json::from_slice(&output.stdout).expect("the answer is JSON")
     }
 
     /// The message of a command that fails, with its exit code.
     pub fn refusal(&self, arguments: &[&str]) -> (String, i32) {
         let output = self.run(arguments);
-        let message = String::from_utf8(output.stderr).unwrap();
-        (message.lines().last().unwrap_or_default().to_owned(), output.status.code().unwrap())
+        let message = String::from_utf8(output.stderr).expect("messages are text");
+        (
+            message.lines().last().unwrap_or_default().to_owned(),
+            output.status.code().expect("it ends by itself"),
+        )
     }
 
     /// Makes a cluster.
@@ -71,8 +75,8 @@ impl Machine {
     /// The verdict of the status, which the exit code confirms.
     pub fn verdict(&self) -> String {
         let output = self.run(&["status", "--json"]);
-        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let verdict = status["verdict"].as_str().unwrap();
+        let status: Value = serde_json::from_slice(&output.stdout).expect("the status is JSON");
+        let verdict = status["verdict"].as_str().expect("the status has a verdict");
         let code =
             ["ok", "degraded", "at-risk", "unavailable"].iter().position(|it| *it == verdict);
         assert_eq!((status["schema"].as_u64(), code), (Some(1), code_of(&output)), "{status}");
@@ -107,7 +111,8 @@ impl Machine {
 
     /// Kills etcd. Its addresses are free again afterwards, unless a supervisor starts it again.
     pub fn kill(&self) {
-        kill_process(self.pid().unwrap(), Signal::KILL).unwrap();
+        let pid = self.pid().expect("etcd runs");
+        kill_process(pid, Signal::KILL).expect("it is ours");
         let is_free = |port| TcpListener::bind((self.address.as_str(), port)).is_ok();
         if self.supervisor.is_none() {
             eventually("the end of etcd", || is_free(2379) && is_free(2380));
@@ -121,7 +126,7 @@ impl Machine {
     pub fn supervise(&mut self) {
         let mut command = Command::new(nearflash());
         command.args(["cluster", "run", "--data-dir", &self.place.data_dir()]);
-        self.supervisor = Some(command.stderr(Stdio::null()).spawn().unwrap());
+        self.supervisor = Some(command.stderr(Stdio::null()).spawn().expect("the program starts"));
     }
 
     /// Stops the supervision.
@@ -130,8 +135,8 @@ impl Machine {
     /// When the supervisor fails.
     pub fn supervise_no_more(&mut self) {
         if let Some(mut supervisor) = self.supervisor.take() {
-            kill_process(Pid::from_child(&supervisor), Signal::TERM).unwrap();
-            assert!(supervisor.wait().unwrap().success());
+            kill_process(Pid::from_child(&supervisor), Signal::TERM).expect("it is ours");
+            assert!(supervisor.wait().expect("it is ours").success());
         }
     }
 }

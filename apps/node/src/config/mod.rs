@@ -136,15 +136,10 @@ impl Config {
             str::parse::<RemoteSpec>,
             |remote| &remote.name,
         )?;
-        let slices = merge.named(
-            "slice",
-            (file.slice.into_vec(), args.slices),
-            |text| Ok(text.parse::<DeviceSpec>()?),
-            |slice| &slice.name,
-        )?;
-        let node = merge.one("node", (file.node, args.node_name), |text| Ok(text.parse()?))?;
+        let slices = (file.slice.into_vec(), args.slices);
+        let node = (file.node, args.node_name);
         let is_clustered = file.cluster || args.cluster;
-        check_slices(&slices, &devices, is_clustered)?;
+        let cluster = merge_cluster(&merge, is_clustered, slices, node, &devices)?;
         if !is_clustered {
             check_devices(&devices, &remotes)?;
         }
@@ -175,10 +170,7 @@ impl Config {
             devices: values(devices),
             volumes: values(volumes),
             remotes: values(remotes),
-            cluster: is_clustered.then(|| ClusterConfig {
-                node: node.unwrap_or_else(machine_name),
-                slices: values(slices),
-            }),
+            cluster,
             doors,
             direct_local: args.direct_local.or(file.direct_local),
             advertise: merge.one("advertise", advertise, parse_advertise)?,
@@ -196,6 +188,22 @@ impl Config {
 
 fn values<T>(written: Vec<Written<T>>) -> Vec<T> {
     written.into_iter().map(|written| written.value).collect()
+}
+
+/// The node's part in a cluster, if it has one.
+fn merge_cluster(
+    merge: &Merge<'_>,
+    is_clustered: bool,
+    slices: (Vec<String>, Vec<String>),
+    node: (Option<String>, Option<String>),
+    devices: &[Written<DeviceSpec>],
+) -> Result<Option<ClusterConfig>, ConfigError> {
+    let parse = |text: &str| Ok(text.parse::<DeviceSpec>()?);
+    let slices = merge.named("slice", slices, parse, |slice| &slice.name)?;
+    let node = merge.one("node", node, |text| Ok(text.parse()?))?;
+    check_slices(&slices, devices, is_clustered)?;
+    let node = node.unwrap_or_else(machine_name);
+    Ok(is_clustered.then(|| ClusterConfig { node, slices: values(slices) }))
 }
 
 /// The name of the machine, without the characters that a name does not have.
