@@ -6,11 +6,13 @@
 //!
 //! This crate knows only nearflash's command line and ready line.
 
+mod cluster;
 mod conformance;
 mod guest;
 mod node;
 mod place;
 
+pub use cluster::Cluster;
 pub use conformance::{Finding, Verdict, run_conformance_suite};
 pub use guest::{Guest, Outcome, Script};
 pub use node::{Account, Node};

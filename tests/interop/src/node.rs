@@ -87,7 +87,7 @@ impl Node {
         Self::with_storage(scratch, "front", vec!["--remote".to_owned(), remote])
     }
 
-    fn with_storage(scratch: &Scratch, name: &str, storage: Vec<String>) -> Self {
+    pub(crate) fn with_storage(scratch: &Scratch, name: &str, storage: Vec<String>) -> Self {
         let (data_dir, log) = (scratch.path(name), scratch.path("node.log"));
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
         let doors = Doors { nvme_tcp: any_port, iscsi: any_port, direct: any_port };
@@ -152,6 +152,29 @@ impl Node {
             "at SIGTERM the node ended with {status}: {}",
             self.log.display()
         );
+    }
+
+    /// Kills the node.
+    pub fn kill(&mut self) {
+        self.expect_running();
+        self.process.kill().expect("a running process can be killed");
+        self.process.wait().expect("a killed process is waited for");
+    }
+
+    /// Creates the volume `data` of the cluster, with all its blocks on the node of this name.
+    pub fn create_in_cluster(&self, node: &str) {
+        let placement = format!("central:{node}");
+        self.order(&[
+            "volume",
+            "create",
+            "data",
+            "--size",
+            "2GiB",
+            "--replicas",
+            "1",
+            "--placement",
+            &placement,
+        ]);
     }
 
     /// Resizes a volume.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use nearflash_interop::{Guest, Node, Scratch, Script, is_self_check};
+use nearflash_interop::{Cluster, Guest, Node, Scratch, Script, is_self_check};
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
@@ -33,8 +33,19 @@ fn run_in_guest(
     marks: &[(&str, Act)],
 ) {
     let parameters = [("TARGET_ADDRESS", address), ("TARGET_PORT", port.as_str())];
+    run_with(script, scratch, &parameters, node, marks);
+}
+
+/// The same with these parameters of the script.
+fn run_with(
+    script: &str,
+    scratch: &Scratch,
+    parameters: &[(&str, &str)],
+    node: &mut Node,
+    marks: &[(&str, Act)],
+) {
     let parts = [script];
-    let script = Script { parts: &parts, parameters: &parameters, timeout: TIMEOUT };
+    let script = Script { parts: &parts, parameters, timeout: TIMEOUT };
     let mut guest = Guest::boot(scratch, &script);
     for (mark, act) in marks {
         guest.expect_mark(mark);
@@ -110,4 +121,22 @@ fn a_file_system_on_another_node_outlives_that_nodes_crash() {
     run_in_guest("remote", &scratch, front.guest_side(), &mut owner, marks);
     front.terminate();
     owner.terminate();
+}
+
+#[test]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
+fn a_host_reaches_a_volume_of_a_cluster_over_two_nodes_and_loses_one_of_them() {
+    if is_self_check() {
+        return; // the guest's own kernel has no such volumes
+    }
+    let scratch = Scratch::of("cluster");
+    let cluster = Cluster::new(&scratch);
+    let (mut first, mut second) = (cluster.serve(&scratch, 0), cluster.serve(&scratch, 1));
+    first.create_in_cluster("n1");
+    let ((address, port), (_, second_port)) = (first.guest_side(), second.guest_side());
+    let parameters =
+        [("TARGET_ADDRESS", address), ("TARGET_PORT", &port), ("SECOND_PORT", &second_port)];
+    let marks: &[(&str, Act)] = &[("kill", Node::kill)];
+    run_with("cluster", &scratch, &parameters, &mut second, marks);
+    first.terminate();
 }
