@@ -92,8 +92,7 @@ fn described(status: &ClusterStatus) -> String {
     let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, .. } = status;
     let part =
         |name, part: &StatusPart| format!("{name} {}: {}\n", part.verdict.as_str(), part.reason);
-    let parts =
-        part("etcd:", etcd) + &data.iter().map(|data| part("data:", data)).collect::<String>();
+    let parts = part("etcd:", etcd) + &part("data:", data);
     let table = tables::members(members);
     format!("cluster '{name}' ({cluster})\n{}: {reason}\n\n{parts}\n{table}", verdict.as_str())
 }

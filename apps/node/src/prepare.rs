@@ -13,11 +13,13 @@ use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::NodeError;
+use crate::boot::boot;
 use crate::catalog::{Catalog, Contents, Transaction};
 use crate::clustered::Registered;
 use crate::exports::device_names;
 use crate::records::Records;
 use crate::remote::{self, Remote};
+use crate::runtime_face::PeerAccess;
 
 /// The state that a node serves from.
 #[derive(Debug)]
@@ -52,7 +54,12 @@ pub(crate) fn prepare(
         devices.push(Arc::clone(slice.device()));
         found.space.add_device(remote::place_of(&devices));
     }
-    found.peers = cluster.map(|(cluster, _)| cluster.secret().clone());
+    // The parts lie on these devices, and not on other nodes.
+    let access = |cluster: &Registered| PeerAccess {
+        secret: cluster.secret().clone(),
+        boot: boot(&devices, false),
+    };
+    found.peers = cluster.map(|(cluster, _)| access(cluster));
     let mut peers = Vec::new();
     for remote in remotes {
         devices.push(Arc::new(remote.device()));

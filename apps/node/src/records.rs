@@ -1,7 +1,9 @@
 //! The state that a node records and serves. A change is made on a copy of it.
 
-use nearflash_access::{Accounts, Grants, Secret};
+use nearflash_access::{Accounts, Grants};
 use nearflash_space::Space;
+
+use crate::runtime_face::PeerAccess;
 
 /// The contents of the catalog, except the devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,6 +21,6 @@ pub(crate) struct Records {
     pub(crate) keeps_all_grants: bool,
     /// The CHAP accounts of iSCSI initiators.
     pub(crate) accounts: Accounts,
-    /// The secret of the cluster's nodes. The cluster's token has it, not the catalog.
-    pub(crate) peers: Option<Secret>,
+    /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
+    pub(crate) peers: Option<PeerAccess>,
 }

@@ -255,8 +255,17 @@ pub struct DirectAccess {
     pub volumes: Vec<DirectVolume>,
     /// Every credential, by key id. An empty list means full access through the anonymous doors.
     pub credentials: Vec<DirectCredential>,
-    /// The secret of the other nodes of the cluster, which use the parts; `None` without a cluster.
-    pub peers: Option<Secret>,
+    /// The access of the other nodes of the cluster to the parts; `None` without a cluster.
+    pub peers: Option<PeerAccess>,
+}
+
+/// The access of the other nodes of the cluster.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerAccess {
+    /// The secret that they prove to know.
+    pub secret: Secret,
+    /// Another number when writes to the parts that no flush followed may have been lost.
+    pub boot: u64,
 }
 
 /// A volume as direct clients see it.

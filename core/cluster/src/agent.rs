@@ -126,6 +126,8 @@ pub struct Agent {
     reads_begun: u64,
     reads_ended: u64,
     watch: Option<RequestId>,
+    /// The endpoint of the last watch. When a watch is cut, another one is asked.
+    watched_at: usize,
     lease: Option<i64>,
     changes: VecDeque<Running>,
     outcomes: VecDeque<(ChangeId, Outcome)>,
@@ -158,6 +160,7 @@ impl Agent {
             reads_begun: 0,
             reads_ended: 0,
             watch: None,
+            watched_at: 0,
             lease: None,
             changes: VecDeque::new(),
             outcomes: VecDeque::new(),
@@ -194,6 +197,9 @@ impl Agent {
                 if self.watch == Some(id) {
                     self.watch = None;
                     self.waiting.remove(&id);
+                    if !is_compacted && self.watched_at == self.endpoint {
+                        self.endpoint = (self.endpoint + 1) % self.config.endpoints.max(1);
+                    }
                     let task = if is_compacted { Task::Read } else { Task::Watch };
                     self.due.insert(task, now.plus(RETRY_AFTER));
                 }

@@ -2,10 +2,14 @@
 //! protocol, while nodes and etcd are killed.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+use std::process::Command;
+
 use nearflash::direct::Status as DirectStatus;
 use nearflash::nvme_tcp::Status;
 use nearflash_iscsi::initiator::Status as ScsiStatus;
-use nearflash_node_tests::{Door, Host, Initiator, Machine, Node, Stamp, Who, eventually, refused};
+use nearflash_node_tests::{
+    Door, Host, Initiator, Machine, Node, Stamp, Who, eventually, nearflash, refused,
+};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -154,11 +158,16 @@ fn etcd_that_is_killed_stalls_no_io_and_a_node_that_was_killed_serves_its_slice_
     let volume = Door::Tcp.anonymous(&first).unwrap().open("data").unwrap();
     volume.write_at(&[1; 65536], 0).unwrap();
     volume.flush().unwrap();
+    volume.write_at(&[3; 65536], 65536).unwrap();
     second.crash();
     let second = serve(&machines[1], "n2");
     let mut found = [0; 65536];
     volume.read_at(&mut found, 0).unwrap();
     assert_eq!(found, [1; 65536]);
+    // The process has lost nothing that its device had taken, so the other node's flush can be believed.
+    volume.flush().unwrap();
+    volume.read_at(&mut found, 65536).unwrap();
+    assert_eq!(found, [3; 65536]);
     eventually("the volume", || has_volume(&second));
     // The supervisor starts etcd again; I/O does not wait for it.
     machines[0].pid().into_iter().for_each(|pid| {
@@ -170,6 +179,19 @@ fn etcd_that_is_killed_stalls_no_io_and_a_node_that_was_killed_serves_its_slice_
     machines[0].pid().into_iter().for_each(|pid| {
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     });
+    // A change whose outcome was unknown may be repeated.
+    let resize =
+        ["volume", "resize", "data", "128MiB", "--data-dir", &machines[0].place.data_dir()]
+            .map(str::to_owned);
+    eventually("etcd to take changes again", || {
+        Command::new(nearflash()).args(&resize).output().unwrap().status.success()
+    });
+    eventually("the new length", || listed_bytes(&second) == 128 * MIB);
+}
+
+/// The length of the only volume in the list of a node.
+fn listed_bytes(node: &Node<'_>) -> u64 {
+    node.command(&["volume", "list"])["volumes"][0]["bytes"].as_u64().unwrap_or_default()
 }
 
 #[test]

@@ -17,8 +17,12 @@ use uuid::Uuid;
 use super::access::CALL_TIMEOUT;
 use super::client::reason;
 
-/// The status of gRPC for a revision that has been compacted: Out Of Range.
-const OUT_OF_RANGE: i32 = 11;
+/// In etcd's refusal of a revision that has been compacted. Its status, Out Of Range, is also that of an
+/// answer which is too long.
+const COMPACTED: &str = "compacted";
+
+/// The longest answer: a page of a thousand records of 64 KiB each, and their keys.
+pub(super) const ANSWER_LEN_MAX: usize = 96 << 20;
 
 /// The connections to the endpoints. A connection is given up when a call over it fails.
 #[derive(Clone)]
@@ -74,7 +78,8 @@ impl Calls {
                     .with_revision(at)
                     .with_limit(limit);
                 let options = if keys_only { options.with_keys_only() } else { options };
-                match client.get(from, Some(options)).await {
+                let mut reader = client.kv_client().max_decoding_message_size(ANSWER_LEN_MAX);
+                match reader.get(from, Some(options)).await {
                     Ok(read) => {
                         let found = |pair: &KeyValue| found(pair, !keys_only);
                         Ok(Answer::Range {
@@ -84,7 +89,7 @@ impl Calls {
                             more: read.more(),
                         })
                     }
-                    Err(Error::GRpcStatus(status)) if status.code() as i32 == OUT_OF_RANGE => {
+                    Err(Error::GRpcStatus(status)) if status.message().contains(COMPACTED) => {
                         Ok(Answer::Compacted)
                     }
                     Err(error) => Err(error),
@@ -130,8 +135,11 @@ impl Calls {
                 Ok(Err(_)) | Err(_) => self.forget(first),
             }
         }
-        let alarms = client.alarm(AlarmAction::Get, AlarmType::None, None).await?;
-        status.alarms = alarms.alarms().iter().map(|it| format!("{:?}", it.alarm())).collect();
+        // Without a majority, etcd does not answer this, and the members tell enough.
+        let alarms = client.alarm(AlarmAction::Get, AlarmType::None, None);
+        if let Ok(Ok(alarms)) = tokio::time::timeout(CALL_TIMEOUT / 3, alarms).await {
+            status.alarms = alarms.alarms().iter().map(|it| format!("{:?}", it.alarm())).collect();
+        }
         Ok((status, addresses))
     }
 
@@ -157,10 +165,11 @@ impl Calls {
         prefix: &str,
         from_revision: u64,
     ) -> Result<(bool, String), Error> {
-        let mut client = self.client(endpoint).await?;
+        let client = self.client(endpoint).await?;
+        let mut watcher = client.watch_client().max_decoding_message_size(ANSWER_LEN_MAX);
         let from = i64::try_from(from_revision).unwrap_or(i64::MAX);
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
-        let mut stream = client.watch(prefix, Some(options)).await?;
+        let mut stream = watcher.watch(prefix, Some(options)).await?;
         self.report(StoreEvent::Answered { id, answer: Answer::Watching });
         while let Some(response) = stream.message().await? {
             if response.canceled() {
@@ -217,7 +226,7 @@ impl Calls {
 }
 
 /// The first key behind all those with the prefix, which ends with a slash.
-fn behind(prefix: &str) -> String {
+pub(super) fn behind(prefix: &str) -> String {
     let stem = prefix.strip_suffix('/').unwrap_or(prefix);
     // The character after the slash.
     format!("{stem}0")

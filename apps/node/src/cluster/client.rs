@@ -10,12 +10,12 @@ use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, MemberAddOptions, Txn, TxnOp,
 };
 use nearflash_cluster::ClusterState;
-use nearflash_cluster::store::Found;
+use nearflash_cluster::store::{Found, PAGE_KEYS_MAX};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::access::{CALL_TIMEOUT, connect_options};
-use super::calls::found;
+use super::calls::{ANSWER_LEN_MAX, behind, found};
 use super::error::ClusterError;
 use super::member::Folder;
 
@@ -178,17 +178,26 @@ impl Store {
         Ok(found.kvs().first().map(|pair| pair.value().to_vec()))
     }
 
-    /// Everything that the store has of a cluster.
+    /// Everything that the store has of a cluster, page by page. A change between two pages may be seen
+    /// in part.
     pub(super) fn state(&self, cluster: Uuid) -> Result<ClusterState, StoreError> {
         let prefix = nearflash_cluster::prefix(cluster);
-        let options = GetOptions::new().with_prefix();
-        let read = self.ask(async |mut client: Client| {
-            client.get(prefix.as_str(), Some(options.clone())).await
-        })?;
-        let found: Vec<Found> = read.kvs().iter().map(|pair| found(pair, true)).collect();
-        let mut state = ClusterState::new(cluster);
-        state.replace(&found);
-        Ok(state)
+        let limit = i64::try_from(PAGE_KEYS_MAX).unwrap_or(i64::MAX);
+        let options = GetOptions::new().with_range(behind(&prefix)).with_limit(limit);
+        let mut all: Vec<Found> = Vec::new();
+        loop {
+            let from = all.last().map_or_else(|| prefix.clone(), |last| last.key.clone() + "\0");
+            let page = self.ask(async |client: Client| {
+                let mut reader = client.kv_client().max_decoding_message_size(ANSWER_LEN_MAX);
+                reader.get(from.as_str(), Some(options.clone())).await
+            })?;
+            all.extend(page.kvs().iter().map(|pair| found(pair, true)));
+            if !page.more() || page.kvs().is_empty() {
+                let mut state = ClusterState::new(cluster);
+                state.replace(&all);
+                return Ok(state);
+            }
+        }
     }
 
     /// Writes a key unless there is one.

@@ -60,8 +60,8 @@ pub struct ClusterStatus {
     pub reason: String,
     /// The judgement on etcd alone.
     pub etcd: StatusPart,
-    /// The judgement on the nodes, slices and volumes; absent while etcd cannot be read.
-    pub data: Option<StatusPart>,
+    /// The judgement on the nodes, slices and volumes.
+    pub data: StatusPart,
     /// The number of members that must answer.
     pub majority: usize,
     /// The members.
@@ -120,11 +120,14 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
     let (verdict, reason) = judge(&members);
     let etcd = StatusPart { verdict, reason };
     let store = Store::open(&folder, &member.endpoints)?;
-    // An etcd that cannot be read is judged above.
-    let state = store.state(member.cluster).ok();
-    let data = state.map(|state| StatusPart::from(nearflash_cluster::data(&state)));
-    let worst =
-        data.iter().fold(&etcd, |worst, it| if it.verdict > worst.verdict { it } else { worst });
+    let data = match store.state(member.cluster) {
+        Ok(state) => StatusPart::from(nearflash_cluster::data(&state)),
+        Err(error) => {
+            let reason = format!("nodes and volumes are unknown: {error}");
+            StatusPart { verdict: Verdict::AtRisk, reason }
+        }
+    };
+    let worst = if data.verdict > etcd.verdict { &data } else { &etcd };
     let StatusPart { verdict, reason } = worst.clone();
     Ok(ClusterStatus {
         etcd,

@@ -176,8 +176,8 @@ impl Node {
     /// Zeroes a part through its node.
     fn zero_part(&self, node: &NodeRecord, mirror: MirrorKey, len: ByteLen) -> Result<(), String> {
         let text = |error: nearflash::direct::Error| OneLine(error).to_string();
-        let secret = self.served().recorded.peers.clone().ok_or("this node has no secret")?;
-        let credentials = Credentials::new(PEER_KEY, &secret.to_hex());
+        let peers = self.served().recorded.peers.clone().ok_or("this node has no secret")?;
+        let credentials = Credentials::new(PEER_KEY, &peers.secret.to_hex());
         let credentials = credentials.map_err(|error| error.to_string())?;
         let address = node.addresses.get(&Door::Direct).and_then(|it| it.first());
         let address = address.ok_or("it has no address for the direct protocol")?;

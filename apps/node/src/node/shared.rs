@@ -28,6 +28,7 @@ use crate::Ticket;
 use crate::cluster::PEER_KEY;
 use crate::exports::{direct_access, published};
 use crate::remote::place_of;
+use crate::runtime_face::PeerAccess;
 
 /// Between nodes, a damaged byte would be stored as if it were right.
 const DIGESTS: Digests = Digests { header: true, data: true };
@@ -132,8 +133,8 @@ impl Node {
     /// Adds the devices that are parts on other nodes, and follows the addresses of the nodes.
     fn add_remotes(&self) {
         let one = self.one_change();
-        let secret = self.served().recorded.peers.clone();
-        let Some(secret) = secret else { return };
+        let peers = self.served().recorded.peers.clone();
+        let Some(PeerAccess { secret, .. }) = peers else { return };
         let (mut shared, mut outfit) = (self.shared(), self.outfit());
         let is_moved = shared.follow_addresses(&mut outfit.peers);
         let new = shared.new_remotes();

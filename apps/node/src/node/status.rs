@@ -3,7 +3,12 @@
 use nearflash_api::{
     COMMIT, ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status, VERSION,
 };
-use nearflash_media::Kind;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use nearflash_device::DeviceId;
+use nearflash_media::{Device, Kind};
+use nearflash_space::Volume;
 
 use super::Node;
 use crate::config::Protocol;
@@ -54,10 +59,16 @@ impl Node {
 
     fn device_infos(&self) -> Vec<DeviceInfo> {
         let served = self.served();
-        self.devices()
-            .iter()
-            .zip(served.recorded.space.devices())
-            .map(|(device, place)| {
+        let used: BTreeSet<DeviceId> =
+            served.recorded.space.volumes().flat_map(Volume::devices).collect();
+        // A part on another node keeps its number here when its volume has gone.
+        let is_there = |(number, (device, _)): &(u32, (&Arc<Device>, _))| {
+            !matches!(device.kind(), Kind::Remote) || used.contains(&DeviceId(*number))
+        };
+        (0u32..)
+            .zip(self.devices().iter().zip(served.recorded.space.devices()))
+            .filter(is_there)
+            .map(|(_, (device, place))| {
                 let properties = device.properties();
                 // A volume of another node may have grown since it was attached.
                 let remote = served.recorded.space.volume(device.name());

@@ -118,7 +118,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
     let volumes = access.volumes.iter().map(volume);
     let exports = Exports::new(volumes, access.credentials.iter().map(credential));
     match &access.peers {
-        Some(secret) => exports.with_peers(PEER_KEY, peers(access, secret)),
+        Some(it) => exports.with_peers(PEER_KEY, peers(access, &it.secret), it.boot),
         None => exports,
     }
 }

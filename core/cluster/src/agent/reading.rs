@@ -92,6 +92,7 @@ impl Agent {
     pub(super) fn start_watch(&mut self, now: Nanos) {
         let prefix = prefix(self.config.cluster);
         let operation = Operation::Watch { prefix, from_revision: self.revision + 1 };
+        self.watched_at = self.endpoint;
         self.watch = Some(self.request(now, Task::Watch, operation));
     }
 }

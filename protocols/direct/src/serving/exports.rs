@@ -48,8 +48,15 @@ pub struct CredentialExport {
 pub struct Exports {
     volumes: BTreeMap<Box<str>, Export>,
     credentials: BTreeMap<Box<str>, Arc<CredentialExport>>,
-    /// The key of the other nodes of a cluster, and its credential.
-    peers: Option<(Box<str>, Arc<CredentialExport>)>,
+    peers: Option<Peers>,
+}
+
+/// The other nodes of a cluster.
+#[derive(Debug)]
+struct Peers {
+    key: Box<str>,
+    credential: Arc<CredentialExport>,
+    boot: u64,
 }
 
 impl Exports {
@@ -65,10 +72,17 @@ impl Exports {
     }
 
     /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
-    /// whose existence keeps anonymous clients out.
+    /// whose existence keeps anonymous clients out. Their volumes lie on devices of this node, so `boot`
+    /// may stay the same when [`super::SessionConfig::boot`] changes because of other volumes.
     #[must_use]
-    pub fn with_peers(self, key: &str, credential: CredentialExport) -> Self {
-        Self { peers: Some((key.into(), Arc::new(credential))), ..self }
+    pub fn with_peers(self, key: &str, credential: CredentialExport, boot: u64) -> Self {
+        let credential = Arc::new(credential);
+        Self { peers: Some(Peers { key: key.into(), credential, boot }), ..self }
+    }
+
+    /// The number that a holder of the key gets instead of [`super::SessionConfig::boot`].
+    pub(super) fn boot_of(&self, key: &[u8]) -> Option<u64> {
+        self.peers.as_ref().filter(|peers| peers.key.as_bytes() == key).map(|peers| peers.boot)
     }
 
     /// Whether no credential exists. Then listeners that are configured so serve anonymous clients.
@@ -79,7 +93,7 @@ impl Exports {
     /// The volumes whose layout, or a client's rights on them, differ from `older`.
     pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
         let changed = older.volumes.iter().filter(|(name, export)| {
-            let peers = older.peers.iter().map(|(key, peers)| (key, peers));
+            let peers = older.peers.iter().map(|peers| (&peers.key, &peers.credential));
             let mut credentials = older.credentials.iter().chain(peers);
             let is_same = self.is_open() == older.is_open()
                 && self.volume(name) == Some(*export)
@@ -109,7 +123,7 @@ impl Exports {
     }
 
     pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
-        let peers = self.peers.as_ref().filter(|(known, _)| **known == *key);
-        peers.map(|(_, credential)| credential).or_else(|| self.credentials.get(key))
+        let peers = self.peers.as_ref().filter(|peers| *peers.key == *key);
+        peers.map(|peers| &peers.credential).or_else(|| self.credentials.get(key))
     }
 }

@@ -51,7 +51,8 @@ impl TargetSession {
         if is_anonymous && !(self.config.anonymous && self.exports.is_open()) {
             return Err(PeerError::Unauthenticated);
         }
-        let answer = self.hello_answer(hello.features, !is_anonymous);
+        let boot = self.exports.boot_of(key).unwrap_or(self.config.boot);
+        let answer = self.hello_answer(hello.features, !is_anonymous, boot);
         let mut transcript = [header.as_bytes(), payload].concat();
         self.answer_session(header, Status::OK, 0, answer.as_bytes());
         transcript.extend_from_slice(self.output.last_bytes(HEADER_LEN + answer.as_bytes().len()));
@@ -66,7 +67,7 @@ impl TargetSession {
         Ok(())
     }
 
-    fn hello_answer(&self, wanted: Features, proof_wanted: bool) -> HelloAnswer {
+    fn hello_answer(&self, wanted: Features, proof_wanted: bool, boot: u64) -> HelloAnswer {
         let rings = if self.config.local { Features::RINGS } else { 0 };
         let offered = Features::of(self.config.digests) | Features::ZERO | rings;
         HelloAnswer {
@@ -78,7 +79,7 @@ impl TargetSession {
             segment_len_max: U32::new(SEGMENT_LEN_MAX),
             credits_max: U32::new(self.config.credits),
             handles_max: U32::new(self.config.handles_max.into()),
-            boot: U64::new(self.config.boot),
+            boot: U64::new(boot),
             nonce: self.config.nonce,
         }
     }
