@@ -7,10 +7,19 @@
 //!
 //! Pure. It must not know volumes, hosts, connections or the cluster's store.
 
+mod job;
 mod locks;
+mod mirrors;
+mod mutant;
+mod replica;
+#[cfg(test)]
+mod sim;
+mod slots;
 mod table;
 
 pub use locks::{Range, Ticket};
+pub use mirrors::{Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, RETRY_PERIOD, Submission};
+pub use replica::{Refusal, ReplicaRequest, Tag};
 pub use table::{
     Core, DEVICES_MAX, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
 };

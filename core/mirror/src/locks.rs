@@ -88,7 +88,8 @@ impl<T: Copy> RangeLocks<T> {
         self.next += 1;
         let priority = priority(number);
         let (left, right) = (NONE, NONE);
-        let node = Node { start, end, highest: end, priority, number, left, right, blockers, asker };
+        let node =
+            Node { start, end, highest: end, priority, number, left, right, blockers, asker };
         let at = self.place(node);
         let (below, above) = self.split(self.root, (start, number));
         let below = self.merge(below, at);

@@ -103,6 +103,13 @@ pub struct MirrorEntry {
     pub deallocates: bool,
 }
 
+impl MirrorEntry {
+    /// Whether the mirror has the whole range.
+    pub(crate) fn holds(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        offset.0.checked_add(len.0).is_some_and(|end| end <= self.len.0)
+    }
+}
+
 type Page = [Option<MirrorEntry>; PAGE_LEN as usize];
 
 /// All mirrors of a node.
@@ -121,11 +128,14 @@ impl MirrorTable {
     /// The same table with another entry; `None` removes one.
     ///
     /// # Panics
-    /// When the mirror's device is not below [`DEVICES_MAX`], which is a bug of the caller.
+    /// When the mirror's device is not below [`DEVICES_MAX`], or a primary has no replica, which are bugs
+    /// of the caller.
     #[must_use]
     pub fn with(&self, mirror: MirrorId, entry: Option<MirrorEntry>) -> Self {
         let device = self.first.0.checked_add(mirror.0);
         assert!(device.is_some_and(|device| device < DEVICES_MAX), "devices are few");
+        let is_sound = |e: &MirrorEntry| e.role != Role::Primary || e.local.is_some();
+        assert!(entry.as_ref().is_none_or(is_sound), "a primary has a replica");
         let mut pages = self.pages.clone();
         let page = index(mirror.0 / PAGE_LEN);
         if pages.len() <= page {
