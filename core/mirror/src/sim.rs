@@ -14,6 +14,7 @@
 mod history;
 mod operator;
 mod run;
+mod wire;
 mod world;
 
 use std::collections::BTreeMap;
