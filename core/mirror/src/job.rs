@@ -89,9 +89,13 @@ impl Job {
         matches!(self.request.operation, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate)
     }
 
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.local.is_under_way() || self.remote.is_under_way()
+    }
+
     /// Decides what comes next in the stages [`Stage::Writing`] and [`Stage::Flushing`].
     pub(crate) fn next(&self, entry: Option<&MirrorEntry>) -> Next {
-        let is_under_way = self.local.is_under_way() || self.remote.is_under_way();
+        let is_under_way = self.is_under_way();
         let is_open = entry.is_some_and(|entry| entry.role == Role::Nobody);
         let Some(entry) = entry.filter(|entry| entry.role == Role::Primary) else {
             return match (is_under_way, self.stage) {

@@ -201,7 +201,8 @@ impl Mirrors {
         self.ended.pop_front()
     }
 
-    /// The next failure of a part: the mirror, the result, and whether it is the local replica's.
+    /// The next failure of a part: the mirror, the result, and whether it is the local replica's. Each
+    /// attempt that fails adds one, so take them in every turn.
     pub fn poll_failure(&mut self) -> Option<(MirrorId, DeviceResult, bool)> {
         self.failures.pop_front()
     }

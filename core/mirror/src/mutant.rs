@@ -23,6 +23,10 @@ pub(crate) enum Mutant {
     Undrained,
     /// A replica forgets a write that failed after RECEIVED.
     FailureTold,
+    /// A write is given up because nobody is primary for the moment.
+    Abandoned,
+    /// An operation ends while a replica that was dropped still uses its buffer.
+    BufferInUse,
     /// M43: a write that is older than [`crate::REDRIVE`] is started.
     OldWrite,
 }

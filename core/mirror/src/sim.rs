@@ -8,7 +8,7 @@
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
 //! (I3); a value is read only if every replica in sync has accepted it; no old term is accepted after
-//! the next one has opened (I8); no write starts after `REDRIVE` (I9); at rest replicas are equal, and
+//! the next one has opened (I8); nothing ends while its buffer is in use; no write starts after `REDRIVE` (I9); at rest replicas are equal, and
 //! nothing is locked or held (I13, I14).
 
 mod history;
@@ -78,20 +78,19 @@ fn mirrors_keep_their_promises_for_many_seeds() {
 
 #[test]
 fn each_deliberate_bug_is_found() {
-    use Mutant::{
-        FailureTold, Hint, LocalFirst, LocalFlush, NoLock, OldWrite, OneCopy, TermIgnored,
-        Undrained,
-    };
+    use Mutant as M;
     let mutants = [
-        TermIgnored,
-        LocalFirst,
-        NoLock,
-        LocalFlush,
-        Hint,
-        OneCopy,
-        Undrained,
-        FailureTold,
-        OldWrite,
+        M::TermIgnored,
+        M::LocalFirst,
+        M::NoLock,
+        M::LocalFlush,
+        M::Hint,
+        M::OneCopy,
+        M::Undrained,
+        M::FailureTold,
+        M::Abandoned,
+        M::BufferInUse,
+        M::OldWrite,
     ];
     for mutant in mutants {
         // A seed that fails without the bug, too, shows nothing.

@@ -76,7 +76,6 @@ impl Mirrors {
                 if !entry.zeroes || !entry.deallocates {
                     return self.end(slot, DeviceResult::Done);
                 }
-                self.jobs[slot].request.operation = Op::WriteZeroes { deallocate: true };
                 self.lock(slot, entry.owner);
             }
             Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate => {
@@ -185,19 +184,27 @@ impl Mirrors {
     /// Submits one part of a job.
     fn send(&mut self, slot: usize, op: u16) {
         let id = self.slots.id(slot, op);
+        let is_hint = self.is(Mutant::Hint);
         let job = &mut self.jobs[slot];
+        let operation = match job.request.operation {
+            DeviceOperation::Deallocate if !is_hint => {
+                DeviceOperation::WriteZeroes { deallocate: true }
+            }
+            operation => operation,
+        };
         let entry = self.table.entry(job.mirror).expect("the caller has seen it");
         let submission = if op == LOCAL {
             job.local = Part::UnderWay;
             let local = entry.local.expect("a primary has a replica");
             let offset = ByteOffset(local.start.0 + job.request.offset.0);
-            let request = DeviceRequest { id, device: local.device, offset, ..job.request };
+            let request =
+                DeviceRequest { id, device: local.device, offset, operation, ..job.request };
             Submission { request, mirror: job.mirror, tag: None }
         } else {
             job.remote = Part::UnderWay;
             let remote = entry.remote.expect("the caller has seen it");
             let tag = Tag { term: entry.term, session: remote.session };
-            let request = DeviceRequest { id, device: remote.device, ..job.request };
+            let request = DeviceRequest { id, device: remote.device, operation, ..job.request };
             Submission { request, mirror: job.mirror, tag: Some(tag) }
         };
         self.submissions.push_back(submission);
@@ -206,7 +213,15 @@ impl Mirrors {
     /// Goes on with a job that is under way at both replicas.
     pub(super) fn advance(&mut self, slot: usize) {
         let job = &self.jobs[slot];
-        let mut next = job.next(self.table.entry(job.mirror));
+        let entry = self.table.entry(job.mirror);
+        let mut next = job.next(entry);
+        if self.is(Mutant::Abandoned) && next == Next::Wait && !job.is_under_way() {
+            next = Next::Lost;
+        }
+        let is_alone = entry.is_some_and(|e| e.role == Role::Primary && e.remote.is_none());
+        if self.is(Mutant::BufferInUse) && is_alone && job.local == Part::Done {
+            next = Next::End(DeviceResult::Done);
+        }
         if self.is(Mutant::OneCopy) && job.local == Part::Done && job.stage == Stage::Writing {
             next = Next::End(DeviceResult::Done);
         }

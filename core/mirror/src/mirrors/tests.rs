@@ -187,6 +187,10 @@ fn a_deallocation_is_zeroes_on_all_replicas_or_nothing() {
     let zeroes = DeviceOperation::WriteZeroes { deallocate: true };
     assert_eq!(submitted(&mut mirrors).request.operation, zeroes);
 
+    let mut mirrors = self::mirrors(entry(Role::Elsewhere));
+    mirrors.submit(request(0, DeviceOperation::Deallocate));
+    assert_eq!(submitted(&mut mirrors).request.operation, DeviceOperation::Deallocate);
+
     let mut mirrors = self::mirrors(MirrorEntry { deallocates: false, ..entry(Role::Primary) });
     mirrors.submit(request(0, DeviceOperation::Deallocate));
     assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Done));

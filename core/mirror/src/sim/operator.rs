@@ -54,7 +54,9 @@ impl Run {
             };
             self.plans.push(plan);
             (0..NODES).for_each(|node| self.publish(node, mirror, false));
-            let time = 300_000 + self.random.below(12_000_000);
+            // A pause that comes late leaves its traces until the end.
+            let span = if matches!(plan, Plan::Pause(_)) { 25_000_000 } else { 12_000_000 };
+            let time = 300_000 + self.random.below(span);
             self.later(time, Event::Operator(mirror));
         }
     }

@@ -70,6 +70,8 @@ pub(super) struct Run {
     pub(super) sent: Vec<Sent>,
     ops: Vec<Op>,
     buffers: Vec<Vec<u64>>,
+    /// Operations under way with each buffer.
+    uses: BTreeMap<BufferId, usize>,
     open: usize,
     blocks: BTreeMap<(u32, u64), Block>,
     /// Reads under way at each node's device, by mirror.
@@ -113,6 +115,7 @@ impl Run {
             sent: Vec::new(),
             ops: Vec::new(),
             buffers: Vec::new(),
+            uses: BTreeMap::new(),
             open: 0,
             blocks: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -215,6 +218,9 @@ impl Run {
 
     fn submission(&mut self, at: At, submission: Submission) {
         let request = submission.request;
+        if let Some(buffer) = buffer_of(request.operation) {
+            *self.uses.entry(buffer).or_default() += 1;
+        }
         if let DeviceOperation::Write { buffer, .. } = request.operation {
             let op = &mut self.ops[index(buffer.0)];
             let age = self.now - op.start;
@@ -243,7 +249,7 @@ impl Run {
     }
 
     fn device_done(&mut self, at: At, submission: Submission, covered: &[(u64, usize)]) {
-        let DeviceRequest { id, operation, offset, len, .. } = submission.request;
+        let DeviceRequest { operation, offset, len, .. } = submission.request;
         let blocks = offset.0 / BLOCK..(offset.0 + len.0) / BLOCK;
         let mut result = DeviceResult::Done;
         match operation {
@@ -268,7 +274,15 @@ impl Run {
             }
             _ => {}
         }
-        self.with_core(at, |core| core.handle_device(id, result));
+        self.result(at, submission.request, result);
+    }
+
+    /// Gives a core the result of one of its operations.
+    pub(super) fn result(&mut self, at: At, request: DeviceRequest, result: DeviceResult) {
+        if let Some(buffer) = buffer_of(request.operation) {
+            *self.uses.get_mut(&buffer).expect("it is in use") -= 1;
+        }
+        self.with_core(at, |core| core.handle_device(request.id, result));
     }
 
     /// What the primary reads is at every replica in sync, or accepted there.
@@ -345,6 +359,11 @@ impl Run {
     fn ended(&mut self, number: usize, result: DeviceResult) {
         let op = self.ops[number];
         self.open -= 1;
+        if buffer_of(op.operation)
+            .is_some_and(|buffer| self.uses.get(&buffer).is_some_and(|uses| *uses > 0))
+        {
+            self.wrong(format!("operation {number} has ended, and its buffer is in use"));
+        }
         match op.operation {
             DeviceOperation::Write { .. } => self.write_ended(number as u64, op, result),
             DeviceOperation::Read { .. } if result == DeviceResult::Done => {
@@ -427,5 +446,13 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+fn buffer_of(operation: DeviceOperation) -> Option<BufferId> {
+    match operation {
+        DeviceOperation::Write { buffer, .. } => Some(buffer),
+        DeviceOperation::Read { buffer, .. } => buffer,
+        _ => None,
     }
 }

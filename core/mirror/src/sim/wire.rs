@@ -109,9 +109,9 @@ impl Run {
         let (lost, queue) = (std::mem::take(&mut link.lost), std::mem::take(&mut link.queue));
         queue.into_iter().for_each(|number| self.transmit(number));
         for number in lost {
-            let id = self.sent[number].submission.request.id;
+            let request = self.sent[number].submission.request;
             let result = DeviceResult::Remote(Outcome::PathLost);
-            self.with_core((key.0, key.1), |core| core.handle_device(id, result));
+            self.result((key.0, key.1), request, result);
         }
     }
 
@@ -196,7 +196,7 @@ impl Run {
             None => self.with_core(at, |core| core.handle_received(id)),
             Some(result) => {
                 self.sent[number].state = State::Over;
-                self.with_core(at, |core| core.handle_device(id, result));
+                self.result(at, submission.request, result);
             }
         }
     }
