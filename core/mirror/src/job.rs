@@ -5,6 +5,7 @@
 //! the primary never returns bytes that a takeover loses.
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
+use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
 use crate::locks::Ticket;
@@ -44,6 +45,15 @@ pub(crate) enum Part {
 impl Part {
     pub(crate) fn of(result: DeviceResult) -> Self {
         if result.is_done() { Self::Done } else { Self::Failed(result) }
+    }
+
+    /// Whether it failed, and the success of a further attempt would mean as much. A
+    /// flush that a device failed may have lost bytes, and the next flush does not tell.
+    pub(crate) fn is_repeatable(self, stage: Stage) -> bool {
+        let Self::Failed(result) = self else { return false };
+        let is_unreached = DeviceResult::Remote(Outcome::DeviceUnavailable) == result
+            || DeviceResult::Remote(Outcome::PathLost) == result;
+        stage == Stage::Writing || is_unreached
     }
 
     fn is_under_way(self) -> bool {

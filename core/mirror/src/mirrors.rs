@@ -7,7 +7,8 @@
 //!
 //! A part that fails while both replicas are in sync is tried again with the same bytes under the same
 //! lock, until it succeeds or a table comes in which that replica is not in sync any more. Whoever makes
-//! the tables learns of it from [`Mirrors::poll_failure`].
+//! the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried again:
+//! it waits until that replica is not in sync any more.
 //!
 //! It must not know which connections or devices there are, nor why a table changes.
 

@@ -277,10 +277,10 @@ impl Mirrors {
     fn try_again(&mut self, slot: usize) {
         let job = self.jobs[slot];
         if job.next(self.table.entry(job.mirror)) == Next::Retry {
-            if matches!(job.remote, Part::Failed(_)) {
+            if job.remote.is_repeatable(job.stage) {
                 self.send(slot, REMOTE);
             }
-            if matches!(job.local, Part::Failed(_)) {
+            if job.local.is_repeatable(job.stage) {
                 self.send(slot, LOCAL);
             }
         }

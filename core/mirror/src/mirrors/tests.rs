@@ -181,6 +181,25 @@ fn a_flush_flushes_both_replicas_if_they_have_volatile_caches() {
 }
 
 #[test]
+fn a_flush_that_a_device_failed_is_answered_only_without_that_replica() {
+    let mut mirrors = mirrors(entry(Role::Primary));
+    mirrors.submit(request(0, DeviceOperation::Flush));
+    let (remote, local) = (submitted(&mut mirrors).request, submitted(&mut mirrors).request);
+    mirrors.handle_device(local.id, DeviceResult::Done);
+    // A lost connection says nothing of the device.
+    for result in [Outcome::PathLost, Outcome::WriteFault] {
+        mirrors.handle_device(remote.id, DeviceResult::Remote(result));
+        mirrors.set_now(mirrors.poll_timeout().expect("it is looked at again"));
+        mirrors.handle_timeout();
+        let again = mirrors.poll_device().map(|submission| submission.request);
+        assert_eq!(again, (result == Outcome::PathLost).then_some(remote));
+        assert_eq!(mirrors.poll_ended(), None);
+    }
+    mirrors.set_table(table(MirrorEntry { remote: None, ..entry(Role::Primary) }));
+    assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Done));
+}
+
+#[test]
 fn a_deallocation_is_zeroes_on_all_replicas_or_nothing() {
     let mut mirrors = mirrors(entry(Role::Primary));
     mirrors.submit(request(0, DeviceOperation::Deallocate));
