@@ -1,0 +1,34 @@
+//! Mirrors: devices that are made of equal extents (*replicas*) on two nodes.
+//!
+//! A mirror has a device number, so the layout above knows neither replicas nor terms, and a volume's
+//! map stays as it is when a node fails. This crate is the layer between the layout and the devices: it
+//! takes operations on mirrors, and gives operations on local devices and on *remote* ones, which stand
+//! for the replica, or for the mirror, on another node.
+//!
+//! The node does not use it yet: a mirror whose replica is lost waits until a table without that replica
+//! comes, and leases, changes of terms and the copying of returning replicas, which would make that
+//! table, do not exist. Its driver refuses a forwarded operation unless [`Mirrors::role`] is primary
+//! in the term of its [`Tag`], and hands in every result whose `io` number is [`OPERATIONS`] or more.
+//!
+//! Pure. It must not know volumes, hosts, connections or the cluster's store.
+
+mod job;
+mod locks;
+mod mirrors;
+mod mutant;
+mod replica;
+#[cfg(test)]
+mod sim;
+mod slots;
+mod table;
+
+pub use locks::{Range, Ticket};
+pub use mirrors::{Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, RETRY_PERIOD, Submission};
+pub use replica::{Refusal, ReplicaRequest, Tag};
+pub use table::{
+    Core, DEVICES_MAX, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
+};
+
+/// Operations of this crate have `io` numbers from this one on. Those of the layout's IOs are below
+/// 2^31, and those of its flushes are 2^31 plus the number of a device, below 2^31 + [`DEVICES_MAX`].
+pub const OPERATIONS: u32 = (1 << 31) + DEVICES_MAX;

@@ -1,0 +1,258 @@
+//! One core's mirrors: operations in, operations on devices out.
+//!
+//! A write at the primary locks its range on the mirror's owner core, is sent to the other replica, is
+//! written locally when that one has accepted it, and is answered when both have done it. A read at the
+//! primary is local. At any other node, both are forwarded to the primary in one hop. A flush flushes
+//! both replicas.
+//!
+//! A part that fails while both replicas are in sync is tried again with the same bytes under the same
+//! lock, until it succeeds or a table comes in which that replica is not in sync any more. Whoever makes
+//! the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried again:
+//! it waits until that replica is not in sync any more.
+//!
+//! It must not know which connections or devices there are, nor why a table changes.
+
+mod jobs;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_device::{DeviceRequest, DeviceResult, OperationId};
+use nearflash_units::Nanos;
+use slab::Slab;
+
+use crate::job::{Job, Part, Stage};
+use crate::locks::{Range, RangeLocks, Ticket};
+#[cfg(test)]
+use crate::mutant::Mutant;
+use crate::replica::{Accepted, Tag};
+use crate::slots::Slots;
+use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
+
+/// The time for which an operation that changes no data waits for a primary.
+pub const HOLD: Nanos = Nanos::from_secs(10);
+
+/// The age from which on a write is not started any more: its host may have given it up, and have
+/// written by another path.
+pub const REDRIVE: Nanos = Nanos::from_secs(1);
+
+/// The time between two looks at operations that wait, and between two attempts of a part.
+pub const RETRY_PERIOD: Nanos = Nanos::from_millis(200);
+
+/// The operations of a job, as numbers in their ids.
+const LOCAL: u16 = 0;
+const REMOTE: u16 = 1;
+/// An operation that a replica has accepted; these have slots of their own.
+pub(crate) const APPLY: u16 = 2;
+
+/// An operation on a device, local or remote.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Submission {
+    /// The operation.
+    pub request: DeviceRequest,
+    /// The mirror that it is for.
+    pub mirror: MirrorId,
+    /// What it has to carry to the remote device.
+    pub tag: Option<Tag>,
+}
+
+/// A job of a core, as its owner core knows it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Asker {
+    core: Core,
+    job: OperationId,
+}
+
+/// A message between two cores of a node. They arrive in the order in which they were sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MirrorMessage {
+    /// To the owner: a lock is wanted.
+    Lock {
+        /// Who wants it.
+        asker: Asker,
+        /// Of this range.
+        range: Range,
+    },
+    /// From the owner: the lock has a ticket, and is held or waits.
+    Locked {
+        /// The job that asked.
+        asker: Asker,
+        /// The lock.
+        ticket: Ticket,
+        /// Whether it is held.
+        is_held: bool,
+    },
+    /// To the owner: the lock is given back.
+    Unlock {
+        /// The lock.
+        ticket: Ticket,
+    },
+}
+
+/// The mirrors of one core.
+#[derive(Debug)]
+pub struct Mirrors {
+    core: Core,
+    now: Nanos,
+    table: Arc<MirrorTable>,
+    /// The locks of the mirrors that this core owns.
+    locks: RangeLocks<Asker>,
+    jobs: Slab<Job>,
+    slots: Slots,
+    pub(crate) accepted: Slab<Accepted>,
+    pub(crate) applying: Slots,
+    pub(crate) applied: VecDeque<(u64, DeviceResult)>,
+    pub(crate) submissions: VecDeque<Submission>,
+    ended: VecDeque<(OperationId, DeviceResult)>,
+    messages: VecDeque<(Core, MirrorMessage)>,
+    pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
+    /// Locks of this core that were granted to anyone, and are not told yet.
+    granted: Vec<(Ticket, Asker)>,
+    /// When the operations that wait are looked at.
+    look_at: Option<Nanos>,
+    #[cfg(test)]
+    pub(crate) mutant: Option<Mutant>,
+}
+
+/// Public interface.
+impl Mirrors {
+    /// The mirrors of a core.
+    pub fn new(core: Core, table: Arc<MirrorTable>) -> Self {
+        Self {
+            core,
+            now: Nanos(0),
+            table,
+            locks: RangeLocks::new(),
+            jobs: Slab::new(),
+            slots: Slots::default(),
+            accepted: Slab::new(),
+            applying: Slots::default(),
+            applied: VecDeque::new(),
+            submissions: VecDeque::new(),
+            ended: VecDeque::new(),
+            messages: VecDeque::new(),
+            failures: VecDeque::new(),
+            granted: Vec::new(),
+            look_at: None,
+            #[cfg(test)]
+            mutant: None,
+        }
+    }
+
+    /// The time of this turn.
+    pub fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// Takes an operation on the device that is a mirror.
+    pub fn submit(&mut self, request: DeviceRequest) {
+        let Some(mirror) = self.table.mirror_of(request.device) else {
+            self.ended.push_back((request.id, DeviceResult::Gone));
+            return;
+        };
+        let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
+        let (stage, ticket, local, remote) = (Stage::Held, None, unneeded, unneeded);
+        let job = Job { request, mirror, since, stage, owner, ticket, local, remote };
+        let slot = self.jobs.insert(job);
+        self.begin(slot);
+        self.tell_granted();
+    }
+
+    /// The next operation on a device.
+    pub fn poll_device(&mut self) -> Option<Submission> {
+        self.submissions.pop_front()
+    }
+
+    /// The other replica has accepted a write. Its result follows.
+    pub fn handle_received(&mut self, id: OperationId) {
+        let Some(slot) = self.slot_of(id).filter(|_| id.op == REMOTE) else { return };
+        if self.jobs[slot].remote == Part::UnderWay && self.jobs[slot].stage == Stage::Writing {
+            self.jobs[slot].remote = Part::Received;
+            self.advance(slot);
+            self.tell_granted();
+        }
+    }
+
+    /// An operation has ended.
+    pub fn handle_device(&mut self, id: OperationId, result: DeviceResult) {
+        if id.op == APPLY {
+            return self.end_accepted(id, result);
+        }
+        let Some(slot) = self.slot_of(id) else { return };
+        let job = &mut self.jobs[slot];
+        match job.stage {
+            Stage::Passing => self.end(slot, result),
+            Stage::Writing | Stage::Flushing => {
+                let part = if id.op == LOCAL { &mut job.local } else { &mut job.remote };
+                *part = Part::of(result);
+                if !result.is_done() {
+                    self.failures.push_back((job.mirror, result, id.op == LOCAL));
+                }
+                self.advance(slot);
+            }
+            Stage::Held | Stage::Locking | Stage::GivenUp => return,
+        }
+        self.tell_granted();
+    }
+
+    /// The next operation on a mirror that has ended.
+    pub fn poll_ended(&mut self) -> Option<(OperationId, DeviceResult)> {
+        self.ended.pop_front()
+    }
+
+    /// The next failure of a part: the mirror, the result, and whether it is the local replica's. Each
+    /// attempt that fails adds one, so take them in every turn.
+    pub fn poll_failure(&mut self) -> Option<(MirrorId, DeviceResult, bool)> {
+        self.failures.pop_front()
+    }
+
+    /// The next message to another core.
+    pub fn poll_message(&mut self) -> Option<(Core, MirrorMessage)> {
+        self.messages.pop_front()
+    }
+
+    /// A message from another core.
+    pub fn handle_message(&mut self, message: MirrorMessage) {
+        match message {
+            MirrorMessage::Lock { asker, range } => {
+                let (ticket, is_held) = self.locks.acquire(range, asker);
+                let answer = MirrorMessage::Locked { asker, ticket, is_held };
+                self.messages.push_back((asker.core, answer));
+            }
+            MirrorMessage::Locked { asker, ticket, is_held } => self.locked(asker, ticket, is_held),
+            MirrorMessage::Unlock { ticket } => self.locks.release(ticket, &mut self.granted),
+        }
+        self.tell_granted();
+    }
+
+    /// Replaces the table. What is under way goes by it from now on.
+    pub fn set_table(&mut self, table: Arc<MirrorTable>) {
+        self.table = table;
+        self.look();
+    }
+
+    /// The time at which [`Self::handle_timeout`] must be called.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.look_at
+    }
+
+    /// Ends what has waited for too long, and tries again what failed.
+    pub fn handle_timeout(&mut self) {
+        if self.look_at.is_some_and(|at| at <= self.now) {
+            self.look();
+        }
+    }
+
+    /// What this core is to the mirror, and in which term. An operation that another node forwards is
+    /// submitted only if this is the primary in the term that it carries: nobody forwards on.
+    pub fn role(&self, mirror: MirrorId) -> Option<(Role, Term)> {
+        self.entry(mirror).map(|entry| (entry.role, entry.term))
+    }
+
+    /// Whether nothing is under way, waits or is locked.
+    pub fn is_idle(&self) -> bool {
+        self.jobs.is_empty() && self.accepted.is_empty() && self.locks.is_empty()
+    }
+}

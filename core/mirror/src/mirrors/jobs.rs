@@ -1,0 +1,332 @@
+//! What becomes of an operation on a mirror: the steps from its submission to its end.
+
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_request::Outcome;
+use nearflash_units::ByteOffset;
+
+use super::{
+    Asker, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, RETRY_PERIOD, Submission,
+};
+use crate::job::{Job, Next, Part, Stage};
+use crate::locks::{Range, Ticket};
+use crate::mutant::Mutant;
+use crate::replica::Tag;
+use crate::table::{Core, MirrorEntry, MirrorId, Role};
+
+impl Mirrors {
+    pub(crate) fn entry(&self, mirror: MirrorId) -> Option<&MirrorEntry> {
+        self.table.entry(mirror)
+    }
+
+    /// Whether a deliberate bug is on.
+    pub(crate) fn is(&self, mutant: Mutant) -> bool {
+        #[cfg(test)]
+        return self.mutant == Some(mutant);
+        #[cfg(not(test))]
+        return {
+            _ = mutant;
+            false
+        };
+    }
+
+    pub(super) fn slot_of(&self, id: OperationId) -> Option<usize> {
+        self.slots.slot_of(id).filter(|slot| self.jobs.contains(*slot))
+    }
+
+    /// Begins a job of which nothing was sent.
+    pub(super) fn begin(&mut self, slot: usize) {
+        let job = &mut self.jobs[slot];
+        job.stage = Stage::Held;
+        let Some(entry) = self.table.entry(job.mirror) else {
+            return self.end(slot, DeviceResult::Gone);
+        };
+        let DeviceRequest { operation, offset, len, .. } = job.request;
+        if operation != DeviceOperation::Flush && !entry.holds(offset, len) {
+            return self.end(slot, DeviceResult::Remote(Outcome::OutOfRange));
+        }
+        match entry.role {
+            Role::Primary => self.begin_at_primary(slot),
+            Role::Nobody => self.wait(),
+            Role::Secondary | Role::Elsewhere => match entry.primary {
+                Some(device) => {
+                    let tag = Tag { term: entry.term, session: 0 };
+                    let request = DeviceRequest { device, ..job.request };
+                    self.pass(slot, request, Some(tag));
+                }
+                None => self.wait(),
+            },
+        }
+    }
+
+    fn begin_at_primary(&mut self, slot: usize) {
+        use DeviceOperation as Op;
+        let job = self.jobs[slot];
+        let entry = *self.table.entry(job.mirror).expect("the caller has seen it");
+        let Some(local) = entry.local else { return self.wait() };
+        match job.request.operation {
+            Op::Read { .. } | Op::Allocation => {
+                let offset = ByteOffset(local.start.0 + job.request.offset.0);
+                let request = DeviceRequest { device: local.device, offset, ..job.request };
+                self.pass(slot, request, None);
+            }
+            Op::Flush => self.flush(slot, &entry),
+            Op::WriteZeroes { .. } if !entry.zeroes => self.end(slot, DeviceResult::Unsupported),
+            // A hint may leave different bytes on different replicas, so it is zeroes or nothing.
+            Op::Deallocate if !self.is(Mutant::Hint) => {
+                if !entry.zeroes || !entry.deallocates {
+                    return self.end(slot, DeviceResult::Done);
+                }
+                self.lock(slot, entry.owner);
+            }
+            Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate => {
+                self.lock(slot, entry.owner)
+            }
+        }
+    }
+
+    fn pass(&mut self, slot: usize, request: DeviceRequest, tag: Option<Tag>) {
+        self.jobs[slot].stage = Stage::Passing;
+        let id = self.slots.id(slot, LOCAL);
+        let mirror = self.jobs[slot].mirror;
+        self.submissions.push_back(Submission {
+            request: DeviceRequest { id, ..request },
+            mirror,
+            tag,
+        });
+    }
+
+    fn flush(&mut self, slot: usize, entry: &MirrorEntry) {
+        let needs = |is_volatile: bool| if is_volatile { Part::Due } else { Part::Unneeded };
+        let job = &mut self.jobs[slot];
+        job.stage = Stage::Flushing;
+        job.local = needs(entry.local.is_some_and(|local| local.volatile_cache));
+        job.remote = needs(entry.remote.is_some_and(|remote| remote.volatile_cache));
+        if self.is(Mutant::LocalFlush) {
+            self.jobs[slot].remote = Part::Unneeded;
+        }
+        if self.jobs[slot].remote == Part::Due {
+            self.send(slot, REMOTE);
+        }
+        if self.jobs[slot].local == Part::Due {
+            self.send(slot, LOCAL);
+        }
+        self.advance(slot);
+    }
+
+    /// Asks for the range of a write.
+    fn lock(&mut self, slot: usize, owner: Core) {
+        if self.is(Mutant::NoLock) {
+            return self.write(slot);
+        }
+        let asker = Asker { core: self.core, job: self.slots.id(slot, LOCAL) };
+        let job = &mut self.jobs[slot];
+        (job.stage, job.owner) = (Stage::Locking, owner);
+        let DeviceRequest { offset, len, .. } = job.request;
+        let range = Range { mirror: job.mirror, offset, len };
+        if owner != self.core {
+            self.messages.push_back((owner, MirrorMessage::Lock { asker, range }));
+            return self.wait();
+        }
+        let (ticket, is_held) = self.locks.acquire(range, asker);
+        self.jobs[slot].ticket = Some(ticket);
+        if is_held { self.write(slot) } else { self.wait() }
+    }
+
+    /// The owner has given a ticket to a job of this core, or grants its lock.
+    pub(super) fn locked(&mut self, asker: Asker, ticket: Ticket, is_held: bool) {
+        // A job that has ended has given its ticket back: this message was under way meanwhile.
+        let Some(slot) = self.slot_of(asker.job) else { return };
+        self.jobs[slot].ticket = Some(ticket);
+        match self.jobs[slot].stage {
+            Stage::GivenUp => {
+                self.unlock(slot);
+                self.remove(slot);
+            }
+            Stage::Locking if is_held => self.lock_held(slot),
+            _ => {}
+        }
+    }
+
+    fn lock_held(&mut self, slot: usize) {
+        let job = &self.jobs[slot];
+        if self.is_too_old(job) {
+            return self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+        }
+        match self.table.entry(job.mirror) {
+            Some(entry) if entry.role == Role::Primary => self.write(slot),
+            _ => {
+                self.unlock(slot);
+                self.begin(slot);
+            }
+        }
+    }
+
+    fn is_too_old(&self, job: &Job) -> bool {
+        let span = if job.changes_data() { REDRIVE } else { HOLD };
+        job.since.plus(span) < self.now && !(self.is(Mutant::OldWrite) && job.changes_data())
+    }
+
+    /// Starts a write that holds its range.
+    fn write(&mut self, slot: usize) {
+        let has_remote =
+            self.entry(self.jobs[slot].mirror).is_some_and(|entry| entry.remote.is_some());
+        let job = &mut self.jobs[slot];
+        (job.stage, job.local, job.remote) = (Stage::Writing, Part::Due, Part::Unneeded);
+        if has_remote {
+            self.send(slot, REMOTE);
+        }
+        if self.is(Mutant::LocalFirst) {
+            self.send(slot, LOCAL);
+        }
+        self.advance(slot);
+    }
+
+    /// Submits one part of a job.
+    fn send(&mut self, slot: usize, op: u16) {
+        let id = self.slots.id(slot, op);
+        let is_hint = self.is(Mutant::Hint);
+        let job = &mut self.jobs[slot];
+        let operation = match job.request.operation {
+            DeviceOperation::Deallocate if !is_hint => {
+                DeviceOperation::WriteZeroes { deallocate: true }
+            }
+            operation => operation,
+        };
+        let entry = self.table.entry(job.mirror).expect("the caller has seen it");
+        let submission = if op == LOCAL {
+            job.local = Part::UnderWay;
+            let local = entry.local.expect("a primary has a replica");
+            let offset = ByteOffset(local.start.0 + job.request.offset.0);
+            let request =
+                DeviceRequest { id, device: local.device, offset, operation, ..job.request };
+            Submission { request, mirror: job.mirror, tag: None }
+        } else {
+            job.remote = Part::UnderWay;
+            let remote = entry.remote.expect("the caller has seen it");
+            let tag = Tag { term: entry.term, session: remote.session };
+            let request = DeviceRequest { id, device: remote.device, operation, ..job.request };
+            Submission { request, mirror: job.mirror, tag: Some(tag) }
+        };
+        self.submissions.push_back(submission);
+    }
+
+    /// Goes on with a job that is under way at both replicas.
+    pub(super) fn advance(&mut self, slot: usize) {
+        let job = &self.jobs[slot];
+        let entry = self.table.entry(job.mirror);
+        let mut next = job.next(entry);
+        if self.is(Mutant::Abandoned) && next == Next::Wait && !job.is_under_way() {
+            next = Next::Lost;
+        }
+        let is_alone = entry.is_some_and(|e| e.role == Role::Primary && e.remote.is_none());
+        if self.is(Mutant::BufferInUse) && is_alone && job.local == Part::Done {
+            next = Next::End(DeviceResult::Done);
+        }
+        if self.is(Mutant::OneCopy) && job.local == Part::Done && job.stage == Stage::Writing {
+            next = Next::End(DeviceResult::Done);
+        }
+        match next {
+            Next::Wait => {}
+            Next::Retry => self.wait(),
+            Next::Local => self.send(slot, LOCAL),
+            Next::End(result) => self.end(slot, result),
+            Next::Lost => self.end(slot, DeviceResult::Remote(Outcome::PathLost)),
+            Next::Anew => self.begin(slot),
+        }
+    }
+
+    /// Something waits, and has to be looked at later.
+    pub(crate) fn wait(&mut self) {
+        let at = self.now.plus(RETRY_PERIOD);
+        self.look_at.get_or_insert(at);
+    }
+
+    /// Looks at all that waits.
+    pub(super) fn look(&mut self) {
+        self.look_at = None;
+        for slot in 0..self.jobs.capacity() {
+            if self.jobs.contains(slot) {
+                self.look_at_job(slot);
+            }
+        }
+        for slot in 0..self.accepted.capacity() {
+            if self.accepted.contains(slot) {
+                self.look_at_accepted(slot);
+            }
+            if self.accepted.contains(slot) {
+                self.apply_again(slot);
+            }
+        }
+        self.tell_granted();
+    }
+
+    fn look_at_job(&mut self, slot: usize) {
+        let job = self.jobs[slot];
+        match job.stage {
+            Stage::Held | Stage::Locking if self.is_too_old(&job) => {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
+            Stage::Held => self.begin(slot),
+            Stage::Locking => self.wait(),
+            Stage::Writing | Stage::Flushing => self.try_again(slot),
+            Stage::GivenUp | Stage::Passing => {}
+        }
+    }
+
+    /// Sends those parts again that failed, if they are still needed.
+    fn try_again(&mut self, slot: usize) {
+        let job = self.jobs[slot];
+        if job.next(self.table.entry(job.mirror)) == Next::Retry {
+            if job.remote.is_repeatable(job.stage) {
+                self.send(slot, REMOTE);
+            }
+            if job.local.is_repeatable(job.stage) {
+                self.send(slot, LOCAL);
+            }
+        }
+        self.advance(slot);
+    }
+
+    /// Ends a job.
+    pub(super) fn end(&mut self, slot: usize, result: DeviceResult) {
+        self.ended.push_back((self.jobs[slot].request.id, result));
+        if self.jobs[slot].stage == Stage::Locking && self.jobs[slot].ticket.is_none() {
+            self.jobs[slot].stage = Stage::GivenUp;
+            return;
+        }
+        self.unlock(slot);
+        self.remove(slot);
+    }
+
+    fn remove(&mut self, slot: usize) {
+        _ = self.slots.id(slot, LOCAL);
+        self.slots.end(slot);
+        self.jobs.remove(slot);
+    }
+
+    fn unlock(&mut self, slot: usize) {
+        let Some(ticket) = self.jobs[slot].ticket.take() else { return };
+        let owner = self.jobs[slot].owner;
+        if owner == self.core {
+            self.locks.release(ticket, &mut self.granted);
+        } else {
+            self.messages.push_back((owner, MirrorMessage::Unlock { ticket }));
+        }
+    }
+
+    /// Tells everyone whose lock was granted. A job that is too old gives its lock back at once, so
+    /// this is a loop instead of a recursion as deep as the queue is long.
+    pub(super) fn tell_granted(&mut self) {
+        let mut at = 0;
+        while let Some((ticket, asker)) = self.granted.get(at).copied() {
+            at += 1;
+            if asker.core == self.core {
+                self.locked(asker, ticket, true);
+            } else {
+                let answer = MirrorMessage::Locked { asker, ticket, is_held: true };
+                self.messages.push_back((asker.core, answer));
+            }
+        }
+        self.granted.clear();
+    }
+}

@@ -1,0 +1,174 @@
+//! The replica's side: it applies what the primary sends.
+//!
+//! Rule: nothing is accepted of another term or session than those that this core knows. What was
+//! accepted is applied, so the primary may be told RECEIVED at once.
+//!
+//! A write that fails at the device after it was accepted may have been read at the primary meanwhile. So
+//! its payload is kept and it is tried again, and the replica is not drained, until it has succeeded or
+//! the replica is out of sync.
+
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::mirrors::{APPLY, Mirrors, Submission};
+use crate::mutant::Mutant;
+use crate::table::{MirrorEntry, MirrorId, Role, Term};
+
+/// What an operation on the replica of another node carries, next to its range.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tag {
+    /// The term in which it was sent.
+    pub term: Term,
+    /// The session of the replica.
+    pub session: u32,
+}
+
+/// An operation that the primary of a mirror sends to a replica. Its payload is whole.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReplicaRequest {
+    /// What the caller knows it by.
+    pub token: u64,
+    /// The mirror.
+    pub mirror: MirrorId,
+    /// Its term and session.
+    pub tag: Tag,
+    /// A write, a write of zeroes or a flush.
+    pub operation: DeviceOperation,
+    /// The first byte, from the start of the mirror.
+    pub offset: ByteOffset,
+    /// The length.
+    pub len: ByteLen,
+}
+
+/// The reason for which a replica does not accept an operation. It has not taken effect.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The mirror has no replica here.
+    #[error("no replica of the mirror is here")]
+    NoReplica,
+    /// It was sent in another term.
+    #[error("the mirror is in term {}", .0.0)]
+    StaleTerm(Term),
+    /// It was sent in this term, in which this replica takes nothing from others.
+    #[error("the replica is not a secondary in this term")]
+    NotSecondary,
+    /// It was sent before the replica joined last, or after that by one who does not know.
+    #[error("the replica is in session {0}")]
+    StaleSession(u32),
+    /// The range ends after the mirror.
+    #[error("the mirror ends before the range does")]
+    OutOfRange,
+    /// Replicas do not do such operations.
+    #[error("a replica only writes and flushes")]
+    Operation,
+}
+
+/// An operation that was accepted and is under way at the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted {
+    token: u64,
+    mirror: MirrorId,
+    /// At the device.
+    request: DeviceRequest,
+    /// How its last attempt failed; `None` while it is under way.
+    failed: Option<DeviceResult>,
+}
+
+impl Mirrors {
+    /// Accepts an operation of the primary: the caller says RECEIVED at once, and DONE when
+    /// [`Self::poll_replica`] gives the result.
+    ///
+    /// # Errors
+    /// When it is not accepted. Nothing was done.
+    pub fn accept(&mut self, request: ReplicaRequest) -> Result<(), Refusal> {
+        let entry = self.entry(request.mirror).copied();
+        let (entry, local) = entry.and_then(|e| Some((e, e.local?))).ok_or(Refusal::NoReplica)?;
+        self.check(&request, &entry)?;
+        let ReplicaRequest { token, mirror, operation, offset, len, .. } = request;
+        let slot = self.accepted.vacant_key();
+        let id = self.applying.id(slot, APPLY);
+        let offset = ByteOffset(local.start.0 + offset.0);
+        let request = DeviceRequest { id, device: local.device, operation, offset, len };
+        self.accepted.insert(Accepted { token, mirror, request, failed: None });
+        self.submissions.push_back(Submission { request, mirror, tag: None });
+        Ok(())
+    }
+
+    fn check(&self, request: &ReplicaRequest, entry: &MirrorEntry) -> Result<(), Refusal> {
+        use DeviceOperation as Op;
+        let ReplicaRequest { tag, operation, offset, len, .. } = *request;
+        if tag.term != entry.term && !self.is(Mutant::TermIgnored) {
+            return Err(Refusal::StaleTerm(entry.term));
+        }
+        if entry.role != Role::Secondary && !self.is(Mutant::TermIgnored) {
+            return Err(Refusal::NotSecondary);
+        }
+        if tag.session != entry.session {
+            return Err(Refusal::StaleSession(entry.session));
+        }
+        match operation {
+            Op::Flush => Ok(()),
+            Op::Write { .. } | Op::WriteZeroes { .. } if entry.holds(offset, len) => Ok(()),
+            Op::Write { .. } | Op::WriteZeroes { .. } => Err(Refusal::OutOfRange),
+            Op::Read { .. } | Op::Deallocate | Op::Allocation => Err(Refusal::Operation),
+        }
+    }
+
+    /// The next accepted operation that has ended, by its token.
+    pub fn poll_replica(&mut self) -> Option<(u64, DeviceResult)> {
+        self.applied.pop_front()
+    }
+
+    /// Whether everything that this core accepted for the mirror has reached its device. A replica
+    /// that takes over waits for this on every core, before it proposes itself.
+    pub fn is_drained(&self, mirror: MirrorId) -> bool {
+        if self.is(Mutant::Undrained) {
+            return true;
+        }
+        self.accepted.iter().all(|(_, accepted)| accepted.mirror != mirror)
+    }
+
+    /// An accepted operation has ended at the device.
+    pub(crate) fn end_accepted(&mut self, id: OperationId, result: DeviceResult) {
+        let Some(slot) = self.applying.slot_of(id).filter(|slot| self.accepted.contains(*slot))
+        else {
+            return;
+        };
+        let accepted = &mut self.accepted[slot];
+        let (mirror, operation) = (accepted.mirror, accepted.request.operation);
+        if !result.is_done() && !self.is(Mutant::FailureTold) {
+            self.failures.push_back((mirror, result, true));
+            if operation != DeviceOperation::Flush {
+                self.accepted[slot].failed = Some(result);
+                return self.look_at_accepted(slot);
+            }
+        }
+        self.give_result(slot, result);
+    }
+
+    /// Looks at an accepted write that may have failed, after a while or because the table is new.
+    pub(crate) fn look_at_accepted(&mut self, slot: usize) {
+        let Accepted { mirror, failed, .. } = self.accepted[slot];
+        let Some(result) = failed else { return };
+        match self.entry(mirror).map(|entry| entry.role) {
+            // It is out of sync: nobody depends on these bytes.
+            None | Some(Role::Elsewhere) => self.give_result(slot, result),
+            Some(_) => self.wait(),
+        }
+    }
+
+    /// Tries an accepted write again if it has failed.
+    pub(crate) fn apply_again(&mut self, slot: usize) {
+        let accepted = &mut self.accepted[slot];
+        if accepted.failed.take().is_some() {
+            let Accepted { mirror, request, .. } = *accepted;
+            self.submissions.push_back(Submission { request, mirror, tag: None });
+        }
+    }
+
+    fn give_result(&mut self, slot: usize, result: DeviceResult) {
+        self.applying.end(slot);
+        let accepted = self.accepted.remove(slot);
+        self.applied.push_back((accepted.token, result));
+    }
+}

@@ -1,0 +1,87 @@
+//! What hosts asked for and got, per block.
+
+use std::collections::BTreeMap;
+
+/// A time of the simulation.
+pub(super) type Time = u64;
+
+/// How a write has ended, for its host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    Acked(Time),
+    /// It may have been done before this time.
+    Unknown(Time),
+    /// It was not done, and never will be.
+    Refused,
+    Open,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    pub(super) start: Time,
+    pub(super) end: End,
+}
+
+impl Write {
+    fn is_acked_before(&self, time: Time) -> bool {
+        matches!(self.end, End::Acked(at) if at < time)
+    }
+
+    fn has_ended_before(&self, time: Time) -> bool {
+        matches!(self.end, End::Acked(at) | End::Unknown(at) if at < time)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    start: Time,
+    end: Time,
+    stamp: u64,
+}
+
+/// The operations on one block. Stamp 0 is what it held at first.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    pub(super) writes: BTreeMap<u64, Write>,
+    reads: Vec<Read>,
+}
+
+impl Block {
+    pub(super) fn write(&mut self, stamp: u64, start: Time) {
+        self.writes.insert(stamp, Write { start, end: End::Open });
+    }
+
+    pub(super) fn end(&mut self, stamp: u64, end: End) {
+        self.writes.get_mut(&stamp).expect("it has begun").end = end;
+    }
+
+    /// Judges a read.
+    pub(super) fn read(&mut self, stamp: u64, start: Time, end: Time) -> Result<(), String> {
+        let first = Write { start: 0, end: End::Acked(0) };
+        let write = self.writes.get(&stamp).copied().unwrap_or(first);
+        if write.end == End::Refused {
+            return Err(format!("a read returned {stamp}, which was refused"));
+        }
+        let seen = self.reads.iter().filter(|read| read.stamp == stamp).map(|read| read.end).min();
+        for (other, later) in self.writes.iter().filter(|(other, _)| **other != stamp) {
+            let follows =
+                write.has_ended_before(later.start) || seen.is_some_and(|at| at < later.start);
+            if follows && later.is_acked_before(start) {
+                return Err(format!(
+                    "a read returned {stamp}, but {other} was acknowledged after it"
+                ));
+            }
+        }
+        for read in self.reads.iter().filter(|read| read.stamp != stamp && read.end < start) {
+            let other = self.writes.get(&read.stamp).copied().unwrap_or(first);
+            if write.has_ended_before(other.start) || seen.is_some_and(|at| at < read.start) {
+                return Err(format!(
+                    "a read returned {stamp} after one had returned {}",
+                    read.stamp
+                ));
+            }
+        }
+        self.reads.push(Read { start, end, stamp });
+        Ok(())
+    }
+}

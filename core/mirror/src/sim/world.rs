@@ -1,0 +1,62 @@
+//! Devices and random numbers.
+
+use std::collections::BTreeMap;
+
+/// Random numbers from a seed.
+#[derive(Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D)
+    }
+
+    /// A number below `end`.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    pub(super) fn permille(&mut self, chance: u64) -> bool {
+        self.below(1000) < chance
+    }
+}
+
+/// The stamps that a block of a device has held, in order, and how many of them are durable.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cell {
+    pub(super) log: Vec<u64>,
+    pub(super) durable: usize,
+}
+
+impl Cell {
+    pub(super) fn stamp(&self) -> u64 {
+        self.log.last().copied().unwrap_or(0)
+    }
+
+    /// Whether a flush has covered the write of this stamp.
+    pub(super) fn is_durable(&self, stamp: u64) -> bool {
+        self.log[..self.durable].contains(&stamp)
+    }
+}
+
+/// A device with a volatile cache.
+#[derive(Debug, Default)]
+pub(super) struct Device {
+    pub(super) blocks: BTreeMap<u64, Cell>,
+    /// What it has accepted for other nodes, applied or not.
+    pub(super) accepted: std::collections::BTreeSet<(u64, u64)>,
+}
+
+impl Device {
+    pub(super) fn cell(&mut self, block: u64) -> &mut Cell {
+        self.blocks.entry(block).or_default()
+    }
+
+    /// How long each log is: what a flush that begins now covers.
+    pub(super) fn lengths(&self) -> Vec<(u64, usize)> {
+        self.blocks.iter().map(|(block, cell)| (*block, cell.log.len())).collect()
+    }
+}

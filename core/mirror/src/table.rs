@@ -1,0 +1,165 @@
+//! The mirrors that a node knows, as its cores see them.
+//!
+//! A table never changes: a change makes a further one, which shares the pages that stay the same. So a
+//! core takes a table as a whole, and needs no lock for it.
+//!
+//! Mirrors are devices with numbers of their own, from `first` on. The layout above this crate maps
+//! blocks to them, and knows neither their replicas nor their terms.
+
+use std::sync::Arc;
+
+use nearflash_device::DeviceId;
+use nearflash_units::{ByteLen, ByteOffset, index};
+
+/// The entries of a page of the table.
+const PAGE_LEN: u32 = 64;
+
+/// Devices have smaller numbers, mirrors included: [`crate::OPERATIONS`] has to stay free of the
+/// layout's flushes, which are numbered by device.
+pub const DEVICES_MAX: u32 = 1 << 30;
+
+/// A mirror's place in the table of its node.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct MirrorId(pub u32);
+
+/// What identifies a mirror on all nodes.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct MirrorKey {
+    /// The volume that it is part of.
+    pub volume: [u8; 16],
+    /// Its number in that volume.
+    pub number: u32,
+}
+
+/// The number of a membership of a mirror. It grows with each change.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Term(pub u32);
+
+/// A core of this node.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Core(pub u16);
+
+/// The part that this node has in a mirror.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// It orders the writes.
+    Primary,
+    /// It has a replica, and applies what the primary sends.
+    Secondary,
+    /// It has no replica in sync, and forwards to the primary.
+    Elsewhere,
+    /// Nobody is primary, as far as this node knows. Operations are held.
+    Nobody,
+}
+
+/// The replica on this node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Local {
+    /// The device.
+    pub device: DeviceId,
+    /// The first byte of the replica on it.
+    pub start: ByteOffset,
+    /// Completed writes may be lost at a power failure until a flush.
+    pub volatile_cache: bool,
+}
+
+/// The replica on another node, which is in sync.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Remote {
+    /// The remote device that stands for it: the *replica face* of the mirror there.
+    pub device: DeviceId,
+    /// The number of the JOIN by which it was taken back last.
+    pub session: u32,
+    /// Completed writes may be lost at a power failure until a flush.
+    pub volatile_cache: bool,
+}
+
+/// A mirror, as one node sees it in one term.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MirrorEntry {
+    /// Its identity.
+    pub key: MirrorKey,
+    /// The term.
+    pub term: Term,
+    /// Its length.
+    pub len: ByteLen,
+    /// What this node is to it.
+    pub role: Role,
+    /// The core of this node that has its locks. It is the same one in all tables.
+    pub owner: Core,
+    /// The replica of this node.
+    pub local: Option<Local>,
+    /// At the primary: the other replica, if one is in sync.
+    pub remote: Option<Remote>,
+    /// Not at the primary: the remote device that stands for the mirror at its primary, its *primary
+    /// face*.
+    pub primary: Option<DeviceId>,
+    /// At a secondary: the session that replica writes must carry.
+    pub session: u32,
+    /// The devices of all replicas can write zeroes. A device that cannot must not find out after
+    /// another one has done it.
+    pub zeroes: bool,
+    /// The devices of all replicas release blocks.
+    pub deallocates: bool,
+}
+
+impl MirrorEntry {
+    /// Whether the mirror has the whole range.
+    pub(crate) fn holds(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        offset.0.checked_add(len.0).is_some_and(|end| end <= self.len.0)
+    }
+}
+
+type Page = [Option<MirrorEntry>; PAGE_LEN as usize];
+
+/// All mirrors of a node.
+#[derive(Clone, Debug)]
+pub struct MirrorTable {
+    first: DeviceId,
+    pages: Vec<Arc<Page>>,
+}
+
+impl MirrorTable {
+    /// A table without mirrors. They will be devices from `first` on.
+    pub fn new(first: DeviceId) -> Self {
+        Self { first, pages: Vec::new() }
+    }
+
+    /// The same table with another entry; `None` removes one.
+    ///
+    /// # Panics
+    /// When the mirror's device is not below [`DEVICES_MAX`], or a primary has no replica, which are bugs
+    /// of the caller.
+    #[must_use]
+    pub fn with(&self, mirror: MirrorId, entry: Option<MirrorEntry>) -> Self {
+        let device = self.first.0.checked_add(mirror.0);
+        assert!(device.is_some_and(|device| device < DEVICES_MAX), "devices are few");
+        let is_sound = |e: &MirrorEntry| e.role != Role::Primary || e.local.is_some();
+        assert!(entry.as_ref().is_none_or(is_sound), "a primary has a replica");
+        let mut pages = self.pages.clone();
+        let page = index(mirror.0 / PAGE_LEN);
+        if pages.len() <= page {
+            pages.resize_with(page + 1, || Arc::new([None; PAGE_LEN as usize]));
+        }
+        Arc::make_mut(&mut pages[page])[index(mirror.0 % PAGE_LEN)] = entry;
+        Self { first: self.first, pages }
+    }
+
+    /// A mirror.
+    #[inline]
+    pub fn entry(&self, mirror: MirrorId) -> Option<&MirrorEntry> {
+        self.pages.get(index(mirror.0 / PAGE_LEN))?[index(mirror.0 % PAGE_LEN)].as_ref()
+    }
+
+    /// The mirror that the device is, whether the table has it or not.
+    #[inline]
+    pub fn mirror_of(&self, device: DeviceId) -> Option<MirrorId> {
+        device.0.checked_sub(self.first.0).map(MirrorId)
+    }
+
+    /// The device that the mirror is.
+    #[inline]
+    pub fn device_of(&self, mirror: MirrorId) -> DeviceId {
+        DeviceId(self.first.0 + mirror.0)
+    }
+}
