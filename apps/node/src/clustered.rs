@@ -116,16 +116,21 @@ impl Registered {
     /// # Errors
     /// When one of the two was restored from an older copy.
     pub(crate) fn check(&self, slice: &SliceCandidate) -> Result<(), NodeError> {
-        let Some(superblock) = slice.superblock() else { return Ok(()) };
-        let state = self.follower.state();
-        let known = state.slices().get(&superblock.slice).map(|it| it.incarnation);
-        match superblock.verdict(known) {
-            SliceVerdict::Good => Ok(()),
-            verdict => Err(NodeError::SliceStore {
-                name: slice.name().clone(),
-                reason: verdict.to_string().into(),
-            }),
-        }
+        let Some(uuid) = slice.uuid() else { return Ok(()) };
+        let known = self.follower.state().slices().get(&uuid).map(|it| it.incarnation);
+        let reason = match (slice.superblock(), known) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => {
+                "its superblock is gone: restore the first 17 MiB of the device from a \
+                                backup"
+                    .to_owned()
+            }
+            (Some(superblock), known) => match superblock.verdict(known) {
+                SliceVerdict::Good => return Ok(()),
+                verdict => verdict.to_string(),
+            },
+        };
+        Err(NodeError::SliceStore { name: slice.name().clone(), reason: reason.into() })
     }
 
     /// Hands the node its cluster: its slices are used from now on, and the tables are followed.

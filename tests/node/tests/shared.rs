@@ -245,6 +245,15 @@ fn a_slice_that_was_restored_from_an_older_copy_is_refused_and_not_written() {
         assert!(message.contains("restored from an older copy"), "{message}");
         assert!(std::fs::read(&slice).unwrap() == std::fs::read(&copy).unwrap());
     }
+    // Without its superblock, it is not a new slice.
+    let mut bytes = std::fs::read(&slice).unwrap();
+    let superblocks = 1024 * 1024..1024 * 1024 + 8192;
+    bytes[superblocks].fill(0);
+    std::fs::write(&slice, &bytes).unwrap();
+    let message = refused_start(&machines[0], "n1", &spec);
+    assert!(message.contains("its superblock is gone"), "{message}");
+    assert!(std::fs::read(&slice).unwrap() == bytes);
+    std::fs::copy(&copy, &slice).unwrap();
     // Neither is it a device for volumes of the node alone.
     let data_dir = machines[0].place.data_dir();
     let device = ["serve", "--nvme-tcp", ANY_PORT, "--device", &spec, "--data-dir", &data_dir];

@@ -27,6 +27,8 @@ use crate::spec::DeviceSpec;
 pub struct SliceCandidate {
     candidate: Candidate,
     superblock: Option<Superblock>,
+    /// In its label, if it has one.
+    uuid: Option<Uuid>,
     cluster: Uuid,
     node: Uuid,
 }
@@ -51,7 +53,7 @@ pub fn open_slice(
 ) -> Result<SliceCandidate, OpenError> {
     let node = claim.node;
     let candidate = open_after(spec, Claim { cluster: Some(cluster), ..claim }, ended)?;
-    let superblock = match &candidate.medium {
+    let (uuid, superblock) = match &candidate.medium {
         Medium::File { file, label: Some(label), .. } => {
             let superblock = read_superblock(file, &spec.name)?;
             let is_its =
@@ -59,12 +61,12 @@ pub fn open_slice(
             if superblock.as_ref().is_some_and(|it| !is_its(it)) {
                 return Err(OpenError::SuperblockDiffers { name: spec.name.clone() });
             }
-            superblock
+            (Some(label.device), superblock)
         }
         // In memory, and in a file without a label, nothing is left of an earlier run.
-        Medium::File { .. } | Medium::Ram(_) | Medium::Null(..) => None,
+        Medium::File { .. } | Medium::Ram(_) | Medium::Null(..) => (None, None),
     };
-    Ok(SliceCandidate { candidate, superblock, cluster, node })
+    Ok(SliceCandidate { candidate, superblock, uuid, cluster, node })
 }
 
 /// The superblock; `None` for a slice whose creation was interrupted before it was written.
@@ -97,6 +99,11 @@ impl SliceCandidate {
         self.candidate.name()
     }
 
+    /// Its identity; `None` for a device that is not a slice yet.
+    pub fn uuid(&self) -> Option<Uuid> {
+        self.uuid
+    }
+
     /// The superblock as it was found; `None` for a new slice.
     pub fn superblock(&self) -> Option<&Superblock> {
         self.superblock.as_ref()
@@ -108,7 +115,7 @@ impl SliceCandidate {
     /// # Errors
     /// When the device cannot be written.
     pub fn take(self, fresh: Uuid) -> Result<Slice, OpenError> {
-        let Self { candidate, superblock, cluster, node } = self;
+        let Self { candidate, superblock, cluster, node, .. } = self;
         let name = candidate.name().clone();
         let device = candidate.take(fresh)?;
         let failed = |source| OpenError::Io {
@@ -204,15 +211,17 @@ fn write_superblock(device: &Device, superblock: &Superblock) -> io::Result<()> 
 fn boot_of(device: &Device) -> Uuid {
     let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let machine = machine.ok().and_then(|text| text.trim().parse::<Uuid>().ok());
-    // Without a number, each start counts as a loss of power.
-    let Some(machine) = machine else { return Uuid::new_v4() };
     let attachment = match &device.kind {
         Kind::Uring(uring) if uring.is_block => fstat(&uring.fd).ok().and_then(|stat| {
             let (major, minor) = (major(stat.st_rdev), minor(stat.st_rdev));
             let path = format!("/sys/dev/block/{major}:{minor}/diskseq");
             std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
         }),
-        _ => None,
+        _ => Some(0),
     };
-    Uuid::from_u128(machine.as_u128() ^ u128::from(attachment.unwrap_or_default()))
+    // Without both numbers, each start counts as a loss of power.
+    let both = machine.zip(attachment);
+    both.map_or_else(Uuid::new_v4, |(machine, attachment)| {
+        Uuid::from_u128(machine.as_u128() ^ u128::from(attachment))
+    })
 }

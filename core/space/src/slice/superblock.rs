@@ -130,6 +130,9 @@ impl Superblock {
             boot: Uuid::from_bytes(raw.boot),
         };
         match superblock {
+            // The next one would not be greater.
+            it if it.generation == u64::MAX => Err(SuperblockError::Field("generation")),
+            it if it.incarnation == u64::MAX => Err(SuperblockError::Field("incarnation")),
             it if it.confirmed > it.incarnation => Err(SuperblockError::Field("confirmed")),
             it if it.power_incarnation > it.incarnation => {
                 Err(SuperblockError::Field("power incarnation"))
@@ -138,12 +141,16 @@ impl Superblock {
         }
     }
 
-    /// The copy that counts: the valid one, or, if both are valid, that with the higher generation.
+    /// The copy that counts: the valid one, or, if both are valid, that with the higher generation. A copy
+    /// of a later version may be the newer one, so it is refused even if the other one is valid.
     ///
     /// # Errors
-    /// When neither is valid: the fault of the first, or of the second when the first is absent.
+    /// When a copy is of a later version, or neither is valid: the fault of the first, or of the second
+    /// when the first is absent.
     pub fn choose(copies: [Result<Self, SuperblockError>; 2]) -> Result<Self, SuperblockError> {
         match copies {
+            [Err(SuperblockError::Version(later)), _]
+            | [_, Err(SuperblockError::Version(later))] => Err(SuperblockError::Version(later)),
             [Ok(first), Ok(second)] if second.generation > first.generation => Ok(second),
             [Ok(one), _] | [_, Ok(one)] => Ok(one),
             [Err(SuperblockError::Absent), second] => second,
@@ -222,15 +229,26 @@ mod tests {
         assert_eq!(Superblock::choose([Ok(old), torn()]), Ok(old));
         assert_eq!(Superblock::choose([Ok(old), Ok(new)]), Ok(new));
         assert_eq!(Superblock::choose([Ok(new), Ok(old)]), Ok(new));
+        let later = || Err(SuperblockError::Version(2));
+        assert_eq!(Superblock::choose([Ok(old), later()]), later(), "it may be the newer one");
         let absent = || Err(SuperblockError::Absent);
         assert_eq!(Superblock::choose([absent(), Ok(old)]), Ok(old));
         assert_eq!(Superblock::choose([absent(), torn()]), torn());
     }
 
+    #[test]
+    fn a_counter_that_cannot_grow_is_refused() {
+        let last = |superblock: Superblock| Superblock::decode(&superblock.encode());
+        let refused = last(Superblock { generation: u64::MAX, ..superblock() });
+        assert_eq!(refused, Err(SuperblockError::Field("generation")));
+        let refused = last(Superblock { incarnation: u64::MAX, ..superblock() });
+        assert_eq!(refused, Err(SuperblockError::Field("incarnation")));
+    }
+
     proptest! {
         #[test]
         fn a_superblock_reads_back_as_it_was_written(
-            ids: [u128; 4], generation: u64, incarnation: u64, confirmed: u64, power: u64
+            ids: [u128; 4], generation in 0..u64::MAX, incarnation in 0..u64::MAX, confirmed: u64, power: u64
         ) {
             let superblock = Superblock {
                 generation,
