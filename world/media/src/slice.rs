@@ -225,3 +225,119 @@ fn boot_of(device: &Device) -> Uuid {
         Uuid::from_u128(machine.as_u128() ^ u128::from(attachment))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::open;
+    use std::fs::{read, write};
+    use std::os::unix::fs::FileExt as _;
+    use tempfile::TempDir;
+
+    const NODE: Uuid = Uuid::from_u128(7);
+    const CLUSTER: Uuid = Uuid::from_u128(8);
+    const FRESH: Uuid = Uuid::from_u128(9);
+    const CLAIM: Claim<'static> = Claim { node: NODE, known: &[], cluster: None };
+
+    /// The length of the fields of a superblock.
+    const FIELDS_LEN: usize = 112;
+
+    /// A folder with a file of 64 MiB.
+    struct Bench(TempDir);
+
+    impl Bench {
+        fn new() -> Self {
+            Self(TempDir::new().unwrap())
+        }
+
+        fn path(&self) -> std::path::PathBuf {
+            self.0.path().join("slice.img")
+        }
+
+        fn spec(&self, flags: &str) -> DeviceSpec {
+            format!("flash=file:{}{flags}", self.path().display()).parse().unwrap()
+        }
+
+        fn take(&self) -> Slice {
+            let candidate = open_slice(&self.spec(",size=64MiB"), CLAIM, CLUSTER, None).unwrap();
+            candidate.take(FRESH).unwrap()
+        }
+
+        fn refused(&self, claim: Claim<'_>, cluster: Uuid) -> String {
+            open_slice(&self.spec(""), claim, cluster, None).unwrap_err().to_string()
+        }
+    }
+
+    #[test]
+    fn each_opening_is_a_new_incarnation_and_a_confirmation_lasts() {
+        let bench = Bench::new();
+        let slice = bench.take();
+        assert_eq!((slice.uuid(), slice.incarnation()), (FRESH, 1));
+        slice.confirm().unwrap();
+        drop(slice);
+        for incarnation in 2..5 {
+            let candidate = open_slice(&bench.spec(""), CLAIM, CLUSTER, None).unwrap();
+            let found = *candidate.superblock().unwrap();
+            assert_eq!((found.incarnation, found.confirmed), (incarnation - 1, 1));
+            assert_eq!(found.power_incarnation, 1, "the machine runs on");
+            assert_eq!(candidate.take(Uuid::nil()).unwrap().incarnation(), incarnation);
+        }
+    }
+
+    #[test]
+    fn a_slice_is_refused_by_others_and_not_written() {
+        let bench = Bench::new();
+        drop(bench.take());
+        let before = read(bench.path()).unwrap();
+        let other = bench.refused(CLAIM, Uuid::from_u128(1));
+        assert!(other.contains("belongs to another cluster"), "{other}");
+        let node = bench.refused(Claim { node: Uuid::from_u128(1), ..CLAIM }, CLUSTER);
+        assert!(node.contains("belongs to another nearflash installation"), "{node}");
+        let device = open(&bench.spec(""), CLAIM).unwrap_err().to_string();
+        assert!(device.contains("is a slice of cluster"), "{device}");
+        assert!(read(bench.path()).unwrap() == before);
+    }
+
+    #[test]
+    fn a_device_of_the_node_is_no_slice() {
+        let bench = Bench::new();
+        drop(open(&bench.spec(",size=64MiB"), CLAIM).unwrap().take(FRESH).unwrap());
+        let refused = bench.refused(CLAIM, CLUSTER);
+        assert!(refused.contains("write --device instead of --slice"), "{refused}");
+    }
+
+    /// A write of the superblock that stops after any number of bytes leaves the one before it.
+    #[test]
+    fn a_torn_superblock_leaves_the_incarnation_before_it() {
+        let bench = Bench::new();
+        drop(bench.take());
+        let before = read(bench.path()).unwrap();
+        drop(open_slice(&bench.spec(""), CLAIM, CLUSTER, None).unwrap().take(FRESH).unwrap());
+        let after = read(bench.path()).unwrap();
+        let [first, second] = SUPERBLOCK_OFFSETS.map(|offset| ByteLen(offset.0).to_usize());
+        let changed = if before[first..second] == after[first..second] { second } else { first };
+        let file = std::fs::OpenOptions::new().write(true).open(bench.path()).unwrap();
+        for torn in (0..=SUPERBLOCK_LEN).step_by(8) {
+            let mut block = before[changed..changed + SUPERBLOCK_LEN].to_vec();
+            block[..torn].copy_from_slice(&after[changed..changed + torn]);
+            file.write_all_at(&block, ByteLen::from_usize(changed).0).unwrap();
+            let found = open_slice(&bench.spec(""), CLAIM, CLUSTER, None).unwrap();
+            let incarnation = found.superblock().unwrap().incarnation;
+            // The bytes behind the fields are zeroes in both.
+            assert_eq!(incarnation, if torn < FIELDS_LEN { 1 } else { 2 }, "{torn} bytes");
+        }
+    }
+
+    #[test]
+    fn a_damaged_superblock_is_refused_by_name() {
+        let bench = Bench::new();
+        drop(bench.take());
+        let mut bytes = read(bench.path()).unwrap();
+        for offset in SUPERBLOCK_OFFSETS {
+            bytes[ByteLen(offset.0).to_usize() + 20] ^= 1;
+        }
+        write(bench.path(), &bytes).unwrap();
+        let refused = bench.refused(CLAIM, CLUSTER);
+        assert!(refused.contains("slice 'flash': superblock checksum is"), "{refused}");
+    }
+}
