@@ -4,6 +4,7 @@ use std::fmt;
 
 use nearflash_space::Name;
 use nearflash_units::Nanos;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::agent::StoreHealth;
@@ -12,7 +13,8 @@ use crate::record::VolumeState;
 use crate::state::ClusterState;
 
 /// How bad it is; the worst part counts.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// Nothing is wrong.
     Ok,
@@ -56,16 +58,21 @@ impl Level {
             Self::Unavailable => 3,
         }
     }
-}
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+    /// The word for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::Ok => "ok",
             Self::Degraded => "degraded",
             Self::AtRisk => "at risk",
             Self::Unavailable => "unavailable",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

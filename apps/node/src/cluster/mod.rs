@@ -35,7 +35,7 @@ pub use init::{InitOptions, Initialized, init};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
 pub use member::Role;
-pub use status::{ClusterStatus, MemberStatus, StatusPart, Verdict, status};
+pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
 pub use supervisor::Supervisor;
 pub use token::{TOKEN_LEN_MAX, Token, TokenError};
 

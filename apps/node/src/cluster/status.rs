@@ -12,37 +12,6 @@ use super::error::ClusterError;
 use super::join::endpoints;
 use super::member::{Folder, Member, Role};
 
-/// The state of the cluster, in one word.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// A failure of one machine changes nothing.
-    Ok,
-    /// All works; a further failure may not be survived.
-    Degraded,
-    /// No changes are possible.
-    AtRisk,
-    /// Nothing answers.
-    Unavailable,
-}
-
-impl Verdict {
-    /// The exit code of the command.
-    pub fn exit_code(self) -> u8 {
-        self as u8
-    }
-
-    /// The word for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::AtRisk => "at risk",
-            Self::Unavailable => "unavailable",
-        }
-    }
-}
-
 /// The state of the cluster.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct ClusterStatus {
@@ -55,7 +24,7 @@ pub struct ClusterStatus {
     /// This machine's role.
     pub role: Role,
     /// The judgement.
-    pub verdict: Verdict,
+    pub verdict: Level,
     /// The judgement's reason and remedy.
     pub reason: String,
     /// The judgement on etcd alone.
@@ -72,7 +41,7 @@ pub struct ClusterStatus {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct StatusPart {
     /// How bad it is.
-    pub verdict: Verdict,
+    pub verdict: Level,
     /// The reason and the remedy.
     pub reason: String,
 }
@@ -124,7 +93,7 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
         Ok(state) => StatusPart::from(nearflash_cluster::data(&state)),
         Err(error) => {
             let reason = format!("nodes and volumes are unknown: {error}");
-            StatusPart { verdict: Verdict::AtRisk, reason }
+            StatusPart { verdict: Level::AtRisk, reason }
         }
     };
     let worst = if data.verdict > etcd.verdict { &data } else { &etcd };
@@ -145,17 +114,11 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
 
 impl From<Part> for StatusPart {
     fn from(part: Part) -> Self {
-        let verdict = match part.level {
-            Level::Ok => Verdict::Ok,
-            Level::Degraded => Verdict::Degraded,
-            Level::AtRisk => Verdict::AtRisk,
-            Level::Unavailable => Verdict::Unavailable,
-        };
         let reason = match part.remedy.as_str() {
             "" => part.reason,
             remedy => format!("{}: {remedy}", part.reason),
         };
-        Self { verdict, reason }
+        Self { verdict: part.level, reason }
     }
 }
 
@@ -210,14 +173,14 @@ fn majority(members: &[MemberStatus]) -> usize {
 }
 
 /// Judges the members.
-fn judge(members: &[MemberStatus]) -> (Verdict, String) {
+fn judge(members: &[MemberStatus]) -> (Level, String) {
     let voters: Vec<_> = members.iter().filter(|it| it.is_voter).collect();
     let answering = voters.iter().filter(|it| it.is_reachable).count();
     let led = voters.iter().filter(|it| it.has_leader).count();
     let silent: Vec<String> = members.iter().filter(|it| !it.is_reachable).map(name_of).collect();
     let silent = silent.join(", ");
     if answering == 0 {
-        return (Verdict::Unavailable, format!("no member of etcd answers: start {silent}"));
+        return (Level::Unavailable, format!("no member of etcd answers: start {silent}"));
     }
     if answering < majority(members) {
         let reason = format!(
@@ -225,32 +188,32 @@ fn judge(members: &[MemberStatus]) -> (Verdict, String) {
              start {silent}",
             voters.len()
         );
-        return (Verdict::AtRisk, reason);
+        return (Level::AtRisk, reason);
     }
     if led < majority(members) {
         let reason = "etcd has no leader: if that lasts, check the network between its members";
-        return (Verdict::AtRisk, reason.to_owned());
+        return (Level::AtRisk, reason.to_owned());
     }
     if let Some(error) = members.iter().find_map(|it| it.errors.first()) {
-        return (Verdict::AtRisk, format!("etcd reports '{error}': see 'etcdctl alarm list'"));
+        return (Level::AtRisk, format!("etcd reports '{error}': see 'etcdctl alarm list'"));
     }
     if !silent.is_empty() {
         let reason = format!("{answering} of {} voters answer: start {silent}", voters.len());
-        return (Verdict::Degraded, reason);
+        return (Level::Degraded, reason);
     }
     if members.len() > voters.len() {
-        return (Verdict::Degraded, "a member does not vote yet: repeat its 'join'".to_owned());
+        return (Level::Degraded, "a member does not vote yet: repeat its 'join'".to_owned());
     }
     match voters.len() {
         1 => (
-            Verdict::Degraded,
+            Level::Degraded,
             "etcd survives no failure: join a second and a third (a witness needs no flash)".into(),
         ),
         2 => (
-            Verdict::Degraded,
+            Level::Degraded,
             "etcd survives no failure: join a third (a witness needs no flash)".into(),
         ),
-        count => (Verdict::Ok, format!("all {count} members of etcd answer")),
+        count => (Level::Ok, format!("all {count} members of etcd answer")),
     }
 }
 
@@ -317,9 +280,9 @@ mod tests {
     fn a_cluster_without_a_leader_or_with_an_alarm_is_at_risk() {
         let mut all = members(&[(true, true); 3]);
         all[1].errors.push("memberID:1 alarm:NOSPACE".to_owned());
-        assert_eq!(judge(&all).0, Verdict::AtRisk);
+        assert_eq!(judge(&all).0, Level::AtRisk);
         let mut all = members(&[(true, true); 3]);
         all.iter_mut().for_each(|it| it.has_leader = false);
-        assert_eq!(judge(&all).0, Verdict::AtRisk);
+        assert_eq!(judge(&all).0, Level::AtRisk);
     }
 }
