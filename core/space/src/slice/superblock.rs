@@ -18,6 +18,10 @@ pub const SUPERBLOCK_OFFSETS: [ByteOffset; 2] =
 const MAGIC: [u8; 8] = *b"nrslice\x1a";
 const VERSION: u32 = 1;
 
+/// The largest counter that is read. A device that is opened a million times a second reaches it after
+/// a hundred thousand years; a larger one is damage, and could not grow for long.
+const COUNTER_MAX: u64 = 1 << 62;
+
 /// The fields of a superblock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Superblock {
@@ -130,9 +134,8 @@ impl Superblock {
             boot: Uuid::from_bytes(raw.boot),
         };
         match superblock {
-            // The next one would not be greater.
-            it if it.generation == u64::MAX => Err(SuperblockError::Field("generation")),
-            it if it.incarnation == u64::MAX => Err(SuperblockError::Field("incarnation")),
+            it if it.generation > COUNTER_MAX => Err(SuperblockError::Field("generation")),
+            it if it.incarnation > COUNTER_MAX => Err(SuperblockError::Field("incarnation")),
             it if it.confirmed > it.incarnation => Err(SuperblockError::Field("confirmed")),
             it if it.power_incarnation > it.incarnation => {
                 Err(SuperblockError::Field("power incarnation"))
@@ -239,16 +242,18 @@ mod tests {
     #[test]
     fn a_counter_that_cannot_grow_is_refused() {
         let last = |superblock: Superblock| Superblock::decode(&superblock.encode());
-        let refused = last(Superblock { generation: u64::MAX, ..superblock() });
-        assert_eq!(refused, Err(SuperblockError::Field("generation")));
-        let refused = last(Superblock { incarnation: u64::MAX, ..superblock() });
-        assert_eq!(refused, Err(SuperblockError::Field("incarnation")));
+        for counter in [COUNTER_MAX + 1, u64::MAX - 1, u64::MAX] {
+            let refused = last(Superblock { generation: counter, ..superblock() });
+            assert_eq!(refused, Err(SuperblockError::Field("generation")));
+            let refused = last(Superblock { incarnation: counter, ..superblock() });
+            assert_eq!(refused, Err(SuperblockError::Field("incarnation")));
+        }
     }
 
     proptest! {
         #[test]
         fn a_superblock_reads_back_as_it_was_written(
-            ids: [u128; 4], generation in 0..u64::MAX, incarnation in 0..u64::MAX, confirmed: u64, power: u64
+            ids: [u128; 4], generation in 0..=COUNTER_MAX, incarnation in 0..=COUNTER_MAX, confirmed: u64, power: u64
         ) {
             let superblock = Superblock {
                 generation,
