@@ -20,6 +20,10 @@ use crate::place::{Scratch, guest_folder, tail_of};
 /// The time that the guest may outlive its time-out, or the host side.
 const LIFETIME_GRACE: Duration = Duration::from_secs(60);
 
+/// The most boots of a guest. An emulated kernel dies now and then while it patches its own code, before
+/// the script begins.
+const BOOTS_MAX: u32 = 3;
+
 static ONE_GUEST: Mutex<()> = Mutex::new(());
 
 /// The script that a guest runs, and its parameters.
@@ -59,6 +63,8 @@ pub struct Guest {
     qemu: Child,
     to_guest: ChildStdin,
     reports: Receiver<String>,
+    /// The first report, which shows that the guest has booted.
+    first_report: Option<String>,
     started_at: Instant,
     timeout: Duration,
     failure: String,
@@ -76,18 +82,33 @@ impl Guest {
         let console = scratch.path("console.log");
         let script_path = scratch.path("script");
         fs::write(&script_path, script.text()).expect("a test's folder is writable");
-        let mut qemu = boot_command(&console, script, &script_path).spawn().expect("boot starts");
-        let to_guest = qemu.stdin.take().expect("standard input is a pipe");
-        let reports = read_lines(qemu.stdout.take().expect("standard output is a pipe"));
-        Self {
-            qemu,
-            to_guest,
-            reports,
-            started_at: Instant::now(),
-            timeout: script.timeout,
-            failure: String::new(),
-            console,
-            _turn: turn,
+        let mut boots = 0;
+        loop {
+            boots += 1;
+            let command = &mut boot_command(&console, script, &script_path);
+            let mut qemu = command.spawn().expect("boot starts");
+            let started_at = Instant::now();
+            let to_guest = qemu.stdin.take().expect("standard input is a pipe");
+            let reports = read_lines(qemu.stdout.take().expect("standard output is a pipe"));
+            let first_report = reports.recv_timeout(script.timeout);
+            if first_report == Err(RecvTimeoutError::Disconnected) && boots < BOOTS_MAX {
+                println!("  the emulated kernel has died while it booted, and is booted again");
+                // An error means that the process has already ended.
+                let _ = qemu.kill();
+                let _ = qemu.wait();
+                continue;
+            }
+            return Self {
+                qemu,
+                to_guest,
+                reports,
+                first_report: first_report.ok(),
+                started_at,
+                timeout: script.timeout,
+                failure: String::new(),
+                console,
+                _turn: turn,
+            };
         }
     }
 
@@ -153,7 +174,10 @@ impl Guest {
         }
     }
 
-    fn next_report(&self) -> Result<Report, Outcome> {
+    fn next_report(&mut self) -> Result<Report, Outcome> {
+        if let Some(line) = self.first_report.take() {
+            return Ok(Report::parse(&line));
+        }
         let left = self.timeout.saturating_sub(self.started_at.elapsed());
         match self.reports.recv_timeout(left) {
             Ok(line) => Ok(Report::parse(&line)),
