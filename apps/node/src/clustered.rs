@@ -168,7 +168,7 @@ impl Registered {
 }
 
 impl Clustered {
-    /// Follows the cluster no longer. What is served stays served.
+    /// Stops following the cluster. The node serves its volumes as before.
     pub(crate) fn stop(self) {
         {
             // With the lock, so that no wait begins in between.

@@ -28,7 +28,7 @@ pub(crate) enum Stage {
     Passing,
 }
 
-/// What one replica has done.
+/// The progress of one replica.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Part {
     /// There is nothing to do at this replica.
@@ -76,7 +76,7 @@ pub(crate) struct Job {
     pub(crate) remote: Part,
 }
 
-/// What an operation that is under way at both replicas needs next.
+/// The next need of an operation that is under way at both replicas.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Next {
     /// An answer, or a change of the table.

@@ -6,9 +6,9 @@
 //! both replicas.
 //!
 //! A part that fails while both replicas are in sync is tried again with the same bytes under the same
-//! lock, until it succeeds or a table comes in which that replica is not in sync any more. Whoever makes
-//! the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried again:
-//! it waits until that replica is not in sync any more.
+//! lock, until it succeeds or a table comes in which that replica is not in sync any more. The caller that
+//! makes the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried
+//! again: it waits until that replica is not in sync any more.
 //!
 //! It must not know which connections or devices there are, nor why a table changes.
 
@@ -54,7 +54,7 @@ pub struct Submission {
     pub request: DeviceRequest,
     /// The mirror that it is for.
     pub mirror: MirrorId,
-    /// What it has to carry to the remote device.
+    /// The term and session that it carries to the remote device.
     pub tag: Option<Tag>,
 }
 
@@ -227,7 +227,7 @@ impl Mirrors {
         self.tell_granted();
     }
 
-    /// Replaces the table. What is under way goes by it from now on.
+    /// Replaces the table. Operations under way go by it from now on.
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
         self.table = table;
         self.look();
@@ -245,7 +245,7 @@ impl Mirrors {
         }
     }
 
-    /// What this core is to the mirror, and in which term. An operation that another node forwards is
+    /// The role of this core for the mirror, and its term. An operation that another node forwards is
     /// submitted only if this is the primary in the term that it carries: nobody forwards on.
     pub fn role(&self, mirror: MirrorId) -> Option<(Role, Term)> {
         self.entry(mirror).map(|entry| (entry.role, entry.term))

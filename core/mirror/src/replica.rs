@@ -14,7 +14,7 @@ use crate::mirrors::{APPLY, Mirrors, Submission};
 use crate::mutant::Mutant;
 use crate::table::{MirrorEntry, MirrorId, Role, Term};
 
-/// What an operation on the replica of another node carries, next to its range.
+/// The term and session that an operation on the replica of another node carries, next to its range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tag {
     /// The term in which it was sent.

@@ -46,7 +46,7 @@ const FLOOR: &[(&str, u64)] = &[
     ("writes unknown", 650),
 ];
 
-/// What one seed came to.
+/// The result of one seed.
 fn run(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
     Run::new(seed, mutant).run().map_err(|problem| format!("seed {seed}: {problem}"))
 }

@@ -1,5 +1,5 @@
-//! What a node needs in order to reach the cluster's store and the other nodes: from the files of its
-//! data directory.
+//! The way of a node to the cluster's store and to the other nodes, from the files of its data
+//! directory.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -70,7 +70,7 @@ impl StoreAccess {
 
     /// The options of a connection whose calls have deadlines of their own.
     pub(super) fn options(&self) -> ConnectOptions {
-        // Without pings, a watch at a machine that has vanished would wait for ever.
+        // Without pings, a watch at a machine that has vanished would never end.
         self.options
             .clone()
             .with_keep_alive(CALL_TIMEOUT, CALL_TIMEOUT)

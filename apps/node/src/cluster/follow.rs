@@ -305,7 +305,7 @@ impl Driver {
             if let Some(sender) = self.waiting.remove(&id) {
                 // The state that the change has led to is there before its outcome.
                 self.show();
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _ = sender.send(outcome);
             }
         }

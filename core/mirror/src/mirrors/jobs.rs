@@ -1,4 +1,4 @@
-//! What becomes of an operation on a mirror: the steps from its submission to its end.
+//! The steps of an operation on a mirror, from its submission to its end.
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_request::Outcome;

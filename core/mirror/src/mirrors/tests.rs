@@ -249,7 +249,7 @@ fn without_a_primary_reads_wait_longer_than_writes() {
     assert!(mirrors.is_idle());
 }
 
-/// What a replica answers to a write, as the primary sends it but for one thing.
+/// The refusal of a request that differs in one field from the request of the primary.
 fn refusal_of(entry: MirrorEntry, change: impl FnOnce(&mut ReplicaRequest)) -> Option<Refusal> {
     let (tag, offset, len) = (Tag { term: TERM, session: 9 }, ByteOffset(0), ByteLen(4096));
     let mut request =

@@ -46,7 +46,7 @@ impl Cell {
 #[derive(Debug, Default)]
 pub(super) struct Device {
     pub(super) blocks: BTreeMap<u64, Cell>,
-    /// What it has accepted for other nodes, applied or not.
+    /// The writes that it has accepted for other nodes, applied or not.
     pub(super) accepted: std::collections::BTreeSet<(u64, u64)>,
 }
 
