@@ -1,7 +1,7 @@
 //! The replica's side: it applies what the primary sends.
 //!
-//! Rule: nothing is accepted of another term or session than those that this core knows. What was
-//! accepted is applied, so the primary may be told RECEIVED at once.
+//! Rule: the replica accepts only requests of the term and the session that this core knows. It applies
+//! every request that it has accepted, so the primary may be told RECEIVED at once.
 //!
 //! A write that fails at the device after it was accepted may have been read at the primary meanwhile. So
 //! its payload is kept and it is tried again, and the replica is not drained, until it has succeeded or
@@ -26,7 +26,7 @@ pub struct Tag {
 /// An operation that the primary of a mirror sends to a replica. Its payload is whole.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReplicaRequest {
-    /// What the caller knows it by.
+    /// The number by which the caller knows it.
     pub token: u64,
     /// The mirror.
     pub mirror: MirrorId,

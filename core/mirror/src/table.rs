@@ -22,7 +22,7 @@ pub const DEVICES_MAX: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct MirrorId(pub u32);
 
-/// What identifies a mirror on all nodes.
+/// The identity of a mirror on all nodes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct MirrorKey {
     /// The volume that it is part of.
@@ -83,7 +83,7 @@ pub struct MirrorEntry {
     pub term: Term,
     /// Its length.
     pub len: ByteLen,
-    /// What this node is to it.
+    /// The role of this node for it.
     pub role: Role,
     /// The core of this node that has its locks. It is the same one in all tables.
     pub owner: Core,

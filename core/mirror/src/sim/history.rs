@@ -1,4 +1,4 @@
-//! What hosts asked for and got, per block.
+//! The requests of the hosts and their answers, per block.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,7 @@ pub(super) struct Record {
     pub(super) is_open: bool,
 }
 
-/// What the operator does with a mirror, step by step.
+/// The steps of the operator with a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Plan {
     Nothing,

@@ -285,7 +285,7 @@ impl Run {
         self.with_core(at, |core| core.handle_device(request.id, result));
     }
 
-    /// What the primary reads is at every replica in sync, or accepted there.
+    /// Every replica in sync has the bytes that the primary reads, or has accepted them.
     fn read_done(
         &mut self,
         node: usize,
