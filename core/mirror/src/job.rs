@@ -4,7 +4,7 @@
 //! until then. The local write begins only when the other replica has accepted the bytes, so a read at
 //! the primary never returns bytes that a takeover loses.
 
-use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
+use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
@@ -25,7 +25,11 @@ pub(crate) enum Stage {
     /// Under way at both replicas.
     Flushing,
     /// One operation elsewhere, whose result is the result.
-    Passing,
+    Passing(DeviceId),
+    /// A read of the replica of this node.
+    Reading,
+    /// The bytes are here, and are not answered before it is known that they are not stale.
+    Judging(DeviceResult),
 }
 
 /// The progress of one replica.
@@ -51,14 +55,17 @@ impl Part {
     /// flush that a device failed may have lost bytes, and the next flush does not tell.
     pub(crate) fn is_repeatable(self, stage: Stage) -> bool {
         let Self::Failed(result) = self else { return false };
-        let is_unreached = DeviceResult::Remote(Outcome::DeviceUnavailable) == result
-            || DeviceResult::Remote(Outcome::PathLost) == result;
-        stage == Stage::Writing || is_unreached
+        stage == Stage::Writing || is_unreached(result)
     }
 
     fn is_under_way(self) -> bool {
         matches!(self, Self::UnderWay | Self::Received)
     }
+}
+
+/// Whether a node could not be reached, or refused: that is not a failure of its device.
+pub(crate) fn is_unreached(result: DeviceResult) -> bool {
+    matches!(result, DeviceResult::Remote(Outcome::DeviceUnavailable | Outcome::PathLost))
 }
 
 /// An operation that has not ended.
@@ -69,6 +76,10 @@ pub(crate) struct Job {
     /// When it came. Its payload was whole then.
     pub(crate) since: Nanos,
     pub(crate) stage: Stage,
+    /// Another node has forwarded it: it is not forwarded on.
+    pub(crate) is_forwarded: bool,
+    /// The stay in sync in which its read began.
+    pub(crate) stay: u32,
     /// The core that has the locks, and the lock, once that core has told it.
     pub(crate) owner: Core,
     pub(crate) ticket: Option<Ticket>,
@@ -97,6 +108,11 @@ impl Job {
     pub(crate) fn changes_data(&self) -> bool {
         use DeviceOperation as Op;
         matches!(self.request.operation, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate)
+    }
+
+    /// Whether the replica of this node may still change.
+    pub(crate) fn is_changing_device(&self) -> bool {
+        self.stage == Stage::Writing && self.local.is_under_way()
     }
 
     pub(crate) fn is_under_way(&self) -> bool {

@@ -12,8 +12,10 @@
 //!
 //! Pure. It must not know volumes, hosts, connections or the cluster's store.
 
+mod copy;
 mod job;
 mod locks;
+pub mod membership;
 mod mirrors;
 mod mutant;
 mod replica;
@@ -22,6 +24,7 @@ mod sim;
 mod slots;
 mod table;
 
+pub use copy::{Buffers, Copied};
 pub use locks::{Range, Ticket};
 pub use mirrors::{Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, RETRY_PERIOD, Submission};
 pub use replica::{Refusal, ReplicaRequest, Tag};

@@ -19,11 +19,12 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceRequest, DeviceResult, OperationId};
-use nearflash_units::Nanos;
+use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, OperationId};
+use nearflash_units::{Nanos, index};
 use slab::Slab;
 
-use crate::job::{Job, Part, Stage};
+use crate::copy::Copies;
+use crate::job::{Job, Part, Stage, is_unreached};
 use crate::locks::{Range, RangeLocks, Ticket};
 #[cfg(test)]
 use crate::mutant::Mutant;
@@ -39,13 +40,15 @@ pub const HOLD: Nanos = Nanos::from_secs(10);
 pub const REDRIVE: Nanos = Nanos::from_secs(1);
 
 /// The time between two looks at operations that wait, and between two attempts of a part.
-pub const RETRY_PERIOD: Nanos = Nanos::from_millis(200);
+pub const RETRY_PERIOD: Nanos = Nanos::from_millis(20);
 
 /// The operations of a job, as numbers in their ids.
 const LOCAL: u16 = 0;
 const REMOTE: u16 = 1;
 /// An operation that a replica has accepted; these have slots of their own.
 pub(crate) const APPLY: u16 = 2;
+/// Operations of a copy have this number and higher ones; these have slots of their own, too.
+pub(crate) const COPY: u16 = 3;
 
 /// An operation on a device, local or remote.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,8 +64,8 @@ pub struct Submission {
 /// A job of a core, as its owner core knows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Asker {
-    core: Core,
-    job: OperationId,
+    pub(crate) core: Core,
+    pub(crate) job: OperationId,
 }
 
 /// A message between two cores of a node. They arrive in the order in which they were sent.
@@ -94,12 +97,12 @@ pub enum MirrorMessage {
 /// The mirrors of one core.
 #[derive(Debug)]
 pub struct Mirrors {
-    core: Core,
-    now: Nanos,
-    table: Arc<MirrorTable>,
+    pub(crate) core: Core,
+    pub(crate) now: Nanos,
+    pub(crate) table: Arc<MirrorTable>,
     /// The locks of the mirrors that this core owns.
-    locks: RangeLocks<Asker>,
-    jobs: Slab<Job>,
+    pub(crate) locks: RangeLocks<Asker>,
+    pub(crate) jobs: Slab<Job>,
     slots: Slots,
     pub(crate) accepted: Slab<Accepted>,
     pub(crate) applying: Slots,
@@ -108,8 +111,13 @@ pub struct Mirrors {
     ended: VecDeque<(OperationId, DeviceResult)>,
     messages: VecDeque<(Core, MirrorMessage)>,
     pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
+    /// Remote devices that are not needed any more.
+    abandoned: VecDeque<DeviceId>,
+    /// By mirror: until when its reads may be answered.
+    leases: Vec<Nanos>,
+    pub(crate) copies: Copies,
     /// Locks of this core that were granted to anyone, and are not told yet.
-    granted: Vec<(Ticket, Asker)>,
+    pub(crate) granted: Vec<(Ticket, Asker)>,
     /// When the operations that wait are looked at.
     look_at: Option<Nanos>,
     #[cfg(test)]
@@ -134,6 +142,9 @@ impl Mirrors {
             ended: VecDeque::new(),
             messages: VecDeque::new(),
             failures: VecDeque::new(),
+            abandoned: VecDeque::new(),
+            leases: Vec::new(),
+            copies: Copies::default(),
             granted: Vec::new(),
             look_at: None,
             #[cfg(test)]
@@ -148,13 +159,32 @@ impl Mirrors {
 
     /// Takes an operation on the device that is a mirror.
     pub fn submit(&mut self, request: DeviceRequest) {
+        self.take(request, false);
+    }
+
+    /// Takes an operation that another node has forwarded. It is not forwarded on.
+    pub fn submit_forwarded(&mut self, request: DeviceRequest) {
+        self.take(request, true);
+    }
+
+    fn take(&mut self, request: DeviceRequest, is_forwarded: bool) {
         let Some(mirror) = self.table.mirror_of(request.device) else {
             self.ended.push_back((request.id, DeviceResult::Gone));
             return;
         };
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
-        let (stage, ticket, local, remote) = (Stage::Held, None, unneeded, unneeded);
-        let job = Job { request, mirror, since, stage, owner, ticket, local, remote };
+        let job = Job {
+            request,
+            mirror,
+            since,
+            stage: Stage::Held,
+            is_forwarded,
+            stay: 0,
+            owner,
+            ticket: None,
+            local: unneeded,
+            remote: unneeded,
+        };
         let slot = self.jobs.insert(job);
         self.begin(slot);
         self.tell_granted();
@@ -180,19 +210,28 @@ impl Mirrors {
         if id.op == APPLY {
             return self.end_accepted(id, result);
         }
+        if id.op >= COPY {
+            self.copied(id, result);
+            return self.tell_granted();
+        }
         let Some(slot) = self.slot_of(id) else { return };
         let job = &mut self.jobs[slot];
         match job.stage {
-            Stage::Passing => self.end(slot, result),
+            Stage::Passing(device) => self.passed(slot, device, result),
+            Stage::Reading if result.is_done() => {
+                job.stage = Stage::Judging(result);
+                self.judge(slot, result);
+            }
+            Stage::Reading => self.end(slot, result),
             Stage::Writing | Stage::Flushing => {
                 let part = if id.op == LOCAL { &mut job.local } else { &mut job.remote };
                 *part = Part::of(result);
-                if !result.is_done() {
+                if !result.is_done() && !is_unreached(result) {
                     self.failures.push_back((job.mirror, result, id.op == LOCAL));
                 }
                 self.advance(slot);
             }
-            Stage::Held | Stage::Locking | Stage::GivenUp => return,
+            Stage::Held | Stage::Locking | Stage::GivenUp | Stage::Judging(_) => return,
         }
         self.tell_granted();
     }
@@ -229,8 +268,33 @@ impl Mirrors {
 
     /// Replaces the table. Operations under way go by it from now on.
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
-        self.table = table;
+        let before = std::mem::replace(&mut self.table, table);
+        for (mirror, old) in before.entries() {
+            let new = self.table.entry(mirror);
+            let remote = old.remote.filter(|old| new.and_then(|new| new.remote) != Some(*old));
+            let primary = old.primary.filter(|old| new.and_then(|new| new.primary) != Some(*old));
+            let devices = remote.map(|remote| remote.device).into_iter().chain(primary);
+            self.abandoned.extend(devices);
+        }
         self.look();
+    }
+
+    /// Takes the times until which reads of mirrors may be answered.
+    pub fn set_leases(&mut self, leases: &[(MirrorId, Nanos)]) {
+        for (mirror, until) in leases {
+            let place = index(mirror.0);
+            if self.leases.len() <= place {
+                self.leases.resize(place + 1, Nanos(0));
+            }
+            self.leases[place] = self.leases[place].max(*until);
+        }
+        self.judge_all();
+    }
+
+    /// The next remote device that the table needs no more. Nothing that was sent there can take effect
+    /// from now on, or it does not matter: the caller ends all operations on it at once.
+    pub fn poll_abandoned(&mut self) -> Option<DeviceId> {
+        self.abandoned.pop_front()
     }
 
     /// The time at which [`Self::handle_timeout`] must be called.
@@ -253,6 +317,7 @@ impl Mirrors {
 
     /// Whether nothing is under way, waits or is locked.
     pub fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.accepted.is_empty() && self.locks.is_empty()
+        let is_copying = !self.copies.is_empty();
+        self.jobs.is_empty() && self.accepted.is_empty() && self.locks.is_empty() && !is_copying
     }
 }

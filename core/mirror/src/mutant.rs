@@ -29,4 +29,34 @@ pub(crate) enum Mutant {
     BufferInUse,
     /// M43: a write that is older than [`crate::REDRIVE`] is started.
     OldWrite,
+    /// M1: a replica takes over before the lease that it has given is over.
+    LeaseNotAwaited,
+    /// M2: a read is answered without a lease.
+    ReadsWithoutLease,
+    /// M14: a transaction without an answer is taken as failed.
+    UnknownIsFailure,
+    /// M26: a suspect takes over.
+    SuspectTakesOver,
+    /// M30: a replica is in sync while writes that began before are not sent to it.
+    CopiedTooEarly,
+    /// M32: replica operations carry no session.
+    NoSession,
+    /// M33: a replica joins before what it has accepted or started has ended.
+    JoinsUndrained,
+    /// M35: entering is not counted as a lease given.
+    EntryNotCounted,
+    /// M37: a replica proposes itself before it has applied what it accepted.
+    ProposesUndrained,
+    /// M39: reads do not look at the stay.
+    NoStay,
+    /// M40: a restart does not wait for the writes of the dead process.
+    GhostWrites,
+    /// M11: pieces are copied without the locks of writes.
+    CopyUnlocked,
+    /// A replica is taken as equal without a flush.
+    CopyUnflushed,
+    /// The transaction does not compare the slice of the proposer (D2).
+    SliceNotCompared,
+    /// M18: a suspect counts as in sync.
+    SuspectServes,
 }

@@ -32,7 +32,7 @@ pub struct ReplicaRequest {
     pub mirror: MirrorId,
     /// Its term and session.
     pub tag: Tag,
-    /// A write, a write of zeroes or a flush.
+    /// A write, a write of zeroes or a flush; or a read, by which the primary compares.
     pub operation: DeviceOperation,
     /// The first byte, from the start of the mirror.
     pub offset: ByteOffset,
@@ -59,7 +59,7 @@ pub enum Refusal {
     #[error("the mirror ends before the range does")]
     OutOfRange,
     /// Replicas do not do such operations.
-    #[error("a replica only writes and flushes")]
+    #[error("a replica only reads, writes and flushes")]
     Operation,
 }
 
@@ -103,14 +103,14 @@ impl Mirrors {
         if entry.role != Role::Secondary && !self.is(Mutant::TermIgnored) {
             return Err(Refusal::NotSecondary);
         }
-        if tag.session != entry.session {
+        if tag.session != entry.session && !self.is(Mutant::NoSession) {
             return Err(Refusal::StaleSession(entry.session));
         }
         match operation {
             Op::Flush => Ok(()),
-            Op::Write { .. } | Op::WriteZeroes { .. } if entry.holds(offset, len) => Ok(()),
-            Op::Write { .. } | Op::WriteZeroes { .. } => Err(Refusal::OutOfRange),
-            Op::Read { .. } | Op::Deallocate | Op::Allocation => Err(Refusal::Operation),
+            Op::Deallocate | Op::Allocation => Err(Refusal::Operation),
+            _ if entry.holds(offset, len) => Ok(()),
+            _ => Err(Refusal::OutOfRange),
         }
     }
 
@@ -119,13 +119,15 @@ impl Mirrors {
         self.applied.pop_front()
     }
 
-    /// Whether everything that this core accepted for the mirror has reached its device. A replica
-    /// that takes over waits for this on every core, before it proposes itself.
+    /// Whether everything that this core accepted for the mirror has reached its device, and no write of
+    /// its own is under way there. A replica that takes over waits for this on every core, before it
+    /// proposes itself, and one that returns before it asks to join.
     pub fn is_drained(&self, mirror: MirrorId) -> bool {
         if self.is(Mutant::Undrained) {
             return true;
         }
         self.accepted.iter().all(|(_, accepted)| accepted.mirror != mirror)
+            && self.jobs.iter().all(|(_, job)| job.mirror != mirror || !job.is_changing_device())
     }
 
     /// An accepted operation has ended at the device.
@@ -138,7 +140,11 @@ impl Mirrors {
         let (mirror, operation) = (accepted.mirror, accepted.request.operation);
         if !result.is_done() && !self.is(Mutant::FailureTold) {
             self.failures.push_back((mirror, result, true));
-            if operation != DeviceOperation::Flush {
+            let is_write = matches!(
+                operation,
+                DeviceOperation::Write { .. } | DeviceOperation::WriteZeroes { .. }
+            );
+            if is_write {
                 self.accepted[slot].failed = Some(result);
                 return self.look_at_accepted(slot);
             }

@@ -46,7 +46,7 @@ pub enum Role {
     Primary,
     /// It has a replica, and applies what the primary sends.
     Secondary,
-    /// It has no replica in sync, and forwards to the primary.
+    /// It takes nothing from the primary, and forwards to it.
     Elsewhere,
     /// Nobody is primary, as far as this node knows. Operations are held.
     Nobody,
@@ -63,7 +63,7 @@ pub struct Local {
     pub volatile_cache: bool,
 }
 
-/// The replica on another node, which is in sync.
+/// The replica on another node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Remote {
     /// The remote device that stands for it: the *replica face* of the mirror there.
@@ -89,13 +89,18 @@ pub struct MirrorEntry {
     pub owner: Core,
     /// The replica of this node.
     pub local: Option<Local>,
-    /// At the primary: the other replica, if one is in sync.
+    /// At the primary: the other replica, if writes go to it: it is in sync, or everything is being
+    /// copied to it.
     pub remote: Option<Remote>,
     /// Not at the primary: the remote device that stands for the mirror at its primary, its *primary
     /// face*.
     pub primary: Option<DeviceId>,
     /// At a secondary: the session that replica writes must carry.
     pub session: u32,
+    /// At the primary: reads need a lease of the other replica's node.
+    pub needs_lease: bool,
+    /// Changes when this node's replica has not been in sync for a while.
+    pub stay: u32,
     /// The devices of all replicas can write zeroes. A device that cannot must not find out after
     /// another one has done it.
     pub zeroes: bool,
@@ -149,6 +154,12 @@ impl MirrorTable {
     #[inline]
     pub fn entry(&self, mirror: MirrorId) -> Option<&MirrorEntry> {
         self.pages.get(index(mirror.0 / PAGE_LEN))?[index(mirror.0 % PAGE_LEN)].as_ref()
+    }
+
+    /// All mirrors.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (MirrorId, &MirrorEntry)> {
+        let entries = self.pages.iter().flat_map(|page| page.iter());
+        (0..).map(MirrorId).zip(entries).filter_map(|(id, entry)| Some((id, entry.as_ref()?)))
     }
 
     /// The mirror that the device is, whether the table has it or not.

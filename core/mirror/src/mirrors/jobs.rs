@@ -1,13 +1,13 @@
 //! The steps of an operation on a mirror, from its submission to its end.
 
-use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_request::Outcome;
-use nearflash_units::ByteOffset;
+use nearflash_units::{ByteOffset, Nanos, index};
 
 use super::{
-    Asker, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, RETRY_PERIOD, Submission,
+    Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, RETRY_PERIOD, Submission,
 };
-use crate::job::{Job, Next, Part, Stage};
+use crate::job::{Job, Next, Part, Stage, is_unreached};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
 use crate::replica::Tag;
@@ -47,6 +47,9 @@ impl Mirrors {
         match entry.role {
             Role::Primary => self.begin_at_primary(slot),
             Role::Nobody => self.wait(),
+            Role::Secondary | Role::Elsewhere if job.is_forwarded => {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
             Role::Secondary | Role::Elsewhere => match entry.primary {
                 Some(device) => {
                     let tag = Tag { term: entry.term, session: 0 };
@@ -68,6 +71,7 @@ impl Mirrors {
                 let offset = ByteOffset(local.start.0 + job.request.offset.0);
                 let request = DeviceRequest { device: local.device, offset, ..job.request };
                 self.pass(slot, request, None);
+                (self.jobs[slot].stage, self.jobs[slot].stay) = (Stage::Reading, entry.stay);
             }
             Op::Flush => self.flush(slot, &entry),
             Op::WriteZeroes { .. } if !entry.zeroes => self.end(slot, DeviceResult::Unsupported),
@@ -85,7 +89,7 @@ impl Mirrors {
     }
 
     fn pass(&mut self, slot: usize, request: DeviceRequest, tag: Option<Tag>) {
-        self.jobs[slot].stage = Stage::Passing;
+        self.jobs[slot].stage = Stage::Passing(request.device);
         let id = self.slots.id(slot, LOCAL);
         let mirror = self.jobs[slot].mirror;
         self.submissions.push_back(Submission {
@@ -93,6 +97,48 @@ impl Mirrors {
             mirror,
             tag,
         });
+    }
+
+    /// Another node has answered. An operation that it has not done, or that changes no data, is begun
+    /// anew while it is young enough.
+    pub(super) fn passed(&mut self, slot: usize, device: DeviceId, result: DeviceResult) {
+        let job = self.jobs[slot];
+        let is_untouched = result == DeviceResult::Remote(Outcome::DeviceUnavailable);
+        let is_repeatable = is_untouched || is_unreached(result) && !job.changes_data();
+        if !is_repeatable || self.is_too_old(&job) {
+            return self.end(slot, result);
+        }
+        self.jobs[slot].stage = Stage::Held;
+        let has_moved = self.entry(job.mirror).is_none_or(|it| it.primary != Some(device));
+        if has_moved { self.begin(slot) } else { self.wait() }
+    }
+
+    /// Answers a read, if this node is known to have been the primary when the bytes were read: it holds
+    /// leases of all other replicas in sync after that, in the same stay in sync.
+    pub(super) fn judge(&mut self, slot: usize, result: DeviceResult) {
+        let job = self.jobs[slot];
+        let Some(entry) = self.entry(job.mirror).copied() else {
+            return self.end(slot, DeviceResult::Gone);
+        };
+        let is_same_stay = entry.stay == job.stay || self.is(Mutant::NoStay);
+        let until = self.leases.get(index(job.mirror.0)).copied().unwrap_or(Nanos(0));
+        let has_lease =
+            !entry.needs_lease || until > self.now || self.is(Mutant::ReadsWithoutLease);
+        match entry.role {
+            Role::Primary if is_same_stay && has_lease => self.end(slot, result),
+            Role::Primary | Role::Nobody if is_same_stay => self.wait(),
+            _ => self.begin(slot),
+        }
+    }
+
+    /// Judges all reads that wait for it.
+    pub(super) fn judge_all(&mut self) {
+        for slot in 0..self.jobs.capacity() {
+            let stage = self.jobs.get(slot).map(|job| job.stage);
+            if let Some(Stage::Judging(result)) = stage {
+                self.judge(slot, result);
+            }
+        }
     }
 
     fn flush(&mut self, slot: usize, entry: &MirrorEntry) {
@@ -134,6 +180,9 @@ impl Mirrors {
 
     /// The owner has given a ticket to a job of this core, or grants its lock.
     pub(super) fn locked(&mut self, asker: Asker, ticket: Ticket, is_held: bool) {
+        if asker.job.op >= COPY {
+            return self.copy_locked(asker.job);
+        }
         // A job that has ended has given its ticket back: this message was under way meanwhile.
         let Some(slot) = self.slot_of(asker.job) else { return };
         self.jobs[slot].ticket = Some(ticket);
@@ -244,6 +293,7 @@ impl Mirrors {
     /// Looks at all that waits.
     pub(super) fn look(&mut self) {
         self.look_at = None;
+        self.look_at_copies();
         for slot in 0..self.jobs.capacity() {
             if self.jobs.contains(slot) {
                 self.look_at_job(slot);
@@ -263,13 +313,14 @@ impl Mirrors {
     fn look_at_job(&mut self, slot: usize) {
         let job = self.jobs[slot];
         match job.stage {
-            Stage::Held | Stage::Locking if self.is_too_old(&job) => {
+            Stage::Held | Stage::Locking | Stage::Judging(_) if self.is_too_old(&job) => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Held => self.begin(slot),
             Stage::Locking => self.wait(),
             Stage::Writing | Stage::Flushing => self.try_again(slot),
-            Stage::GivenUp | Stage::Passing => {}
+            Stage::Judging(result) => self.judge(slot, result),
+            Stage::GivenUp | Stage::Passing(_) | Stage::Reading => {}
         }
     }
 
@@ -316,7 +367,7 @@ impl Mirrors {
 
     /// Tells everyone whose lock was granted. A job that is too old gives its lock back at once, so
     /// this is a loop instead of a recursion as deep as the queue is long.
-    pub(super) fn tell_granted(&mut self) {
+    pub(crate) fn tell_granted(&mut self) {
         let mut at = 0;
         while let Some((ticket, asker)) = self.granted.get(at).copied() {
             at += 1;

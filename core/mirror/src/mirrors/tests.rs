@@ -28,6 +28,8 @@ fn entry(role: Role) -> MirrorEntry {
         remote: (role == Role::Primary).then_some(remote),
         primary: (role != Role::Primary).then_some(PRIMARY_FACE),
         session: 9,
+        needs_lease: false,
+        stay: 0,
         zeroes: true,
         deallocates: true,
     }

@@ -18,8 +18,10 @@ pub(super) enum End {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
-    pub(super) start: Time,
-    pub(super) end: End,
+    start: Time,
+    end: End,
+    /// A flush has covered it.
+    is_flushed: bool,
 }
 
 impl Write {
@@ -42,22 +44,45 @@ struct Read {
 /// The operations on one block. Stamp 0 is what it held at first.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    pub(super) writes: BTreeMap<u64, Write>,
+    writes: BTreeMap<u64, Write>,
     reads: Vec<Read>,
 }
 
 impl Block {
     pub(super) fn write(&mut self, stamp: u64, start: Time) {
-        self.writes.insert(stamp, Write { start, end: End::Open });
+        self.writes.insert(stamp, Write { start, end: End::Open, is_flushed: false });
     }
 
     pub(super) fn end(&mut self, stamp: u64, end: End) {
         self.writes.get_mut(&stamp).expect("it has begun").end = end;
     }
 
+    /// A flush that began at this time has ended. Returns the writes that it has covered.
+    pub(super) fn flush(&mut self, start: Time) -> Vec<u64> {
+        let mut covered = Vec::new();
+        for (stamp, write) in &mut self.writes {
+            if write.is_acked_before(start) {
+                write.is_flushed = true;
+                covered.push(*stamp);
+            }
+        }
+        covered
+    }
+
+    /// What was read may revert; and what was not flushed may be lost.
+    pub(super) fn excuse(&mut self, now: Time, loses_writes: bool) {
+        self.reads.clear();
+        let unflushed = self.writes.values_mut().filter(|write| !write.is_flushed);
+        for write in unflushed.filter(|_| loses_writes) {
+            if let End::Acked(_) = write.end {
+                write.end = End::Unknown(now);
+            }
+        }
+    }
+
     /// Judges a read.
     pub(super) fn read(&mut self, stamp: u64, start: Time, end: Time) -> Result<(), String> {
-        let first = Write { start: 0, end: End::Acked(0) };
+        let first = Write { start: 0, end: End::Acked(0), is_flushed: true };
         let write = self.writes.get(&stamp).copied().unwrap_or(first);
         if write.end == End::Refused {
             return Err(format!("a read returned {stamp}, which was refused"));

@@ -1,58 +1,82 @@
-//! The run of one seed: hosts, cores, devices and connections.
+//! The run of one seed: the agenda, the cores and their devices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
-use nearflash_request::{BufferId, Outcome};
-use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
+use nearflash_request::BufferId;
+use nearflash_units::{ByteLen, Nanos};
 
 use super::Counts;
-use super::history::{Block, End, Time};
-use super::operator::{Plan, Record};
+use super::history::{Block, Time};
+use super::hosts::Op;
+use super::node::{Node, mirror_key};
+use super::pulses::PulseLink;
+use super::store::{Call, Store};
 use super::wire::{Link, LinkKey, Sent};
-use super::world::{Device, Random};
+use super::world::Random;
+use crate::membership::{Known, Pulse, StoreAnswer};
 use crate::mutant::Mutant;
-use crate::{Core, MirrorId, MirrorMessage, MirrorTable, Mirrors, REDRIVE, Submission};
+use crate::{Buffers, Core, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission};
 
 pub(super) const NODES: usize = 3;
+/// The first nodes have the replicas.
+pub(super) const REPLICA_NODES: usize = 2;
 pub(super) const MIRRORS: u32 = 3;
 /// So few that writes overlap often.
 pub(super) const BLOCKS: u64 = 6;
 pub(super) const BLOCK: u64 = 4096;
-const OPS: usize = 300;
 /// Devices: the node's own, replica faces, primary faces, mirrors.
 pub(super) const REPLICA_FACES: u32 = 100;
 pub(super) const PRIMARY_FACES: u32 = 200;
 pub(super) const FIRST: u32 = 1000;
 /// Ids of forwarded operations at the primary; those of hosts are smaller.
 pub(super) const FORWARDED: u32 = 1 << 20;
+/// Buffers of copies.
+const COPIES: u32 = 1 << 26;
 pub(super) const MICRO: Time = 1000;
-/// The longest run, which no sound one reaches.
-const TIME_MAX: Time = 120_000_000_000;
+pub(super) const MILLI: Time = 1_000_000;
+/// Nothing fails after that, and no operation begins after that.
+const CALM: Time = 8_000 * MILLI;
+pub(super) const LAST_OP: Time = 12_000 * MILLI;
+/// When everything is to be well again.
+const REST: Time = 45_000 * MILLI;
 
 pub(super) type At = (usize, usize);
+
 #[derive(Debug)]
 pub(super) enum Event {
-    Timeout(At),
-    Mail(At, MirrorMessage),
-    Table(At, Arc<MirrorTable>, u64),
-    Device(At, Submission, Vec<(u64, usize)>),
+    Timeout(At, u64),
+    Mail(At, u64, MirrorMessage),
+    Table(At, u64, Arc<MirrorTable>, u64),
+    Leases(At, u64, Vec<(MirrorId, Nanos)>),
+    Copy(At, u64, MirrorId, u32),
+    Device(At, u64, u64, Submission, Vec<(u64, usize)>),
+    Shown(usize, u64, u64),
+    Drain(usize, u64, u64, u32),
+    MembershipTimeout(usize, u64),
+    Copied(usize, u64, u32, u32),
+    Pulse(usize, usize, u64, Pulse),
+    PulseEnd(usize, usize, u64, bool),
+    PulseConnect(usize, usize),
+    StoreCall(Call),
+    StoreAnswer(Call, StoreAnswer),
+    Watch(usize, u32, Known),
     Arrive(usize),
     Back(usize, Option<DeviceResult>),
-    Claimed(LinkKey),
-    Operator(u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Op {
-    at: At,
-    mirror: u32,
-    operation: DeviceOperation,
-    first: u64,
-    len: u64,
-    start: Time,
-    is_started: bool,
+    Claim(LinkKey),
+    Lose(LinkKey),
+    GiveUp(LinkKey, Vec<usize>),
+    NextOp,
+    Submit(usize),
+    Result(At, u64, DeviceRequest, DeviceResult),
+    Start(usize),
+    Kill(usize, bool),
+    Pause(usize, Time),
+    Cut(usize, usize, Time, bool),
+    Healed(usize, usize),
+    StoreDown(usize, Time),
+    PulseReset(usize, usize),
 }
 
 pub(super) struct Run {
@@ -60,94 +84,184 @@ pub(super) struct Run {
     pub(super) now: Time,
     agenda: BTreeMap<(Time, u64), Event>,
     events: u64,
-    pub(super) nodes: Vec<Vec<Mirrors>>,
-    pub(super) tables: Vec<MirrorTable>,
-    pub(super) versions: Vec<Vec<(u64, Time)>>,
-    timeouts: BTreeMap<At, Time>,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) store: Store,
+    pub(super) pulses: Vec<Vec<PulseLink>>,
+    pub(super) cuts: BTreeMap<(usize, usize), Time>,
     mail: BTreeMap<(usize, usize, usize), Time>,
-    pub(super) devices: Vec<Device>,
+    /// By node: how often its device has lost what was under way.
+    pub(super) devices_epoch: Vec<u64>,
     pub(super) links: BTreeMap<LinkKey, Link>,
     pub(super) sent: Vec<Sent>,
-    ops: Vec<Op>,
-    buffers: Vec<Vec<u64>>,
-    /// Operations under way with each buffer.
-    uses: BTreeMap<BufferId, usize>,
-    open: usize,
-    blocks: BTreeMap<(u32, u64), Block>,
-    /// Reads under way at each node's device, by mirror.
-    pub(super) reads: BTreeMap<(usize, u32), usize>,
-    pub(super) records: Vec<Record>,
-    pub(super) plans: Vec<Plan>,
+    pub(super) ops: Vec<Op>,
+    /// The stamps in each buffer, by block.
+    pub(super) buffers: BTreeMap<u32, Vec<u64>>,
+    copies: u32,
+    /// By place: the stamps in the order in which a device first held them.
+    pub(super) orders: BTreeMap<u64, Vec<u64>>,
+    /// Operations under way with each host's buffer.
+    pub(super) uses: BTreeMap<u32, usize>,
+    pub(super) open: usize,
+    pub(super) blocks: BTreeMap<(u32, u64), Block>,
     pub(super) counts: Counts,
     problem: Option<String>,
     pub(super) lossy: u64,
+    errors: u64,
+    is_traced: bool,
+}
+
+/// The buffers of copies.
+struct CopyBuffers<'a> {
+    buffers: &'a mut BTreeMap<u32, Vec<u64>>,
+    next: &'a mut u32,
+    may_take: bool,
+}
+
+impl Buffers for CopyBuffers<'_> {
+    fn take(&mut self, len: ByteLen) -> Option<BufferId> {
+        if !self.may_take {
+            return None;
+        }
+        *self.next += 1;
+        let id = COPIES + *self.next;
+        let blocks = len.0 / BLOCK;
+        self.buffers.insert(id, vec![u64::MAX; usize::try_from(blocks).expect("they are few")]);
+        Some(BufferId(id))
+    }
+
+    fn give(&mut self, buffer: BufferId) {
+        self.buffers.remove(&buffer.0).expect("it was taken");
+    }
+
+    fn differing(
+        &mut self,
+        here: BufferId,
+        there: BufferId,
+        _: ByteLen,
+    ) -> Vec<std::ops::Range<u64>> {
+        let pairs = self.buffers[&here.0].iter().zip(&self.buffers[&there.0]);
+        let differing = (0..).zip(pairs).filter(|(_, (here, there))| here != there);
+        differing.map(|(block, _)| block * BLOCK..(block + 1) * BLOCK).collect()
+    }
 }
 
 impl Run {
     pub(super) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut random = Random::new(seed);
-        let table = MirrorTable::new(DeviceId(FIRST));
-        let shared = Arc::new(table.clone());
         let mut node = |_| {
             let cores = 1 + u16::try_from(random.below(3)).expect("it is small");
-            let core = |core| {
-                let mut mirrors = Mirrors::new(Core(core), shared.clone());
-                mirrors.mutant = mutant;
-                mirrors
-            };
-            (0..cores).map(core).collect::<Vec<_>>()
+            Node::new(cores, random.below(10))
         };
-        let nodes: Vec<_> = (0..NODES).map(&mut node).collect();
-        let versions = nodes.iter().map(|cores| vec![(0, 0); cores.len()]).collect();
-        let lossy = if random.below(3) == 0 { 0 } else { 1 + random.below(40) };
+        let nodes = (0..NODES).map(&mut node).collect();
+        let lossy = if random.below(3) == 0 { 0 } else { 1 + random.below(8) };
+        let errors = if random.below(3) == 0 { 1 } else { 0 };
+        let pulses = |_| (0..REPLICA_NODES).map(|_| PulseLink::default()).collect();
         Self {
             random,
             now: 0,
             agenda: BTreeMap::new(),
             events: 0,
+            mutant,
             nodes,
-            tables: vec![table; NODES],
-            versions,
-            timeouts: BTreeMap::new(),
+            store: Store::default(),
+            pulses: (0..REPLICA_NODES).map(pulses).collect(),
+            cuts: BTreeMap::new(),
             mail: BTreeMap::new(),
-            devices: (0..NODES).map(|_| Device::default()).collect(),
+            devices_epoch: vec![0; NODES],
             links: BTreeMap::new(),
             sent: Vec::new(),
             ops: Vec::new(),
-            buffers: Vec::new(),
+            buffers: BTreeMap::new(),
+            copies: 0,
+            orders: BTreeMap::new(),
             uses: BTreeMap::new(),
             open: 0,
             blocks: BTreeMap::new(),
-            reads: BTreeMap::new(),
-            records: Vec::new(),
-            plans: Vec::new(),
             counts: Counts::new(),
             problem: None,
             lossy,
+            errors,
+            is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
     }
 
     pub(super) fn run(mut self) -> Result<Counts, String> {
-        self.begin_operator();
+        self.begin();
         while let Some(((time, _), event)) = self.agenda.pop_first() {
+            if time > REST {
+                break;
+            }
             self.now = time;
-            if self.ops.is_empty() && self.has_begun() {
-                (0..12).for_each(|_| self.next_op());
+            if !matches!(event, Event::Table(..)) {
+                self.trace(|| format!("{event:?}"));
             }
             self.handle(event);
             if let Some(problem) = self.problem.take() {
                 return Err(format!("at {time}: {problem}"));
-            }
-            if time > TIME_MAX {
-                return Err(format!("{} operations never end", self.open));
             }
         }
         self.check_rest()?;
         Ok(self.counts)
     }
 
+    fn begin(&mut self) {
+        for _ in 0..MIRRORS {
+            let primary = u8::try_from(self.random.below(2)).expect("it is small");
+            self.store.add(primary);
+        }
+        (0..NODES).for_each(|node| self.start(node));
+        (0..8).for_each(|_| self.later(MILLI, Event::NextOp));
+        for _ in 0..self.random.below(6) {
+            self.draw_fault();
+        }
+    }
+
+    fn draw_fault(&mut self) {
+        let at = 100 * MILLI + self.random.below(CALM - 2500 * MILLI);
+        let span = 50 * MILLI + self.random.below(2400 * MILLI);
+        let node = self.draw(REPLICA_NODES);
+        let other = (node + 1 + self.draw(2)) % NODES;
+        let event = match self.random.below(16) {
+            0..5 => {
+                self.later(at + span, Event::Start(node));
+                Event::Kill(node, self.random.below(3) == 0)
+            }
+            5..7 => Event::Pause(node, span),
+            7..10 => Event::Cut(node, other, span, self.random.below(3) == 0),
+            10 => {
+                let both = at + self.random.below(300 * MILLI);
+                let by_power = self.random.below(3) == 0;
+                let back = at + self.random.below(2400 * MILLI);
+                self.later(both, Event::Kill(1 - node, by_power));
+                self.later(both + span, Event::Start(1 - node));
+                self.later(back, Event::Start(node));
+                Event::Kill(node, self.random.below(3) == 0)
+            }
+            11..13 => Event::StoreDown(self.draw(NODES), span),
+            13 => Event::StoreDown(NODES, span),
+            _ => Event::PulseReset(node, 1 - node),
+        };
+        self.later(at, event);
+    }
+
+    pub(super) fn draw(&mut self, end: usize) -> usize {
+        usize::try_from(self.random.below(end as u64)).expect("it is small")
+    }
+
+    pub(super) fn is_calm(&self) -> bool {
+        self.now > CALM
+    }
+
     pub(super) fn count(&mut self, name: &'static str) {
         *self.counts.entry(name).or_default() += 1;
+    }
+
+    /// Prints a line, when the environment asks for a trace.
+    pub(super) fn trace(&self, line: impl FnOnce() -> String) {
+        if self.is_traced {
+            eprintln!("{} {}", self.now, line());
+        }
     }
 
     pub(super) fn wrong(&mut self, problem: String) {
@@ -156,37 +270,118 @@ impl Run {
 
     pub(super) fn later(&mut self, time: Time, event: Event) {
         self.events += 1;
-        self.agenda.insert((time, self.events), event);
+        self.agenda.insert((time.max(self.now), self.events), event);
+    }
+
+    /// The node that an event is for, and its process.
+    fn target(&self, event: &Event) -> Option<(usize, Option<u64>)> {
+        Some(match event {
+            Event::Timeout(at, life)
+            | Event::Mail(at, life, _)
+            | Event::Table(at, life, ..)
+            | Event::Leases(at, life, _)
+            | Event::Copy(at, life, ..)
+            | Event::Result(at, life, ..) => (at.0, Some(*life)),
+            Event::Shown(node, life, _)
+            | Event::Drain(node, life, ..)
+            | Event::MembershipTimeout(node, life)
+            | Event::Copied(node, life, ..) => (*node, Some(*life)),
+            Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
+            Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
+            Event::Watch(node, ..) => (*node, None),
+            Event::Arrive(sent) => (self.sent[*sent].link.to, None),
+            Event::Back(sent, _) => {
+                let link = self.sent[*sent].link;
+                (link.at.0, Some(link.life))
+            }
+            _ => return None,
+        })
     }
 
     fn handle(&mut self, event: Event) {
+        if let Some((node, life)) = self.target(&event) {
+            let it = &self.nodes[node];
+            if life.is_some_and(|life| life != it.life) || life.is_some() && !it.is_up {
+                return;
+            }
+            if it.paused_until > self.now {
+                return self.later(it.paused_until, event);
+            }
+        }
         match event {
-            Event::Timeout(at) => {
-                self.timeouts.remove(&at);
+            Event::Timeout(at, _) => {
+                self.nodes[at.0].timeouts[at.1] = None;
                 self.with_core(at, Mirrors::handle_timeout);
             }
-            Event::Mail(at, message) => self.with_core(at, |core| core.handle_message(message)),
-            Event::Table(at, table, version) => {
-                self.versions[at.0][at.1].0 = version;
-                self.with_core(at, |core| core.set_table(table));
+            Event::Mail(at, _, message) => self.with_core(at, |core| core.handle_message(message)),
+            Event::Table(at, _, table, number) => self.table_shown(at, table, number),
+            Event::Leases(at, _, leases) => self.with_core(at, |core| core.set_leases(&leases)),
+            Event::Copy(at, _, mirror, session) => {
+                self.with_core(at, |core| core.begin_copy(mirror, session));
             }
-            Event::Device(at, submission, covered) => self.device_done(at, submission, &covered),
+            Event::Device(at, life, epoch, submission, covered) => {
+                self.device_done(at, (life, epoch), submission, &covered);
+            }
+            Event::Shown(node, _, number) => {
+                self.with_membership(node, |it| it.handle_shown(number));
+            }
+            Event::Drain(node, _, number, mirror) => self.drain(node, number, mirror),
+            Event::MembershipTimeout(node, _) => self.membership_timeout(node),
+            Event::Copied(node, _, mirror, session) => {
+                self.with_membership(node, |it| it.handle_resynced(mirror_key(mirror), session));
+            }
+            Event::Pulse(from, to, connection, pulse) => {
+                self.pulse_arrives(from, to, connection, pulse);
+            }
+            Event::PulseEnd(from, to, connection, is_proof) => {
+                self.pulse_ended(from, to, connection, is_proof);
+            }
+            Event::PulseConnect(from, to) => self.connect_pulse(from, to),
+            Event::StoreCall(call) => self.store_call(call),
+            Event::StoreAnswer(call, answer) => {
+                let key = mirror_key(call.mirror);
+                self.with_membership(call.node, |it| it.handle_store(key, call.number, answer));
+            }
+            Event::Watch(node, mirror, known) => self.watched(node, mirror, known),
             Event::Arrive(sent) => self.arrive(sent),
             Event::Back(sent, result) => self.back(sent, result),
-            Event::Claimed(link) => self.claimed(link),
-            Event::Operator(mirror) => self.operate(mirror),
+            Event::Claim(link) => self.try_claim(link),
+            Event::Lose(link) => self.reset(link),
+            Event::GiveUp(link, sent) => self.give_up(link, &sent),
+            Event::NextOp => self.next_op(),
+            Event::Submit(op) => self.submit(op),
+            Event::Result(at, _, request, result) => self.result(at, request, result),
+            Event::Start(node) => self.start(node),
+            Event::Kill(node, by_power) => self.kill(node, by_power),
+            Event::Pause(node, span) => self.pause(node, span),
+            Event::Cut(from, to, span, is_one_way) => self.cut(from, to, span, is_one_way),
+            Event::Healed(from, to) => self.healed(from, to),
+            Event::StoreDown(node, span) => {
+                self.count("store outages");
+                let nodes = if node == NODES { 0..NODES } else { node..node + 1 };
+                nodes.for_each(|node| self.store.unreachable[node] = self.now + span);
+            }
+            Event::PulseReset(from, to) => self.end_pulse(from, to, false),
         }
     }
 
     /// Lets a core do something, and takes all that results.
     pub(super) fn with_core(&mut self, at: At, act: impl FnOnce(&mut Mirrors)) {
-        let core = &mut self.nodes[at.0][at.1];
-        core.set_now(Nanos(self.now));
+        let clock = self.nodes[at.0].clock(self.now);
+        let life = self.nodes[at.0].life;
+        let Some(core) = self.nodes[at.0].cores.get_mut(at.1) else { return };
+        core.set_now(clock);
         act(core);
-        while let Some(submission) = self.nodes[at.0][at.1].poll_device() {
+        let Self { buffers, copies, .. } = self;
+        let may_take = true;
+        core.copy(&mut CopyBuffers { buffers, next: copies, may_take });
+        while let Some(device) = self.nodes[at.0].cores[at.1].poll_abandoned() {
+            self.abandon(at, device);
+        }
+        while let Some(submission) = self.nodes[at.0].cores[at.1].poll_device() {
             self.submission(at, submission);
         }
-        while let Some((Core(to), message)) = self.nodes[at.0][at.1].poll_message() {
+        while let Some((Core(to), message)) = self.nodes[at.0].cores[at.1].poll_message() {
             let delay = self.random.below(20 * MICRO);
             let last = self.mail.entry((at.0, at.1, to.into())).or_default();
             *last = (self.now + delay).max(*last + 1);
@@ -195,251 +390,161 @@ impl Run {
             if matches!(message, MirrorMessage::Locked { is_held: false, .. }) {
                 self.count("locks that waited");
             }
-            self.later(time, Event::Mail((at.0, to.into()), message));
+            self.later(time, Event::Mail((at.0, to.into()), life, message));
         }
-        while self.nodes[at.0][at.1].poll_failure().is_some() {
+        while let Some((mirror, _, is_local)) = self.nodes[at.0].cores[at.1].poll_failure() {
             self.count("parts that failed");
+            let key = mirror_key(mirror.0);
+            self.with_membership(at.0, |it| it.handle_failure(key, is_local));
         }
-        while let Some((token, result)) = self.nodes[at.0][at.1].poll_replica() {
+        while let Some((token, result)) = self.nodes[at.0].cores[at.1].poll_replica() {
             self.answer(usize::try_from(token).expect("it is an index"), result);
         }
-        while let Some((id, result)) = self.nodes[at.0][at.1].poll_ended() {
+        while let Some(copied) = self.nodes[at.0].cores[at.1].poll_copied() {
+            self.count("copies");
+            *self.counts.entry("blocks copied").or_default() += copied.written / BLOCK;
+            let (mirror, session) = (copied.mirror.0, copied.session);
+            self.later(self.now + 30 * MICRO, Event::Copied(at.0, life, mirror, session));
+        }
+        while let Some((id, result)) = self.nodes[at.0].cores[at.1].poll_ended() {
             match id.io.checked_sub(FORWARDED) {
-                Some(sent) => self.answer(index(sent), result),
-                None => self.ended(index(id.io), result),
+                Some(sent) => self.answer(usize::try_from(sent).expect("an index"), result),
+                None => self.ended(usize::try_from(id.io).expect("an index"), result),
             }
         }
-        let Some(time) = self.nodes[at.0][at.1].poll_timeout().map(|at| at.0) else { return };
-        if self.timeouts.get(&at).is_none_or(|known| *known > time) {
-            self.timeouts.insert(at, time);
-            self.later(time.max(self.now), Event::Timeout(at));
+        let it = &mut self.nodes[at.0];
+        let Some(time) = it.cores.get(at.1).and_then(Mirrors::poll_timeout) else { return };
+        let time = it.real(time).max(self.now + 1);
+        if it.timeouts[at.1].is_none_or(|known| known > time) {
+            it.timeouts[at.1] = Some(time);
+            self.later(time, Event::Timeout(at, life));
         }
     }
 
     fn submission(&mut self, at: At, submission: Submission) {
         let request = submission.request;
+        self.check_age(at, request.operation);
         if let Some(buffer) = buffer_of(request.operation) {
-            *self.uses.entry(buffer).or_default() += 1;
+            *self.uses.entry(buffer.0).or_default() += 1;
         }
-        if let DeviceOperation::Write { buffer, .. } = request.operation {
-            let op = &mut self.ops[index(buffer.0)];
-            let age = self.now - op.start;
-            let is_late = !op.is_started && op.at == at && age > REDRIVE.0;
-            op.is_started = true;
-            if is_late {
-                self.wrong(format!("a write was started when it was {age} ns old"));
-            }
-        }
-        if request.device != DeviceId(0) {
+        if request.device != nearflash_device::DeviceId(0) {
             return self.transmit_new(at, submission);
         }
         let mut covered = Vec::new();
         match request.operation {
-            DeviceOperation::Flush => covered = self.devices[at.0].lengths(),
-            DeviceOperation::Read { .. } => {
-                *self.reads.entry((at.0, submission.mirror.0)).or_default() += 1;
-            }
+            DeviceOperation::Flush => covered = self.nodes[at.0].device.lengths(),
             DeviceOperation::Deallocate => self.wrong("a hint has reached a device".into()),
             _ => {}
         }
         let is_slow = self.random.permille(30);
-        let longest = if is_slow { 8000 * MICRO } else { 300 * MICRO };
-        let delay = 20 * MICRO + self.random.below(longest);
-        self.later(self.now + delay, Event::Device(at, submission, covered));
+        let longest = if is_slow { 8 * MILLI } else { 300 * MICRO };
+        let longest = if self.random.permille(2) { 400 * MILLI } else { longest };
+        let time = self.now + 20 * MICRO + self.random.below(longest);
+        let (life, epoch) = (self.nodes[at.0].life, self.devices_epoch[at.0]);
+        self.nodes[at.0].busy_until = self.nodes[at.0].busy_until.max(time);
+        self.later(time, Event::Device(at, life, epoch, submission, covered));
     }
 
-    fn device_done(&mut self, at: At, submission: Submission, covered: &[(u64, usize)]) {
+    fn device_done(
+        &mut self,
+        at: At,
+        (life, epoch): (u64, u64),
+        submission: Submission,
+        covered: &[(u64, usize)],
+    ) {
+        if epoch != self.devices_epoch[at.0] {
+            return;
+        }
         let DeviceRequest { operation, offset, len, .. } = submission.request;
         let blocks = offset.0 / BLOCK..(offset.0 + len.0) / BLOCK;
         let mut result = DeviceResult::Done;
+        let is_alive = self.nodes[at.0].life == life && self.nodes[at.0].is_up;
         match operation {
-            DeviceOperation::Write { .. } if self.random.permille(5) => {
+            DeviceOperation::Write { .. }
+                if self.random.permille(self.errors) && !self.is_calm() =>
+            {
                 self.count("device errors");
                 result = DeviceResult::MediumError;
             }
-            DeviceOperation::Write { buffer, .. } => {
-                for block in blocks {
-                    self.devices[at.0].cell(block).log.push(buffer.0.into());
+            DeviceOperation::Write { buffer, buffer_offset, .. } => {
+                if !is_alive {
+                    self.count("writes of the dead");
+                }
+                let skip = usize::try_from(buffer_offset.0 / BLOCK).expect("they are few");
+                let stamps = self.buffers[&buffer.0][skip..].to_vec();
+                for (block, stamp) in blocks.zip(stamps) {
+                    self.nodes[at.0].device.cell(block).log.push(stamp);
+                    let order = self.orders.entry(block).or_default();
+                    if !order.contains(&stamp) {
+                        order.push(stamp);
+                    }
                 }
             }
             DeviceOperation::Flush => {
                 for (block, len) in covered {
-                    let cell = self.devices[at.0].cell(*block);
+                    let cell = self.nodes[at.0].device.cell(*block);
                     cell.durable = cell.durable.max(*len);
                 }
             }
-            DeviceOperation::Read { buffer: Some(buffer), .. } => {
-                *self.reads.get_mut(&(at.0, submission.mirror.0)).expect("it has begun") -= 1;
-                self.read_done(at.0, submission.mirror, buffer, blocks);
+            DeviceOperation::Read { buffer: Some(buffer), .. } if is_alive => {
+                let device = &mut self.nodes[at.0].device;
+                let stamps = blocks.map(|block| device.cell(block).stamp()).collect();
+                self.buffers.insert(buffer.0, stamps);
             }
             _ => {}
         }
-        self.result(at, submission.request, result);
+        if is_alive {
+            self.result(at, submission.request, result);
+        }
     }
 
     /// Gives a core the result of one of its operations.
     pub(super) fn result(&mut self, at: At, request: DeviceRequest, result: DeviceResult) {
+        let paused_until = self.nodes[at.0].paused_until;
+        if paused_until > self.now {
+            let life = self.nodes[at.0].life;
+            return self.later(paused_until, Event::Result(at, life, request, result));
+        }
         if let Some(buffer) = buffer_of(request.operation) {
-            *self.uses.get_mut(&buffer).expect("it is in use") -= 1;
+            *self.uses.get_mut(&buffer.0).expect("it is in use") -= 1;
         }
         self.with_core(at, |core| core.handle_device(request.id, result));
     }
 
-    /// Every replica in sync has the bytes that the primary reads, or has accepted them.
-    fn read_done(
-        &mut self,
-        node: usize,
-        mirror: MirrorId,
-        buffer: BufferId,
-        blocks: std::ops::Range<u64>,
-    ) {
-        let members = self.records[index(mirror.0)].members.clone();
-        let mut stamps = Vec::new();
-        for block in blocks {
-            let stamp = self.devices[node].cell(block).stamp();
-            stamps.push(stamp);
-            for member in members.iter().copied().filter(|_| stamp != 0) {
-                let device = &mut self.devices[member];
-                let is_there = device.accepted.contains(&(stamp, block));
-                if !is_there && !device.cell(block).log.contains(&stamp) {
-                    self.wrong(format!("{stamp} was read, and node {member} has not accepted it"));
-                }
-            }
-        }
-        self.buffers[index(buffer.0)] = stamps;
-    }
-
-    fn next_op(&mut self) {
-        if self.ops.len() >= OPS {
-            return;
-        }
-        let number = u32::try_from(self.ops.len()).expect("they are few");
-        if self.ops.is_empty() {
-            // Stamp 0 is what a block holds at first, so the first operation writes nothing.
-            self.ops.push(self.idle_op());
-            self.buffers.push(Vec::new());
-            return self.next_op();
-        }
-        let node = index(u32::try_from(self.random.below(NODES as u64)).expect("it is small"));
-        let cores = self.nodes[node].len() as u64;
-        let core = index(u32::try_from(self.random.below(cores)).expect("it is small"));
-        let mirror = u32::try_from(self.random.below(MIRRORS.into())).expect("it is small");
-        let first = self.random.below(BLOCKS);
-        let len = 1 + self.random.below((BLOCKS - first).min(3));
-        let (buffer, buffer_offset) = (BufferId(number), ByteLen(0));
-        let operation = match self.random.below(20) {
-            0..9 => DeviceOperation::Write { buffer, buffer_offset, durable: false },
-            9..17 => DeviceOperation::Read { buffer: Some(buffer), buffer_offset },
-            17..19 => DeviceOperation::Flush,
-            _ => DeviceOperation::Deallocate,
-        };
-        let (at, start, is_started) = ((node, core), self.now, false);
-        self.ops.push(Op { at, mirror, operation, first, len, start, is_started });
-        self.buffers.push(Vec::new());
-        if let DeviceOperation::Write { .. } = operation {
-            for block in first..first + len {
-                self.blocks.entry((mirror, block)).or_default().write(number.into(), start);
-            }
-        }
-        self.open += 1;
-        let id = OperationId { io: number, op: 0, generation: 0 };
-        let device = DeviceId(FIRST + mirror);
-        let (offset, len) = (ByteOffset(first * BLOCK), ByteLen(len * BLOCK));
-        self.with_core(at, |core| {
-            core.submit(DeviceRequest { id, device, operation, offset, len })
-        });
-    }
-
-    fn idle_op(&self) -> Op {
-        let operation = DeviceOperation::Deallocate;
-        Op { at: (0, 0), mirror: 0, operation, first: 0, len: 0, start: self.now, is_started: true }
-    }
-
-    /// A host has its answer.
-    fn ended(&mut self, number: usize, result: DeviceResult) {
-        let op = self.ops[number];
-        self.open -= 1;
-        if buffer_of(op.operation)
-            .is_some_and(|buffer| self.uses.get(&buffer).is_some_and(|uses| *uses > 0))
-        {
-            self.wrong(format!("operation {number} has ended, and its buffer is in use"));
-        }
-        match op.operation {
-            DeviceOperation::Write { .. } => self.write_ended(number as u64, op, result),
-            DeviceOperation::Read { .. } if result == DeviceResult::Done => {
-                self.count("reads");
-                let stamps = std::mem::take(&mut self.buffers[number]);
-                for (block, stamp) in (op.first..).zip(stamps) {
-                    let history = self.blocks.entry((op.mirror, block)).or_default();
-                    if let Err(problem) = history.read(stamp, op.start, self.now) {
-                        self.wrong(problem);
-                    }
-                }
-            }
-            DeviceOperation::Flush if result == DeviceResult::Done => self.flush_ended(op),
-            _ => {}
-        }
-        self.next_op();
-    }
-
-    fn write_ended(&mut self, stamp: u64, op: Op, result: DeviceResult) {
-        let end = match result {
-            DeviceResult::Done => End::Acked(self.now),
-            DeviceResult::Remote(Outcome::DeviceUnavailable) => End::Refused,
-            _ => End::Unknown(self.now),
-        };
-        self.count(match end {
-            End::Acked(_) => "writes",
-            End::Refused => "writes refused",
-            _ => "writes unknown",
-        });
-        let members = self.records[index(op.mirror)].members.clone();
-        for block in op.first..op.first + op.len {
-            self.blocks.entry((op.mirror, block)).or_default().end(stamp, end);
-            let place = u64::from(op.mirror) * BLOCKS + block;
-            for member in members.iter().copied().filter(|_| result == DeviceResult::Done) {
-                if !self.devices[member].cell(place).log.contains(&stamp) {
-                    self.wrong(format!("{stamp} was acknowledged, and node {member} has it not"));
-                }
-            }
-        }
-    }
-
-    fn flush_ended(&mut self, op: Op) {
-        self.count("flushes");
-        let members = self.records[index(op.mirror)].members.clone();
-        for block in 0..BLOCKS {
-            let Some(history) = self.blocks.get(&(op.mirror, block)) else { continue };
-            let is_before = |end: End| matches!(end, End::Acked(at) if at < op.start);
-            let acked: Vec<u64> = history
-                .writes
-                .iter()
-                .filter(|(_, w)| is_before(w.end))
-                .map(|(stamp, _)| *stamp)
-                .collect();
-            let place = u64::from(op.mirror) * BLOCKS + block;
-            for (stamp, member) in acked.iter().flat_map(|s| members.iter().map(move |m| (*s, *m)))
-            {
-                if !self.devices[member].cell(place).is_durable(stamp) {
-                    self.wrong(format!("{stamp} was flushed, and is not durable at node {member}"));
-                }
-            }
-        }
-    }
-
     fn check_rest(&mut self) -> Result<(), String> {
-        if self.open > 0 || self.ops.len() < OPS {
-            return Err(format!("{} operations hang", self.open));
+        if self.open > 0 {
+            let hanging: Vec<_> = self.ops.iter().filter(|op| op.is_open()).collect();
+            let cores: Vec<_> = self.nodes.iter().map(|node| &node.cores).collect();
+            return Err(format!("operations hang: {hanging:?} {cores:?}"));
         }
-        for (node, cores) in self.nodes.iter().enumerate() {
-            if !cores.iter().all(Mirrors::is_idle) {
-                return Err(format!("node {node} is not idle at rest: {cores:?}"));
+        for (node, it) in self.nodes.iter().enumerate() {
+            if !it.is_up {
+                return Err(format!("node {node} is down at rest"));
+            }
+            if !it.cores.iter().all(Mirrors::is_idle) {
+                return Err(format!("node {node} is not idle at rest: {:?}", it.cores));
             }
         }
-        for (mirror, record) in (0_u64..).zip(&self.records) {
-            for block in mirror * BLOCKS..(mirror + 1) * BLOCKS {
-                let stamps: Vec<u64> =
-                    record.members.iter().map(|m| self.devices[*m].cell(block).stamp()).collect();
+        for mirror in 0..MIRRORS {
+            let record = &self.store.records[usize::try_from(mirror).expect("small")].record;
+            if record.in_sync.len() < REPLICA_NODES {
+                let memberships: Vec<_> =
+                    self.nodes.iter().filter_map(|node| node.membership.as_ref()).collect();
+                return Err(format!("mirror {mirror} at rest: {record:?}: {memberships:#?}"));
+            }
+            let id = MirrorId(mirror);
+            let primaries = self.nodes.iter().map(|node| {
+                node.cores.iter().all(|core| core.role(id).is_some_and(|it| it.0 == Role::Primary))
+            });
+            if primaries.filter(|is_primary| *is_primary).count() != 1 {
+                let memberships: Vec<_> =
+                    self.nodes.iter().filter_map(|node| node.membership.as_ref()).collect();
+                return Err(format!("mirror {mirror} at rest: no primary: {memberships:#?}"));
+            }
+            for block in u64::from(mirror) * BLOCKS..u64::from(mirror + 1) * BLOCKS {
+                let stamps: Vec<u64> = (0..REPLICA_NODES)
+                    .map(|node| self.nodes[node].device.cell(block).stamp())
+                    .collect();
                 if stamps.windows(2).any(|pair| pair[0] != pair[1]) {
                     return Err(format!("replicas differ at rest in block {block}: {stamps:?}"));
                 }
@@ -449,7 +554,7 @@ impl Run {
     }
 }
 
-fn buffer_of(operation: DeviceOperation) -> Option<BufferId> {
+pub(super) fn buffer_of(operation: DeviceOperation) -> Option<BufferId> {
     match operation {
         DeviceOperation::Write { buffer, .. } => Some(buffer),
         DeviceOperation::Read { buffer, .. } => buffer,

@@ -35,11 +35,6 @@ impl Cell {
     pub(super) fn stamp(&self) -> u64 {
         self.log.last().copied().unwrap_or(0)
     }
-
-    /// Whether a flush has covered the write of this stamp.
-    pub(super) fn is_durable(&self, stamp: u64) -> bool {
-        self.log[..self.durable].contains(&stamp)
-    }
 }
 
 /// A device with a volatile cache.

@@ -1,0 +1,365 @@
+//! The copy of a mirror to a replica that returns.
+//!
+//! The owner core of the mirror goes through it in pieces. It locks each piece as a write does, reads it
+//! here and there, and writes those blocks there that differ. So a write waits for one piece at most, and
+//! no write is lost: one that ended before the piece was locked is in the bytes that are read here, and a
+//! later one goes to both replicas. In the end the other replica is flushed.
+//!
+//! It must not know buffers; the caller has them, and compares.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range as Bytes;
+
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_request::BufferId;
+use nearflash_units::{ByteLen, ByteOffset};
+use slab::Slab;
+
+use crate::locks::{Range, Ticket};
+use crate::mirrors::{Asker, COPY, Mirrors, Submission};
+use crate::mutant::Mutant;
+use crate::replica::Tag;
+use crate::slots::Slots;
+use crate::table::{MirrorEntry, MirrorId, Role};
+
+/// The length of a piece.
+const PIECE_LEN: ByteLen = if cfg!(test) { ByteLen(8 * 1024) } else { ByteLen(256 * 1024) };
+
+/// The pieces of a mirror that are under way.
+const PIECES_MAX: u32 = 2;
+
+/// The operations of a piece, as numbers in their ids: the reads, and from the last one on the writes.
+const READ_HERE: u16 = COPY;
+const READ_THERE: u16 = COPY + 1;
+const WRITE: u16 = COPY + 2;
+
+/// The caller's buffers.
+pub trait Buffers {
+    /// A buffer of this length, if one is free.
+    fn take(&mut self, len: ByteLen) -> Option<BufferId>;
+    /// Gives a buffer back.
+    fn give(&mut self, buffer: BufferId);
+    /// The runs of whole blocks in which the first `len` bytes of the buffers differ, in order.
+    fn differing(&mut self, here: BufferId, there: BufferId, len: ByteLen) -> Vec<Bytes<u64>>;
+}
+
+/// A mirror whose copy is complete.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Copied {
+    /// The mirror.
+    pub mirror: MirrorId,
+    /// The session of the replica.
+    pub session: u32,
+    /// The bytes that differed and were written.
+    pub written: u64,
+}
+
+/// The copies of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    mirrors: BTreeMap<MirrorId, Copy>,
+    pieces: Slab<Piece>,
+    slots: Slots,
+    /// Pieces whose bytes are here.
+    read: VecDeque<usize>,
+    /// Buffers that are not used any more.
+    free: Vec<BufferId>,
+    complete: VecDeque<Copied>,
+}
+
+#[derive(Debug)]
+struct Copy {
+    session: u32,
+    /// The first byte that no piece has.
+    next: u64,
+    pieces: u32,
+    written: u64,
+    /// The last piece, which only flushes, has begun.
+    is_flushing: bool,
+}
+
+#[derive(Debug)]
+struct Piece {
+    mirror: MirrorId,
+    session: u32,
+    offset: ByteOffset,
+    len: ByteLen,
+    ticket: Option<Ticket>,
+    /// None for a flush.
+    buffers: Option<(BufferId, BufferId)>,
+    stage: Stage,
+    /// Operations under way.
+    under_way: u32,
+    has_failed: bool,
+    written: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    Locking,
+    Reading,
+    Writing,
+    Flushing,
+}
+
+impl Copies {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.free.is_empty()
+    }
+}
+
+/// Public interface.
+impl Mirrors {
+    /// Copies everything to the replica with this session, if this core owns the mirror.
+    pub fn begin_copy(&mut self, mirror: MirrorId, session: u32) {
+        let Some(entry) = self.entry(mirror).filter(|entry| entry.owner == self.core) else {
+            return;
+        };
+        let is_meant = entry.remote.is_some_and(|remote| remote.session == session);
+        if is_meant {
+            let copy = Copy { session, next: 0, pieces: 0, written: 0, is_flushing: false };
+            self.copies.mirrors.insert(mirror, copy);
+        }
+    }
+
+    /// Goes on with copies. To be called in every turn, after the results were handed in.
+    pub fn copy(&mut self, buffers: &mut impl Buffers) {
+        self.copies.free.drain(..).for_each(|buffer| buffers.give(buffer));
+        while let Some(slot) = self.copies.read.pop_front() {
+            let piece = &self.copies.pieces[slot];
+            let (here, there) = piece.buffers.expect("it has been read");
+            let runs = buffers.differing(here, there, piece.len);
+            self.write_runs(slot, &runs);
+        }
+        let mirrors: Vec<MirrorId> = self.copies.mirrors.keys().copied().collect();
+        for mirror in mirrors {
+            while self.begin_piece(mirror, buffers) {}
+        }
+        self.copies.free.drain(..).for_each(|buffer| buffers.give(buffer));
+        self.tell_granted();
+    }
+
+    /// The next copy that is complete.
+    pub fn poll_copied(&mut self) -> Option<Copied> {
+        self.copies.complete.pop_front()
+    }
+
+    /// The bytes of a mirror that have been gone through, if it is being copied by this core.
+    pub fn copy_progress(&self, mirror: MirrorId) -> Option<ByteLen> {
+        self.copies.mirrors.get(&mirror).map(|copy| ByteLen(copy.next))
+    }
+
+    /// Whether a copy waits for [`Self::copy`] to be called.
+    pub fn is_copying(&self) -> bool {
+        !self.copies.mirrors.is_empty() || !self.copies.is_empty()
+    }
+}
+
+impl Mirrors {
+    /// The entry of a mirror, if it is still to be copied in this session.
+    fn copy_entry(&self, mirror: MirrorId, session: u32) -> Option<MirrorEntry> {
+        let entry = self.entry(mirror)?;
+        let is_meant = entry.remote.is_some_and(|remote| remote.session == session);
+        (entry.role == Role::Primary && is_meant).then_some(*entry)
+    }
+
+    /// Begins the next piece; `false` if there is none, or nothing for it.
+    fn begin_piece(&mut self, mirror: MirrorId, buffers: &mut impl Buffers) -> bool {
+        let Some(copy) = self.copies.mirrors.get_mut(&mirror) else { return false };
+        let session = copy.session;
+        let len = self.table.entry(mirror).map_or(0, |entry| entry.len.0);
+        let left = len.saturating_sub(copy.next);
+        if copy.pieces >= PIECES_MAX || left == 0 && (copy.pieces > 0 || copy.is_flushing) {
+            return false;
+        }
+        let (offset, len) = (ByteOffset(copy.next), ByteLen(left.min(PIECE_LEN.0)));
+        let taken = if left == 0 {
+            None
+        } else {
+            let Some(here) = buffers.take(len) else { return false };
+            let Some(there) = buffers.take(len) else {
+                buffers.give(here);
+                return false;
+            };
+            Some((here, there))
+        };
+        copy.pieces += 1;
+        copy.next += len.0;
+        copy.is_flushing = left == 0;
+        let stage = if left == 0 { Stage::Flushing } else { Stage::Locking };
+        let slot = self.copies.pieces.insert(Piece {
+            mirror,
+            session,
+            offset,
+            len,
+            ticket: None,
+            buffers: taken,
+            stage,
+            under_way: 0,
+            has_failed: false,
+            written: 0,
+        });
+        let job = self.copies.slots.id(slot, COPY);
+        if stage == Stage::Flushing {
+            self.flush_copy(slot);
+        } else if self.is(Mutant::CopyUnlocked) {
+            self.read_piece(slot);
+        } else {
+            let range = Range { mirror, offset, len };
+            let (ticket, is_held) = self.locks.acquire(range, Asker { core: self.core, job });
+            self.copies.pieces[slot].ticket = Some(ticket);
+            if is_held {
+                self.read_piece(slot);
+            }
+        }
+        true
+    }
+
+    fn piece_of(&self, id: OperationId) -> Option<usize> {
+        self.copies.slots.slot_of(id).filter(|slot| self.copies.pieces.contains(*slot))
+    }
+
+    /// The lock of a piece is held.
+    pub(crate) fn copy_locked(&mut self, id: OperationId) {
+        if let Some(slot) = self.piece_of(id) {
+            self.read_piece(slot);
+        }
+    }
+
+    fn read_piece(&mut self, slot: usize) {
+        let Piece { mirror, session, offset, len, buffers, .. } = self.copies.pieces[slot];
+        let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
+        let (here, there) = buffers.expect("a piece that is read has buffers");
+        let local = entry.local.expect("a primary has a replica");
+        let remote = entry.remote.expect("it is the one that is copied to");
+        let piece = &mut self.copies.pieces[slot];
+        (piece.stage, piece.under_way, piece.has_failed) = (Stage::Reading, 2, false);
+        let read =
+            |buffer| DeviceOperation::Read { buffer: Some(buffer), buffer_offset: ByteLen(0) };
+        let id = self.copies.slots.id(slot, READ_HERE);
+        let place = ByteOffset(local.start.0 + offset.0);
+        let operation = read(here);
+        let request = DeviceRequest { id, device: local.device, operation, offset: place, len };
+        self.submissions.push_back(Submission { request, mirror, tag: None });
+        let id = self.copies.slots.id(slot, READ_THERE);
+        let operation = read(there);
+        let request = DeviceRequest { id, device: remote.device, operation, offset, len };
+        let tag = Some(Tag { term: entry.term, session });
+        self.submissions.push_back(Submission { request, mirror, tag });
+    }
+
+    fn write_runs(&mut self, slot: usize, runs: &[Bytes<u64>]) {
+        let Piece { mirror, session, offset, buffers, .. } = self.copies.pieces[slot];
+        let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
+        if runs.is_empty() {
+            return self.complete_piece(slot);
+        }
+        let (here, _) = buffers.expect("a piece that was read has buffers");
+        let remote = entry.remote.expect("it is the one that is copied to");
+        let piece = &mut self.copies.pieces[slot];
+        piece.stage = Stage::Writing;
+        for (number, run) in (WRITE..).zip(runs) {
+            let len = ByteLen(run.end - run.start);
+            self.copies.pieces[slot].under_way += 1;
+            self.copies.pieces[slot].written += len.0;
+            let id = self.copies.slots.id(slot, number);
+            let buffer_offset = ByteLen(run.start);
+            let operation = DeviceOperation::Write { buffer: here, buffer_offset, durable: false };
+            let offset = ByteOffset(offset.0 + run.start);
+            let request = DeviceRequest { id, device: remote.device, operation, offset, len };
+            let tag = Some(Tag { term: entry.term, session });
+            self.submissions.push_back(Submission { request, mirror, tag });
+        }
+    }
+
+    fn flush_copy(&mut self, slot: usize) {
+        let Piece { mirror, session, .. } = self.copies.pieces[slot];
+        let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
+        let remote = entry.remote.expect("it is the one that is copied to");
+        if !remote.volatile_cache || self.is(Mutant::CopyUnflushed) {
+            return self.complete_piece(slot);
+        }
+        let piece = &mut self.copies.pieces[slot];
+        (piece.under_way, piece.has_failed) = (1, false);
+        let id = self.copies.slots.id(slot, WRITE);
+        let (operation, offset, len) = (DeviceOperation::Flush, ByteOffset(0), ByteLen(0));
+        let request = DeviceRequest { id, device: remote.device, operation, offset, len };
+        let tag = Some(Tag { term: entry.term, session });
+        self.submissions.push_back(Submission { request, mirror, tag });
+    }
+
+    /// An operation of a copy has ended.
+    pub(crate) fn copied(&mut self, id: OperationId, result: DeviceResult) {
+        let Some(slot) = self.piece_of(id) else { return };
+        let piece = &mut self.copies.pieces[slot];
+        piece.under_way -= 1;
+        piece.has_failed |= !result.is_done();
+        if !result.is_done() && !crate::job::is_unreached(result) {
+            self.failures.push_back((piece.mirror, result, id.op == READ_HERE));
+        }
+        if piece.under_way > 0 {
+            return;
+        }
+        match piece.stage {
+            _ if piece.has_failed => self.wait(),
+            Stage::Reading => self.copies.read.push_back(slot),
+            Stage::Writing | Stage::Flushing => self.complete_piece(slot),
+            Stage::Locking => {}
+        }
+    }
+
+    /// Looks at pieces that failed, or that are not needed any more.
+    pub(crate) fn look_at_copies(&mut self) {
+        let is_over = |this: &Self, mirror, session| this.copy_entry(mirror, session).is_none();
+        let mirrors = self.copies.mirrors.iter().map(|(mirror, copy)| (*mirror, copy.session));
+        let over: Vec<MirrorId> = mirrors
+            .filter(|(mirror, session)| is_over(self, *mirror, *session))
+            .map(|(mirror, _)| mirror)
+            .collect();
+        for mirror in over {
+            self.copies.mirrors.remove(&mirror);
+        }
+        for slot in 0..self.copies.pieces.capacity() {
+            let Some(piece) = self.copies.pieces.get(slot) else { continue };
+            let is_over = is_over(self, piece.mirror, piece.session);
+            match piece.stage {
+                Stage::Locking if is_over => self.end_piece(slot),
+                _ if !piece.has_failed || piece.under_way > 0 => {}
+                _ if is_over => self.end_piece(slot),
+                Stage::Flushing => self.flush_copy(slot),
+                _ => self.read_piece(slot),
+            }
+        }
+    }
+
+    /// A piece is equal on both replicas.
+    fn complete_piece(&mut self, slot: usize) {
+        let Piece { mirror, session, stage, .. } = self.copies.pieces[slot];
+        self.end_piece(slot);
+        if stage == Stage::Flushing
+            && self.copies.mirrors.get(&mirror).is_some_and(|it| it.session == session)
+        {
+            let Copy { written, .. } = self.copies.mirrors.remove(&mirror).expect("it is there");
+            self.copies.complete.push_back(Copied { mirror, session, written });
+        }
+    }
+
+    fn end_piece(&mut self, slot: usize) {
+        _ = self.copies.slots.id(slot, COPY);
+        self.copies.slots.end(slot);
+        let piece = self.copies.pieces.remove(slot);
+        self.copies.read.retain(|read| *read != slot);
+        if let Some((here, there)) = piece.buffers {
+            self.copies.free.extend([here, there]);
+        }
+        if let Some(ticket) = piece.ticket {
+            self.locks.release(ticket, &mut self.granted);
+        }
+        let Some(copy) = self.copies.mirrors.get_mut(&piece.mirror) else { return };
+        if copy.session != piece.session {
+            return;
+        }
+        copy.pieces -= 1;
+        copy.written += piece.written;
+    }
+}

@@ -1,0 +1,401 @@
+//! Who is primary of each mirror of this node, and which replicas are in sync.
+//!
+//! The agreed membership of a mirror is a [`Record`] in the cluster's store. Only a replica that is in
+//! sync changes it, by a compare-and-swap; the store is not needed for anything else. Between the nodes
+//! go *leases*: a primary answers reads only while it holds one of every other replica in sync, and the
+//! giver takes part in no later term until its lease is over.
+//!
+//! One [`Membership`] serves a node. It takes messages of other nodes, records of the store and the
+//! acknowledgements of the node's cores, and gives [`Action`]s. It follows one mirror at a time
+//! (`mirror`): `steps` has the rules of its changes, `join` those of a replica that comes back.
+//!
+//! Rules, by their tags in `docs/consistency.md`: a replica proposes only in the incarnation that the
+//! record names (D1); a transaction without an answer may still take effect, so that what was stopped for
+//! it stays stopped (D2); a taker applies everything that it has accepted before it proposes (D6); a
+//! replica that returns begins a new session, when nothing that it accepted is under way (D3d, D3e); a
+//! replica that has just entered counts that as a lease given (D4).
+//!
+//! Mirrors have two replicas here. It must not know connections, clients of the store, or threads.
+
+mod join;
+mod mirror;
+mod pulse;
+mod record;
+mod steps;
+use std::collections::{BTreeMap, VecDeque};
+
+use nearflash_units::Nanos;
+
+use crate::table::{MirrorKey, Term};
+use mirror::Mirror;
+pub use pulse::{Pulse, Question, SliceState};
+pub use record::{Element, Known, Record};
+
+#[cfg(test)]
+use crate::mutant::Mutant;
+
+/// The identity of a node.
+pub type NodeKey = [u8; 16];
+
+/// The identity of a slice.
+pub type SliceKey = [u8; 16];
+
+/// The length of a lease.
+pub const LEASE: Nanos = Nanos::from_secs(1);
+
+/// The time between two questions.
+pub const ASK_PERIOD: Nanos = Nanos::from_millis(150);
+
+/// The questions that may still be answered.
+const QUESTIONS_MAX: usize = 16;
+
+/// The advantage of a primary over its secondary, when both have lost each other.
+const ADVANTAGE: Nanos = Nanos::from_millis(250);
+
+/// The time between two attempts to reach the store, or to join.
+const RETRY: Nanos = Nanos::from_millis(200);
+
+/// A replica of a mirror.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Replica {
+    /// Its ordinal in the mirror.
+    pub ordinal: u8,
+    /// Its slice.
+    pub slice: SliceKey,
+    /// The node of the slice.
+    pub node: NodeKey,
+}
+
+/// A mirror that has a replica on this node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MirrorConfig {
+    /// The mirror.
+    pub key: MirrorKey,
+    /// Its replicas, of which one is on this node.
+    pub replicas: Vec<Replica>,
+    /// Its membership.
+    pub known: Known,
+}
+
+/// The part of this node in a mirror, for its cores.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct View {
+    /// The term.
+    pub term: Term,
+    /// The role.
+    pub role: crate::Role,
+    /// The ordinal of the primary's replica.
+    pub primary: u8,
+    /// At the primary: the session of the other replica, if writes go to it.
+    pub remote: Option<u32>,
+    /// At the primary: reads need a lease.
+    pub needs_lease: bool,
+    /// At a secondary: the session that the primary's operations must carry.
+    pub session: u32,
+    /// Changes when this node has not been in sync for a while.
+    pub stay: u32,
+}
+
+/// An answer of the store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StoreAnswer {
+    /// To [`Action::Read`]: the record.
+    Read(Known),
+    /// To [`Action::Propose`]: it is the record now, by this revision.
+    Committed(i64),
+    /// To [`Action::Propose`]: the record was another one, or a later process has opened the slice.
+    Refused,
+    /// There is no answer. A proposal may still take effect.
+    Unknown,
+}
+
+/// A thing that the driver does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Action {
+    /// Sends a message. It may be lost with its connection.
+    Send(NodeKey, Pulse),
+    /// Gives every core new views; answered by [`Membership::handle_shown`].
+    Publish(u64, Vec<(MirrorKey, View)>),
+    /// Waits until nothing that any core has accepted or started for the mirror is under way at a device
+    /// of this node; answered by [`Membership::handle_drained`].
+    Drain(u64, MirrorKey),
+    /// Gives every core the times until which reads of mirrors may be answered.
+    Leases(Vec<(MirrorKey, Nanos)>),
+    /// Reads the record, linearizably. The number is that of the call.
+    Read(MirrorKey, u64),
+    /// Replaces the record if it has this revision and this process has opened the slice last. The first
+    /// number is that of the call.
+    Propose(MirrorKey, u64, i64, Record),
+    /// Copies everything to the replica that has this session.
+    Resync(MirrorKey, u32),
+}
+
+/// A node that shares a mirror with this one.
+#[derive(Debug, Default)]
+struct Partner {
+    /// The process that sent the last message, while its pulse is there.
+    run: Option<u64>,
+    /// Its pulse has ended in an orderly way: no thread of that process runs any more.
+    is_dead: bool,
+    slices: Vec<SliceState>,
+    /// When the last questions were sent.
+    asked: VecDeque<(u64, Nanos)>,
+}
+
+/// The membership of a node's mirrors.
+#[derive(Debug)]
+pub struct Membership {
+    node: NodeKey,
+    run: u64,
+    slices: Vec<SliceState>,
+    now: Nanos,
+    lease: Nanos,
+    partners: BTreeMap<NodeKey, Partner>,
+    mirrors: BTreeMap<MirrorKey, Mirror>,
+    actions: VecDeque<Action>,
+    /// The number of the last publication, and of the last one that all cores have.
+    published: u64,
+    shown: u64,
+    drains: u64,
+    sequence: u64,
+    calls: u64,
+    ask_at: Nanos,
+    sessions: u32,
+    is_leaving: bool,
+    #[cfg(test)]
+    pub(crate) mutant: Option<Mutant>,
+}
+
+/// Inputs and outputs.
+impl Membership {
+    /// The membership of a node with these slices, which have been opened and whose incarnations are in
+    /// the store.
+    pub fn new(node: NodeKey, run: u64, slices: Vec<SliceState>, now: Nanos) -> Self {
+        Self {
+            node,
+            run,
+            slices,
+            now,
+            lease: LEASE,
+            partners: BTreeMap::new(),
+            mirrors: BTreeMap::new(),
+            actions: VecDeque::new(),
+            published: 0,
+            shown: 0,
+            drains: 0,
+            sequence: 0,
+            calls: 0,
+            ask_at: now,
+            sessions: 0,
+            is_leaving: false,
+            #[cfg(test)]
+            mutant: None,
+        }
+    }
+
+    /// The time, by a clock that does not stand still while the machine is suspended.
+    pub fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// Replaces the list of mirrors. One that stays keeps its state.
+    pub fn set_mirrors(&mut self, configs: Vec<MirrorConfig>) {
+        self.mirrors.retain(|key, _| configs.iter().any(|config| config.key == *key));
+        for MirrorConfig { key, replicas, known } in configs {
+            if self.mirrors.contains_key(&key) {
+                self.adopt(key, known);
+            } else if let Some(mirror) = self.mirror(replicas, known) {
+                self.mirrors.insert(key, mirror);
+            }
+        }
+        let others = self.mirrors.values().map(|mirror| mirror.other.node);
+        let others: Vec<NodeKey> = others.collect();
+        self.partners.retain(|node, _| others.contains(node));
+        for node in others {
+            self.partners.entry(node).or_default();
+        }
+        self.step_all();
+    }
+
+    /// The nodes that share mirrors with this one: each needs a pulse.
+    pub fn partners(&self) -> impl Iterator<Item = NodeKey> + '_ {
+        self.partners.keys().copied()
+    }
+
+    /// The first message of a pulse of this node.
+    pub fn hello(&self) -> Pulse {
+        Pulse::Hello { run: self.run, slices: self.slices.clone() }
+    }
+
+    /// A record of the store, however it came.
+    pub fn handle_record(&mut self, mirror: MirrorKey, known: Known) {
+        self.adopt(mirror, known);
+        self.step_all();
+    }
+
+    /// A message of another node, on its newest pulse.
+    pub fn handle_pulse(&mut self, from: NodeKey, pulse: Pulse) {
+        if !self.partners.contains_key(&from) {
+            return;
+        }
+        match pulse {
+            Pulse::Hello { run, slices } => self.hear(from, run, slices),
+            Pulse::Ask { sequence, questions } => self.answer(from, sequence, &questions),
+            Pulse::Grant { sequence, mirrors } => self.granted(from, sequence, &mirrors),
+            Pulse::Tell(mirror, known) => self.adopt(mirror, known),
+            Pulse::Join { mirror, incarnation } => self.join_asked(from, mirror, incarnation),
+            Pulse::Joined { mirror, term, session } => self.joined(from, mirror, term, session),
+            Pulse::Ready { mirror, session } => self.ready(from, mirror, session),
+            Pulse::Failed { mirror } => self.failed_there(from, mirror),
+        }
+        self.step_all();
+    }
+
+    /// The newest pulse of a node has ended. It is a proof when it ended in an orderly way, and nothing
+    /// between the nodes can have ended it.
+    pub fn handle_pulse_end(&mut self, from: NodeKey, is_proof: bool) {
+        if let Some(partner) = self.partners.get_mut(&from) {
+            partner.is_dead = is_proof && partner.run.is_some();
+            partner.run = None;
+        }
+        self.step_all();
+    }
+
+    /// Every core goes by the publication of this number.
+    pub fn handle_shown(&mut self, number: u64) {
+        self.shown = self.shown.max(number);
+        self.step_all();
+    }
+
+    /// The answer to [`Action::Drain`].
+    pub fn handle_drained(&mut self, number: u64) {
+        for mirror in self.mirrors.values_mut() {
+            mirror.drained(number);
+        }
+        self.step_all();
+    }
+
+    /// The other replica has everything that this one has, durably.
+    pub fn handle_resynced(&mut self, mirror: MirrorKey, session: u32) {
+        self.resynced(mirror, session);
+        self.step_all();
+    }
+
+    /// A part of an operation on the mirror failed at a device: of this node, or of the other one.
+    pub fn handle_failure(&mut self, mirror: MirrorKey, is_local: bool) {
+        self.failed_here(mirror, is_local);
+        self.step_all();
+    }
+
+    /// The answer to [`Action::Read`] or [`Action::Propose`].
+    pub fn handle_store(&mut self, mirror: MirrorKey, call: u64, answer: StoreAnswer) {
+        self.answered(mirror, call, answer);
+        self.step_all();
+    }
+
+    /// Hands every mirror over to its other replica, if that one is in sync.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+        self.step_all();
+    }
+
+    /// Whether this node is the primary of no mirror that has another replica in sync.
+    pub fn has_left(&self) -> bool {
+        self.mirrors.values().all(Mirror::has_left)
+    }
+
+    /// The time at which [`Self::handle_timeout`] must be called.
+    pub fn poll_timeout(&self) -> Nanos {
+        self.ask_at
+    }
+
+    /// Asks for leases, and looks at everything that waits for a time.
+    pub fn handle_timeout(&mut self) {
+        if self.now >= self.ask_at {
+            self.ask_at = self.now.plus(ASK_PERIOD);
+            self.ask();
+        }
+        self.step_all();
+    }
+
+    /// The next action.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.publish();
+        self.actions.pop_front()
+    }
+}
+
+/// Leases.
+impl Membership {
+    fn hear(&mut self, from: NodeKey, run: u64, slices: Vec<SliceState>) {
+        let partner = self.partners.entry(from).or_default();
+        *partner = Partner { run: Some(run), slices, ..Partner::default() };
+    }
+
+    /// Asks each partner for leases on the mirrors of which this node is primary.
+    fn ask(&mut self) {
+        let Self { partners, mirrors, actions, now, .. } = self;
+        for (node, partner) in partners.iter_mut().filter(|(_, partner)| partner.run.is_some()) {
+            let questions = mirrors.iter().filter(|(_, mirror)| mirror.other.node == *node);
+            let questions: Vec<Question> =
+                questions.filter_map(|(key, mirror)| mirror.question(*key)).collect();
+            self.sequence += 1;
+            partner.asked.push_back((self.sequence, *now));
+            let surplus = partner.asked.len().saturating_sub(QUESTIONS_MAX);
+            partner.asked.drain(..surplus);
+            let sequence = self.sequence;
+            actions.push_back(Action::Send(*node, Pulse::Ask { sequence, questions }));
+        }
+    }
+
+    /// Gives the leases that may be given, and tells what the asker does not know.
+    fn answer(&mut self, from: NodeKey, sequence: u64, questions: &[Question]) {
+        let until = self.now.plus(longer(self.lease));
+        let mut granted = Vec::new();
+        for question in questions {
+            let Some(mirror) = self.mirrors.get_mut(&question.mirror) else { continue };
+            if mirror.other.node != from {
+                continue;
+            }
+            if mirror.gives_lease(question) {
+                mirror.given = mirror.given.max(until);
+                granted.push(question.mirror);
+            } else if mirror.known.record.term > question.term {
+                let tell = Pulse::Tell(question.mirror, mirror.known.clone());
+                self.actions.push_back(Action::Send(from, tell));
+            }
+        }
+        for (key, mirror) in self.mirrors.iter_mut().filter(|(_, it)| it.other.node == from) {
+            let question = questions.iter().find(|question| question.mirror == *key);
+            mirror.asked(question);
+        }
+        self.actions.push_back(Action::Send(from, Pulse::Grant { sequence, mirrors: granted }));
+    }
+
+    /// The leases count from the question.
+    fn granted(&mut self, from: NodeKey, sequence: u64, granted: &[MirrorKey]) {
+        let partner = self.partners.get(&from);
+        let asked = partner.and_then(|it| it.asked.iter().find(|(number, _)| *number == sequence));
+        let Some((_, at)) = asked.copied() else { return };
+        let until = at.plus(self.lease);
+        let mut leases = Vec::new();
+        for (key, mirror) in self.mirrors.iter_mut().filter(|(_, it)| it.other.node == from) {
+            if granted.contains(key) {
+                mirror.held = mirror.held.max(until);
+                leases.push((*key, mirror.held));
+            } else if mirror.question(*key).is_some() {
+                // It may not know this term yet.
+                let tell = Pulse::Tell(*key, mirror.known.clone());
+                self.actions.push_back(Action::Send(from, tell));
+            }
+        }
+        if !leases.is_empty() {
+            self.actions.push_back(Action::Leases(leases));
+        }
+    }
+}
+
+/// A giver counts its lease as a little longer than the holder does, since clocks differ.
+fn longer(lease: Nanos) -> Nanos {
+    Nanos(lease.0 + lease.0 / 50)
+}

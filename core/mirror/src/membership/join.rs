@@ -1,0 +1,133 @@
+//! The return of a replica that is out of sync: at the replica, and at the primary.
+//!
+//! The replica stops, and waits until nothing that it has accepted or started is under way. Then it asks
+//! to join, and gets a session. When all its cores accept that session, every write goes to it, too, and
+//! everything is copied to it under the locks of writes. From the time at which it has everything, reads
+//! at the primary need its lease; then the record names it again.
+
+use super::mirror::{Joiner, Phase, Stage, Standing};
+use super::{Action, Membership, NodeKey, Pulse, RETRY};
+use crate::mutant::Mutant;
+use crate::table::{MirrorKey, Term};
+
+/// At the replica.
+impl Membership {
+    /// Does what is due for a replica that is out of sync.
+    pub(super) fn step_return(&mut self, key: MirrorKey, is_shown: bool, is_due: bool) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        if mirror.standing() != Standing::Out || self.is_leaving {
+            return;
+        }
+        match mirror.phase {
+            Phase::Emptying if is_shown => {
+                let number = self.drain(key);
+                self.set_phase(key, Phase::Emptied(number));
+            }
+            Phase::Joining if is_due => {
+                mirror.retry_at = self.now.plus(RETRY);
+                let incarnation = mirror.slice.incarnation;
+                let (to, join) = (mirror.other.node, Pulse::Join { mirror: key, incarnation });
+                self.actions.push_back(Action::Send(to, join));
+            }
+            Phase::Readying if is_shown => {
+                mirror.phase = Phase::Syncing;
+                mirror.retry_at = self.now;
+                self.step_return(key, is_shown, true);
+            }
+            Phase::Syncing if is_due => {
+                mirror.retry_at = self.now.plus(RETRY);
+                let ready = Pulse::Ready { mirror: key, session: mirror.session };
+                self.actions.push_back(Action::Send(mirror.other.node, ready));
+            }
+            _ => {}
+        }
+    }
+
+    /// The primary has given a session.
+    pub(super) fn joined(&mut self, from: NodeKey, key: MirrorKey, term: Term, session: u32) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        let is_asked = mirror.phase == Phase::Joining && mirror.standing() == Standing::Out;
+        if mirror.other.node != from || term != mirror.known.record.term || !is_asked {
+            return;
+        }
+        mirror.session = session;
+        mirror.stay += 1;
+        mirror.phase = Phase::Readying;
+    }
+}
+
+/// At the primary.
+impl Membership {
+    /// A replica asks to be taken back.
+    pub(super) fn join_asked(&mut self, from: NodeKey, key: MirrorKey, incarnation: u64) {
+        let reuses_session = self.is(Mutant::NoSession);
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        let is_primary = mirror.standing() == Standing::Primary
+            && mirror.is_open
+            && mirror.other_element().is_none();
+        if mirror.other.node != from || !is_primary || mirror.phase != Phase::Idle {
+            return;
+        }
+        match mirror.joiner {
+            Some(Joiner { stage: Stage::Offered, incarnation: known, .. })
+                if known == incarnation => {}
+            // An earlier attempt is over. Its session is used by no core when the next one begins.
+            Some(Joiner { stage, .. }) if stage != Stage::Offered => {
+                mirror.joiner = None;
+                return;
+            }
+            _ => {
+                self.sessions += u32::from(!reuses_session);
+                let session = self.sessions;
+                mirror.joiner = Some(Joiner { session, incarnation, stage: Stage::Offered });
+            }
+        }
+        let Some(Joiner { session, .. }) = mirror.joiner else { return };
+        let term = mirror.known.record.term;
+        let joined = Pulse::Joined { mirror: key, term, session };
+        self.actions.push_back(Action::Send(from, joined));
+    }
+
+    /// The replica accepts operations of this session.
+    pub(super) fn ready(&mut self, from: NodeKey, key: MirrorKey, session: u32) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        if mirror.other.node != from || mirror.standing() != Standing::Primary {
+            return;
+        }
+        let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
+        if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Offered) {
+            joiner.stage = Stage::Showing;
+            mirror.needed_since = self.now;
+        }
+    }
+
+    /// Does what is due for the replica that returns.
+    pub(super) fn step_joiner(&mut self, key: MirrorKey, is_shown: bool) {
+        let now = self.now;
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        let Some(joiner) = mirror.joiner else { return };
+        let partner = &self.partners[&mirror.other.node];
+        let current = partner.slices.iter().find(|slice| slice.slice == mirror.other.slice);
+        let is_same = current.is_some_and(|slice| slice.incarnation == joiner.incarnation);
+        let is_lost = partner.is_dead || !is_same || mirror.other_has_failed;
+        let is_silent = joiner.stage != Stage::Offered && mirror.has_lost_lease(now);
+        if is_lost || is_silent {
+            // It is given up without a term: the record does not name it.
+            mirror.joiner = None;
+            mirror.other_has_failed = false;
+            return;
+        }
+        if joiner.stage == Stage::Showing && is_shown {
+            mirror.joiner = Some(Joiner { stage: Stage::Copying, ..joiner });
+            self.actions.push_back(Action::Resync(key, joiner.session));
+        }
+    }
+
+    pub(super) fn resynced(&mut self, key: MirrorKey, session: u32) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
+        if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Copying) {
+            joiner.stage = Stage::Requiring;
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One mirror of this node: the record, and how far a change of it is.
+
+use nearflash_units::Nanos;
+
+use super::record::{Element, Known, Record};
+use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
+use crate::Role;
+use crate::table::MirrorKey;
+
+/// A mirror with a replica on this node.
+#[derive(Debug)]
+pub(super) struct Mirror {
+    pub(super) own: Replica,
+    pub(super) other: Replica,
+    /// The slice of the replica of this node.
+    pub(super) slice: SliceState,
+    pub(super) known: Known,
+    pub(super) phase: Phase,
+    /// The number of the last call of the store. Answers to earlier ones are too late.
+    pub(super) call: u64,
+    /// Nothing is accepted and not applied, so this primary may serve.
+    pub(super) is_open: bool,
+    pub(super) stay: u32,
+    /// At a secondary: the session that it accepts. At a primary: that of the other replica in sync.
+    pub(super) session: u32,
+    pub(super) joiner: Option<Joiner>,
+    /// Until when the lease lasts that was given last.
+    pub(super) given: Nanos,
+    /// Until when the lease lasts that is held.
+    pub(super) held: Nanos,
+    /// When this node began to need a lease.
+    pub(super) needed_since: Nanos,
+    /// The next attempt of something that failed.
+    pub(super) retry_at: Nanos,
+    /// A write has failed at the device of this replica, or of the other one.
+    pub(super) has_failed: bool,
+    pub(super) other_has_failed: bool,
+    /// The last published view, and the number of its publication.
+    pub(super) view: Option<View>,
+    pub(super) published: u64,
+}
+
+/// A change under way.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Phase {
+    /// No change.
+    Idle,
+    /// The store is asked for the record: nothing is stopped while it does not answer.
+    Reading(Change),
+    /// No core serves any more, once they all have the view.
+    Stopping(Change),
+    /// What this node has accepted reaches its device.
+    Draining(Change, u64),
+    /// The record is proposed. It may take effect at any time from now on.
+    Proposing(Record),
+    /// To be proposed again at [`Mirror::retry_at`], since there was no answer.
+    Again(Record),
+    /// The proposal was refused, and the store is asked for the reason.
+    Refused(Record),
+    /// A later process has opened the slice.
+    Fenced,
+    /// A primary of this term opens: what was accepted before reaches the device.
+    Opening(u64),
+    /// A replica that is out of sync: how far its return is.
+    Emptying,
+    Emptied(u64),
+    Joining,
+    Readying,
+    Syncing,
+}
+
+/// A change of the record that this node wants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Change {
+    /// The other replica is dropped by this primary.
+    Drop,
+    /// This secondary becomes primary, alone.
+    TakeOver,
+    /// This primary makes the other replica primary, alone.
+    HandOver,
+    /// This suspect becomes primary, alone.
+    Recover,
+    /// The other replica, which has everything, is in sync again.
+    Add,
+}
+
+/// A replica that returns, at the primary.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Joiner {
+    pub(super) session: u32,
+    pub(super) incarnation: u64,
+    pub(super) stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// It was told its session.
+    Offered,
+    /// It accepts writes. Every core learns to send them.
+    Showing,
+    /// Everything is copied to it.
+    Copying,
+    /// It has everything. Every core learns that reads need its lease, and the record is read.
+    Requiring,
+    /// It counts as in sync.
+    Added,
+}
+
+/// The part of this replica by the record.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Standing {
+    Primary,
+    Secondary,
+    /// The record names an earlier incarnation.
+    Suspect,
+    Out,
+}
+
+impl Membership {
+    /// A mirror that is new on this node.
+    pub(super) fn mirror(&self, replicas: Vec<Replica>, known: Known) -> Option<Mirror> {
+        let [first, second] = replicas[..] else { return None };
+        let (own, other) = if first.node == self.node { (first, second) } else { (second, first) };
+        let slice = self.slices.iter().find(|slice| slice.slice == own.slice).copied()?;
+        Some(Mirror {
+            own,
+            other,
+            slice,
+            known,
+            phase: Phase::Idle,
+            call: 0,
+            is_open: false,
+            stay: 0,
+            session: 0,
+            joiner: None,
+            // The start counts as a lease given.
+            given: self.now.plus(longer(self.lease)),
+            held: Nanos(0),
+            needed_since: self.now,
+            retry_at: self.now,
+            has_failed: false,
+            other_has_failed: false,
+            view: None,
+            published: 0,
+        })
+    }
+}
+
+impl Mirror {
+    pub(super) fn standing(&self) -> Standing {
+        match self.known.record.element(self.own.ordinal) {
+            None => Standing::Out,
+            Some(element) if element.incarnation != self.slice.incarnation => Standing::Suspect,
+            Some(_) if self.known.record.primary == self.own.ordinal => Standing::Primary,
+            Some(_) => Standing::Secondary,
+        }
+    }
+
+    /// The element of this replica, as it is now.
+    pub(super) fn element(&self) -> Element {
+        Element { replica: self.own.ordinal, incarnation: self.slice.incarnation }
+    }
+
+    pub(super) fn other_element(&self) -> Option<Element> {
+        self.known.record.element(self.other.ordinal)
+    }
+
+    /// Whether all cores go by the view of this moment.
+    pub(super) fn is_shown(&self, shown: u64) -> bool {
+        self.view == Some(self.wanted_view()) && self.published <= shown
+    }
+
+    /// The view that the cores should have.
+    pub(super) fn wanted_view(&self) -> View {
+        let Record { term, primary, .. } = self.known.record;
+        let standing = self.standing();
+        let is_in_sync = standing == Standing::Primary && self.other_element().is_some();
+        let joiner = self.joiner.filter(|joiner| joiner.stage != Stage::Offered);
+        let role = self.role(standing);
+        let remote = match joiner {
+            Some(joiner) => Some(joiner.session),
+            None => is_in_sync.then_some(self.session),
+        };
+        let is_required =
+            joiner.is_some_and(|it| matches!(it.stage, Stage::Requiring | Stage::Added));
+        View {
+            term,
+            role,
+            primary,
+            remote: remote.filter(|_| role == Role::Primary),
+            needs_lease: is_in_sync || is_required,
+            session: if role == Role::Secondary { self.session } else { 0 },
+            stay: self.stay,
+        }
+    }
+
+    fn role(&self, standing: Standing) -> Role {
+        let is_primary_elsewhere = self.known.record.primary != self.own.ordinal;
+        match (standing, &self.phase) {
+            (_, Phase::Fenced) => Role::Nobody,
+            (Standing::Primary, _) if !self.is_open || self.is_stopped() => Role::Nobody,
+            (Standing::Primary, _) => Role::Primary,
+            (Standing::Secondary, _) if self.is_stopped() => Role::Nobody,
+            (Standing::Secondary, _) => Role::Secondary,
+            (Standing::Out, Phase::Readying | Phase::Syncing) => Role::Secondary,
+            (Standing::Suspect | Standing::Out, _) if is_primary_elsewhere => Role::Elsewhere,
+            (Standing::Suspect | Standing::Out, _) => Role::Nobody,
+        }
+    }
+
+    /// Whether this node has stopped for a change that makes another primary. It stays so until the
+    /// outcome is known.
+    fn is_stopped(&self) -> bool {
+        match &self.phase {
+            Phase::Stopping(_) | Phase::Draining(..) => true,
+            Phase::Proposing(record) | Phase::Again(record) | Phase::Refused(record) => {
+                record.primary != self.known.record.primary
+            }
+            _ => false,
+        }
+    }
+
+    /// The question for a lease, if this node is a primary that needs or will need one.
+    pub(super) fn question(&self, mirror: MirrorKey) -> Option<Question> {
+        if self.standing() != Standing::Primary {
+            return None;
+        }
+        let session = match self.joiner {
+            Some(joiner) => joiner.session,
+            None => self.other_element().map(|_| self.session)?,
+        };
+        Some(Question { mirror, term: self.known.record.term, session })
+    }
+
+    /// Whether the asker may have a lease: it is the primary, and this node does not take part in a
+    /// term without it.
+    pub(super) fn gives_lease(&self, question: &Question) -> bool {
+        let is_agreed = question.term == self.known.record.term
+            && self.known.record.primary == self.other.ordinal;
+        let is_following = match self.standing() {
+            Standing::Secondary => matches!(self.phase, Phase::Idle | Phase::Reading(_)),
+            Standing::Out => self.phase == Phase::Syncing && question.session == self.session,
+            Standing::Primary | Standing::Suspect => false,
+        };
+        is_agreed && is_following
+    }
+
+    /// The primary has asked, for this mirror or without it.
+    pub(super) fn asked(&mut self, question: Option<&Question>) {
+        let counts = question.is_some_and(|question| question.session == self.session);
+        let is_current = question.is_none_or(|it| it.term == self.known.record.term);
+        if matches!(self.phase, Phase::Readying | Phase::Syncing) && !counts && is_current {
+            // The primary has given this session up.
+            self.phase = Phase::Emptying;
+        }
+        if self.standing() == Standing::Secondary
+            && matches!(self.phase, Phase::Reading(Change::TakeOver))
+            && question.is_some_and(|question| self.gives_lease(question))
+        {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    pub(super) fn drained(&mut self, number: u64) {
+        match self.phase.clone() {
+            Phase::Draining(change, expected) if expected == number => {
+                let record = self.proposal(change);
+                self.phase = record.map_or(Phase::Idle, Phase::Again);
+                self.retry_at = Nanos(0);
+            }
+            Phase::Opening(expected) if expected == number => {
+                self.is_open = true;
+                self.phase = Phase::Idle;
+            }
+            Phase::Emptied(expected) if expected == number => {
+                self.phase = Phase::Joining;
+                self.retry_at = Nanos(0);
+            }
+            _ => {}
+        }
+    }
+
+    /// The record that a change makes.
+    pub(super) fn proposal(&self, change: Change) -> Option<Record> {
+        let (own, other) = (self.own.ordinal, self.other.ordinal);
+        let record = &self.known.record;
+        Some(match change {
+            Change::Drop | Change::TakeOver | Change::Recover => {
+                record.next(own, vec![self.element()])
+            }
+            Change::HandOver => record.next(other, vec![self.other_element()?]),
+            Change::Add => {
+                let Joiner { incarnation, .. } = self.joiner?;
+                let joiner = Element { replica: other, incarnation };
+                record.next(own, vec![self.element(), joiner])
+            }
+        })
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.standing() != Standing::Primary || self.other_element().is_none()
+    }
+
+    /// Whether the lease of the other replica has been over for long enough to drop it.
+    pub(super) fn has_lost_lease(&self, now: Nanos) -> bool {
+        let since = self.needed_since.plus(LEASE);
+        now > self.held.max(since)
+    }
+}

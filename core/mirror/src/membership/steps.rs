@@ -1,0 +1,310 @@
+//! The changes of a mirror's membership, step by step.
+
+use super::mirror::{Change, Mirror, Phase, Stage, Standing};
+use super::record::{Known, Record};
+use super::{ADVANTAGE, Action, Membership, NodeKey, Partner, Pulse, RETRY, StoreAnswer, longer};
+use crate::Role;
+use crate::mutant::Mutant;
+use crate::table::MirrorKey;
+
+impl Membership {
+    /// Whether a deliberate bug is on.
+    pub(super) fn is(&self, mutant: Mutant) -> bool {
+        #[cfg(test)]
+        return self.mutant == Some(mutant);
+        #[cfg(not(test))]
+        return {
+            _ = mutant;
+            false
+        };
+    }
+
+    /// Goes by a record, unless a later one is known.
+    pub(super) fn adopt(&mut self, key: MirrorKey, known: Known) {
+        let (now, lease) = (self.now, self.lease);
+        let skips_entry = self.is(Mutant::EntryNotCounted);
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        if known.revision <= mirror.known.revision || mirror.phase == Phase::Fenced {
+            return;
+        }
+        let before = mirror.standing();
+        let had_stopped = mirror.view.is_some_and(|view| view.role == Role::Nobody);
+        let proposal = match &mirror.phase {
+            Phase::Proposing(record) | Phase::Again(record) | Phase::Refused(record) => {
+                Some(record.clone())
+            }
+            _ => None,
+        };
+        mirror.known = known;
+        let after = mirror.standing();
+        let is_own = proposal.as_ref() == Some(&mirror.known.record);
+        mirror.phase = Phase::Idle;
+        mirror.retry_at = now;
+        (mirror.has_failed, mirror.other_has_failed) = (false, false);
+        let joiner = mirror.joiner.take();
+        mirror.is_open &= after == Standing::Primary && before == after;
+        if after == Standing::Primary {
+            // A taker has stopped and drained before it proposed.
+            mirror.is_open |= is_own && before == Standing::Secondary && had_stopped;
+            if mirror.other_element().is_some() {
+                mirror.needed_since = now;
+                mirror.session = joiner.map_or(mirror.session, |joiner| joiner.session);
+            }
+        }
+        if matches!(after, Standing::Out | Standing::Suspect) {
+            mirror.stay += 1;
+        }
+        let has_entered = matches!(after, Standing::Primary | Standing::Secondary)
+            && !matches!(before, Standing::Primary | Standing::Secondary);
+        if has_entered && !skips_entry {
+            // The primary may hold a lease that counts on this replica not to take part.
+            mirror.given = mirror.given.max(now.plus(longer(lease)));
+        }
+    }
+
+    /// The store has answered.
+    pub(super) fn answered(&mut self, key: MirrorKey, call: u64, answer: StoreAnswer) {
+        let retry_at = self.now.plus(RETRY);
+        let believes_failure = self.is(Mutant::UnknownIsFailure);
+        let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.call == call) else { return };
+        let is_unchanged = match &answer {
+            StoreAnswer::Read(known) => known.revision == mirror.known.revision,
+            _ => false,
+        };
+        match (mirror.phase.clone(), answer) {
+            (Phase::Reading(change), StoreAnswer::Read(_)) if is_unchanged => {
+                self.begin(key, change);
+            }
+            (Phase::Refused(_), StoreAnswer::Read(_)) if is_unchanged => {
+                // Not the record but the slice has changed: another process has it.
+                mirror.phase = Phase::Fenced;
+            }
+            (_, StoreAnswer::Read(known)) => self.adopt(key, known),
+            (Phase::Reading(_), _) => {
+                mirror.phase = Phase::Idle;
+                mirror.retry_at = retry_at;
+            }
+            (Phase::Proposing(record), StoreAnswer::Committed(revision)) => {
+                self.adopt(key, Known { record, revision });
+                self.tell(key);
+            }
+            (Phase::Proposing(record), StoreAnswer::Refused) => {
+                mirror.phase = Phase::Refused(record);
+                self.read(key);
+            }
+            (Phase::Proposing(_), _) if believes_failure => {
+                mirror.phase = Phase::Idle;
+                mirror.retry_at = retry_at;
+            }
+            (Phase::Proposing(record) | Phase::Refused(record), _) => {
+                // It may still take effect, so the same one is sent until a copy is answered.
+                mirror.phase = Phase::Again(record);
+                mirror.retry_at = retry_at;
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the other node the record.
+    pub(super) fn tell(&mut self, key: MirrorKey) {
+        let Some(mirror) = self.mirrors.get(&key) else { return };
+        let tell = Pulse::Tell(key, mirror.known.clone());
+        self.actions.push_back(Action::Send(mirror.other.node, tell));
+    }
+
+    pub(super) fn step_all(&mut self) {
+        let keys: Vec<MirrorKey> = self.mirrors.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.step(key));
+    }
+
+    /// Does what is due for a mirror.
+    fn step(&mut self, key: MirrorKey) {
+        let Some(mirror) = self.mirrors.get(&key) else { return };
+        let (phase, is_shown) = (mirror.phase.clone(), mirror.is_shown(self.shown));
+        let is_due = self.now >= mirror.retry_at;
+        match phase {
+            Phase::Stopping(change) if is_shown => {
+                let number = self.drain(key);
+                self.set_phase(key, Phase::Draining(change, number));
+            }
+            Phase::Again(record) if is_due => self.propose(key, record),
+            Phase::Idle => self.step_idle(key, is_shown, is_due),
+            _ => self.step_return(key, is_shown, is_due),
+        }
+    }
+
+    fn step_idle(&mut self, key: MirrorKey, is_shown: bool, is_due: bool) {
+        let mirror = &self.mirrors[&key];
+        match mirror.standing() {
+            Standing::Primary if !mirror.is_open && is_shown => {
+                let number = self.drain(key);
+                self.set_phase(key, Phase::Opening(number));
+            }
+            Standing::Primary if !mirror.is_open => {}
+            Standing::Out => self.set_phase(key, Phase::Emptying),
+            _ => {
+                if let Some(change) = self.wanted_change(key).filter(|_| is_due) {
+                    self.set_phase(key, Phase::Reading(change));
+                    self.read(key);
+                } else {
+                    self.step_joiner(key, is_shown);
+                }
+            }
+        }
+    }
+
+    /// The change that this node wants, if any.
+    fn wanted_change(&self, key: MirrorKey) -> Option<Change> {
+        let mirror = &self.mirrors[&key];
+        let partner = &self.partners[&mirror.other.node];
+        let other = mirror.other_element();
+        match mirror.standing() {
+            Standing::Primary => {
+                if other.is_none() {
+                    let is_wanted = mirror.joiner.is_some_and(|it| it.stage == Stage::Requiring);
+                    let holds = mirror.held > self.now && mirror.is_shown(self.shown);
+                    return (is_wanted && holds).then_some(Change::Add);
+                }
+                let is_gone = self.is_gone(mirror, partner) || mirror.has_lost_lease(self.now);
+                if is_gone || mirror.other_has_failed {
+                    return Some(Change::Drop);
+                }
+                (mirror.has_failed || self.is_leaving).then_some(Change::HandOver)
+            }
+            Standing::Secondary => {
+                let is_over = self.now > mirror.given.plus(ADVANTAGE);
+                let is_over = is_over || self.is(Mutant::LeaseNotAwaited);
+                let is_wanted = self.is_gone(mirror, partner) || is_over;
+                is_wanted.then_some(Change::TakeOver)
+            }
+            Standing::Suspect => self.recovers(mirror, partner).then_some(Change::Recover),
+            Standing::Out => None,
+        }
+    }
+
+    /// Whether the process that the record counts on runs no more.
+    fn is_gone(&self, mirror: &Mirror, partner: &Partner) -> bool {
+        let now = partner.slices.iter().find(|slice| slice.slice == mirror.other.slice);
+        let recorded = mirror.other_element().map(|element| element.incarnation);
+        partner.is_dead || now.is_some_and(|now| recorded.is_some_and(|it| it < now.incarnation))
+    }
+
+    /// Whether this suspect may go on alone: no element can hold more than it does.
+    fn recovers(&self, mirror: &Mirror, partner: &Partner) -> bool {
+        let record = &mirror.known.record;
+        let Some(own) = record.element(mirror.own.ordinal) else { return false };
+        if self.is(Mutant::SuspectTakesOver) {
+            return true;
+        }
+        let Some(other) = mirror.other_element() else { return true };
+        let now = partner.slices.iter().find(|slice| slice.slice == mirror.other.slice);
+        let Some(now) = now.filter(|_| partner.run.is_some()) else { return false };
+        if now.incarnation == other.incarnation {
+            return false;
+        }
+        // Rather one that kept its power, then the primary, then the lower ordinal.
+        let rank = |ordinal: u8, recorded: u64, power: u64| {
+            (recorded < power, ordinal != record.primary, ordinal)
+        };
+        let mine = rank(own.replica, own.incarnation, mirror.slice.power);
+        mine < rank(other.replica, other.incarnation, now.power)
+    }
+
+    /// The store has answered, so the change begins.
+    fn begin(&mut self, key: MirrorKey, change: Change) {
+        let is_still_wanted = self.wanted_change(key) == Some(change);
+        let skips_drain = self.is(Mutant::ProposesUndrained) && change == Change::TakeOver;
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        mirror.phase = Phase::Idle;
+        if !is_still_wanted {
+            return;
+        }
+        match change {
+            Change::TakeOver | Change::HandOver if !skips_drain => {
+                mirror.phase = Phase::Stopping(change);
+            }
+            _ => {
+                if let Some(joiner) = mirror.joiner.as_mut().filter(|_| change == Change::Add) {
+                    joiner.stage = Stage::Added;
+                }
+                if let Some(record) = mirror.proposal(change) {
+                    self.propose(key, record);
+                }
+            }
+        }
+    }
+
+    fn propose(&mut self, key: MirrorKey, record: Record) {
+        self.calls += 1;
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        let revision = mirror.known.revision;
+        mirror.phase = Phase::Proposing(record.clone());
+        mirror.call = self.calls;
+        self.actions.push_back(Action::Propose(key, self.calls, revision, record));
+    }
+
+    fn read(&mut self, key: MirrorKey) {
+        self.calls += 1;
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        mirror.call = self.calls;
+        self.actions.push_back(Action::Read(key, self.calls));
+    }
+
+    pub(super) fn drain(&mut self, key: MirrorKey) -> u64 {
+        self.drains += 1;
+        self.actions.push_back(Action::Drain(self.drains, key));
+        self.drains
+    }
+
+    pub(super) fn set_phase(&mut self, key: MirrorKey, phase: Phase) {
+        if let Some(mirror) = self.mirrors.get_mut(&key) {
+            mirror.phase = phase;
+            mirror.retry_at = self.now;
+        }
+        // What the new phase needs may be there already.
+        if matches!(self.mirrors[&key].phase, Phase::Emptying | Phase::Readying) {
+            self.step(key);
+        }
+    }
+
+    /// A part of an operation failed here, or there by the word of this node's cores.
+    pub(super) fn failed_here(&mut self, key: MirrorKey, is_local: bool) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        match (mirror.standing(), is_local) {
+            (Standing::Primary, true) => mirror.has_failed = true,
+            (Standing::Primary, false) => mirror.other_has_failed = true,
+            // It keeps what it has accepted, so it takes over only when that has been applied.
+            (Standing::Secondary, true) => {
+                let (to, failed) = (mirror.other.node, Pulse::Failed { mirror: key });
+                self.actions.push_back(Action::Send(to, failed));
+            }
+            _ => {}
+        }
+    }
+
+    /// The other node says that its replica has failed.
+    pub(super) fn failed_there(&mut self, from: NodeKey, key: MirrorKey) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        if mirror.other.node == from && mirror.standing() == Standing::Primary {
+            mirror.other_has_failed = true;
+        }
+    }
+
+    /// Gives the cores the views that have changed.
+    pub(super) fn publish(&mut self) {
+        let number = self.published + 1;
+        let mut views = Vec::new();
+        for (key, mirror) in &mut self.mirrors {
+            let view = mirror.wanted_view();
+            if mirror.view != Some(view) {
+                mirror.view = Some(view);
+                mirror.published = number;
+                views.push((*key, view));
+            }
+        }
+        if !views.is_empty() {
+            self.published = number;
+            self.actions.push_back(Action::Publish(number, views));
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! A node of the simulation: its cores, its membership, its clock; and its deaths.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use nearflash_device::DeviceId;
+use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
+
+use super::history::Time;
+use super::pulses::node_key;
+use super::run::{
+    At, BLOCK, BLOCKS, Event, FIRST, MICRO, MILLI, MIRRORS, NODES, PRIMARY_FACES, REPLICA_FACES,
+    REPLICA_NODES, Run,
+};
+use super::store::Call;
+use super::world::Device;
+use crate::membership::{Action, Known, Membership, MirrorConfig, Replica, SliceState, View};
+use crate::mutant::Mutant;
+use crate::{Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role};
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) is_up: bool,
+    /// The number of the process.
+    pub(super) life: u64,
+    pub(super) core_count: u16,
+    pub(super) cores: Vec<Mirrors>,
+    pub(super) membership: Option<Membership>,
+    table: MirrorTable,
+    views: BTreeMap<u32, View>,
+    /// By core: when the last message of the control plane arrives there.
+    mail: Vec<Time>,
+    pub(super) timeouts: Vec<Option<Time>>,
+    timeout: Option<Time>,
+    /// Publications that not every core has.
+    shown: VecDeque<(u64, usize)>,
+    pub(super) paused_until: Time,
+    /// The clock is fast by so many parts of a thousand.
+    rate: u64,
+    pub(super) device: Device,
+    pub(super) incarnation: u64,
+    pub(super) power: u64,
+    /// It has died by a loss of power.
+    pub(super) has_lost_power: bool,
+    /// When the last operation of the device ends.
+    pub(super) busy_until: Time,
+}
+
+impl Node {
+    pub(super) fn new(core_count: u16, rate: u64) -> Self {
+        Self {
+            is_up: false,
+            life: 0,
+            core_count,
+            cores: Vec::new(),
+            membership: None,
+            table: MirrorTable::new(DeviceId(FIRST)),
+            views: BTreeMap::new(),
+            mail: Vec::new(),
+            timeouts: Vec::new(),
+            timeout: None,
+            shown: VecDeque::new(),
+            paused_until: 0,
+            rate,
+            device: Device::default(),
+            incarnation: 0,
+            power: 1,
+            has_lost_power: false,
+            busy_until: 0,
+        }
+    }
+
+    /// Its clock.
+    pub(super) fn clock(&self, now: Time) -> Nanos {
+        Nanos(1_000_000_000 + now + now / 1000 * self.rate)
+    }
+
+    /// When its clock shows this time.
+    pub(super) fn real(&self, clock: Nanos) -> Time {
+        clock.0.saturating_sub(1_000_000_000) / (1000 + self.rate) * 1000 + 1001
+    }
+
+    /// Whether the process that the element counts on has ended.
+    pub(super) fn has_crashed_since(&self, incarnation: u64) -> bool {
+        !self.is_up || self.incarnation != incarnation
+    }
+
+    pub(super) fn has_lost_power_since(&self, incarnation: u64) -> bool {
+        self.has_lost_power || self.power > incarnation
+    }
+}
+
+impl Run {
+    /// Starts a process, when the store is there and nothing of the last one is under way.
+    pub(super) fn start(&mut self, node: usize) {
+        let busy_until = self.nodes[node].busy_until;
+        let waits = busy_until >= self.now && self.mutant != Some(Mutant::GhostWrites);
+        if self.nodes[node].is_up {
+            return;
+        }
+        if waits || self.now < self.store.unreachable[node] {
+            let at = self.now + 10 * MILLI;
+            return self.later(at, Event::Start(node));
+        }
+        let mutant = self.mutant;
+        let rate_now = self.nodes[node].clock(self.now);
+        let it = &mut self.nodes[node];
+        it.is_up = true;
+        it.life += 1;
+        it.incarnation += 1;
+        if std::mem::take(&mut it.has_lost_power) {
+            it.power = it.incarnation;
+        }
+        it.table = MirrorTable::new(DeviceId(FIRST));
+        let shared = Arc::new(it.table.clone());
+        let core = |core| {
+            let mut mirrors = Mirrors::new(Core(core), shared.clone());
+            mirrors.mutant = mutant;
+            mirrors
+        };
+        it.cores = (0..it.core_count).map(core).collect();
+        it.mail = vec![self.now; it.cores.len()];
+        it.timeouts = vec![None; it.cores.len()];
+        (it.timeout, it.views) = (None, BTreeMap::new());
+        it.shown.clear();
+        if node < REPLICA_NODES {
+            let (incarnation, power) = (it.incarnation, it.power);
+            let slice = SliceState { slice: node_key(node), incarnation, power };
+            let run = it.life;
+            let mut membership = Membership::new(node_key(node), run, vec![slice], rate_now);
+            membership.mutant = mutant;
+            it.membership = Some(membership);
+            self.store.slices[node] = incarnation;
+            let configs = (0..MIRRORS).map(|mirror| self.config(mirror)).collect();
+            self.with_membership(node, |membership| membership.set_mirrors(configs));
+            for other in (0..REPLICA_NODES).filter(|other| *other != node) {
+                self.connect_pulse(node, other);
+                self.later(self.now + 20 * MILLI, Event::PulseConnect(other, node));
+            }
+        } else {
+            for mirror in 0..MIRRORS {
+                let known = self.store.records[index(mirror)].clone();
+                self.watched(node, mirror, known);
+            }
+        }
+    }
+
+    fn config(&self, mirror: u32) -> MirrorConfig {
+        let replica = |node: u8| {
+            let key = node_key(node.into());
+            Replica { ordinal: node, slice: key, node: key }
+        };
+        MirrorConfig {
+            key: mirror_key(mirror),
+            replicas: vec![replica(0), replica(1)],
+            known: self.store.records[index(mirror)].clone(),
+        }
+    }
+
+    /// The process dies; by a loss of power, its device forgets what was not flushed.
+    pub(super) fn kill(&mut self, node: usize, by_power: bool) {
+        if !self.nodes[node].is_up {
+            return;
+        }
+        self.count(if by_power { "losses of power" } else { "kills" });
+        let it = &mut self.nodes[node];
+        it.is_up = false;
+        it.cores.clear();
+        it.membership = None;
+        it.paused_until = 0;
+        if by_power {
+            it.has_lost_power = true;
+            it.busy_until = 0;
+            self.devices_epoch[node] += 1;
+            for cell in self.nodes[node].device.blocks.values_mut() {
+                let lost = cell.log.len() - cell.durable;
+                let kept = self.random.below(lost as u64 + 1);
+                cell.log.truncate(cell.durable + index(u32::try_from(kept).expect("few")));
+            }
+        }
+        for other in (0..REPLICA_NODES).filter(|other| node < REPLICA_NODES && *other != node) {
+            if by_power {
+                self.pulses[node][other].lose();
+            } else {
+                self.end_pulse(node, other, true);
+            }
+            self.end_pulse(other, node, false);
+        }
+        self.links_die(node);
+        self.hosts_lose(node);
+        self.excuse();
+    }
+
+    pub(super) fn pause(&mut self, node: usize, span: Time) {
+        self.count("pauses");
+        self.nodes[node].paused_until = self.now + span;
+    }
+
+    pub(super) fn watched(&mut self, node: usize, mirror: u32, known: Known) {
+        if !self.nodes[node].is_up {
+            return;
+        }
+        if node < REPLICA_NODES {
+            let key = mirror_key(mirror);
+            return self.with_membership(node, |it| it.handle_record(key, known));
+        }
+        let view = View {
+            term: known.record.term,
+            role: Role::Elsewhere,
+            primary: known.record.primary,
+            remote: None,
+            needs_lease: false,
+            session: 0,
+            stay: 0,
+        };
+        let is_later = self.nodes[node].views.get(&mirror).is_none_or(|it| it.term < view.term);
+        if is_later {
+            self.show(node, 0, vec![(mirror_key(mirror), view)]);
+        }
+    }
+
+    /// Lets the membership of a node do something, and takes all that results.
+    pub(super) fn with_membership(&mut self, node: usize, act: impl FnOnce(&mut Membership)) {
+        let clock = self.nodes[node].clock(self.now);
+        let Some(membership) = self.nodes[node].membership.as_mut() else { return };
+        membership.set_now(clock);
+        act(membership);
+        while let Some(action) =
+            self.nodes[node].membership.as_mut().and_then(|it| it.poll_action())
+        {
+            self.act(node, action);
+        }
+        let it = &mut self.nodes[node];
+        let Some(at) = it.membership.as_ref().map(|membership| membership.poll_timeout()) else {
+            return;
+        };
+        let at = it.real(at).max(self.now + 1);
+        if it.timeout.is_none_or(|known| known > at) {
+            it.timeout = Some(at);
+            let life = it.life;
+            self.later(at, Event::MembershipTimeout(node, life));
+        }
+    }
+
+    pub(super) fn membership_timeout(&mut self, node: usize) {
+        self.nodes[node].timeout = None;
+        self.with_membership(node, Membership::handle_timeout);
+    }
+
+    fn act(&mut self, node: usize, action: Action) {
+        let life = self.nodes[node].life;
+        let incarnation = self.nodes[node].incarnation;
+        match action {
+            Action::Send(to, pulse) => self.pulse(node, to[0].into(), pulse),
+            Action::Publish(number, views) => self.show(node, number, views),
+            Action::Drain(number, key) => {
+                let at = self.now + self.random.below(100 * MICRO);
+                self.later(at, Event::Drain(node, life, number, key.number));
+            }
+            Action::Leases(leases) => {
+                let leases: Vec<_> =
+                    leases.iter().map(|(key, until)| (MirrorId(key.number), *until)).collect();
+                for core in 0..self.nodes[node].cores.len() {
+                    let at = self.mail_time(node, core);
+                    self.later(at, Event::Leases((node, core), life, leases.clone()));
+                }
+            }
+            Action::Read(key, number) => self.call(Call {
+                node,
+                life,
+                mirror: key.number,
+                number,
+                proposal: None,
+                incarnation,
+            }),
+            Action::Propose(key, number, revision, record) => self.call(Call {
+                node,
+                life,
+                mirror: key.number,
+                number,
+                proposal: Some((revision, record)),
+                incarnation,
+            }),
+            Action::Resync(key, session) => {
+                for core in 0..self.nodes[node].cores.len() {
+                    let at = self.mail_time(node, core);
+                    let mirror = MirrorId(key.number);
+                    self.later(at, Event::Copy((node, core), life, mirror, session));
+                }
+            }
+        }
+    }
+
+    /// When the next message of the control plane arrives at a core.
+    fn mail_time(&mut self, node: usize, core: usize) -> Time {
+        let longest = if self.random.below(20) == 0 { 20 * MILLI } else { 200 * MICRO };
+        let delay = self.random.below(longest);
+        let last = &mut self.nodes[node].mail[core];
+        *last = (self.now + delay).max(*last + 1);
+        *last
+    }
+
+    /// Gives a node's cores a table, each at a time of its own.
+    fn show(&mut self, node: usize, number: u64, views: Vec<(MirrorKey, View)>) {
+        for (key, view) in views {
+            self.nodes[node].views.insert(key.number, view);
+            let entry = self.entry_of(node, key.number, view);
+            let it = &mut self.nodes[node];
+            it.table = it.table.with(MirrorId(key.number), Some(entry));
+        }
+        self.count("tables");
+        let (life, cores) = (self.nodes[node].life, self.nodes[node].cores.len());
+        let table = Arc::new(self.nodes[node].table.clone());
+        self.nodes[node].shown.push_back((number, cores));
+        for core in 0..cores {
+            let at = self.mail_time(node, core);
+            self.later(at, Event::Table((node, core), life, table.clone(), number));
+        }
+    }
+
+    pub(super) fn table_shown(&mut self, at: At, table: Arc<MirrorTable>, number: u64) {
+        self.with_core(at, |core| core.set_table(table));
+        let it = &mut self.nodes[at.0];
+        if let Some((_, left)) = it.shown.iter_mut().find(|(shown, _)| *shown == number) {
+            *left -= 1;
+        }
+        while it.shown.front().is_some_and(|(_, left)| *left == 0) {
+            let (number, _) = it.shown.pop_front().expect("it is there");
+            let life = it.life;
+            self.later(self.now + 20 * MICRO, Event::Shown(at.0, life, number));
+            return;
+        }
+    }
+
+    pub(super) fn drain(&mut self, node: usize, number: u64, mirror: u32) {
+        let id = MirrorId(mirror);
+        if self.nodes[node].cores.iter().all(|core| core.is_drained(id)) {
+            return self.with_membership(node, |membership| membership.handle_drained(number));
+        }
+        self.count("changes that waited for the device");
+        let life = self.nodes[node].life;
+        self.later(self.now + 100 * MICRO, Event::Drain(node, life, number, mirror));
+    }
+
+    fn entry_of(&self, node: usize, mirror: u32, view: View) -> MirrorEntry {
+        let face = |base: u32, node: usize| {
+            DeviceId(base + u32::try_from(node).expect("they are few") * MIRRORS + mirror)
+        };
+        let start = ByteOffset(u64::from(mirror) * BLOCKS * BLOCK);
+        let local = Local { device: DeviceId(0), start, volatile_cache: true };
+        let other = NODES - 2 - node.min(1);
+        let device = face(REPLICA_FACES, other);
+        let remote = |session| Remote { device, session, volatile_cache: true };
+        let primary = usize::from(view.primary);
+        MirrorEntry {
+            key: mirror_key(mirror),
+            term: view.term,
+            len: ByteLen(BLOCKS * BLOCK),
+            role: view.role,
+            owner: Core(u16::try_from(mirror % u32::from(self.nodes[node].core_count)).expect("")),
+            local: (node < REPLICA_NODES).then_some(local),
+            remote: view.remote.map(remote),
+            primary: (node != primary).then(|| face(PRIMARY_FACES, primary)),
+            session: view.session,
+            needs_lease: view.needs_lease,
+            stay: view.stay,
+            zeroes: true,
+            deallocates: false,
+        }
+    }
+}
+
+pub(super) fn mirror_key(number: u32) -> MirrorKey {
+    MirrorKey { volume: [1; 16], number }
+}

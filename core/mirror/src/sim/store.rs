@@ -1,0 +1,118 @@
+//! The modelled store: one map with revisions. Calls are late, and their answers are lost.
+
+use nearflash_units::index;
+
+use super::history::Time;
+use super::run::{Event, MICRO, MILLI, REPLICA_NODES, Run};
+use crate::membership::{Element, Known, Record, StoreAnswer};
+use crate::mutant::Mutant;
+use crate::table::Term;
+
+/// The time after which a caller gives a call up.
+const TIMEOUT: Time = 2000 * MILLI;
+
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub(super) records: Vec<Known>,
+    /// By node: the incarnation of its slice.
+    pub(super) slices: [u64; REPLICA_NODES],
+    revision: i64,
+    /// By node: it does not reach the store until then.
+    pub(super) unreachable: [Time; 3],
+}
+
+/// A call under way.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) node: usize,
+    pub(super) life: u64,
+    pub(super) mirror: u32,
+    pub(super) number: u64,
+    /// The proposal with the revision that it replaces; a read has none.
+    pub(super) proposal: Option<(i64, Record)>,
+    /// The incarnation of the slice of the process that calls.
+    pub(super) incarnation: u64,
+}
+
+impl Store {
+    pub(super) fn add(&mut self, primary: u8) {
+        self.revision += 1;
+        let element = |replica| Element { replica, incarnation: 1 };
+        let in_sync = vec![element(0), element(1)];
+        let record = Record { term: Term(1), primary, in_sync };
+        self.records.push(Known { record, revision: self.revision });
+    }
+}
+
+impl Run {
+    pub(super) fn call(&mut self, call: Call) {
+        let timeout = Event::StoreAnswer(call.clone(), StoreAnswer::Unknown);
+        self.later(self.now + TIMEOUT, timeout);
+        let delay = match self.random.below(100) {
+            0..3 if !self.is_calm() => return self.count("store calls lost"),
+            3..6 if !self.is_calm() => self.random.below(4000 * MILLI),
+            _ => 200 * MICRO + self.random.below(3 * MILLI),
+        };
+        self.later(self.now + delay, Event::StoreCall(call));
+    }
+
+    pub(super) fn store_call(&mut self, call: Call) {
+        if self.now < self.store.unreachable[call.node] {
+            return self.count("store calls lost");
+        }
+        let place = index(call.mirror);
+        let is_alive = self.nodes[call.node].life == call.life && self.nodes[call.node].is_up;
+        let answer = match &call.proposal {
+            None => StoreAnswer::Read(self.store.records[place].clone()),
+            Some((revision, record)) => {
+                let is_last = self.store.slices[call.node] == call.incarnation
+                    || self.mutant == Some(Mutant::SliceNotCompared);
+                if self.store.records[place].revision == *revision && is_last {
+                    if !is_alive {
+                        self.count("transactions of the dead");
+                    }
+                    StoreAnswer::Committed(self.commit(call.mirror, record.clone()))
+                } else {
+                    self.count("transactions refused");
+                    StoreAnswer::Refused
+                }
+            }
+        };
+        if self.random.permille(30) && !self.is_calm() {
+            return self.count("store answers lost");
+        }
+        let delay = 200 * MICRO + self.random.below(3 * MILLI);
+        self.later(self.now + delay, Event::StoreAnswer(call, answer));
+    }
+
+    fn commit(&mut self, mirror: u32, record: Record) -> i64 {
+        let before = self.store.records[index(mirror)].record.clone();
+        if record.term.0 != before.term.0 + 1 || record.element(record.primary).is_none() {
+            self.wrong(format!("{record:?} follows {before:?}"));
+        }
+        let is_new = |element: &&Element| before.element(element.replica).is_none();
+        for element in record.in_sync.iter().filter(is_new) {
+            self.count("replicas added");
+            self.check_equal(mirror, index(element.replica.into()), index(record.primary.into()));
+        }
+        self.count(match (record.primary == before.primary, record.in_sync.len()) {
+            (false, _) => "takeovers",
+            (true, 1) if before.in_sync.len() > 1 => "replicas dropped",
+            (true, 1) => "recoveries",
+            _ => "joins",
+        });
+        self.store.revision += 1;
+        let known = Known { record, revision: self.store.revision };
+        self.store.records[index(mirror)] = known.clone();
+        self.excuse();
+        for node in 0..self.nodes.len() {
+            let delay = match self.random.below(20) {
+                0 => 5000 * MILLI,
+                1 => self.random.below(2000 * MILLI),
+                _ => self.random.below(5 * MILLI),
+            };
+            self.later(self.now + delay, Event::Watch(node, mirror, known.clone()));
+        }
+        known.revision
+    }
+}
