@@ -43,8 +43,6 @@ pub(crate) enum Mutant {
     NoSession,
     /// M33: a replica joins before what it has accepted or started has ended.
     JoinsUndrained,
-    /// M35: entering is not counted as a lease given.
-    EntryNotCounted,
     /// M37: a replica proposes itself before it has applied what it accepted.
     ProposesUndrained,
     /// M39: reads do not look at the stay.
@@ -57,6 +55,4 @@ pub(crate) enum Mutant {
     CopyUnflushed,
     /// The transaction does not compare the slice of the proposer (D2).
     SliceNotCompared,
-    /// M18: a suspect counts as in sync.
-    SuspectServes,
 }

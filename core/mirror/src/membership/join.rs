@@ -14,11 +14,16 @@ use crate::table::{MirrorKey, Term};
 impl Membership {
     /// Does what is due for a replica that is out of sync.
     pub(super) fn step_return(&mut self, key: MirrorKey, is_shown: bool, is_due: bool) {
+        let joins_undrained = self.is(Mutant::JoinsUndrained);
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         if mirror.standing() != Standing::Out || self.is_leaving {
             return;
         }
         match mirror.phase {
+            Phase::Emptying if joins_undrained => {
+                mirror.phase = Phase::Joining;
+                mirror.retry_at = self.now;
+            }
             Phase::Emptying if is_shown => {
                 let number = self.drain(key);
                 self.set_phase(key, Phase::Emptied(number));
@@ -103,6 +108,7 @@ impl Membership {
 
     /// Does what is due for the replica that returns.
     pub(super) fn step_joiner(&mut self, key: MirrorKey, is_shown: bool) {
+        let is_shown = is_shown || self.is(Mutant::CopiedTooEarly);
         let now = self.now;
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let Some(joiner) = mirror.joiner else { return };

@@ -22,7 +22,6 @@ impl Membership {
     /// Goes by a record, unless a later one is known.
     pub(super) fn adopt(&mut self, key: MirrorKey, known: Known) {
         let (now, lease) = (self.now, self.lease);
-        let skips_entry = self.is(Mutant::EntryNotCounted);
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         if known.revision <= mirror.known.revision || mirror.phase == Phase::Fenced {
             return;
@@ -56,7 +55,7 @@ impl Membership {
         }
         let has_entered = matches!(after, Standing::Primary | Standing::Secondary)
             && !matches!(before, Standing::Primary | Standing::Secondary);
-        if has_entered && !skips_entry {
+        if has_entered {
             // The primary may hold a lease that counts on this replica not to take part.
             mirror.given = mirror.given.max(now.plus(longer(lease)));
         }

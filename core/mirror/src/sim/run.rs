@@ -107,7 +107,10 @@ pub(super) struct Run {
     pub(super) counts: Counts,
     problem: Option<String>,
     pub(super) lossy: u64,
+    /// Failed writes, slow operations of devices, and late requests: each of a thousand.
     errors: u64,
+    slow: u64,
+    pub(super) late: u64,
     is_traced: bool,
 }
 
@@ -155,7 +158,9 @@ impl Run {
         };
         let nodes = (0..NODES).map(&mut node).collect();
         let lossy = if random.below(3) == 0 { 0 } else { 1 + random.below(8) };
-        let errors = if random.below(3) == 0 { 1 } else { 0 };
+        let errors = [0, 0, 1, 6][usize::try_from(random.below(4)).expect("it is small")];
+        let slow = if random.below(3) == 0 { 25 } else { 2 };
+        let late = if random.below(3) == 0 { 20 } else { 2 };
         let pulses = |_| (0..REPLICA_NODES).map(|_| PulseLink::default()).collect();
         Self {
             random,
@@ -182,6 +187,8 @@ impl Run {
             problem: None,
             lossy,
             errors,
+            slow,
+            late,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
     }
@@ -438,7 +445,7 @@ impl Run {
         }
         let is_slow = self.random.permille(30);
         let longest = if is_slow { 8 * MILLI } else { 300 * MICRO };
-        let longest = if self.random.permille(2) { 400 * MILLI } else { longest };
+        let longest = if self.random.permille(self.slow) { 400 * MILLI } else { longest };
         let time = self.now + 20 * MICRO + self.random.below(longest);
         let (life, epoch) = (self.nodes[at.0].life, self.devices_epoch[at.0]);
         self.nodes[at.0].busy_until = self.nodes[at.0].busy_until.max(time);

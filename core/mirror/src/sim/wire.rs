@@ -90,7 +90,7 @@ impl Run {
 
     fn transmit(&mut self, number: usize) {
         let key = self.sent[number].link;
-        let longest = if self.random.permille(3) { 900 * MILLI } else { 200 * MICRO };
+        let longest = if self.random.permille(self.late) { 900 * MILLI } else { 200 * MICRO };
         let delay = 10 * MICRO + self.random.below(longest);
         let link = self.links.get_mut(&key).expect("it is there");
         link.last = (self.now + delay).max(link.last + 1);
