@@ -146,12 +146,8 @@ impl Mirrors {
         self.now = now;
     }
 
-    /// Takes an operation on the device that is a mirror.
-    pub fn submit(&mut self, request: DeviceRequest) {
-        let Some(mirror) = self.table.mirror_of(request.device) else {
-            self.ended.push_back((request.id, DeviceResult::Gone));
-            return;
-        };
+    /// Takes an operation on a mirror.
+    pub fn submit(&mut self, mirror: MirrorId, request: DeviceRequest) {
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
         let (stage, ticket, local, remote) = (Stage::Held, None, unneeded, unneeded);
         let job = Job { request, mirror, since, stage, owner, ticket, local, remote };

@@ -86,7 +86,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut random = Random::new(seed);
-        let table = MirrorTable::new(DeviceId(FIRST));
+        let table = MirrorTable::new();
         let shared = Arc::new(table.clone());
         let mut node = |_| {
             let cores = 1 + u16::try_from(random.below(3)).expect("it is small");
@@ -346,7 +346,7 @@ impl Run {
         let device = DeviceId(FIRST + mirror);
         let (offset, len) = (ByteOffset(first * BLOCK), ByteLen(len * BLOCK));
         self.with_core(at, |core| {
-            core.submit(DeviceRequest { id, device, operation, offset, len })
+            core.submit(MirrorId(mirror), DeviceRequest { id, device, operation, offset, len })
         });
     }
 

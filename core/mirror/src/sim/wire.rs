@@ -148,7 +148,7 @@ impl Run {
         let io = FORWARDED + u32::try_from(number).expect("they are few");
         let id = OperationId { io, op: 0, generation: 0 };
         let device = DeviceId(FIRST + mirror.0);
-        self.with_core(at, |core| core.submit(DeviceRequest { id, device, ..request }));
+        self.with_core(at, |core| core.submit(mirror, DeviceRequest { id, device, ..request }));
     }
 
     fn accepted(&mut self, number: usize, to: usize) {
