@@ -368,6 +368,7 @@ fn exports() -> Exports {
         uuid: [0; 16],
         is_remote: false,
         is_public: true,
+        face: None,
     };
     Exports::new([(direct::NAME.into(), export)], [])
 }

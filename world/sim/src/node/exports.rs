@@ -83,6 +83,7 @@ impl Node {
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
                 is_remote: false,
                 is_public: true,
+                face: None,
             };
             (name_of(volume.id).into(), export)
         };
