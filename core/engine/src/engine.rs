@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
+use nearflash_device::{
+    DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
+};
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, SentIn, Tag,
@@ -298,6 +300,11 @@ impl Engine {
         let len = self.volumes.get(job.volume)?.block_size.len(job.range.count);
         let is_whole = len == Some(request.len);
         Some(Cause { owner: job.owner, tag: job.tag, sent_in: job.sent_in, is_whole })
+    }
+
+    /// The operation of that id, which has not ended.
+    pub fn operation(&self, id: OperationId) -> Option<DeviceOperation> {
+        self.layout.operation(id)
     }
 
     /// The device operation that is submitted next, if it is on blocks.

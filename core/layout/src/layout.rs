@@ -276,6 +276,14 @@ impl Layout {
         self.flights.get(index(id.io))?.peek(id)
     }
 
+    /// The operation of that id, which has not ended.
+    pub fn operation(&self, id: OperationId) -> Option<DeviceOperation> {
+        match Flushes::device_of(id) {
+            Some(_) => Some(DeviceOperation::Flush),
+            None => self.flights.get(index(id.io))?.peek(id).map(|request| request.operation),
+        }
+    }
+
     /// Lays out the remaining ranges of an IO. The volume may have been removed or shrunk since.
     fn go_on(&mut self, id: IoId, rest: Rest) -> Option<IoResult> {
         let Rest { volume, ranges, operation, tail } = rest;

@@ -201,7 +201,18 @@ impl Node {
             ..IscsiConfig::default()
         };
         let peers = self.peers();
-        let config = ShardConfig { engine, session, target, direct, iscsi, peers, stall_timeout };
+        let (kinds, mirrors) = (self.kinds(), Arc::default());
+        let config = ShardConfig {
+            engine,
+            session,
+            target,
+            direct,
+            iscsi,
+            peers,
+            kinds,
+            mirrors,
+            stall_timeout,
+        };
         let shard = Shard::new(config, &mut pool);
         Core::new((self.id, id), shard, pool)
     }

@@ -11,6 +11,7 @@ use std::{io, mem, thread};
 use nearflash_device::DeviceProperties;
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
+use nearflash_mirror::DeviceKind;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
@@ -20,7 +21,7 @@ use nearflash_shard::{
     World,
 };
 use nearflash_space::VolumeTable;
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::{ByteLen, Nanos, index};
 use tracing::{error, warn};
 
 use super::exports;
@@ -228,8 +229,19 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
         peers: common.peers.clone(),
+        kinds: kinds(common.devices.len(), &common.peers),
+        mirrors: Arc::default(),
         stall_timeout: common.stall_timeout,
     }
+}
+
+/// The kinds of the node's devices: local, unless they are volumes of other nodes.
+fn kinds(devices: usize, peers: &[PeerConfig]) -> Arc<[DeviceKind]> {
+    let mut kinds = vec![DeviceKind::Local; devices];
+    for volume in peers.iter().flat_map(|peer| &peer.volumes) {
+        kinds[index(volume.device.0)] = DeviceKind::Remote;
+    }
+    kinds.into()
 }
 
 fn notice_sink(common: &Common) -> NoticeSink {
@@ -244,9 +256,11 @@ fn notice_sink(common: &Common) -> NoticeSink {
             health.note_failure();
             changes.tell(Event::Suspect);
         }
-        Some(Notice::Shown(core, number) | Notice::Raised(core, number)) => {
-            replies.give(number, core, Reply::Done)
-        }
+        Some(
+            Notice::Shown(core, number)
+            | Notice::Raised(core, number)
+            | Notice::MirrorsDrained(core, number),
+        ) => replies.give(number, core, Reply::Done),
         Some(Notice::Quiesced(_, number)) => replies.give_quiesced(number),
         Some(Notice::Change { core, owner, tag, change }) => {
             let by = AskedBy { core, owner, volume: change.volume, tag };
@@ -317,6 +331,7 @@ impl Runtime for Cores {
         let devices = Arc::new(Devices {
             properties: devices.iter().map(|device| device.properties()).collect(),
             health: devices.iter().map(|device| Arc::clone(device.health())).collect(),
+            kinds: kinds(devices.len(), peers),
             peers: peers.to_vec(),
         });
         // The table of volumes does not mention them yet, so no request needs to end.

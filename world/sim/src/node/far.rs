@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
+use nearflash_mirror::DeviceKind;
 use nearflash_shard::{PeerConfig, RemoteVolume, Unflushed};
 use nearflash_space::GRANULE;
 use nearflash_units::{BlockSize, ByteLen};
@@ -54,6 +55,12 @@ impl Node {
         own.chain(self.far_volumes().map(|_| far)).collect()
     }
 
+    /// The kinds of all its devices.
+    pub(super) fn kinds(&self) -> Arc<[DeviceKind]> {
+        let own = (0..DISKS).map(|_| DeviceKind::Local);
+        own.chain(self.far_volumes().map(|_| DeviceKind::Remote)).collect()
+    }
+
     /// Each core's connections to the other node.
     pub(super) fn peers(&self) -> Vec<PeerConfig> {
         let Some(far) = &self.far else { return Vec::new() };
@@ -65,6 +72,7 @@ impl Node {
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
                 health: Arc::clone(&self.health[index]),
                 unflushed: Arc::clone(unflushed),
+                face: None,
             }
         };
         let volumes = (DISKS..).zip(&far.volumes).zip(&far.unflushed).map(volume).collect();
