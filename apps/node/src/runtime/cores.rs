@@ -14,7 +14,7 @@ use nearflash_media::{Device, Kind};
 use nearflash_mirror::DeviceKind;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
-use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
     Devices, DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard, ShardConfig,
@@ -52,7 +52,7 @@ pub struct Cores {
 
 /// The part of a start that all cores share.
 struct Common {
-    epoch: Instant,
+    epoch: Epoch,
     core_count: u16,
     pool_len: ByteLen,
     stall_timeout: Nanos,
@@ -98,7 +98,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
-        epoch: Instant::now(),
+        epoch: Epoch::now(),
         core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
         pool_len: config.pool_len,
         stall_timeout: config.stall_timeout,

@@ -355,6 +355,19 @@ impl Node {
         self.mirrored.iter().flat_map(Mirrored::replicas)
     }
 
+    /// The place of the other replica of a place on a device of this node.
+    pub(crate) fn copy_of(
+        &self,
+        disk: usize,
+        offset: ByteOffset,
+    ) -> Option<(NodeId, usize, ByteOffset)> {
+        self.replicas().find_map(|[own, (node, other, start)]| {
+            let (_, on, first) = own;
+            let within = offset.0.checked_sub(first.0).filter(|within| *within < GRANULE.0)?;
+            (on == disk).then_some((node, other, ByteOffset(start.0 + within)))
+        })
+    }
+
     /// Whether the volume lies on mirrors.
     pub(super) fn is_mirrored(&self, volume: u32) -> bool {
         self.mirrored.is_some() && node_of(volume).field_ids().contains(&volume)
