@@ -276,6 +276,10 @@ fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::RemoteResized { device, bytes }) => {
             changes.tell(Event::RemoteResized { device, bytes });
         }
+        Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
+            let place = if is_local { "here" } else { "on another node" };
+            warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
+        }
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
         _ => {}

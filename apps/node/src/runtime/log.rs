@@ -57,10 +57,6 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         }
         Notice::NodeReached(node) => info!(%node, "connected to another node"),
         Notice::NodeLost { address, error } => warn!(node = %address, "another node: {error}"),
-        Notice::ReplicaFailed { mirror, result, is_local } => {
-            let place = if is_local { "here" } else { "on another node" };
-            warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
-        }
         Notice::LoggedIn { peer, initiator, target, account } => {
             let (target, user) = (target.unwrap_or_default(), account.unwrap_or_default());
             info!(%peer, initiator = &*initiator, target = &*target, user = &*user, "initiator logged in");
@@ -78,6 +74,7 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         | Notice::RemoteResized { .. }
         | Notice::Quiesced(..)
         | Notice::MirrorsDrained(..)
+        | Notice::ReplicaFailed { .. }
         | Notice::NamespacesTaken(_)
         | Notice::Change { .. }
         | Notice::Raised(..)
