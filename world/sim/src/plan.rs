@@ -15,6 +15,9 @@ use crate::misbehaviour::Misbehaviour;
 use crate::node::NodeConfig;
 use crate::{Dice, Faults, MachineFaults};
 
+/// A connection that carries writes has room for so many bytes in transit.
+const CARRIES_WRITES: usize = 64 * 1024;
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -226,6 +229,11 @@ impl Plan {
         self.machine_faults.power_losses = 0;
         self.drain_while_busy = false;
         self.clearings = 0;
+        // A write is tried again until its bytes have arrived, and connections that live for some hundred
+        // bytes carry none.
+        if self.faults.network.buffer_len < CARRIES_WRITES {
+            self.faults.network.reset_permille = 0;
+        }
         let disk = &mut self.faults.disk;
         (disk.write_error_permille, disk.no_space_permille) = (0, 0);
         (disk.gone_permille, disk.latent_permille) = (0, 0);

@@ -143,8 +143,11 @@ impl Sim {
             || self.outside.network.has_lost_host(link)
             || self.plan.faults.network.stall_permille > 0;
         // The Connect of a host that comes back waits for the operations of its earlier queues. On a
-        // volume of another node, these may take longer than a handshake.
-        let waits = self.workers.iter().any(|worker| worker.is_far() && worker.has(link));
+        // volume of another node, or one that is kept there too, these may take longer than a handshake.
+        let waits = self
+            .workers
+            .iter()
+            .any(|worker| (worker.is_far() || self.outside.is_mirrored) && worker.has(link));
         let is_due =
             (error.is_silence() && (is_unheard || waits)) || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
