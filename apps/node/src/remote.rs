@@ -183,6 +183,7 @@ pub(crate) fn add_peer(peers: &mut Vec<PeerConfig>, remote: &Remote, devices: &[
         uuid: remote.info.uuid,
         health: Arc::clone(device.health()),
         unflushed: Arc::default(),
+        face: None,
     });
 }
 

@@ -76,6 +76,8 @@ uint32_t nearflash_version(void);
 #define NEARFLASH_RESERVED 25
 #define NEARFLASH_WRITE_PROTECTED 26
 #define NEARFLASH_PATH_LOST 27
+#define NEARFLASH_NOT_PRIMARY 28
+#define NEARFLASH_STALE_TERM 29
 
 /* The client's own errors. */
 #define NEARFLASH_INVALID_URL 65536

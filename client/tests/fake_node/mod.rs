@@ -471,6 +471,7 @@ fn exports(shared: &Shared) -> Arc<Exports> {
         uuid: u128::from(volume.0).to_le_bytes(),
         is_remote: false,
         is_public: true,
+        face: None,
     };
     let bytes: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
     let credential = CredentialExport {

@@ -318,6 +318,7 @@ impl Engine {
                 | IoKind::Read { buffer: None }
                 | IoKind::Discard
                 | IoKind::Flush
+                | IoKind::FlushAlone
                 | IoKind::Allocation => {}
             }
         }
@@ -332,7 +333,7 @@ impl Engine {
 
 #[inline]
 fn is_whole(io: &BlockIo, shift: u8) -> bool {
-    if matches!(io.kind, IoKind::Flush | IoKind::Allocation) {
+    if matches!(io.kind, IoKind::Flush | IoKind::FlushAlone | IoKind::Allocation) {
         return true;
     }
     let mut ranges = std::iter::once(&io.range).chain(&io.more);

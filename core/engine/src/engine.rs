@@ -8,10 +8,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
+use nearflash_device::{
+    DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
+};
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, VolumeId,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, SentIn, Tag,
+    VolumeId,
 };
 use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen, Nanos, index};
@@ -46,6 +49,19 @@ pub struct Answer {
     pub had_scratch: bool,
     /// The request brought payload.
     pub had_payload: bool,
+}
+
+/// The request that a device operation is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cause {
+    /// The connection that sent the request.
+    pub owner: Owner,
+    /// The session's number for the request.
+    pub tag: Tag,
+    /// When another node sent it, if it is on a face of a mirror.
+    pub sent_in: Option<SentIn>,
+    /// The request's only operation, but for reads and flushes: it covers the whole range.
+    pub is_whole: bool,
 }
 
 /// The configuration of an engine.
@@ -275,6 +291,20 @@ impl Engine {
     #[inline]
     pub fn poll_device(&mut self) -> Option<DeviceRequest> {
         self.layout.poll_device()
+    }
+
+    /// The request that an operation is for, which has not ended; `None` for a flush that several requests
+    /// share.
+    pub fn cause(&self, request: &DeviceRequest) -> Option<Cause> {
+        let job = self.jobs.get(index(request.id.io))?;
+        let len = self.volumes.get(job.volume)?.block_size.len(job.range.count);
+        let is_whole = len == Some(request.len);
+        Some(Cause { owner: job.owner, tag: job.tag, sent_in: job.sent_in, is_whole })
+    }
+
+    /// The operation of that id, which has not ended.
+    pub fn operation(&self, id: OperationId) -> Option<DeviceOperation> {
+        self.layout.operation(id)
     }
 
     /// The device operation that is submitted next, if it is on blocks.

@@ -1,6 +1,7 @@
 //! One request in flight: its stage and its buffers.
 
-use nearflash_request::{Access, BlockRange, BufferId, Operation, Request, Tag, VolumeId};
+use nearflash_layout::IoKind;
+use nearflash_request::{Access, BlockRange, BufferId, Operation, Request, SentIn, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::admission::{Taken, Waiting};
@@ -41,6 +42,7 @@ pub(crate) struct Job {
     pub(crate) stamp: Stamp,
     pub(crate) range: BlockRange,
     pub(crate) operation: Operation,
+    pub(crate) sent_in: Option<SentIn>,
     pub(crate) stage: Stage,
     /// The buffer that data is read into or written from.
     pub(crate) buffer: Option<BufferId>,
@@ -75,7 +77,7 @@ impl Job {
     #[inline]
     pub(crate) fn new(waiting: Waiting, begun: u64, taken: Taken, pool: &Pool) -> Self {
         let Waiting { asker, request, came, stamp } = waiting;
-        let Request { tag, volume, range, operation } = request;
+        let Request { tag, volume, range, operation, sent_in } = request;
         let (buffer, compare) = brought(&operation);
         let Taken { need, buffer: read, scratch, edges, devices } = taken;
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
@@ -88,6 +90,7 @@ impl Job {
             stamp,
             range,
             operation,
+            sent_in,
             stage: Stage::Waiting,
             buffer: buffer.or(read),
             compare,
@@ -113,6 +116,11 @@ impl Job {
     #[inline]
     pub(crate) fn writes(&self) -> bool {
         self.operation.access() == Access::Write && !matches!(self.operation, Operation::Admit(_))
+    }
+
+    /// The flush that it asks of the layout. One that carries a term is shared with no other request.
+    pub(crate) fn flush_kind(&self) -> IoKind {
+        if self.sent_in.is_some() { IoKind::FlushAlone } else { IoKind::Flush }
     }
 
     /// Whether it is answered with a word.

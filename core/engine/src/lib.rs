@@ -30,7 +30,7 @@ mod wants;
 pub use accounts::{AccountId, Accounts};
 pub use admission::{Asker, DEVICE_DEPTH};
 pub use arena::Arena;
-pub use engine::{Answer, Engine, EngineConfig, Owner};
+pub use engine::{Answer, Cause, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use histogram::Times;
 pub use meter::{Figures, Kind, KindFigures, Meter};

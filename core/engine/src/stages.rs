@@ -49,7 +49,7 @@ impl Engine {
             | Operation::Verify
             | Operation::WriteSame { .. }
             | Operation::Copy { .. } => self.start_work(index, pool),
-            Operation::Flush => self.start_io(index, Stage::Flushing, IoKind::Flush, pool),
+            Operation::Flush => self.flush(index, pool),
             Operation::Allocation => self.start_io(index, Stage::Asking, IoKind::Allocation, pool),
             Operation::Admit(_) => self.end(index, Outcome::Success, pool),
             _ => self.write(index, pool),
@@ -102,6 +102,11 @@ impl Engine {
     fn read(&mut self, index: usize, pool: &mut Pool) {
         let kind = IoKind::Read { buffer: self.jobs[index].buffer };
         self.start_io(index, Stage::Reading, kind, pool);
+    }
+
+    fn flush(&mut self, index: usize, pool: &mut Pool) {
+        let kind = self.jobs[index].flush_kind();
+        self.start_io(index, Stage::Flushing, kind, pool);
     }
 
     fn start_compare(&mut self, index: usize, pool: &mut Pool) {
@@ -258,7 +263,7 @@ impl Engine {
             (Stage::Changing, _) => self.change(index, pool),
             (Stage::Reading, Operation::Copy { .. }) => self.write_copied(index, pool),
             (Stage::Writing, Operation::WriteZeroes { force_unit_access: true, .. }) => {
-                self.start_io(index, Stage::Flushing, IoKind::Flush, pool);
+                self.flush(index, pool);
             }
             _ => self.end(index, Outcome::Success, pool),
         }

@@ -113,7 +113,7 @@ impl Node {
 
     fn submit(&mut self, core: usize, tag: u32, range: (u64, u64), operation: Operation) {
         let range = BlockRange { start: Lba(range.0), count: Blocks(range.1) };
-        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation };
+        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation, sent_in: None };
         self.ask(core, Nexus::NONE, request);
     }
 
@@ -126,7 +126,7 @@ impl Node {
 
     fn ask_as(&mut self, account: AccountId, tag: u32, operation: Operation) {
         let range = BlockRange { start: Lba(0), count: Blocks(8) };
-        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation };
+        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation, sent_in: None };
         let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
         self.engines[0].submit(asker, request, &mut self.pools[0]);
     }

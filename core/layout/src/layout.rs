@@ -9,7 +9,7 @@ use nearflash_device::{
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Piece, Provisioning, STRIPE_WIDTH_MAX, VolumeEntry, VolumeTable};
-use nearflash_units::{Blocks, ByteLen, Lba, Nanos, index};
+use nearflash_units::{Blocks, ByteLen, ByteOffset, Lba, Nanos, index};
 
 use crate::flight::{Flight, Rest, further};
 use crate::flush::Flushes;
@@ -120,6 +120,7 @@ impl Layout {
             IoKind::Discard if keeps_storage => return Some(IoResult::Done),
             IoKind::Discard => DeviceOperation::Deallocate,
             IoKind::Flush => return self.flush(id, volume),
+            IoKind::FlushAlone => return self.flush_alone(id, volume),
             IoKind::Allocation => {
                 return ask_allocation(flight_of(flights, id), ready, id, entry, range);
             }
@@ -275,6 +276,14 @@ impl Layout {
         self.flights.get(index(id.io))?.peek(id)
     }
 
+    /// The operation of that id, which has not ended.
+    pub fn operation(&self, id: OperationId) -> Option<DeviceOperation> {
+        match Flushes::device_of(id) {
+            Some(_) => Some(DeviceOperation::Flush),
+            None => self.flights.get(index(id.io))?.peek(id).map(|request| request.operation),
+        }
+    }
+
     /// Lays out the remaining ranges of an IO. The volume may have been removed or shrunk since.
     fn go_on(&mut self, id: IoId, rest: Rest) -> Option<IoResult> {
         let Rest { volume, ranges, operation, tail } = rest;
@@ -299,6 +308,22 @@ impl Layout {
         for device in devices {
             flight.await_flush();
             self.ready.extend(self.flushes[index(device.0)].ask(device, id));
+        }
+        (!flight.is_busy()).then_some(IoResult::Done)
+    }
+
+    /// Flushes every device on which the volume has extents, for this IO alone.
+    fn flush_alone(&mut self, id: IoId, volume: VolumeId) -> Option<IoResult> {
+        let Self { volumes, flights, ready, health, .. } = self;
+        let entry = volumes.get(volume).expect("the caller has seen it");
+        if is_suspect(health, entry) {
+            return Some(IoResult::Failed(Outcome::WriteFault));
+        }
+        let flight = flight_of(flights, id);
+        flight.begin();
+        for device in entry.map.devices() {
+            let piece = Piece { device, offset: ByteOffset(0), len: ByteLen(0) };
+            ready.push_back(flight.add(id, DeviceOperation::Flush, piece));
         }
         (!flight.is_busy()).then_some(IoResult::Done)
     }

@@ -391,7 +391,8 @@ enum Step {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let kind = prop_oneof![Just(IoKind::Flush), Just(WRITE), Just(READ)];
+    let flush = prop_oneof![Just(IoKind::Flush), Just(IoKind::FlushAlone)];
+    let kind = prop_oneof![flush, Just(WRITE), Just(READ)];
     prop_oneof![
         (kind, 0..2 * GRANULE_BLOCKS - 8).prop_map(|(kind, start)| Step::Ask(kind, start)),
         Just(Step::Submit),
@@ -428,17 +429,19 @@ proptest! {
                     let (at, request) = in_flight.swap_remove(which % in_flight.len());
                     let device = usize::try_from(request.device.0).unwrap();
                     if request.operation == DeviceOperation::Flush {
-                        flushed[device] = Some(at);
+                        flushed[device] = flushed[device].max(Some(at));
                     }
                     for (id, result) in end(&mut layout, request.id, DeviceResult::Done) {
                         prop_assert_eq!(result, IoResult::Done);
                         unanswered -= 1;
                         let (since, kind) = asked[usize::try_from(id.0).unwrap()];
                         let is_covered = flushed.iter().all(|at| *at > Some(since));
-                        prop_assert!(kind != IoKind::Flush || is_covered);
+                        let is_flush = matches!(kind, IoKind::Flush | IoKind::FlushAlone);
+                        prop_assert!(!is_flush || is_covered);
                     }
                     let flushes = |device| in_flight.iter().filter(move |(_, it)| {
-                        it.operation == DeviceOperation::Flush && it.device == DeviceId(device)
+                        let is_shared = it.id.io >= 1 << 31;
+                        it.operation == DeviceOperation::Flush && is_shared && it.device == DeviceId(device)
                     });
                     prop_assert!(flushes(0).count() <= 1 && flushes(1).count() <= 1);
                 }

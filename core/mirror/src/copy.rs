@@ -102,6 +102,15 @@ enum Stage {
     Flushing,
 }
 
+fn take_two(buffers: &mut impl Buffers, len: ByteLen) -> Option<(BufferId, BufferId)> {
+    let here = buffers.take(len)?;
+    let there = buffers.take(len);
+    if there.is_none() {
+        buffers.give(here);
+    }
+    Some((here, there?))
+}
+
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.free.is_empty()
@@ -144,9 +153,9 @@ impl Mirrors {
         self.copies.complete.pop_front()
     }
 
-    /// The bytes of a mirror that have been gone through, if it is being copied by this core.
-    pub fn copy_progress(&self, mirror: MirrorId) -> Option<ByteLen> {
-        self.copies.mirrors.get(&mirror).map(|copy| ByteLen(copy.next))
+    /// The mirrors that this core copies, and how far each is.
+    pub fn copies(&self) -> impl Iterator<Item = (MirrorId, ByteLen)> + '_ {
+        self.copies.mirrors.iter().map(|(mirror, copy)| (*mirror, ByteLen(copy.next)))
     }
 
     /// Whether a copy waits for [`Self::copy`] to be called.
@@ -176,13 +185,14 @@ impl Mirrors {
         let taken = if left == 0 {
             None
         } else {
-            let Some(here) = buffers.take(len) else { return false };
-            let Some(there) = buffers.take(len) else {
-                buffers.give(here);
+            let taken = take_two(buffers, len);
+            if taken.is_none() {
+                self.wait();
                 return false;
-            };
-            Some((here, there))
+            }
+            taken
         };
+        let Some(copy) = self.copies.mirrors.get_mut(&mirror) else { return false };
         copy.pieces += 1;
         copy.next += len.0;
         copy.is_flushing = left == 0;

@@ -5,7 +5,7 @@
 //! takes operations on mirrors, and gives operations on local devices and on *remote* ones, which stand
 //! for the replica, or for the mirror, on another node.
 //!
-//! The node does not use it yet: a mirror whose replica is lost waits until a table without that replica
+//! A node has no membership yet: a mirror whose replica is lost waits until a table without that replica
 //! comes, and leases, changes of terms and the copying of returning replicas, which would make that
 //! table, do not exist. Its driver refuses a forwarded operation unless [`Mirrors::role`] is primary
 //! in the term of its [`Tag`], and hands in every result whose `io` number is [`OPERATIONS`] or more.
@@ -29,7 +29,8 @@ pub use locks::{Range, Ticket};
 pub use mirrors::{Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, RETRY_PERIOD, Submission};
 pub use replica::{Refusal, ReplicaRequest, Tag};
 pub use table::{
-    Core, DEVICES_MAX, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
+    Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote,
+    Role, Term,
 };
 
 /// Operations of this crate have `io` numbers from this one on. Those of the layout's IOs are below

@@ -157,21 +157,17 @@ impl Mirrors {
         self.now = now;
     }
 
-    /// Takes an operation on the device that is a mirror.
-    pub fn submit(&mut self, request: DeviceRequest) {
-        self.take(request, false);
+    /// Takes an operation on a mirror.
+    pub fn submit(&mut self, mirror: MirrorId, request: DeviceRequest) {
+        self.take(mirror, request, false);
     }
 
     /// Takes an operation that another node has forwarded. It is not forwarded on.
-    pub fn submit_forwarded(&mut self, request: DeviceRequest) {
-        self.take(request, true);
+    pub fn submit_forwarded(&mut self, mirror: MirrorId, request: DeviceRequest) {
+        self.take(mirror, request, true);
     }
 
-    fn take(&mut self, request: DeviceRequest, is_forwarded: bool) {
-        let Some(mirror) = self.table.mirror_of(request.device) else {
-            self.ended.push_back((request.id, DeviceResult::Gone));
-            return;
-        };
+    fn take(&mut self, mirror: MirrorId, request: DeviceRequest, is_forwarded: bool) {
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
         let job = Job {
             request,

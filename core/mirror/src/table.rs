@@ -3,8 +3,8 @@
 //! A table never changes: a change makes a further one, which shares the pages that stay the same. So a
 //! core takes a table as a whole, and needs no lock for it.
 //!
-//! Mirrors are devices with numbers of their own, from `first` on. The layout above this crate maps
-//! blocks to them, and knows neither their replicas nor their terms.
+//! Mirrors are devices with numbers of their own, as a node's table of [`DeviceKind`]s says. The layout
+//! above this crate maps blocks to them, and knows neither their replicas nor their terms.
 
 use std::sync::Arc;
 
@@ -17,6 +17,19 @@ const PAGE_LEN: u32 = 64;
 /// Devices have smaller numbers, mirrors included: [`crate::OPERATIONS`] has to stay free of the
 /// layout's flushes, which are numbered by device.
 pub const DEVICES_MAX: u32 = 1 << 30;
+
+/// The meaning of a node's device number.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum DeviceKind {
+    /// A device of this node.
+    Local,
+    /// A volume of another node, or a face of a mirror there.
+    Remote,
+    /// A mirror.
+    Mirror(MirrorId),
+    /// The *replica face* of a mirror on this node: the replica here, as its primary writes it.
+    Replica(MirrorId),
+}
 
 /// A mirror's place in the table of its node.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -118,27 +131,23 @@ impl MirrorEntry {
 type Page = [Option<MirrorEntry>; PAGE_LEN as usize];
 
 /// All mirrors of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MirrorTable {
-    first: DeviceId,
     pages: Vec<Arc<Page>>,
 }
 
 impl MirrorTable {
-    /// A table without mirrors. They will be devices from `first` on.
-    pub fn new(first: DeviceId) -> Self {
-        Self { first, pages: Vec::new() }
+    /// A table without mirrors.
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The same table with another entry; `None` removes one.
     ///
     /// # Panics
-    /// When the mirror's device is not below [`DEVICES_MAX`], or a primary has no replica, which are bugs
-    /// of the caller.
+    /// When a primary has no replica, which is a bug of the caller.
     #[must_use]
     pub fn with(&self, mirror: MirrorId, entry: Option<MirrorEntry>) -> Self {
-        let device = self.first.0.checked_add(mirror.0);
-        assert!(device.is_some_and(|device| device < DEVICES_MAX), "devices are few");
         let is_sound = |e: &MirrorEntry| e.role != Role::Primary || e.local.is_some();
         assert!(entry.as_ref().is_none_or(is_sound), "a primary has a replica");
         let mut pages = self.pages.clone();
@@ -147,7 +156,7 @@ impl MirrorTable {
             pages.resize_with(page + 1, || Arc::new([None; PAGE_LEN as usize]));
         }
         Arc::make_mut(&mut pages[page])[index(mirror.0 % PAGE_LEN)] = entry;
-        Self { first: self.first, pages }
+        Self { pages }
     }
 
     /// A mirror.
@@ -160,17 +169,5 @@ impl MirrorTable {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (MirrorId, &MirrorEntry)> {
         let entries = self.pages.iter().flat_map(|page| page.iter());
         (0..).map(MirrorId).zip(entries).filter_map(|(id, entry)| Some((id, entry.as_ref()?)))
-    }
-
-    /// The mirror that the device is, whether the table has it or not.
-    #[inline]
-    pub fn mirror_of(&self, device: DeviceId) -> Option<MirrorId> {
-        device.0.checked_sub(self.first.0).map(MirrorId)
-    }
-
-    /// The device that the mirror is.
-    #[inline]
-    pub fn device_of(&self, mirror: MirrorId) -> DeviceId {
-        DeviceId(self.first.0 + mirror.0)
     }
 }

@@ -8,10 +8,12 @@ use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{CoreId, FenceMessage, Owner};
 use nearflash_iscsi::serving as iscsi;
+use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable};
 use nearflash_nvme::serving::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
 use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
+use nearflash_units::Nanos;
 
 use crate::connection::Connection;
 use crate::peers::PeerConfig;
@@ -32,7 +34,9 @@ pub struct Devices {
     pub properties: Arc<[DeviceProperties]>,
     /// Their health, by the same number.
     pub health: Arc<[Arc<Health>]>,
-    /// Other nodes, whose volumes are the last of the devices.
+    /// Their kinds, by the same number. The local ones come first.
+    pub kinds: Arc<[DeviceKind]>,
+    /// Other nodes. Each remote device is a volume of one of them.
     pub peers: Vec<PeerConfig>,
 }
 
@@ -49,9 +53,21 @@ pub enum Message {
     Namespaces(ControllerId, Arc<NamespaceTable>),
     /// To the first core: a queue's connection is gone, and all its requests have ended.
     QueueClosed(ControllerId, QueueId),
-    /// From the control plane, to every core: the devices, which are those before and further volumes
-    /// of other nodes. Answered by [`crate::Notice::Shown`].
+    /// From the control plane, to every core: the devices, which are those before and further ones that
+    /// are not local. Answered by [`crate::Notice::Shown`].
     Devices(u64, Arc<Devices>),
+    /// From the control plane, to every core: the mirrors. Answered by [`crate::Notice::Shown`].
+    Mirrors(u64, Arc<MirrorTable>),
+    /// From the control plane, to every core: wait until everything that this core has accepted for the
+    /// replicas of these mirrors is on its device. Answered by [`crate::Notice::MirrorsDrained`].
+    AwaitMirrors(u64, Arc<[MirrorId]>),
+    /// From the control plane, to every core: until when reads of mirrors may be answered.
+    Leases(Arc<[(MirrorId, Nanos)]>),
+    /// From the control plane, to every core: copy the mirror to the replica that has this session.
+    /// Answered by the core that owns the mirror, by [`crate::Notice::MirrorCopied`].
+    CopyMirror(MirrorId, u32),
+    /// From another core, about the locks of a mirror.
+    Mirror(MirrorMessage),
     /// From the control plane, to every core: the new volumes. Answered by [`crate::Notice::Shown`]
     /// at once, and by [`crate::Notice::Quiesced`] when no request is left that began with an older
     /// entry of its volume.

@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 
-use nearflash_device::DeviceId;
+use nearflash_device::{DeviceId, DeviceResult};
 use nearflash_engine::{CoreId, Opened, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
+use nearflash_mirror::{Copied, MirrorId};
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, HostName, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
@@ -69,6 +70,18 @@ pub enum Notice {
     NodeLost { address: SocketAddr, error: LinkError },
     /// A volume of another node has another size there.
     RemoteResized { device: DeviceId, bytes: u64 },
+    /// A replica of a mirror has failed, and operations on the mirror wait for it. Told at once, and then
+    /// at most once a second as long as it goes on.
+    ReplicaFailed {
+        mirror: MirrorId,
+        result: DeviceResult,
+        /// It is the replica on this node.
+        is_local: bool,
+    },
+    /// Answers [`crate::Message::CopyMirror`]: the other replica has everything.
+    MirrorCopied(Copied),
+    /// Answers [`crate::Message::AwaitMirrors`].
+    MirrorsDrained(CoreId, u64),
     /// An initiator is logged in.
     LoggedIn {
         peer: Peer,
@@ -85,9 +98,9 @@ pub enum Notice {
     Change { core: CoreId, owner: Owner, tag: Tag, change: Box<Change> },
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
-    /// Answers `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.
+    /// Answers `Devices`, `Mirrors`, `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.
     Shown(CoreId, u64),
-    /// Answers the same, and [`crate::Message::Quiesce`]: no request that the older state allowed
+    /// Answers the last three of these, and [`crate::Message::Quiesce`]: no request that the older state allowed
     /// is in flight any more on the volumes that the change concerns.
     Quiesced(CoreId, u64),
     /// Answers [`crate::Message::Exports`].
@@ -109,6 +122,8 @@ pub struct ShardStatus {
     pub requests_in_flight: usize,
     /// The free bytes of the buffer pool.
     pub pool_free: ByteLen,
+    /// The mirrors that this core copies to a replica that returns, and how far each is.
+    pub copies: Vec<(MirrorId, ByteLen)>,
     /// The connected hosts. Only from the first core.
     pub hosts: Vec<ConnectedHost>,
     /// The number of connected direct clients.

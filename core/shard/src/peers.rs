@@ -24,7 +24,8 @@ use std::sync::Arc;
 use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, Health, OperationId};
 use nearflash_direct::Digests;
 use nearflash_direct::client::ClientConfig;
-use nearflash_direct::{PeerError, Secret, Status};
+use nearflash_direct::{Face, PeerError, Secret, Status};
+use nearflash_mirror::{DeviceKind, Tag};
 use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
 
@@ -51,6 +52,9 @@ pub const CLAIM_MAX: Nanos = Nanos::from_secs(30);
 /// The most volumes of a connection; a node admits so many handles
 /// ([`nearflash_direct::serving::SessionConfig::handles_max`]).
 pub const VOLUMES_PER_PEER_MAX: usize = 64;
+
+/// The same for faces of mirrors ([`nearflash_direct::serving::PEER_HANDLES_MAX`]).
+pub const FACES_PER_PEER_MAX: usize = 8192;
 
 /// The time between two attempts to connect, or to open a volume.
 pub const RETRY_PERIOD: Nanos = Nanos::from_millis(200);
@@ -81,6 +85,9 @@ pub struct RemoteVolume {
     pub health: Arc<Health>,
     /// Its writes that no flush has followed. All cores have the same record.
     pub unflushed: Arc<Unflushed>,
+    /// The face of a mirror that it is. The faces of one kind have connections of their own, so that a
+    /// write to a replica never stands behind one that is forwarded.
+    pub face: Option<Face>,
 }
 
 /// The reason for which a node, or a volume of it, cannot be used.
@@ -127,26 +134,20 @@ pub enum LinkError {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     links: Vec<Link>,
-    /// By device, from the first remote one: the link, and the volume's place in it.
-    volumes: Vec<(usize, usize)>,
-    /// The first remote device.
-    first: u32,
+    /// By device: the link, and the volume's place in it.
+    volumes: Vec<Option<(usize, usize)>>,
     /// Operations that have ended.
     ended: Vec<(OperationId, DeviceResult)>,
 }
 
 impl Peers {
-    /// Nodes without connections. The remote devices follow the local ones, and are the last of
-    /// `devices`.
+    /// Nodes without connections.
     ///
     /// # Panics
-    /// When the remote devices are not numbered without gaps, which is a bug of the caller.
-    pub(crate) fn new(configs: &[PeerConfig], devices: usize) -> Self {
-        let count = configs.iter().map(|config| config.volumes.len()).sum();
-        let first = devices.checked_sub(count).expect("each remote volume is a device");
-        let first = u32::try_from(first).expect("devices are few");
-        let mut peers = Self { first, ..Self::default() };
-        peers.set(configs, devices);
+    /// When a remote device is no volume of a node, or of several, which is a bug of the caller.
+    pub(crate) fn new(configs: &[PeerConfig], kinds: &[DeviceKind]) -> Self {
+        let mut peers = Self::default();
+        peers.set(configs, kinds);
         peers
     }
 
@@ -155,38 +156,51 @@ impl Peers {
     ///
     /// # Panics
     /// As [`Self::new`], and when a node or a volume is missing.
-    pub(crate) fn set(&mut self, configs: &[PeerConfig], devices: usize) {
-        let mut all: Vec<(u32, (usize, usize))> = Vec::new();
+    pub(crate) fn set(&mut self, configs: &[PeerConfig], kinds: &[DeviceKind]) {
+        let mut all = vec![None; kinds.len()];
         for (link, config) in configs.iter().enumerate() {
             match self.links.get_mut(link) {
                 Some(link) => link.follow(config),
                 None => self.links.push(Link::new(config.clone())),
             }
-            let volumes = config.volumes.iter().enumerate();
-            all.extend(volumes.map(|(place, volume)| (volume.device.0, (link, place))));
+            for (place, volume) in config.volumes.iter().enumerate() {
+                let before = all[index(volume.device.0)].replace((link, place));
+                assert_eq!(before, None, "{:?} is one volume", volume.device);
+            }
         }
         assert!(configs.len() >= self.links.len(), "a node keeps its place");
-        all.sort_unstable();
-        let last = u32::try_from(devices).expect("devices are few");
+        let is_remote = |kind: &DeviceKind| *kind == DeviceKind::Remote;
         assert!(
-            all.iter().map(|(device, _)| *device).eq(self.first..last),
-            "remote devices follow the local ones"
+            kinds.iter().map(is_remote).eq(all.iter().map(Option::is_some)),
+            "each remote device, and nothing else, is a volume of another node"
         );
-        self.volumes = all.into_iter().map(|(_, place)| place).collect();
+        self.volumes = all;
     }
 
-    /// Whether the device is a volume of another node.
+    /// Takes an operation on a remote device. On a face of a mirror, it has a tag.
     #[inline]
-    pub(crate) fn serves(&self, device: DeviceId) -> bool {
-        device.0 >= self.first
-    }
-
-    /// Takes an operation.
-    #[inline]
-    pub(crate) fn submit<W: World>(&mut self, request: DeviceRequest, world: &mut W) {
-        let (link, volume) = self.volumes[index(request.device.0 - self.first)];
-        let pending = Pending::new(request, volume, world.now());
+    pub(crate) fn submit<W: World>(
+        &mut self,
+        request: DeviceRequest,
+        tag: Option<Tag>,
+        world: &mut W,
+    ) {
+        let place = self.volumes[index(request.device.0)];
+        let (link, volume) = place.expect("each remote device is a volume");
+        let pending = Pending::new(request, volume, tag, world.now());
         self.links[link].submit(pending, world, &mut self.ended);
+    }
+
+    /// The next operation that a replica has accepted. Its end follows.
+    pub(crate) fn poll_received(&mut self) -> Option<OperationId> {
+        self.links.iter_mut().find_map(Link::poll_received)
+    }
+
+    /// Ends all operations on a device that is not needed any more.
+    pub(crate) fn abandon<W: World>(&mut self, device: DeviceId, world: &mut W) {
+        if let Some((link, volume)) = self.volumes.get(index(device.0)).copied().flatten() {
+            self.links[link].abandon(volume, world, &mut self.ended);
+        }
     }
 
     /// The next operation that has ended.

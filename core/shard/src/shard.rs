@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearflash_engine::{Engine, EngineConfig, Older, Pool};
+use nearflash_mirror::{DeviceKind, MirrorTable};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
@@ -22,6 +23,7 @@ use crate::iscsi::{Initiators, IscsiConfig};
 use crate::leftover::Leftovers;
 use crate::lists::Lists;
 use crate::message::{Devices, Message};
+use crate::mirroring::Mirroring;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::peers::{PeerConfig, Peers};
 use crate::rings::Rings;
@@ -54,8 +56,12 @@ pub struct ShardConfig {
     pub direct: DirectConfig,
     /// The configuration of initiators' sessions.
     pub iscsi: IscsiConfig,
-    /// Other nodes, whose volumes are the last of the devices.
+    /// Other nodes. Each remote device is a volume of one of them.
     pub peers: Vec<PeerConfig>,
+    /// The kinds of the devices, by number. The local ones come first.
+    pub kinds: Arc<[DeviceKind]>,
+    /// The mirrors.
+    pub mirrors: Arc<MirrorTable>,
     /// The time that a peer may neither take answers nor send the data it owes.
     pub stall_timeout: Nanos,
 }
@@ -73,6 +79,7 @@ pub struct Shard {
     pub(crate) identities: ClientIdentities,
     pub(crate) rings: Rings,
     pub(crate) peers: Peers,
+    pub(crate) mirroring: Mirroring,
     pub(crate) staging: Box<[u8]>,
     pub(crate) leftovers: Leftovers,
     pub(crate) lists: Lists,
@@ -100,14 +107,17 @@ pub(crate) struct Limits {
 impl Shard {
     /// A shard without connections.
     pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
-        let ShardConfig { engine, session, target, direct, iscsi, peers, stall_timeout } = config;
+        let ShardConfig { engine, session, target, direct, iscsi, stall_timeout, .. } = config;
+        let mut mirroring = Mirroring::new(engine.core, config.mirrors);
+        mirroring.set_devices(Arc::clone(&config.kinds), Arc::clone(&engine.health));
         Self {
+            mirroring,
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
             initiators: Initiators::new(iscsi, engine.core_count),
             identities: ClientIdentities::default(),
             rings: Rings::default(),
-            peers: Peers::new(&peers, engine.devices.len()),
+            peers: Peers::new(&config.peers, &config.kinds),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
             connections: Connections::default(),
@@ -132,6 +142,7 @@ impl Shard {
         let mut events = std::mem::take(&mut self.events);
         world.poll(&mut events);
         self.engine.set_now(world.now());
+        self.mirroring.read_clock(world);
         let mut moved = events.len();
         for event in events.drain(..) {
             self.handle_event(event, world);
@@ -140,6 +151,7 @@ impl Shard {
         moved += self.receive_polled(world);
         moved += self.receive_rings(world);
         moved += self.receive_from_peers(world);
+        self.mirroring.read_clock(world);
         self.settle(world);
         if !self.lists.woken.is_empty() {
             self.resume_woken(world);
@@ -147,6 +159,7 @@ impl Shard {
         }
         moved += self.send_to_peers(world);
         moved += self.send_dirty(world);
+        moved += usize::from(self.watch_mirrors(world));
         self.watch_the_clock(world);
         // Connections that have just ended leave answers.
         self.settle(world);
@@ -174,8 +187,10 @@ impl Shard {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let sweep = (self.connections.len() > 0).then(|| self.swept_at.plus(SWEEP_PERIOD));
         let target = self.controllers.as_ref().and_then(Controllers::poll_timeout);
-        let look = self.engine.awaits_others().then(|| self.turned_at.plus(LOOK_PERIOD));
-        sweep.into_iter().chain(target).chain(look).chain(self.peers.poll_timeout()).min()
+        let awaits_others = self.engine.awaits_others() || self.mirroring.awaits_others();
+        let look = awaits_others.then(|| self.turned_at.plus(LOOK_PERIOD));
+        let elsewhere = self.peers.poll_timeout().into_iter().chain(self.mirroring.poll_timeout());
+        sweep.into_iter().chain(target).chain(look).chain(elsewhere).min()
     }
 
     /// Whether it was told to stop.
@@ -185,12 +200,13 @@ impl Shard {
 
     /// Whether it was told to drain and has nothing left.
     fn is_drained(&self) -> bool {
-        self.draining && self.connections.len() == 0 && self.engine.jobs_len() == 0
+        let is_idle = self.engine.jobs_len() == 0 && self.mirroring.mirrors.is_idle();
+        self.draining && self.connections.len() == 0 && is_idle
     }
 
     fn handle_event<W: World>(&mut self, event: Event, world: &mut W) {
         match event {
-            Event::Device(id, result) => self.engine.handle_device(id, result, world.pool()),
+            Event::Device(id, result) => self.device_ended(id, result, world),
             Event::Ready(socket) => self.ready(socket, world),
             Event::Accepted { socket, door, peer, local } => {
                 self.accept(socket, door, peer, local, world);
@@ -215,11 +231,27 @@ impl Shard {
                 self.queue_closed(controller, queue, world);
             }
             Message::Devices(number, devices) => {
-                let Devices { properties, health, peers } = &*devices;
-                self.peers.set(peers, properties.len());
+                let Devices { properties, health, kinds, peers } = &*devices;
+                self.peers.set(peers, kinds);
+                self.mirroring.set_devices(Arc::clone(kinds), Arc::clone(health));
                 self.engine.set_devices(Arc::clone(properties), Arc::clone(health));
                 self.shown(number, world);
             }
+            Message::Mirrors(number, table) => {
+                self.mirroring.mirrors.set_table(table);
+                self.shown(number, world);
+            }
+            Message::AwaitMirrors(number, mirrors) => {
+                self.mirroring.await_drained(number, mirrors);
+            }
+            Message::Leases(leases) => {
+                self.mirroring.read_clock(world);
+                self.mirroring.mirrors.set_leases(&leases);
+            }
+            Message::CopyMirror(mirror, session) => {
+                self.mirroring.mirrors.begin_copy(mirror, session);
+            }
+            Message::Mirror(message) => self.mirroring.mirrors.handle_message(message),
             Message::Volumes(number, volumes) => {
                 let changed = self.engine.set_volumes(volumes);
                 self.engine.await_older(number, Older::Begun, changed);
@@ -270,21 +302,22 @@ impl Shard {
             let mut moved = false;
             while let Some(request) = self.engine.poll_device() {
                 moved = true;
-                if self.peers.serves(request.device) {
-                    self.peers.submit(request, world);
+                if !self.mirroring.is_local(request.device) {
+                    self.submit_elsewhere(request, world);
                     continue;
                 }
                 let next = self.engine.peek_device();
-                if let Some(next) = next.filter(|next| !self.peers.serves(next.device)) {
+                if let Some(next) = next.filter(|next| self.mirroring.is_local(next.device)) {
                     world.prepare(next);
                 }
                 if let Submitted::Done(result) = world.submit(request) {
                     self.engine.handle_device(request.id, result, world.pool());
                 }
             }
+            moved |= self.settle_mirrors(world);
             while let Some((id, result)) = self.peers.poll_ended() {
                 moved = true;
-                self.engine.handle_device(id, result, world.pool());
+                self.device_ended(id, result, world);
             }
             while let Some((core, message)) = self.engine.poll_fence() {
                 moved = true;
@@ -376,6 +409,7 @@ impl Shard {
             connections: self.connections.len(),
             requests_in_flight: self.engine.jobs_len(),
             pool_free: world.pool().free_len(),
+            copies: self.mirroring.mirrors.copies().collect(),
             hosts: self.connected_hosts(),
             client_count,
             clients,

@@ -135,6 +135,12 @@ pub trait World {
     /// The time at which [`Self::poll`] collected the events.
     fn now(&self) -> Nanos;
 
+    /// The time at this moment. It is not before anything that this core has been told yet, while
+    /// [`Self::now`] may be. A machine that is suspended does not stop it.
+    fn clock(&self) -> Nanos {
+        self.now()
+    }
+
     /// Unpredictable bytes that never repeat: for one handshake.
     fn nonce(&mut self) -> [u8; 16];
 

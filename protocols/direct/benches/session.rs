@@ -51,6 +51,7 @@ fn exports(grants: u64) -> Exports {
         uuid: [0; 16],
         is_remote: false,
         is_public: true,
+        face: None,
     };
     let part = VOLUME_LEN / grants.max(1);
     // A hole of a block in each, so that none touches the next.

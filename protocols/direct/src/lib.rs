@@ -10,6 +10,7 @@
 pub mod check;
 pub mod client;
 mod error;
+mod face;
 mod proof;
 mod secret;
 pub mod segments;
@@ -20,6 +21,7 @@ mod tests;
 pub mod wire;
 
 pub use error::PeerError;
+pub use face::Face;
 pub use nearflash_session::{Chunk, Digests, Receiving};
 pub(crate) use nearflash_session::{digest, length};
 pub use proof::{CLIENT_LABEL, NODE_LABEL, client_proof, node_proof};

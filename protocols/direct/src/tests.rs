@@ -65,6 +65,7 @@ impl Vectors {
             uuid: counting(0xC0),
             is_remote: false,
             is_public: true,
+            face: None,
         };
         let credential = CredentialExport {
             secret,

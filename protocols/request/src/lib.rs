@@ -186,6 +186,18 @@ pub struct Request {
     pub range: BlockRange,
     /// The operation.
     pub operation: Operation,
+    /// For a request on a face of a mirror: when it was sent.
+    pub sent_in: Option<SentIn>,
+}
+
+/// The term, and for a replica the session, in which another node has sent a request on a face of a mirror
+/// of this node. Only the mirrors know what they mean.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct SentIn {
+    /// The term.
+    pub term: u32,
+    /// The session of the replica; 0 if the request is for the mirror itself.
+    pub session: u32,
 }
 
 /// The outcome of a request. Every protocol maps each of these to its exact status code.

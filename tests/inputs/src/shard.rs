@@ -10,6 +10,7 @@ use nearflash_direct::serving::{Export, Exports};
 use nearflash_engine::{CoreId, EngineConfig};
 use nearflash_iscsi::check as iscsi;
 use nearflash_iscsi::serving::{Exports as IscsiExports, PORTAL_GROUP};
+use nearflash_mirror::DeviceKind;
 use nearflash_nvme::serving::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
@@ -125,6 +126,8 @@ impl Bench {
             direct: DirectConfig { exports: Arc::new(exports()), ..DirectConfig::default() },
             iscsi: IscsiConfig { exports: Arc::new(units()), window: 8, ..IscsiConfig::default() },
             peers: Vec::new(),
+            kinds: [DeviceKind::Local; 2].into(),
+            mirrors: Arc::default(),
             stall_timeout: Nanos::from_secs(30),
         };
         let shard = Shard::new(config, &mut outside.pool);
@@ -368,6 +371,7 @@ fn exports() -> Exports {
         uuid: [0; 16],
         is_remote: false,
         is_public: true,
+        face: None,
     };
     Exports::new([(direct::NAME.into(), export)], [])
 }

@@ -9,6 +9,7 @@
 
 mod arena;
 mod asleep;
+mod clock;
 mod devices;
 mod listeners;
 mod mailbox;
@@ -20,6 +21,7 @@ mod spin;
 mod token;
 mod unsent;
 
+pub use clock::Epoch;
 pub use listeners::{Listener, ListeningSocket};
 pub use mailbox::Sender;
 pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};

@@ -6,7 +6,6 @@ mod world;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
-use std::time::Instant;
 
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
@@ -17,6 +16,7 @@ use nearflash_shard::{Event, Message, Notice, RingId, Shard, SocketId, World};
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::arena::Mapped;
+use crate::clock::Epoch;
 use crate::devices::Devices;
 use crate::listeners::{Listener, ListeningSocket};
 use crate::mailbox::{Mailbox, Sender};
@@ -71,7 +71,7 @@ pub enum StartError {
 /// The configuration of a reactor.
 pub struct ReactorConfig {
     /// The origin of time, shared by all cores.
-    pub epoch: Instant,
+    pub epoch: Epoch,
     /// The size of the buffer pool.
     pub pool_len: ByteLen,
     /// The node's devices; a `DeviceId` is an index into this list.
@@ -84,7 +84,7 @@ pub struct ReactorConfig {
 
 /// The reactor of one core.
 pub struct Reactor {
-    epoch: Instant,
+    epoch: Epoch,
     now: Nanos,
     ring: IoUring,
     pool: Pool,
@@ -187,8 +187,7 @@ impl Reactor {
 
     /// Reads the clock, once in each turn.
     fn tick(&mut self) {
-        let nanos = self.epoch.elapsed().as_nanos();
-        self.now = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.now = self.epoch.elapsed();
     }
 
     /// Waits for a completion, a message or the deadline.

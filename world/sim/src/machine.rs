@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
+use nearflash_device::DeviceRequest;
 use nearflash_engine::CoreId;
 use nearflash_shard::{Event, Message};
 use nearflash_units::Nanos;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, touches};
 use crate::faults::CoreFaults;
 use crate::ring::Rings;
 use crate::witness::Tick;
@@ -76,6 +77,8 @@ pub(crate) struct Machine {
     pub(crate) size: Option<(Tick, u64)>,
     /// Bytes of a device that nobody may touch: their owner has no grants.
     pub(crate) forbidden: Option<(usize, Range<u64>)>,
+    /// Bytes of devices that are replicas of another node's volumes.
+    pub(crate) copies: Vec<(usize, Range<u64>)>,
     /// The number of starts of the node.
     pub(crate) starts: u32,
     /// The node was told to drain.
@@ -98,12 +101,18 @@ impl Machine {
             woken: BTreeSet::new(),
             size: None,
             forbidden: None,
+            copies: Vec::new(),
             starts: 0,
             is_draining: false,
             ends_sessions: false,
             paused_until: Nanos(0),
             mail: BTreeMap::new(),
         }
+    }
+
+    /// Whether an operation is on a replica of another node's volume.
+    pub(crate) fn is_on_copy(&self, disk: usize, request: &DeviceRequest) -> bool {
+        self.copies.iter().any(|(on, bytes)| *on == disk && touches(request, bytes))
     }
 
     /// Whether the node has a reason to end connections that keep the protocol.

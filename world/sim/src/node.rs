@@ -3,6 +3,7 @@
 
 mod exports;
 mod far;
+mod mirrored;
 mod turns;
 mod volumes;
 
@@ -27,6 +28,7 @@ pub(crate) use self::volumes::{
 };
 
 use self::far::Far;
+use self::mirrored::Mirrored;
 use self::turns::Core;
 use self::volumes::DISK_LEN;
 use crate::client::grants::Grants;
@@ -59,6 +61,8 @@ pub struct NodeConfig {
     pub stall_timeout: Nanos,
     /// Requests in flight per core and device.
     pub device_depth: u32,
+    /// The volumes that a node's peers share lie on this node and on the one that is so many nodes away.
+    pub mirrored: Option<usize>,
 }
 
 impl NodeConfig {
@@ -89,6 +93,7 @@ pub(crate) struct Node {
     volumes: Vec<SimVolume>,
     /// The volumes of another node that it serves too.
     far: Option<Far>,
+    mirrored: Option<Mirrored>,
     reservations: BTreeMap<u32, Reservations>,
     changes: u64,
     /// The number of its start, in answers to direct clients; 0 where no node connects to it.
@@ -107,6 +112,8 @@ impl Node {
         let volumes = volumes::volumes(id, config.block_size);
         let owner = grants.admits_nodes.then(|| id.next(outside.machines.len()));
         let far = owner.map(|owner| Far::new(owner, config.block_size));
+        let nodes = outside.machines.len();
+        let mirrored = config.mirrored.map(|away| Mirrored::new(id, (nodes, away), &config));
         let reservations =
             volumes.iter().map(|volume| (volume.id, Reservations::default())).collect();
         let mut node = Self {
@@ -116,6 +123,7 @@ impl Node {
             health: Arc::new([]),
             volumes,
             far,
+            mirrored,
             reservations,
             changes: 0,
             boot: 0,
@@ -147,6 +155,10 @@ impl Node {
         machine.inboxes = (0..count).map(|_| VecDeque::new()).collect();
         if let Some(far) = &mut self.far {
             far.start();
+        }
+        if let Some(mirrored) = &mut self.mirrored {
+            mirrored.start();
+            machine.copies = mirrored.copies();
         }
         let devices = self.devices().len();
         self.health = (0..devices).map(|_| Arc::default()).collect();
@@ -201,7 +213,18 @@ impl Node {
             ..IscsiConfig::default()
         };
         let peers = self.peers();
-        let config = ShardConfig { engine, session, target, direct, iscsi, peers, stall_timeout };
+        let (kinds, mirrors) = (self.kinds(), self.mirrors());
+        let config = ShardConfig {
+            engine,
+            session,
+            target,
+            direct,
+            iscsi,
+            peers,
+            kinds,
+            mirrors,
+            stall_timeout,
+        };
         let shard = Shard::new(config, &mut pool);
         Core::new((self.id, id), shard, pool)
     }
@@ -226,7 +249,8 @@ impl Node {
     /// The volume and the offset in it of a place on a device.
     pub(crate) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<(u32, ByteOffset)> {
         let place = |volume: &SimVolume| Some((volume.id, volume.place_of(disk, offset)?));
-        self.volumes.iter().find_map(place)
+        let copy = || self.mirrored.as_ref()?.copy_at(disk, offset);
+        self.volumes.iter().find_map(place).or_else(copy)
     }
 
     /// The places of the bytes of all volumes on the devices.
@@ -351,7 +375,11 @@ impl Node {
     /// confirm.
     pub(crate) fn quiesce(&mut self, volumes: &[VolumeId], outside: &mut Outside) -> u64 {
         self.changes += 1;
-        let (number, volumes) = (self.changes, Arc::<[VolumeId]>::from(volumes));
+        let faces = volumes.iter().flat_map(|volume| {
+            self.mirrored.iter().flat_map(|mirrored| mirrored.primary_faces(*volume))
+        });
+        let number = self.changes;
+        let volumes: Arc<[VolumeId]> = volumes.iter().copied().chain(faces).collect();
         self.tell_all(outside, || Message::Quiesce(number, Arc::clone(&volumes)));
         number
     }

@@ -78,6 +78,8 @@ pub(crate) struct Outside {
     pub(crate) turns: u64,
     /// Block length of the volumes.
     pub(crate) block_len: usize,
+    /// The volumes that a node's peers share lie on mirrors.
+    pub(crate) is_mirrored: bool,
     tick: u64,
     nonces: u64,
 }
@@ -102,6 +104,7 @@ impl Outside {
             failures: Failures::default(),
             turns: 0,
             block_len,
+            is_mirrored: false,
             tick: 0,
             nonces: 0,
         }
@@ -188,7 +191,8 @@ impl Outside {
         let operation = machine.disks[disk].end(number);
         finish(&operation, pool, &mut machine.rings);
         let tick = self.tick();
-        if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
+        let is_on_copy = self.machines[node.0].is_on_copy(disk, &operation.request);
+        if matches!(operation.request.operation, DeviceOperation::Write { .. }) && !is_on_copy {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
         if !operation.result.is_done() {

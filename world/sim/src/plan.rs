@@ -15,6 +15,9 @@ use crate::misbehaviour::Misbehaviour;
 use crate::node::NodeConfig;
 use crate::{Dice, Faults, MachineFaults};
 
+/// A connection that carries writes has room for so many bytes in transit.
+const CARRIES_WRITES: usize = 64 * 1024;
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -75,6 +78,7 @@ impl Plan {
                 credits: 16,
                 stall_timeout: Nanos::from_secs(5),
                 device_depth: DEVICE_DEPTH,
+                mirrored: None,
             },
             clocks: vec![Clock::default()],
             machine_faults: MachineFaults::default(),
@@ -120,6 +124,7 @@ impl Plan {
             credits: 16,
             stall_timeout: Nanos::from_secs(dice.between(3, 6)),
             device_depth: Dice::new(seed ^ 0xDE97).pick(&[1, 2, 4, 16, DEVICE_DEPTH]),
+            mirrored: None,
         };
         let mut workers: Vec<_> = (0..dice.between(1, 4)).map(|_| WorkerPlan::draw(dice)).collect();
         let misfit_count = dice.between(0, 2);
@@ -202,6 +207,42 @@ impl Plan {
         }
         plan.machine_faults.node_partitions = dice.pick(&[0, 2, 5]);
         plan
+    }
+
+    /// The plan of this seed with two or three nodes, which keep the volumes of their peers twice: on the
+    /// node itself, and on another one.
+    pub fn draw_mirrored(seed: u64) -> Self {
+        let mut plan = Self::draw_far(seed).mirrored();
+        let mut dice = Dice::new(seed ^ 0x3144_0454);
+        let away = dice.len(1, plan.clocks.len() - 1);
+        plan.node.mirrored = Some(away);
+        plan
+    }
+
+    /// The same with mirrors, and without what a node with a static membership cannot stand: losses of
+    /// power, devices that fail writes, and a drain that waits for a node that is drained. Of the compound
+    /// operations, only those are left of which all requests come to the primary.
+    pub fn mirrored(mut self) -> Self {
+        self.node.mirrored = Some(1);
+        self.node.device_block_size = self.node.block_size;
+        self.power_losses = 0;
+        self.machine_faults.power_losses = 0;
+        self.drain_while_busy = false;
+        self.clearings = 0;
+        // A write is tried again until its bytes have arrived, and connections that live for some hundred
+        // bytes carry none.
+        if self.faults.network.buffer_len < CARRIES_WRITES {
+            self.faults.network.reset_permille = 0;
+        }
+        let disk = &mut self.faults.disk;
+        (disk.write_error_permille, disk.no_space_permille) = (0, 0);
+        (disk.gone_permille, disk.latent_permille) = (0, 0);
+        let mixes = self.workers.iter_mut().map(|worker| &mut worker.mix);
+        let mixes = mixes.chain(self.initiators.iter_mut().map(|initiator| &mut initiator.mix));
+        for mix in mixes.chain(self.clients.iter_mut().map(|client| &mut client.mix)) {
+            mix.touches = 0;
+        }
+        self
     }
 
     fn draw_initiators(&mut self, dice: &mut Dice) {

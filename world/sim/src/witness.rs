@@ -109,6 +109,8 @@ pub(crate) struct Witness {
     /// Blocks that a peer rewrites with their own content, by connection, with the number of such
     /// requests under way.
     touched: BTreeMap<(Block, Writer), u32>,
+    /// A write to the primary's device waits for the other replica, while its connection may be closed.
+    pub(crate) is_mirrored: bool,
 }
 
 /// The first place in a volume.
@@ -299,7 +301,7 @@ impl Witness {
             let near = connection.filter(|it| it.opened.over.is_none());
             let closed = near.and_then(|it| self.closed.get(&it.opened.link));
             // A write of a part of a larger block follows the read of the rest.
-            let is_first = stamp.count == 0 && before.is_none();
+            let is_first = stamp.count == 0 && before.is_none() && !self.is_mirrored;
             let is_late = is_first && closed.is_some_and(|closed| *closed < turn);
             assert!(!is_late, "{stamp:?} began after its connection was closed");
         }

@@ -71,6 +71,11 @@ impl SimWorld<'_> {
                 let Outside { witness, machines, block_len, turns, .. } = &mut *self.outside;
                 let disk = &machines[self.node.0].disks
                     [usize::try_from(request.device.0).expect("few devices")];
+                let on_disk = usize::try_from(request.device.0).expect("few devices");
+                if machines[self.node.0].is_on_copy(on_disk, request) {
+                    self.outside.note("replica written", &[request.offset.0]);
+                    return bytes;
+                }
                 let has_larger_blocks =
                     !disk.properties.block_size.divides(ByteLen::from_usize(*block_len));
                 let before = has_larger_blocks.then(|| disk.bytes(request.offset, request.len));

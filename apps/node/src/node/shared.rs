@@ -153,6 +153,7 @@ impl Node {
                 uuid: *part_uuid(remote.place.mirror, true).as_bytes(),
                 health,
                 unflushed: Arc::default(),
+                face: None,
             };
             shared.link(&mut outfit.peers, &remote.node, &secret).volumes.push(volume);
             shared.remotes.insert(part_uuid(remote.place.mirror, true), number);

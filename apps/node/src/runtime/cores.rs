@@ -11,16 +11,17 @@ use std::{io, mem, thread};
 use nearflash_device::DeviceProperties;
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
+use nearflash_mirror::DeviceKind;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
-use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
     Devices, DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard, ShardConfig,
     World,
 };
 use nearflash_space::VolumeTable;
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::{ByteLen, Nanos, index};
 use tracing::{error, warn};
 
 use super::exports;
@@ -51,7 +52,7 @@ pub struct Cores {
 
 /// The part of a start that all cores share.
 struct Common {
-    epoch: Instant,
+    epoch: Epoch,
     core_count: u16,
     pool_len: ByteLen,
     stall_timeout: Nanos,
@@ -97,7 +98,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
-        epoch: Instant::now(),
+        epoch: Epoch::now(),
         core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
         pool_len: config.pool_len,
         stall_timeout: config.stall_timeout,
@@ -228,8 +229,19 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
         peers: common.peers.clone(),
+        kinds: kinds(common.devices.len(), &common.peers),
+        mirrors: Arc::default(),
         stall_timeout: common.stall_timeout,
     }
+}
+
+/// The kinds of the node's devices: local, unless they are volumes of other nodes.
+fn kinds(devices: usize, peers: &[PeerConfig]) -> Arc<[DeviceKind]> {
+    let mut kinds = vec![DeviceKind::Local; devices];
+    for volume in peers.iter().flat_map(|peer| &peer.volumes) {
+        kinds[index(volume.device.0)] = DeviceKind::Remote;
+    }
+    kinds.into()
 }
 
 fn notice_sink(common: &Common) -> NoticeSink {
@@ -244,9 +256,11 @@ fn notice_sink(common: &Common) -> NoticeSink {
             health.note_failure();
             changes.tell(Event::Suspect);
         }
-        Some(Notice::Shown(core, number) | Notice::Raised(core, number)) => {
-            replies.give(number, core, Reply::Done)
-        }
+        Some(
+            Notice::Shown(core, number)
+            | Notice::Raised(core, number)
+            | Notice::MirrorsDrained(core, number),
+        ) => replies.give(number, core, Reply::Done),
         Some(Notice::Quiesced(_, number)) => replies.give_quiesced(number),
         Some(Notice::Change { core, owner, tag, change }) => {
             let by = AskedBy { core, owner, volume: change.volume, tag };
@@ -261,6 +275,10 @@ fn notice_sink(common: &Common) -> NoticeSink {
         }
         Some(Notice::RemoteResized { device, bytes }) => {
             changes.tell(Event::RemoteResized { device, bytes });
+        }
+        Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
+            let place = if is_local { "here" } else { "on another node" };
+            warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
         }
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
@@ -317,6 +335,7 @@ impl Runtime for Cores {
         let devices = Arc::new(Devices {
             properties: devices.iter().map(|device| device.properties()).collect(),
             health: devices.iter().map(|device| Arc::clone(device.health())).collect(),
+            kinds: kinds(devices.len(), peers),
             peers: peers.to_vec(),
         });
         // The table of volumes does not mention them yet, so no request needs to end.

@@ -104,6 +104,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
             uuid: *volume.uuid.as_bytes(),
             is_remote: matches!(volume.home, Home::OtherNode | Home::Cluster),
             is_public: volume.home.is_public(),
+            face: None,
         };
         (volume.name.as_str().into(), export)
     };

@@ -70,15 +70,7 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             }
             return Some(Notice::SessionOver { nexus, identity });
         }
-        for_control @ (Notice::Shown(..)
-        | Notice::RemoteResized { .. }
-        | Notice::Quiesced(..)
-        | Notice::NamespacesTaken(_)
-        | Notice::Change { .. }
-        | Notice::Raised(..)
-        | Notice::Meter(..)
-        | Notice::Status(..)
-        | Notice::Drained(_)) => return Some(for_control),
+        for_control => return Some(for_control),
     }
     None
 }

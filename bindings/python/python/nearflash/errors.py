@@ -26,6 +26,7 @@ __all__ = [
     "NoMemory",
     "NoSuchVolume",
     "NotGranted",
+    "NotPrimary",
     "OutOfRange",
     "OutcomeUnknown",
     "PathLost",
@@ -36,6 +37,7 @@ __all__ = [
     "Sequence",
     "ShuttingDown",
     "StaleEpoch",
+    "StaleTerm",
     "Timeout",
     "Unreachable",
     "UnrecoveredRead",
@@ -219,6 +221,18 @@ class PathLost(Error, OSError):
     """another node has the data, and the path to it was lost: it may have been done"""
 
     name = "PATH_LOST"
+
+
+class NotPrimary(Error, OSError):
+    """the node is not the primary of the mirror: nothing was done"""
+
+    name = "NOT_PRIMARY"
+
+
+class StaleTerm(Error, OSError):
+    """the request was sent in another term of the mirror: nothing was done"""
+
+    name = "STALE_TERM"
 
 
 # The client's errors.

@@ -43,7 +43,8 @@ impl Node {
 
     fn read_of(&mut self, account: AccountId, volume: VolumeId) {
         let range = BlockRange { start: Lba(0), count: Blocks(8) };
-        let request = Request { tag: Tag(0), volume, range, operation: Operation::Read };
+        let request =
+            Request { tag: Tag(0), volume, range, operation: Operation::Read, sent_in: None };
         let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
         self.engines[0].submit(asker, request, &mut self.pools[0]);
     }

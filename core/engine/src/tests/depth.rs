@@ -48,7 +48,7 @@ fn devices_of(map: Map, asked: &[(Operation, u64, u64)]) -> Vec<DeviceId> {
         let range = BlockRange { start: Lba(start), count: Blocks(count) };
         let account = engine.accounts().open(None);
         let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
-        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation };
+        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation, sent_in: None };
         engine.submit(asker, request, &mut pool);
     }
     std::iter::from_fn(|| engine.poll_device()).map(|request| request.device).collect()

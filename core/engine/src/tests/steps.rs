@@ -165,7 +165,7 @@ fn a_restriction_refuses_before_anything_is_touched_and_buffers_come_back() {
     node.engines[0].set_volumes(volume(Provisioning::Thin, &reservations));
     let mut outcome = |nexus, operation| {
         let range = BlockRange { start: Lba(0), count: Blocks(1) };
-        let request = Request { tag: Tag(1), volume: VOLUME, range, operation };
+        let request = Request { tag: Tag(1), volume: VOLUME, range, operation, sent_in: None };
         node.ask(0, nexus, request);
         node.finish().0.outcome
     };
@@ -180,6 +180,7 @@ fn a_restriction_refuses_before_anything_is_touched_and_buffers_come_back() {
         volume: VOLUME,
         range: BlockRange { start: Lba(0), count: Blocks(1) },
         operation: Operation::Write { payload, force_unit_access: false },
+        sent_in: None,
     };
     node.ask(0, other, request);
     assert_eq!(node.finish().0.outcome, Outcome::ReservationConflict);

@@ -36,7 +36,7 @@ fn entry(role: Role) -> MirrorEntry {
 }
 
 fn table(entry: MirrorEntry) -> Arc<MirrorTable> {
-    Arc::new(MirrorTable::new(FIRST).with(MirrorId(0), Some(entry)))
+    Arc::new(MirrorTable::new().with(MirrorId(0), Some(entry)))
 }
 
 fn mirrors(entry: MirrorEntry) -> Mirrors {
@@ -68,7 +68,7 @@ fn ended(mirrors: &mut Mirrors) -> DeviceResult {
 #[test]
 fn a_write_is_sent_then_written_when_it_is_received_and_answered_when_both_have_done_it() {
     let mut mirrors = mirrors(entry(Role::Primary));
-    mirrors.submit(request(0, write()));
+    mirrors.submit(MirrorId(0), request(0, write()));
     let remote = submitted(&mut mirrors);
     assert_eq!((remote.request.device, remote.request.offset), (REPLICA_FACE, ByteOffset(4096)));
     assert_eq!(remote.tag, Some(Tag { term: TERM, session: 9 }));
@@ -91,11 +91,11 @@ fn a_write_is_sent_then_written_when_it_is_received_and_answered_when_both_have_
 fn an_answer_that_comes_again_or_too_late_matches_nothing() {
     let alone = MirrorEntry { remote: None, ..entry(Role::Primary) };
     let mut mirrors = mirrors(alone);
-    mirrors.submit(request(0, write()));
+    mirrors.submit(MirrorId(0), request(0, write()));
     let first = submitted(&mut mirrors).request.id;
     mirrors.handle_device(first, DeviceResult::Done);
     assert_eq!(ended(&mut mirrors), DeviceResult::Done);
-    mirrors.submit(request(1, write()));
+    mirrors.submit(MirrorId(0), request(1, write()));
     let second = submitted(&mut mirrors).request.id;
     assert!(first.io == second.io && first.io >= OPERATIONS);
     mirrors.handle_device(first, DeviceResult::MediumError);
@@ -108,7 +108,7 @@ fn an_answer_that_comes_again_or_too_late_matches_nothing() {
 #[test]
 fn an_error_of_the_last_replica_goes_to_the_host() {
     let mut mirrors = mirrors(MirrorEntry { remote: None, ..entry(Role::Primary) });
-    mirrors.submit(request(0, write()));
+    mirrors.submit(MirrorId(0), request(0, write()));
     let id = submitted(&mut mirrors).request.id;
     mirrors.handle_device(id, DeviceResult::NoSpace);
     assert_eq!(ended(&mut mirrors), DeviceResult::NoSpace);
@@ -117,15 +117,19 @@ fn an_error_of_the_last_replica_goes_to_the_host() {
 #[test]
 fn a_part_that_fails_is_tried_again_until_the_replica_is_dropped() {
     let mut mirrors = mirrors(entry(Role::Primary));
-    mirrors.submit(request(0, write()));
+    mirrors.submit(MirrorId(0), request(0, write()));
     let lost = DeviceResult::Remote(Outcome::PathLost);
     let remote = submitted(&mut mirrors).request;
-    mirrors.handle_device(remote.id, lost);
-    assert_eq!(mirrors.poll_failure(), Some((MirrorId(0), lost, false)));
-    assert_eq!(mirrors.poll_device(), None);
-    mirrors.set_now(mirrors.poll_timeout().expect("it is tried again"));
-    mirrors.handle_timeout();
-    assert_eq!(submitted(&mut mirrors).request, remote);
+    for (result, is_failure) in [(DeviceResult::MediumError, true), (lost, false)] {
+        mirrors.handle_device(remote.id, result);
+        // A connection that is lost says nothing about the replica's device.
+        let failure = is_failure.then_some((MirrorId(0), result, false));
+        assert_eq!(mirrors.poll_failure(), failure);
+        assert_eq!(mirrors.poll_device(), None);
+        mirrors.set_now(mirrors.poll_timeout().expect("it is tried again"));
+        mirrors.handle_timeout();
+        assert_eq!(submitted(&mut mirrors).request, remote);
+    }
     mirrors.handle_device(remote.id, lost);
     let (term, remote) = (Term(6), None);
     mirrors.set_table(table(MirrorEntry { term, remote, ..entry(Role::Primary) }));
@@ -138,7 +142,7 @@ fn a_part_that_fails_is_tried_again_until_the_replica_is_dropped() {
 #[test]
 fn a_write_that_was_sent_is_path_lost_when_another_node_is_primary() {
     let mut mirrors = mirrors(entry(Role::Primary));
-    mirrors.submit(request(0, write()));
+    mirrors.submit(MirrorId(0), request(0, write()));
     let remote = submitted(&mut mirrors).request.id;
     mirrors.set_table(table(entry(Role::Elsewhere)));
     // The buffer is in use until the operation has ended.
@@ -148,14 +152,62 @@ fn a_write_that_was_sent_is_path_lost_when_another_node_is_primary() {
 }
 
 #[test]
+fn a_read_is_answered_when_a_lease_is_held_after_it_in_the_same_stay() {
+    let needs_lease = MirrorEntry { needs_lease: true, ..entry(Role::Primary) };
+    let mut mirrors = mirrors(needs_lease);
+    mirrors.set_now(Nanos(100));
+    mirrors.set_leases(&[(MirrorId(0), Nanos(100))]);
+    mirrors.submit(MirrorId(0), request(0, read()));
+    let local = submitted(&mut mirrors).request.id;
+    mirrors.handle_device(local, DeviceResult::Done);
+    // The lease was over when the bytes came.
+    assert_eq!(mirrors.poll_ended(), None);
+    mirrors.set_leases(&[(MirrorId(0), Nanos(200))]);
+    assert_eq!(ended(&mut mirrors), DeviceResult::Done);
+    // Bytes of an earlier stay are read anew.
+    mirrors.submit(MirrorId(0), request(1, read()));
+    let local = submitted(&mut mirrors).request.id;
+    mirrors.set_table(table(MirrorEntry { stay: 1, ..needs_lease }));
+    mirrors.handle_device(local, DeviceResult::Done);
+    let again = submitted(&mut mirrors).request.id;
+    mirrors.handle_device(again, DeviceResult::Done);
+    assert_eq!(ended(&mut mirrors), DeviceResult::Done);
+}
+
+#[test]
+fn an_operation_that_was_forwarded_is_not_forwarded_on() {
+    let mut mirrors = mirrors(entry(Role::Secondary));
+    mirrors.submit_forwarded(MirrorId(0), request(0, write()));
+    assert_eq!(ended(&mut mirrors), DeviceResult::Remote(Outcome::DeviceUnavailable));
+    assert_eq!(mirrors.poll_device(), None);
+}
+
+#[test]
+fn what_the_primary_refuses_is_begun_anew_where_the_table_then_says() {
+    let mut mirrors = mirrors(entry(Role::Elsewhere));
+    mirrors.submit(MirrorId(0), request(0, write()));
+    let sent = submitted(&mut mirrors).request.id;
+    mirrors.handle_device(sent, DeviceResult::Remote(Outcome::DeviceUnavailable));
+    assert_eq!(mirrors.poll_ended(), None);
+    let moved = MirrorEntry { primary: Some(DeviceId(201)), ..entry(Role::Elsewhere) };
+    mirrors.set_table(table(moved));
+    assert_eq!(mirrors.poll_abandoned(), Some(PRIMARY_FACE));
+    let again = submitted(&mut mirrors).request;
+    assert_eq!(again.device, DeviceId(201));
+    // It may have been done there: only its host knows whether to repeat it.
+    mirrors.handle_device(again.id, DeviceResult::Remote(Outcome::PathLost));
+    assert_eq!(ended(&mut mirrors), DeviceResult::Remote(Outcome::PathLost));
+}
+
+#[test]
 fn reads_are_local_at_the_primary_and_all_else_goes_there_in_one_hop() {
     let mut primary = mirrors(entry(Role::Primary));
-    primary.submit(request(0, read()));
+    primary.submit(MirrorId(0), request(0, read()));
     let local = submitted(&mut primary);
     assert_eq!((local.request.device, local.tag), (LOCAL_DEVICE, None));
     for (role, operation) in [(Role::Secondary, read()), (Role::Elsewhere, write())] {
         let mut mirrors = mirrors(entry(role));
-        mirrors.submit(request(0, operation));
+        mirrors.submit(MirrorId(0), request(0, operation));
         let there = submitted(&mut mirrors);
         assert_eq!((there.request.device, there.request.offset), (PRIMARY_FACE, ByteOffset(4096)));
         mirrors.handle_device(there.request.id, DeviceResult::Done);
@@ -166,7 +218,7 @@ fn reads_are_local_at_the_primary_and_all_else_goes_there_in_one_hop() {
 #[test]
 fn a_flush_flushes_both_replicas_if_they_have_volatile_caches() {
     let mut mirrors = mirrors(entry(Role::Primary));
-    mirrors.submit(request(0, DeviceOperation::Flush));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::Flush));
     let (remote, local) = (submitted(&mut mirrors).request, submitted(&mut mirrors).request);
     assert_eq!((remote.device, local.device), (REPLICA_FACE, LOCAL_DEVICE));
     mirrors.handle_device(local.id, DeviceResult::Done);
@@ -178,14 +230,14 @@ fn a_flush_flushes_both_replicas_if_they_have_volatile_caches() {
     through.local = through.local.map(|local| Local { volatile_cache: false, ..local });
     through.remote = through.remote.map(|remote| Remote { volatile_cache: false, ..remote });
     mirrors.set_table(table(through));
-    mirrors.submit(request(1, DeviceOperation::Flush));
+    mirrors.submit(MirrorId(0), request(1, DeviceOperation::Flush));
     assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Done));
 }
 
 #[test]
 fn a_flush_that_a_device_failed_is_answered_only_without_that_replica() {
     let mut mirrors = mirrors(entry(Role::Primary));
-    mirrors.submit(request(0, DeviceOperation::Flush));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::Flush));
     let (remote, local) = (submitted(&mut mirrors).request, submitted(&mut mirrors).request);
     mirrors.handle_device(local.id, DeviceResult::Done);
     // A lost connection says nothing of the device.
@@ -204,23 +256,23 @@ fn a_flush_that_a_device_failed_is_answered_only_without_that_replica() {
 #[test]
 fn a_deallocation_is_zeroes_on_all_replicas_or_nothing() {
     let mut mirrors = mirrors(entry(Role::Primary));
-    mirrors.submit(request(0, DeviceOperation::Deallocate));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::Deallocate));
     let zeroes = DeviceOperation::WriteZeroes { deallocate: true };
     assert_eq!(submitted(&mut mirrors).request.operation, zeroes);
 
     let mut mirrors = self::mirrors(entry(Role::Elsewhere));
-    mirrors.submit(request(0, DeviceOperation::Deallocate));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::Deallocate));
     assert_eq!(submitted(&mut mirrors).request.operation, DeviceOperation::Deallocate);
 
     let mut mirrors = self::mirrors(MirrorEntry { deallocates: false, ..entry(Role::Primary) });
-    mirrors.submit(request(0, DeviceOperation::Deallocate));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::Deallocate));
     assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Done));
 }
 
 #[test]
 fn zeroes_are_refused_before_any_replica_has_written_them() {
     let mut mirrors = mirrors(MirrorEntry { zeroes: false, ..entry(Role::Primary) });
-    mirrors.submit(request(0, DeviceOperation::WriteZeroes { deallocate: false }));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::WriteZeroes { deallocate: false }));
     assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, DeviceResult::Unsupported));
 }
 
@@ -228,7 +280,10 @@ fn zeroes_are_refused_before_any_replica_has_written_them() {
 fn an_operation_past_the_end_of_a_mirror_reaches_no_device() {
     let mut mirrors = mirrors(entry(Role::Primary));
     for offset in [LEN - 2048, LEN, u64::MAX - 1] {
-        mirrors.submit(DeviceRequest { offset: ByteOffset(offset), ..request(0, write()) });
+        mirrors.submit(
+            MirrorId(0),
+            DeviceRequest { offset: ByteOffset(offset), ..request(0, write()) },
+        );
         let refused = DeviceResult::Remote(Outcome::OutOfRange);
         assert_eq!((mirrors.poll_device(), ended(&mut mirrors)), (None, refused));
     }
@@ -237,8 +292,8 @@ fn an_operation_past_the_end_of_a_mirror_reaches_no_device() {
 #[test]
 fn without_a_primary_reads_wait_longer_than_writes() {
     let mut mirrors = mirrors(entry(Role::Nobody));
-    mirrors.submit(request(0, write()));
-    mirrors.submit(request(1, read()));
+    mirrors.submit(MirrorId(0), request(0, write()));
+    mirrors.submit(MirrorId(0), request(1, read()));
     let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
     for (number, span) in [(0, REDRIVE), (1, HOLD)] {
         mirrors.set_now(span);
@@ -264,17 +319,19 @@ fn refusal_of(entry: MirrorEntry, change: impl FnOnce(&mut ReplicaRequest)) -> O
 }
 
 #[test]
-fn a_replica_accepts_only_writes_and_flushes_of_its_term_and_session() {
+fn a_replica_accepts_only_operations_of_its_term_and_session() {
     let secondary = entry(Role::Secondary);
     assert_eq!(refusal_of(secondary, |_| ()), None);
     assert_eq!(refusal_of(secondary, |r| r.operation = DeviceOperation::Flush), None);
+    // The primary compares what it copies.
+    assert_eq!(refusal_of(secondary, |r| r.operation = read()), None);
     type Change = dyn Fn(&mut ReplicaRequest);
     let cases: [(&Change, Refusal); 6] = [
         (&|r| r.tag.term = Term(4), Refusal::StaleTerm(TERM)),
         (&|r| r.tag.term = Term(6), Refusal::StaleTerm(TERM)),
         (&|r| r.tag.session = 8, Refusal::StaleSession(9)),
         (&|r| r.offset = ByteOffset(LEN), Refusal::OutOfRange),
-        (&|r| r.operation = read(), Refusal::Operation),
+        (&|r| r.operation = DeviceOperation::Deallocate, Refusal::Operation),
         (&|r| r.mirror = MirrorId(1), Refusal::NoReplica),
     ];
     for (change, refusal) in cases {
@@ -295,7 +352,7 @@ fn a_steady_load_of_writes_needs_no_further_memory() {
     let mut after_first = None;
     for turn in 0..1000 {
         // The second write of each turn waits for the first one.
-        (0..2).for_each(|number| mirrors.submit(request(2 * turn + number, write())));
+        (0..2).for_each(|number| mirrors.submit(MirrorId(0), request(2 * turn + number, write())));
         while let Some(Submission { request, tag, .. }) = mirrors.poll_device() {
             if tag.is_some() {
                 mirrors.handle_received(request.id);

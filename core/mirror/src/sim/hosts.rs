@@ -9,7 +9,7 @@ use super::run::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES,
     REPLICA_NODES, Run, buffer_of,
 };
-use crate::{REDRIVE, Role};
+use crate::{MirrorId, REDRIVE, Role};
 
 /// The time after which nothing that a dead node has forwarded arrives. Its hosts must not write the same
 /// blocks by another path before.
@@ -104,7 +104,7 @@ impl Run {
         let (offset, len) = (ByteOffset(first * BLOCK), ByteLen(len * BLOCK));
         self.ops[number].came = self.now;
         self.with_core(at, |core| {
-            core.submit(DeviceRequest { id, device, operation, offset, len })
+            core.submit(MirrorId(mirror), DeviceRequest { id, device, operation, offset, len })
         });
     }
 
@@ -301,7 +301,7 @@ impl Run {
 
     /// Whether a node is primary in a later term than that.
     pub(super) fn is_open_later(&self, node: usize, mirror: u32, term: crate::Term) -> bool {
-        let id = crate::MirrorId(mirror);
+        let id = MirrorId(mirror);
         node < REPLICA_NODES
             && self.nodes[node].cores.iter().any(|core| {
                 core.role(id).is_some_and(|(role, now)| role == Role::Primary && now > term)

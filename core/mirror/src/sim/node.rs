@@ -9,7 +9,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use super::history::Time;
 use super::pulses::node_key;
 use super::run::{
-    At, BLOCK, BLOCKS, Event, FIRST, MICRO, MILLI, MIRRORS, NODES, PRIMARY_FACES, REPLICA_FACES,
+    At, BLOCK, BLOCKS, Event, MICRO, MILLI, MIRRORS, NODES, PRIMARY_FACES, REPLICA_FACES,
     REPLICA_NODES, Run,
 };
 use super::store::Call;
@@ -54,7 +54,7 @@ impl Node {
             core_count,
             cores: Vec::new(),
             membership: None,
-            table: MirrorTable::new(DeviceId(FIRST)),
+            table: MirrorTable::new(),
             views: BTreeMap::new(),
             mail: Vec::new(),
             timeouts: Vec::new(),
@@ -111,7 +111,7 @@ impl Run {
         if std::mem::take(&mut it.has_lost_power) {
             it.power = it.incarnation;
         }
-        it.table = MirrorTable::new(DeviceId(FIRST));
+        it.table = MirrorTable::new();
         let shared = Arc::new(it.table.clone());
         let core = |core| {
             let mut mirrors = Mirrors::new(Core(core), shared.clone());

@@ -277,7 +277,7 @@ impl Run {
         let id = OperationId { io, op: 0, generation: 0 };
         let device = DeviceId(FIRST + mirror.0);
         self.with_core(at, |core| {
-            core.submit_forwarded(DeviceRequest { id, device, operation, ..request });
+            core.submit_forwarded(mirror, DeviceRequest { id, device, operation, ..request });
         });
     }
 

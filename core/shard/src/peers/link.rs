@@ -7,8 +7,9 @@ use nearflash_direct::client::{
     ClientEvent, ClientSession, RequestTag, SubmitError, VolumeHandle, VolumeInfo,
 };
 use nearflash_direct::wire::HEADER_LEN;
-use nearflash_direct::{Receiving, Status};
-use nearflash_request::Outcome;
+use nearflash_direct::{Face, Receiving, Status};
+use nearflash_mirror::Tag;
+use nearflash_request::{Outcome, SentIn};
 use nearflash_units::{Nanos, index};
 
 use super::pending::{Part, Pending};
@@ -21,6 +22,15 @@ use crate::world::{Interest, Place, Received, Sent, SocketId, World};
 
 /// Operations that have ended.
 type Ended = Vec<(OperationId, DeviceResult)>;
+
+/// An operation that was sent over a lost connection.
+#[derive(Clone, Copy, Debug)]
+struct Uncertain {
+    id: OperationId,
+    /// The place of its volume.
+    volume: usize,
+    until: Nanos,
+}
 
 /// The connection to another node.
 #[derive(Debug)]
@@ -35,7 +45,9 @@ pub(super) struct Link {
     waiting: VecDeque<Pending>,
     /// Operations that were sent over a lost connection and may have taken effect, and the time at
     /// which they end at the latest.
-    uncertain: Vec<(OperationId, Nanos)>,
+    uncertain: Vec<Uncertain>,
+    /// Operations that a replica has accepted.
+    received: VecDeque<OperationId>,
     /// By place in the configuration: its state on the present connection.
     volumes: Vec<Handle>,
     /// The last error was reported, and no connection was complete since.
@@ -83,6 +95,7 @@ impl Link {
             retry_at: Nanos(0),
             waiting: VecDeque::new(),
             uncertain: Vec::new(),
+            received: VecDeque::new(),
             is_reported: false,
         }
     }
@@ -98,7 +111,8 @@ impl Link {
         // The node has said before at which start it is.
         let handshake = self.connection.as_ref().filter(|it| it.session.is_ready());
         if let Some(Connection { boot, .. }) = handshake {
-            for RemoteVolume { health, unflushed, .. } in &volumes[known..] {
+            let recorded = volumes[known..].iter().filter(|volume| volume.is_recorded());
+            for RemoteVolume { health, unflushed, .. } in recorded {
                 unflushed.connected(*boot, health);
             }
         }
@@ -126,11 +140,28 @@ impl Link {
         self.post(world, ended);
     }
 
+    /// Ends all operations on a volume at once: nobody needs what they do. If one is under way, its
+    /// buffer is in use until the connection is closed.
+    pub(super) fn abandon<W: World>(&mut self, volume: usize, world: &mut W, ended: &mut Ended) {
+        let posted = self.connection.iter().flat_map(|it| it.posted.iter().flatten());
+        if posted.into_iter().any(|(pending, _)| pending.volume == volume) {
+            self.lose(LinkError::Closed, world);
+        }
+        let waiting = self.waiting.iter().filter(|pending| pending.volume == volume);
+        ended.extend(waiting.map(|pending| (pending.request.id, pending.given_up())));
+        self.waiting.retain(|pending| pending.volume != volume);
+        self.end_uncertain(|it| it.volume == volume, ended);
+    }
+
+    pub(super) fn poll_received(&mut self) -> Option<OperationId> {
+        self.received.pop_front()
+    }
+
     /// The next time at which something must be done.
     pub(super) fn poll_timeout(&self) -> Option<Nanos> {
         let is_connected = self.is_claimed();
         let expiry = self.waiting.iter().map(|pending| pending.deadline(is_connected));
-        let expiry = expiry.chain(self.uncertain.iter().map(|(_, until)| *until)).min();
+        let expiry = expiry.chain(self.uncertain.iter().map(|it| it.until)).min();
         let retry = match &self.connection {
             None => self.is_wanted().then_some(self.retry_at),
             Some(connection) if connection.awaits_answer() => {
@@ -167,7 +198,7 @@ impl Link {
         self.waiting.retain(|pending| !is_late(pending));
         // While the node answers, it says when they cannot take effect any more.
         if !self.connection.as_ref().is_some_and(|it| it.session.is_ready()) || is_over {
-            self.end_uncertain(|until| is_over || until <= now, ended);
+            self.end_uncertain(|it| is_over || it.until <= now, ended);
         }
         let is_wanted = self.is_wanted();
         match &mut self.connection {
@@ -201,10 +232,10 @@ impl Link {
         !self.waiting.is_empty() || !self.uncertain.is_empty()
     }
 
-    fn end_uncertain(&mut self, is_meant: impl Fn(Nanos) -> bool, ended: &mut Ended) {
+    fn end_uncertain(&mut self, is_meant: impl Fn(&Uncertain) -> bool, ended: &mut Ended) {
         let lost = DeviceResult::Remote(Outcome::PathLost);
-        let over = self.uncertain.extract_if(.., |(_, until)| is_meant(*until));
-        ended.extend(over.map(|(id, _)| (id, lost)));
+        let over = self.uncertain.extract_if(.., |it| is_meant(it));
+        ended.extend(over.map(|it| (it.id, lost)));
     }
 
     fn connect<W: World>(&mut self, world: &mut W) {
@@ -320,6 +351,7 @@ impl Link {
                     self.end_uncertain(|_| true, ended);
                 }
                 ClientEvent::Opened { number, result } => self.opened(number, result, world),
+                ClientEvent::Received(tag) => self.note_received(tag),
                 ClientEvent::Pong | ClientEvent::Attached(_) => {}
             }
         }
@@ -335,7 +367,8 @@ impl Link {
         connection.posted.resize(index(agreed.credits_max), None);
         connection.session.claim(identity).expect("the handshake is over");
         connection.boot = agreed.boot;
-        for RemoteVolume { name, health, unflushed, .. } in &self.config.volumes {
+        let recorded = self.config.volumes.iter().filter(|volume| volume.is_recorded());
+        for RemoteVolume { name, health, unflushed, .. } in recorded {
             if unflushed.connected(agreed.boot, health) {
                 let error = LinkError::WritesLost { name: name.clone() };
                 world.notice(Notice::NodeLost { address: self.config.address, error });
@@ -364,12 +397,15 @@ impl Link {
     fn opened<W: World>(&mut self, number: u32, result: Result<VolumeInfo, Status>, world: &mut W) {
         let place = self.volumes.iter().position(|it| *it == Handle::Asked(number));
         let Some(place) = place else { return };
-        let RemoteVolume { name, uuid, device, .. } = &self.config.volumes[place];
+        let RemoteVolume { name, uuid, device, face, .. } = &self.config.volumes[place];
         let error = match result {
             Ok(info) if info.uuid == *uuid => {
                 self.volumes[place] = Handle::Open(info.handle);
                 // Each core sees some of the changes, so each reports what it sees.
-                world.notice(Notice::RemoteResized { device: *device, bytes: info.bytes });
+                if face.is_none() {
+                    let (device, bytes) = (*device, info.bytes);
+                    world.notice(Notice::RemoteResized { device, bytes });
+                }
                 return;
             }
             Ok(info) => {
@@ -402,8 +438,9 @@ impl Link {
                 ended.push((pending.request.id, pending.given_up()));
                 continue;
             }
-            let covered = self.config.volumes[pending.volume].unflushed.covered();
-            match connection.submit(handle, &mut pending, covered, world) {
+            let RemoteVolume { unflushed, face, .. } = &self.config.volumes[pending.volume];
+            let (covered, sent) = (unflushed.covered(), face.zip(pending.tag));
+            match connection.submit((handle, sent), &mut pending, covered, world) {
                 Ok(true) => {}
                 Ok(false) => ended.push((pending.request.id, DeviceResult::Unsupported)),
                 Err(_) => break,
@@ -429,25 +466,48 @@ impl Link {
                 // Damaged on its way, and refused before it took effect.
                 Status::DATA_DIGEST => self.waiting.push_front(pending),
                 status => {
-                    match status {
+                    let result = match status {
                         Status::OK => self.note_done(&pending, boot, covered),
-                        Status::NO_SUCH_VOLUME => self.forget(pending.volume),
-                        _ => {}
+                        _ => result_of(status),
+                    };
+                    if status == Status::NO_SUCH_VOLUME {
+                        self.forget(pending.volume);
                     }
-                    ended.push((pending.request.id, result_of(status)));
+                    ended.push((pending.request.id, result));
                 }
             }
         }
     }
 
-    /// Keeps in mind whether answered writes are on stable media.
-    fn note_done(&self, pending: &Pending, boot: u64, covered: u64) {
-        let RemoteVolume { unflushed, health, .. } = &self.config.volumes[pending.volume];
+    /// A replica has accepted the request: it will be applied.
+    fn note_received(&mut self, RequestTag(tag): RequestTag) {
+        let Some(connection) = &self.connection else { return };
+        let posted = connection.posted.get(index(tag)).and_then(Option::as_ref);
+        let (pending, _) = posted.expect("only requests under way are accepted");
+        if pending.is_whole() {
+            self.received.push_back(pending.request.id);
+        }
+    }
+
+    /// Keeps in mind whether answered writes are on stable media. Returns the result of an operation that
+    /// was answered as done.
+    fn note_done(&self, pending: &Pending, boot: u64, covered: u64) -> DeviceResult {
+        let volume = &self.config.volumes[pending.volume];
+        let RemoteVolume { unflushed, health, .. } = volume;
+        if !volume.is_recorded() {
+            return DeviceResult::Done;
+        }
+        let is_flush = pending.request.operation == DeviceOperation::Flush;
         if pending.leaves_unflushed() {
             unflushed.written(boot, health);
-        } else if pending.request.operation == DeviceOperation::Flush {
+        } else if is_flush {
             unflushed.flushed(covered);
         }
+        // The layout does not see the flush of a replica, so it cannot judge it.
+        if is_flush && volume.face == Some(Face::Replica) && health.is_suspect() {
+            return DeviceResult::Remote(Outcome::WriteFault);
+        }
+        DeviceResult::Done
     }
 
     /// The volume is gone. The next operation opens its name, which another volume may have by now.
@@ -482,7 +542,8 @@ impl Link {
             if pending.is_repeatable() {
                 self.waiting.push_back(pending);
             } else {
-                self.uncertain.push((pending.request.id, until));
+                let (id, volume) = (pending.request.id, pending.volume);
+                self.uncertain.push(Uncertain { id, volume, until });
             }
         }
         self.report(error, world);
@@ -493,6 +554,13 @@ impl Link {
         if !std::mem::replace(&mut self.is_reported, true) {
             world.notice(Notice::NodeLost { address: self.config.address, error });
         }
+    }
+}
+
+impl RemoteVolume {
+    /// Whether the record of writes that no flush has followed matters. Of a mirror, its primary knows.
+    fn is_recorded(&self) -> bool {
+        self.face != Some(Face::Primary)
     }
 }
 
@@ -555,7 +623,7 @@ impl Connection {
     /// Sends the next part of an operation; `false` if the protocol does not have the operation.
     fn submit<W: World>(
         &mut self,
-        handle: VolumeHandle,
+        (handle, sent): (VolumeHandle, Option<(Face, Tag)>),
         pending: &mut Pending,
         covered: u64,
         world: &mut W,
@@ -570,7 +638,15 @@ impl Connection {
             Some((buffer, start, len)) if digests => &world.pool().bytes(buffer)[start..][..len],
             _ => &[],
         };
-        let RequestTag(tag) = self.session.submit_at(handle, &operation, buffer_offset, bytes)?;
+        let session = &mut self.session;
+        let RequestTag(tag) = match sent {
+            None => session.submit_at(handle, &operation, buffer_offset, bytes)?,
+            Some((face, Tag { term, session: number })) => {
+                let sent_in = SentIn { term: term.0, session: number };
+                let data = (buffer_offset, bytes);
+                session.submit_on_face(handle, &operation, data, (face, sent_in))?
+            }
+        };
         self.posted[index(tag)] = Some((*pending, covered));
         self.posted_len += 1;
         Ok(true)

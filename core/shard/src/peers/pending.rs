@@ -2,6 +2,7 @@
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_direct::client::ClientOperation;
+use nearflash_mirror::Tag;
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, Nanos};
 
@@ -16,6 +17,8 @@ pub(crate) struct Pending {
     pub(super) request: DeviceRequest,
     /// The place of its volume among those of its node.
     pub(super) volume: usize,
+    /// On a face of a mirror: its term and session.
+    pub(super) tag: Option<Tag>,
     /// When it came, or its last part was answered.
     since: Nanos,
     /// The bytes that were answered.
@@ -35,8 +38,8 @@ pub(super) struct Part {
 }
 
 impl Pending {
-    pub(super) fn new(request: DeviceRequest, volume: usize, now: Nanos) -> Self {
-        Self { request, volume, since: now, done: 0, part: 0 }
+    pub(super) fn new(request: DeviceRequest, volume: usize, tag: Option<Tag>, now: Nanos) -> Self {
+        Self { request, volume, tag, since: now, done: 0, part: 0 }
     }
 
     /// Whether it may be sent a second time.
@@ -65,6 +68,11 @@ impl Pending {
             self.request.operation,
             Op::Write { durable: false, .. } | Op::WriteZeroes { .. } | Op::Deallocate
         )
+    }
+
+    /// Whether the part that was sent last is the whole operation.
+    pub(super) fn is_whole(&self) -> bool {
+        self.part == self.request.len.0
     }
 
     /// The next part, of at most `len_max` bytes of payload. `None` for an operation that the protocol

@@ -105,6 +105,7 @@ impl Pair {
             uuid: [9; 16],
             is_remote: false,
             is_public: true,
+            face: None,
         };
         let secret = Secret::new([0x5A; 32]);
         // In two adjacent parts, so that requests cross from one to the other.

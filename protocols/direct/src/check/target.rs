@@ -89,6 +89,7 @@ pub(crate) fn exports(with_key: bool, epoch: u32) -> Exports {
         uuid: [9; 16],
         is_remote: false,
         is_public: true,
+        face: None,
     };
     // The right to read ends within a block, and the right to write before that block.
     let grants = [(0..VOLUME_LEN - 700, Rights::READ), (0..VOLUME_LEN / 2, Rights::READ_WRITE)];

@@ -24,7 +24,7 @@ impl Volume {
 
     /// Executes a request, and returns the buffers that came with it, as the engine does.
     pub(crate) fn answer(&mut self, request: Request, memory: &mut Memory) -> Completion {
-        let Request { tag, volume, range, operation } = request;
+        let Request { tag, volume, range, operation, .. } = request;
         assert_eq!(volume, VOLUME);
         let mut payload = Payload::None;
         let outcome = match operation {

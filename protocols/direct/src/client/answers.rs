@@ -1,7 +1,7 @@
 //! Answers to requests, over the stream.
 
 use super::input::Sink;
-use super::{ClientSession, Request};
+use super::{ClientEvent, ClientSession, Request, RequestTag};
 use crate::error::PeerError;
 use crate::segments::{self, Segment};
 use crate::stream::begin_segment;
@@ -57,7 +57,15 @@ impl ClientSession {
         if header.len.get() != 0 || header.flags & AnswerHeader::MORE != 0 {
             return Err(unasked);
         }
+        let is_news = header.flags & AnswerHeader::RECEIVED != 0;
+        if is_news && !std::mem::take(&mut self.posted[tag].answer.awaits_received) {
+            return Err(unasked);
+        }
         self.take_credits(header);
+        if is_news {
+            self.events.push_back(ClientEvent::Received(RequestTag::of(tag)));
+            return Ok(());
+        }
         self.complete(tag, header.status(), header.value.get());
         Ok(())
     }

@@ -110,6 +110,9 @@ pub enum ClientEvent {
     Claimed(Result<(), Status>),
     /// The answer to [`super::ClientSession::ping`].
     Pong,
+    /// The node has accepted this write on the replica face of a mirror, and will apply it. Its completion
+    /// follows; take events before completions.
+    Received(RequestTag),
 }
 
 /// Error: a request was not accepted, and nothing was sent.

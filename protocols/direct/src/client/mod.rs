@@ -80,12 +80,16 @@ struct Request {
     segments: u32,
     status: Status,
     value: u64,
+    /// The node will say that it has accepted the request.
+    awaits_received: bool,
 }
 
 impl Default for Request {
     fn default() -> Self {
         let (opcode, status) = (Opcode::FLUSH, Status::OK);
-        Self { opcode, offset: 0, buffer_offset: 0, segments: 0, status, value: 0 }
+        let (buffer_offset, segments) = (0, 0);
+        let awaits_received = false;
+        Self { opcode, offset: 0, buffer_offset, segments, status, value: 0, awaits_received }
     }
 }
 

@@ -1,11 +1,13 @@
 //! From a request to its header and payload.
 
+use nearflash_request::SentIn;
 use nearflash_session::Data;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::config::{RequestTag, SubmitError, VolumeHandle};
 use super::operation::ClientOperation;
 use super::{ClientSession, Request, Transport};
+use crate::Face;
 use crate::digest::digest;
 use crate::segments;
 use crate::stream::seal;
@@ -41,9 +43,47 @@ impl ClientSession {
         if self.transport != Transport::Stream {
             return Err(SubmitError::WrongTransport);
         }
-        let (tag, header) = self.prepare(volume, operation, 0)?;
+        self.submit_sealed(volume, operation, (buffer_offset, payload), None)
+    }
+
+    /// The same, on a face of a mirror. [`super::ClientEvent::Received`] reports that a replica has accepted
+    /// a write.
+    ///
+    /// # Errors
+    /// When the request was not accepted.
+    pub fn submit_on_face(
+        &mut self,
+        volume: VolumeHandle,
+        operation: &ClientOperation,
+        (buffer_offset, payload): (u32, &[u8]),
+        sent: (Face, SentIn),
+    ) -> Result<RequestTag, SubmitError> {
+        if self.transport != Transport::Stream {
+            return Err(SubmitError::WrongTransport);
+        }
+        self.submit_sealed(volume, operation, (buffer_offset, payload), Some(sent))
+    }
+
+    #[inline]
+    fn submit_sealed(
+        &mut self,
+        volume: VolumeHandle,
+        operation: &ClientOperation,
+        (buffer_offset, payload): (u32, &[u8]),
+        sent: Option<(Face, SentIn)>,
+    ) -> Result<RequestTag, SubmitError> {
+        let (tag, mut header) = self.prepare(volume, operation, 0)?;
+        let answer = &mut self.posted[tag.index()].answer;
+        answer.buffer_offset = crate::length(buffer_offset);
+        if let Some((face, SentIn { term, session })) = sent {
+            (header.epoch, header.place) = (U32::new(term), U32::new(session));
+            answer.awaits_received = face == Face::Replica
+                && matches!(
+                    operation,
+                    ClientOperation::Write { .. } | ClientOperation::Zero { .. }
+                );
+        }
         self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
-        self.posted[tag.index()].answer.buffer_offset = crate::length(buffer_offset);
         match *operation {
             ClientOperation::Write { buffer, offset, len, .. } => {
                 for number in 0..segments::count(offset, len) {

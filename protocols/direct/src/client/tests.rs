@@ -399,3 +399,42 @@ fn a_node_without_rings_goes_on_by_the_stream() {
     assert_eq!(client.poll_event(), Some(ClientEvent::Attached(Err(Status::BUSY))));
     assert!(client.submit(VOLUME, &read(0, 512), &[]).is_ok());
 }
+
+#[test]
+fn a_write_on_the_replica_face_is_received_once_before_it_completes() {
+    use nearflash_request::SentIn;
+    use zerocopy::FromBytes;
+
+    use crate::Face;
+
+    let received = |opcode, tag| {
+        let header = AnswerHeader { flags: AnswerHeader::RECEIVED, ..AnswerHeader::default() };
+        with(header, opcode, tag, &[])
+    };
+    let write = write(512);
+    let sent_in = SentIn { term: 77, session: 5 };
+    let mut client = ready();
+    let tag = client.submit_on_face(VOLUME, &write, (0, &[]), (Face::Replica, sent_in)).unwrap();
+    let head = send(&mut client);
+    let (header, _) = RequestHeader::read_from_prefix(&head).unwrap();
+    assert_eq!((header.epoch.get(), header.place.get()), (77, 5));
+    feed(&mut client, &received(Opcode::WRITE, tag.0)).unwrap();
+    assert_eq!(client.poll_event(), Some(ClientEvent::Received(tag)));
+    assert!(client.poll_completion().is_none());
+    feed(&mut client, &answer(Opcode::WRITE, tag.0, &[])).unwrap();
+    assert_eq!(client.poll_completion().map(|done| done.status), Some(Status::OK));
+
+    for face in [Face::Replica, Face::Primary] {
+        let mut client = ready();
+        let tag = client.submit_on_face(VOLUME, &write, (0, &[]), (face, sent_in)).unwrap();
+        send(&mut client);
+        if face == Face::Replica {
+            feed(&mut client, &received(Opcode::WRITE, tag.0)).unwrap();
+        }
+        assert!(feed(&mut client, &received(Opcode::WRITE, tag.0)).is_err(), "{face:?}");
+    }
+    let mut client = ready();
+    let tag = client.submit(VOLUME, &write, &[]).unwrap();
+    send(&mut client);
+    assert!(feed(&mut client, &received(Opcode::WRITE, tag.0)).is_err(), "nobody asked");
+}

@@ -81,7 +81,7 @@ impl TargetSession {
     }
 
     /// By the way that requests come.
-    fn push_answer(&mut self, header: AnswerHeader) {
+    pub(super) fn push_answer(&mut self, header: AnswerHeader) {
         if self.is_closing() {
             return;
         }
@@ -125,7 +125,7 @@ impl TargetSession {
 }
 
 impl Kind {
-    const fn opcode(self) -> Opcode {
+    pub(super) const fn opcode(self) -> Opcode {
         match self {
             Self::Read => Opcode::READ,
             Self::Write => Opcode::WRITE,

@@ -34,6 +34,9 @@ pub struct SessionConfig {
     pub nonce: [u8; NONCE_LEN],
 }
 
+/// The number of volumes that another node of the cluster may have open: faces of mirrors are many.
+pub const PEER_HANDLES_MAX: u16 = 8192;
+
 impl SessionConfig {
     /// A listener that admits clients by credential, with this nonce.
     pub fn with_nonce(nonce: [u8; NONCE_LEN]) -> Self {
@@ -116,7 +119,7 @@ impl LendDemand {
         } else {
             Operation::ReadInto { buffer }
         };
-        Request { tag, volume, range, operation }
+        Request { tag, volume, range, operation, sent_in: None }
     }
 }
 

@@ -93,12 +93,12 @@ impl TargetSession {
             if slot.kind == Kind::Read {
                 let segment = segments::segment(slot.offset, slot.len, segment);
                 let range = Around::of(slot, segment).range;
-                let operation = Operation::Read;
                 return Some(Demand::Request(Request {
                     tag,
                     volume: slot.volume,
                     range,
-                    operation,
+                    operation: Operation::Read,
+                    sent_in: slot.sent_in,
                 }));
             }
             if let Some(request) = self.request_of(tag, segment, buffer) {
@@ -117,7 +117,7 @@ impl TargetSession {
     ) -> Option<Request> {
         let (number, _) = parts_of(tag);
         let slot = &self.slots[number];
-        let (volume, force_unit_access) = (slot.volume, slot.durable);
+        let (volume, force_unit_access, sent_in) = (slot.volume, slot.durable, slot.sent_in);
         let (range, operation) = match slot.kind {
             Kind::Read => {
                 let segment = segments::segment(slot.offset, slot.len, segment);
@@ -159,7 +159,7 @@ impl TargetSession {
                 (range, Operation::FetchAdd { word, addend, force_unit_access })
             }
         };
-        Some(Request { tag, volume, range, operation })
+        Some(Request { tag, volume, range, operation, sent_in })
     }
 
     /// Ends one segment of a request. With the last one, the request is answered without payload.

@@ -11,6 +11,7 @@ use nearflash_request::VolumeId;
 use nearflash_units::BlockSize;
 
 use super::access::Access;
+use crate::Face;
 use crate::secret::Secret;
 
 /// A volume as clients see it.
@@ -26,10 +27,15 @@ pub struct Export {
     pub epoch: u32,
     /// Distinguishes it from a later volume of the same name.
     pub uuid: [u8; 16],
-    /// Another node has its blocks, so no device of this one reads or writes a client's memory.
+    /// Other nodes have its blocks, alone or too, so no device of this one reads or writes a client's
+    /// memory. On a mirror, the client could change the bytes between the write of one replica and that
+    /// of the other one.
     pub is_remote: bool,
     /// Whether anonymous clients may use it. Otherwise only the holders of keys may.
     pub is_public: bool,
+    /// The face of a mirror that it is. Only the other nodes of the cluster may use it, and the mirror
+    /// checks the terms of their requests, instead of the session their epochs.
+    pub face: Option<Face>,
 }
 
 /// A credential, and the access granted to it.
@@ -83,6 +89,11 @@ impl Exports {
     /// The number that a holder of the key gets instead of [`super::SessionConfig::boot`].
     pub(super) fn boot_of(&self, key: &[u8]) -> Option<u64> {
         self.peers.as_ref().filter(|peers| peers.key.as_bytes() == key).map(|peers| peers.boot)
+    }
+
+    /// Whether the key is that of the other nodes of the cluster.
+    pub(super) fn is_of_peers(&self, key: &str) -> bool {
+        self.peers.as_ref().is_some_and(|peers| *peers.key == *key)
     }
 
     /// Whether no credential exists. Then listeners that are configured so serve anonymous clients.

@@ -57,6 +57,9 @@ impl Reach {
 impl Who {
     /// The rights of this client on a volume, according to `exports`.
     fn reach(&self, exports: &Exports, export: &Export) -> Result<Reach, Status> {
+        if export.face.is_some() && !self.key().is_some_and(|key| exports.is_of_peers(key)) {
+            return Err(Status::NO_SUCH_VOLUME);
+        }
         let (key, secret) = match self {
             Self::Anonymous if exports.is_open() && export.is_public => return Ok(Reach::Full),
             Self::Anonymous => return Err(Status::NOT_GRANTED),
@@ -126,7 +129,7 @@ impl Handle {
             Ok(reach) => reach,
             Err(status) => return refused(*status),
         };
-        if wanted.epoch != self.export.epoch {
+        if wanted.epoch != self.export.epoch && self.export.face.is_none() {
             return Err((Status::STALE_EPOCH, u64::from(self.export.epoch)));
         }
         let Wanted { offset, len, rights, .. } = wanted;
@@ -152,6 +155,11 @@ pub(super) struct Handles {
 impl Handles {
     pub(super) const fn new(max: u16) -> Self {
         Self { handles: Vec::new(), max }
+    }
+
+    /// The most handles.
+    pub(super) const fn max(&self) -> u16 {
+        self.max
     }
 
     #[inline]

@@ -7,8 +7,8 @@ use nearflash_session::offset;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::handles::Who;
-use super::{State, TargetSession};
+use super::handles::{Handles, Who};
+use super::{PEER_HANDLES_MAX, State, TargetSession};
 use crate::error::PeerError;
 use crate::proof::{is_client_proof, node_proof};
 use crate::secret::Secret;
@@ -51,7 +51,11 @@ impl TargetSession {
         if is_anonymous && !(self.config.anonymous && self.exports.is_open()) {
             return Err(PeerError::Unauthenticated);
         }
-        let boot = self.exports.boot_of(key).unwrap_or(self.config.boot);
+        let boot = self.exports.boot_of(key);
+        if boot.is_some() {
+            self.handles = Handles::new(PEER_HANDLES_MAX.max(self.config.handles_max));
+        }
+        let boot = boot.unwrap_or(self.config.boot);
         let answer = self.hello_answer(hello.features, !is_anonymous, boot);
         let mut transcript = [header.as_bytes(), payload].concat();
         self.answer_session(header, Status::OK, 0, answer.as_bytes());
@@ -78,7 +82,7 @@ impl TargetSession {
             len_max: U32::new(self.config.len_max),
             segment_len_max: U32::new(SEGMENT_LEN_MAX),
             credits_max: U32::new(self.config.credits),
-            handles_max: U32::new(self.config.handles_max.into()),
+            handles_max: U32::new(self.handles.max().into()),
             boot: U64::new(boot),
             nonce: self.config.nonce,
         }

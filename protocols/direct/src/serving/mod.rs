@@ -21,6 +21,7 @@ mod data;
 mod demands;
 mod end;
 mod exports;
+mod faces;
 mod handles;
 mod handshake;
 mod input;
@@ -42,7 +43,8 @@ pub use nearflash_session::ServingEnd;
 pub use access::Access;
 pub use claim::ClientIdentity;
 pub use config::{
-    AttachDemand, CopyInDemand, Demand, LendDemand, Place, RingOutput, SessionConfig,
+    AttachDemand, CopyInDemand, Demand, LendDemand, PEER_HANDLES_MAX, Place, RingOutput,
+    SessionConfig,
 };
 pub use exports::{CredentialExport, Export, Exports};
 

@@ -12,8 +12,10 @@ use zerocopy::little_endian::U64;
 use super::TargetSession;
 use super::data::Sink;
 use super::demands::{Ready, parts_of};
+use super::faces::sent_in;
 use super::handles::Wanted;
 use super::slots::{Kind, Slot};
+use crate::Face;
 use crate::error::PeerError;
 use crate::segments;
 use crate::wire::{Opcode, RequestHeader, Rights, Status, WORD_LEN};
@@ -131,6 +133,10 @@ impl TargetSession {
         if matches!(kind, Kind::Zero { .. }) {
             check_blocks(handle.export.block_size, offset, len)?;
         }
+        let face = handle.export.face;
+        if face.is_some() && self.rings.is_some() {
+            return Err((Status::UNSUPPORTED, 0));
+        }
         if let Some(rings) = &self.rings
             && kind.has_payload()
             && !rings.contain(header.place.get(), len)
@@ -151,6 +157,8 @@ impl TargetSession {
         slot.len = len;
         slot.place = header.place.get();
         slot.pending = segments;
+        slot.sent_in = face.map(|face| sent_in(face, header));
+        slot.unaccepted = if face == Some(Face::Replica) && kind.is_told() { segments } else { 0 };
         Ok(segments)
     }
 
@@ -216,6 +224,11 @@ impl Kind {
         }
     }
 
+    /// Whether the primary of a mirror is told that a replica has accepted it.
+    const fn is_told(self) -> bool {
+        matches!(self, Self::Write | Self::Zero { .. })
+    }
+
     /// Whether it transfers a volume's bytes.
     const fn has_payload(self) -> bool {
         matches!(self, Self::Read | Self::Write)
@@ -223,7 +236,7 @@ impl Kind {
 
     /// The number of engine requests that it becomes.
     #[inline]
-    fn segments(self, offset: u64, len: u32) -> u32 {
+    pub(super) fn segments(self, offset: u64, len: u32) -> u32 {
         match self {
             Self::Read | Self::Write => segments::count(offset, len),
             _ => 1,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is allocated per request.
 
-use nearflash_request::VolumeId;
+use nearflash_request::{SentIn, VolumeId};
 use nearflash_units::BlockSize;
 
 use crate::wire::{CREDITS_MAX, Status};
@@ -40,6 +40,10 @@ pub(super) struct Slot {
     pub(super) place: u32,
     /// Segments that are not over.
     pub(super) pending: u32,
+    /// On a face of a mirror: when it was sent.
+    pub(super) sent_in: Option<SentIn>,
+    /// The segments of which the client is to be told that they were accepted, and which were not yet.
+    pub(super) unaccepted: u32,
     /// The status of its first failure, which its answer will have; OK if nothing has failed.
     pub(super) failed: Status,
     /// The epoch that made it stale.
@@ -61,6 +65,8 @@ impl Slot {
         len: 0,
         place: 0,
         pending: 0,
+        sent_in: None,
+        unaccepted: 0,
         failed: Status::OK,
         value: 0,
     };

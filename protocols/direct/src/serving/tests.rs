@@ -2,6 +2,7 @@
 
 mod closing;
 mod data;
+mod faces;
 mod grants;
 mod handshake;
 mod requests;
@@ -127,6 +128,7 @@ fn export() -> Export {
         uuid: [9; 16],
         is_remote: false,
         is_public: true,
+        face: None,
     }
 }
 

@@ -65,8 +65,10 @@ wire! {
         pub tag: U32,
         pub offset: U64 = "The first byte in the volume",
         pub len: U32 = "The length of the range in bytes",
-        pub epoch: U32 = "The volume's epoch, as returned by OPEN",
-        pub place: U32 = "In a ring, the place of the payload in the data area. In a stream, 0",
+        pub epoch: U32 = "The volume's epoch, as returned by OPEN; on a face of a mirror, the term",
+        /// In a ring, the place of the payload in the data area. In a stream: on the replica face of a
+        /// mirror, the session, and otherwise 0.
+        pub place: U32,
         /// CRC-32C of the preceding 28 bytes, if header digests were agreed; otherwise 0.
         pub digest: U32,
     }
@@ -95,11 +97,12 @@ wire! {
     #[derive(Default)]
     pub struct AnswerHeader: [u8; HEADER_LEN] {
         pub opcode: u8 = "The request's opcode, with [`Opcode::ANSWER`] set",
-        pub flags: u8 = "[`AnswerHeader::MORE`]; the others are 0",
+        pub flags: u8 = "[`AnswerHeader::MORE`], [`AnswerHeader::RECEIVED`]; the others are 0",
         pub status: U16 = "The result of the request. See [`Status`]",
         pub tag: U32 = "The request's",
         /// READ: the offset of this payload in the requested range. COMPARE_AND_SWAP, FETCH_ADD:
-        /// the previous word. STALE_EPOCH: the volume's epoch. Otherwise 0.
+        /// the previous word. STALE_EPOCH: the volume's epoch. NOT_PRIMARY, STALE_TERM: the term.
+        /// Otherwise 0.
         pub value: U64,
         pub len: U32 = "The length in bytes of the payload that follows",
         pub credits: U32 = "The number of requests that the client may have in flight from now on",
@@ -111,6 +114,9 @@ wire! {
 impl AnswerHeader {
     /// Another part of this answer follows, possibly after other answers.
     pub const MORE: u8 = 1;
+    /// Not the answer, but the news that a WRITE or ZERO on the replica face of a mirror was accepted and
+    /// will be applied. The answer follows.
+    pub const RECEIVED: u8 = 2;
 
     /// The result of the request.
     pub fn status(&self) -> Status {

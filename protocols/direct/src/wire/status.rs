@@ -39,6 +39,8 @@ codes! { Status {
     RESERVED = 25, "a reservation of the volume by a host forbids this";
     WRITE_PROTECTED = 26, "the volume is write-protected for now";
     PATH_LOST = 27, "another node has the data, and the path to it was lost: it may have been done";
+    NOT_PRIMARY = 28, "the node is not the primary of the mirror: nothing was done";
+    STALE_TERM = 29, "the request was sent in another term of the mirror: nothing was done";
 } }
 
 impl Status {

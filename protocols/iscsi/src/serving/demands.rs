@@ -90,7 +90,7 @@ impl TargetSession {
 
 #[inline]
 fn request(index: u16, volume: VolumeId, range: BlockRange, operation: Operation) -> Request {
-    Request { tag: tag_of(index), volume, range, operation }
+    Request { tag: tag_of(index), volume, range, operation, sent_in: None }
 }
 
 /// The request's tag is the slot.

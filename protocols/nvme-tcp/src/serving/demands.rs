@@ -34,6 +34,7 @@ impl TargetSession {
                 volume,
                 range,
                 operation: Operation::Read,
+                sent_in: None,
             }));
         }
         Some(self.demand_of(index, request))
@@ -100,18 +101,18 @@ impl TargetSession {
                 }
                 PayloadUse::Compare => Operation::Compare { payload },
             };
-            return Demand::Request(Request { tag, volume, range, operation });
+            return Demand::Request(Request { tag, volume, range, operation, sent_in: None });
         }
         match std::mem::replace(&mut slot.kind, Kind::Taken) {
             Kind::Plain { volume, range, operation } => {
-                Demand::Request(Request { tag, volume, range, operation })
+                Demand::Request(Request { tag, volume, range, operation, sent_in: None })
             }
             Kind::Change { volume, change } => self.change_demand(index, volume, change),
             Kind::FlushAll { volumes } => {
                 let volume = volumes[usize::from(request)];
                 slot.kind = Kind::FlushAll { volumes };
                 let operation = Operation::Flush;
-                Demand::Request(Request { tag, volume, range: NO_RANGE, operation })
+                Demand::Request(Request { tag, volume, range: NO_RANGE, operation, sent_in: None })
             }
             Kind::Admin(demand) => {
                 slot.kind = Kind::AdminHandedOut;
@@ -133,7 +134,7 @@ impl TargetSession {
         };
         let write = received(slot);
         let operation = Operation::CompareAndWrite { compare, write, force_unit_access };
-        Request { tag, volume, range, operation }
+        Request { tag, volume, range, operation, sent_in: None }
     }
 
     /// Submits a flush of all namespaces: one command with one request for each namespace.

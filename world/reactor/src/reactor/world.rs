@@ -27,6 +27,11 @@ impl World for Reactor {
         self.now
     }
 
+    #[inline]
+    fn clock(&self) -> Nanos {
+        self.epoch.elapsed()
+    }
+
     fn nonce(&mut self) -> [u8; 16] {
         let mut nonce = [0; 16];
         let mut filled = 0;

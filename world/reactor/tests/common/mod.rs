@@ -10,7 +10,7 @@ use nearflash_device::DeviceId;
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_engine::Foreign;
 use nearflash_media::{Claim, open};
-use nearflash_reactor::{Reactor, ReactorConfig};
+use nearflash_reactor::{Epoch, Reactor, ReactorConfig};
 use nearflash_ring::{Area, ClientEnd, Geometry, Slice, receive_passed};
 use nearflash_session::Chunk;
 use nearflash_shard::{Event, RingId, RingSpec, Sent, SocketId, Submitted, World};
@@ -29,7 +29,7 @@ pub(crate) fn reactor(specs: &[String]) -> Reactor {
         Arc::new(open(&spec, claim).unwrap().take(Uuid::from_u128(2)).unwrap())
     };
     Reactor::new(ReactorConfig {
-        epoch: Instant::now(),
+        epoch: Epoch::now(),
         pool_len: ByteLen(1 << 20),
         devices: specs.iter().map(device).collect(),
         listeners: Vec::new(),

@@ -25,8 +25,8 @@ pub(super) struct Cause<'a> {
     pub(super) about: &'a [About],
     /// Failures of the devices.
     pub(super) failures: &'a Failures,
-    /// The command is for a volume of another node.
-    pub(super) is_far: bool,
+    /// The command depends on another node.
+    pub(super) depends: bool,
 }
 
 /// All checks, over all hosts.
@@ -83,7 +83,7 @@ impl Checks {
         let is_due = match answer {
             Answer::Done | Answer::Attention | Answer::Full => true,
             Answer::Conflict => self.reservations.is_used(),
-            Answer::DeviceFailed | Answer::PathLost if cause.is_far => true,
+            Answer::DeviceFailed | Answer::PathLost if cause.depends => true,
             Answer::PathLost => false,
             Answer::DeviceFailed => cause.about.iter().any(|it| cause.failures.explain(it)),
             Answer::Aborted => self.endings.explain((cause.node, cause.nexus), cause.sent),

@@ -86,7 +86,8 @@ impl Io {
         let node = node_of(self.first.volume);
         let over = outside.witness.over(self.asker.writer);
         let is_far = over.is_some();
-        let cause = Cause { node, nexus, sent, about: &about, failures, is_far };
+        let depends = is_far || outside.is_mirrored;
+        let cause = Cause { node, nexus, sent, about: &about, failures, depends };
         checks.count(answer, self.own_answers(), cause, &self);
         self.judge_right(answer, checks, now);
         let is_success = answer.is_success();

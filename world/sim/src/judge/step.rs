@@ -46,8 +46,8 @@ impl StepState {
         }
         let about = [About::blocks(self.block, 1, outside.block_len, self.sent).that_writes()];
         let (nexus, sent, failures) = (self.asker.nexus, self.sent, &outside.failures);
-        let node = node_of(self.block.volume);
-        let cause = Cause { node, nexus, sent, about: &about, failures, is_far: false };
+        let (node, depends) = (node_of(self.block.volume), outside.is_mirrored);
+        let cause = Cause { node, nexus, sent, about: &about, failures, depends };
         let own = [Answer::Differs, Answer::OtherHalfFailed];
         for answer in [self.first, self.second].into_iter().flatten() {
             checks.count(answer, &own, cause, &self);

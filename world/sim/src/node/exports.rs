@@ -13,6 +13,7 @@ use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
 use uuid::Uuid;
 
+use super::mirrored::Mirrored;
 use super::{Node, SimVolume, TARGET, name_of};
 
 impl Node {
@@ -42,14 +43,23 @@ impl Node {
         let block_size = self.config.block_size;
         let entry = |volume: &SimVolume| {
             let restriction = self.restriction(volume.id).map(Arc::new);
-            let map = VolumeEntry::from(volume.map(block_size));
+            let mirrored = self.mirrored.as_ref().and_then(|it| it.map(volume));
+            let map = mirrored.unwrap_or_else(|| volume.map(block_size));
+            let map = VolumeEntry::from(map);
             (VolumeId(volume.id), VolumeEntry { restriction, ..map })
         };
         let far = self.far_volumes().map(|volume| {
             let (id, map) = entry(volume);
-            (id, VolumeEntry { sharing: Sharing::Forwarded, ..map })
+            let is_mirrored = self.mirrored.is_some();
+            let sharing = if is_mirrored { Sharing::Shared } else { Sharing::Forwarded };
+            (id, VolumeEntry { sharing, ..map })
         });
-        Arc::new(VolumeTable::new(self.volumes.iter().map(entry).chain(far)))
+        let faces = self.mirrored.iter().flat_map(Mirrored::face_volumes);
+        let faces = faces.map(|(id, entry, rules)| {
+            let restriction = rules.and_then(|volume| self.restriction(volume)).map(Arc::new);
+            (id, VolumeEntry { restriction, ..entry })
+        });
+        Arc::new(VolumeTable::new(self.volumes.iter().map(entry).chain(far).chain(faces)))
     }
 
     pub(super) fn namespaces(&self) -> Vec<NamespaceConfig> {
@@ -81,14 +91,18 @@ impl Node {
                 block_size,
                 epoch: if volume.id == self.id.shared_id() { self.grants.epoch } else { grown },
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
-                is_remote: false,
+                is_remote: self.is_mirrored(volume.id),
                 is_public: true,
+                face: None,
             };
             (name_of(volume.id).into(), export)
         };
         let volumes = self.volumes.iter().map(export);
         let keys = if self.config.keys { self.grants.credentials() } else { Vec::new() };
-        Arc::new(direct::Exports::new(volumes, keys))
+        Arc::new(match &self.mirrored {
+            Some(mirrored) => mirrored.export(volumes.collect(), keys, self.boot),
+            None => direct::Exports::new(volumes, keys),
+        })
     }
 
     /// The exports to initiators: the volumes that are checked.

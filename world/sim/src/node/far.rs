@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
+use nearflash_mirror::DeviceKind;
 use nearflash_shard::{PeerConfig, RemoteVolume, Unflushed};
 use nearflash_space::GRANULE;
 use nearflash_units::{BlockSize, ByteLen};
@@ -51,11 +52,28 @@ impl Node {
             deallocates: true,
         };
         let own = (0..DISKS).map(|_| Self::device(&self.config));
+        if let Some(mirrored) = &self.mirrored {
+            return own.chain(mirrored.devices()).collect();
+        }
         own.chain(self.far_volumes().map(|_| far)).collect()
+    }
+
+    /// The kinds of all its devices.
+    pub(super) fn kinds(&self) -> Arc<[DeviceKind]> {
+        if let Some(mirrored) = &self.mirrored {
+            return mirrored.kinds();
+        }
+        let own = (0..DISKS).map(|_| DeviceKind::Local);
+        own.chain(self.far_volumes().map(|_| DeviceKind::Remote)).collect()
     }
 
     /// Each core's connections to the other node.
     pub(super) fn peers(&self) -> Vec<PeerConfig> {
+        let nearflash_nvme_tcp::Digests { header, data } = self.config.session.digests;
+        let digests = Digests { header, data };
+        if let Some(mirrored) = &self.mirrored {
+            return mirrored.peers(digests, &self.health);
+        }
         let Some(far) = &self.far else { return Vec::new() };
         let volume = |((device, volume), unflushed): ((u32, &SimVolume), &Arc<Unflushed>)| {
             let index = usize::try_from(device).expect("few devices");
@@ -65,14 +83,14 @@ impl Node {
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
                 health: Arc::clone(&self.health[index]),
                 unflushed: Arc::clone(unflushed),
+                face: None,
             }
         };
         let volumes = (DISKS..).zip(&far.volumes).zip(&far.unflushed).map(volume).collect();
-        let nearflash_nvme_tcp::Digests { header, data } = self.config.session.digests;
         vec![PeerConfig {
             address: far.owner.address(4421),
             key: self.config.keys.then(node_key),
-            digests: Digests { header, data },
+            digests,
             volumes,
         }]
     }

@@ -23,7 +23,7 @@ pub(crate) struct SimVolume {
     /// The current number of blocks.
     pub blocks: Blocks,
     pub(super) epoch: Epoch,
-    extents: Vec<Extent>,
+    pub(super) extents: Vec<Extent>,
 }
 
 /// Devices of each node.

@@ -60,6 +60,10 @@ impl Sim {
             let piece = piece.expect("its extents hold the new end");
             let disk = usize::try_from(piece.device.0).expect("few devices");
             self.outside.machine_mut(node).disks[disk].zero(piece.offset, piece.len);
+            let copy = self.nodes[node.0].copy_of(disk, piece.offset);
+            if let Some((node, disk, offset)) = copy {
+                self.outside.machine_mut(node).disks[disk].zero(offset, piece.len);
+            }
             let write = self.checks.history.write_sent(Block { volume, lba }, Value::Zero, sent);
             self.checks.history.write_ended(write, Ending::Done, self.outside.tick());
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use nearflash_direct as direct;
+use nearflash_direct::Status;
 use nearflash_engine::CoreId;
 use nearflash_nvme::ControllerId;
 use nearflash_nvme::serving::DisconnectReason;
@@ -100,14 +102,21 @@ impl Sim {
                     assert_eq!(speaker, core, "a core speaks for itself");
                     self.nodes[node.0].confirmed.drained.insert(core);
                 }
+                Notice::ReplicaFailed { is_local, result, .. } => {
+                    assert!(!is_local, "a device failed no write: {result:?}");
+                    self.outside.note("replica failed", &[]);
+                }
                 Notice::NodeReached(_) => self.outside.note("node reached", &[]),
                 Notice::NodeLost { error: LinkError::WritesLost { .. }, .. } => {
                     self.outside.note("writes lost", &[]);
                 }
                 Notice::NodeLost { error, .. } => {
                     let is_closing = self.outside.machines.iter().any(Machine::may_end_connections);
-                    let is_due =
-                        is_closing || matches!(error, LinkError::Closed | LinkError::Silent);
+                    // The other node did not hear the rest of a handshake in time.
+                    let late = LinkError::Protocol(direct::PeerError::Goodbye(Status::TIMEOUT));
+                    let is_due = is_closing
+                        || matches!(error, LinkError::Closed | LinkError::Silent)
+                        || error == late;
                     assert!(is_due, "a node is lost: {error}");
                     self.outside.note("node lost", &[]);
                 }
@@ -134,8 +143,11 @@ impl Sim {
             || self.outside.network.has_lost_host(link)
             || self.plan.faults.network.stall_permille > 0;
         // The Connect of a host that comes back waits for the operations of its earlier queues. On a
-        // volume of another node, these may take longer than a handshake.
-        let waits = self.workers.iter().any(|worker| worker.is_far() && worker.has(link));
+        // volume of another node, or one that is kept there too, these may take longer than a handshake.
+        let waits = self
+            .workers
+            .iter()
+            .any(|worker| (worker.is_far() || self.outside.is_mirrored) && worker.has(link));
         let is_due =
             (error.is_silence() && (is_unheard || waits)) || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");

@@ -1,8 +1,10 @@
 //! Checks of the places on the devices: data is only where it was written.
 
+use nearflash_space::GRANULE;
 use nearflash_units::{ByteLen, ByteOffset, Lba};
 
 use crate::machine::NodeId;
+use crate::node::{Node, node_of};
 use crate::sim::Sim;
 use crate::stamp::Value;
 
@@ -26,6 +28,20 @@ impl Sim {
         }
     }
 
+    /// The replicas of every mirror hold the same bytes.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub(super) fn check_replicas(&self) {
+        for [one, other] in self.nodes.iter().flat_map(Node::replicas) {
+            let bytes = |(node, disk, start): (NodeId, usize, ByteOffset)| {
+                self.outside.machine(node).disks[disk].bytes(start, GRANULE)
+            };
+            let differs = bytes(one).iter().zip(bytes(other)).position(|(one, other)| one != other);
+            assert_eq!(differs, None, "{one:?} and {other:?} differ");
+        }
+    }
+
     fn check_place(&self, (node, disk): (NodeId, usize), offset: ByteOffset, block: &[u8]) {
         let Some((volume, place)) = self.nodes[node.0].place_of(disk, offset) else {
             panic!("device {disk} of {node:?} holds something at {offset:?}, where no volume is")
@@ -33,7 +49,7 @@ impl Sim {
         let lba = Lba(place.0 / u64::from(self.plan.node.block_size.bytes()));
         // Other peers' bytes carry no stamp, but none of their places may hold a stamp of another
         // volume.
-        let is_field = node.field_ids().contains(&volume);
+        let is_field = node_of(volume).field_ids().contains(&volume);
         for value in Value::of_sectors(block) {
             let is_due = match value {
                 Value::Zero => true,

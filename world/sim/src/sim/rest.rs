@@ -145,6 +145,7 @@ impl Sim {
             }
         }
         self.node_ids().for_each(|node| self.check_places(node));
+        self.check_replicas();
         self.check_clients_at_rest();
     }
     /// The content of a block on its device.

@@ -141,6 +141,8 @@ impl Sim {
         let block_len = ByteLen(u64::from(plan.node.block_size.bytes())).to_usize();
         let machines = machines(&plan, block_len, &mut dice);
         let mut outside = Outside::new(dice.fork(), network, machines, block_len);
+        outside.is_mirrored = plan.node.mirrored.is_some();
+        outside.witness.is_mirrored = outside.is_mirrored;
         let ground = ground(&plan);
         let nodes = nodes(&plan, &ground, &mut outside);
         outside.failures = Failures::new(nodes.iter().flat_map(Node::parts).collect());

@@ -42,7 +42,10 @@ impl Client {
                         return Fate::Lost;
                     }
                 }
-                ClientEvent::Attached(_) | ClientEvent::Claimed(_) | ClientEvent::Pong => {
+                ClientEvent::Attached(_)
+                | ClientEvent::Claimed(_)
+                | ClientEvent::Received(_)
+                | ClientEvent::Pong => {
                     assert!(is_crooked, "nobody asked");
                 }
             }

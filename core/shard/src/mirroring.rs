@@ -1,0 +1,402 @@
+//! Mirrors: what a device number leads to, and the ways between the engine, the mirrors, the devices of
+//! this node and the other nodes.
+//!
+//! A host's operation on a mirror goes from the engine to [`Mirrors`], which orders it, and gives
+//! operations on devices: a local one, or a remote one that stands for a face of the mirror at another
+//! node. A request that another node sends on a face of a mirror of this node goes through the engine as
+//! any other. The volume of the *primary face* lies on the mirror; the volume of the *replica face* lies on
+//! a device of its own kind, whose operations [`Mirrors`] accepts or refuses.
+//!
+//! Rules. A request on the primary face is executed only if this node is the primary in the term that the
+//! request carries: nobody forwards on. No memory that a client can change is written to a mirror, because
+//! the replicas could differ.
+
+mod promises;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use nearflash_device::{
+    DeviceId, DeviceOperation, DeviceRequest, DeviceResult, Health, OperationId,
+};
+use nearflash_direct::Status;
+use nearflash_engine::{Cause, CoreId, PAGE_LEN, Pool};
+use nearflash_mirror::{
+    Buffers, Core, DeviceKind, MirrorId, MirrorTable, Mirrors, OPERATIONS, Refusal, ReplicaRequest,
+    Role, Submission, Tag, Term,
+};
+use nearflash_request::{BufferId, Outcome, SentIn};
+use nearflash_units::{ByteLen, Nanos, index};
+
+use crate::connections::Key;
+use crate::message::Message;
+use crate::notice::Notice;
+use crate::shard::Shard;
+use crate::world::{Submitted, World};
+use promises::Promises;
+
+/// The time between two reports of the failure of one replica.
+const REPORT_PERIOD: Nanos = Nanos::from_secs(1);
+
+/// One core's mirrors.
+#[derive(Debug)]
+pub(crate) struct Mirroring {
+    pub(crate) mirrors: Mirrors,
+    kinds: Arc<[DeviceKind]>,
+    health: Arc<[Arc<Health>]>,
+    /// The number of devices before the first one that is not local.
+    locals: u32,
+    /// Whether any device is a mirror, or a face of one.
+    is_used: bool,
+    promises: Promises,
+    /// Questions whether mirrors are drained.
+    waits: Vec<(u64, Arc<[MirrorId]>)>,
+    /// When the failure of a replica was reported last: of a mirror, here or at another node.
+    reported: BTreeMap<(MirrorId, bool), Nanos>,
+}
+
+impl Mirroring {
+    pub(crate) fn new(core: CoreId, table: Arc<MirrorTable>) -> Self {
+        Self {
+            mirrors: Mirrors::new(Core(core.0), table),
+            kinds: Arc::new([]),
+            health: Arc::new([]),
+            locals: 0,
+            is_used: false,
+            promises: Promises::default(),
+            waits: Vec::new(),
+            reported: BTreeMap::new(),
+        }
+    }
+
+    /// Replaces the kinds of the devices.
+    ///
+    /// # Panics
+    /// When a device changes its kind, or a local one follows others, which are bugs of the caller.
+    pub(crate) fn set_devices(&mut self, kinds: Arc<[DeviceKind]>, health: Arc<[Arc<Health>]>) {
+        assert_eq!(kinds.len(), health.len(), "each device has a kind");
+        assert!(kinds.starts_with(&self.kinds), "a device keeps its kind");
+        let locals = kinds.iter().take_while(|kind| **kind == DeviceKind::Local).count();
+        let is_of_mirror =
+            |kind: &DeviceKind| matches!(kind, DeviceKind::Mirror(_) | DeviceKind::Replica(_));
+        assert!(!kinds[locals..].contains(&DeviceKind::Local), "the local devices come first");
+        self.locals = u32::try_from(locals).expect("devices are few");
+        self.is_used = kinds.iter().any(is_of_mirror);
+        (self.kinds, self.health) = (kinds, health);
+    }
+
+    #[inline]
+    pub(crate) fn is_local(&self, device: DeviceId) -> bool {
+        device.0 < self.locals
+    }
+
+    /// Whether the operation is one of the mirrors, and not of the engine.
+    #[inline]
+    pub(crate) fn is_own(id: OperationId) -> bool {
+        id.io >= OPERATIONS
+    }
+
+    /// The time at which [`Shard::watch_mirrors`] must be called, apart from the looks at other cores'
+    /// operations.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        self.mirrors.poll_timeout()
+    }
+
+    /// Whether operations wait for those of other cores.
+    pub(crate) fn awaits_others(&self) -> bool {
+        self.promises.awaits_others()
+    }
+
+    /// Reads the clock. Mirrors must not judge a result by a time before it.
+    #[inline]
+    pub(crate) fn read_clock<W: World>(&mut self, world: &W) {
+        if self.is_used {
+            self.mirrors.set_now(world.clock());
+        }
+    }
+
+    pub(crate) fn await_drained(&mut self, number: u64, mirrors: Arc<[MirrorId]>) {
+        self.waits.push((number, mirrors));
+    }
+
+    /// The result of an operation of the mirrors on a device, local or remote.
+    fn handle_result(&mut self, id: OperationId, result: DeviceResult, now: Nanos) {
+        if let Some(result) = self.promises.weigh(id, result, &self.health, now) {
+            self.mirrors.handle_device(id, result);
+        }
+    }
+
+    fn is_due_for_report(&mut self, replica: (MirrorId, bool), now: Nanos) -> bool {
+        let last = self.reported.get(&replica);
+        if last.is_some_and(|last| now < last.plus(REPORT_PERIOD)) {
+            return false;
+        }
+        self.reported.retain(|_, last| now < last.plus(REPORT_PERIOD));
+        self.reported.insert(replica, now);
+        true
+    }
+}
+
+impl Shard {
+    /// A device operation of the engine that is not for a local device.
+    pub(crate) fn submit_elsewhere<W: World>(&mut self, request: DeviceRequest, world: &mut W) {
+        match self.mirroring.kinds[index(request.device.0)] {
+            DeviceKind::Local => unreachable!("the caller has looked"),
+            DeviceKind::Remote => self.peers.submit(request, None, world),
+            DeviceKind::Mirror(mirror) => self.submit_to_mirror(mirror, request, world),
+            DeviceKind::Replica(mirror) => self.submit_to_replica(mirror, request, world),
+        }
+    }
+
+    fn submit_to_mirror<W: World>(
+        &mut self,
+        mirror: MirrorId,
+        request: DeviceRequest,
+        world: &mut W,
+    ) {
+        let cause = self.engine.cause(&request);
+        if let Some((cause, sent)) = cause.and_then(|cause| Some((cause, cause.sent_in?))) {
+            let role = self.mirroring.mirrors.role(mirror);
+            let term = role.map_or(0, |(_, term)| term.0);
+            if role != Some((Role::Primary, Term(sent.term))) {
+                let is_stale = term != sent.term;
+                let status = if is_stale { Status::STALE_TERM } else { Status::NOT_PRIMARY };
+                return self.refuse(cause, request.id, (status, term), world);
+            }
+            return self.mirroring.mirrors.submit_forwarded(mirror, request);
+        }
+        if let DeviceOperation::Write { buffer, .. } = request.operation
+            && world.pool().foreign(buffer).is_some()
+        {
+            // The volume was local when its session looked. The client asks again, and its bytes are copied.
+            let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
+            return self.engine.handle_device(request.id, refused, world.pool());
+        }
+        self.mirroring.mirrors.submit(mirror, request);
+    }
+
+    fn submit_to_replica<W: World>(
+        &mut self,
+        mirror: MirrorId,
+        request: DeviceRequest,
+        world: &mut W,
+    ) {
+        let DeviceRequest { id, operation, offset, len, .. } = request;
+        let cause = self.engine.cause(&request);
+        let Some((cause, sent)) = cause.and_then(|cause| Some((cause, cause.sent_in?))) else {
+            return self.engine.handle_device(id, DeviceResult::Unsupported, world.pool());
+        };
+        let SentIn { term, session } = sent;
+        let tag = Tag { term: Term(term), session };
+        let token = token_of(id);
+        let asked = ReplicaRequest { token, mirror, tag, operation, offset, len };
+        if let Err(refusal) = self.mirroring.mirrors.accept(asked) {
+            let term = self.mirroring.mirrors.role(mirror).map_or(0, |(_, term)| term.0);
+            return self.refuse(cause, id, (status_of(refusal), term), world);
+        }
+        let key = Key::from_owner(cause.owner);
+        if cause.is_whole
+            && let Some(connection) = self.connections.get_mut(key)
+            && let Some(session) = connection.session.direct_mut()
+        {
+            session.handle_accepted(cause.tag);
+            self.mark_dirty(key);
+        }
+    }
+
+    /// A request on a face is not executed.
+    #[cold]
+    fn refuse<W: World>(
+        &mut self,
+        cause: Cause,
+        id: OperationId,
+        (status, term): (Status, u32),
+        world: &mut W,
+    ) {
+        let connection = self.connections.get_mut(Key::from_owner(cause.owner));
+        let connection = connection.expect("a connection stays until its requests are answered");
+        if let Some(session) = connection.session.direct_mut() {
+            session.handle_refused(cause.tag, status, term);
+        }
+        let refused = DeviceResult::Remote(Outcome::Aborted);
+        self.engine.handle_device(id, refused, world.pool());
+    }
+
+    /// The result of a device operation, of the engine or of the mirrors.
+    #[inline]
+    pub(crate) fn device_ended<W: World>(
+        &mut self,
+        id: OperationId,
+        result: DeviceResult,
+        world: &mut W,
+    ) {
+        if Mirroring::is_own(id) {
+            self.mirroring.handle_result(id, result, world.now());
+        } else {
+            self.engine.handle_device(id, result, world.pool());
+        }
+    }
+
+    /// Moves what the mirrors have ready. Returns whether anything moved.
+    #[inline]
+    pub(crate) fn settle_mirrors<W: World>(&mut self, world: &mut W) -> bool {
+        if !self.mirroring.is_used {
+            return false;
+        }
+        let mut moved = false;
+        while let Some(id) = self.peers.poll_received() {
+            moved = true;
+            self.mirroring.mirrors.handle_received(id);
+        }
+        let Mirroring { mirrors, promises, health, .. } = &mut self.mirroring;
+        promises.prove(health, world.now(), |id, result| mirrors.handle_device(id, result));
+        if self.mirroring.mirrors.is_copying() {
+            self.mirroring.mirrors.copy(&mut PoolBuffers(world.pool()));
+        }
+        while let Some(device) = self.mirroring.mirrors.poll_abandoned() {
+            self.peers.abandon(device, world);
+        }
+        while let Some(submission) = self.mirroring.mirrors.poll_device() {
+            moved = true;
+            self.submit_for_mirror(submission, world);
+        }
+        while let Some((token, result)) = self.mirroring.mirrors.poll_replica() {
+            moved = true;
+            self.mirror_ended(id_of(token), result, world);
+        }
+        while let Some((id, result)) = self.mirroring.mirrors.poll_ended() {
+            moved = true;
+            self.mirror_ended(id, result, world);
+        }
+        while let Some((core, message)) = self.mirroring.mirrors.poll_message() {
+            moved = true;
+            self.tell(CoreId(core.0), Message::Mirror(message), world);
+        }
+        self.tell_of_mirrors(world);
+        moved
+    }
+
+    /// An operation of the engine on a mirror or on a replica has ended. The health of the replica's device
+    /// knows of lost writes; the device that stands for the mirror or for its face has none of its own.
+    fn mirror_ended<W: World>(&mut self, id: OperationId, result: DeviceResult, world: &mut W) {
+        let loses = |operation: DeviceOperation| operation.loses(result);
+        let result = match result {
+            DeviceResult::Done => result,
+            DeviceResult::NoSpace if self.engine.operation(id).is_some_and(loses) => {
+                DeviceResult::Remote(Outcome::CapacityExceeded)
+            }
+            _ if self.engine.operation(id).is_some_and(loses) => {
+                DeviceResult::Remote(Outcome::WriteFault)
+            }
+            _ => result,
+        };
+        self.engine.handle_device(id, result, world.pool());
+    }
+
+    fn submit_for_mirror<W: World>(&mut self, submission: Submission, world: &mut W) {
+        let Submission { request, tag, .. } = submission;
+        match self.mirroring.kinds[index(request.device.0)] {
+            DeviceKind::Remote => return self.peers.submit(request, tag, world),
+            DeviceKind::Local => {}
+            kind => unreachable!("a replica lies on a device, and not on {kind:?}"),
+        }
+        let Mirroring { promises, health, .. } = &mut self.mirroring;
+        promises.begin(&request, health);
+        if let Submitted::Done(result) = world.submit(request) {
+            self.mirroring.read_clock(world);
+            self.mirroring.handle_result(request.id, result, world.now());
+        }
+    }
+
+    /// Tells the control plane which replicas have failed, and which mirrors are drained.
+    fn tell_of_mirrors<W: World>(&mut self, world: &mut W) {
+        let now = world.now();
+        while let Some((mirror, result, is_local)) = self.mirroring.mirrors.poll_failure() {
+            if self.mirroring.is_due_for_report((mirror, is_local), now) {
+                world.notice(Notice::ReplicaFailed { mirror, result, is_local });
+            }
+        }
+        while let Some(copied) = self.mirroring.mirrors.poll_copied() {
+            world.notice(Notice::MirrorCopied(copied));
+        }
+        let core = self.config.engine.core;
+        let Mirroring { mirrors, waits, .. } = &mut self.mirroring;
+        let is_drained = |awaited: &[MirrorId]| awaited.iter().all(|it| mirrors.is_drained(*it));
+        for (number, _) in waits.extract_if(.., |(_, awaited)| is_drained(awaited)) {
+            world.notice(Notice::MirrorsDrained(core, number));
+        }
+    }
+
+    /// Lets the mirrors look at what waits, if it is time. Returns whether it was.
+    pub(crate) fn watch_mirrors<W: World>(&mut self, world: &W) -> bool {
+        let Some(at) = self.mirroring.poll_timeout() else { return false };
+        let now = world.clock();
+        if at > now {
+            return false;
+        }
+        self.mirroring.mirrors.set_now(now);
+        self.mirroring.mirrors.handle_timeout();
+        true
+    }
+}
+
+/// The buffers of copies: those of this core's pool.
+struct PoolBuffers<'a>(&'a mut Pool);
+
+impl Buffers for PoolBuffers<'_> {
+    fn take(&mut self, len: ByteLen) -> Option<BufferId> {
+        self.0.take(len)
+    }
+
+    fn give(&mut self, buffer: BufferId) {
+        self.0.give_back(buffer);
+    }
+
+    fn differing(&mut self, here: BufferId, there: BufferId, len: ByteLen) -> Vec<Range<u64>> {
+        let len = len.to_usize();
+        let (here, there) = (&self.0.bytes(here)[..len], &self.0.bytes(there)[..len]);
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (block, (one, other)) in (0..).zip(here.chunks(PAGE_LEN).zip(there.chunks(PAGE_LEN))) {
+            let start = block * PAGE_LEN as u64;
+            let end = start + one.len() as u64;
+            match runs.last_mut() {
+                _ if one == other => {}
+                Some(run) if run.end == start => run.end = end,
+                _ => runs.push(start..end),
+            }
+        }
+        runs
+    }
+}
+
+/// The number by which the mirrors know an operation of the engine.
+fn token_of(OperationId { io, op, generation }: OperationId) -> u64 {
+    u64::from(io) << 32 | u64::from(op) << 16 | u64::from(generation)
+}
+
+fn id_of(token: u64) -> OperationId {
+    let [io_high, io_low, op, generation] =
+        [48, 32, 16, 0].map(|shift| u16::try_from(token >> shift & 0xFFFF).expect("16 bits"));
+    OperationId { io: u32::from(io_high) << 16 | u32::from(io_low), op, generation }
+}
+
+fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::StaleTerm(_) | Refusal::StaleSession(_) => Status::STALE_TERM,
+        Refusal::NoReplica | Refusal::NotSecondary => Status::DEVICE_UNAVAILABLE,
+        Refusal::OutOfRange => Status::OUT_OF_RANGE,
+        Refusal::Operation => Status::UNSUPPORTED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_found_by_its_token() {
+        let id = OperationId { io: 0x8123_4567, op: 0x89AB, generation: 0xCDEF };
+        assert_eq!(id_of(token_of(id)), id);
+    }
+}
