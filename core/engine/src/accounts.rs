@@ -10,13 +10,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nearflash_request::VolumeId;
+use nearflash_request::{BufferId, VolumeId};
 use nearflash_units::ByteLen;
 use slab::Slab;
 
 use crate::meters::MeterId;
 use crate::need::Need;
-use crate::pool::Pool;
+use crate::pool::{Pool, Reserve};
 
 /// Names the account of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +43,8 @@ struct Account {
     held: Held,
     /// Requests in the engine that brought payload.
     payloads: usize,
+    /// The reserve that it may take buffers from.
+    reserve: Option<Reserve>,
     host: HostId,
     /// Indexed by the lowest bits of the volume's number. The length is a power of two, or 0.
     meters: Vec<Option<(VolumeId, MeterId)>>,
@@ -70,8 +72,27 @@ impl Accounts {
     /// Opens an account for a connection of the named host, or of an unknown one.
     pub fn open(&mut self, name: Option<&str>) -> AccountId {
         let host = self.enter(name);
-        let account = Account { held: Held::default(), payloads: 0, host, meters: Vec::new() };
+        let (held, meters) = (Held::default(), Vec::new());
+        let account = Account { held, payloads: 0, reserve: None, host, meters };
         AccountId(self.accounts.insert(account))
+    }
+
+    /// The connection is another node's, and its requests are on faces of mirrors.
+    pub fn set_reserve(&mut self, id: AccountId, reserve: Reserve) {
+        self.returns += 1;
+        self.accounts[id.0].reserve = Some(reserve);
+    }
+
+    /// Takes a buffer from the reserve of the connection, if it has one.
+    #[inline]
+    pub(crate) fn take_reserved(
+        &self,
+        id: AccountId,
+        len: ByteLen,
+        pool: &mut Pool,
+    ) -> Option<BufferId> {
+        let reserve = self.accounts[id.0].reserve?;
+        pool.take_reserved(reserve, len)
     }
 
     /// The host of the connection has become known.

@@ -189,6 +189,11 @@ impl Admission {
         self.changes += 1;
     }
 
+    /// A part of the pool is not for hosts any more.
+    pub(crate) fn note_reserved(&mut self, len: ByteLen) {
+        self.whole.0 -= len.0;
+    }
+
     /// Takes a buffer for the data of a read. Leaves [`Pool::FRONT_LEN`] for the front of streams,
     /// unless the whole pool is free.
     #[inline]
@@ -282,7 +287,12 @@ impl Engine {
         pool: &mut Pool,
     ) -> Option<Verdict> {
         let need = taken.need;
-        if !need.is_empty() {
+        if let Need::Read(len) = need
+            && !need.is_empty()
+        {
+            taken.buffer = self.admission.accounts.take_reserved(account, len, pool);
+        }
+        if !need.is_empty() && taken.buffer.is_none() {
             if !gathers && !self.admission.accounts.may_take(account, need, pool) {
                 return Some(Verdict::Waits);
             }

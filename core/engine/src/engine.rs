@@ -159,6 +159,11 @@ impl Engine {
         self.devices = devices;
     }
 
+    /// Reserves parts of the pool for the requests of other nodes.
+    pub fn reserve_for_faces(&mut self, pool: &mut Pool) {
+        self.admission.note_reserved(pool.reserve());
+    }
+
     /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then returns
     /// `number`.
     pub fn await_older(&mut self, number: u64, older: Older, volumes: Box<[VolumeId]>) {

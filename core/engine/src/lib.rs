@@ -35,6 +35,6 @@ pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use histogram::Times;
 pub use meter::{Figures, Kind, KindFigures, Meter};
 pub use meters::{Asking, Opened, PAIRS_MAX};
-pub use pool::{Foreign, PAGE_LEN, Pool};
+pub use pool::{Foreign, PAGE_LEN, Pool, Reserve};
 pub use waits::Older;
 pub use wants::{Grant, Want};

@@ -10,6 +10,8 @@
 //! never become free. Therefore one run at a time can be *gathered*: its pages are kept back as
 //! they return, until all of them are free.
 //!
+//! A part of the pool can be *reserved* for the requests of other nodes ([`Reserve`]).
+//!
 //! In addition to its own memory, the pool numbers *foreign* buffers: memory that a client shares
 //! with the node and that devices read and write directly. A foreign buffer has a [`BufferId`] like
 //! any other. Only the world can access its memory; the pool reads none of its bytes.
@@ -48,6 +50,23 @@ pub struct Foreign {
     pub len: u32,
 }
 
+/// A part of the pool that only requests of other nodes may take, on a face of a mirror.
+///
+/// Without it, two nodes could wait for each other for ever: each one's pool is full of writes of its hosts,
+/// which wait until the other one has taken their payload. A write to a replica needs only a device of
+/// this node, and a request on a primary face needs only a replica elsewhere, so each of them ends if it has
+/// memory of its own.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reserve {
+    /// For requests on replica faces: a quarter of the pool.
+    Replica,
+    /// For requests on primary faces: an eighth of the pool.
+    Primary,
+}
+
+/// A pool of fewer largest buffers has no reserves.
+const RUNS_TO_RESERVE: usize = 4;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Page {
     /// First page of a free run of this order; `position` is its place in that order's free list.
@@ -69,6 +88,12 @@ pub struct Pool {
     /// Empty when nothing is gathered.
     gathering: Range<usize>,
     free_pages: usize,
+    /// Free runs of the reserves, and their number of free pages. `free` and `free_pages` are without them.
+    reserved: [[Vec<u32>; ORDERS]; 2],
+    reserved_free_pages: usize,
+    /// The first page of each reserve. They are the last pages of the pool; that of replicas is the first
+    /// of both.
+    reserved_from: [usize; 2],
     /// The number of returned buffers.
     returns: u64,
     foreign: Slab<Foreign>,
@@ -116,6 +141,9 @@ impl Pool {
             gathered: Default::default(),
             gathering: 0..0,
             free_pages: page_count,
+            reserved: Default::default(),
+            reserved_free_pages: 0,
+            reserved_from: [page_count; 2],
             returns: 0,
             foreign: Slab::new(),
         };
@@ -152,6 +180,52 @@ impl Pool {
         Some(self.cut(page, order, wanted))
     }
 
+    /// Reserves parts of the pool, each at least as long as a largest buffer. A buffer in one of them
+    /// belongs to it from when it comes back. Returns the length of both parts.
+    pub fn reserve(&mut self) -> ByteLen {
+        let run_pages = 1usize << ORDER_MAX;
+        let runs = self.pages.len() / run_pages;
+        if runs < RUNS_TO_RESERVE || self.reserved_from[0] < self.pages.len() {
+            return ByteLen(0);
+        }
+        self.end_gathering();
+        let (replica, primary) = ((runs / 4).max(1), (runs / 8).max(1));
+        let first = (runs - replica - primary) * run_pages;
+        let free: Vec<(usize, u8)> = self.free_runs(first..self.pages.len()).collect();
+        free.iter().for_each(|(page, _)| self.remove_free(*page));
+        self.reserved_from = [first, first + replica * run_pages];
+        let pages = (replica + primary) * run_pages;
+        for lists in &mut self.reserved {
+            for (order, list) in lists.iter_mut().enumerate() {
+                list.reserve_exact(pages >> order);
+            }
+        }
+        for (page, order) in free {
+            self.free_pages -= 1 << order;
+            self.reserved_free_pages += 1 << order;
+            self.push_free(page, order);
+        }
+        ByteLen::from_usize(pages * PAGE_LEN)
+    }
+
+    /// The same as [`Self::take`], from a reserve.
+    pub fn take_reserved(&mut self, reserve: Reserve, len: ByteLen) -> Option<BufferId> {
+        let wanted = order_for(len)?;
+        let lists = match reserve {
+            Reserve::Replica => &mut self.reserved[0],
+            Reserve::Primary => &mut self.reserved[1],
+        };
+        let (order, page) = pop_from(lists, wanted)?;
+        Some(self.cut(page, order, wanted))
+    }
+
+    /// The number of free pages of the part that a page belongs to.
+    #[inline]
+    fn free_pages_with(&mut self, page: usize) -> &mut usize {
+        let is_reserved = page >= self.reserved_from[0];
+        if is_reserved { &mut self.reserved_free_pages } else { &mut self.free_pages }
+    }
+
     /// Takes the first pages of a run that was removed from its list.
     #[inline]
     fn cut(&mut self, page: usize, order: u8, wanted: u8) -> BufferId {
@@ -159,7 +233,7 @@ impl Pool {
             self.push_free(page + (1 << order), order);
         }
         self.pages[page] = Page::Taken { order: wanted };
-        self.free_pages -= 1 << wanted;
+        *self.free_pages_with(page) -= 1 << wanted;
         buffer_id(page, wanted)
     }
 
@@ -193,7 +267,7 @@ impl Pool {
             let pages = *start..*start + (1 << order);
             self.free_runs(pages).map(|(_, order)| 1 << order).sum()
         };
-        (0..self.pages.len()).step_by(1 << order).max_by_key(free_in)
+        (0..self.reserved_from[0]).step_by(1 << order).max_by_key(free_in)
     }
 
     /// Takes the gathered run, once all of it is free.
@@ -261,7 +335,7 @@ impl Pool {
             return;
         }
         assert_eq!(self.pages[page], Page::Taken { order }, "buffer {buffer:?} is given back once");
-        self.free_pages += 1 << order;
+        *self.free_pages_with(page) += 1 << order;
         self.free_run(page, order);
     }
 
@@ -340,9 +414,14 @@ impl Pool {
         self.arena.pair_mut(filled, other)
     }
 
-    /// The number of free bytes.
+    /// The number of free bytes, without the reserves.
     pub fn free_len(&self) -> ByteLen {
         ByteLen::from_usize(self.free_pages * PAGE_LEN)
+    }
+
+    /// The number of free bytes of the reserves.
+    pub fn reserved_free_len(&self) -> ByteLen {
+        ByteLen::from_usize(self.reserved_free_pages * PAGE_LEN)
     }
 
     /// The size of the pool in bytes.
@@ -383,7 +462,13 @@ impl Pool {
     /// The free list for a run of that order.
     #[inline]
     fn list(&mut self, page: usize, order: u8) -> &mut Vec<u32> {
-        let lists = if self.is_gathering(page) { &mut self.gathered } else { &mut self.free };
+        let lists = if page >= self.reserved_from[0] {
+            &mut self.reserved[usize::from(page >= self.reserved_from[1])]
+        } else if self.is_gathering(page) {
+            &mut self.gathered
+        } else {
+            &mut self.free
+        };
         &mut lists[usize::from(order)]
     }
 }
@@ -440,6 +525,40 @@ mod tests {
         assert_eq!(pool.take(ByteLen(1)), None);
         pool.give_back(whole);
         assert!(pool.take(ByteLen(1)).is_some());
+    }
+
+    #[test]
+    fn what_is_reserved_is_taken_by_its_own_alone_and_comes_back_there() {
+        let mut pool = Pool::new(ByteLen(8 << 20));
+        let held: Vec<BufferId> = (0..8).filter_map(|_| pool.take(Pool::LEN_MAX)).collect();
+        assert_eq!(pool.reserve(), ByteLen(3 << 20));
+        held.into_iter().for_each(|buffer| pool.give_back(buffer));
+        assert_eq!(
+            (pool.free_len(), pool.reserved_free_len()),
+            (ByteLen(5 << 20), ByteLen(3 << 20))
+        );
+        let others: Vec<BufferId> = (0..6).filter_map(|_| pool.take(Pool::LEN_MAX)).collect();
+        assert_eq!(others.len(), 5);
+        let take = |pool: &mut Pool, reserve| pool.take_reserved(reserve, Pool::LEN_MAX);
+        let replicas: Vec<BufferId> =
+            (0..3).filter_map(|_| take(&mut pool, Reserve::Replica)).collect();
+        assert_eq!(replicas.len(), 2);
+        let primary = take(&mut pool, Reserve::Primary).unwrap();
+        assert_eq!(take(&mut pool, Reserve::Primary), None);
+        pool.give_back(primary);
+        assert_eq!(take(&mut pool, Reserve::Replica), None);
+        replicas.into_iter().for_each(|buffer| pool.give_back(buffer));
+        assert!(pool.take(ByteLen(1)).is_none(), "what comes back is not for others");
+        assert_eq!(pool.reserved_free_len(), ByteLen(3 << 20));
+        assert_eq!(pool.reserve(), ByteLen(0), "once");
+    }
+
+    #[test]
+    fn a_short_pool_has_no_reserves() {
+        let mut pool = Pool::new(ByteLen(3 << 20));
+        assert_eq!(pool.reserve(), ByteLen(0));
+        assert_eq!(pool.take_reserved(Reserve::Replica, ByteLen(1)), None);
+        assert_eq!(pool.free_len(), ByteLen(3 << 20));
     }
 
     #[test]

@@ -73,7 +73,8 @@ impl Engine {
         let accounts = &mut self.admission.accounts;
         let has_room = due == Due::Next
             || accounts.may_hold(account, charge, pool) && pool.would_leave(Pool::FRONT_LEN, len);
-        let taken = if has_room { pool.take(len) } else { None };
+        let reserved = accounts.take_reserved(account, len, pool);
+        let taken = reserved.or_else(|| if has_room { pool.take(len) } else { None });
         if taken.is_some() {
             accounts.charge(account, charge);
         }
@@ -117,8 +118,11 @@ impl Engine {
     ) -> Verdict {
         let (account, charge) = (asker.account, Pool::charge(want.len));
         let admission = &mut self.admission;
+        let mut buffer = admission.accounts.take_reserved(account, want.len, pool);
         let is_within = gathers || admission.accounts.may_hold(account, charge, pool);
-        let mut buffer = if is_within { room(want.len, gathers, pool) } else { None };
+        if buffer.is_none() && is_within {
+            buffer = room(want.len, gathers, pool);
+        }
         if buffer.is_none() && want.due == Due::Next {
             if admission.accounts.awaits_payloads(account) {
                 return Verdict::Waits;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use nearflash_direct::Face;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{AccountId, Accounts, Pool};
 use nearflash_nvme::{ControllerId, QueueId};
@@ -101,6 +102,8 @@ pub struct Connection {
     pub(crate) changes: usize,
     /// No output is sent before this time, because the answer to a failed login is delayed.
     pub(crate) quiet_until: Option<Nanos>,
+    /// The faces of mirrors that its peer uses, if it is another node.
+    pub(crate) face: Option<Face>,
     /// Its account in the pool of its core.
     pub(crate) account: Option<AccountId>,
     /// When bytes last came.
@@ -162,6 +165,7 @@ impl Connection {
             requests: 0,
             changes: 0,
             quiet_until: None,
+            face: None,
             account: None,
             received_at: now,
             progress: Progress::new(now),

@@ -7,9 +7,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use nearflash_direct::Face;
 use nearflash_direct::serving::{Exports, SessionConfig, TargetSession};
 use nearflash_direct::wire::NONCE_LEN;
-use nearflash_engine::CoreId;
+use nearflash_engine::{CoreId, Reserve};
 use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
 
@@ -103,10 +104,19 @@ impl Shard {
         self.engine.cancel_waiting(key.to_owner(), is_meant, world.pool());
     }
 
-    /// Reports a client once it is connected.
+    /// Reports a client once it is connected, and learns whether it is another node.
     #[inline]
     pub(crate) fn announce<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let face = connection.session.direct().and_then(TargetSession::face);
+        if let Some(face) = face.filter(|_| connection.face != face) {
+            connection.face = Some(face);
+            let reserve = match face {
+                Face::Replica => Reserve::Replica,
+                Face::Primary => Reserve::Primary,
+            };
+            self.engine.accounts().set_reserve(connection.account(), reserve);
+        }
         if connection.client.is_some() {
             return;
         }

@@ -86,6 +86,11 @@ impl Mirroring {
         (self.kinds, self.health) = (kinds, health);
     }
 
+    /// Whether any device is a mirror, or a face of one.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     #[inline]
     pub(crate) fn is_local(&self, device: DeviceId) -> bool {
         device.0 < self.locals

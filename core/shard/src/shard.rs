@@ -110,7 +110,7 @@ impl Shard {
         let ShardConfig { engine, session, target, direct, iscsi, stall_timeout, .. } = config;
         let mut mirroring = Mirroring::new(engine.core, config.mirrors);
         mirroring.set_devices(Arc::clone(&config.kinds), Arc::clone(&engine.health));
-        Self {
+        let mut shard = Self {
             mirroring,
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
@@ -133,6 +133,15 @@ impl Shard {
             ended: 0,
             swept_at: Nanos(0),
             turned_at: Nanos(0),
+        };
+        shard.reserve_for_faces(pool);
+        shard
+    }
+
+    /// Once the node has mirrors, other nodes must not wait for its hosts.
+    fn reserve_for_faces(&mut self, pool: &mut Pool) {
+        if self.mirroring.is_used() {
+            self.engine.reserve_for_faces(pool);
         }
     }
 
@@ -235,6 +244,7 @@ impl Shard {
                 self.peers.set(peers, kinds);
                 self.mirroring.set_devices(Arc::clone(kinds), Arc::clone(health));
                 self.engine.set_devices(Arc::clone(properties), Arc::clone(health));
+                self.reserve_for_faces(world.pool());
                 self.shown(number, world);
             }
             Message::Mirrors(number, table) => {

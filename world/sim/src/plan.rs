@@ -51,6 +51,9 @@ pub struct Plan {
     pub clearings: u32,
     /// The number of power losses, each followed by a restart.
     pub power_losses: u32,
+    /// The number of times that all mirrors get another term, and all replicas another session, with the
+    /// same members.
+    pub terms: u32,
     /// The node is told to drain while hosts are at work.
     pub drain_while_busy: bool,
     /// The longest command.
@@ -91,6 +94,7 @@ impl Plan {
             resizes: 0,
             clearings: 0,
             power_losses: 0,
+            terms: 0,
             drain_while_busy: false,
             command_len_max: ByteLen(16 * KIB),
         }
@@ -154,6 +158,7 @@ impl Plan {
             resizes: dice.pick(&[0, 0, 2, 6]),
             clearings: 0,
             power_losses: dice.pick(&[0, 0, 1, 3]),
+            terms: 0,
             drain_while_busy: dice.coin(),
             command_len_max,
         };
@@ -216,6 +221,7 @@ impl Plan {
         let mut dice = Dice::new(seed ^ 0x3144_0454);
         let away = dice.len(1, plan.clocks.len() - 1);
         plan.node.mirrored = Some(away);
+        plan.terms = dice.pick(&[0, 2, 6]);
         plan
     }
 
@@ -225,6 +231,8 @@ impl Plan {
     pub fn mirrored(mut self) -> Self {
         self.node.mirrored = Some(1);
         self.node.device_block_size = self.node.block_size;
+        // A shorter pool has no reserves for other nodes.
+        self.node.pool_len = self.node.pool_len.max(ByteLen(4 * MIB));
         self.power_losses = 0;
         self.machine_faults.power_losses = 0;
         self.drain_while_busy = false;

@@ -119,19 +119,24 @@ impl Sim {
         let mut power_losses = self.plan.power_losses;
         let mut revocations = self.plan.revocations;
         let mut clearings = self.plan.clearings;
+        let mut terms = self.plan.terms;
         let mut upsets = self.draw_upsets();
         let count = u32::try_from(upsets.len()).expect("few faults")
             + revocations
             + resizes
             + power_losses
             + clearings
+            + terms
             + u32::from(self.plan.drain_while_busy);
         for left in self.draw_shares_of_work(count) {
             let is_at_it = self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
             assert!(is_at_it, "work goes on: {} are left, not {left}", self.commands_left());
-            let others = revocations + resizes + power_losses + clearings;
+            let others = revocations + resizes + power_losses + clearings + terms;
             if !upsets.is_empty() && (others == 0 || self.draw_coin()) {
                 upsets.pop().into_iter().for_each(|upset| self.upset(upset));
+            } else if terms > 0 && self.draw_coin() {
+                terms -= 1;
+                self.change_terms();
             } else if clearings > 0 {
                 clearings -= 1;
                 self.clear_suspects();
@@ -145,6 +150,9 @@ impl Sim {
             } else if resizes > 0 {
                 resizes -= 1;
                 self.resize();
+            } else if terms > 0 {
+                terms -= 1;
+                self.change_terms();
             } else if revocations > 0 {
                 revocations -= 1;
                 self.revoke();

@@ -1,7 +1,7 @@
 //! Nodes that keep volumes twice: on the node whose peers share them, and on another one.
 
-use nearflash_sim::{Clock, Cut, NodeId, Plan, Report, Sim, WorkerPlan, run};
-use nearflash_units::Nanos;
+use nearflash_sim::{Clock, Cut, Mix, NodeId, Plan, Report, Sim, WorkerPlan, run};
+use nearflash_units::{ByteLen, Nanos};
 
 /// Nodes, each with a host of its own and one on the volumes of the next node.
 fn plan(seed: u64, nodes: usize, commands: u32) -> Plan {
@@ -50,14 +50,48 @@ fn writes_go_on_when_nodes_hear_each_other_again() {
     }
 }
 
+/// Two nodes whose hosts fill all memory with long writes, with pools of that size.
+fn crowded(seed: u64, pool_len: u64) -> Plan {
+    let mix = Mix { writes: 1, ..Mix::default() };
+    let len = ByteLen(128 << 10);
+    let worker = WorkerPlan { mix, lens: Some((len, len)), entries: 33, ..WorkerPlan::plain(100) };
+    let mut plan = Plan { workers: vec![worker; 16], ..plan(seed, 2, 0) };
+    plan.node.cores = 1;
+    plan.node.pool_len = ByteLen(pool_len);
+    // Payload that comes with its command may take all memory.
+    plan.node.session.in_capsule_len_max = 128 << 10;
+    plan.workers.iter_mut().for_each(|worker| worker.in_capsule_len_max = 128 << 10);
+    plan.command_len_max = len;
+    plan.far = Vec::new();
+    plan
+}
+
+/// A quarter and an eighth of the larger pool are reserved for other nodes; the smaller one is too short for
+/// that. Hosts have a mebibyte of either.
+#[test]
+fn nodes_full_of_writes_for_each_other_go_on_because_of_what_is_reserved() {
+    let is_done = |seed, pool_len| {
+        let mut sim = Sim::new(crowded(seed, pool_len));
+        let is_done = sim.run_until(Nanos::from_secs(8), Sim::is_work_done);
+        if is_done {
+            end(sim);
+        }
+        is_done
+    };
+    assert!(!is_done(0, 2 << 20), "nobody can take what the other one waits for");
+    assert!(is_done(0, 4 << 20));
+}
+
 /// The number of seeds, and how often each event must occur in all of them: far less often than it does.
 const SEEDS: u64 = 12;
-const FLOOR: [(&str, u64); 5] = [
+const FLOOR: [(&str, u64); 7] = [
     ("nodes parted", 5),
     ("node lost", 5),
     ("node reached", 20),
     ("replica written", 1000),
     ("path lost", 1),
+    ("terms changed", 10),
+    ("replica failed", 5),
 ];
 
 #[test]

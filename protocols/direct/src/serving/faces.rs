@@ -18,6 +18,12 @@ pub(super) fn sent_in(face: Face, header: &RequestHeader) -> SentIn {
 }
 
 impl TargetSession {
+    /// The kind of the faces that the client has opened.
+    #[inline]
+    pub const fn face(&self) -> Option<Face> {
+        self.face
+    }
+
     /// The replica has accepted the request, or one segment of it: it will be applied. With the last one,
     /// the client is told.
     pub fn handle_accepted(&mut self, tag: Tag) {

@@ -48,6 +48,7 @@ pub use config::{
 };
 pub use exports::{CredentialExport, Export, Exports};
 
+use crate::Face;
 use crate::error::PeerError;
 use crate::stream::{self, Stream};
 use crate::wire::{LEN_MAX, SMALL_LEN_MAX};
@@ -106,6 +107,8 @@ pub struct TargetSession {
     /// Payload of the session's own messages, and operands.
     small: Vec<u8>,
     handles: Handles,
+    /// The kind of the faces that the client has opened: those of a connection are alike.
+    face: Option<Face>,
     slots: Slots,
     /// The number of requests that the client may have in flight.
     credits: u32,
@@ -138,6 +141,7 @@ impl TargetSession {
             incoming: Incoming::default(),
             small: Vec::with_capacity(crate::length(SMALL_LEN_MAX)),
             handles: Handles::new(config.handles_max),
+            face: None,
             slots: Slots::new(config.credits),
             credits: config.credits,
             ready: VecDeque::new(),

@@ -31,6 +31,11 @@ impl TargetSession {
             return Err(Status::INVALID_FIELD);
         }
         let handle = Handle::open(name, who, &self.exports)?;
+        let face = handle.export.face;
+        if face.is_some() && self.face.is_some_and(|known| Some(known) != face) {
+            return Err(Status::SEQUENCE);
+        }
+        self.face = self.face.or(face);
         let answer = open_answer(&handle);
         if number == NEW_HANDLE {
             let number = self.handles.insert(handle).ok_or(Status::BUSY)?;

@@ -14,7 +14,7 @@ use nearflash_mirror::{
     Core, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
 };
 use nearflash_request::VolumeId;
-use nearflash_shard::{PeerConfig, RemoteVolume, Unflushed};
+use nearflash_shard::{Message, PeerConfig, RemoteVolume, Unflushed};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Sharing, VolumeEntry};
 use nearflash_units::{BlockSize, ByteOffset, index};
 use uuid::Uuid;
@@ -22,10 +22,11 @@ use uuid::Uuid;
 use super::volumes::volumes;
 use super::{DISKS, Node, NodeConfig, SimVolume, node_of};
 use crate::machine::NodeId;
+use crate::outside::Outside;
 
 /// The granules of a node's devices on which the replicas of another node's volumes lie.
 const COPIES: [(u32, u64); 5] = [(1, 4), (1, 5), (1, 6), (1, 7), (0, 3)];
-/// The term of all mirrors, and the session of all replicas.
+/// The first term of all mirrors, and the first session of all replicas.
 const TERM: Term = Term(7);
 const SESSION: u32 = 3;
 /// The key of the nodes.
@@ -62,6 +63,8 @@ pub(super) struct Mirrored {
     node: NodeId,
     block_size: BlockSize,
     volatile_cache: bool,
+    term: Term,
+    session: u32,
     mirrors: Vec<SimMirror>,
     slots: Vec<Slot>,
     /// By device; all cores have the same records.
@@ -133,8 +136,16 @@ impl Mirrored {
             let replica = (mirror.secondary == node).then_some(Slot::Replica(id));
             slots.extend([other, Slot::Mirror(id)].into_iter().chain(replica));
         }
-        let (block_size, volatile_cache) = (config.block_size, config.volatile_cache);
-        Self { node, block_size, volatile_cache, mirrors, slots, unflushed: Vec::new() }
+        Self {
+            node,
+            block_size: config.block_size,
+            volatile_cache: config.volatile_cache,
+            term: TERM,
+            session: SESSION,
+            mirrors,
+            slots,
+            unflushed: Vec::new(),
+        }
     }
 
     /// The node starts: it knows nothing of earlier writes.
@@ -189,7 +200,7 @@ impl Mirrored {
         let is_primary = role == Role::Primary;
         MirrorEntry {
             key: MirrorKey { volume: [0; 16], number: mirror.id.0 },
-            term: TERM,
+            term: self.term,
             len: GRANULE,
             role,
             owner: Core(u16::try_from(mirror.id.0).expect("few mirrors") % cores),
@@ -200,11 +211,11 @@ impl Mirrored {
             },
             remote: is_primary.then(|| Remote {
                 device: self.device(Slot::Face(mirror.id, Face::Replica)),
-                session: SESSION,
+                session: self.session,
                 volatile_cache,
             }),
             primary: (!is_primary).then(|| self.device(Slot::Face(mirror.id, Face::Primary))),
-            session: SESSION,
+            session: self.session,
             needs_lease: false,
             stay: 0,
             zeroes: true,
@@ -350,6 +361,29 @@ impl Node {
     /// The mirrors, as this node sees them.
     pub(super) fn mirrors(&self) -> Arc<MirrorTable> {
         self.mirrored.as_ref().map_or_else(Arc::default, |it| it.table(self.config.cores))
+    }
+
+    /// All mirrors get another term, and all replicas another session. Returns the number that cores
+    /// confirm.
+    pub(crate) fn change_terms(&mut self, outside: &mut Outside) -> u64 {
+        if let Some(mirrored) = &mut self.mirrored {
+            mirrored.term.0 += 1;
+            mirrored.session += 1;
+        }
+        self.changes += 1;
+        let (number, table) = (self.changes, self.mirrors());
+        self.tell_all(outside, || Message::Mirrors(number, Arc::clone(&table)));
+        number
+    }
+
+    /// Asks whether all that was accepted for replicas is on its device. Returns the number that cores
+    /// confirm.
+    pub(crate) fn await_mirrors(&mut self, outside: &mut Outside) -> u64 {
+        self.changes += 1;
+        let mirrors = self.mirrored.iter().flat_map(|mirrored| &mirrored.mirrors);
+        let (number, all) = (self.changes, mirrors.map(|it| it.id).collect::<Arc<[_]>>());
+        self.tell_all(outside, || Message::AwaitMirrors(number, Arc::clone(&all)));
+        number
     }
 
     /// The replicas of each mirror of this node: node, device and first byte.

@@ -18,7 +18,7 @@ pub(super) struct Core {
     shard: Shard,
     pub(super) pool: Pool,
     /// The free bytes of the pool at the start, after the engine had taken its reserves.
-    free_at_first: ByteLen,
+    free_at_first: (ByteLen, ByteLen),
     awake: bool,
     worked_at: Nanos,
     /// The number of the turn that it waits for.
@@ -27,7 +27,8 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new((node, id): (NodeId, CoreId), shard: Shard, pool: Pool) -> Self {
-        let (free_at_first, worked_at) = (pool.free_len(), Nanos(0));
+        let free_at_first = (pool.free_len(), pool.reserved_free_len());
+        let worked_at = Nanos(0);
         Self { node, id, shard, pool, free_at_first, awake: true, worked_at, ticket: 0 }
     }
 
@@ -51,7 +52,8 @@ impl Core {
 
     /// Whether every buffer is free again, except the engine's reserves.
     pub(super) fn pool_is_whole(&self) -> bool {
-        self.pool.free_len() == self.free_at_first && self.pool.foreign_count() == 0
+        let free = (self.pool.free_len(), self.pool.reserved_free_len());
+        free == self.free_at_first && self.pool.foreign_count() == 0
     }
 
     fn schedule(&mut self, at: Nanos, outside: &mut Outside) {

@@ -69,6 +69,31 @@ impl Sim {
         }
     }
 
+    /// All mirrors get another term, and each core of each node learns it at another time. Then each node
+    /// waits until what it has accepted for replicas is on its devices.
+    ///
+    /// # Panics
+    /// When the cores do not confirm.
+    pub fn change_terms(&mut self) {
+        self.outside.note("terms changed", &[]);
+        let outside = &mut self.outside;
+        let shown: Vec<u64> =
+            self.nodes.iter_mut().map(|node| node.change_terms(outside)).collect();
+        self.await_all(&shown);
+        let outside = &mut self.outside;
+        let drained: Vec<u64> =
+            self.nodes.iter_mut().map(|node| node.await_mirrors(outside)).collect();
+        self.await_all(&drained);
+    }
+
+    /// Waits until all cores of each node have confirmed its number.
+    fn await_all(&mut self, numbers: &[u64]) {
+        let have_all = |sim: &Self| {
+            sim.nodes.iter().zip(numbers).all(|(node, number)| node.has_taken(*number))
+        };
+        assert!(self.run_until(PATIENCE, have_all), "every core confirms {numbers:?}");
+    }
+
     /// An operator clears the devices that are suspect, with what was volatile on them lost.
     pub(crate) fn clear_suspects(&mut self) {
         let is_known = |sim: &Self, node: &Node| {

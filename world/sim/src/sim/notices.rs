@@ -39,7 +39,7 @@ impl Confirmed {
             Notice::Quiesced(core, number) => {
                 self.quiesced.insert((number, core));
             }
-            Notice::Raised(core, number) => {
+            Notice::Raised(core, number) | Notice::MirrorsDrained(core, number) => {
                 self.told.insert((number, core));
             }
             Notice::NamespacesTaken(number) => self.namespaces = number,

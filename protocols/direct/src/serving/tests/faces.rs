@@ -141,3 +141,24 @@ fn the_nodes_of_the_cluster_may_open_many_volumes() {
     let (answer, _) = HelloAnswer::read_from_prefix(&payload).unwrap();
     assert_eq!(answer.handles_max.get(), u32::from(PEER_HANDLES_MAX));
 }
+
+#[test]
+fn the_faces_of_a_connection_are_of_one_kind() {
+    let credential = CredentialExport {
+        secret: secret(),
+        expired: false,
+        access: [(VOLUME, Arc::new(Access::new([(0..VOLUME_LEN, Rights::READ_WRITE)])))].into(),
+    };
+    let face = |face| Export { face: Some(face), is_public: false, ..export() };
+    let volumes = [(NAME.into(), face(Face::Replica)), ("primary".into(), face(Face::Primary))];
+    let exports = Exports::new(volumes, [(KEY.into(), credential.clone())]);
+    let exports = Arc::new(exports.with_peers(KEY, credential, 1));
+    let mut bench = Bench::with(config(Stand { is_in: false, ..KEYED }), exports);
+    bench.let_in(KEYED);
+    bench.answers();
+    assert_eq!(bench.target.face(), Some(Face::Replica));
+    let header = RequestHeader { volume: NEW_HANDLE.into(), ..RequestHeader::default() };
+    let open = |name: &[u8]| message(Opcode::OPEN, header, name, Digests::NONE);
+    assert_eq!(bench.status_of(&open(b"primary")), Status::SEQUENCE);
+    assert_eq!(bench.status_of(&open(NAME.as_bytes())), Status::OK);
+}
