@@ -4,7 +4,6 @@
 //! else, so that the node's lease is renewed in time: the tables go to a thread of their own.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,6 +26,7 @@ use uuid::Uuid;
 
 use super::access::StoreAccess;
 use super::calls::{Calls, Members};
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
 
 /// Error: a change of the cluster was not made, or nobody knows.
@@ -125,8 +125,9 @@ impl Follower {
         let drive = move || {
             let (events, incoming) = unbounded_channel();
             let (clients, cluster) = (Arc::default(), access.cluster());
-            let calls = Calls { cluster, options: access.options(), clients, events };
             let endpoints = access.endpoints();
+            let named = endpoints.clone().into();
+            let calls = Calls { cluster, way: access.way(), named, clients, events };
             let driver = Driver::new(agent, calls, endpoints, driven);
             LocalSet::new().block_on(&runtime, driver.run(incoming, receiver));
         };
@@ -245,7 +246,7 @@ impl Shared {
 struct Driver {
     agent: Agent,
     calls: Calls,
-    endpoints: Vec<SocketAddr>,
+    endpoints: Vec<Endpoint>,
     shared: Arc<Shared>,
     waiting: BTreeMap<ChangeId, Sender<Outcome>>,
     next_change: u64,
@@ -254,7 +255,7 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(agent: Agent, calls: Calls, endpoints: Vec<SocketAddr>, shared: Arc<Shared>) -> Self {
+    fn new(agent: Agent, calls: Calls, endpoints: Vec<Endpoint>, shared: Arc<Shared>) -> Self {
         let (waiting, members) = (BTreeMap::new(), unbounded_channel());
         Self { agent, calls, endpoints, shared, waiting, next_change: 0, watch: None, members }
     }
@@ -315,7 +316,7 @@ impl Driver {
     }
 
     fn ask(&mut self, StoreRequest { id, endpoint, deadline, operation }: StoreRequest) {
-        let address = self.endpoints[endpoint.min(self.endpoints.len() - 1)];
+        let address = self.endpoints[endpoint.min(self.endpoints.len() - 1)].clone();
         let calls = self.calls.clone();
         if let Operation::Watch { prefix, from_revision } = operation {
             self.watch.take().iter().for_each(AbortHandle::abort);
@@ -365,8 +366,8 @@ fn boot_time() -> Nanos {
     Nanos(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-fn names(endpoints: &[SocketAddr]) -> Vec<String> {
-    endpoints.iter().map(SocketAddr::to_string).collect()
+fn names(endpoints: &[Endpoint]) -> Vec<String> {
+    endpoints.iter().map(Endpoint::to_string).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
