@@ -16,8 +16,10 @@ use nearflash_cluster::compile::Tables;
 use nearflash_cluster::state::Inconsistent;
 use nearflash_cluster::store::{Operation, StoreRequest};
 use nearflash_cluster::{
-    Agent, Change, ChangeId, ClusterState, Outcome, Part, Refusal, StoreEvent, StoreHealth, verdict,
+    Agent, Change, ChangeId, ClusterState, Level, Outcome, Part, Refusal, StoreEvent, StoreHealth,
+    verdict,
 };
+use nearflash_space::Name;
 use nearflash_units::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -45,7 +47,10 @@ pub enum ChangeError {
     )]
     Unknown,
     /// The node is ending.
-    #[error("the node is ending")]
+    #[error(
+        "this node does not follow its cluster, because it is ending or could not join: see 'nearflash \
+         status'"
+    )]
     Stopped,
 }
 
@@ -54,6 +59,9 @@ impl From<Inconsistent> for ChangeError {
         Self::Refused(error.into())
     }
 }
+
+/// The state of a node that does not serve its cluster's volumes.
+const NOT_SERVED: &str = "this node does not serve the volumes of its cluster";
 
 /// Takes the node's tables.
 pub(crate) type OnTables = Box<dyn FnMut(Tables) + Send>;
@@ -78,6 +86,17 @@ struct Shared {
     tables: Mutex<Option<Tables>>,
     has_tables: Condvar,
     is_over: AtomicBool,
+    /// Set while this node does not serve the cluster's volumes.
+    absence: Mutex<Option<Absence>>,
+}
+
+/// The reason why a node that runs does not serve its cluster's volumes.
+#[derive(Clone, Debug)]
+pub(crate) struct Absence {
+    /// The node's name in the cluster.
+    pub(crate) node: Name,
+    /// The reason why it does not try any more; `None` while it waits for the store.
+    pub(crate) failure: Option<String>,
 }
 
 /// The known content of the store, and the connection to it.
@@ -119,6 +138,7 @@ impl Follower {
             tables: Mutex::default(),
             has_tables: Condvar::new(),
             is_over: AtomicBool::new(false),
+            absence: Mutex::default(),
         });
         let (commands, receiver) = unbounded_channel();
         let (driven, told) = (Arc::clone(&shared), Arc::clone(&shared));
@@ -165,13 +185,23 @@ impl Follower {
         let View { state, health, endpoints } = self.shared.view().clone();
         let verdict = verdict(boot_time(), &health, &endpoints, &state);
         let Part { level, reason, remedy } = verdict.worst().clone();
-        let name = state.nodes().get(&node).map(|it| it.name.to_string());
-        ClusterView {
-            uuid: state.uuid(),
-            node: name.unwrap_or_default(),
-            verdict: level.to_string(),
-            reason: if remedy.is_empty() { reason } else { format!("{reason}: {remedy}") },
+        let reason = if remedy.is_empty() { reason } else { format!("{reason}: {remedy}") };
+        let uuid = state.uuid();
+        if let Some(Absence { node, failure }) = lock(&self.shared.absence).clone() {
+            let verdict = Level::Unavailable.to_string();
+            let reason = match failure {
+                Some(failure) => format!("{NOT_SERVED}: {failure}"),
+                None => format!("{NOT_SERVED} yet: {reason}"),
+            };
+            return ClusterView { uuid, node: node.to_string(), verdict, reason };
         }
+        let name = state.nodes().get(&node).map(|it| it.name.to_string());
+        ClusterView { uuid, node: name.unwrap_or_default(), verdict: level.to_string(), reason }
+    }
+
+    /// Notes that the node does not serve the cluster's volumes, or that it does.
+    pub(crate) fn set_absence(&self, absence: Option<Absence>) {
+        *lock(&self.shared.absence) = absence;
     }
 
     /// Waits until the store has been read, for at most `timeout`. Returns whether it has been.

@@ -37,7 +37,7 @@ pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::ClusterError;
 pub use external::{EtcdUrl, ParseEtcdUrlError};
 pub use follow::ChangeError;
-pub(crate) use follow::Follower;
+pub(crate) use follow::{Absence, Follower};
 pub use init::{InitOptions, Initialized, init};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
