@@ -18,7 +18,7 @@ use crate::clustered::{Enrolled, REPORT_EVERY, register};
 use crate::error::NodeError;
 use crate::node::Node;
 
-/// The time within which the end of the node is noticed.
+/// The time between two attempts, and within which the end of the node is noticed.
 const POLL: Duration = Duration::from_millis(100);
 
 /// A change is sent until it is answered, or the follower stops.
@@ -58,7 +58,7 @@ impl Joining {
     fn join(self) -> Result<(), NodeError> {
         let Self { enrolled, node, held } = self;
         wait_for_store(&enrolled)?;
-        let ordinal = register(&enrolled.follower, &enrolled.spec, UNTIL_ANSWERED)?;
+        let ordinal = not_busy(|| register(&enrolled.follower, &enrolled.spec, UNTIL_ANSWERED))?;
         if ordinal != enrolled.ordinal {
             let (served, found) = (enrolled.ordinal, ordinal);
             return Err(NodeError::NumberChanged { served, found });
@@ -68,7 +68,7 @@ impl Joining {
         }
         let slices: Vec<Slice> =
             held.into_iter().map(HeldSlice::begin).collect::<Result<_, _>>()?;
-        enrolled.serve(&node, &slices, UNTIL_ANSWERED)
+        not_busy(|| enrolled.serve(&node, &slices, UNTIL_ANSWERED))
     }
 }
 
@@ -96,4 +96,14 @@ fn wait_for_store(enrolled: &Enrolled) -> Result<(), ChangeError> {
         }
     }
     Ok(())
+}
+
+/// Repeats a change while others wait: calls of the control socket, which may have come before it.
+fn not_busy<T>(change: impl Fn() -> Result<T, NodeError>) -> Result<T, NodeError> {
+    loop {
+        match change() {
+            Err(NodeError::Change(ChangeError::Busy)) => std::thread::sleep(POLL),
+            outcome => return outcome,
+        }
+    }
 }
