@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nearflash_access::{GrantRange, Rights};
 use nearflash_bench::BenchArgs;
-use nearflash_node::cluster::Listen;
+use nearflash_node::cluster::{EtcdUrl, Listen};
 use nearflash_node::config::ServeArgs;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
@@ -117,6 +117,10 @@ Examples:
   nearflash cluster join @token --witness
 
   nearflash cluster status
+
+  # With an etcd that exists already; all machines then join as clients of it
+  nearflash cluster init --name lab \\
+    --etcd 'etcd://etcd1.example:2379,etcd2.example:2379?ca=ca.pem&cert=own.pem&key=own.key'
 
 The token is the cluster's root secret: copy it only over a secure connection.";
 
@@ -476,13 +480,22 @@ pub(crate) enum JobSubcommand {
     },
 }
 
+const ETCD_HELP: &str = "\
+An etcd that exists already, which nearflash uses and does not run: \
+etcd://HOST:PORT[,HOST:PORT…][?ca=FILE][&cert=FILE&key=FILE][&prefix=/NAME][&insecure]. ca=FILE makes \
+the connections TLS; without it, the addresses must be those of this machine, or 'insecure' admits others";
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ClusterSubcommand {
-    /// Create a cluster, with this machine as the first member of its etcd
+    /// Create a cluster, with this machine as the first member of its etcd, or with an etcd that exists
+    /// already
     Init {
         /// The cluster's name [default: nearflash]
         #[arg(long)]
         name: Option<Name>,
+        /// An external etcd.
+        #[arg(long, value_name = "URL", help = ETCD_HELP)]
+        etcd: Option<EtcdUrl>,
         #[command(flatten)]
         listen: ListenArgs,
         #[command(flatten)]
@@ -521,8 +534,8 @@ pub(crate) enum ClusterSubcommand {
 /// The address of a member.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// The address of this machine that the others reach [default: that of the route to them]; etcd
-    /// uses PORT (2379) for clients and PORT + 1 for members
+    /// The address of this machine that the others reach [default: that of the route to them]; an
+    /// etcd of this machine uses PORT (2379) for clients and PORT + 1 for members
     #[arg(long, value_name = "IP[:PORT]")]
     pub(crate) listen: Option<Listen>,
 }

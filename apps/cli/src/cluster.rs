@@ -22,8 +22,9 @@ type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
     match subcommand {
-        ClusterSubcommand::Init { name, listen, node } => {
-            let options = InitOptions { data_dir: data_dir(&node)?, name, listen: listen.listen };
+        ClusterSubcommand::Init { name, etcd, listen, node } => {
+            let (data_dir, listen) = (data_dir(&node)?, listen.listen);
+            let options = InitOptions { data_dir, name, listen, etcd };
             let made = init(&options, &mut say)?;
             print(&show(&made, node.json, initialized))?;
             Ok(ExitCode::SUCCESS)
@@ -67,32 +68,46 @@ fn say(progress: &str) {
 }
 
 fn initialized(made: &Initialized) -> String {
-    let Initialized { cluster, name, listen, token } = made;
-    let token = token.display();
+    let Initialized { cluster, name, etcd, is_external, token, .. } = made;
+    let (which, others) = match is_external {
+        true => ("the external etcd", "the other machines"),
+        false => ("its etcd", "the second and the third machine"),
+    };
+    let etcd: Vec<String> = etcd.iter().map(ToString::to_string).collect();
+    let (etcd, token) = (etcd.join(", "), token.display());
     format!(
-        "created cluster '{name}' ({cluster}), with its etcd at {listen}\n\
+        "created cluster '{name}' ({cluster}), with {which} at {etcd}\n\
          token: {token}\n\
-         The token is the cluster's root secret. Copy it to the second and the third machine over a \
-         secure connection, and use 'nearflash cluster join @FILE' there.\n"
+         The token is the cluster's root secret. Copy it to {others} over a secure connection, and use \
+         'nearflash cluster join @FILE' there.\n"
     )
 }
 
 fn joined(made: &Joined) -> String {
-    let Joined { cluster, name, role, listen } = made;
+    let Joined { cluster, name, role, listen, is_external } = made;
     let at = listen.map(|listen| format!(", with its etcd at {listen}")).unwrap_or_default();
     let next = match role {
         Role::Member => "A node with this data directory supervises etcd.",
         Role::Witness => "'nearflash cluster run' supervises etcd on this machine.",
+        Role::Client if *is_external => "Its etcd is external, and nearflash does not run it.",
         Role::Client => "Three other machines run etcd, and this one uses theirs.",
     };
     format!("joined cluster '{name}' ({cluster}){at}\n{next}\n")
 }
 
 fn described(status: &ClusterStatus) -> String {
-    let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, .. } = status;
+    let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, is_external, .. } =
+        status;
     let part =
         |name, part: &StatusPart| format!("{name} {}: {}\n", part.verdict.as_str(), part.reason);
-    let parts = part("etcd:", etcd) + &part("data:", data);
+    let (which, external) = match is_external {
+        true => ("external etcd:", ", whose etcd is external"),
+        false => ("etcd:", ""),
+    };
+    let parts = part(which, etcd) + &part("data:", data);
     let table = tables::members(members);
-    format!("cluster '{name}' ({cluster})\n{}: {reason}\n\n{parts}\n{table}", verdict.as_str())
+    format!(
+        "cluster '{name}' ({cluster}){external}\n{}: {reason}\n\n{parts}\n{table}",
+        verdict.as_str()
+    )
 }

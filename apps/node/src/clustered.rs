@@ -1,7 +1,10 @@
 //! A node's part in the cluster: its registration, its slices, and the thread that follows the tables.
 //!
-//! The node registers before its cores start, because its number in the cluster decides which numbers
-//! its NVMe controllers get. Its slices are used when the cluster's store knows their incarnations.
+//! The node's number in the cluster decides which numbers its NVMe controllers get, so the node registers
+//! before its cores start. If it has volumes of its own, it does not wait for a store that is away: the
+//! catalog keeps the number, and the node joins later, see `joining.rs`.
+//!
+//! Invariant: nothing of a slice is used before the cluster's store knows its incarnation.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,6 +12,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nearflash_access::Secret;
@@ -16,22 +20,27 @@ use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::Door;
 use nearflash_cluster::{Change, compile};
-use nearflash_media::{Slice, SliceCandidate};
+use nearflash_media::Slice;
 use nearflash_nvme::ControllerId;
-use nearflash_space::slice::SliceVerdict;
+use nearflash_space::Name;
+use nearflash_space::slice::{SliceVerdict, Superblock};
 use uuid::Uuid;
 
+use crate::Catalog;
 use crate::cluster::{ChangeError, Follower, StoreAccess};
 use crate::config::{ClusterConfig, Protocol};
 use crate::doors::Addresses;
 use crate::error::NodeError;
+use crate::joining::{self, Joining};
 use crate::node::{IsOver, Node};
+use crate::prepare::Slices;
 
 /// The time that the store has for its first answer.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// The time between two reports that the store does not answer.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// The time between two reports that the store does not answer; also the time that it has for its first
+/// answer while volumes of the node alone could be served.
+pub(crate) const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// The time for a change at the start.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
@@ -41,61 +50,78 @@ const WIDE_NODES: u16 = 31;
 const WIDE_IDS: u16 = 1024;
 const NARROW_IDS: u16 = 34;
 
-/// A registered node, whose cores do not run yet.
-pub(crate) struct Registered {
-    follower: Arc<Follower>,
+/// A node with a number in its cluster, whose cores do not run yet.
+pub(crate) struct Enrolled {
+    pub(crate) follower: Arc<Follower>,
+    pub(crate) spec: NodeSpec,
+    pub(crate) ordinal: u16,
+    pub(crate) receiver: Arc<Receiver>,
     secret: Secret,
     cluster: Uuid,
-    node: Uuid,
-    ordinal: u16,
-    receiver: Arc<Receiver>,
+    /// Whether the store has answered. Otherwise the number is that of an earlier start.
+    is_registered: bool,
 }
 
 /// Takes the tables for a node that does not exist yet.
 #[derive(Default)]
-struct Receiver {
+pub(crate) struct Receiver {
     node: Mutex<Option<Arc<Node>>>,
     is_there: Condvar,
-    is_over: Arc<IsOver>,
+    pub(crate) is_over: Arc<IsOver>,
 }
 
 /// A node that follows its cluster.
 pub(crate) struct Clustered {
     follower: Arc<Follower>,
-    is_over: Arc<IsOver>,
     receiver: Arc<Receiver>,
+    /// The thread of a node that joins late.
+    joining: Option<JoinHandle<()>>,
 }
 
-impl Registered {
-    /// Connects to the cluster's store, and registers the node there.
+impl Enrolled {
+    /// Connects to the cluster's store, and registers the node there. A node that `has_own` volumes and has
+    /// been registered before does not wait for a store that is away.
     ///
     /// # Errors
     /// When the data directory belongs to no cluster, the store does not answer in time, or it refuses
     /// the node, for example because another one has its name.
     pub(crate) fn new(
         (data_dir, config): (&Path, &ClusterConfig),
-        node: Uuid,
+        (catalog, has_own): (&Catalog, bool),
         addresses: &Addresses,
     ) -> Result<Self, NodeError> {
         let access = StoreAccess::of(data_dir)?;
-        let (cluster, ip) = (access.cluster(), access.ip());
+        let (cluster, ip, node) = (access.cluster(), access.ip(), catalog.node());
         let secret = Secret::new(access.peer_secret());
         let endpoints = access.endpoints_text();
         let receiver = Arc::new(Receiver::default());
         let take = Arc::clone(&receiver);
         let follower = Follower::start(access, node, Box::new(move |tables| take.take(tables)))?;
-        let follower = Arc::new(follower);
-        await_store(&follower, &endpoints)?;
         let spec = NodeSpec {
             uuid: node,
             name: config.node.clone(),
             addresses: reachable(addresses, ip),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        follower.change(Change::RegisterNode(spec), CHANGE_MAX)?;
-        let record = follower.state().nodes().get(&node).cloned();
-        let ordinal = record.map(|record| record.ordinal).ok_or(ChangeError::Unknown)?;
-        Ok(Self { follower, secret, cluster, node, ordinal, receiver })
+        let earlier = catalog.ordinal(cluster)?.filter(|_| has_own);
+        let found = match earlier {
+            Some(_) => register_soon(&follower, &spec)?,
+            None => {
+                await_store(&follower, &endpoints)?;
+                Some(register(&follower, &spec, CHANGE_MAX)?)
+            }
+        };
+        let is_registered = found.is_some();
+        let ordinal = found.or(earlier).ok_or(ChangeError::Unknown)?;
+        if !is_registered {
+            tracing::warn!(
+                "etcd does not answer ({endpoints}): the node serves its own volumes, and those of the \
+                 cluster follow when etcd answers"
+            );
+        }
+        catalog.keep_ordinal(cluster, ordinal)?;
+        let follower = Arc::new(follower);
+        Ok(Self { follower, spec, ordinal, receiver, secret, cluster, is_registered })
     }
 
     pub(crate) fn secret(&self) -> &Secret {
@@ -104,6 +130,11 @@ impl Registered {
 
     pub(crate) fn cluster(&self) -> Uuid {
         self.cluster
+    }
+
+    /// Whether the store has answered, so that slices can be checked and taken.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.is_registered
     }
 
     /// The numbers of the node's NVMe controllers, which no other node of the cluster uses.
@@ -115,10 +146,14 @@ impl Registered {
     ///
     /// # Errors
     /// When one of the two was restored from an older copy.
-    pub(crate) fn check(&self, slice: &SliceCandidate) -> Result<(), NodeError> {
-        let Some(uuid) = slice.uuid() else { return Ok(()) };
+    pub(crate) fn check(
+        &self,
+        name: &Name,
+        (uuid, superblock): (Option<Uuid>, Option<&Superblock>),
+    ) -> Result<(), NodeError> {
+        let Some(uuid) = uuid else { return Ok(()) };
         let known = self.follower.state().slices().get(&uuid).map(|it| it.incarnation);
-        let reason = match (slice.superblock(), known) {
+        let reason = match (superblock, known) {
             (None, None) => return Ok(()),
             (None, Some(_)) => {
                 "its superblock is gone: restore the first 17 MiB of the device from a \
@@ -130,53 +165,91 @@ impl Registered {
                 verdict => verdict.to_string(),
             },
         };
-        Err(NodeError::SliceStore { name: slice.name().clone(), reason: reason.into() })
+        Err(NodeError::SliceStore { name: name.clone(), reason: reason.into() })
     }
 
-    /// Hands the node its cluster: its slices are used from now on, and the tables are followed.
+    /// Hands the node its cluster: its slices are used from now on, and the tables are followed. If the
+    /// store is away, a thread does this when it answers.
     ///
     /// # Errors
     /// When a slice does not fit what the store says of it. It is unchanged then.
-    pub(crate) fn follow(self, node: &Arc<Node>, slices: &[Slice]) -> Result<Clustered, NodeError> {
+    pub(crate) fn follow(self, node: &Arc<Node>, slices: Slices) -> Result<Clustered, NodeError> {
         node.join(Arc::clone(&self.follower));
-        let is_over = Arc::clone(&self.receiver.is_over);
+        let (follower, receiver) = (Arc::clone(&self.follower), Arc::clone(&self.receiver));
+        let joining = match slices {
+            Slices::Taken(slices) => {
+                self.serve(node, &slices, CHANGE_MAX)?;
+                None
+            }
+            Slices::Held(held) => Some(joining::start(Joining::new(self, Arc::clone(node), held))?),
+        };
+        Ok(Clustered { follower, receiver, joining })
+    }
+
+    /// Tells the store of the slices, uses them, and follows the tables.
+    pub(crate) fn serve(
+        &self,
+        node: &Arc<Node>,
+        slices: &[Slice],
+        timeout: Duration,
+    ) -> Result<(), NodeError> {
+        let is_over = &self.receiver.is_over;
         for slice in slices {
-            self.open(slice)?;
-            node.use_slice(slice.uuid(), &is_over);
+            self.open(slice, timeout)?;
+            node.use_slice(slice.uuid(), is_over);
         }
         // The volumes are there when the node says that it is ready.
-        node.follow_cluster(compile(&self.follower.state(), self.node), &is_over);
+        node.follow_cluster(compile(&self.follower.state(), self.spec.uuid), is_over);
         self.receiver.hand(Arc::clone(node));
-        Ok(Clustered { follower: self.follower, is_over, receiver: self.receiver })
+        Ok(())
     }
 
     /// Tells the store that the slice is open, in its new incarnation.
-    fn open(&self, slice: &Slice) -> Result<(), NodeError> {
+    fn open(&self, slice: &Slice, timeout: Duration) -> Result<(), NodeError> {
         let name = slice.device().name().clone();
         let failed =
             |reason: String| NodeError::SliceStore { name: name.clone(), reason: reason.into() };
         let spec = SliceSpec {
             uuid: slice.uuid(),
-            node: self.node,
+            node: self.spec.uuid,
             name: name.clone(),
             len: slice.len(),
             incarnation: slice.incarnation(),
         };
-        self.follower.change(Change::OpenSlice(spec), CHANGE_MAX)?;
+        self.follower.change(Change::OpenSlice(spec), timeout)?;
         slice.confirm().map_err(|error| failed(error.to_string()))
     }
+}
+
+/// Registers the node in the store. `None` if the store does not answer soon.
+fn register_soon(follower: &Follower, spec: &NodeSpec) -> Result<Option<u16>, NodeError> {
+    if !follower.wait_until_read(REPORT_EVERY) {
+        return Ok(None);
+    }
+    match register(follower, spec, CHANGE_MAX) {
+        Err(NodeError::Change(ChangeError::Unknown)) => Ok(None),
+        registered => registered.map(Some),
+    }
+}
+
+/// Registers the node in the store, and returns its number.
+pub(crate) fn register(
+    follower: &Follower,
+    spec: &NodeSpec,
+    timeout: Duration,
+) -> Result<u16, NodeError> {
+    follower.change(Change::RegisterNode(spec.clone()), timeout)?;
+    let record = follower.state().nodes().get(&spec.uuid).cloned();
+    Ok(record.map(|record| record.ordinal).ok_or(ChangeError::Unknown)?)
 }
 
 impl Clustered {
     /// Stops following the cluster. The node serves its volumes as before.
     pub(crate) fn stop(self) {
-        {
-            // With the lock, so that no wait begins in between.
-            let _node = self.receiver.node();
-            self.is_over.store(true, Ordering::SeqCst);
+        self.receiver.stop(&self.follower);
+        if self.joining.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that joins the cluster has panicked");
         }
-        self.receiver.is_there.notify_all();
-        self.follower.stop();
     }
 }
 
@@ -195,6 +268,17 @@ impl Receiver {
         if let Some(node) = served {
             node.follow_cluster(tables, &self.is_over);
         }
+    }
+
+    /// Ends the threads of the follower.
+    pub(crate) fn stop(&self, follower: &Follower) {
+        {
+            // With the lock, so that no wait begins in between.
+            let _node = self.node();
+            self.is_over.store(true, Ordering::SeqCst);
+        }
+        self.is_there.notify_all();
+        follower.stop();
     }
 
     fn hand(&self, node: Arc<Node>) {

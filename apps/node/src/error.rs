@@ -95,6 +95,17 @@ pub enum NodeError {
         /// The addresses that were asked, separated by commas.
         endpoints: Box<str>,
     },
+    /// The node has another number in the cluster than at its earlier starts.
+    #[error(
+        "the node's number in the cluster is {found} now, and the numbers of its NVMe controllers follow \
+         from {served}: check whether etcd was restored from an older snapshot"
+    )]
+    NumberChanged {
+        /// The number that its controllers follow from.
+        served: u16,
+        /// The number that the store has.
+        found: u16,
+    },
     /// A change of the cluster was not made.
     #[error(transparent)]
     Change(#[from] ChangeError),

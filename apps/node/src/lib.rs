@@ -16,6 +16,7 @@ mod error_code;
 mod exports;
 mod health;
 mod initiator_name;
+mod joining;
 mod ledger;
 mod node;
 mod owner;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use nearflash_device::DeviceId;
 use nearflash_media::{
-    Candidate, Claim, Device, DeviceSpec, Slice, SliceCandidate, Storage, open_after, open_slice,
+    Candidate, Claim, Device, DeviceSpec, HeldSlice, Slice, SliceCandidate, Storage, open_after,
+    open_slice,
 };
 use nearflash_shard::PeerConfig;
 use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use crate::NodeError;
 use crate::boot::boot;
 use crate::catalog::{Catalog, Contents, Transaction};
-use crate::clustered::Registered;
+use crate::clustered::Enrolled;
 use crate::exports::device_names;
 use crate::records::Records;
 use crate::remote::{self, Remote};
@@ -31,14 +32,32 @@ pub(crate) struct Prepared {
     pub(crate) peers: Vec<PeerConfig>,
     pub(crate) recorded: Records,
     /// The slices of the cluster, which are devices, too.
-    pub(crate) slices: Vec<Slice>,
+    pub(crate) slices: Slices,
+}
+
+/// The slices of the node.
+#[derive(Debug)]
+pub(crate) enum Slices {
+    /// They were checked against the cluster's store, and their new incarnations have begun.
+    Taken(Vec<Slice>),
+    /// The store is away. They are locked and unchanged, and their blocks are not used.
+    Held(Vec<HeldSlice>),
+}
+
+impl Slices {
+    fn devices(&self) -> Vec<Arc<Device>> {
+        match self {
+            Self::Taken(slices) => slices.iter().map(|it| Arc::clone(it.device())).collect(),
+            Self::Held(slices) => slices.iter().map(|it| Arc::clone(it.device())).collect(),
+        }
+    }
 }
 
 /// Opens the devices, restores the recorded volumes, creates those that are missing, and adds those of
 /// other nodes, which may not be all that are configured.
 pub(crate) fn prepare(
     catalog: Catalog,
-    (specs, cluster): (&[DeviceSpec], Option<(&Registered, &[DeviceSpec])>),
+    (specs, cluster): (&[DeviceSpec], Option<(&Enrolled, &[DeviceSpec])>),
     volumes: &[VolumeRequest],
     (remotes, are_all): (&[Remote], bool),
 ) -> Result<Prepared, NodeError> {
@@ -48,14 +67,14 @@ pub(crate) fn prepare(
     let mut found = contents.records(space_of(&devices))?;
     let slices = match cluster {
         Some((cluster, specs)) => open_slices(&catalog, &contents, cluster, specs)?,
-        None => Vec::new(),
+        None => Slices::Taken(Vec::new()),
     };
-    for slice in &slices {
-        devices.push(Arc::clone(slice.device()));
+    for device in slices.devices() {
+        devices.push(device);
         found.space.add_device(remote::place_of(&devices));
     }
     // The parts lie on these devices, and not on other nodes.
-    let access = |cluster: &Registered| PeerAccess {
+    let access = |cluster: &Enrolled| PeerAccess {
         secret: cluster.secret().clone(),
         boot: boot(&devices, false),
     };
@@ -112,28 +131,34 @@ fn open_devices(
     candidates.into_iter().map(take).collect()
 }
 
-/// Opens all slices, and checks them against the cluster's store, before it writes to any of them.
+/// Opens all slices, and checks them against the cluster's store, before it writes to any of them. If the
+/// store is away, it writes to none.
 fn open_slices(
     catalog: &Catalog,
     contents: &Contents,
-    cluster: &Registered,
+    cluster: &Enrolled,
     specs: &[DeviceSpec],
-) -> Result<Vec<Slice>, NodeError> {
+) -> Result<Slices, NodeError> {
     let known = contents.devices_in_use();
     let claim = Claim { node: catalog.node(), known: &known, cluster: None };
     let open = |spec: &DeviceSpec| open_slice(spec, claim, cluster.cluster(), catalog.ended());
     let candidates: Vec<SliceCandidate> = specs.iter().map(open).collect::<Result<_, _>>()?;
-    for candidate in &candidates {
-        cluster.check(candidate)?;
-    }
-    let take = |candidate: SliceCandidate| {
-        let slice = candidate.take(Uuid::new_v4())?;
-        if contents.is_suspect(slice.uuid()) {
-            slice.device().health().note_failure();
+    let slices = if cluster.is_registered() {
+        for candidate in &candidates {
+            cluster.check(candidate.name(), (candidate.uuid(), candidate.superblock()))?;
         }
-        Ok(slice)
+        let take = |candidate: SliceCandidate| candidate.take(Uuid::new_v4());
+        Slices::Taken(candidates.into_iter().map(take).collect::<Result<_, _>>()?)
+    } else {
+        let hold = |candidate: SliceCandidate| candidate.hold(Uuid::new_v4());
+        Slices::Held(candidates.into_iter().map(hold).collect())
     };
-    candidates.into_iter().map(take).collect()
+    for device in slices.devices() {
+        if contents.is_suspect(device.uuid()) {
+            device.health().note_failure();
+        }
+    }
+    Ok(slices)
 }
 
 fn space_of(devices: &[Arc<Device>]) -> Space {

@@ -16,14 +16,14 @@ use uuid::Uuid;
 
 use crate::boot::boot;
 use crate::cluster::Supervisor;
-use crate::clustered::{Clustered, Registered};
+use crate::clustered::{Clustered, Enrolled};
 use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
 use crate::exports::{direct_access, published};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
-use crate::prepare::prepare;
+use crate::prepare::{Slices, prepare};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
 /// A node that serves.
@@ -59,8 +59,8 @@ impl Running {
             check_proofs(&config.doors, &catalog)?;
         }
         let cluster = config.cluster.as_ref().map(|it| (config.data_dir.as_path(), it));
-        let register = |it| Registered::new(it, catalog.node(), &doors.addresses);
-        let cluster = cluster.map(register).transpose()?;
+        let enrol = |it| Enrolled::new(it, (&catalog, config.has_own_devices()), &doors.addresses);
+        let cluster = cluster.map(enrol).transpose()?;
         let (remotes, absent) = remote::find(&config.remotes)?;
         let remotes = (&remotes[..], absent.is_empty());
         let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
@@ -83,7 +83,7 @@ impl Running {
             hosts: config.hosts.clone(),
             initiators: config.initiators.clone(),
             changes: asker.clone(),
-            node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Registered::cluster),
+            node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
             controller_ids: match &cluster {
                 Some(cluster) => cluster.controller_ids(),
                 None => ALL_CONTROLLER_IDS,
@@ -92,7 +92,7 @@ impl Running {
             ledger: Arc::clone(health.ledger()),
         })?;
         let face = Arc::clone(&runtime);
-        let slices = std::mem::take(&mut prepared.slices);
+        let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
         let node = Node::new(prepared, direct, face, asker, addresses.clone(), health);
         let node = Arc::new(node);
         let given_up = |_: &NodeError| {
@@ -107,7 +107,7 @@ impl Running {
         let remotes = RemoteWatch::start(Arc::clone(&node), absent)
             .map_err(no_thread)
             .inspect_err(given_up)?;
-        let follow = |cluster: Registered| cluster.follow(&node, &slices);
+        let follow = |cluster: Enrolled| cluster.follow(&node, slices);
         let cluster = cluster.map(follow).transpose().inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
         node.save_health(true);

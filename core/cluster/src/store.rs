@@ -198,4 +198,6 @@ pub struct StoreStatus {
     pub healthy: u32,
     /// The alarms that are raised, such as `NOSPACE`.
     pub alarms: Vec<String>,
+    /// Whether nearflash does not run them.
+    pub is_external: bool,
 }

@@ -190,6 +190,10 @@ fn quorum(health: &StoreHealth) -> Part {
         let reason = format!("{healthy} of {voters} members of etcd answer");
         return Part::new(Level::Degraded, reason, "start the others");
     }
+    if voters < 3 && status.is_external {
+        let reason = format!("external etcd has {voters} of 3 members, and survives no failure");
+        return Part::new(Level::Degraded, reason, "let it have three members");
+    }
     if voters < 3 {
         let reason = format!("etcd has {voters} of 3 members, and survives no failure");
         let remedy = "`nearflash cluster join` on a third machine; a witness needs no flash";

@@ -9,8 +9,8 @@ use nearflash_space::Name;
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatxFlags,
-    fallocate, fcntl_getfl, fcntl_setfl, fdatasync, flock, fstat, fsync, ftruncate,
-    ioctl_blksszget, major, minor, open, seek, statx,
+    fallocate, fcntl_getfl, fcntl_setfl, flock, fstat, fsync, ftruncate, ioctl_blksszget, major,
+    minor, open, seek, statx,
 };
 use rustix::io::{Errno, pread, pwrite};
 
@@ -226,23 +226,19 @@ impl OpenFile {
         }
         Ok(bytes)
     }
+}
 
-    /// Writes at `offset`, aligned as for [`Self::read`]. The data is not durable before
-    /// [`Self::sync`].
-    pub(crate) fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
-        write_at(&self.fd, offset, from)
-    }
+/// Zeroes 64 KiB at `offset`, and releases their storage if the file can. Returns whether it could.
+pub(crate) fn releases(fd: &OwnedFd, offset: ByteOffset) -> io::Result<bool> {
+    let len = ByteLen(65_536);
+    Ok(zero_range(fd, offset, len, Storage::Released, &mut |_| true)? == Zeroed::Released)
+}
 
-    /// Makes every earlier write durable.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        Ok(fdatasync(&self.fd)?)
-    }
-
-    /// Zeroes a range of whole granules, and releases its storage where the device can. Returns
-    /// whether it could.
-    pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
-        Ok(zero_range(&self.fd, offset, len, Storage::Released, &mut |_| true)? == Zeroed::Released)
-    }
+/// Whether a file can release storage. Nothing is written: the range is behind the end of the file.
+pub(crate) fn punches(fd: &OwnedFd, len: ByteLen) -> bool {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let behind = len.0.next_multiple_of(65_536);
+    fallocate(fd, flags, behind, 65_536).is_ok()
 }
 
 /// Writes at `offset`. Offset and length are multiples of 4 KiB, except at the file's end.

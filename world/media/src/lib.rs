@@ -6,7 +6,8 @@
 //!
 //! A device is taken in two steps, so that a start that fails has written to no device: [`open`]
 //! inspects and refuses, [`Candidate::take`] writes the label. The same applies to slices of a cluster:
-//! [`open_slice`] and [`SliceCandidate::take`].
+//! [`open_slice`] and [`SliceCandidate::take`]. The second step may also come later, while the node runs:
+//! [`SliceCandidate::hold`] and [`HeldSlice::begin`].
 #![allow(unsafe_code)] // mmap and ioctls; every block says why it is sound
 
 mod aligned;
@@ -25,5 +26,5 @@ pub use error::OpenError;
 pub use file::Storage;
 pub use open::{Candidate, Claim, KnownDevice, open, open_after};
 pub use ram::RamRegion;
-pub use slice::{Slice, SliceCandidate, open_slice};
+pub use slice::{HeldSlice, Slice, SliceCandidate, open_slice};
 pub use spec::{Backing, DeviceSpec, NullDelays, ParseDeviceSpecError};

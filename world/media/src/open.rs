@@ -1,18 +1,20 @@
 //! Taking a device: inspect it, refuse foreign data, write the label.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use nearflash_device::DeviceProperties;
 use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError, Name};
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
+use rustix::fs::fdatasync;
 use uuid::Uuid;
 
 use crate::NullDelays;
 use crate::device::{Device, Kind, UringDevice};
 use crate::error::OpenError;
-use crate::file::{Asked, OpenFile, block_discards};
+use crate::file::{Asked, OpenFile, block_discards, punches, releases, write_at};
 use crate::probe::what_it_holds;
 use crate::{Backing, DeviceSpec, RamRegion};
 
@@ -304,30 +306,69 @@ impl Candidate {
     /// # Errors
     /// When the device cannot be written.
     pub fn take(self, fresh: Uuid) -> Result<Device, OpenError> {
+        let (name, path) = (self.spec.name.clone(), self.spec.path().to_owned());
+        let (mut device, labelling) = self.hold(fresh);
+        let Some(labelling) = labelling else { return Ok(device) };
+        let taken = labelling.write(&device).and_then(|()| match &device.kind {
+            // The label's own area is the one place where this trial destroys no data.
+            Kind::Uring(file) if !file.is_block => {
+                releases(&file.fd, ByteOffset(LABEL_AREA_LEN.0 - 65_536))
+            }
+            _ => Ok(device.properties.deallocates),
+        });
+        device.properties.deallocates = taken.map_err(|source| OpenError::Io {
+            name,
+            action: "write the label of",
+            path,
+            source,
+        })?;
+        Ok(device)
+    }
+
+    /// The device, to which nothing has been written yet, and its label, unless it has none. `fresh`
+    /// becomes the UUID of a device that has none.
+    pub(crate) fn hold(self, fresh: Uuid) -> (Device, Option<Labelling>) {
         let name = self.spec.name.clone();
         match self.medium {
             Medium::Ram(region) => {
                 let properties = in_memory(region.len(), false);
-                Ok(Device::unlabelled(name, fresh, properties, Kind::Ram(region)))
+                (Device::unlabelled(name, fresh, properties, Kind::Ram(region)), None)
             }
             Medium::Null(len, delays) => {
-                Ok(Device::unlabelled(name, fresh, in_memory(len, true), Kind::Null(delays)))
+                let properties = in_memory(len, true);
+                (Device::unlabelled(name, fresh, properties, Kind::Null(delays)), None)
             }
-            Medium::File { file, label, stale_copies } => {
+            Medium::File { file, label: own, stale_copies } => {
                 let fresh = Label {
                     cluster: self.cluster,
                     ..fresh_label(&name, self.node, fresh, file.len)
                 };
-                let taken = take_file(&file, label, fresh, &stale_copies);
-                let (label, deallocates) = taken.map_err(|source| OpenError::Io {
-                    name: name.clone(),
-                    action: "write the label of",
-                    path: self.spec.path().to_owned(),
-                    source,
-                })?;
-                Ok(labelled(file, label, deallocates))
+                let deallocates = if file.is_block {
+                    block_discards(&file.fd)
+                } else {
+                    punches(&file.fd, file.len)
+                };
+                let device = labelled(file, next_label(own.clone(), fresh.clone()), deallocates);
+                (device, Some(Labelling { own, fresh, stale_copies }))
             }
         }
+    }
+}
+
+/// The label that a device is going to have.
+#[derive(Debug)]
+pub(crate) struct Labelling {
+    /// The label of this installation, if the device has one.
+    own: Option<Label>,
+    fresh: Label,
+    stale_copies: Vec<ByteOffset>,
+}
+
+impl Labelling {
+    /// Writes the label where there is no valid copy.
+    pub(crate) fn write(self, device: &Device) -> io::Result<()> {
+        let Kind::Uring(file) = &device.kind else { return Ok(()) };
+        write_label(&file.fd, self.own, self.fresh, &self.stale_copies).map(drop)
     }
 }
 
@@ -346,37 +387,30 @@ fn fresh_label(name: &Name, node: Uuid, device: Uuid, device_len: ByteLen) -> La
     }
 }
 
-/// Writes the stale copies of the label. Returns the label, and whether the device releases
-/// deallocated blocks.
-fn take_file(
-    file: &OpenFile,
-    own: Option<Label>,
-    fresh: Label,
-    stale_copies: &[ByteOffset],
-) -> io::Result<(Label, bool)> {
-    let label = write_label(file, own, fresh, stale_copies)?;
-    let deallocates = if file.is_block {
-        block_discards(&file.fd)
-    } else {
-        // The label's own area is the one place where this trial destroys no data.
-        file.zero(ByteOffset(LABEL_AREA_LEN.0 - 65_536), ByteLen(65_536))?
-    };
-    Ok((label, deallocates))
-}
-
 /// The medium of a label. Only synced writes are sure to survive a power cut.
 trait LabelMedium {
     fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()>;
     fn sync(&self) -> io::Result<()>;
 }
 
-impl LabelMedium for OpenFile {
+impl LabelMedium for OwnedFd {
     fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
-        self.write(offset, from)
+        write_at(self, offset, from)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync()
+        Ok(fdatasync(self)?)
+    }
+}
+
+/// The label that a device gets: its own one, with the name that it has now, or a fresh one.
+fn next_label(own: Option<Label>, fresh: Label) -> Label {
+    match own {
+        Some(own) if own.name != fresh.name => {
+            Label { generation: own.generation + 1, name: fresh.name, ..own }
+        }
+        Some(own) => own,
+        None => fresh,
     }
 }
 
@@ -388,16 +422,10 @@ fn write_label(
     fresh: Label,
     stale_copies: &[ByteOffset],
 ) -> io::Result<Label> {
-    let label = match own {
-        Some(own) if own.name != fresh.name => {
-            Label { generation: own.generation + 1, name: fresh.name, ..own }
-        }
-        Some(own) => own,
-        None => {
-            erase_ends(medium, fresh.device_len)?;
-            fresh
-        }
-    };
+    if own.is_none() {
+        erase_ends(medium, fresh.device_len)?;
+    }
+    let label = next_label(own, fresh);
     for offset in stale_copies {
         medium.write(*offset, &label.encode())?;
         medium.sync()?;

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::device::{Device, Kind};
 use crate::error::OpenError;
 use crate::file::{OpenFile, Storage, write_at};
-use crate::open::{Candidate, Claim, Medium, open_after};
+use crate::open::{Candidate, Claim, Labelling, Medium, open_after};
 use crate::spec::DeviceSpec;
 
 /// A slice that can be taken. Nothing has been written to it yet.
@@ -116,27 +116,86 @@ impl SliceCandidate {
     /// When the device cannot be written.
     pub fn take(self, fresh: Uuid) -> Result<Slice, OpenError> {
         let Self { candidate, superblock, cluster, node, .. } = self;
-        let name = candidate.name().clone();
-        let device = candidate.take(fresh)?;
-        let failed = |source| OpenError::Io {
-            name: name.clone(),
-            action: "write the metadata of",
-            path: name.as_str().into(),
-            source,
-        };
-        let boot = boot_of(&device);
-        let superblock = match superblock {
-            Some(found) => found.opened(boot),
-            None => {
-                erase_metadata(&device).map_err(failed)?;
-                let slice = device.uuid();
-                let (generation, incarnation, confirmed, power_incarnation) = (1, 1, 0, 1);
-                let of = (generation, incarnation, confirmed, power_incarnation);
-                first_superblock(of, (cluster, slice, node), boot)
-            }
-        };
-        write_superblock(&device, &superblock).map_err(failed)?;
-        Ok(Slice { device: Arc::new(device), superblock: Mutex::new(superblock) })
+        let device = Arc::new(candidate.take(fresh)?);
+        begin(device, superblock, (cluster, node))
+    }
+
+    /// The slice as a device that is locked, and to which nothing is written before
+    /// [`HeldSlice::begin`]. `fresh` becomes the UUID of a new one.
+    pub fn hold(self, fresh: Uuid) -> HeldSlice {
+        let Self { candidate, superblock, uuid, cluster, node } = self;
+        let (device, labelling) = candidate.hold(fresh);
+        HeldSlice { device: Arc::new(device), labelling, superblock, uuid, cluster, node }
+    }
+}
+
+/// A slice that is locked, and whose blocks must not be used yet: nothing has been written to it.
+#[derive(Debug)]
+pub struct HeldSlice {
+    device: Arc<Device>,
+    labelling: Option<Labelling>,
+    superblock: Option<Superblock>,
+    uuid: Option<Uuid>,
+    cluster: Uuid,
+    node: Uuid,
+}
+
+impl HeldSlice {
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Its identity in its label; `None` for a device that is not a slice yet.
+    pub fn uuid(&self) -> Option<Uuid> {
+        self.uuid
+    }
+
+    /// The superblock as it was found; `None` for a new slice.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        self.superblock.as_ref()
+    }
+
+    /// Makes a new slice of an empty device, or begins the next incarnation of an existing one, durably.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn begin(self) -> Result<Slice, OpenError> {
+        let Self { device, labelling, superblock, cluster, node, .. } = self;
+        let written = labelling.map_or(Ok(()), |labelling| labelling.write(&device));
+        written.map_err(not_written(&device))?;
+        begin(device, superblock, (cluster, node))
+    }
+}
+
+/// Begins the next incarnation, or the first.
+fn begin(
+    device: Arc<Device>,
+    found: Option<Superblock>,
+    (cluster, node): (Uuid, Uuid),
+) -> Result<Slice, OpenError> {
+    let boot = boot_of(&device);
+    let superblock = match found {
+        Some(found) => found.opened(boot),
+        None => {
+            erase_metadata(&device).map_err(not_written(&device))?;
+            let slice = device.uuid();
+            let (generation, incarnation, confirmed, power_incarnation) = (1, 1, 0, 1);
+            let of = (generation, incarnation, confirmed, power_incarnation);
+            first_superblock(of, (cluster, slice, node), boot)
+        }
+    };
+    write_superblock(&device, &superblock).map_err(not_written(&device))?;
+    Ok(Slice { device, superblock: Mutex::new(superblock) })
+}
+
+fn not_written(device: &Device) -> impl Fn(io::Error) -> OpenError {
+    let name = device.name().clone();
+    move |source| OpenError::Io {
+        name: name.clone(),
+        action: "write the metadata of",
+        path: name.as_str().into(),
+        source,
     }
 }
 
@@ -282,6 +341,38 @@ mod tests {
             assert_eq!(found.power_incarnation, 1, "the machine runs on");
             assert_eq!(candidate.take(Uuid::nil()).unwrap().incarnation(), incarnation);
         }
+    }
+
+    #[test]
+    fn a_slice_that_is_held_is_locked_and_unchanged_until_it_begins() {
+        let bench = Bench::new();
+        drop(bench.take());
+        let before = read(bench.path()).unwrap();
+        let held = open_slice(&bench.spec(""), CLAIM, CLUSTER, None).unwrap().hold(Uuid::nil());
+        assert_eq!((held.uuid(), held.device().uuid()), (Some(FRESH), FRESH));
+        assert!(read(bench.path()).unwrap() == before);
+        let second = bench.refused(CLAIM, CLUSTER);
+        assert!(second.contains("in use"), "{second}");
+        let (device, slice) = (Arc::clone(held.device()), held.begin().unwrap());
+        assert!(Arc::ptr_eq(&device, slice.device()));
+        assert_eq!(slice.incarnation(), 2);
+    }
+
+    #[test]
+    fn a_device_that_is_held_becomes_a_slice_when_it_begins() {
+        let bench = Bench::new();
+        let open = || open_slice(&bench.spec(",size=64MiB"), CLAIM, CLUSTER, None).unwrap();
+        let held = open().hold(FRESH);
+        assert_eq!(held.uuid(), None);
+        assert!(read(bench.path()).unwrap().iter().all(|byte| *byte == 0));
+        let taken = held.device().properties();
+        drop(held.begin().unwrap());
+        let candidate = open();
+        assert_eq!(candidate.uuid(), Some(FRESH));
+        let found = *candidate.superblock().unwrap();
+        assert_eq!((found.incarnation, found.confirmed), (1, 0));
+        // The trial behind the end of the file finds the same as that in the label's area.
+        assert_eq!(candidate.take(Uuid::nil()).unwrap().device().properties(), taken);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) fn members(members: &[MemberStatus]) -> String {
         let host = member.name.split('@').next().unwrap_or_default();
         table.add_row([
             host.to_owned(),
-            member.address.map(|it| it.to_string()).unwrap_or_default(),
+            member.address.as_ref().map(ToString::to_string).unwrap_or_default(),
             role.to_owned(),
             state.to_owned(),
             member.version.clone().unwrap_or_default(),

@@ -42,6 +42,9 @@ pub(crate) use contents::Contents;
 pub use error::CatalogError;
 pub(crate) use transaction::Transaction;
 
+/// The key of the node's cluster and its number in it.
+const ORDINAL: &str = "ordinal";
+
 /// The catalog of one node, open and locked.
 #[derive(Debug)]
 pub struct Catalog {
@@ -233,6 +236,28 @@ impl Catalog {
         let table = transaction.open_table(Table::Meta.definition()).map_err(|e| self.failed(e))?;
         let text = table.get(key).map_err(|e| self.failed(e))?;
         text.map_or(Ok(0), |text| text.value().parse().map_err(|_| self.damaged(key)))
+    }
+
+    /// The number that the node has in a cluster, as it last learned it. The cluster never changes it.
+    pub(crate) fn ordinal(&self, cluster: Uuid) -> Result<Option<u16>, CatalogError> {
+        let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let table = transaction.open_table(Table::Meta.definition()).map_err(|e| self.failed(e))?;
+        let Some(text) = table.get(ORDINAL).map_err(|e| self.failed(e))? else { return Ok(None) };
+        let (of, ordinal) = text.value().split_once(' ').ok_or_else(|| self.damaged(ORDINAL))?;
+        if of != cluster.to_string() {
+            return Ok(None);
+        }
+        ordinal.parse().map(Some).map_err(|_| self.damaged(ORDINAL))
+    }
+
+    /// Keeps the number that the node has in a cluster, for a start without the cluster's store.
+    pub(crate) fn keep_ordinal(&self, cluster: Uuid, ordinal: u16) -> Result<(), CatalogError> {
+        if self.ordinal(cluster)? == Some(ordinal) {
+            return Ok(());
+        }
+        let transaction = self.begin()?;
+        self.set_meta(&transaction, ORDINAL, &format!("{cluster} {ordinal}"))?;
+        transaction.commit().map_err(|e| self.failed(e))
     }
 
     /// Makes the change durable, as a whole or not at all, and returns the generation of the

@@ -612,3 +612,25 @@ fn an_index_of_names_that_is_not_that_of_the_volumes_is_refused() {
         assert!(message.contains(&format!("the record of '{key}' is damaged")), "{message}");
     }
 }
+
+#[test]
+fn the_number_in_a_cluster_is_that_of_this_cluster_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let (cluster, other) = (Uuid::from_u128(20), Uuid::from_u128(21));
+    let catalog = Catalog::open(place.path(), FRESH).unwrap();
+    assert_eq!(catalog.ordinal(cluster).unwrap(), None);
+    let generation = catalog.read().unwrap().generation;
+    catalog.keep_ordinal(cluster, 7).unwrap();
+    assert_eq!(catalog.read().unwrap().generation, generation, "no record has changed");
+    drop(catalog);
+    let catalog = Catalog::open(place.path(), FRESH).unwrap();
+    let found = [cluster, other].map(|it| catalog.ordinal(it).unwrap());
+    assert_eq!(found, [Some(7), None]);
+    catalog.keep_ordinal(other, 9).unwrap();
+    let found = [cluster, other].map(|it| catalog.ordinal(it).unwrap());
+    assert_eq!(found, [None, Some(9)]);
+    let transaction = catalog.begin().unwrap();
+    catalog.set_meta(&transaction, ORDINAL, "nonsense").unwrap();
+    transaction.commit().unwrap();
+    assert!(catalog.ordinal(other).unwrap_err().to_string().contains("damaged"));
+}

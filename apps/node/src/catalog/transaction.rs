@@ -20,7 +20,7 @@ use crate::records::Records;
 /// The table that keeps a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Table {
-    /// Values by name: `schema`, `node`, `generation`, `last_grant`, `last_job`.
+    /// Values by name: `schema`, `node`, `generation`, `last_grant`, `last_job`, `ordinal`.
     Meta,
     /// [`DeviceRecord`] by name.
     Devices,

@@ -1,15 +1,16 @@
 //! The way of a node to the cluster's store and to the other nodes, from the files of its data
 //! directory.
 
-use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use uuid::Uuid;
 
+use super::endpoint::{Endpoint, listed};
 use super::error::ClusterError;
+use super::external::{External, Tls};
 use super::member::{Folder, Member};
 use super::token::{PeerSecret, Token};
 
@@ -20,7 +21,7 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct StoreAccess {
     member: Member,
     peer_secret: PeerSecret,
-    options: ConnectOptions,
+    way: Way,
 }
 
 impl StoreAccess {
@@ -34,8 +35,8 @@ impl StoreAccess {
         let path = folder.token();
         let file = std::fs::read(&path).map_err(ClusterError::file(&path))?;
         let token = Token::decode(&file).map_err(|_| ClusterError::Damaged { path })?;
-        let options = connect_options(&folder)?;
-        Ok(Self { member, peer_secret: token.peer_secret, options })
+        let way = Way::of(&folder, member.external.as_ref())?;
+        Ok(Self { member, peer_secret: token.peer_secret, way })
     }
 
     /// The cluster.
@@ -55,35 +56,93 @@ impl StoreAccess {
 
     /// The addresses of etcd, separated by commas.
     pub(crate) fn endpoints_text(&self) -> String {
-        let mut text = String::new();
-        for endpoint in &self.member.endpoints {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{}{endpoint}", if text.is_empty() { "" } else { ", " });
-        }
-        text
+        listed(&self.member.endpoints)
     }
 
     /// The addresses of etcd.
-    pub(super) fn endpoints(&self) -> Vec<SocketAddr> {
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
         self.member.endpoints.clone()
     }
 
-    /// The options of a connection whose calls have deadlines of their own.
-    pub(super) fn options(&self) -> ConnectOptions {
+    /// The way to etcd, for calls that have deadlines of their own.
+    pub(super) fn way(&self) -> Way {
         // Without pings, a watch at a machine that has vanished would never end.
-        self.options
-            .clone()
+        let options = self.way.options.clone();
+        let options = options
             .with_keep_alive(CALL_TIMEOUT, CALL_TIMEOUT)
             .with_keep_alive_while_idle(true)
-            .with_require_leader(true)
+            .with_require_leader(true);
+        Way { options, ..self.way.clone() }
     }
 }
 
-/// The options of a connection with the machine's certificate.
-pub(super) fn connect_options(folder: &Folder) -> Result<ConnectOptions, ClusterError> {
-    let read = |path: PathBuf| std::fs::read(&path).map_err(ClusterError::file(&path));
-    let tls = TlsOptions::new()
-        .ca_certificate(Certificate::from_pem(read(folder.authority())?))
-        .identity(Identity::from_pem(read(folder.certificate())?, read(folder.key())?));
-    Ok(ConnectOptions::new().with_tls(tls).with_connect_timeout(CALL_TIMEOUT))
+/// The way to etcd: the certificates, and for an external etcd the place of the keys.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) options: ConnectOptions,
+    external: Option<External>,
+}
+
+impl Way {
+    /// With the certificates of the folder.
+    pub(super) fn of(folder: &Folder, external: Option<&External>) -> Result<Self, ClusterError> {
+        let read = |path: PathBuf| std::fs::read(&path).map_err(ClusterError::file(&path));
+        let options = ConnectOptions::new().with_connect_timeout(CALL_TIMEOUT);
+        let tls = external.map_or(Tls::Mutual, |it| it.tls);
+        let external = external.cloned();
+        if tls == Tls::None {
+            return Ok(Self { options, external });
+        }
+        let mut certificates =
+            TlsOptions::new().ca_certificate(Certificate::from_pem(read(folder.authority())?));
+        if tls == Tls::Mutual {
+            let own = Identity::from_pem(read(folder.certificate())?, read(folder.key())?);
+            certificates = certificates.identity(own);
+        }
+        Ok(Self { options: options.with_tls(certificates), external })
+    }
+
+    /// Whether nearflash does not run that etcd.
+    pub(super) fn is_external(&self) -> bool {
+        self.external.is_some()
+    }
+
+    /// The thing to check about the protection of the connections to an external etcd.
+    pub(super) fn external_tls(&self) -> Option<&'static str> {
+        self.external.as_ref().map(|it| match it.tls {
+            Tls::None => "that it uses no TLS (ca=FILE makes the connections TLS)",
+            Tls::Server => {
+                "that it uses TLS and asks for no certificate (cert=FILE and key=FILE name one)"
+            }
+            Tls::Mutual => "that it accepts the certificate of cert=FILE and key=FILE",
+        })
+    }
+
+    /// The scheme of etcd's URLs.
+    pub(super) fn scheme(&self) -> &'static str {
+        match &self.external {
+            Some(External { tls: Tls::None, .. }) => "http",
+            _ => "https",
+        }
+    }
+
+    /// The URL of an address.
+    pub(super) fn url(&self, endpoint: &Endpoint) -> String {
+        format!("{}://{endpoint}", self.scheme())
+    }
+
+    /// The name that a key of the cluster has in etcd.
+    pub(super) fn name(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix())
+    }
+
+    /// The key of the cluster with that name in etcd.
+    pub(super) fn key<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(self.prefix()).unwrap_or(name)
+    }
+
+    /// The text before each key.
+    pub(super) fn prefix(&self) -> &str {
+        self.external.as_ref().map_or("", |it| it.prefix.as_str())
+    }
 }

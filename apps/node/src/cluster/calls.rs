@@ -1,21 +1,21 @@
 //! The requests of the agent as calls to etcd.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
-    AlarmAction, AlarmType, Client, Compare, CompareOp, ConnectOptions, Error, EventType,
-    GetOptions, KeyValue, PutOptions, Txn, TxnOp, WatchOptions, WatchResponse,
+    AlarmAction, AlarmType, Client, Compare, CompareOp, Error, EventType, GetOptions, KeyValue,
+    Member, PutOptions, Txn, TxnOp, WatchOptions, WatchResponse,
 };
 use nearflash_cluster::store::{Answer, Found, ModRevision, Operation, RequestId, StoreStatus};
-use nearflash_cluster::{StoreEvent, Txn as ClusterTxn};
+use nearflash_cluster::{Key, StoreEvent, Txn as ClusterTxn};
 use tokio::sync::mpsc::UnboundedSender;
 use uuid::Uuid;
 
-use super::access::CALL_TIMEOUT;
+use super::access::{CALL_TIMEOUT, Way};
 use super::client::reason;
+use super::endpoint::Endpoint;
 
 /// In etcd's refusal of a revision that has been compacted. Its status, Out Of Range, is also that of an
 /// answer which is too long.
@@ -28,33 +28,35 @@ pub(super) const ANSWER_LEN_MAX: usize = 96 << 20;
 #[derive(Clone)]
 pub(super) struct Calls {
     pub(super) cluster: Uuid,
-    pub(super) options: ConnectOptions,
-    pub(super) clients: Arc<Mutex<HashMap<SocketAddr, Client>>>,
+    pub(super) way: Way,
+    /// The addresses that the operator has named, of an external etcd.
+    pub(super) named: Arc<[Endpoint]>,
+    pub(super) clients: Arc<Mutex<HashMap<Endpoint, Client>>>,
     pub(super) events: UnboundedSender<StoreEvent>,
 }
 
 /// An event, or news about the members.
-pub(super) type Members = Vec<SocketAddr>;
+pub(super) type Members = Vec<Endpoint>;
 
 impl Calls {
     /// Carries out a request that is not a watch, and reports the answer. Returns the addresses of the
     /// members if they were asked for.
     pub(super) async fn call(
         &self,
-        (id, endpoint): (RequestId, SocketAddr),
+        (id, endpoint): (RequestId, Endpoint),
         operation: Operation,
         timeout: Duration,
     ) -> Option<Members> {
         let mut members = None;
-        let called = tokio::time::timeout(timeout, self.answer(endpoint, operation, &mut members));
+        let called = tokio::time::timeout(timeout, self.answer(&endpoint, operation, &mut members));
         let answer = match called.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
-                self.forget(endpoint);
+                self.forget(&endpoint);
                 Answer::Unknown { reason: reason(&error) }
             }
             Err(_) => {
-                self.forget(endpoint);
+                self.forget(&endpoint);
                 Answer::Unknown { reason: format!("silent for {} s", timeout.as_secs().max(1)) }
             }
         };
@@ -64,7 +66,7 @@ impl Calls {
 
     async fn answer(
         &self,
-        endpoint: SocketAddr,
+        endpoint: &Endpoint,
         operation: Operation,
         members: &mut Option<Members>,
     ) -> Result<Answer, Error> {
@@ -74,14 +76,14 @@ impl Calls {
                 let at = i64::try_from(revision).unwrap_or(i64::MAX);
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
                 let options = GetOptions::new()
-                    .with_range(behind(&prefix))
+                    .with_range(behind(&self.way.name(&prefix)))
                     .with_revision(at)
                     .with_limit(limit);
                 let options = if keys_only { options.with_keys_only() } else { options };
                 let mut reader = client.kv_client().max_decoding_message_size(ANSWER_LEN_MAX);
-                match reader.get(from, Some(options)).await {
+                match reader.get(self.way.name(&from), Some(options)).await {
                     Ok(read) => {
-                        let found = |pair: &KeyValue| found(pair, !keys_only);
+                        let found = |pair: &KeyValue| found(&self.way, pair, !keys_only);
                         Ok(Answer::Range {
                             // A page at an earlier revision shows that one.
                             revision: if revision == 0 { newest(read.header()) } else { revision },
@@ -108,6 +110,9 @@ impl Calls {
                 Err(Error::LeaseKeepAliveError(_)) => Ok(Answer::KeptAlive { exists: false }),
                 Err(error) => Err(error),
             },
+            Operation::Status if self.way.is_external() => {
+                Ok(Answer::Status(self.external_status(&mut client).await?))
+            }
             Operation::Status => {
                 let (status, addresses) = self.status(&mut client).await?;
                 *members = Some(addresses);
@@ -120,19 +125,19 @@ impl Calls {
     /// Asks all members for their state.
     async fn status(&self, client: &mut Client) -> Result<(StoreStatus, Members), Error> {
         let listed = client.member_list().await?;
-        let address = |url: &String| url.split_once("://")?.1.parse().ok();
+        let address = |url: &String| Endpoint::of_url(url, self.way.scheme());
         let mut status = StoreStatus::default();
         let mut addresses = Members::new();
         for member in listed.members().iter().filter(|member| !member.is_learner()) {
             status.voters += 1;
-            let own: Vec<SocketAddr> = member.client_urls().iter().filter_map(address).collect();
-            let Some(first) = own.first().copied() else { continue };
+            let own: Vec<Endpoint> = member.client_urls().iter().filter_map(address).collect();
+            let Some(first) = own.first().cloned() else { continue };
             addresses.extend(own);
-            let ask = async { self.client(first).await?.status().await };
+            let ask = async { self.client(&first).await?.status().await };
             match tokio::time::timeout(CALL_TIMEOUT / 3, ask).await {
                 Ok(Ok(answer)) if answer.leader() != 0 => status.healthy += 1,
                 Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => self.forget(first),
+                Ok(Err(_)) | Err(_) => self.forget(&first),
             }
         }
         // Without a majority, etcd does not answer this, and the members tell enough.
@@ -143,25 +148,76 @@ impl Calls {
         Ok((status, addresses))
     }
 
+    /// Asks the members of an external etcd for their state. The addresses that they announce may not be
+    /// those at which this machine reaches them, so a member is known by its number.
+    async fn external_status(&self, client: &mut Client) -> Result<StoreStatus, Error> {
+        let listed = client.member_list().await?;
+        let voters: Vec<&Member> = listed.members().iter().filter(|it| !it.is_learner()).collect();
+        let announced = voters.iter().flat_map(|it| it.client_urls());
+        let announced = announced.filter_map(|url| Endpoint::of_url(url, self.way.scheme()));
+        let mut asked: Vec<Endpoint> = self.named.iter().cloned().chain(announced).collect();
+        asked.sort();
+        asked.dedup();
+        let asked: Vec<_> = asked
+            .into_iter()
+            .map(|endpoint| tokio::task::spawn_local(self.clone().leading_member(endpoint)))
+            .collect();
+        let mut leading = BTreeSet::new();
+        for answer in asked {
+            leading.extend(answer.await.ok().flatten());
+        }
+        let healthy = voters.iter().filter(|it| leading.contains(&it.id())).count();
+        let mut status = StoreStatus { is_external: true, ..StoreStatus::default() };
+        status.voters = u32::try_from(voters.len()).unwrap_or(u32::MAX);
+        status.healthy = u32::try_from(healthy).unwrap_or(u32::MAX);
+        // etcd answers a read only with a majority, whichever members this machine reaches.
+        let read = client.get(self.name(&Key::Cluster), None);
+        if let Ok(Ok(_)) = tokio::time::timeout(CALL_TIMEOUT / 3, read).await {
+            status.healthy = status.healthy.max(status.voters / 2 + 1);
+        } else {
+            status.healthy = status.healthy.min(status.voters / 2);
+        }
+        let alarms = client.alarm(AlarmAction::Get, AlarmType::None, None);
+        if let Ok(Ok(alarms)) = tokio::time::timeout(CALL_TIMEOUT / 3, alarms).await {
+            status.alarms = alarms.alarms().iter().map(|it| format!("{:?}", it.alarm())).collect();
+        }
+        Ok(status)
+    }
+
+    /// The number of the member at an address, if it answers and knows a leader.
+    async fn leading_member(self, endpoint: Endpoint) -> Option<u64> {
+        let ask = async { self.client(&endpoint).await?.status().await };
+        match tokio::time::timeout(CALL_TIMEOUT / 3, ask).await {
+            Ok(Ok(answer)) => {
+                answer.header().filter(|_| answer.leader() != 0).map(|it| it.member_id())
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.forget(&endpoint);
+                None
+            }
+        }
+    }
+
     /// Watches a prefix until the watch ends.
     pub(super) async fn watch(
         &self,
-        (id, endpoint): (RequestId, SocketAddr),
+        (id, endpoint): (RequestId, Endpoint),
         prefix: &str,
         from_revision: u64,
     ) {
-        let (is_compacted, reason) = match self.watched(id, endpoint, prefix, from_revision).await {
+        let (is_compacted, reason) = match self.watched(id, &endpoint, prefix, from_revision).await
+        {
             Ok((is_compacted, reason)) => (is_compacted, reason),
             Err(error) => (false, reason(&error)),
         };
-        self.forget(endpoint);
+        self.forget(&endpoint);
         self.report(StoreEvent::WatchEnded { id, is_compacted, reason });
     }
 
     async fn watched(
         &self,
         id: RequestId,
-        endpoint: SocketAddr,
+        endpoint: &Endpoint,
         prefix: &str,
         from_revision: u64,
     ) -> Result<(bool, String), Error> {
@@ -169,14 +225,14 @@ impl Calls {
         let mut watcher = client.watch_client().max_decoding_message_size(ANSWER_LEN_MAX);
         let from = i64::try_from(from_revision).unwrap_or(i64::MAX);
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
-        let mut stream = watcher.watch(prefix, Some(options)).await?;
+        let mut stream = watcher.watch(self.way.name(prefix), Some(options)).await?;
         self.report(StoreEvent::Answered { id, answer: Answer::Watching });
         while let Some(response) = stream.message().await? {
             if response.canceled() {
                 let reason = response.cancel_reason().to_owned();
                 return Ok((response.compact_revision() != 0, reason));
             }
-            for (revision, changes) in by_revision(&response) {
+            for (revision, changes) in by_revision(&self.way, &response) {
                 self.report(StoreEvent::Changed { id, revision, changes });
             }
         }
@@ -184,21 +240,21 @@ impl Calls {
     }
 
     /// The connection to an endpoint.
-    async fn client(&self, endpoint: SocketAddr) -> Result<Client, Error> {
-        if let Some(client) = self.clients().get(&endpoint) {
+    async fn client(&self, endpoint: &Endpoint) -> Result<Client, Error> {
+        if let Some(client) = self.clients().get(endpoint) {
             return Ok(client.clone());
         }
-        let url = format!("https://{endpoint}");
-        let client = Client::connect([url], Some(self.options.clone())).await?;
-        self.clients().insert(endpoint, client.clone());
+        let options = Some(self.way.options.clone());
+        let client = Client::connect([self.way.url(endpoint)], options).await?;
+        self.clients().insert(endpoint.clone(), client.clone());
         Ok(client)
     }
 
-    fn forget(&self, endpoint: SocketAddr) {
-        self.clients().remove(&endpoint);
+    fn forget(&self, endpoint: &Endpoint) {
+        self.clients().remove(endpoint);
     }
 
-    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<SocketAddr, Client>> {
+    fn clients(&self) -> std::sync::MutexGuard<'_, HashMap<Endpoint, Client>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,20 +263,25 @@ impl Calls {
         let _ = self.events.send(event);
     }
 
+    /// The name of a key in etcd.
+    fn name(&self, key: &Key) -> String {
+        self.way.name(&key.path(self.cluster))
+    }
+
     fn txn(&self, txn: &ClusterTxn) -> Txn {
         let compares: Vec<Compare> = txn
             .compares
             .iter()
             .map(|it| {
                 let revision = i64::try_from(it.mod_revision.0).unwrap_or(i64::MAX);
-                Compare::mod_revision(it.key.path(self.cluster), CompareOp::Equal, revision)
+                Compare::mod_revision(self.name(&it.key), CompareOp::Equal, revision)
             })
             .collect();
         let puts = txn.puts.iter().map(|it| {
             let options = it.lease.map(|lease| PutOptions::new().with_lease(lease));
-            TxnOp::put(it.key.path(self.cluster), it.value.clone(), options)
+            TxnOp::put(self.name(&it.key), it.value.clone(), options)
         });
-        let deletes = txn.deletes.iter().map(|it| TxnOp::delete(it.path(self.cluster), None));
+        let deletes = txn.deletes.iter().map(|it| TxnOp::delete(self.name(it), None));
         Txn::new().when(compares).and_then(puts.chain(deletes).collect::<Vec<_>>())
     }
 }
@@ -236,9 +297,9 @@ fn newest(header: Option<&etcd_client::ResponseHeader>) -> u64 {
     header.and_then(|it| u64::try_from(it.revision()).ok()).unwrap_or_default()
 }
 
-pub(super) fn found(pair: &KeyValue, with_value: bool) -> Found {
+pub(super) fn found(way: &Way, pair: &KeyValue, with_value: bool) -> Found {
     Found {
-        key: String::from_utf8_lossy(pair.key()).into_owned(),
+        key: way.key(&String::from_utf8_lossy(pair.key())).to_owned(),
         value: with_value.then(|| pair.value().to_vec()),
         mod_revision: ModRevision(u64::try_from(pair.mod_revision()).unwrap_or_default()),
     }
@@ -246,11 +307,11 @@ pub(super) fn found(pair: &KeyValue, with_value: bool) -> Found {
 
 /// The changes of a response, one entry for each revision, oldest first. A response holds all events
 /// of each of its revisions.
-fn by_revision(response: &WatchResponse) -> Vec<(u64, Vec<Found>)> {
+fn by_revision(way: &Way, response: &WatchResponse) -> Vec<(u64, Vec<Found>)> {
     let mut changes: Vec<(u64, Vec<Found>)> = Vec::new();
     for event in response.events() {
         let Some(pair) = event.kv() else { continue };
-        let change = found(pair, event.event_type() == EventType::Put);
+        let change = found(way, pair, event.event_type() == EventType::Put);
         let revision = change.mod_revision.0;
         match changes.last_mut() {
             Some((last, changes)) if *last == revision => changes.push(change),

@@ -4,23 +4,32 @@
 //! Every call made here may be repeated: a second one finds what the first has done.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
-use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, MemberAddOptions, Txn, TxnOp,
-};
+use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, MemberAddOptions, Txn, TxnOp};
 use nearflash_cluster::ClusterState;
 use nearflash_cluster::store::{Found, PAGE_KEYS_MAX};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use super::access::{CALL_TIMEOUT, connect_options};
+use super::TXN_OPS_MAX;
+use super::access::{CALL_TIMEOUT, Way};
 use super::calls::{ANSWER_LEN_MAX, behind, found};
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
-use super::member::Folder;
+use super::external::External;
+use super::member::{Folder, Member};
 
 /// In etcd's refusal of a new member while the others have been connected for less than 5 s.
 pub(super) const TOO_EARLY: &str = "unhealthy cluster";
+
+/// In etcd's refusal of a transaction with more operations than it admits.
+const TOO_MANY: &str = "too many operations";
+
+/// The message of a connection that failed.
+const TRANSPORT: &str = "transport error";
+
+/// The start of each key of each cluster.
+pub(super) const ROOT: &str = "/nearflash/";
 
 /// The reason why etcd did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +40,17 @@ pub enum StoreError {
         /// Each endpoint, with the reason.
         tried: String,
     },
+    /// No endpoint of an external etcd answers.
+    #[error(
+        "external etcd does not answer:{tried}: check that it runs, that this machine reaches it, and \
+         {tls}"
+    )]
+    ExternalUnreachable {
+        /// Each endpoint, with the reason.
+        tried: String,
+        /// The remedy if it was tried with the wrong protection.
+        tls: &'static str,
+    },
     /// An endpoint is not a member of this cluster.
     #[error(
         "etcd at {endpoint} belongs to another cluster, or the token does: {reason}: take the \
@@ -38,7 +58,18 @@ pub enum StoreError {
     )]
     Foreign {
         /// The endpoint.
-        endpoint: SocketAddr,
+        endpoint: Endpoint,
+        /// The reason of the failed handshake.
+        reason: String,
+    },
+    /// The certificates of an external etcd, or those that were named for it, do not fit.
+    #[error(
+        "external etcd at {endpoint}: {reason}: compare its certificate with the file after ca=, and if \
+         it asks for a certificate, name one that it accepts with cert= and key="
+    )]
+    Certificate {
+        /// The endpoint.
+        endpoint: Endpoint,
         /// The reason of the failed handshake.
         reason: String,
     },
@@ -46,7 +77,7 @@ pub enum StoreError {
     #[error("etcd at {endpoint} refuses: {reason}")]
     Refused {
         /// The endpoint.
-        endpoint: SocketAddr,
+        endpoint: Endpoint,
         /// Its reason.
         reason: String,
     },
@@ -60,13 +91,15 @@ pub(super) struct Listed {
     pub(super) name: String,
     pub(super) peers: Vec<String>,
     /// Empty until it has started.
-    pub(super) clients: Vec<SocketAddr>,
+    pub(super) clients: Vec<Endpoint>,
     pub(super) is_learner: bool,
 }
 
 /// The state of one member, as it says itself.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Reported {
+    /// Its number in the list of members.
+    pub(super) member: u64,
     pub(super) version: String,
     /// The leader that it knows; 0 without one.
     pub(super) leader: u64,
@@ -78,24 +111,38 @@ pub(super) struct Reported {
 /// The cluster's etcd.
 pub(super) struct Store {
     runtime: Runtime,
-    endpoints: Vec<SocketAddr>,
-    options: ConnectOptions,
+    endpoints: Vec<Endpoint>,
+    way: Way,
 }
 
 impl Store {
     /// A client with the machine's certificate. It connects when it is used.
-    pub(super) fn open(folder: &Folder, endpoints: &[SocketAddr]) -> Result<Self, ClusterError> {
-        let options = connect_options(folder)?.with_timeout(CALL_TIMEOUT);
+    pub(super) fn open(
+        (folder, external): (&Folder, Option<&External>),
+        endpoints: &[Endpoint],
+    ) -> Result<Self, ClusterError> {
+        let mut way = Way::of(folder, external)?;
+        way.options = way.options.with_timeout(CALL_TIMEOUT);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(
             |source| ClusterError::System { action: "start the client of etcd", source },
         )?;
-        Ok(Self { runtime, endpoints: endpoints.to_vec(), options })
+        Ok(Self { runtime, endpoints: endpoints.to_vec(), way })
+    }
+
+    /// A client for the addresses that this machine knows.
+    pub(super) fn of(folder: &Folder, member: &Member) -> Result<Self, ClusterError> {
+        Self::open((folder, member.external.as_ref()), &member.endpoints)
+    }
+
+    /// A client for this machine's own etcd.
+    pub(super) fn own(folder: &Folder, member: &Member) -> Result<Self, ClusterError> {
+        Self::open((folder, None), &[member.listen.client.into()])
     }
 
     /// Calls one endpoint after another until one answers.
     fn ask<T>(&self, call: impl AsyncFn(Client) -> Result<T, Error>) -> Result<T, StoreError> {
         let mut tried = String::new();
-        for &endpoint in &self.endpoints {
+        for endpoint in &self.endpoints {
             match self.ask_one(endpoint, &call) {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(refused)) => return Err(refused),
@@ -105,24 +152,27 @@ impl Store {
                 }
             }
         }
-        Err(StoreError::Unreachable { tried })
+        Err(match self.way.external_tls() {
+            None => StoreError::Unreachable { tried },
+            Some(tls) => StoreError::ExternalUnreachable { tried, tls },
+        })
     }
 
     /// The answer of one endpoint or its refusal; otherwise the reason why it did not answer.
     fn ask_one<T>(
         &self,
-        endpoint: SocketAddr,
+        endpoint: &Endpoint,
         call: &impl AsyncFn(Client) -> Result<T, Error>,
     ) -> Result<Result<T, StoreError>, String> {
         let asked = async {
-            let url = format!("https://{endpoint}");
-            let client = Client::connect([url], Some(self.options.clone())).await?;
+            let options = Some(self.way.options.clone());
+            let client = Client::connect([self.way.url(endpoint)], options).await?;
             call(client).await
         };
         let timed = async { tokio::time::timeout(CALL_TIMEOUT, asked).await };
         match self.runtime.block_on(timed) {
             Ok(Ok(answer)) => Ok(Ok(answer)),
-            Ok(Err(error)) => judge(endpoint, &error).map(Err),
+            Ok(Err(error)) => judge(&self.way, endpoint, &error).map(Err),
             Err(_) => Err(format!("silent for {} s", CALL_TIMEOUT.as_secs())),
         }
     }
@@ -130,7 +180,7 @@ impl Store {
     /// All members.
     pub(super) fn members(&self) -> Result<Vec<Listed>, StoreError> {
         let listed = self.ask(async |mut client: Client| client.member_list().await)?;
-        let address = |url: &String| url.strip_prefix("https://")?.parse().ok();
+        let address = |url: &String| Endpoint::of_url(url, self.way.scheme());
         let mut members: Vec<Listed> = listed
             .members()
             .iter()
@@ -150,6 +200,7 @@ impl Store {
     pub(super) fn report(&self) -> Result<Reported, StoreError> {
         let status = self.ask(async |mut client: Client| client.status().await)?;
         Ok(Reported {
+            member: status.header().map_or(0, |it| it.member_id()),
             version: status.version().to_owned(),
             leader: status.leader(),
             applied: status.raft_applied_index(),
@@ -174,7 +225,8 @@ impl Store {
 
     /// The value of a key.
     pub(super) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self.ask(async |mut client: Client| client.get(key, None).await)?;
+        let name = self.way.name(key);
+        let found = self.ask(async |mut client: Client| client.get(name.as_str(), None).await)?;
         Ok(found.kvs().first().map(|pair| pair.value().to_vec()))
     }
 
@@ -183,15 +235,17 @@ impl Store {
     pub(super) fn state(&self, cluster: Uuid) -> Result<ClusterState, StoreError> {
         let prefix = nearflash_cluster::prefix(cluster);
         let limit = i64::try_from(PAGE_KEYS_MAX).unwrap_or(i64::MAX);
-        let options = GetOptions::new().with_range(behind(&prefix)).with_limit(limit);
+        let options =
+            GetOptions::new().with_range(behind(&self.way.name(&prefix))).with_limit(limit);
         let mut all: Vec<Found> = Vec::new();
         loop {
             let from = all.last().map_or_else(|| prefix.clone(), |last| last.key.clone() + "\0");
+            let from = self.way.name(&from);
             let page = self.ask(async |client: Client| {
                 let mut reader = client.kv_client().max_decoding_message_size(ANSWER_LEN_MAX);
                 reader.get(from.as_str(), Some(options.clone())).await
             })?;
-            all.extend(page.kvs().iter().map(|pair| found(pair, true)));
+            all.extend(page.kvs().iter().map(|pair| found(&self.way, pair, true)));
             if !page.more() || page.kvs().is_empty() {
                 let mut state = ClusterState::new(cluster);
                 state.replace(&all);
@@ -202,17 +256,45 @@ impl Store {
 
     /// Writes a key unless there is one.
     pub(super) fn put_new(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        let name = self.way.name(key);
         self.ask(async |mut client: Client| {
-            let absent = Compare::create_revision(key, CompareOp::Equal, 0);
-            let txn = Txn::new().when([absent]).and_then([TxnOp::put(key, value, None)]);
+            let absent = Compare::create_revision(name.as_str(), CompareOp::Equal, 0);
+            let txn = Txn::new().when([absent]).and_then([TxnOp::put(name.as_str(), value, None)]);
             client.txn(txn).await.map(drop)
         })
+    }
+
+    /// The first key of any cluster.
+    pub(super) fn first_key(&self) -> Result<Option<String>, StoreError> {
+        let name = self.way.name(ROOT);
+        let answer = self.ask(async |mut client: Client| {
+            let options = GetOptions::new().with_prefix().with_keys_only().with_limit(1);
+            client.get(name.as_str(), Some(options)).await
+        })?;
+        Ok(answer.kvs().first().map(|pair| found(&self.way, pair, false).key))
+    }
+
+    /// Whether a transaction may have as many operations as the cluster's changes need.
+    pub(super) fn admits_changes(&self) -> Result<bool, StoreError> {
+        let name = self.way.name(ROOT);
+        let asked = self.ask(async |mut client: Client| {
+            let reads = (0..TXN_OPS_MAX).map(|_| TxnOp::get(name.as_str(), None));
+            client.txn(Txn::new().and_then(reads.collect::<Vec<_>>())).await.map(drop)
+        });
+        match asked {
+            Err(StoreError::Refused { reason, .. }) if reason.contains(TOO_MANY) => Ok(false),
+            asked => asked.map(|()| true),
+        }
     }
 }
 
 /// Whether an error is the endpoint's answer. Otherwise it is the reason for asking another one.
-fn judge(endpoint: SocketAddr, error: &Error) -> Result<StoreError, String> {
-    let reason = reason(error);
+fn judge(way: &Way, endpoint: &Endpoint, error: &Error) -> Result<StoreError, String> {
+    let (reason, endpoint) = (reason(error), endpoint.clone());
+    // Alarms of TLS are spelled 'CertificateRequired', for example.
+    if way.is_external() && reason.to_ascii_lowercase().contains("certificate") {
+        return Ok(StoreError::Certificate { endpoint, reason });
+    }
     if reason.contains("certificate") {
         return Ok(StoreError::Foreign { endpoint, reason });
     }
@@ -233,12 +315,15 @@ fn is_refusal(code: i32, message: &str) -> bool {
 
 /// The innermost cause of an error, which names the failed step.
 pub(super) fn reason(error: &Error) -> String {
-    if let Error::GRpcStatus(status) = error
-        && !status.message().is_empty()
-    {
-        return status.message().to_owned();
-    }
     let mut cause: &dyn std::error::Error = error;
+    if let Error::GRpcStatus(status) = error {
+        // Of a connection that failed, the message says nothing, and the cause does.
+        let has_cause = std::error::Error::source(status).is_some();
+        if !status.message().is_empty() && (status.message() != TRANSPORT || !has_cause) {
+            return status.message().to_owned();
+        }
+        cause = status;
+    }
     while let Some(source) = cause.source() {
         cause = source;
     }

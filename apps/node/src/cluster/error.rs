@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use nearflash_cluster::record::FEATURE_LEVEL;
 use uuid::Uuid;
 
+use super::TXN_OPS_MAX;
 use super::client::StoreError;
+use super::endpoint::Endpoint;
 use super::token::TokenError;
 
 /// An error of a command about the cluster. Every message names the thing and the remedy.
@@ -68,7 +70,7 @@ pub enum ClusterError {
     )]
     OtherCluster {
         /// The address.
-        endpoint: SocketAddr,
+        endpoint: Endpoint,
         /// The name in the token.
         name: Box<str>,
         /// The cluster in the token.
@@ -188,6 +190,61 @@ pub enum ClusterError {
     /// The machine votes not, so there is no etcd to run.
     #[error("this machine runs no etcd: three other machines vote, and it is a client of theirs")]
     ClientOnly,
+    /// The cluster's etcd is external, so there is no etcd to run.
+    #[error(
+        "the cluster's etcd is external, and nearflash does not run it: leave this command out, and \
+         see 'nearflash cluster status'"
+    )]
+    External,
+    /// A witness of a cluster whose etcd is external.
+    #[error(
+        "the cluster's etcd is external, so a witness has nothing to do: leave this machine out, or \
+         join it as a node without --witness"
+    )]
+    ExternalWitness,
+    /// A file of the argument `--etcd` cannot be used.
+    #[error("--etcd: {name}={}: {source}: correct the path, the file or its permissions", path.display())]
+    EtcdFile {
+        /// The parameter.
+        name: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: io::Error,
+    },
+    /// The certificates of an external etcd do not fit into a token.
+    #[error(
+        "--etcd: the files of ca, cert and key make a token of {len} bytes, and {max} are possible: \
+         leave only the certificates in them that etcd and this machine need"
+    )]
+    LongToken {
+        /// The length of the token.
+        len: usize,
+        /// The maximum length.
+        max: usize,
+    },
+    /// The external etcd holds a cluster, or something else at its place.
+    #[error(
+        "the etcd at {endpoint} already holds {holds} under {place}: join that cluster with its token, \
+         or choose another place with prefix=/NAME in --etcd"
+    )]
+    Occupied {
+        /// The address.
+        endpoint: Endpoint,
+        /// The cluster, or the key that is there.
+        holds: Box<str>,
+        /// The prefix of the keys.
+        place: Box<str>,
+    },
+    /// The external etcd admits too few operations in a transaction.
+    #[error(
+        "the etcd at {endpoint} admits fewer than {TXN_OPS_MAX} operations in a transaction, which large \
+         volumes need: start its members with --max-txn-ops={TXN_OPS_MAX}"
+    )]
+    FewOperations {
+        /// The address.
+        endpoint: Endpoint,
+    },
     /// A certificate cannot be made.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -210,7 +267,7 @@ impl ClusterError {
     /// The process's exit code: 2 when the command line is wrong, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Token(_) | Self::Address { .. } | Self::NoAddress => 2,
+            Self::Token(_) | Self::Address { .. } | Self::NoAddress | Self::EtcdFile { .. } => 2,
             _ => 1,
         }
     }

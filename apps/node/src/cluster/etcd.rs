@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::Say;
 use super::client::Store;
 use super::error::ClusterError;
 use super::member::{Folder, Member, Origin};
+use super::{Say, TXN_OPS_MAX};
 use crate::owner::Owner;
 
 /// The time for which a started etcd may be silent.
@@ -30,9 +30,6 @@ const TAIL_LEN: u64 = 4096;
 /// The bytes that etcd may store.
 const QUOTA: &str = "2147483648";
 
-/// The maximum number of operations in a transaction: one of 127 mirrors has three for each.
-const TXN_OPS_MAX: &str = "512";
-
 /// etcd's arguments.
 pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
     let client = format!("https://{}", member.listen.client);
@@ -43,7 +40,7 @@ pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
     };
     let cluster = member.cluster.to_string();
     let (authority, certificate, key) = (folder.authority(), folder.certificate(), folder.key());
-    let data = folder.data();
+    let (data, operations) = (folder.data(), TXN_OPS_MAX.to_string());
     let valued: [(&str, &std::ffi::OsStr); 26] = [
         ("--name", member.machine.as_ref()),
         ("--data-dir", data.as_ref()),
@@ -65,7 +62,7 @@ pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
         ("--auto-compaction-mode", "periodic".as_ref()),
         ("--auto-compaction-retention", "10m".as_ref()),
         ("--quota-backend-bytes", QUOTA.as_ref()),
-        ("--max-txn-ops", TXN_OPS_MAX.as_ref()),
+        ("--max-txn-ops", operations.as_ref()),
         ("--logger", "zap".as_ref()),
         ("--log-level", "warn".as_ref()),
         ("--log-outputs", "stderr".as_ref()),
@@ -178,7 +175,7 @@ pub(super) fn ensure(folder: &Folder, member: &Member, say: Say<'_>) -> Result<(
             owner
         }
     };
-    let store = Store::open(folder, &[member.listen.client])?;
+    let store = Store::own(folder, member)?;
     let (begun, mut has_said) = (Instant::now(), false);
     while store.report().is_err() {
         let is_over = child.as_mut().is_some_and(|it| it.try_wait().is_ok_and(|end| end.is_some()));

@@ -4,7 +4,6 @@
 //! else, so that the node's lease is renewed in time: the tables go to a thread of their own.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,8 +16,10 @@ use nearflash_cluster::compile::Tables;
 use nearflash_cluster::state::Inconsistent;
 use nearflash_cluster::store::{Operation, StoreRequest};
 use nearflash_cluster::{
-    Agent, Change, ChangeId, ClusterState, Outcome, Part, Refusal, StoreEvent, StoreHealth, verdict,
+    Agent, Change, ChangeId, ClusterState, Level, Outcome, Part, Refusal, StoreEvent, StoreHealth,
+    verdict,
 };
+use nearflash_space::Name;
 use nearflash_units::Nanos;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 use super::access::StoreAccess;
 use super::calls::{Calls, Members};
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
 
 /// Error: a change of the cluster was not made, or nobody knows.
@@ -45,7 +47,10 @@ pub enum ChangeError {
     )]
     Unknown,
     /// The node is ending.
-    #[error("the node is ending")]
+    #[error(
+        "this node does not follow its cluster, because it is ending or could not join: see 'nearflash \
+         status'"
+    )]
     Stopped,
 }
 
@@ -54,6 +59,9 @@ impl From<Inconsistent> for ChangeError {
         Self::Refused(error.into())
     }
 }
+
+/// The state of a node that does not serve its cluster's volumes.
+const NOT_SERVED: &str = "this node does not serve the volumes of its cluster";
 
 /// Takes the node's tables.
 pub(crate) type OnTables = Box<dyn FnMut(Tables) + Send>;
@@ -78,6 +86,17 @@ struct Shared {
     tables: Mutex<Option<Tables>>,
     has_tables: Condvar,
     is_over: AtomicBool,
+    /// Set while this node does not serve the cluster's volumes.
+    absence: Mutex<Option<Absence>>,
+}
+
+/// The reason why a node that runs does not serve its cluster's volumes.
+#[derive(Clone, Debug)]
+pub(crate) struct Absence {
+    /// The node's name in the cluster.
+    pub(crate) node: Name,
+    /// The reason why it does not try any more; `None` while it waits for the store.
+    pub(crate) failure: Option<String>,
 }
 
 /// The known content of the store, and the connection to it.
@@ -119,14 +138,16 @@ impl Follower {
             tables: Mutex::default(),
             has_tables: Condvar::new(),
             is_over: AtomicBool::new(false),
+            absence: Mutex::default(),
         });
         let (commands, receiver) = unbounded_channel();
         let (driven, told) = (Arc::clone(&shared), Arc::clone(&shared));
         let drive = move || {
             let (events, incoming) = unbounded_channel();
             let (clients, cluster) = (Arc::default(), access.cluster());
-            let calls = Calls { cluster, options: access.options(), clients, events };
             let endpoints = access.endpoints();
+            let named = endpoints.clone().into();
+            let calls = Calls { cluster, way: access.way(), named, clients, events };
             let driver = Driver::new(agent, calls, endpoints, driven);
             LocalSet::new().block_on(&runtime, driver.run(incoming, receiver));
         };
@@ -164,13 +185,23 @@ impl Follower {
         let View { state, health, endpoints } = self.shared.view().clone();
         let verdict = verdict(boot_time(), &health, &endpoints, &state);
         let Part { level, reason, remedy } = verdict.worst().clone();
-        let name = state.nodes().get(&node).map(|it| it.name.to_string());
-        ClusterView {
-            uuid: state.uuid(),
-            node: name.unwrap_or_default(),
-            verdict: level.to_string(),
-            reason: if remedy.is_empty() { reason } else { format!("{reason}: {remedy}") },
+        let reason = if remedy.is_empty() { reason } else { format!("{reason}: {remedy}") };
+        let uuid = state.uuid();
+        if let Some(Absence { node, failure }) = lock(&self.shared.absence).clone() {
+            let verdict = Level::Unavailable.to_string();
+            let reason = match failure {
+                Some(failure) => format!("{NOT_SERVED}: {failure}"),
+                None => format!("{NOT_SERVED} yet: {reason}"),
+            };
+            return ClusterView { uuid, node: node.to_string(), verdict, reason };
         }
+        let name = state.nodes().get(&node).map(|it| it.name.to_string());
+        ClusterView { uuid, node: name.unwrap_or_default(), verdict: level.to_string(), reason }
+    }
+
+    /// Notes that the node does not serve the cluster's volumes, or that it does.
+    pub(crate) fn set_absence(&self, absence: Option<Absence>) {
+        *lock(&self.shared.absence) = absence;
     }
 
     /// Waits until the store has been read, for at most `timeout`. Returns whether it has been.
@@ -245,7 +276,7 @@ impl Shared {
 struct Driver {
     agent: Agent,
     calls: Calls,
-    endpoints: Vec<SocketAddr>,
+    endpoints: Vec<Endpoint>,
     shared: Arc<Shared>,
     waiting: BTreeMap<ChangeId, Sender<Outcome>>,
     next_change: u64,
@@ -254,7 +285,7 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(agent: Agent, calls: Calls, endpoints: Vec<SocketAddr>, shared: Arc<Shared>) -> Self {
+    fn new(agent: Agent, calls: Calls, endpoints: Vec<Endpoint>, shared: Arc<Shared>) -> Self {
         let (waiting, members) = (BTreeMap::new(), unbounded_channel());
         Self { agent, calls, endpoints, shared, waiting, next_change: 0, watch: None, members }
     }
@@ -315,7 +346,7 @@ impl Driver {
     }
 
     fn ask(&mut self, StoreRequest { id, endpoint, deadline, operation }: StoreRequest) {
-        let address = self.endpoints[endpoint.min(self.endpoints.len() - 1)];
+        let address = self.endpoints[endpoint.min(self.endpoints.len() - 1)].clone();
         let calls = self.calls.clone();
         if let Operation::Watch { prefix, from_revision } = operation {
             self.watch.take().iter().for_each(AbortHandle::abort);
@@ -365,8 +396,8 @@ fn boot_time() -> Nanos {
     Nanos(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-fn names(endpoints: &[SocketAddr]) -> Vec<String> {
-    endpoints.iter().map(SocketAddr::to_string).collect()
+fn names(endpoints: &[Endpoint]) -> Vec<String> {
+    endpoints.iter().map(Endpoint::to_string).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -11,11 +11,13 @@ use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, Record as _, Schem
 use nearflash_space::Name;
 use uuid::Uuid;
 
-use super::client::Store;
+use super::client::{ROOT, Store};
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
+use super::external::EtcdUrl;
 use super::listen::Listen;
 use super::member::{Folder, Member, Origin, Role};
-use super::token::{PeerSecret, Token};
+use super::token::{PeerSecret, TOKEN_LEN_MAX, Token};
 use super::{Say, etcd, pki};
 use crate::node::now;
 
@@ -28,6 +30,8 @@ pub struct InitOptions {
     pub name: Option<Name>,
     /// The member's addresses.
     pub listen: Option<Listen>,
+    /// The etcd that exists already; without it, this machine gets one.
+    pub etcd: Option<EtcdUrl>,
 }
 
 /// A new cluster.
@@ -37,8 +41,12 @@ pub struct Initialized {
     pub cluster: Uuid,
     /// Its name.
     pub name: String,
-    /// The address of its first member, for clients.
-    pub listen: SocketAddr,
+    /// The address of its first member, for clients; absent if its etcd is external.
+    pub listen: Option<SocketAddr>,
+    /// The addresses of etcd.
+    pub etcd: Vec<Endpoint>,
+    /// Whether etcd existed already, and nearflash does not run it.
+    pub is_external: bool,
     /// The file with its token.
     pub token: PathBuf,
 }
@@ -64,16 +72,23 @@ pub fn init(options: &InitOptions, say: Say<'_>) -> Result<Initialized, ClusterE
             return Err(ClusterError::Unfinished { command: "join" });
         }
         Some(member) => member,
-        None => prepare(&folder, name, options.listen)?,
+        None => match &options.etcd {
+            Some(url) => prepare_external(&folder, (name, options.listen), url)?,
+            None => prepare(&folder, name, options.listen)?,
+        },
     };
-    etcd::ensure(&folder, &member, say)?;
-    let store = Store::open(&folder, &[member.listen.client])?;
+    if member.runs_etcd() {
+        etcd::ensure(&folder, &member, say)?;
+    }
+    let store = Store::of(&folder, &member)?;
     store.put_new(&Key::Cluster.path(member.cluster), &record(&member)?.encode())?;
     member.is_ready = true;
     folder.keep_member(&member)?;
     Ok(Initialized {
         cluster: member.cluster,
-        listen: member.listen.client,
+        listen: member.runs_etcd().then_some(member.listen.client),
+        etcd: member.endpoints,
+        is_external: member.external.is_some(),
         token: folder.token(),
         name: member.name,
     })
@@ -102,10 +117,64 @@ fn prepare(folder: &Folder, name: &str, listen: Option<Listen>) -> Result<Member
     folder.keep(&folder.authority_key(), authority.key.as_bytes())?;
     folder.keep_machine(&authority.certificate, &own)?;
     let secret = (join, new_secret()?);
-    let token = Token::new(cluster, name, vec![listen.client], authority.certificate, secret);
+    let token =
+        Token::new(cluster, name, vec![listen.client.into()], authority.certificate, secret);
     folder.keep(&folder.token(), token.encode().as_bytes())?;
     folder.keep_member(&member)?;
     Ok(member)
+}
+
+/// Makes the secret and the record of a machine that uses an etcd which exists already. The record is
+/// last, so that the command can be repeated with another URL until this etcd can be used.
+fn prepare_external(
+    folder: &Folder,
+    (name, listen): (&str, Option<Listen>),
+    url: &EtcdUrl,
+) -> Result<Member, ClusterError> {
+    let (external, files) = (url.external(), url.read()?);
+    let first = url.endpoints.first().ok_or(ClusterError::NoAddress)?;
+    let listen = listen.map_or_else(|| Listen::of_client(first), Ok)?;
+    listen.check_ip()?;
+    let way = (&url.endpoints[..], external.clone());
+    let id = (Uuid::new_v4(), name);
+    let text = Token::of_external(id, way.clone(), files.clone(), new_secret()?).encode();
+    if text.len() > TOKEN_LEN_MAX {
+        return Err(ClusterError::LongToken { len: text.len(), max: TOKEN_LEN_MAX });
+    }
+    external.keep(folder, &files)?;
+    let store = Store::open((folder, Some(&external)), &url.endpoints)?;
+    check_place(&store, first, &external.prefix)?;
+    check_operations(&store, first)?;
+    folder.keep(&folder.token(), text.as_bytes())?;
+    let member = Member::of_external(id, Origin::Init, listen, way);
+    folder.keep_member(&member)?;
+    Ok(member)
+}
+
+/// Checks that an etcd holds no cluster yet at the place of the new one.
+fn check_place(store: &Store, endpoint: &Endpoint, prefix: &str) -> Result<(), ClusterError> {
+    let Some(key) = store.first_key()? else { return Ok(()) };
+    let rest = key.strip_prefix(ROOT).and_then(|rest| rest.split_once('/'));
+    let cluster = rest.and_then(|(cluster, _)| cluster.parse::<Uuid>().ok());
+    let holds = match cluster {
+        None => format!("'{}'", nearflash_units::OneLine(&key)),
+        Some(cluster) => {
+            let record = store.get(&Key::Cluster.path(cluster))?;
+            let record = record.and_then(|value| ClusterRecord::decode(&value).ok());
+            let name = record.map(|record| format!("'{}' ", record.name)).unwrap_or_default();
+            format!("cluster {name}({cluster})")
+        }
+    };
+    let place = format!("{prefix}{ROOT}").into();
+    Err(ClusterError::Occupied { endpoint: endpoint.clone(), holds: holds.into(), place })
+}
+
+/// Checks that an etcd which others have started admits the cluster's changes.
+pub(super) fn check_operations(store: &Store, endpoint: &Endpoint) -> Result<(), ClusterError> {
+    match store.admits_changes()? {
+        true => Ok(()),
+        false => Err(ClusterError::FewOperations { endpoint: endpoint.clone() }),
+    }
 }
 
 fn new_secret() -> Result<PeerSecret, ClusterError> {

@@ -13,7 +13,9 @@ use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, Record as _};
 use uuid::Uuid;
 
 use super::client::{Listed, Store, StoreError, TOO_EARLY};
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
+use super::init::check_operations;
 use super::listen::Listen;
 use super::member::{Folder, Member, Origin, Role};
 use super::token::Token;
@@ -48,6 +50,8 @@ pub struct Joined {
     pub role: Role,
     /// The address of its etcd for clients, if it runs one.
     pub listen: Option<SocketAddr>,
+    /// Whether nearflash does not run the cluster's etcd.
+    pub is_external: bool,
 }
 
 /// Makes this machine a part of the token's cluster.
@@ -68,13 +72,14 @@ pub fn join(token: &Token, options: &JoinOptions, say: Say<'_>) -> Result<Joined
             return Err(ClusterError::Unfinished { command: "init" });
         }
         Some(member) => member,
+        None if token.external.is_some() => return join_external(&folder, token, options),
         None => prepare(&folder, token, options)?,
     };
     if has_data(&folder) {
         // It may vote already, and then etcd may have no majority without it.
         etcd::ensure(&folder, &member, say)?;
     }
-    let store = Store::open(&folder, &token.endpoints)?;
+    let store = Store::open((&folder, None), &token.endpoints)?;
     check_data(&folder, &store, &member)?;
     check_cluster(&store, token)?;
     let members = admitted(&folder, &store, &mut member, say)?;
@@ -93,14 +98,40 @@ pub fn join(token: &Token, options: &JoinOptions, say: Say<'_>) -> Result<Joined
     Ok(joined(member))
 }
 
+/// Makes this machine a client of an etcd that nearflash does not run. The record is last.
+fn join_external(
+    folder: &Folder,
+    token: &Token,
+    options: &JoinOptions,
+) -> Result<Joined, ClusterError> {
+    if options.is_witness {
+        return Err(ClusterError::ExternalWitness);
+    }
+    let Some(external) = &token.external else { return Err(ClusterError::External) };
+    let first = &token.endpoints[0]; // a token has one
+    let listen = options.listen.map_or_else(|| Listen::of_client(first), Ok)?;
+    listen.check_ip()?;
+    external.keep(folder, &token.certificates())?;
+    let store = Store::open((folder, Some(external)), &token.endpoints)?;
+    check_cluster(&store, token)?;
+    check_operations(&store, first)?;
+    folder.keep(&folder.token(), token.encode().as_bytes())?;
+    let (id, way) = ((token.cluster, &*token.name), (&token.endpoints[..], external.clone()));
+    let member = Member::of_external(id, Origin::Join, listen, way);
+    let member = Member { is_ready: true, ..member };
+    folder.keep_member(&member)?;
+    Ok(joined(member))
+}
+
 fn joined(member: Member) -> Joined {
     let listen = member.runs_etcd().then_some(member.listen.client);
-    Joined { cluster: member.cluster, name: member.name, role: member.role, listen }
+    let is_external = member.external.is_some();
+    Joined { cluster: member.cluster, name: member.name, role: member.role, listen, is_external }
 }
 
 /// Makes the certificate and the record of the machine.
 fn prepare(folder: &Folder, token: &Token, options: &JoinOptions) -> Result<Member, ClusterError> {
-    let towards = || Listen::towards(token.endpoints.first().copied());
+    let towards = || Listen::towards(token.endpoints.first().and_then(Endpoint::resolve));
     let listen = options.listen.map_or_else(towards, Ok)?;
     listen.check()?;
     let role = if options.is_witness { Role::Witness } else { Role::Member };
@@ -128,7 +159,7 @@ fn check_data(folder: &Folder, store: &Store, member: &Member) -> Result<(), Clu
 fn check_cluster(store: &Store, token: &Token) -> Result<(), ClusterError> {
     let (name, cluster) = (token.name.as_str().into(), token.cluster);
     let Some(value) = store.get(&Key::Cluster.path(cluster))? else {
-        let endpoint = token.endpoints[0]; // a token has one
+        let endpoint = token.endpoints[0].clone(); // a token has one
         return Err(ClusterError::OtherCluster { endpoint, name, cluster });
     };
     let record = ClusterRecord::decode(&value)
@@ -184,7 +215,7 @@ fn catch_up(
     say: Say<'_>,
 ) -> Result<(), ClusterError> {
     let peer = peer_url(member);
-    let own = Store::open(folder, &[member.listen.client])?;
+    let own = Store::own(folder, member)?;
     let mut wait = Wait::new();
     loop {
         let members = store.members()?;
@@ -222,10 +253,10 @@ fn initial_cluster(members: &[Listed], member: &Member) -> String {
 }
 
 /// The addresses of all members; the machine's own is first.
-pub(super) fn endpoints(members: &[Listed], member: &Member) -> Vec<SocketAddr> {
-    let mut all: Vec<SocketAddr> =
-        members.iter().flat_map(|it| it.clients.iter().copied()).collect();
-    all.sort_by_key(|&address| (address != member.listen.client, address));
+pub(super) fn endpoints(members: &[Listed], member: &Member) -> Vec<Endpoint> {
+    let own = Endpoint::from(member.listen.client);
+    let mut all: Vec<Endpoint> = members.iter().flat_map(|it| it.clients.clone()).collect();
+    all.sort_by(|a, b| (*a != own, a).cmp(&(*b != own, b)));
     all.dedup();
     all
 }

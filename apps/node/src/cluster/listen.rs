@@ -5,10 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
 
 /// etcd's registered port for clients.
-const CLIENT_PORT: u16 = 2379;
+pub(super) const CLIENT_PORT: u16 = 2379;
 
 /// An address for documents (RFC 5737), which the default route reaches.
 const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
@@ -66,12 +67,27 @@ impl Listen {
         Ok(Self { client: SocketAddr::new(ip, CLIENT_PORT) })
     }
 
-    /// Checks that both ports are free, before anything is made.
-    pub(super) fn check(self) -> Result<(), ClusterError> {
+    /// The address of a machine that runs no etcd. An etcd at a loopback address says nothing about it.
+    pub(super) fn of_client(etcd: &Endpoint) -> Result<Self, ClusterError> {
+        let peer = etcd.resolve();
+        match Self::towards(peer.filter(|peer| !peer.ip().is_loopback())) {
+            Err(ClusterError::NoAddress) => Self::towards(peer),
+            found => found,
+        }
+    }
+
+    /// Checks that the address can be that of a machine.
+    pub(super) fn check_ip(self) -> Result<(), ClusterError> {
         let ip = self.client.ip();
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(ClusterError::Address { address: ip });
         }
+        Ok(())
+    }
+
+    /// Checks that both ports are free, before anything is made.
+    pub(super) fn check(self) -> Result<(), ClusterError> {
+        self.check_ip()?;
         for address in [self.client, self.peer()] {
             TcpListener::bind(address).map_err(|source| ClusterError::Bind { address, source })?;
         }

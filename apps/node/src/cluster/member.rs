@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::endpoint::Endpoint;
 use super::error::ClusterError;
+use super::external::External;
 use super::listen::Listen;
 use super::pki::Keyed;
 use crate::catalog::lock::{make_private_dir, sync_dir};
@@ -55,7 +56,10 @@ pub(super) struct Member {
     /// The members at the start, as etcd's flag has them.
     pub(super) initial_cluster: String,
     /// The addresses of etcd that were last seen.
-    pub(super) endpoints: Vec<SocketAddr>,
+    pub(super) endpoints: Vec<Endpoint>,
+    /// Set if nearflash does not run the cluster's etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) external: Option<External>,
 }
 
 impl Member {
@@ -76,8 +80,21 @@ impl Member {
             is_ready: false,
             listen,
             initial_cluster,
-            endpoints: vec![listen.client],
+            endpoints: vec![listen.client.into()],
+            external: None,
         }
+    }
+
+    /// A machine of a cluster whose etcd is external.
+    pub(super) fn of_external(
+        (cluster, name): (Uuid, &str),
+        origin: Origin,
+        listen: Listen,
+        (endpoints, external): (&[Endpoint], External),
+    ) -> Self {
+        let machine = Self::new((cluster, name), (Role::Client, origin), listen);
+        let endpoints = endpoints.to_vec();
+        Self { initial_cluster: String::new(), endpoints, external: Some(external), ..machine }
     }
 
     pub(super) fn runs_etcd(&self) -> bool {

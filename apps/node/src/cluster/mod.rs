@@ -1,9 +1,12 @@
-//! The cluster's store: etcd on the first three machines, started and supervised by this program.
+//! The cluster's store: usually etcd on the first three machines, started and supervised by this program.
 //!
 //! `init` makes the first member, with the cluster's certificates and its token; `join` adds a
 //! member as a learner, and promotes it when it has caught up; `status` asks every member. The
 //! [`Supervisor`] starts etcd again when it ends. etcd runs in a session of its own and outlives
 //! the node's process, so that a restart of a node is no failure of etcd.
+//!
+//! A cluster may also use an etcd that exists already, see `external.rs`. Then all machines are
+//! clients, and nothing is supervised.
 //!
 //! Everything lies in the folder `etcd` of the data directory: see `member.rs`. The
 //! certificates do not expire, because a cluster must not stop when a clock is wrong.
@@ -11,8 +14,10 @@
 mod access;
 mod calls;
 mod client;
+mod endpoint;
 mod error;
 mod etcd;
+mod external;
 mod follow;
 mod init;
 mod join;
@@ -28,9 +33,11 @@ mod token;
 
 pub(crate) use access::StoreAccess;
 pub use client::StoreError;
+pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::ClusterError;
+pub use external::{EtcdUrl, ParseEtcdUrlError};
 pub use follow::ChangeError;
-pub(crate) use follow::Follower;
+pub(crate) use follow::{Absence, Follower};
 pub use init::{InitOptions, Initialized, init};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
@@ -49,3 +56,6 @@ pub(crate) const PEER_KEY: &str = "@cluster";
 /// The number of members that vote. More would make each change slower, and no cluster of
 /// nearflash needs them.
 pub const VOTERS_MAX: usize = 3;
+
+/// The maximum number of operations in a transaction: one of 127 mirrors has three for each.
+const TXN_OPS_MAX: usize = 512;

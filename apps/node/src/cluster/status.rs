@@ -1,13 +1,14 @@
 //! `nearflash cluster status`: every member is asked, and one line judges.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use nearflash_cluster::{Level, Part};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::client::{Listed, Reported, Store};
+use super::client::{Listed, Reported, Store, StoreError};
+use super::endpoint::{Endpoint, listed as names};
 use super::error::ClusterError;
 use super::join::endpoints;
 use super::member::{Folder, Member, Role};
@@ -23,6 +24,8 @@ pub struct ClusterStatus {
     pub machine: String,
     /// This machine's role.
     pub role: Role,
+    /// Whether nearflash does not run the cluster's etcd.
+    pub is_external: bool,
     /// The judgement.
     pub verdict: Level,
     /// The judgement's reason and remedy.
@@ -52,7 +55,7 @@ pub struct MemberStatus {
     /// Its name; empty before its first start.
     pub name: String,
     /// Its address for clients, if known.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Endpoint>,
     /// Whether it votes; a learner is about to.
     pub is_voter: bool,
     /// Whether it answers.
@@ -78,18 +81,23 @@ pub struct MemberStatus {
 pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
     let folder = Folder::of(data_dir);
     let member = folder.joined()?;
-    let listed = match Store::open(&folder, &member.endpoints)?.members() {
+    let store = Store::of(&folder, &member)?;
+    let listed = match store.members() {
+        Ok(listed) if member.external.is_some() => reached(&folder, &member, listed)?,
         Ok(listed) => {
             remember(&folder, &member, &listed);
             listed
         }
-        Err(_) => member.endpoints.iter().map(|&endpoint| unlisted(endpoint)).collect(),
+        Err(_) => member.endpoints.iter().map(unlisted).collect(),
     };
-    let members = ask_all(&folder, &listed)?;
-    let (verdict, reason) = judge(&members);
+    let members = ask_all(&folder, &member, &listed)?;
+    let state = store.state(member.cluster);
+    let (verdict, reason) = match &member.external {
+        Some(_) => judge_external(&members, &member.endpoints, state.as_ref().err()),
+        None => judge(&members),
+    };
     let etcd = StatusPart { verdict, reason };
-    let store = Store::open(&folder, &member.endpoints)?;
-    let data = match store.state(member.cluster) {
+    let data = match state {
         Ok(state) => StatusPart::from(nearflash_cluster::data(&state)),
         Err(error) => {
             let reason = format!("nodes and volumes are unknown: {error}");
@@ -105,6 +113,7 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
         name: member.name,
         machine: member.machine,
         role: member.role,
+        is_external: member.external.is_some(),
         verdict,
         reason,
         majority: majority(&members),
@@ -123,8 +132,33 @@ impl From<Part> for StatusPart {
 }
 
 /// A member that only its address is known of.
-fn unlisted(endpoint: SocketAddr) -> Listed {
-    Listed { id: 0, name: String::new(), peers: vec![], clients: vec![endpoint], is_learner: false }
+fn unlisted(endpoint: &Endpoint) -> Listed {
+    let clients = vec![endpoint.clone()];
+    Listed { id: 0, name: String::new(), peers: vec![], clients, is_learner: false }
+}
+
+/// The members of an external etcd, with the addresses at which this machine reaches them: those that
+/// the operator named come before those that the members announce.
+fn reached(
+    folder: &Folder,
+    member: &Member,
+    mut listed: Vec<Listed>,
+) -> Result<Vec<Listed>, ClusterError> {
+    let asked = at_once(&member.endpoints, |endpoint| {
+        let way = (folder, member.external.as_ref());
+        let answer = Store::open(way, std::slice::from_ref(endpoint))?.report();
+        Ok(answer.ok().map(|it| (it.member, endpoint.clone())))
+    })?;
+    let mut named: BTreeMap<u64, Vec<Endpoint>> = BTreeMap::new();
+    for (id, endpoint) in asked.into_iter().flatten() {
+        named.entry(id).or_default().push(endpoint);
+    }
+    for member in &mut listed {
+        let mut clients = named.remove(&member.id).unwrap_or_default();
+        clients.append(&mut member.clients);
+        member.clients = clients;
+    }
+    Ok(listed)
 }
 
 /// Keeps the addresses of the members for a time when this machine's etcd does not run. A user who
@@ -140,23 +174,48 @@ pub(super) fn remember(folder: &Folder, member: &Member, listed: &[Listed]) {
 }
 
 /// Asks all members at the same time.
-fn ask_all(folder: &Folder, listed: &[Listed]) -> Result<Vec<MemberStatus>, ClusterError> {
+fn ask_all(
+    folder: &Folder,
+    member: &Member,
+    listed: &[Listed],
+) -> Result<Vec<MemberStatus>, ClusterError> {
+    at_once(listed, |it| ask_one(folder, member, it))
+}
+
+/// Does the same for all of them, in threads.
+fn at_once<T: Sync, R: Send>(
+    all: &[T],
+    ask: impl Fn(&T) -> Result<R, ClusterError> + Sync,
+) -> Result<Vec<R>, ClusterError> {
     std::thread::scope(|scope| {
-        let ask = |member| scope.spawn(move || ask_one(folder, member));
-        let asked: Vec<_> = listed.iter().map(ask).collect();
+        let ask = &ask;
+        let asked: Vec<_> = all.iter().map(|it| scope.spawn(move || ask(it))).collect();
         asked.into_iter().map(|it| it.join().expect("asking does not panic")).collect()
     })
 }
 
-fn ask_one(folder: &Folder, listed: &Listed) -> Result<MemberStatus, ClusterError> {
+fn ask_one(
+    folder: &Folder,
+    member: &Member,
+    listed: &Listed,
+) -> Result<MemberStatus, ClusterError> {
+    let way = (folder, member.external.as_ref());
     let reported = match &listed.clients[..] {
-        [] => Err("it has not started yet".to_owned()),
-        clients => Store::open(folder, clients)?.report().map_err(|error| error.to_string()),
+        [] if listed.name.is_empty() => Err("it has not started yet".to_owned()),
+        [] => Err("it announces no address that this machine can use".to_owned()),
+        clients => Store::open(way, clients)?.report().map_err(|error| error.to_string()),
     };
+    // An announced address may be that of another machine's etcd.
+    let is_its =
+        |it: &Reported| listed.id == 0 || member.external.is_none() || it.member == listed.id;
+    let reported = reported.and_then(|it| match is_its(&it) {
+        true => Ok(it),
+        false => Err("another member answers at its address".to_owned()),
+    });
     let state = reported.as_ref().ok();
     Ok(MemberStatus {
         name: listed.name.clone(),
-        address: listed.clients.first().copied(),
+        address: listed.clients.first().cloned(),
         is_voter: !listed.is_learner,
         is_reachable: state.is_some(),
         is_leader: state.is_some_and(|it| it.leader != 0 && it.leader == listed.id),
@@ -217,9 +276,59 @@ fn judge(members: &[MemberStatus]) -> (Level, String) {
     }
 }
 
+/// Judges the members of an external etcd. `failure` is that of a read, which needs a majority of them:
+/// so a member that this machine does not reach may be well.
+fn judge_external(
+    members: &[MemberStatus],
+    endpoints: &[Endpoint],
+    failure: Option<&StoreError>,
+) -> (Level, String) {
+    let voters: Vec<_> = members.iter().filter(|it| it.is_voter).collect();
+    let answering = voters.iter().filter(|it| it.is_reachable).count();
+    let silent: Vec<String> = members.iter().filter(|it| !it.is_reachable).map(name_of).collect();
+    let silent = silent.join(", ");
+    if answering == 0 {
+        let reason = format!("no member of etcd answers at {}: start one there", names(endpoints));
+        return (Level::Unavailable, reason);
+    }
+    match failure {
+        Some(_) if answering < majority(members) => {
+            let reason = format!(
+                "etcd has lost its majority ({answering} of {} answer), and no changes are possible: \
+                 start {silent}",
+                voters.len()
+            );
+            return (Level::AtRisk, reason);
+        }
+        Some(error) => {
+            return (
+                Level::AtRisk,
+                format!("its members answer, and nothing can be read: {error}"),
+            );
+        }
+        None => {}
+    }
+    if let Some(error) = members.iter().find_map(|it| it.errors.first()) {
+        return (Level::AtRisk, format!("etcd reports '{error}': see 'etcdctl alarm list'"));
+    }
+    if !silent.is_empty() {
+        let reason = format!(
+            "{answering} of {} voters answer this machine: start {silent}, or check the network",
+            voters.len()
+        );
+        return (Level::Degraded, reason);
+    }
+    match voters.len() {
+        1 | 2 => {
+            (Level::Degraded, "etcd survives no failure: let it have three members".to_owned())
+        }
+        count => (Level::Ok, format!("all {count} members of etcd answer")),
+    }
+}
+
 /// The name of a member for people: while nothing answers, only its address is known.
 fn name_of(member: &MemberStatus) -> String {
-    match member.address {
+    match &member.address {
         Some(address) if member.name.is_empty() => address.to_string(),
         _ => member.name.clone(),
     }
@@ -273,6 +382,39 @@ mod tests {
             at risk (2): etcd has lost its majority (1 of 2 answer), and no changes are possible: start n1
             degraded (1): etcd survives no failure: join a second and a third (a witness needs no flash)
             degraded (1): a member does not vote yet: repeat its 'join'
+            "#);
+    }
+
+    fn judged_external(states: &[(bool, bool)], has_read: bool) -> String {
+        let endpoints = ["192.0.2.1".parse().unwrap(), "etcd.example".parse().unwrap()];
+        let failure = StoreError::Unreachable { tried: " x".to_owned() };
+        let failure = Some(&failure).filter(|_| !has_read);
+        let (verdict, reason) = judge_external(&members(states), &endpoints, failure);
+        format!("{}: {reason}", verdict.as_str())
+    }
+
+    #[test]
+    fn an_external_etcd_is_judged_by_its_members_and_by_a_read() {
+        let (up, down) = ((true, true), (true, false));
+        let table = [
+            (&[up, up, up][..], true),
+            (&[up, up, down], true),
+            (&[up, down, down], true),
+            (&[up], true),
+            (&[up, up, up], false),
+            (&[up, down, down], false),
+            (&[down, down, down], false),
+        ];
+        let lines: Vec<String> =
+            table.into_iter().map(|(states, has_read)| judged_external(states, has_read)).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+            ok: all 3 members of etcd answer
+            degraded: 2 of 3 voters answer this machine: start n2, or check the network
+            degraded: 1 of 3 voters answer this machine: start n1, n2, or check the network
+            degraded: etcd survives no failure: let it have three members
+            at risk: its members answer, and nothing can be read: etcd does not answer: x: check that it runs and that this machine reaches it
+            at risk: etcd has lost its majority (1 of 3 answer), and no changes are possible: start n1, n2
+            unavailable: no member of etcd answers at 192.0.2.1:2379, etcd.example:2379: start one there
             "#);
     }
 

@@ -53,7 +53,9 @@ impl Supervisor {
     /// # Errors
     /// As [`Self::start`]; also when the machine belongs to no cluster, or is a client only.
     pub fn start_required(data_dir: &Path) -> Result<Self, ClusterError> {
-        Folder::of(data_dir).joined()?;
+        if Folder::of(data_dir).joined()?.external.is_some() {
+            return Err(ClusterError::External);
+        }
         Self::start(data_dir)?.ok_or(ClusterError::ClientOnly)
     }
 
@@ -183,7 +185,7 @@ enum Event {
 
 /// Keeps the addresses of the members, for a time when this machine's etcd does not run.
 fn refresh(folder: &Folder) {
-    let read = |member: &Member| Store::open(folder, &member.endpoints).ok()?.members().ok();
+    let read = |member: &Member| Store::of(folder, member).ok()?.members().ok();
     if let Ok(member) = folder.joined()
         && let Some(listed) = read(&member)
     {

@@ -37,6 +37,18 @@ fn a_real_token_is_short() {
 }
 
 #[test]
+fn a_token_of_an_external_etcd_carries_the_way_to_it() {
+    let url: EtcdUrl = "etcd://etcd.example?ca=/c&prefix=/lab".parse().unwrap();
+    let way = (&url.endpoints[..], url.external());
+    let own = Keyed { certificate: String::new(), key: String::new() };
+    let files = external::Certificates { authority: "authority".to_owned(), own };
+    let token = Token::of_external((Uuid::from_u128(7), "lab"), way, files, [9; 32]);
+    assert_eq!(Token::decode(token.encode().as_bytes()), Ok(token.clone()));
+    assert_eq!(token.external, Some(url.external()));
+    assert!(!serde_json::to_string(&self::token()).unwrap().contains("external"));
+}
+
+#[test]
 fn another_file_is_not_a_token_and_an_incomplete_one_is_damaged() {
     for other in ["", "\n", "hello", "# comment\n", "AAAA\n", "-----BEGIN CERTIFICATE-----\n"] {
         assert_eq!(Token::decode(other.as_bytes()), Err(Defect::NotAToken), "{other}");

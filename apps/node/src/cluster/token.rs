@@ -4,7 +4,6 @@
 //! magic number, a CRC-32C of the rest, and JSON. Whoever joins checks the length first, the sum
 //! next, and then the content.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use base64::Engine as _;
@@ -13,19 +12,20 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use zeroize::Zeroize;
 
+use super::endpoint::Endpoint;
+use super::external::{Certificates, ENDPOINTS_MAX, External};
 use super::pki::Keyed;
 
 /// The maximum length of a token's file.
 pub const TOKEN_LEN_MAX: usize = 16 << 10;
-
-/// The maximum number of addresses in a token.
-const ENDPOINTS_MAX: usize = 16;
 
 /// The width of its lines.
 const LINE_LEN: usize = 76;
 
 const MAGIC: &[u8; 4] = b"NFT1";
 const SCHEMA: u32 = 1;
+/// Of the token of a cluster whose etcd is external.
+const EXTERNAL_SCHEMA: u32 = 2;
 const HEADER_LEN: usize = 8;
 
 /// The reason why a token cannot be used.
@@ -88,13 +88,17 @@ pub struct Token {
     /// Its name.
     pub name: String,
     /// etcd's addresses for clients.
-    pub endpoints: Vec<SocketAddr>,
+    pub endpoints: Vec<Endpoint>,
     /// The authority's certificate, in PEM.
     pub(super) authority: String,
+    /// For an external etcd, this is the certificate that machines show to it; otherwise it signs theirs.
     join_certificate: String,
     join_key: String,
     /// The secret of the connections between nodes.
     pub(super) peer_secret: PeerSecret,
+    /// Set if nearflash does not run the cluster's etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) external: Option<External>,
 }
 
 /// The secret of the connections between nodes.
@@ -109,7 +113,7 @@ impl Token {
     pub(super) fn new(
         cluster: Uuid,
         name: &str,
-        endpoints: Vec<SocketAddr>,
+        endpoints: Vec<Endpoint>,
         authority: String,
         (join, peer_secret): (Keyed, PeerSecret),
     ) -> Self {
@@ -125,7 +129,26 @@ impl Token {
             join_certificate,
             join_key,
             peer_secret,
+            external: None,
         }
+    }
+
+    /// The token of a cluster whose etcd is external.
+    pub(super) fn of_external(
+        (cluster, name): (Uuid, &str),
+        (endpoints, external): (&[Endpoint], External),
+        files: Certificates,
+        peer_secret: PeerSecret,
+    ) -> Self {
+        let Certificates { authority, own } = files;
+        let mut token = Self::new(cluster, name, endpoints.to_vec(), authority, (own, peer_secret));
+        (token.schema, token.external) = (EXTERNAL_SCHEMA, Some(external));
+        token
+    }
+
+    /// The certificates of an external etcd.
+    pub(super) fn certificates(&self) -> Certificates {
+        Certificates { authority: self.authority.clone(), own: self.join() }
     }
 
     /// The certificate that signs those of machines, with its key.
@@ -175,12 +198,13 @@ impl Token {
             return Err(Defect::Damaged);
         }
         let Schema { schema } = serde_json::from_slice(json).map_err(|_| Defect::Damaged)?;
-        if header[..4] != MAGIC[..] || schema != SCHEMA {
+        if header[..4] != MAGIC[..] || !matches!(schema, SCHEMA | EXTERNAL_SCHEMA) {
             return Err(Defect::Later);
         }
         let token: Self = serde_json::from_slice(json).map_err(|_| Defect::Damaged)?;
         let is_bounded = (1..=ENDPOINTS_MAX).contains(&token.endpoints.len());
-        if is_bounded { Ok(token) } else { Err(Defect::Damaged) }
+        let is_whole = token.external.is_some() == (schema == EXTERNAL_SCHEMA);
+        if is_bounded && is_whole { Ok(token) } else { Err(Defect::Damaged) }
     }
 
     /// Reads the token that the argument `@FILE` names.

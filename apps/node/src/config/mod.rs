@@ -111,6 +111,11 @@ impl Config {
         Self::merge(&path, file, args)
     }
 
+    /// Whether the node may have volumes that are not its cluster's.
+    pub(crate) fn has_own_devices(&self) -> bool {
+        !self.devices.is_empty() || !self.remotes.is_empty()
+    }
+
     /// [`Self::resolve`], with the file's text given.
     pub(crate) fn from_text(path: &Path, text: &str, args: ServeArgs) -> Result<Self, ConfigError> {
         Self::merge(path, FileArgs::parse(path, text)?, args)

@@ -111,7 +111,7 @@ impl Net {
             Operation::LeaseGrant { .. } => Answer::Lease { lease: 1 },
             Operation::LeaseKeepAlive { .. } => Answer::KeptAlive { exists: true },
             Operation::Status => {
-                Answer::Status(StoreStatus { voters: 3, healthy: 3, alarms: Vec::new() })
+                Answer::Status(StoreStatus { voters: 3, healthy: 3, ..StoreStatus::default() })
             }
         }
     }

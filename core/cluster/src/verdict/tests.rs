@@ -16,7 +16,7 @@ fn healthy() -> StoreHealth {
         is_read: true,
         silent_since: None,
         failures: BTreeMap::new(),
-        status: Some(StoreStatus { voters: 3, healthy: 3, alarms: Vec::new() }),
+        status: Some(StoreStatus { voters: 3, healthy: 3, ..StoreStatus::default() }),
         is_outcome_unknown: false,
         other_run: None,
         is_rolled_back: false,
@@ -64,7 +64,8 @@ fn a_silent_store_puts_the_cluster_at_risk_and_says_since_when() {
 fn the_members_of_the_store_count() {
     let with = |voters, healthy_ones, alarms: &[&str]| {
         let alarms = alarms.iter().map(|it| (*it).to_owned()).collect();
-        let status = Some(StoreStatus { voters, healthy: healthy_ones, alarms });
+        let status =
+            Some(StoreStatus { voters, healthy: healthy_ones, alarms, is_external: false });
         say(&StoreHealth { status, ..healthy() }, &served())
     };
     assert_eq!(with(3, 1, &[]).0, Level::AtRisk);
