@@ -37,8 +37,8 @@ pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
     CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,
-    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published, Runtime,
-    RuntimeConfig, RuntimeStatus, StartError,
+    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnMirrors,
+    OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

@@ -70,6 +70,8 @@ pub(crate) struct Node {
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
+    /// The mirrors, for the cores.
+    board: Arc<Board>,
     /// Sends events to the thread that makes changes.
     asker: Asker,
     quiescing: Quiescing,
@@ -98,7 +100,7 @@ impl Node {
         health: Health,
     ) -> Self {
         let Prepared { catalog, devices, peers, recorded, .. } = prepared;
-        let devices = Mutex::new(Devices { all: devices, peers });
+        let devices = Mutex::new(Devices { all: devices, peers, mirrors: Vec::new() });
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
@@ -111,6 +113,7 @@ impl Node {
             served,
             changed,
             jobs,
+            board: Arc::new(Board::new(Arc::clone(&runtime))),
             runtime,
             asker,
             quiescing,

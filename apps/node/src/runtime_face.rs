@@ -15,6 +15,7 @@ use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_device::DeviceId;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
+use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable};
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
@@ -63,7 +64,47 @@ pub struct RuntimeConfig {
     pub life: Life,
     /// Takes the counters of the cores.
     pub ledger: Arc<Ledger>,
+    /// Takes the news of the cores about mirrors.
+    pub on_mirrors: OnMirrors,
 }
+
+/// News of the cores about a mirror.
+#[derive(Clone, Copy, Debug)]
+pub enum MirrorNews {
+    /// A device has failed a part of an operation.
+    Failed {
+        /// The mirror.
+        mirror: MirrorId,
+        /// It is the device of this node's replica.
+        is_local: bool,
+    },
+    /// The other replica has everything.
+    Copied(Copied),
+}
+
+/// Takes news about mirrors. It must return at once.
+#[derive(Clone)]
+pub struct OnMirrors(Arc<dyn Fn(MirrorNews) + Send + Sync>);
+
+impl OnMirrors {
+    /// News go to this function.
+    pub fn new(take: impl Fn(MirrorNews) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+
+    pub(crate) fn tell(&self, news: MirrorNews) {
+        (self.0)(news);
+    }
+}
+
+impl fmt::Debug for OnMirrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnMirrors")
+    }
+}
+
+/// Called once, when every core has done something. It must return at once.
+pub type Then = Box<dyn FnOnce() + Send>;
 
 /// An open door.
 #[derive(Debug)]
@@ -346,9 +387,31 @@ pub trait Runtime: Send + Sync {
     /// over, space that the new table no longer maps must not be given to another volume.
     fn publish(&self, published: Published) -> Ticket;
 
-    /// Adds devices, which are volumes of other nodes: `devices` and `peers` hold the earlier ones,
-    /// too. Returns when every core knows them.
-    fn publish_devices(&self, devices: &[Arc<Device>], peers: &[PeerConfig]);
+    /// Adds devices, which are volumes of other nodes, mirrors, or faces of mirrors: the lists hold the
+    /// earlier ones, too, and `mirrors` has the kinds of those that are not volumes of other nodes.
+    /// Returns when every core knows them.
+    fn publish_devices(
+        &self,
+        devices: &[Arc<Device>],
+        peers: &[PeerConfig],
+        mirrors: &[(DeviceId, DeviceKind)],
+    );
+
+    /// Replaces the table of mirrors. Returns at once.
+    fn publish_mirrors(&self, table: Arc<MirrorTable>, then: Then);
+
+    /// Waits until nothing that a core has accepted or started on the mirror is under way at a device of
+    /// this node. Returns at once.
+    fn drain_mirror(&self, mirror: MirrorId, then: Then);
+
+    /// Gives the cores the times until which reads of mirrors may be answered, since the machine's start.
+    fn set_leases(&self, leases: &[(MirrorId, Nanos)]);
+
+    /// Copies a mirror to the replica with this session.
+    fn copy_mirror(&self, mirror: MirrorId, session: u32);
+
+    /// The number of cores.
+    fn core_count(&self) -> u16;
 
     /// Replaces the cores' view of the volumes, and nothing that hosts see.
     fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket;
@@ -423,6 +486,8 @@ pub struct RuntimeStatus {
     pub clients: Vec<ConnectedClient>,
     /// One entry for each iSCSI session.
     pub initiators: Vec<ConnectedInitiator>,
+    /// The mirrors that are being copied, and how far each is.
+    pub copies: Vec<(MirrorId, ByteLen)>,
 }
 
 /// The connected hosts and initiators.

@@ -178,7 +178,7 @@ impl Space {
     /// long as it exists. Returns the volumes that are left out because they do not fit, for example
     /// because a volume of this node has the name.
     pub fn set_shared(&mut self, shared: Vec<Volume>) -> Vec<RestoreError> {
-        let is_shared = |volume: &Volume| matches!(volume.home, Home::Cluster | Home::Part);
+        let is_shared = |volume: &Volume| volume.home.is_of_cluster();
         let old: BTreeMap<Uuid, VolumeId> =
             self.volumes.values().filter(|it| is_shared(it)).map(|it| (it.uuid, it.id)).collect();
         self.volumes.retain(|_, volume| !is_shared(volume));
@@ -508,7 +508,7 @@ fn check_home(volume: &Volume) -> Result<(), VolumeError> {
     match volume.home {
         Home::Node => Ok(()),
         Home::OtherNode => Err(VolumeError::Remote(volume.name.clone())),
-        Home::Cluster | Home::Part => Err(VolumeError::OfCluster(volume.name.clone())),
+        _ => Err(VolumeError::OfCluster(volume.name.clone())),
     }
 }
 

@@ -72,13 +72,17 @@ pub enum Home {
     /// A part of a volume of the cluster, on a device of this node. Only the other nodes of the cluster
     /// use it, under its name.
     Part,
+    /// A mirror of a volume of the cluster, as the other nodes use it while this one is its primary.
+    PrimaryFace,
+    /// A mirror's replica on this node, as the primary of another node writes it.
+    ReplicaFace,
 }
 
 impl Home {
     /// Which of its operations this node orders.
     pub const fn sharing(self) -> Sharing {
         match self {
-            Self::Node | Self::Part => Sharing::Own,
+            Self::Node | Self::Part | Self::PrimaryFace | Self::ReplicaFace => Sharing::Own,
             Self::OtherNode => Sharing::Forwarded,
             Self::Cluster => Sharing::Shared,
         }
@@ -86,7 +90,12 @@ impl Home {
 
     /// Whether hosts, initiators and clients see it.
     pub const fn is_public(self) -> bool {
-        !matches!(self, Self::Part)
+        matches!(self, Self::Node | Self::OtherNode | Self::Cluster)
+    }
+
+    /// Whether the cluster's store says where its blocks are.
+    pub const fn is_of_cluster(self) -> bool {
+        !matches!(self, Self::Node | Self::OtherNode)
     }
 }
 

@@ -15,6 +15,12 @@ impl Epoch {
         Self(read())
     }
 
+    /// The time of this node that is that time since the machine's start.
+    #[must_use]
+    pub fn at(self, since_boot: Nanos) -> Nanos {
+        since_boot.since(self.0)
+    }
+
     /// The time since then.
     #[inline]
     pub(crate) fn elapsed(self) -> Nanos {

@@ -13,9 +13,11 @@ use nearflash_media::Device;
 use nearflash_shard::PeerConfig;
 use nearflash_space::{Home, Space};
 use nearflash_units::ByteLen;
+use nearflash_mirror::DeviceKind;
 
 use super::Node;
 use crate::error::NodeError;
+use crate::Runtime;
 use crate::remote::{self, Remote, RemoteSpec, add_peer, place_of};
 
 /// The time between two attempts.
@@ -26,6 +28,15 @@ const PERIOD: Duration = Duration::from_millis(500);
 pub(super) struct Devices {
     pub(super) all: Vec<Arc<Device>>,
     pub(super) peers: Vec<PeerConfig>,
+    /// Which devices are mirrors, or faces of mirrors.
+    pub(super) mirrors: Vec<(DeviceId, DeviceKind)>,
+}
+
+impl Devices {
+    /// Gives the cores all devices.
+    pub(super) fn publish(&self, runtime: &dyn Runtime) {
+        runtime.publish_devices(&self.all, &self.peers, &self.mirrors);
+    }
 }
 
 /// The thread that waits for other nodes.
@@ -105,7 +116,7 @@ impl Node {
             let mut outfit = self.outfit();
             add_peer(&mut outfit.peers, remote, &devices);
             outfit.all.clone_from(&devices);
-            self.runtime.publish_devices(&outfit.all, &outfit.peers);
+            outfit.publish(&*self.runtime);
         }
         // No older request concerns it.
         self.change_at_once(one, attach).map(|(info, ..)| info)

@@ -13,7 +13,7 @@ use nearflash_access::Secret as PeerSecret;
 use nearflash_cluster::compile::{MirrorPlace, Part, SlicePlace, Tables, VolumeLayout};
 use nearflash_cluster::{part_name, part_uuid};
 use nearflash_device::{DeviceId, DeviceProperties};
-use nearflash_direct::{Digests, Secret};
+use nearflash_direct::{Digests, Face, Secret};
 use nearflash_media::Device;
 use nearflash_request::VolumeId;
 use nearflash_shard::{PeerConfig, RemoteVolume, VOLUMES_PER_PEER_MAX};
@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::Node;
 use super::clock::now;
+use super::mirrored::Mirrored;
 use super::raised::raised_by;
 use crate::Ticket;
 use crate::cluster::PEER_KEY;
@@ -37,13 +38,14 @@ const DIGESTS: Digests = Digests { header: true, data: true };
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// The last tables, with the volumes that were left out of them as they were before.
-    tables: Tables,
+    pub(super) tables: Tables,
     /// The devices of this node's slices that the cluster's store knows.
-    slices: HashMap<Uuid, DeviceId>,
+    pub(super) slices: HashMap<Uuid, DeviceId>,
     /// The devices that are parts on other nodes, by the UUID of the part.
     remotes: HashMap<Uuid, DeviceId>,
-    /// The connections to each node, by their place in the list of peers.
-    links: HashMap<Uuid, Vec<usize>>,
+    /// The connections to each node for each face of mirrors, by their place in the list of peers.
+    links: HashMap<(Uuid, Option<Face>), Vec<usize>>,
+    pub(super) mirrored: Mirrored,
 }
 
 /// Whether the watcher of the cluster ends.
@@ -75,7 +77,14 @@ impl Node {
 
     fn show_cluster(&self, is_over: &IsOver) {
         self.add_remotes();
+        self.add_mirrors();
+        if let Some(follower) = self.cluster.get() {
+            follower.set_mirrors(self.mirror_configs());
+        }
         let wanted = self.shared().volumes();
+        if self.serves(&wanted) {
+            return;
+        }
         let kept = self.kept(&wanted);
         let is_less = kept.len() < self.shared_volumes().len();
         if is_less {
@@ -92,6 +101,16 @@ impl Node {
         }
         // Nothing is gone, so no older request matters.
         let _ = self.show_shared(wanted);
+        self.remove_mirrors();
+    }
+
+    /// Whether these volumes and parts are served already.
+    fn serves(&self, wanted: &[Volume]) -> bool {
+        let served = self.shared_volumes();
+        let served: HashMap<Uuid, Volume> =
+            served.into_iter().map(|it| (it.uuid, Volume { id: VolumeId(0), ..it })).collect();
+        served.len() == wanted.len()
+            && wanted.iter().all(|volume| served.get(&volume.uuid) == Some(volume))
     }
 
     /// The volumes and parts that are served now and whose blocks stay where they are.
@@ -107,7 +126,7 @@ impl Node {
     fn shared_volumes(&self) -> Vec<Volume> {
         let served = self.served();
         let volumes = served.recorded.space.volumes();
-        volumes.filter(|it| matches!(it.home, Home::Cluster | Home::Part)).cloned().collect()
+        volumes.filter(|it| it.home.is_of_cluster()).cloned().collect()
     }
 
     /// Serves these volumes and parts of the cluster. The ticket is over when no request is under way
@@ -155,10 +174,10 @@ impl Node {
                 unflushed: Arc::default(),
                 face: None,
             };
-            shared.link(&mut outfit.peers, &remote.node, &secret).volumes.push(volume);
+            shared.link(&mut outfit.peers, (&remote.node, None), &secret).volumes.push(volume);
             shared.remotes.insert(part_uuid(remote.place.mirror, true), number);
         }
-        self.runtime.publish_devices(&outfit.all, &outfit.peers);
+        outfit.publish(&*self.runtime);
         self.served().recorded.space = space;
         drop(one);
     }
@@ -191,7 +210,8 @@ impl Shared {
     /// The volumes and the parts that this node can serve.
     fn volumes(&self) -> Vec<Volume> {
         let parts = self.tables.parts.iter().filter_map(|part| self.part(part));
-        parts.chain(self.tables.volumes.iter().filter_map(|it| self.volume(it))).collect()
+        let volumes = self.tables.volumes.iter().filter_map(|it| self.volume(it));
+        parts.chain(self.faces()).chain(volumes).collect()
     }
 
     /// A part on a slice of this node.
@@ -222,7 +242,14 @@ impl Shared {
         let block_size = BlockSize::from_bytes(layout.block_size)?;
         let rows = layout.rows.iter();
         let places = rows.flat_map(|row| row.mirrors.iter().map(|place| (place, row.len)));
-        let extents = places.map(|(place, len)| self.extent(place, len)).collect::<Option<_>>()?;
+        let extent = |(place, len)| match layout.replicas {
+            1 => self.extent(place, len),
+            _ => {
+                let device = self.mirror_device(place.mirror)?;
+                Some(Extent { device, start: ByteOffset(0), len })
+            }
+        };
+        let extents = places.map(extent).collect::<Option<_>>()?;
         let width = layout.rows.first().map_or(1, |row| row.mirrors.len());
         Some(Volume {
             id: VolumeId(0),
@@ -257,7 +284,7 @@ impl Shared {
     /// The parts on other nodes that are no devices yet.
     fn new_remotes(&self) -> Vec<NewRemote> {
         let mut new = Vec::new();
-        for volume in &self.tables.volumes {
+        for volume in self.tables.volumes.iter().filter(|volume| volume.replicas == 1) {
             let Some(block_size) = BlockSize::from_bytes(volume.block_size) else { continue };
             let rows = volume.rows.iter();
             for (place, len) in rows.flat_map(|it| it.mirrors.iter().map(|place| (place, it.len))) {
@@ -279,21 +306,23 @@ impl Shared {
         let mut is_moved = false;
         for slice in self.tables.slices.values() {
             let Some(address) = slice.addresses.first() else { continue };
-            for link in self.links.get(&slice.node).into_iter().flatten() {
+            let faces = [None, Some(Face::Primary), Some(Face::Replica)];
+            let links = faces.iter().filter_map(|face| self.links.get(&(slice.node, *face)));
+            for link in links.flatten() {
                 is_moved |= std::mem::replace(&mut peers[*link].address, *address) != *address;
             }
         }
         is_moved
     }
 
-    /// The connection to a node that takes a further part.
-    fn link<'a>(
+    /// The connection to a node that takes a further part, or a further face of that kind.
+    pub(super) fn link<'a>(
         &mut self,
         peers: &'a mut Vec<PeerConfig>,
-        node: &SlicePlace,
+        (node, face): (&SlicePlace, Option<Face>),
         secret: &PeerSecret,
     ) -> &'a mut PeerConfig {
-        let links = self.links.entry(node.node).or_default();
+        let links = self.links.entry((node.node, face)).or_default();
         let last = links.last().copied();
         let has_room = last.filter(|last| peers[*last].volumes.len() < VOLUMES_PER_PEER_MAX);
         let place = has_room.unwrap_or_else(|| {
@@ -330,6 +359,8 @@ fn keep_left_out(mut tables: Tables, before: Tables) -> Tables {
     slices.append(&mut tables.slices);
     tables.slices = slices;
     tables.volumes.extend(kept);
+    let mirrors = before.mirrors.into_iter().filter(|it| left_out.contains(&it.key.volume));
+    tables.mirrors.extend(mirrors);
     let parts = before.parts.into_iter().filter(|it| left_out.contains(&it.place.mirror.volume));
     tables.parts.extend(parts);
     tables

@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{io, mem, thread};
 
-use nearflash_device::DeviceProperties;
+use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
-use nearflash_mirror::DeviceKind;
+use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
@@ -32,12 +32,15 @@ use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{
     Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, InitiatorAccess,
-    IscsiAccess, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    IscsiAccess, MirrorNews, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError, Then,
 };
 use crate::{Ledger, Ticket};
 
 /// The running cores.
 pub struct Cores {
+    /// The origin of the cores' time.
+    epoch: Epoch,
     /// The processor of each core.
     processors: Vec<usize>,
     devices: Vec<Arc<Device>>,
@@ -65,6 +68,7 @@ struct Common {
     replies: Arc<Replies>,
     changes: Asker,
     ledger: Arc<Ledger>,
+    on_mirrors: OnMirrors,
 }
 
 /// The part of a start that is particular to one core.
@@ -111,6 +115,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         replies: Arc::clone(&replies),
         changes: config.changes,
         ledger: Arc::clone(&config.ledger),
+        on_mirrors: config.on_mirrors,
     });
     let (up, came_up) = channel();
     let mut peers = Vec::new();
@@ -150,7 +155,8 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let threads = Mutex::new(threads);
     let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
     let post = Post::new(senders, &processors, PATIENCE);
-    Ok(Cores { processors, devices, post, replies, ledger, portals, initiators, threads })
+    let epoch = common.epoch;
+    Ok(Cores { epoch, processors, devices, post, replies, ledger, portals, initiators, threads })
 }
 
 /// A listening socket and its protocol.
@@ -229,15 +235,22 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
         peers: common.peers.clone(),
-        kinds: kinds(common.devices.len(), &common.peers),
+        kinds: kinds(common.devices.len(), &common.peers, &[]),
         mirrors: Arc::default(),
         stall_timeout: common.stall_timeout,
     }
 }
 
-/// The kinds of the node's devices: local, unless they are volumes of other nodes.
-fn kinds(devices: usize, peers: &[PeerConfig]) -> Arc<[DeviceKind]> {
+/// The kinds of the node's devices: local, unless they are volumes of other nodes, or of mirrors.
+fn kinds(
+    devices: usize,
+    peers: &[PeerConfig],
+    mirrors: &[(DeviceId, DeviceKind)],
+) -> Arc<[DeviceKind]> {
     let mut kinds = vec![DeviceKind::Local; devices];
+    for (device, kind) in mirrors {
+        kinds[index(device.0)] = *kind;
+    }
     for volume in peers.iter().flat_map(|peer| &peer.volumes) {
         kinds[index(volume.device.0)] = DeviceKind::Remote;
     }
@@ -246,7 +259,7 @@ fn kinds(devices: usize, peers: &[PeerConfig]) -> Arc<[DeviceKind]> {
 
 fn notice_sink(common: &Common) -> NoticeSink {
     let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
-    let ledger = Arc::clone(&common.ledger);
+    let (ledger, on_mirrors) = (Arc::clone(&common.ledger), common.on_mirrors.clone());
     let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
     Box::new(move |notice| match log(notice, &mut faults) {
         Some(Notice::DeviceFailed { device, .. }) => {
@@ -279,7 +292,9 @@ fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
             let place = if is_local { "here" } else { "on another node" };
             warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
+            on_mirrors.tell(MirrorNews::Failed { mirror, is_local });
         }
+        Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
         _ => {}
@@ -331,17 +346,47 @@ impl Runtime for Cores {
         Ticket::all([volumes, direct, iscsi])
     }
 
-    fn publish_devices(&self, devices: &[Arc<Device>], peers: &[PeerConfig]) {
+    fn publish_devices(
+        &self,
+        devices: &[Arc<Device>],
+        peers: &[PeerConfig],
+        mirrors: &[(DeviceId, DeviceKind)],
+    ) {
         let devices = Arc::new(Devices {
             properties: devices.iter().map(|device| device.properties()).collect(),
             health: devices.iter().map(|device| Arc::clone(device.health())).collect(),
-            kinds: kinds(devices.len(), peers),
+            kinds: kinds(devices.len(), peers, mirrors),
             peers: peers.to_vec(),
         });
         // The table of volumes does not mention them yet, so no request needs to end.
         let number = self.replies.ask();
         self.post.send_all(|| Message::Devices(number, Arc::clone(&devices)));
         self.replies.wait(number, self.post.len(), PATIENCE);
+    }
+
+    fn publish_mirrors(&self, table: Arc<MirrorTable>, then: Then) {
+        let number = self.replies.ask_then(self.post.len(), then);
+        self.post.send_all(|| Message::Mirrors(number, Arc::clone(&table)));
+    }
+
+    fn drain_mirror(&self, mirror: MirrorId, then: Then) {
+        let number = self.replies.ask_then(self.post.len(), then);
+        let mirrors: Arc<[MirrorId]> = Arc::new([mirror]);
+        self.post.send_all(|| Message::AwaitMirrors(number, Arc::clone(&mirrors)));
+    }
+
+    fn set_leases(&self, leases: &[(MirrorId, Nanos)]) {
+        let until = leases.iter().map(|(mirror, until)| (*mirror, self.epoch.at(*until)));
+        let leases: Arc<[(MirrorId, Nanos)]> = until.collect();
+        self.post.send_all(|| Message::Leases(Arc::clone(&leases)));
+    }
+
+    fn copy_mirror(&self, mirror: MirrorId, session: u32) {
+        self.post.send_all(|| Message::CopyMirror(mirror, session));
+    }
+
+    fn core_count(&self) -> u16 {
+        u16::try_from(self.post.len()).unwrap_or(u16::MAX)
     }
 
     fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {

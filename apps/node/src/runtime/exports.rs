@@ -10,7 +10,7 @@ use nearflash_access::{ChapAccount, ChapSecret, ChapUser, Rights};
 use nearflash_direct::serving::{
     self as direct_serving, Access, CredentialExport, Export, Exports,
 };
-use nearflash_direct::{Secret, wire};
+use nearflash_direct::{Face, Secret, wire};
 use nearflash_engine::{CoreId, Kind};
 use nearflash_iscsi::{chap, serving as iscsi};
 use nearflash_media::Device;
@@ -102,9 +102,13 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
             block_size: volume.block_size,
             epoch: wire_epoch(volume.epoch),
             uuid: *volume.uuid.as_bytes(),
-            is_remote: matches!(volume.home, Home::OtherNode | Home::Cluster),
+            is_remote: !matches!(volume.home, Home::Node | Home::Part),
             is_public: volume.home.is_public(),
-            face: None,
+            face: match volume.home {
+                Home::PrimaryFace => Some(Face::Primary),
+                Home::ReplicaFace => Some(Face::Replica),
+                _ => None,
+            },
         };
         (volume.name.as_str().into(), export)
     };

@@ -8,6 +8,7 @@ use nearflash_engine::CoreId;
 use nearflash_shard::ShardStatus;
 
 use crate::Ticket;
+use crate::runtime_face::Then;
 
 /// The time for which the control side waits for its cores. A core turns many thousand times a
 /// second; one that does not answer for this long waits for a device that hangs.
@@ -26,11 +27,13 @@ pub(super) enum Reply {
     Status(Box<ShardStatus>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     next_number: u64,
     /// By the number of the question.
     given: HashMap<u64, Vec<(CoreId, Reply)>>,
+    /// The calls that are due when so many more cores have answered, by the number of their question.
+    calls: HashMap<u64, (usize, Then)>,
     /// The tickets that are not over, by the number of their question.
     tickets: HashMap<u64, Ticket>,
     drained: Vec<CoreId>,
@@ -46,7 +49,7 @@ impl State {
 }
 
 /// Answers, by the number of their question.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Replies {
     state: Mutex<State>,
     changed: Condvar,
@@ -59,6 +62,15 @@ impl Replies {
         state.next_number += 1;
         let number = state.next_number;
         state.given.insert(number, Vec::new());
+        number
+    }
+
+    /// Begins a question after whose `count` answers there is a call. Returns its number.
+    pub(super) fn ask_then(&self, count: usize, then: Then) -> u64 {
+        let mut state = self.lock();
+        state.next_number += 1;
+        let number = state.next_number;
+        state.calls.insert(number, (count, then));
         number
     }
 
@@ -89,11 +101,23 @@ impl Replies {
 
     /// Records a core's answer to a question.
     pub(super) fn give(&self, number: u64, core: CoreId, reply: Reply) {
+        if let Some(then) = self.last_call(number) {
+            return then();
+        }
         // An answer after the end of the wait is dropped.
         if let Some(given) = self.lock().given.get_mut(&number) {
             given.push((core, reply));
         }
         self.changed.notify_all();
+    }
+
+    /// The call that is due with this answer.
+    fn last_call(&self, number: u64) -> Option<Then> {
+        let mut state = self.lock();
+        let (left, _) = state.calls.get_mut(&number)?;
+        *left -= 1;
+        let is_last = *left == 0;
+        is_last.then(|| state.calls.remove(&number)).flatten().map(|(_, then)| then)
     }
 
     /// Records that a core has drained.

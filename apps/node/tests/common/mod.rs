@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use nearflash_media::Device;
+use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable};
 use nearflash_node::config::Config;
 use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess,
@@ -69,7 +70,29 @@ impl Runtime for Recorder {
         Ticket::over()
     }
 
-    fn publish_devices(&self, _devices: &[Arc<Device>], _peers: &[nearflash_shard::PeerConfig]) {}
+    fn publish_devices(
+        &self,
+        _devices: &[Arc<Device>],
+        _peers: &[nearflash_shard::PeerConfig],
+        _mirrors: &[(nearflash_device::DeviceId, DeviceKind)],
+    ) {
+    }
+
+    fn publish_mirrors(&self, _table: Arc<MirrorTable>, then: nearflash_node::Then) {
+        then();
+    }
+
+    fn drain_mirror(&self, _mirror: MirrorId, then: nearflash_node::Then) {
+        then();
+    }
+
+    fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
+
+    fn copy_mirror(&self, _mirror: MirrorId, _session: u32) {}
+
+    fn core_count(&self) -> u16 {
+        1
+    }
 
     fn publish_volumes(&self, _volumes: Arc<VolumeTable>) -> Ticket {
         Ticket::over()

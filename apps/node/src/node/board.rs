@@ -1,0 +1,189 @@
+//! The table of mirrors that the cores go by.
+//!
+//! Two threads make it. The one that serves the tables of the cluster gives each mirror a seat: its number
+//! and the devices under it. The one that follows the membership says which part this node has in it. A
+//! mirror has a seat, and every core knows it, before a volume lies on it.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearflash_device::DeviceId;
+use nearflash_mirror::membership::View;
+use nearflash_mirror::{
+    Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
+};
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::{Runtime, Then};
+
+/// The devices of a mirror on this node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Seat {
+    /// Its number on this node.
+    pub(crate) id: MirrorId,
+    pub(crate) len: ByteLen,
+    /// The ordinal and the place of the replica of this node.
+    pub(crate) own: Option<(u8, Local)>,
+    /// The faces on the nodes of the other replicas.
+    pub(crate) faces: Vec<Faces>,
+    /// The devices of all replicas release blocks.
+    pub(crate) deallocates: bool,
+}
+
+/// The devices that stand for a mirror on another node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Faces {
+    /// The ordinal of that node's replica.
+    pub(crate) ordinal: u8,
+    pub(crate) primary: DeviceId,
+    /// Only a node with a replica writes another one.
+    pub(crate) replica: Option<DeviceId>,
+}
+
+/// The table of mirrors, and the way to the cores.
+pub(crate) struct Board {
+    runtime: Arc<dyn Runtime>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    table: MirrorTable,
+    seats: BTreeMap<MirrorKey, Seat>,
+    keys: BTreeMap<MirrorId, MirrorKey>,
+    views: BTreeMap<MirrorKey, View>,
+}
+
+impl Board {
+    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
+        Self { runtime, state: Mutex::default() }
+    }
+
+    /// Gives mirrors their seats. Returns when every core knows them.
+    pub(crate) fn seat(&self, seats: impl IntoIterator<Item = (MirrorKey, Seat)>) {
+        let (told, shown) = channel();
+        {
+            let mut state = self.state();
+            for (key, seat) in seats {
+                state.keys.insert(seat.id, key);
+                state.seats.insert(key, seat);
+                state.enter(key, self.runtime.core_count());
+            }
+            // Nobody listens any more when the wait has ended.
+            self.publish(&state, Box::new(move || drop(told.send(()))));
+        }
+        // The cores end only after this thread.
+        let _ = shown.recv();
+    }
+
+    /// Takes the seats of mirrors that are gone. No volume lies on them any more.
+    pub(crate) fn unseat(&self, is_gone: impl Fn(&MirrorKey) -> bool) {
+        let mut state = self.state();
+        let gone: Vec<MirrorKey> = state.seats.keys().copied().filter(is_gone).collect();
+        for key in &gone {
+            let Some(seat) = state.seats.remove(key) else { continue };
+            state.keys.remove(&seat.id);
+            state.views.remove(key);
+            state.table = state.table.with(seat.id, None);
+        }
+        if !gone.is_empty() {
+            self.publish(&state, Box::new(|| ()));
+        }
+    }
+
+    /// Shows the cores new views. The views of mirrors without a seat are kept for later.
+    pub(crate) fn show(&self, views: Vec<(MirrorKey, View)>, then: Then) {
+        let mut state = self.state();
+        for (key, view) in views {
+            state.views.insert(key, view);
+            state.enter(key, self.runtime.core_count());
+        }
+        self.publish(&state, then);
+    }
+
+    /// The mirrors that have no replica here, and the terms that the cores know of them.
+    pub(crate) fn elsewhere(&self) -> Vec<(MirrorKey, Option<Term>)> {
+        let state = self.state();
+        let without = state.seats.iter().filter(|(_, seat)| seat.own.is_none());
+        without.map(|(key, _)| (*key, state.views.get(key).map(|view| view.term))).collect()
+    }
+
+    /// Waits until nothing of the mirror is under way at a device of this node.
+    pub(crate) fn drain(&self, mirror: &MirrorKey, then: Then) {
+        match self.id_of(mirror) {
+            Some(id) => self.runtime.drain_mirror(id, then),
+            None => then(),
+        }
+    }
+
+    /// Gives the cores leases.
+    pub(crate) fn set_leases(&self, leases: &[(MirrorKey, Nanos)]) {
+        let state = self.state();
+        let known = leases.iter();
+        let known = known.filter_map(|(key, until)| Some((state.seats.get(key)?.id, *until)));
+        let known: Vec<(MirrorId, Nanos)> = known.collect();
+        self.runtime.set_leases(&known);
+    }
+
+    /// Copies a mirror to the replica with this session.
+    pub(crate) fn copy(&self, mirror: &MirrorKey, session: u32) {
+        if let Some(id) = self.id_of(mirror) {
+            self.runtime.copy_mirror(id, session);
+        }
+    }
+
+    /// The mirror with this number.
+    pub(crate) fn key_of(&self, id: MirrorId) -> Option<MirrorKey> {
+        self.state().keys.get(&id).copied()
+    }
+
+    fn id_of(&self, mirror: &MirrorKey) -> Option<MirrorId> {
+        self.state().seats.get(mirror).map(|seat| seat.id)
+    }
+
+    fn publish(&self, state: &State, then: Then) {
+        // With the lock, so that the cores get the tables in their order.
+        self.runtime.publish_mirrors(Arc::new(state.table.clone()), then);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Enters a mirror into the table.
+    fn enter(&mut self, key: MirrorKey, cores: u16) {
+        if let Some(seat) = self.seats.get(&key) {
+            let entry = entry(key, seat, self.views.get(&key), cores);
+            self.table = self.table.with(seat.id, Some(entry));
+        }
+    }
+}
+
+fn entry(key: MirrorKey, seat: &Seat, view: Option<&View>, cores: u16) -> MirrorEntry {
+    let other = seat.faces.first().and_then(|faces| faces.replica);
+    let remote = |session| other.map(|device| Remote { device, session, volatile_cache: true });
+    let at_primary = |view: &View| {
+        let is_own = seat.own.is_some_and(|(ordinal, _)| ordinal == view.primary);
+        let faces = seat.faces.iter().find(|faces| faces.ordinal == view.primary);
+        faces.filter(|_| !is_own).map(|faces| faces.primary)
+    };
+    let owner = seat.id.0 % u32::from(cores.max(1));
+    MirrorEntry {
+        key,
+        term: view.map_or(Term(0), |view| view.term),
+        len: seat.len,
+        role: view.map_or(Role::Nobody, |view| view.role),
+        owner: Core(u16::try_from(owner).expect("it is less than the number of cores")),
+        local: seat.own.map(|(_, local)| local),
+        remote: view.and_then(|view| view.remote).and_then(remote),
+        primary: view.and_then(at_primary),
+        session: view.map_or(0, |view| view.session),
+        needs_lease: view.is_some_and(|view| view.needs_lease),
+        stay: view.map_or(0, |view| view.stay),
+        zeroes: true,
+        deallocates: seat.deallocates,
+    }
+}

@@ -1,0 +1,263 @@
+//! Mirrors with replicas on two nodes: their devices, their faces for the other nodes, and their seats in
+//! the table of the cores.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nearflash_cluster::compile::{MirrorLayout, ReplicaPlace};
+use nearflash_cluster::{MirrorKey, face_name, face_uuid};
+use nearflash_device::{DeviceId, DeviceProperties};
+use nearflash_direct::Face;
+use nearflash_media::Device;
+use nearflash_mirror::membership::{Element, Known, MirrorConfig, Record, Replica};
+use nearflash_mirror::{DeviceKind, Local, MirrorId, Term};
+use nearflash_request::VolumeId;
+use nearflash_shard::{PeerConfig, RemoteVolume};
+use nearflash_space::{
+    Epoch, Extent, Home, Name, Provisioning, Reservations, Space, Stripes, Volume,
+};
+use nearflash_units::{BlockSize, ByteOffset, index};
+use uuid::Uuid;
+
+use super::Node;
+use super::board::{Faces, Seat};
+use super::remotes::Devices;
+use super::shared::Shared;
+use crate::remote::place_of;
+use crate::runtime_face::PeerAccess;
+
+/// The mirrors of this node.
+#[derive(Debug, Default)]
+pub(super) struct Mirrored {
+    devices: HashMap<MirrorKey, Seated>,
+    next: u32,
+}
+
+/// The devices of a mirror.
+#[derive(Clone, Copy, Debug)]
+struct Seated {
+    mirror: DeviceId,
+    /// The face of this node's replica.
+    replica: Option<DeviceId>,
+}
+
+/// The identity of a mirror for the cores.
+pub(crate) fn core_key(key: MirrorKey) -> nearflash_mirror::MirrorKey {
+    nearflash_mirror::MirrorKey { volume: key.volume.into_bytes(), number: key.number }
+}
+
+/// The membership that a record of the store says.
+pub(crate) fn known(layout: &MirrorLayout) -> Known {
+    let record = &layout.record;
+    let element = |it: &nearflash_cluster::record::InSyncRecord| Element {
+        replica: it.replica,
+        incarnation: it.incarnation,
+    };
+    Known {
+        record: Record {
+            term: Term(record.term),
+            primary: record.primary,
+            in_sync: record.in_sync.iter().map(element).collect(),
+        },
+        revision: i64::try_from(layout.revision).unwrap_or(i64::MAX),
+    }
+}
+
+impl Node {
+    /// Adds the devices of new mirrors, and gives the mirrors their seats.
+    pub(super) fn add_mirrors(&self) {
+        let one = self.one_change();
+        let peers = self.served().recorded.peers.clone();
+        let Some(peers) = peers else { return };
+        let seats = {
+            let (mut shared, mut outfit) = (self.shared(), self.outfit());
+            let new = shared.new_mirrors();
+            if new.is_empty() {
+                return;
+            }
+            let mut space = self.copy().space;
+            let mut makes = Makes { outfit: &mut outfit, space: &mut space, peers: &peers };
+            let seats: Vec<_> = new
+                .into_iter()
+                .map(|layout| (core_key(layout.key), shared.seat(&layout, &mut makes)))
+                .collect();
+            outfit.publish(&*self.runtime);
+            self.served().recorded.space = space;
+            seats
+        };
+        drop(one);
+        self.board.seat(seats);
+    }
+
+    /// Takes the seats of mirrors that are gone.
+    pub(super) fn remove_mirrors(&self) {
+        let mut shared = self.shared();
+        let kept: Vec<MirrorKey> = shared.tables.mirrors.iter().map(|it| it.key).collect();
+        shared.mirrored.devices.retain(|key, _| kept.contains(key));
+        drop(shared);
+        let kept: Vec<_> = kept.into_iter().map(core_key).collect();
+        self.board.unseat(|key| !kept.contains(key));
+    }
+
+    /// The mirrors that have a replica here, for the membership.
+    pub(super) fn mirror_configs(&self) -> Vec<MirrorConfig> {
+        let shared = self.shared();
+        let seated = shared.tables.mirrors.iter();
+        let seated = seated.filter(|it| shared.mirrored.devices.contains_key(&it.key));
+        seated.filter_map(|layout| shared.config(layout)).collect()
+    }
+}
+
+/// Where new devices go.
+struct Makes<'a> {
+    outfit: &'a mut Devices,
+    space: &'a mut Space,
+    peers: &'a PeerAccess,
+}
+
+impl Makes<'_> {
+    /// Adds a device that no driver serves.
+    fn device(&mut self, name: Name, uuid: Uuid, properties: DeviceProperties) -> DeviceId {
+        let number = DeviceId(u32::try_from(self.outfit.all.len()).expect("devices are few"));
+        self.outfit.all.push(Arc::new(Device::remote(name, uuid, properties)));
+        self.space.add_device(place_of(&self.outfit.all));
+        number
+    }
+}
+
+impl Shared {
+    /// The mirrors that have no devices yet, and can have them.
+    fn new_mirrors(&self) -> Vec<MirrorLayout> {
+        let is_new = |layout: &&MirrorLayout| {
+            layout.is_zeroed && !self.mirrored.devices.contains_key(&layout.key)
+        };
+        let is_reached = |replica: &ReplicaPlace| match self.tables.slices.get(&replica.slice) {
+            Some(slice) if slice.is_local => self.slices.contains_key(&replica.slice),
+            Some(slice) => !slice.addresses.is_empty(),
+            None => false,
+        };
+        let mirrors = self.tables.mirrors.iter().filter(is_new);
+        mirrors.filter(|it| it.replicas.iter().all(is_reached)).cloned().collect()
+    }
+
+    /// The replica of this node.
+    fn own<'a>(&self, layout: &'a MirrorLayout) -> Option<&'a ReplicaPlace> {
+        layout.replicas.iter().find(|replica| self.slices.contains_key(&replica.slice))
+    }
+
+    /// Makes the devices of a mirror.
+    fn seat(&mut self, layout: &MirrorLayout, makes: &mut Makes<'_>) -> Seat {
+        let key = layout.key;
+        let id = MirrorId(self.mirrored.next);
+        self.mirrored.next += 1;
+        let block_size = BlockSize::from_bytes(layout.block_size).unwrap_or(BlockSize::B4096);
+        let own = self.own(layout).copied();
+        let local = own.map(|own| {
+            let device = self.slices[&own.slice];
+            let volatile_cache =
+                makes.outfit.all[index(device.0)].properties().volatile_cache;
+            (own.ordinal, Local { device, start: own.start, volatile_cache })
+        });
+        let properties = DeviceProperties {
+            len: layout.len,
+            block_size,
+            volatile_cache: true,
+            reads_as_zeroes: false,
+            deallocates: layout.provisioning == Provisioning::Thin,
+        };
+        let mirror = makes.device(face_name(key, false), face_uuid(key, false), properties);
+        makes.outfit.mirrors.push((mirror, DeviceKind::Mirror(id)));
+        let replica = local.map(|_| {
+            let device = makes.device(face_name(key, true), face_uuid(key, true), properties);
+            makes.outfit.mirrors.push((device, DeviceKind::Replica(id)));
+            device
+        });
+        self.mirrored.devices.insert(key, Seated { mirror, replica });
+        let others = layout.replicas.iter().filter(|it| Some(it.ordinal) != own.map(|it| it.ordinal));
+        let faces = others.map(|other| Faces {
+            ordinal: other.ordinal,
+            primary: self.face(key, other, Face::Primary, properties, makes),
+            replica: own.map(|_| self.face(key, other, Face::Replica, properties, makes)),
+        });
+        let faces = faces.collect();
+        let deallocates = properties.deallocates;
+        Seat { id, len: layout.len, own: local, faces, deallocates }
+    }
+
+    /// The device that is a face of a mirror on another node.
+    fn face(
+        &mut self,
+        key: MirrorKey,
+        replica: &ReplicaPlace,
+        face: Face,
+        properties: DeviceProperties,
+        makes: &mut Makes<'_>,
+    ) -> DeviceId {
+        let node = self.tables.slices[&replica.slice].clone();
+        let is_replica = face == Face::Replica;
+        let (name, uuid) = (face_name(key, is_replica), face_uuid(key, is_replica));
+        let of_node = Uuid::from_u128(uuid.as_u128() ^ node.node.as_u128());
+        let device = makes.device(name.clone(), of_node, properties);
+        let health = Arc::clone(makes.outfit.all[index(device.0)].health());
+        let peers: &mut Vec<PeerConfig> = &mut makes.outfit.peers;
+        self.link(peers, (&node, Some(face)), &makes.peers.secret).volumes.push(RemoteVolume {
+            device,
+            name: name.as_str().into(),
+            uuid: *uuid.as_bytes(),
+            health,
+            unflushed: Arc::default(),
+            face: Some(face),
+        });
+        device
+    }
+
+    /// The device that is a mirror.
+    pub(super) fn mirror_device(&self, mirror: MirrorKey) -> Option<DeviceId> {
+        self.mirrored.devices.get(&mirror).map(|seated| seated.mirror)
+    }
+
+    /// The faces of the mirrors that have a replica here, as volumes for the other nodes.
+    pub(super) fn faces(&self) -> Vec<Volume> {
+        let mirrors = self.tables.mirrors.iter();
+        let faces = mirrors.filter_map(|layout| {
+            let Seated { mirror, replica } = self.mirrored.devices.get(&layout.key).copied()?;
+            let (primary, copy) = (Home::PrimaryFace, Home::ReplicaFace);
+            Some([face_of(layout, mirror, primary)?, face_of(layout, replica?, copy)?])
+        });
+        faces.flatten().collect()
+    }
+
+    fn config(&self, layout: &MirrorLayout) -> Option<MirrorConfig> {
+        self.own(layout)?;
+        let replica = |place: &ReplicaPlace| {
+            let node = self.tables.slices.get(&place.slice)?.node;
+            let (slice, node) = (place.slice.into_bytes(), node.into_bytes());
+            Some(Replica { ordinal: place.ordinal, slice, node })
+        };
+        let replicas = layout.replicas.iter().map(replica).collect::<Option<_>>()?;
+        Some(MirrorConfig { key: core_key(layout.key), replicas, known: known(layout) })
+    }
+}
+
+/// A face of a mirror, as a volume.
+fn face_of(layout: &MirrorLayout, device: DeviceId, home: Home) -> Option<Volume> {
+    let block_size = BlockSize::from_bytes(layout.block_size)?;
+    let is_replica = home == Home::ReplicaFace;
+    let name = face_name(layout.key, is_replica);
+    Some(Volume {
+        id: VolumeId(0),
+        uuid: face_uuid(layout.key, is_replica),
+        subsystem: name.clone(),
+        name,
+        block_size,
+        blocks: block_size.blocks_in(layout.len),
+        preparing: None,
+        nsid: 1,
+        epoch: Epoch(1),
+        extents: vec![Extent { device, start: ByteOffset(0), len: layout.len }],
+        provisioning: layout.provisioning,
+        reservations: Reservations::default(),
+        home,
+        stripes: Stripes::NONE,
+    })
+}
