@@ -186,8 +186,20 @@ pub enum Refusal {
     #[error("subsystem {subsystem} has no free namespace id {nsid}: choose another one")]
     NsidTaken { subsystem: Name, nsid: u32 },
     /// More replicas than this version keeps.
-    #[error("{0} replicas are not supported yet: use 1")]
+    #[error("{0} replicas are not supported yet: use 1 or 2")]
     Replicas(u8),
+    /// Several replicas on one node.
+    #[error(
+        "placement central keeps everything on {node}, which cannot have {replicas} replicas: use 1 \
+         replica, or placement local:{node}"
+    )]
+    CentralReplicas { node: Name, replicas: u8 },
+    /// Too few nodes for the replicas of a mirror.
+    #[error(
+        "{replicas} replicas need slices on {replicas} nodes, and only {node} has one: start another \
+         node with --slice"
+    )]
+    FewNodes { replicas: u8, node: Name },
     /// The length is zero or beyond the address space.
     #[error("a volume of {0} blocks is not possible: choose at least 1 and less than 2^64 bytes")]
     Length(u64),
@@ -200,11 +212,15 @@ pub enum Refusal {
     /// The placement has no slice.
     #[error("no slice takes mirrors: start a node with --slice")]
     NoSlices,
+    /// The node of the placement has no slice.
+    #[error("node {0} has no slice that takes mirrors: start it with --slice")]
+    NoSliceOn(Name),
     /// Too little space.
     #[error(
-        "{wanted} more is needed, and {held} fits; free per node: {free}: add slices, or ask for less"
+        "{wanted} more is needed (replicas: {replicas}), and {held} fits; free per node: {free}: add \
+         slices, or ask for less"
     )]
-    Full { wanted: ByteLen, held: ByteLen, free: FreeList },
+    Full { wanted: ByteLen, held: ByteLen, replicas: u8, free: FreeList },
     /// The volume would have too many mirrors.
     #[error("a volume has at most {max} mirrors: choose a smaller length", max = place::MIRRORS_MAX)]
     Mirrors,

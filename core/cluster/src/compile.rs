@@ -1,7 +1,8 @@
 //! The volumes of the cluster as a node serves them: the rows of each, and where its parts lie.
 //!
 //! The node turns a part on a slice of its own into an extent of a local device, and any other into
-//! one of a device that is reached through the slice's node.
+//! one of a device that is reached through the slice's node. Mirrors of two replicas have a primary
+//! face, for the other nodes' reads and writes, and a replica face, for the primary's copies.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,8 +11,8 @@ use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::record::{Door, VolumeRecord, VolumeState};
-use crate::state::{ClusterState, Inconsistent, inconsistent};
+use crate::record::{Door, MirrorRecord, VolumeRecord, VolumeState};
+use crate::state::{ClusterState, Inconsistent, MirrorView, inconsistent};
 use crate::{Key, MirrorKey};
 
 /// All that a node has to know in order to serve the volumes of the cluster.
@@ -19,9 +20,12 @@ use crate::{Key, MirrorKey};
 pub struct Tables {
     /// The volumes that are ready.
     pub volumes: Vec<VolumeLayout>,
-    /// The slices that have parts of them.
+    /// The mirrors of the volumes with two replicas, also of volumes that are not ready yet.
+    pub mirrors: Vec<MirrorLayout>,
+    /// The slices that have parts or replicas of them.
     pub slices: BTreeMap<Uuid, SlicePlace>,
-    /// The parts that lie on slices of the node, also of volumes that are not ready yet.
+    /// The parts that lie on slices of the node, also of volumes that are not ready yet. A replica
+    /// of two is a part until it has been zeroed.
     pub parts: Vec<Part>,
     /// The volumes that cannot be served, with the fault.
     pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
@@ -48,6 +52,8 @@ pub struct VolumeLayout {
     pub provisioning: Provisioning,
     /// The number of its layout.
     pub epoch: u64,
+    /// The replicas of each mirror: 1 or 2.
+    pub replicas: u8,
     /// Its rows, all of one width; together they may be longer than the volume.
     pub rows: Vec<RowLayout>,
 }
@@ -57,8 +63,42 @@ pub struct VolumeLayout {
 pub struct RowLayout {
     /// The length of each mirror.
     pub len: ByteLen,
-    /// The place of each mirror's primary replica.
+    /// The place of each mirror. Of two replicas it is that of the lowest ordinal, whichever is
+    /// primary, so that it stays when the primary changes.
     pub mirrors: Vec<MirrorPlace>,
+}
+
+/// A mirror of two replicas.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MirrorLayout {
+    /// The mirror.
+    pub key: MirrorKey,
+    /// The length of each replica.
+    pub len: ByteLen,
+    /// Whether the replicas have been zeroed.
+    pub is_zeroed: bool,
+    /// The block size of its volume, in bytes.
+    pub block_size: u32,
+    /// Thin or thick, as its volume.
+    pub provisioning: Provisioning,
+    /// The places of its replicas, in the order of their ordinals.
+    pub replicas: Vec<ReplicaPlace>,
+    /// Its membership.
+    pub record: MirrorRecord,
+    /// The revision of the mirror's key at which the store had this record. A transaction that
+    /// compares it does not take effect on any other record.
+    pub revision: u64,
+}
+
+/// The place of a replica.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReplicaPlace {
+    /// Its number in the mirror.
+    pub ordinal: u8,
+    /// The slice.
+    pub slice: Uuid,
+    /// The offset on the slice's device.
+    pub start: ByteOffset,
 }
 
 /// A part of a volume: the replica of a mirror on a slice of the node, for the other nodes.
@@ -106,6 +146,23 @@ pub fn part_uuid(mirror: MirrorKey, is_zeroed: bool) -> Uuid {
     Uuid::from_u128(mirror.volume.as_u128() ^ number)
 }
 
+/// The name of a face of a mirror with two replicas: the primary's, for reads and writes from other
+/// nodes, or a replica's, for the primary's copies.
+///
+/// # Panics
+/// Never: a UUID and a number are a name.
+pub fn face_name(mirror: MirrorKey, is_replica: bool) -> Name {
+    let suffix = if is_replica { ".copy" } else { "" };
+    let name = format!("{}.{}{suffix}", mirror.volume, mirror.number).parse();
+    name.expect("a UUID and a number are short, and have only letters, digits, dots and hyphens")
+}
+
+/// The identity of a face. No part of the volume has it, since the numbers of parts are below 2^33.
+pub fn face_uuid(mirror: MirrorKey, is_replica: bool) -> Uuid {
+    let number = u128::from(mirror.number) + ((1 + u128::from(is_replica)) << 33);
+    Uuid::from_u128(mirror.volume.as_u128() ^ number)
+}
+
 /// The place of a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MirrorPlace {
@@ -138,8 +195,10 @@ pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
             continue;
         }
         match layout(state, node, *uuid, volume) {
-            Ok((layout, slices)) => {
+            Ok((layout, mirrors, slices)) => {
                 tables.parts.extend(parts(&layout, volume, &slices));
+                tables.parts.extend(replicas_to_zero(&mirrors, &slices));
+                tables.mirrors.extend(mirrors);
                 tables.slices.extend(slices);
                 if volume.state == VolumeState::Ready {
                     tables.volumes.push(layout);
@@ -157,10 +216,10 @@ pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
 
 type Slices = BTreeMap<Uuid, SlicePlace>;
 
-/// The parts on slices of the node.
+/// The parts of a volume with one replica on slices of the node.
 fn parts(layout: &VolumeLayout, volume: &VolumeRecord, slices: &Slices) -> Vec<Part> {
     let is_local = |it: &&MirrorPlace| slices.get(&it.slice).is_some_and(|slice| slice.is_local);
-    let rows = (0..).zip(&layout.rows);
+    let rows = (0..).zip(layout.rows.iter().filter(|_| layout.replicas == 1));
     let part = |(row, RowLayout { len, mirrors }): (u32, &RowLayout)| {
         let (len, is_zeroed) = (*len, row < volume.zeroed_rows);
         let (block_size, provisioning) = (volume.block_size, volume.provisioning);
@@ -171,27 +230,49 @@ fn parts(layout: &VolumeLayout, volume: &VolumeRecord, slices: &Slices) -> Vec<P
     rows.flat_map(part).collect()
 }
 
-/// All rows of a volume, and the slices under them.
+/// The replicas on slices of the node that have not been zeroed.
+fn replicas_to_zero(mirrors: &[MirrorLayout], slices: &Slices) -> Vec<Part> {
+    let part = |layout: &MirrorLayout| {
+        let MirrorLayout { key, len, is_zeroed, block_size, provisioning, .. } = *layout;
+        let local = layout.replicas.iter().filter(|it| slices[&it.slice].is_local);
+        let part = |replica: &ReplicaPlace| {
+            let place = MirrorPlace { mirror: key, slice: replica.slice, start: replica.start };
+            Part { place, len, is_zeroed, block_size, provisioning }
+        };
+        local.map(part).collect::<Vec<_>>()
+    };
+    mirrors.iter().filter(|layout| !layout.is_zeroed).flat_map(part).collect()
+}
+
+/// All rows of a volume, its mirrors if they have two replicas, and the slices under them.
 fn layout(
     state: &ClusterState,
     node: Uuid,
     uuid: Uuid,
     volume: &VolumeRecord,
-) -> Result<(VolumeLayout, Slices), Inconsistent> {
-    let (mut rows, mut slices) = (Vec::new(), Slices::new());
+) -> Result<(VolumeLayout, Vec<MirrorLayout>, Slices), Inconsistent> {
+    let (mut rows, mut layouts, mut slices) = (Vec::new(), Vec::new(), Slices::new());
     let mut held = 0;
     for (number, row) in (0..).zip(state.rows(uuid, volume)?) {
         let len = row[0].mirror.len;
+        let is_zeroed = number < volume.zeroed_rows;
         let mut mirrors = Vec::new();
         for view in row {
-            let primary =
-                view.replicas.replicas.iter().find(|it| it.ordinal == view.mirror.primary);
-            let missing = || inconsistent(&Key::Replicas(view.key), "lacks the primary replica");
-            let replica = primary.ok_or_else(missing)?;
-            slices.insert(replica.slice, slice_place(state, node, replica.slice)?);
-            let (slice, start) = (replica.slice, replica.start);
-            mirrors.push(MirrorPlace { mirror: view.key, slice, start });
-            held += if number < volume.zeroed_rows { len.0 } else { 0 };
+            for slice in view.replicas.replicas.iter().map(|it| it.slice) {
+                slices.insert(slice, slice_place(state, node, slice)?);
+            }
+            let place = match volume.replicas {
+                1 => only_place(&view)?,
+                2 => {
+                    let layout = mirror_layout(&view, volume, is_zeroed, &slices)?;
+                    let ReplicaPlace { slice, start, .. } = layout.replicas[0];
+                    layouts.push(layout);
+                    MirrorPlace { mirror: view.key, slice, start }
+                }
+                _ => return Err(inconsistent(&Key::Volume(uuid), "has more than 2 replicas")),
+            };
+            mirrors.push(place);
+            held += if is_zeroed { len.0 } else { 0 };
         }
         rows.push(RowLayout { len, mirrors });
     }
@@ -208,9 +289,56 @@ fn layout(
         nsid: volume.nsid,
         provisioning: volume.provisioning,
         epoch: volume.epoch,
+        replicas: volume.replicas,
         rows,
     };
-    Ok((layout, slices))
+    Ok((layout, layouts, slices))
+}
+
+/// The place of a mirror's only replica.
+fn only_place(view: &MirrorView<'_>) -> Result<MirrorPlace, Inconsistent> {
+    view.check_in_sync()?;
+    let primary = view.replicas.replicas.iter().find(|it| it.ordinal == view.mirror.primary);
+    let missing = || inconsistent(&Key::Replicas(view.key), "lacks the primary replica");
+    let replica = primary.ok_or_else(missing)?;
+    Ok(MirrorPlace { mirror: view.key, slice: replica.slice, start: replica.start })
+}
+
+/// A mirror of two replicas, which are on slices of different nodes.
+fn mirror_layout(
+    view: &MirrorView<'_>,
+    volume: &VolumeRecord,
+    is_zeroed: bool,
+    slices: &Slices,
+) -> Result<MirrorLayout, Inconsistent> {
+    let fault = |reason| Err(inconsistent(&Key::Replicas(view.key), reason));
+    let mut replicas: Vec<ReplicaPlace> = view
+        .replicas
+        .replicas
+        .iter()
+        .map(|it| ReplicaPlace { ordinal: it.ordinal, slice: it.slice, start: it.start })
+        .collect();
+    replicas.sort_unstable_by_key(|it| it.ordinal);
+    match replicas[..] {
+        [one, other] if one.ordinal == other.ordinal => {
+            return fault("has two replicas of one ordinal");
+        }
+        [one, other] if slices[&one.slice].node == slices[&other.slice].node => {
+            return fault("has both replicas on one node");
+        }
+        [_, _] => view.check_in_sync()?,
+        _ => return fault("has not two replicas, as its volume wants"),
+    }
+    Ok(MirrorLayout {
+        key: view.key,
+        len: view.mirror.len,
+        is_zeroed,
+        block_size: volume.block_size,
+        provisioning: volume.provisioning,
+        replicas,
+        record: view.mirror.clone(),
+        revision: view.revision.0,
+    })
 }
 
 fn slice_place(state: &ClusterState, node: Uuid, uuid: Uuid) -> Result<SlicePlace, Inconsistent> {

@@ -19,7 +19,7 @@ pub mod verdict;
 
 pub use agent::{Agent, AgentConfig, ChangeId, Outcome, StoreHealth};
 pub use change::{Change, Refusal, Step};
-pub use compile::{Tables, compile, part_name, part_uuid};
+pub use compile::{Tables, compile, face_name, face_uuid, part_name, part_uuid};
 pub use key::{Key, MirrorKey, ParseKeyError, prefix};
 pub use record::{RecordError, VALUE_LEN_MAX};
 pub use state::{ClusterState, Inconsistent};

@@ -6,6 +6,7 @@ use nearflash_space::{Name, Provisioning};
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
+use crate::Key;
 use crate::change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
 use crate::record::{ClusterRecord, FEATURE_LEVEL, Placement, Schema};
 use crate::state::ClusterState;
@@ -165,11 +166,20 @@ pub(crate) fn check_store(model: &Model) {
     assert_eq!(nsids.len(), state.volumes().len(), "namespace ids are unique");
     let ordinals: BTreeSet<u16> = state.nodes().values().map(|it| it.ordinal).collect();
     assert_eq!(ordinals.len(), state.nodes().len(), "ordinals are unique");
-    let mirrors: usize = state
-        .volumes()
-        .iter()
-        .map(|(uuid, it)| state.rows(*uuid, it).unwrap().iter().map(Vec::len).sum::<usize>())
-        .sum();
+    let rows = state.volumes().iter().map(|(uuid, it)| (it, state.rows(*uuid, it).unwrap()));
+    let (mut mirrors, mut replicas) = (0, 0);
+    for (volume, view) in
+        rows.flat_map(|(it, rows)| rows.into_iter().flatten().map(move |row| (it, row)))
+    {
+        let places = &view.replicas.replicas;
+        let nodes: BTreeSet<Uuid> =
+            places.iter().map(|it| state.slices()[&it.slice].node).collect();
+        assert_eq!((places.len(), nodes.len()), (volume.replicas.into(), volume.replicas.into()));
+        for replica in places {
+            assert!(state.revision(&Key::On(replica.slice, view.key)).0 != 0, "{}", view.key);
+        }
+        (mirrors, replicas) = (mirrors + 1, replicas + places.len());
+    }
     let on = model.records.keys().filter(|key| key.contains("/on/")).count();
-    assert_eq!((state.mirrors().unwrap().len(), on), (mirrors, mirrors));
+    assert_eq!((state.mirrors().unwrap().len(), on), (mirrors, replicas));
 }

@@ -29,7 +29,9 @@ pub struct ClusterState {
     slices: BTreeMap<Uuid, SliceRecord>,
     rooms: BTreeMap<Uuid, RoomRecord>,
     volumes: BTreeMap<Uuid, VolumeRecord>,
-    mirrors: BTreeMap<MirrorKey, MirrorRecord>,
+    /// Each with the revision at which the store had this record. It is not that of the key if the
+    /// key was damaged later.
+    mirrors: BTreeMap<MirrorKey, (MirrorRecord, ModRevision)>,
     replicas: BTreeMap<MirrorKey, ReplicasRecord>,
     alive: BTreeMap<Uuid, AliveRecord>,
 }
@@ -58,6 +60,8 @@ pub struct MirrorView<'a> {
     pub key: MirrorKey,
     /// The state.
     pub mirror: &'a MirrorRecord,
+    /// The revision of that state. A transaction that compares it takes effect on that state only.
+    pub revision: ModRevision,
     /// The places.
     pub replicas: &'a ReplicasRecord,
 }
@@ -143,7 +147,11 @@ impl ClusterState {
             Key::Slice(slice) => put(&mut self.slices, *slice, value),
             Key::Room(slice) => put(&mut self.rooms, *slice, value),
             Key::Volume(volume) => put(&mut self.volumes, *volume, value),
-            Key::Mirror(mirror) => put(&mut self.mirrors, *mirror, value),
+            Key::Mirror(mirror) => {
+                let revision = self.revision(key);
+                self.mirrors.insert(*mirror, (MirrorRecord::decode(value)?, revision));
+                Ok(())
+            }
             Key::Replicas(mirror) => put(&mut self.replicas, *mirror, value),
             Key::Alive(node) => put(&mut self.alive, *node, value),
             Key::On(..) => Ok(()),
@@ -260,8 +268,9 @@ impl ClusterState {
     fn mirror(&self, key: MirrorKey) -> Result<MirrorView<'_>, Inconsistent> {
         let missing = |key: Key| self.check(&key).err().unwrap_or(inconsistent(&key, "is missing"));
         let mirror = self.mirrors.get(&key).ok_or_else(|| missing(Key::Mirror(key)))?;
+        let (mirror, revision) = (&mirror.0, mirror.1);
         let replicas = self.replicas.get(&key).ok_or_else(|| missing(Key::Replicas(key)))?;
-        Ok(MirrorView { key, mirror, replicas })
+        Ok(MirrorView { key, mirror, revision, replicas })
     }
 
     /// All mirrors, with the places of their replicas.
@@ -282,6 +291,23 @@ impl ClusterState {
             }
         }
         Ok(views)
+    }
+}
+
+impl MirrorView<'_> {
+    /// Checks that every element of `in_sync` names a replica, and each another one.
+    pub(crate) fn check_in_sync(&self) -> Result<(), Inconsistent> {
+        let fault = |reason| Err(inconsistent(&Key::Mirror(self.key), reason));
+        let mut ordinals: Vec<u8> = self.mirror.in_sync.iter().map(|it| it.replica).collect();
+        ordinals.sort_unstable();
+        let is_replica = |it: &u8| self.replicas.replicas.iter().any(|one| one.ordinal == *it);
+        if !ordinals.iter().all(is_replica) {
+            return fault("has a replica in_sync that is not among its replicas");
+        }
+        if ordinals.windows(2).any(|pair| pair[0] == pair[1]) {
+            return fault("has a replica in_sync twice");
+        }
+        Ok(())
     }
 }
 

@@ -65,6 +65,11 @@ impl FreeSpace {
         ByteLen(self.runs.values().copied().max().unwrap_or(0))
     }
 
+    /// How many extents of this length the free runs hold; `len` is not zero.
+    pub fn pieces(&self, len: ByteLen) -> u64 {
+        self.runs.values().map(|run| run / len.0).sum()
+    }
+
     /// Marks an extent of a known volume as taken, as when a catalog is read.
     ///
     /// # Errors

@@ -15,12 +15,19 @@ use crate::state::{ClusterState, inconsistent};
 /// Most mirrors of a volume.
 pub(super) const MIRRORS_MAX: usize = EXTENTS_PER_VOLUME_MAX;
 
+/// Most replicas of a mirror that this version keeps.
+const REPLICAS_MAX: u8 = 2;
+
 /// Free space knows devices by number, and here each has one slice only.
 const ONLY: DeviceId = DeviceId(0);
 
 /// The slices that take the mirrors of a volume, with their free space.
 pub(super) struct Rooms {
     slices: BTreeMap<Uuid, Room>,
+    /// The replicas of each mirror: 1 or 2.
+    replicas: u8,
+    /// The node that takes all first replicas; `None` for any.
+    home: Option<Uuid>,
 }
 
 struct Room {
@@ -33,28 +40,40 @@ struct Room {
 pub(super) struct Row {
     /// The length of each mirror.
     pub(super) len: ByteLen,
-    /// The slice and the start of each mirror.
-    pub(super) places: Vec<(Uuid, ByteOffset)>,
+    /// The slice and the start of each mirror's replicas, in the order of their ordinals.
+    pub(super) places: Vec<Vec<(Uuid, ByteOffset)>>,
 }
+
+/// How many replicas of a row each slice takes.
+type Taken = BTreeMap<Uuid, u64>;
 
 impl Rooms {
     /// The slices that a placement may use.
-    pub(super) fn new(state: &ClusterState, placement: Placement) -> Result<Self, Refusal> {
-        let only = match placement {
+    pub(super) fn new(
+        state: &ClusterState,
+        placement: Placement,
+        replicas: u8,
+    ) -> Result<Self, Refusal> {
+        let home = match placement {
             Placement::Spread => None,
             Placement::Local(node) | Placement::Central(node) => Some(node),
         };
-        if let Some(node) = only.filter(|node| !state.nodes().contains_key(node)) {
-            return Err(Refusal::NoNode(node));
+        let name_of = |node: Uuid| state.nodes().get(&node).map(|it| it.name.clone());
+        let home_name = home.map(|node| name_of(node).ok_or(Refusal::NoNode(node))).transpose()?;
+        if !(1..=REPLICAS_MAX).contains(&replicas) {
+            return Err(Refusal::Replicas(replicas));
         }
+        if let (Placement::Central(_), Some(node), 2..) = (placement, &home_name, replicas) {
+            return Err(Refusal::CentralReplicas { node: node.clone(), replicas });
+        }
+        let is_usable = |node: Uuid| replicas > 1 || home.is_none_or(|home| home == node);
         let mut slices = BTreeMap::new();
         for (uuid, slice) in state.slices() {
             let room = state.rooms().get(uuid);
             let is_in = room.is_some_and(|room| room.state == RoomState::In);
-            let node = state.nodes().get(&slice.node);
-            if let Some(node) = node.filter(|_| is_in && only.is_none_or(|it| it == slice.node)) {
+            if let Some(node_name) = name_of(slice.node).filter(|_| is_in && is_usable(slice.node))
+            {
                 let free = FreeSpace::new(ONLY, DATA_START, slice.data_len());
-                let node_name = node.name.clone();
                 slices.insert(*uuid, Room { node: slice.node, node_name, free });
             }
         }
@@ -68,21 +87,45 @@ impl Rooms {
                 }
             }
         }
-        if slices.is_empty() { Err(Refusal::NoSlices) } else { Ok(Self { slices }) }
+        let rooms = Self { slices, replicas, home };
+        rooms.check_nodes(home_name)?;
+        Ok(rooms)
     }
 
-    /// The number of slices.
+    /// Checks that there are nodes for all replicas of a mirror.
+    fn check_nodes(&self, home: Option<Name>) -> Result<(), Refusal> {
+        let names: Vec<&Name> = self.slices.values().map(|room| &room.node_name).collect();
+        match (home, &names[..]) {
+            (_, []) => Err(Refusal::NoSlices),
+            (Some(home), _) if self.firsts().next().is_none() => Err(Refusal::NoSliceOn(home)),
+            (_, [name, rest @ ..]) if self.replicas > 1 && rest.iter().all(|it| it == name) => {
+                let node = (*name).clone();
+                Err(Refusal::FewNodes { replicas: self.replicas, node })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The slices that first replicas may be on.
+    fn firsts(&self) -> impl Iterator<Item = &Room> {
+        self.slices.values().filter(|room| self.is_first(room))
+    }
+
+    fn is_first(&self, room: &Room) -> bool {
+        self.home.is_none_or(|home| home == room.node)
+    }
+
+    /// The number of slices that first replicas may be on.
     pub(super) fn slices(&self) -> u32 {
-        u32::try_from(self.slices.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.firsts().count()).unwrap_or(u32::MAX)
     }
 
-    /// The width that suits a volume of this length: each mirror on a node of its own, or, on a
-    /// single node, on a slice of its own.
+    /// The width that suits a volume of this length: the first replica of each mirror on a node of
+    /// its own, or, on a single node, on a slice of its own.
     pub(super) fn width(&self, len: ByteLen) -> u32 {
         const NODES_MAX: u32 = 8;
         const MIRROR_LEN_MIN: u64 = 1 << 30;
-        let nodes: std::collections::BTreeSet<Uuid> =
-            self.slices.values().map(|room| room.node).collect();
+        let nodes: std::collections::BTreeSet<Uuid> = self.firsts().map(|room| room.node).collect();
         let nodes = u32::try_from(nodes.len()).unwrap_or(NODES_MAX);
         let places = if nodes == 1 { self.slices() } else { nodes };
         let wanted = u32::try_from(len.0.div_ceil(MIRROR_LEN_MIN)).unwrap_or(NODES_MAX);
@@ -101,8 +144,8 @@ impl Rooms {
                 return Err(Refusal::Mirrors);
             }
             let Some(row) = self.take_row(width, ByteLen(missing.0 - held)) else {
-                let (wanted, held) = (missing, ByteLen(held));
-                return Err(Refusal::Full { wanted, held, free });
+                let (wanted, held, replicas) = (missing, ByteLen(held), self.replicas);
+                return Err(Refusal::Full { wanted, held, replicas, free });
             };
             held += row.len.0 * u64::from(width);
             rows.push(row);
@@ -112,32 +155,122 @@ impl Rooms {
 
     /// Takes a row of at most `missing` bytes, rounded up to tracts.
     fn take_row(&mut self, width: u32, missing: ByteLen) -> Option<Row> {
-        let mut chosen: Vec<(Uuid, Uuid)> = Vec::new();
-        for _ in 0..width {
-            let (slice, room) = self
-                .slices
-                .iter()
-                .filter(|(slice, room)| {
-                    !chosen.iter().any(|(it, _)| it == *slice)
-                        && room.free.largest_run_len() >= TRACT_LEN
-                })
-                .min_by_key(|(slice, room)| {
-                    let of_node = chosen.iter().filter(|(_, node)| *node == room.node).count();
-                    (of_node, std::cmp::Reverse(room.free.free_len()), **slice)
-                })?;
-            chosen.push((*slice, room.node));
-        }
-        let each = missing.0.div_ceil(u64::from(width)).div_ceil(TRACT_LEN.0);
-        let wanted = each.saturating_mul(TRACT_LEN.0).min(MIRROR_LEN_MAX.0);
-        let runs = chosen.iter().map(|(slice, _)| self.slices[slice].free.largest_run_len().0);
-        let len = ByteLen(runs.fold(wanted, u64::min));
+        let mut taken = Taken::new();
+        let firsts = self.choose_firsts(width, &mut taken)?;
+        let seconds = match self.replicas {
+            1 => Vec::new(),
+            _ => self.choose_seconds(&firsts, &mut taken)?,
+        };
+        let each = missing.0.div_ceil(u64::from(width));
+        let len = self.row_len(ByteLen(each), &taken);
         let mut places = Vec::new();
-        for (slice, _) in chosen {
-            let free = &mut self.slices.get_mut(&slice)?.free;
-            // A run of that length exists; the extents of runs of whole tracts begin at tracts.
-            places.push((slice, free.allocate(len, None, 1).ok()?.first()?.start));
+        for (number, first) in firsts.iter().enumerate() {
+            let mut replicas = Vec::new();
+            for slice in std::iter::once(first).chain(seconds.get(number)) {
+                let free = &mut self.slices.get_mut(slice)?.free;
+                // A run of that length exists; the extents of runs of whole tracts begin at tracts.
+                replicas.push((*slice, free.allocate(len, None, 1).ok()?.first()?.start));
+            }
+            places.push(replicas);
         }
         Some(Row { len, places })
+    }
+
+    /// The slices of the mirrors' first replicas, each another one.
+    fn choose_firsts(&self, width: u32, taken: &mut Taken) -> Option<Vec<Uuid>> {
+        let mut firsts = Vec::new();
+        for _ in 0..width {
+            let is_possible =
+                |slice: &Uuid, room: &Room| !firsts.contains(slice) && self.is_first(room);
+            let slice = self.best(&firsts, taken, is_possible)?;
+            *taken.entry(slice).or_default() += 1;
+            firsts.push(slice);
+        }
+        Some(firsts)
+    }
+
+    /// The slices of the mirrors' second replicas, each of another node than the first.
+    fn choose_seconds(&self, firsts: &[Uuid], taken: &mut Taken) -> Option<Vec<Uuid>> {
+        let mut seconds: Vec<Uuid> = Vec::new();
+        for first in firsts {
+            let own = self.node_of(first);
+            let slice = self.best(&seconds, taken, |_, room| room.node != own);
+            let is_even = slice.is_some_and(|it| {
+                self.dealt_to(self.node_of(&it), &seconds) <= self.dealt_to(own, &seconds)
+            });
+            // An earlier mirror may use a node that this one may not.
+            let exchange = || {
+                let of_own = self.best(&seconds, taken, |_, room| room.node == own)?;
+                let is_other = |slice: &Uuid| self.node_of(slice) != own;
+                let mut pairs = firsts.iter().zip(&seconds);
+                let place =
+                    pairs.position(|(first, second)| is_other(first) && is_other(second))?;
+                Some((place, of_own))
+            };
+            match if is_even { None } else { exchange() } {
+                Some((place, of_own)) => {
+                    *taken.entry(of_own).or_default() += 1;
+                    let second = std::mem::replace(&mut seconds[place], of_own);
+                    seconds.push(second);
+                }
+                None => {
+                    *taken.entry(slice?).or_default() += 1;
+                    seconds.push(slice?);
+                }
+            }
+        }
+        Some(seconds)
+    }
+
+    /// The possible slice with room that suits best: on a node with the fewest of those `dealt`, and
+    /// there with the most free space for each replica of the row.
+    fn best(
+        &self,
+        dealt: &[Uuid],
+        taken: &Taken,
+        is_possible: impl Fn(&Uuid, &Room) -> bool,
+    ) -> Option<Uuid> {
+        let share = |slice: &Uuid| taken.get(slice).map_or(1, |taken| taken + 1);
+        let has_room = |slice: &Uuid, room: &Room| room.free.pieces(TRACT_LEN) >= share(slice);
+        let slices = self.slices.iter();
+        let possible =
+            slices.filter(|(slice, room)| is_possible(slice, room) && has_room(slice, room));
+        let best = possible.min_by_key(|(slice, room)| {
+            let of_node = self.dealt_to(room.node, dealt);
+            (of_node, std::cmp::Reverse(room.free.free_len().0 / share(slice)), **slice)
+        });
+        best.map(|(slice, _)| *slice)
+    }
+
+    /// How many of these slices are the node's.
+    fn dealt_to(&self, node: Uuid, dealt: &[Uuid]) -> usize {
+        dealt.iter().filter(|slice| self.node_of(slice) == node).count()
+    }
+
+    fn node_of(&self, slice: &Uuid) -> Uuid {
+        self.slices[slice].node
+    }
+
+    /// The length of a row's mirrors: at most `wanted`, rounded up to tracts, and no longer than
+    /// what lets every slice hold all that it takes.
+    fn row_len(&self, wanted: ByteLen, taken: &Taken) -> ByteLen {
+        let len = |tracts: u64| ByteLen(tracts * TRACT_LEN.0);
+        let fits = |tracts: u64| {
+            taken.iter().all(|(slice, count)| self.slices[slice].free.pieces(len(tracts)) >= *count)
+        };
+        let wanted = wanted.0.min(MIRROR_LEN_MAX.0).div_ceil(TRACT_LEN.0);
+        // One tract fits, since the slices were chosen so. Shorter mirrors fit where longer ones do.
+        let (mut low, mut high) = (1, wanted);
+        let mut tracts = wanted;
+        while low < high {
+            if fits(tracts) {
+                low = tracts;
+            } else {
+                high = tracts - 1;
+            }
+            tracts = (low + high).div_ceil(2);
+        }
+        len(low)
     }
 
     /// The free space of each node.

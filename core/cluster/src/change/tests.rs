@@ -92,7 +92,7 @@ fn what_is_not_possible_is_refused_with_its_remedy() {
     let mut model = cluster_of(2, ByteLen(40 * GIB));
     let spec = volume(1, ByteLen(GIB));
     let mut refused = |spec: VolumeSpec| create(&mut model, &spec).unwrap_err();
-    assert_eq!(refused(VolumeSpec { replicas: 2, ..spec.clone() }), Refusal::Replicas(2));
+    assert_eq!(refused(VolumeSpec { replicas: 3, ..spec.clone() }), Refusal::Replicas(3));
     let unit = ByteLen(3 * KIB);
     assert_eq!(
         refused(VolumeSpec { stripe_unit: unit, ..spec.clone() }),

@@ -17,7 +17,7 @@ use crate::record::{
 use crate::state::ClusterState;
 use crate::store::Put;
 
-/// The ordinal of the only replica.
+/// The ordinal of the first primary replica.
 const FIRST: u8 = 0;
 
 /// See [`super::Change::CreateVolume`].
@@ -39,9 +39,6 @@ pub(super) fn create(
     let bytes = spec.blocks.0.checked_mul(u64::from(spec.block_size.bytes()));
     let len = bytes.filter(|bytes| *bytes != 0).map(ByteLen);
     let len = len.ok_or(Refusal::Length(spec.blocks.0))?;
-    if spec.replicas != 1 {
-        return Err(Refusal::Replicas(spec.replicas));
-    }
     if !is_stripe_unit(spec.stripe_unit) {
         return Err(Refusal::StripeUnit(spec.stripe_unit));
     }
@@ -53,7 +50,7 @@ pub(super) fn create(
     draft.own(name, spec.uuid)?;
     let nsid = nsid(state, spec)?;
     draft.own(Key::Nsid(spec.subsystem.clone(), nsid), spec.uuid)?;
-    let mut rooms = Rooms::new(state, spec.placement)?;
+    let mut rooms = Rooms::new(state, spec.placement, spec.replicas)?;
     let width = spec.width.unwrap_or_else(|| rooms.width(len));
     let slices = rooms.slices();
     if width == 0 || width > slices.min(WIDTH_MAX) {
@@ -159,33 +156,36 @@ fn extend(
     if nearflash_units::index(mirrors) > super::place::MIRRORS_MAX {
         return Err(Refusal::Mirrors);
     }
-    let mut rooms = Rooms::new(state, volume.placement)?;
+    let mut rooms = Rooms::new(state, volume.placement, volume.replicas)?;
     let added = rooms.take_rows(volume.width, ByteLen(wanted - held))?;
     add_row(&mut draft, uuid, &mut volume, &added[0])?;
     draft.put(Key::Volume(uuid), &volume)?;
     draft.submit()
 }
 
-/// Adds the records of a row's mirrors.
+/// Adds the records of a row's mirrors. Their replicas begin in sync, in the recorded incarnations
+/// of their slices.
 fn add_row(
     draft: &mut Draft<'_>,
     uuid: Uuid,
     volume: &mut VolumeRecord,
     row: &Row,
 ) -> Result<(), Refusal> {
-    for (number, (slice, start)) in (volume.rows * volume.width..).zip(&row.places) {
+    for (number, places) in (volume.rows * volume.width..).zip(&row.places) {
         let key = MirrorKey { volume: uuid, number };
-        draft.decided_on(Key::Slice(*slice))?;
-        let incarnation = draft.state.slices().get(slice).map_or(0, |it| it.incarnation);
-        let in_sync = vec![InSyncRecord { replica: FIRST, incarnation }];
+        let (mut in_sync, mut replicas) = (Vec::new(), Vec::new());
+        for (ordinal, (slice, start)) in (FIRST..).zip(places) {
+            draft.decided_on(Key::Slice(*slice))?;
+            let incarnation = draft.state.slices().get(slice).map_or(0, |it| it.incarnation);
+            in_sync.push(InSyncRecord { replica: ordinal, incarnation });
+            replicas.push(ReplicaRecord { ordinal, slice: *slice, start: *start });
+            draft.txn.puts.push(Put { key: Key::On(*slice, key), value: Vec::new(), lease: None });
+            change_room(draft, *slice)?;
+        }
         let mirror =
             MirrorRecord { schema: Schema, len: row.len, term: 1, primary: FIRST, in_sync };
         draft.put(Key::Mirror(key), &mirror)?;
-        let replica = ReplicaRecord { ordinal: FIRST, slice: *slice, start: *start };
-        let replicas = ReplicasRecord { schema: Schema, replicas: vec![replica] };
-        draft.put(Key::Replicas(key), &replicas)?;
-        draft.txn.puts.push(Put { key: Key::On(*slice, key), value: Vec::new(), lease: None });
-        change_room(draft, *slice)?;
+        draft.put(Key::Replicas(key), &ReplicasRecord { schema: Schema, replicas })?;
     }
     volume.rows += 1;
     Ok(())
