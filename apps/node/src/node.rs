@@ -3,6 +3,7 @@
 //! until the older requests of the volume have ended, and answer.
 
 mod access;
+pub(crate) mod board;
 mod change;
 mod chap;
 mod clock;
@@ -10,6 +11,7 @@ mod cluster;
 mod expiry;
 mod io;
 mod jobs;
+pub(crate) mod mirrored;
 mod quiesce;
 mod quiescing;
 mod raised;
@@ -41,6 +43,7 @@ use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket}
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
+use board::Board;
 use jobs::Jobs;
 use quiescing::{Quiescing, shrunk};
 use raised::raised_by;
