@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use nearflash_device::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset, index};
+use serde::{Deserialize, Serialize};
 
 /// The entries of a page of the table.
 const PAGE_LEN: u32 = 64;
@@ -36,7 +37,8 @@ pub enum DeviceKind {
 pub struct MirrorId(pub u32);
 
 /// The identity of a mirror on all nodes.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct MirrorKey {
     /// The volume that it is part of.
     pub volume: [u8; 16],
@@ -45,7 +47,7 @@ pub struct MirrorKey {
 }
 
 /// The number of a membership of a mirror. It grows with each change.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Term(pub u32);
 
 /// A core of this node.

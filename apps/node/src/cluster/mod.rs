@@ -24,6 +24,8 @@ mod join;
 mod listen;
 mod member;
 mod pki;
+#[allow(dead_code)] // until the thread `cluster` uses it
+mod pulse;
 mod status;
 
 mod supervisor;

@@ -4,11 +4,14 @@
 //! process dies, the kernel ends that connection in an orderly way, which proves that no thread of the
 //! process runs any more.
 
+use serde::{Deserialize, Serialize};
+
 use super::record::Known;
 use crate::table::{MirrorKey, Term};
 
 /// A slice of a node, as it is now.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct SliceState {
     /// The slice.
     pub slice: [u8; 16],
@@ -19,7 +22,8 @@ pub struct SliceState {
 }
 
 /// A mirror for which a lease is asked.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Question {
     /// The mirror.
     pub mirror: MirrorKey,
@@ -30,7 +34,8 @@ pub struct Question {
 }
 
 /// A message.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub enum Pulse {
     /// The first message of each connection.
     Hello {

@@ -1,9 +1,12 @@
 //! The membership of a mirror, as the cluster's store has it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::table::Term;
 
 /// A replica that is in sync, in one incarnation of its slice.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Element {
     /// The ordinal of the replica in its mirror.
     pub replica: u8,
@@ -13,7 +16,8 @@ pub struct Element {
 }
 
 /// The membership of a mirror in one term.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Record {
     /// The term.
     pub term: Term,
@@ -24,7 +28,8 @@ pub struct Record {
 }
 
 /// A record, and the revision of the store that wrote it. The higher revision counts.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Known {
     /// The record.
     pub record: Record,
