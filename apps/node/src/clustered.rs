@@ -7,7 +7,7 @@
 //! Invariant: nothing of a slice is used before the cluster's store knows its incarnation.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -21,19 +21,20 @@ use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::Door;
 use nearflash_cluster::{Change, compile};
 use nearflash_media::Slice;
+use nearflash_mirror::membership::SliceState;
 use nearflash_nvme::ControllerId;
 use nearflash_space::Name;
 use nearflash_space::slice::{SliceVerdict, Superblock};
 use uuid::Uuid;
 
-use crate::Catalog;
-use crate::cluster::{ChangeError, Follower, StoreAccess};
-use crate::config::{ClusterConfig, Protocol};
+use crate::cluster::{ChangeError, Follower, MirrorSetup, PeerSecret, StoreAccess};
+use crate::config::{ClusterConfig, PULSE_PORT, Protocol};
 use crate::doors::Addresses;
 use crate::error::NodeError;
 use crate::joining::{self, Joining};
 use crate::node::{IsOver, Node};
 use crate::prepare::Slices;
+use crate::{Catalog, OnMirrors};
 
 /// The time that the store has for its first answer.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -41,6 +42,9 @@ const FIRST_ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The time between two reports that the store does not answer; also the time that it has for its first
 /// answer while volumes of the node alone could be served.
 pub(crate) const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// The time for handing mirrors over at the end.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
 
 /// The time for a change at the start.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
@@ -56,6 +60,9 @@ pub(crate) struct Enrolled {
     pub(crate) spec: NodeSpec,
     pub(crate) ordinal: u16,
     pub(crate) receiver: Arc<Receiver>,
+    /// The socket for the pulses of other nodes, until it is used.
+    pulse: Mutex<Option<TcpListener>>,
+    peer_secret: PeerSecret,
     secret: Secret,
     cluster: Uuid,
     /// Whether the store has answered. Otherwise the number is that of an earlier start.
@@ -92,7 +99,9 @@ impl Enrolled {
     ) -> Result<Self, NodeError> {
         let access = StoreAccess::of(data_dir)?;
         let (cluster, ip, node) = (access.cluster(), access.ip(), catalog.node());
-        let secret = Secret::new(access.peer_secret());
+        let peer_secret = access.peer_secret();
+        let secret = Secret::new(peer_secret);
+        let (pulse, pulse_address) = listen(config.pulse.unwrap_or((ip, PULSE_PORT).into()))?;
         let endpoints = access.endpoints_text();
         let receiver = Arc::new(Receiver::default());
         let take = Arc::clone(&receiver);
@@ -100,7 +109,7 @@ impl Enrolled {
         let spec = NodeSpec {
             uuid: node,
             name: config.node.clone(),
-            addresses: reachable(addresses, ip),
+            addresses: reachable(addresses, ip, pulse_address),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let earlier = catalog.ordinal(cluster)?.filter(|_| has_own);
@@ -121,7 +130,18 @@ impl Enrolled {
         }
         catalog.keep_ordinal(cluster, ordinal)?;
         let follower = Arc::new(follower);
-        Ok(Self { follower, spec, ordinal, receiver, secret, cluster, is_registered })
+        let pulse = Mutex::new(Some(pulse));
+        Ok(Self {
+            follower,
+            spec,
+            ordinal,
+            receiver,
+            pulse,
+            peer_secret,
+            secret,
+            cluster,
+            is_registered,
+        })
     }
 
     pub(crate) fn secret(&self) -> &Secret {
@@ -198,10 +218,34 @@ impl Enrolled {
             self.open(slice, timeout)?;
             node.use_slice(slice.uuid(), is_over);
         }
+        self.begin_mirrors(node, slices);
         // The volumes are there when the node says that it is ready.
         node.follow_cluster(compile(&self.follower.state(), self.spec.uuid), is_over);
         self.receiver.hand(Arc::clone(node));
         Ok(())
+    }
+
+    /// Takes part in mirrors from now on.
+    fn begin_mirrors(&self, node: &Node, slices: &[Slice]) {
+        let state = |slice: &Slice| SliceState {
+            slice: slice.uuid().into_bytes(),
+            incarnation: slice.incarnation(),
+            power: slice.power_incarnation(),
+        };
+        let mut pulse = self.pulse.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(listener) = pulse.take() else { return };
+        self.follower.begin_mirrors(MirrorSetup {
+            node: self.spec.uuid,
+            slices: slices.iter().map(state).collect(),
+            listener,
+            secret: self.peer_secret,
+            board: node.board(),
+        });
+    }
+
+    /// Takes the news of the cores about mirrors.
+    pub(crate) fn on_mirrors(&self) -> OnMirrors {
+        self.follower.on_mirrors()
     }
 
     /// Tells the store that the slice is open, in its new incarnation.
@@ -246,6 +290,7 @@ pub(crate) fn register(
 impl Clustered {
     /// Stops following the cluster. The node serves its volumes as before.
     pub(crate) fn stop(self) {
+        self.follower.leave(LEAVE_MAX);
         self.receiver.stop(&self.follower);
         if self.joining.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that joins the cluster has panicked");
@@ -306,7 +351,11 @@ fn await_store(follower: &Follower, endpoints: &str) -> Result<(), NodeError> {
 
 /// The addresses at which the other nodes and hosts reach this one. A door that listens on every
 /// address is reached at the one that the cluster has for this machine.
-fn reachable(addresses: &Addresses, ip: std::net::IpAddr) -> BTreeMap<Door, Vec<SocketAddr>> {
+fn reachable(
+    addresses: &Addresses,
+    ip: std::net::IpAddr,
+    pulse: SocketAddr,
+) -> BTreeMap<Door, Vec<SocketAddr>> {
     let doors = [
         (Protocol::NvmeTcp, Door::NvmeTcp),
         (Protocol::Iscsi, Door::Iscsi),
@@ -317,7 +366,16 @@ fn reachable(addresses: &Addresses, ip: std::net::IpAddr) -> BTreeMap<Door, Vec<
         false => address,
     };
     let of = |protocol| addresses.of(protocol).into_iter().map(specific).collect::<Vec<_>>();
-    doors.into_iter().map(|(protocol, door)| (door, of(protocol))).collect()
+    let doors = doors.into_iter().map(|(protocol, door)| (door, of(protocol)));
+    doors.chain([(Door::Pulse, vec![specific(pulse)])]).collect()
+}
+
+/// Opens the socket for the pulses of other nodes.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let failed = |source| NodeError::PulseSocket { address, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 fn controller_ids(ordinal: u16) -> RangeInclusive<u16> {

@@ -95,6 +95,14 @@ pub enum NodeError {
         /// The addresses that were asked, separated by commas.
         endpoints: Box<str>,
     },
+    /// The socket for the pulses of other nodes cannot be opened.
+    #[error("--pulse {address}: {source}: choose another address that the other nodes reach")]
+    PulseSocket {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The node has another number in the cluster than at its earlier starts.
     #[error(
         "the node's number in the cluster is {found} now, and the numbers of its NVMe controllers follow \

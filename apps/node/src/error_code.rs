@@ -52,7 +52,7 @@ fn coded(error: &NodeError) -> Coded {
             (ErrorCode::Configuration, None)
         }
         NodeError::Remote { .. } | NodeError::RemoteClash(_) => (ErrorCode::Configuration, None),
-        NodeError::Bind { .. } => (ErrorCode::Address, None),
+        NodeError::Bind { .. } | NodeError::PulseSocket { .. } => (ErrorCode::Address, None),
         NodeError::Start(_) | NodeError::Control { .. } | NodeError::System { .. } => {
             (ErrorCode::System, None)
         }

@@ -40,10 +40,10 @@ use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
 use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket};
 
+use board::Board;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
-use board::Board;
 use jobs::Jobs;
 use quiescing::{Quiescing, shrunk};
 use raised::raised_by;

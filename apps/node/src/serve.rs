@@ -24,7 +24,9 @@ use crate::exports::{direct_access, published};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Slices, prepare};
-use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
+use crate::{
+    Asker, Catalog, NodeError, OnMirrors, Runtime, RuntimeConfig, StartError, remote, runtime,
+};
 
 /// A node that serves.
 pub struct Running {
@@ -90,6 +92,10 @@ impl Running {
             },
             life: health.life(),
             ledger: Arc::clone(health.ledger()),
+            on_mirrors: match &cluster {
+                Some(cluster) => cluster.on_mirrors(),
+                None => OnMirrors::new(|_| ()),
+            },
         })?;
         let face = Arc::clone(&runtime);
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));

@@ -217,6 +217,11 @@ impl Membership {
         self.step_all();
     }
 
+    /// This node.
+    pub fn node(&self) -> NodeKey {
+        self.node
+    }
+
     /// The nodes that share mirrors with this one: each needs a pulse.
     pub fn partners(&self) -> impl Iterator<Item = NodeKey> + '_ {
         self.partners.keys().copied()
@@ -296,10 +301,11 @@ impl Membership {
     /// Hands every mirror over to its other replica, if that one is in sync.
     pub fn leave(&mut self) {
         self.is_leaving = true;
+        self.ask_to_be_dropped();
         self.step_all();
     }
 
-    /// Whether this node is the primary of no mirror that has another replica in sync.
+    /// Whether no mirror counts on this node and another one.
     pub fn has_left(&self) -> bool {
         self.mirrors.values().all(Mirror::has_left)
     }
@@ -314,6 +320,7 @@ impl Membership {
         if self.now >= self.ask_at {
             self.ask_at = self.now.plus(ASK_PERIOD);
             self.ask();
+            self.ask_to_be_dropped();
         }
         self.step_all();
     }

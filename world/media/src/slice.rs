@@ -233,6 +233,11 @@ impl Slice {
         self.superblock().incarnation
     }
 
+    /// The first incarnation since its device may have lost what was not flushed.
+    pub fn power_incarnation(&self) -> u64 {
+        self.superblock().power_incarnation
+    }
+
     /// Notes durably that the cluster's store has the incarnation.
     ///
     /// # Errors

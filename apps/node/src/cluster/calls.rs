@@ -122,6 +122,24 @@ impl Calls {
         }
     }
 
+    /// Reads a key, linearizably.
+    pub(super) async fn get(&self, endpoint: &Endpoint, key: &Key) -> Result<Option<Found>, Error> {
+        let mut client = self.client(endpoint).await?;
+        let read = client.get(self.name(key), None).await.inspect_err(|_| self.forget(endpoint))?;
+        Ok(read.kvs().first().map(|pair| found(&self.way, pair, true)))
+    }
+
+    /// Carries out a transaction. Returns its revision; `None` if a comparison failed.
+    pub(super) async fn swap(
+        &self,
+        endpoint: &Endpoint,
+        txn: &ClusterTxn,
+    ) -> Result<Option<u64>, Error> {
+        let mut client = self.client(endpoint).await?;
+        let answer = client.txn(self.txn(txn)).await.inspect_err(|_| self.forget(endpoint))?;
+        Ok(answer.succeeded().then(|| newest(answer.header())))
+    }
+
     /// Asks all members for their state.
     async fn status(&self, client: &mut Client) -> Result<(StoreStatus, Members), Error> {
         let listed = client.member_list().await?;

@@ -19,8 +19,9 @@ use nearflash_cluster::{
     Agent, Change, ChangeId, ClusterState, Level, Outcome, Part, Refusal, StoreEvent, StoreHealth,
     verdict,
 };
+use nearflash_mirror::membership::MirrorConfig;
 use nearflash_space::Name;
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, Nanos};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet};
@@ -30,6 +31,8 @@ use super::access::StoreAccess;
 use super::calls::{Calls, Members};
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
+use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
+use crate::OnMirrors;
 
 /// Error: a change of the cluster was not made, or nobody knows.
 #[derive(Debug, thiserror::Error)]
@@ -70,11 +73,16 @@ pub(crate) type OnTables = Box<dyn FnMut(Tables) + Send>;
 pub(crate) struct Follower {
     shared: Arc<Shared>,
     commands: UnboundedSender<Command>,
+    mirror_events: UnboundedSender<MirrorEvent>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 enum Command {
     Change(Change, Sender<Outcome>),
+    Begin(MirrorSetup),
+    Mirrors(Vec<(MirrorConfig, ByteLen)>),
+    /// Hand all mirrors over, and say so.
+    Leave(Sender<()>),
     Stop,
 }
 
@@ -141,6 +149,8 @@ impl Follower {
             absence: Mutex::default(),
         });
         let (commands, receiver) = unbounded_channel();
+        let (mirror_events, mirror_incoming) = unbounded_channel();
+        let mirror_sender = mirror_events.clone();
         let (driven, told) = (Arc::clone(&shared), Arc::clone(&shared));
         let drive = move || {
             let (events, incoming) = unbounded_channel();
@@ -148,15 +158,44 @@ impl Follower {
             let endpoints = access.endpoints();
             let named = endpoints.clone().into();
             let calls = Calls { cluster, way: access.way(), named, clients, events };
-            let driver = Driver::new(agent, calls, endpoints, driven);
-            LocalSet::new().block_on(&runtime, driver.run(incoming, receiver));
+            let driver = Driver::new(agent, calls, endpoints, driven, mirror_sender);
+            LocalSet::new().block_on(&runtime, driver.run(incoming, receiver, mirror_incoming));
         };
         let tell = move || told.tell(on_tables);
         let threads = vec![
             Builder::new().name("cluster".to_owned()).spawn(drive).map_err(failed)?,
             Builder::new().name("cluster-tables".to_owned()).spawn(tell).map_err(failed)?,
         ];
-        Ok(Self { shared, commands, threads: Mutex::new(threads) })
+        Ok(Self { shared, commands, mirror_events, threads: Mutex::new(threads) })
+    }
+
+    /// Takes the news of the cores about mirrors.
+    pub(crate) fn on_mirrors(&self) -> OnMirrors {
+        let events = self.mirror_events.clone();
+        OnMirrors::new(move |news| {
+            // Nobody receives it while the thread ends.
+            let _ = events.send(MirrorEvent::News(news));
+        })
+    }
+
+    /// Takes part in mirrors from now on.
+    pub(crate) fn begin_mirrors(&self, setup: MirrorSetup) {
+        // The thread has ended if nobody receives it.
+        let _ = self.commands.send(Command::Begin(setup));
+    }
+
+    /// The mirrors that have a seat and a replica here, and their lengths.
+    pub(crate) fn set_mirrors(&self, configs: Vec<(MirrorConfig, ByteLen)>) {
+        let _ = self.commands.send(Command::Mirrors(configs));
+    }
+
+    /// Hands all mirrors over to other nodes. Waits until that is done, for at most `timeout`.
+    pub(crate) fn leave(&self, timeout: Duration) {
+        let (sender, receiver) = channel();
+        if self.commands.send(Command::Leave(sender)).is_ok() {
+            // Otherwise the other nodes take over when their leases are over.
+            let _ = receiver.recv_timeout(timeout);
+        }
     }
 
     /// Carries out a change. Waits until its outcome is known, for at most `timeout`.
@@ -282,23 +321,48 @@ struct Driver {
     next_change: u64,
     watch: Option<AbortHandle>,
     members: (UnboundedSender<Members>, UnboundedReceiver<Members>),
+    mirroring: Option<Mirroring>,
+    mirror_events: UnboundedSender<MirrorEvent>,
+    /// The newest tables, for a membership that begins later.
+    tables: Tables,
+    leaving: Vec<Sender<()>>,
 }
 
 impl Driver {
-    fn new(agent: Agent, calls: Calls, endpoints: Vec<Endpoint>, shared: Arc<Shared>) -> Self {
-        let (waiting, members) = (BTreeMap::new(), unbounded_channel());
-        Self { agent, calls, endpoints, shared, waiting, next_change: 0, watch: None, members }
+    fn new(
+        agent: Agent,
+        calls: Calls,
+        endpoints: Vec<Endpoint>,
+        shared: Arc<Shared>,
+        mirror_events: UnboundedSender<MirrorEvent>,
+    ) -> Self {
+        Self {
+            agent,
+            calls,
+            endpoints,
+            shared,
+            waiting: BTreeMap::new(),
+            next_change: 0,
+            watch: None,
+            members: unbounded_channel(),
+            mirroring: None,
+            mirror_events,
+            tables: Tables::default(),
+            leaving: Vec::new(),
+        }
     }
 
     async fn run(
         mut self,
         mut events: UnboundedReceiver<StoreEvent>,
         mut commands: UnboundedReceiver<Command>,
+        mut mirror_events: UnboundedReceiver<MirrorEvent>,
     ) {
         loop {
             self.agent.handle_timeout(boot_time());
             self.pass_on();
-            let left = self.agent.poll_timeout().since(boot_time()).to_duration();
+            self.turn_mirrors();
+            let left = self.next_timeout().since(boot_time()).to_duration();
             tokio::select! {
                 event = events.recv() => {
                     let mut next = event;
@@ -310,8 +374,18 @@ impl Driver {
                 }
                 command = commands.recv() => match command {
                     Some(Command::Change(change, sender)) => self.submit(change, sender),
+                    Some(Command::Begin(setup)) => self.begin_mirrors(setup),
+                    Some(Command::Mirrors(configs)) => self.set_mirrors(configs),
+                    Some(Command::Leave(sender)) => self.leave(sender),
                     Some(Command::Stop) | None => return,
                 },
+                event = mirror_events.recv() => {
+                    let mut next = event;
+                    while let (Some(event), Some(mirroring)) = (next.take(), &mut self.mirroring) {
+                        mirroring.handle(event, boot_time());
+                        next = mirror_events.try_recv().ok();
+                    }
+                }
                 members = self.members.1.recv() => {
                     self.add_endpoints(members.unwrap_or_default());
                 }
@@ -341,7 +415,52 @@ impl Driver {
             }
         }
         if let Some(tables) = self.agent.poll_publish() {
+            if let Some(mirroring) = &mut self.mirroring {
+                mirroring.follow(&tables, self.agent.state(), boot_time());
+            }
+            self.tables.clone_from(&tables);
             self.shared.publish(tables);
+        }
+    }
+
+    fn next_timeout(&self) -> Nanos {
+        let mirrors = self.mirroring.as_ref().map(Mirroring::poll_timeout);
+        mirrors.into_iter().fold(self.agent.poll_timeout(), Nanos::min)
+    }
+
+    fn begin_mirrors(&mut self, setup: MirrorSetup) {
+        let ways = (self.calls.clone(), self.mirror_events.clone());
+        match Mirroring::new(setup, ways, self.agent.state(), boot_time()) {
+            Ok(mirroring) => self.mirroring = Some(mirroring),
+            Err(error) => tracing::error!("mirrors are not served: cannot listen: {error}"),
+        }
+    }
+
+    fn set_mirrors(&mut self, configs: Vec<(MirrorConfig, ByteLen)>) {
+        if let Some(mirroring) = &mut self.mirroring {
+            mirroring.set_mirrors(configs, boot_time());
+            mirroring.follow(&self.tables, self.agent.state(), boot_time());
+        }
+    }
+
+    fn leave(&mut self, sender: Sender<()>) {
+        if let Some(mirroring) = &mut self.mirroring {
+            mirroring.leave(boot_time());
+        }
+        self.leaving.push(sender);
+    }
+
+    /// Does what is due for the mirrors.
+    fn turn_mirrors(&mut self) {
+        if let Some(mirroring) = &mut self.mirroring {
+            mirroring.handle_timeout(boot_time());
+            mirroring.act(&self.endpoints);
+        }
+        if self.mirroring.as_ref().is_none_or(Mirroring::has_left) {
+            for sender in self.leaving.drain(..) {
+                // The caller may have given up.
+                let _ = sender.send(());
+            }
         }
     }
 

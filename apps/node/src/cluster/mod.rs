@@ -23,8 +23,8 @@ mod init;
 mod join;
 mod listen;
 mod member;
+mod mirroring;
 mod pki;
-#[allow(dead_code)] // until the thread `cluster` uses it
 mod pulse;
 mod status;
 
@@ -44,8 +44,10 @@ pub use init::{InitOptions, Initialized, init};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
 pub use member::Role;
+pub(crate) use mirroring::MirrorSetup;
 pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
 pub use supervisor::Supervisor;
+pub(crate) use token::PeerSecret;
 pub use token::{TOKEN_LEN_MAX, Token, TokenError};
 
 /// Reports the progress of a command that takes longer than a moment.

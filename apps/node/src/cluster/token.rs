@@ -102,7 +102,7 @@ pub struct Token {
 }
 
 /// The secret of the connections between nodes.
-pub(super) type PeerSecret = [u8; 32];
+pub(crate) type PeerSecret = [u8; 32];
 
 #[derive(Deserialize)]
 struct Schema {

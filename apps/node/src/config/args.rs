@@ -56,6 +56,10 @@ pub struct ServeArgs {
     /// Name of this node in the cluster [default: the name of the machine]
     #[arg(long = "node", value_name = "NAME")]
     pub node_name: Option<String>,
+    /// Address for the messages of the cluster's other nodes about mirrors [default: port 4422 at the
+    /// machine's address in the cluster]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub pulse: Option<String>,
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port [default:
     /// 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
@@ -120,6 +124,7 @@ pub(super) struct FileArgs {
     #[serde(default)]
     pub(super) slice: OneOrMore,
     pub(super) node: Option<String>,
+    pub(super) pulse: Option<String>,
     #[serde(default)]
     pub(super) nvme_tcp: OneOrMore,
     pub(super) advertise: Option<String>,

@@ -138,6 +138,11 @@ pub enum ValueError {
     /// Not a name.
     #[error(transparent)]
     Name(#[from] ParseNameError),
+    /// Not an address for pulses.
+    #[error(
+        "'{0}' is not an address: write IP:PORT, an address that the cluster's other nodes reach"
+    )]
+    Pulse(Box<str>),
     /// Not a size.
     #[error(transparent)]
     Size(#[from] ParseSizeError),

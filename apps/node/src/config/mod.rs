@@ -87,7 +87,13 @@ pub struct ClusterConfig {
     pub node: Name,
     /// The devices that are slices of its space, by unique names.
     pub slices: Vec<DeviceSpec>,
+    /// The address for the pulses of other nodes; `None` for the machine's address in the cluster, and
+    /// [`PULSE_PORT`].
+    pub pulse: Option<SocketAddr>,
 }
+
+/// The port for the pulses of other nodes.
+pub const PULSE_PORT: u16 = 4422;
 
 /// An address to report to hosts; without a port, each door reports its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -142,7 +148,7 @@ impl Config {
             |remote| &remote.name,
         )?;
         let slices = (file.slice.into_vec(), args.slices);
-        let node = (file.node, args.node_name);
+        let node = (file.node, args.node_name, (file.pulse, args.pulse));
         let is_clustered = file.cluster || args.cluster;
         let cluster = merge_cluster(&merge, is_clustered, slices, node, &devices)?;
         if !is_clustered {
@@ -200,15 +206,21 @@ fn merge_cluster(
     merge: &Merge<'_>,
     is_clustered: bool,
     slices: (Vec<String>, Vec<String>),
-    node: (Option<String>, Option<String>),
+    (file_node, arg_node, pulse): (
+        Option<String>,
+        Option<String>,
+        (Option<String>, Option<String>),
+    ),
     devices: &[Written<DeviceSpec>],
 ) -> Result<Option<ClusterConfig>, ConfigError> {
     let parse = |text: &str| Ok(text.parse::<DeviceSpec>()?);
     let slices = merge.named("slice", slices, parse, |slice| &slice.name)?;
-    let node = merge.one("node", node, |text| Ok(text.parse()?))?;
+    let node = merge.one("node", (file_node, arg_node), |text| Ok(text.parse()?))?;
+    let pulse = merge
+        .one("pulse", pulse, |text| text.parse().map_err(|_| ValueError::Pulse(text.into())))?;
     check_slices(&slices, devices, is_clustered)?;
     let node = node.unwrap_or_else(machine_name);
-    Ok(is_clustered.then(|| ClusterConfig { node, slices: values(slices) }))
+    Ok(is_clustered.then(|| ClusterConfig { node, slices: values(slices), pulse }))
 }
 
 /// The name of the machine, without the characters that a name does not have.

@@ -71,7 +71,12 @@ impl Board {
                 state.enter(key, self.runtime.core_count());
             }
             // Nobody listens any more when the wait has ended.
-            self.publish(&state, Box::new(move || drop(told.send(()))));
+            self.publish(
+                &state,
+                Box::new(move || {
+                    let _ = told.send(());
+                }),
+            );
         }
         // The cores end only after this thread.
         let _ = shown.recv();

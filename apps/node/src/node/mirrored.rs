@@ -16,7 +16,7 @@ use nearflash_shard::{PeerConfig, RemoteVolume};
 use nearflash_space::{
     Epoch, Extent, Home, Name, Provisioning, Reservations, Space, Stripes, Volume,
 };
-use nearflash_units::{BlockSize, ByteOffset, index};
+use nearflash_units::{BlockSize, ByteLen, ByteOffset, index};
 use uuid::Uuid;
 
 use super::Node;
@@ -100,11 +100,11 @@ impl Node {
     }
 
     /// The mirrors that have a replica here, for the membership.
-    pub(super) fn mirror_configs(&self) -> Vec<MirrorConfig> {
+    pub(super) fn mirror_configs(&self) -> Vec<(MirrorConfig, ByteLen)> {
         let shared = self.shared();
         let seated = shared.tables.mirrors.iter();
         let seated = seated.filter(|it| shared.mirrored.devices.contains_key(&it.key));
-        seated.filter_map(|layout| shared.config(layout)).collect()
+        seated.filter_map(|layout| Some((shared.config(layout)?, layout.len))).collect()
     }
 }
 
@@ -154,8 +154,7 @@ impl Shared {
         let own = self.own(layout).copied();
         let local = own.map(|own| {
             let device = self.slices[&own.slice];
-            let volatile_cache =
-                makes.outfit.all[index(device.0)].properties().volatile_cache;
+            let volatile_cache = makes.outfit.all[index(device.0)].properties().volatile_cache;
             (own.ordinal, Local { device, start: own.start, volatile_cache })
         });
         let properties = DeviceProperties {
@@ -173,7 +172,8 @@ impl Shared {
             device
         });
         self.mirrored.devices.insert(key, Seated { mirror, replica });
-        let others = layout.replicas.iter().filter(|it| Some(it.ordinal) != own.map(|it| it.ordinal));
+        let others =
+            layout.replicas.iter().filter(|it| Some(it.ordinal) != own.map(|it| it.ordinal));
         let faces = others.map(|other| Faces {
             ordinal: other.ordinal,
             primary: self.face(key, other, Face::Primary, properties, makes),

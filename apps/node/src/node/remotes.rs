@@ -10,14 +10,14 @@ use std::time::Duration;
 use nearflash_api::VolumeInfo;
 use nearflash_device::DeviceId;
 use nearflash_media::Device;
+use nearflash_mirror::DeviceKind;
 use nearflash_shard::PeerConfig;
 use nearflash_space::{Home, Space};
 use nearflash_units::ByteLen;
-use nearflash_mirror::DeviceKind;
 
 use super::Node;
-use crate::error::NodeError;
 use crate::Runtime;
+use crate::error::NodeError;
 use crate::remote::{self, Remote, RemoteSpec, add_peer, place_of};
 
 /// The time between two attempts.

@@ -22,6 +22,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, index};
 use uuid::Uuid;
 
 use super::Node;
+use super::board::Board;
 use super::clock::now;
 use super::mirrored::Mirrored;
 use super::raised::raised_by;
@@ -62,6 +63,11 @@ impl Node {
             shared.slices.insert(slice, DeviceId(u32::try_from(place).expect("devices are few")));
         }
         self.show_cluster(is_over);
+    }
+
+    /// The table of mirrors.
+    pub(crate) fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
     }
 
     /// Serves what these tables say from now on. Waits until the requests on what is gone have ended,

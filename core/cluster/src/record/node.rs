@@ -46,6 +46,8 @@ pub enum Door {
     Iscsi,
     /// The direct protocol, which the nodes speak with each other, too.
     Direct,
+    /// The pulses of other nodes, which have leases and memberships of mirrors.
+    Pulse,
 }
 
 /// A node.

@@ -298,7 +298,11 @@ impl Mirror {
     }
 
     pub(super) fn has_left(&self) -> bool {
-        self.standing() != Standing::Primary || self.other_element().is_none()
+        match self.standing() {
+            Standing::Primary => self.other_element().is_none(),
+            Standing::Secondary => false,
+            Standing::Suspect | Standing::Out => true,
+        }
     }
 
     /// Whether the lease of the other replica has been over for long enough to drop it.

@@ -84,7 +84,7 @@ pub enum Pulse {
         /// The session.
         session: u32,
     },
-    /// To the primary: a write that was accepted has failed at the device.
+    /// To the primary: a write that was accepted has failed at the device, or the node leaves.
     Failed {
         /// The mirror.
         mirror: MirrorKey,

@@ -281,6 +281,16 @@ impl Membership {
         }
     }
 
+    /// A node that leaves does not let primaries wait for its leases.
+    pub(super) fn ask_to_be_dropped(&mut self) {
+        let is_leaving = self.is_leaving;
+        let mirrors = self.mirrors.iter().filter(|_| is_leaving);
+        for (key, mirror) in mirrors.filter(|(_, it)| it.standing() == Standing::Secondary) {
+            let (to, failed) = (mirror.other.node, Pulse::Failed { mirror: *key });
+            self.actions.push_back(Action::Send(to, failed));
+        }
+    }
+
     /// The other node says that its replica has failed.
     pub(super) fn failed_there(&mut self, from: NodeKey, key: MirrorKey) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };

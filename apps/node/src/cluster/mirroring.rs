@@ -1,0 +1,368 @@
+//! The membership of this node's mirrors: the pulses, the calls of the store, and the cores' table, around
+//! [`Membership`], which decides.
+//!
+//! It lives on the thread `cluster`, which nothing else may delay: a lease that is renewed late stops
+//! reads.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearflash_cluster::compile::Tables;
+use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
+use nearflash_cluster::store::{Compare, ModRevision, Put};
+use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
+use nearflash_mirror::membership::{
+    Action, Element, Known, Membership, MirrorConfig, NodeKey, Pulse, Record, SliceState,
+    StoreAnswer, View,
+};
+use nearflash_mirror::{MirrorKey as CoreKey, Role, Term};
+use nearflash_units::{ByteLen, Nanos};
+use tokio::sync::mpsc::UnboundedSender;
+use uuid::Uuid;
+
+use super::calls::Calls;
+use super::endpoint::Endpoint;
+use super::pulse::{PulseConfig, PulseEvent, Pulses};
+use super::token::PeerSecret;
+use crate::node::board::Board;
+use crate::node::mirrored::{core_key, known};
+use crate::runtime_face::MirrorNews;
+
+/// The time that one endpoint has for an answer.
+const CALL_MAX: Duration = Duration::from_millis(1500);
+
+/// The things with which a node begins to take part in mirrors.
+pub(crate) struct MirrorSetup {
+    pub(crate) node: Uuid,
+    /// The slices, which are open, and whose incarnations are in the store.
+    pub(crate) slices: Vec<SliceState>,
+    /// The socket for the pulses of other nodes.
+    pub(crate) listener: TcpListener,
+    pub(crate) secret: PeerSecret,
+    pub(crate) board: Arc<Board>,
+}
+
+/// An event of the cores, of the store or of a task.
+#[derive(Debug)]
+pub(super) enum MirrorEvent {
+    /// Every core goes by the publication of this number.
+    Shown(u64),
+    Drained(u64),
+    News(MirrorNews),
+    /// The answer to a call, and the place of the endpoint that gave it.
+    Store(CoreKey, u64, StoreAnswer, usize),
+    Pulse(PulseEvent),
+}
+
+/// The membership, and the ways to everything around it.
+pub(super) struct Mirroring {
+    membership: Membership,
+    pulses: Pulses,
+    board: Arc<Board>,
+    events: UnboundedSender<MirrorEvent>,
+    calls: Calls,
+    /// The revisions at which the store learned of the incarnations of the slices.
+    slices: BTreeMap<[u8; 16], ModRevision>,
+    /// The slice of this node's replica, and the length, of each mirror.
+    places: BTreeMap<CoreKey, ([u8; 16], ByteLen)>,
+    /// The endpoint that answered last.
+    endpoint: usize,
+    partners: BTreeMap<NodeKey, Vec<SocketAddr>>,
+}
+
+impl Mirroring {
+    /// Begins to listen. Must be called in a [`tokio::task::LocalSet`].
+    pub(super) fn new(
+        setup: MirrorSetup,
+        (calls, events): (Calls, UnboundedSender<MirrorEvent>),
+        state: &ClusterState,
+        now: Nanos,
+    ) -> std::io::Result<Self> {
+        let MirrorSetup { node, slices, listener, secret, board } = setup;
+        let run = Uuid::new_v4().as_u64_pair().0;
+        let (cluster, node) = (state.uuid(), node.into_bytes());
+        let (told, mut incoming) = tokio::sync::mpsc::unbounded_channel();
+        let config = PulseConfig { cluster, node, run, secret, listener };
+        let pulses = Pulses::start(config, told)?;
+        let forward = events.clone();
+        tokio::task::spawn_local(async move {
+            while let Some(event) = incoming.recv().await {
+                // Nobody receives it while the thread ends.
+                let _ = forward.send(MirrorEvent::Pulse(event));
+            }
+        });
+        let revision = |slice: &SliceState| {
+            let key = Key::Slice(Uuid::from_bytes(slice.slice));
+            (slice.slice, state.revision(&key))
+        };
+        let revisions = slices.iter().map(revision).collect();
+        Ok(Self {
+            membership: Membership::new(node, run, slices, now),
+            pulses,
+            board,
+            events,
+            calls,
+            slices: revisions,
+            places: BTreeMap::new(),
+            endpoint: 0,
+            partners: BTreeMap::new(),
+        })
+    }
+
+    /// The mirrors that have a seat and a replica here.
+    pub(super) fn set_mirrors(&mut self, configs: Vec<(MirrorConfig, ByteLen)>, now: Nanos) {
+        self.membership.set_now(now);
+        let own = self.membership.node();
+        let place = |(config, len): &(MirrorConfig, ByteLen)| {
+            let replica = config.replicas.iter().find(|replica| replica.node == own)?;
+            Some((config.key, (replica.slice, *len)))
+        };
+        self.places = configs.iter().filter_map(place).collect();
+        self.membership.set_mirrors(configs.into_iter().map(|(config, _)| config).collect());
+    }
+
+    /// Follows the records and the addresses that the store has.
+    pub(super) fn follow(&mut self, tables: &Tables, state: &ClusterState, now: Nanos) {
+        self.membership.set_now(now);
+        let records: BTreeMap<CoreKey, Known> =
+            tables.mirrors.iter().map(|layout| (core_key(layout.key), known(layout))).collect();
+        for (key, known) in &records {
+            self.membership.handle_record(*key, known.clone());
+        }
+        self.follow_elsewhere(&records);
+        self.follow_partners(state);
+    }
+
+    /// Shows the cores who is primary of the mirrors without a replica here.
+    fn follow_elsewhere(&self, records: &BTreeMap<CoreKey, Known>) {
+        let view = |(key, shown): (CoreKey, Option<Term>)| {
+            let Known { record, .. } = records.get(&key)?;
+            let view = View {
+                term: record.term,
+                role: Role::Elsewhere,
+                primary: record.primary,
+                remote: None,
+                needs_lease: false,
+                session: 0,
+                stay: 0,
+            };
+            shown.is_none_or(|shown| shown < record.term).then_some((key, view))
+        };
+        let views: Vec<_> = self.board.elsewhere().into_iter().filter_map(view).collect();
+        if !views.is_empty() {
+            self.board.show(views, Box::new(|| ()));
+        }
+    }
+
+    fn follow_partners(&mut self, state: &ClusterState) {
+        let address = |node: NodeKey| {
+            let record = state.nodes().get(&Uuid::from_bytes(node))?;
+            Some((node, record.addresses.get(&Door::Pulse)?.clone()))
+        };
+        let partners: BTreeMap<_, _> = self.membership.partners().filter_map(address).collect();
+        if partners != self.partners {
+            self.partners.clone_from(&partners);
+            self.pulses.set_partners(partners);
+        }
+    }
+
+    /// Hands all mirrors over.
+    pub(super) fn leave(&mut self, now: Nanos) {
+        self.membership.set_now(now);
+        self.membership.leave();
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.membership.has_left()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Nanos {
+        self.membership.poll_timeout()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+        self.membership.set_now(now);
+        if now >= self.membership.poll_timeout() {
+            self.membership.handle_timeout();
+        }
+    }
+
+    pub(super) fn handle(&mut self, event: MirrorEvent, now: Nanos) {
+        self.membership.set_now(now);
+        match event {
+            MirrorEvent::Shown(number) => self.membership.handle_shown(number),
+            MirrorEvent::Drained(number) => self.membership.handle_drained(number),
+            MirrorEvent::News(MirrorNews::Failed { mirror, is_local }) => {
+                if let Some(key) = self.board.key_of(mirror) {
+                    self.membership.handle_failure(key, is_local);
+                }
+            }
+            MirrorEvent::News(MirrorNews::Copied(copied)) => {
+                if let Some(key) = self.board.key_of(copied.mirror) {
+                    tracing::info!(
+                        "mirror {} of volume {} is copied: {} differed",
+                        key.number,
+                        Uuid::from_bytes(key.volume),
+                        ByteLen(copied.written)
+                    );
+                    self.membership.handle_resynced(key, copied.session);
+                }
+            }
+            MirrorEvent::Store(key, call, answer, endpoint) => {
+                self.endpoint = match answer {
+                    StoreAnswer::Unknown => endpoint + 1,
+                    _ => endpoint,
+                };
+                self.membership.handle_store(key, call, answer);
+            }
+            MirrorEvent::Pulse(PulseEvent::Connected(node)) => {
+                self.pulses.send(node, &self.membership.hello());
+            }
+            MirrorEvent::Pulse(PulseEvent::Came(node, pulse)) => {
+                self.membership.handle_pulse(node, pulse);
+            }
+            MirrorEvent::Pulse(PulseEvent::Ended { from, is_proof }) => {
+                self.membership.handle_pulse_end(from, is_proof);
+            }
+        }
+    }
+
+    /// Does what the membership has decided.
+    pub(super) fn act(&mut self, endpoints: &[Endpoint]) {
+        while let Some(action) = self.membership.poll_action() {
+            match action {
+                Action::Send(to, pulse) => self.send(to, &pulse),
+                Action::Publish(number, views) => {
+                    self.log(&views);
+                    self.board.show(views, self.then(MirrorEvent::Shown(number)));
+                }
+                Action::Drain(number, key) => {
+                    self.board.drain(&key, self.then(MirrorEvent::Drained(number)));
+                }
+                Action::Leases(leases) => self.board.set_leases(&leases),
+                Action::Read(key, call) => self.read(key, call, endpoints),
+                Action::Propose(key, call, revision, record) => {
+                    self.propose(key, call, (revision, &record), endpoints);
+                }
+                Action::Resync(key, session) => self.board.copy(&key, session),
+            }
+        }
+    }
+
+    fn send(&mut self, to: NodeKey, pulse: &Pulse) {
+        self.pulses.send(to, pulse);
+    }
+
+    fn log(&self, views: &[(CoreKey, View)]) {
+        for (key, view) in views {
+            tracing::debug!(
+                "mirror {} of volume {}: term {}, {:?}",
+                key.number,
+                Uuid::from_bytes(key.volume),
+                view.term.0,
+                view.role
+            );
+        }
+    }
+
+    /// A call that tells this thread.
+    fn then(&self, event: MirrorEvent) -> crate::Then {
+        let events = self.events.clone();
+        Box::new(move || {
+            // Nobody receives it while the thread ends.
+            let _ = events.send(event);
+        })
+    }
+
+    fn read(&self, key: CoreKey, call: u64, endpoints: &[Endpoint]) {
+        let (calls, events, first) = (self.calls.clone(), self.events.clone(), self.endpoint);
+        let endpoints = endpoints.to_vec();
+        tokio::task::spawn_local(async move {
+            let (answer, at) = read(&calls, &endpoints, first, key).await;
+            let _ = events.send(MirrorEvent::Store(key, call, answer, at));
+        });
+    }
+
+    fn propose(
+        &self,
+        key: CoreKey,
+        call: u64,
+        (revision, record): (i64, &Record),
+        endpoints: &[Endpoint],
+    ) {
+        let (calls, events) = (self.calls.clone(), self.events.clone());
+        let Some((slice, len)) = self.places.get(&key).copied() else { return };
+        let Some(opened) = self.slices.get(&slice).copied() else { return };
+        let at = self.endpoint % endpoints.len().max(1);
+        let Some(endpoint) = endpoints.get(at).cloned() else { return };
+        let store_key = store_key(key);
+        let compare = |key, mod_revision| Compare { key, mod_revision };
+        let expected = ModRevision(u64::try_from(revision).unwrap_or_default());
+        let compares = vec![
+            compare(Key::Mirror(store_key), expected),
+            compare(Key::Slice(Uuid::from_bytes(slice)), opened),
+        ];
+        let value = mirror_record(record, len).encode();
+        let puts = vec![Put { key: Key::Mirror(store_key), value, lease: None }];
+        let txn = Txn { compares, puts, deletes: Vec::new() };
+        tokio::task::spawn_local(async move {
+            let swapped = tokio::time::timeout(CALL_MAX, calls.swap(&endpoint, &txn)).await;
+            let answer = match swapped {
+                Ok(Ok(Some(revision))) => {
+                    StoreAnswer::Committed(i64::try_from(revision).unwrap_or(i64::MAX))
+                }
+                Ok(Ok(None)) => StoreAnswer::Refused,
+                Ok(Err(_)) | Err(_) => StoreAnswer::Unknown,
+            };
+            let _ = events.send(MirrorEvent::Store(key, call, answer, at));
+        });
+    }
+}
+
+/// Reads a record at the first endpoint that answers.
+async fn read(
+    calls: &Calls,
+    endpoints: &[Endpoint],
+    first: usize,
+    key: CoreKey,
+) -> (StoreAnswer, usize) {
+    for turn in 0..endpoints.len() {
+        let at = (first + turn) % endpoints.len();
+        let key = Key::Mirror(store_key(key));
+        let got = calls.get(&endpoints[at], &key);
+        let Ok(Ok(found)) = tokio::time::timeout(CALL_MAX, got).await else { continue };
+        let answer = found.and_then(|found| {
+            let record = MirrorRecord::decode(&found.value?).ok()?;
+            let revision = i64::try_from(found.mod_revision.0).unwrap_or(i64::MAX);
+            Some(StoreAnswer::Read(Known { record: record_of(&record), revision }))
+        });
+        return (answer.unwrap_or(StoreAnswer::Unknown), at);
+    }
+    (StoreAnswer::Unknown, first)
+}
+
+fn store_key(key: CoreKey) -> MirrorKey {
+    MirrorKey { volume: Uuid::from_bytes(key.volume), number: key.number }
+}
+
+fn record_of(record: &MirrorRecord) -> Record {
+    let element = |it: &InSyncRecord| Element { replica: it.replica, incarnation: it.incarnation };
+    Record {
+        term: Term(record.term),
+        primary: record.primary,
+        in_sync: record.in_sync.iter().map(element).collect(),
+    }
+}
+
+fn mirror_record(record: &Record, len: ByteLen) -> MirrorRecord {
+    let element = |it: &Element| InSyncRecord { replica: it.replica, incarnation: it.incarnation };
+    MirrorRecord {
+        schema: Schema,
+        len,
+        term: record.term.0,
+        primary: record.primary,
+        in_sync: record.in_sync.iter().map(element).collect(),
+    }
+}
