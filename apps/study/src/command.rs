@@ -129,7 +129,9 @@ pub fn measure(
     };
     let local_path = local.as_ref().map(|disk| disk.path().to_owned());
     let node = program::node();
-    if node.is_none() && points.iter().any(|it| matches!(it.subject, Subject::Node { .. })) {
+    let is_of_node =
+        |subject: &Subject| matches!(subject, Subject::Node { .. } | Subject::Space { .. });
+    if node.is_none() && points.iter().any(|it| is_of_node(&it.subject)) {
         return Err(StudyError::NoNode);
     }
     let build = program::build(node.as_deref())?;
@@ -250,6 +252,7 @@ fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
         peers,
         core_count: allowed_cores().len(),
         has_energy_counter: EnergyCounter::open().is_some(),
+        has_etcd: find("etcd").is_some(),
         costs,
         core_watts: args.core_watts,
     }

@@ -42,6 +42,16 @@ pub enum Subject {
         /// Options of the sessions.
         session: SessionOptions,
     },
+    /// A volume in the space of a cluster, whose nodes and etcd are started on this machine for the run.
+    /// Each client reaches it over one of the nodes, in turn.
+    Space {
+        /// The protocol and transport.
+        door: Door,
+        /// The number of nodes.
+        nodes: u8,
+        /// The nodes that have the volume's blocks.
+        spread: Spread,
+    },
     /// A volume served by another program on this machine, if it is installed.
     Peer {
         /// The program.
@@ -51,6 +61,15 @@ pub enum Subject {
     },
     /// A volume that the user named with `--target`.
     Url(Target),
+}
+
+/// The nodes of a space that have the blocks of a volume.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Spread {
+    /// All of them, stripe by stripe: QuickSAN's distributed form.
+    Distributed,
+    /// The first one: QuickSAN's centralized form.
+    Centralized,
 }
 
 /// The protocol and transport by which clients reach a node.

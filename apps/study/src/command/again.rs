@@ -104,6 +104,7 @@ fn guessed(
         peers: PEERS.to_vec(),
         core_count: machine::core_count(&key.machine).unwrap_or_else(|| allowed_cores().len()),
         has_energy_counter: runs().any(|run| run.joules.is_some()),
+        has_etcd: true,
         costs: None,
         core_watts: CORE_WATTS,
     };
@@ -123,5 +124,8 @@ fn guessed(
             |id: &PointId| plans.iter().flat_map(|plan| &plan.points).any(|point| point.id == *id);
         results.outcomes.keys().all(is_of_quick)
     });
-    Setting { is_quick, peers, ..full }
+    let of_spaces = plans.iter().flat_map(|plan| &plan.points);
+    let mut of_spaces = of_spaces.filter(|it| matches!(it.subject, Subject::Space { .. }));
+    let has_etcd = of_spaces.any(|point| results.outcomes.contains_key(&point.id));
+    Setting { is_quick, peers, has_etcd, ..full }
 }

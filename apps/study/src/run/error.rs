@@ -33,6 +33,9 @@ pub(crate) enum PointError {
     /// fio failed.
     #[error(transparent)]
     Fio(#[from] FioError),
+    /// A space of several nodes cannot be started.
+    #[error("a space of several nodes does not start: {source}")]
+    Space { source: std::io::Error },
     /// A peer is not installed.
     #[error("{peer} is not installed")]
     Absent { peer: &'static str },

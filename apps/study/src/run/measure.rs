@@ -1,5 +1,7 @@
 //! Measures one point: all its runs.
 
+use std::iter::once;
+
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{CORE_SHARE_MIN, KeptAwake};
 use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
@@ -170,11 +172,10 @@ impl Stand {
     ) -> Result<Measured, PointError> {
         let [load] = loads else { return Err(PointError::OneLoad) };
         let words = self.fio_words(peer, medium, load)?;
-        let own: Vec<u32> =
-            [Some(std::process::id()), reached.process_id].into_iter().flatten().collect();
+        let own: Vec<u32> = once(std::process::id()).chain(reached.process_ids.clone()).collect();
         let (there, _) = self.ends(1);
         // Keeps the core busy that a node would, so that the conditions are the same.
-        let awake = reached.process_id.is_none() && self.cores.len() > 1;
+        let awake = reached.process_ids.is_empty() && self.cores.len() > 1;
         let _awake = awake.then(|| KeptAwake::start(there));
         let watch = Watch::start(&own);
         let (mut run, used) = fio::run(&words, load)?;
@@ -228,8 +229,7 @@ impl Stand {
         // Keeps the core busy that a node would, so that the conditions are the same.
         let awake = matches!(point.subject, Subject::Local(_)) && is_alone;
         let _awake = awake.then(|| KeptAwake::start(there));
-        let own: Vec<u32> =
-            [Some(std::process::id()), reached.process_id].into_iter().flatten().collect();
+        let own: Vec<u32> = once(std::process::id()).chain(reached.process_ids.clone()).collect();
         let watch = Watch::start(&own);
         let energy = self.energy.as_ref().and_then(EnergyCounter::read);
         let records = drive(&lanes, &manner)?;
@@ -314,8 +314,9 @@ fn core_share(records: &[Record], core_count: usize, loads: &[Load]) -> f64 {
 
 fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share: f64) -> Run {
     let used = record.cpu.exact_split();
-    let node = seen.own.get(1).copied().unwrap_or_default();
-    let (node_user, node_system) = node.cpu.exact_split();
+    let splits = seen.own.iter().skip(1).map(|node| node.cpu.exact_split());
+    let (node_user, node_system) =
+        splits.fold((Nanos(0), Nanos(0)), |sum, it| (sum.0.plus(it.0), sum.1.plus(it.1)));
     // The node works for all loads, and also while nothing is counted; each load gets its share of
     // the counted time.
     let counted = counted_share(record, seen);

@@ -10,6 +10,7 @@ mod peers;
 mod progress;
 mod quiet;
 mod session;
+mod space;
 mod stand;
 mod stand_spec;
 mod timing;

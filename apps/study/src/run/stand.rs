@@ -14,11 +14,12 @@ use super::drive::{Lane, Manner, drive};
 use super::error::PointError;
 use super::node::{NULL_LEN, OwnNode, volume, volume_len};
 use super::peers::Served;
+use super::space::{SPACE_VOLUME_LEN, Space, soon, volume as volume_of};
 use super::stand_spec::StandSpec;
 use super::ways::{Place, Raw, Way};
 use crate::energy::EnergyCounter;
 use crate::error::StudyError;
-use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Subject};
+use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Spread, Subject};
 
 /// Length of the operations that fill a volume.
 const FILL_OP_LEN: ByteLen = ByteLen(128 * KIB);
@@ -31,6 +32,9 @@ pub struct Stand {
     pub(super) spec: StandSpec,
     pub(super) cores: Vec<CoreId>,
     node: Option<OwnNode>,
+    space: Option<Space>,
+    /// The number of spaces that were started: each has a folder of its own.
+    spaces: u32,
     /// The peer that is running, and the medium that it serves.
     pub(super) served: Option<((Peer, Medium), Served)>,
     pub(super) energy: Option<EnergyCounter>,
@@ -44,8 +48,8 @@ pub struct Stand {
 /// A subject that is ready to be measured.
 pub(super) struct Reached {
     pub(super) places: Vec<Place>,
-    /// The process that serves the subject, whose processor time is counted.
-    pub(super) process_id: Option<u32>,
+    /// The processes that serve the subject, whose processor time is counted.
+    pub(super) process_ids: Vec<u32>,
     /// The node's cores; the client has the others.
     pub(super) node_core_count: usize,
 }
@@ -62,7 +66,17 @@ impl Stand {
             })?;
         let cores = allowed_cores();
         let energy = EnergyCounter::open();
-        Ok(Self { spec, cores, dir, node: None, served: None, energy, filled: Vec::new() })
+        Ok(Self {
+            spec,
+            cores,
+            dir,
+            node: None,
+            space: None,
+            spaces: 0,
+            served: None,
+            energy,
+            filled: Vec::new(),
+        })
     }
 
     /// The other side's core and the client's first; the same core if there is only one.
@@ -81,16 +95,20 @@ impl Stand {
 
     /// Prepares a subject: starts the node or peer that it needs, and fills its volumes.
     pub(super) fn reach(&mut self, subject: &Subject) -> Result<Reached, PointError> {
+        if !matches!(subject, Subject::Space { .. }) {
+            self.space = None;
+        }
         match subject {
             Subject::Wire(_) => {
-                Ok(Reached { places: Vec::new(), process_id: None, node_core_count: 1 })
+                Ok(Reached { places: Vec::new(), process_ids: Vec::new(), node_core_count: 1 })
             }
             Subject::Local(medium) => self.reach_local(*medium),
             Subject::Node { door, media, session } => self.reach_node(*door, media, *session),
+            Subject::Space { door, nodes, spread } => self.reach_space(*door, *nodes, *spread),
             Subject::Url(target) => {
                 let len = Some(self.spec.disk.volume_len());
                 let place = Place { target: target.clone(), offset: ByteOffset(0), len };
-                Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 })
+                Ok(Reached { places: vec![place], process_ids: Vec::new(), node_core_count: 1 })
             }
             Subject::Peer { peer: Peer::Fio, medium } => self.reach_local(*medium),
             Subject::Peer { peer, medium } => self.reach_peer(*peer, *medium),
@@ -121,7 +139,7 @@ impl Stand {
             }
             Served::Nbdkit(_) => Vec::new(),
         };
-        Ok(Reached { places, process_id: Some(served.process_id()), node_core_count: 1 })
+        Ok(Reached { places, process_ids: vec![served.process_id()], node_core_count: 1 })
     }
 
     /// The range of a medium that fio can access without a server.
@@ -138,7 +156,11 @@ impl Stand {
             Medium::Null { read_delay: Nanos(0), write_delay: Nanos(0) } => {
                 let target = Target::Null(NULL_LEN);
                 let place = Place { target, offset: ByteOffset(0), len: None };
-                return Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 });
+                return Ok(Reached {
+                    places: vec![place],
+                    process_ids: Vec::new(),
+                    node_core_count: 1,
+                });
             }
             Medium::Null { .. } | Medium::Memory(_) => return Err(PointError::NodeOnly),
         };
@@ -167,7 +189,7 @@ impl Stand {
             }
             self.filled.push(key);
         }
-        Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 })
+        Ok(Reached { places: vec![place], process_ids: Vec::new(), node_core_count: 1 })
     }
 
     fn reach_node(
@@ -198,8 +220,47 @@ impl Stand {
             Ok::<_, PointError>(Place { target, offset: ByteOffset(0), len })
         };
         let places = media.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-        let process_id = Some(node.process_id());
-        Ok(Reached { places, process_id, node_core_count: core_count })
+        let process_ids = vec![node.process_id()];
+        Ok(Reached { places, process_ids, node_core_count: core_count })
+    }
+
+    /// Starts a space. Its nodes have cores of their own if there are enough, and otherwise share half of
+    /// them.
+    fn reach_space(
+        &mut self,
+        door: Door,
+        nodes: u8,
+        spread: Spread,
+    ) -> Result<Reached, PointError> {
+        let count = usize::from(nodes);
+        if self.space.as_ref().is_none_or(|space| space.node_count() != count) {
+            (self.node, self.space) = (None, None);
+            self.spaces += 1;
+            let there = self.cores.len();
+            let own = if there > count { count } else { (there / 2).max(1) };
+            let binary = self.spec.node.clone();
+            let binary = binary.expect("a run with points of a node has its program");
+            let dir = self.dir.path().join(format!("s{}", self.spaces));
+            self.space = Some(Space::start((&dir, &binary), nodes, &self.cores[..own])?);
+        }
+        let space = self.space.as_ref().expect("it was just started");
+        let len = Some(SPACE_VOLUME_LEN);
+        let places: Vec<Place> = space
+            .targets(door, spread)?
+            .into_iter()
+            .map(|target| Place { target, offset: ByteOffset(0), len })
+            .collect();
+        if !space.filled.contains(volume_of(spread)) {
+            for place in &places {
+                let load = fill_load();
+                soon(|| Way::connect(&place.target, &load, 1).map(drop))?;
+            }
+            self.fill(&places[0], SPACE_VOLUME_LEN)?;
+        }
+        let space = self.space.as_mut().expect("it was just started");
+        space.filled.insert(volume_of(spread));
+        let process_ids = space.process_ids();
+        Ok(Reached { places, process_ids, node_core_count: space.core_count })
     }
 
     /// Fills a volume, so that reads return written data.
@@ -218,15 +279,7 @@ impl Stand {
     }
 
     fn fill(&self, place: &Place, len: ByteLen) -> Result<(), PointError> {
-        let load = Load {
-            pattern: Pattern::Write,
-            read_percent: 0,
-            op_len: FILL_OP_LEN,
-            depth: FILL_DEPTH,
-            clients: 1,
-            layout: Layout::Shared,
-            rate_iops: None,
-        };
+        let load = fill_load();
         let (way, _) = Way::connect(&place.target, &load, 1)?;
         let lane = Lane { load: &load, ways: vec![way], offset: place.offset, len };
         let manner = Manner {
@@ -238,5 +291,18 @@ impl Stand {
         };
         drive(&[lane], &manner)?;
         Ok(())
+    }
+}
+
+/// The load that fills a volume.
+fn fill_load() -> Load {
+    Load {
+        pattern: Pattern::Write,
+        read_percent: 0,
+        op_len: FILL_OP_LEN,
+        depth: FILL_DEPTH,
+        clients: 1,
+        layout: Layout::Shared,
+        rate_iops: None,
     }
 }

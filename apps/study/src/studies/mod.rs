@@ -13,6 +13,7 @@ mod latency_sum;
 mod lineup;
 mod notes;
 mod quicksan_bandwidth;
+mod quicksan_distributed;
 mod quicksan_latency;
 mod study;
 mod sweep;

@@ -6,10 +6,10 @@ use super::chart::{at, axis, exhibit, labelled, len_tag, len_text, lines, peak, 
 use super::claims::{Claim, Show, case};
 use super::sweep::{MB_S, Step, Sweep, load, measure_axis};
 use super::ways::{DOORS, Way, door_names, node_of, targets, wire};
-use super::{Setting, Study, cores_note, wire_note};
+use super::{Setting, Study, cores_note, quicksan_distributed, wire_note};
 use crate::exhibit::{Exhibit, Origin, Scale, Series};
 use crate::finding::Finding;
-use crate::plan::{Door, Load, Medium, Plan, SessionOptions, Unable};
+use crate::plan::{Door, Load, Medium, Plan, SessionOptions};
 use crate::published::quicksan as paper;
 use crate::result::Results;
 
@@ -22,8 +22,7 @@ const DEPTH: u32 = 16;
 const LENS: [u64; 6] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const QUICK_LENS: [u64; 3] = [512, 4 << 10, 256 << 10];
 
-/// An arrangement of clients and devices. A distributed one can be added once several nodes form
-/// one address space.
+/// An arrangement of clients and devices of one node. The distributed one is in `quicksan_distributed.rs`.
 struct Arrangement {
     name: &'static str,
     clients: u32,
@@ -132,13 +131,9 @@ impl Study for QuicksanBandwidth {
 
     fn plan(&self, setting: &Setting) -> Plan {
         let sweeps = ARRANGEMENTS.iter().flat_map(|it| it.sweeps(setting));
-        let points = sweeps.flat_map(|sweep| sweep.points()).collect();
-        let unable = vec![Unable {
-            what: "the distributed arrangement, with scaling and mirrors (figures 5 to 7)".into(),
-            why: "a node serves only the devices of its own machine".into(),
-            needs: "one address space over several nodes".into(),
-        }];
-        Plan { points, unable }
+        let points = sweeps.flat_map(|sweep| sweep.points());
+        let points = points.chain(quicksan_distributed::points(setting)).collect();
+        Plan { points, unable: quicksan_distributed::unable(setting) }
     }
 
     fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
@@ -148,7 +143,8 @@ impl Study for QuicksanBandwidth {
             exhibits.push(it.by_clients(setting, results));
             exhibits
         };
-        ARRANGEMENTS.iter().flat_map(of).collect()
+        let distributed = quicksan_distributed::exhibits(setting, results);
+        ARRANGEMENTS.iter().flat_map(of).chain(distributed).collect()
     }
 }
 
@@ -208,8 +204,7 @@ impl Arrangement {
         exhibit.notes.extend([
             cores_note(setting, 1),
             format!(
-                "For scaling from two to eight nodes, the paper's text gives both {} and {} times. \
-                 Such scaling is not measured here.",
+                "For scaling from two to eight nodes, the paper's text gives both {} and {} times.",
                 paper::SCALING_TWO_TO_EIGHT[0].value,
                 paper::SCALING_TWO_TO_EIGHT[1].value
             ),

@@ -42,6 +42,8 @@ pub struct Setting {
     pub core_count: usize,
     /// Whether the machine has a readable energy counter (RAPL).
     pub has_energy_counter: bool,
+    /// Whether etcd is installed, which a space of several nodes needs.
+    pub has_etcd: bool,
     /// Capacities, needs and prices for the cost model; `None` for [`Model::example`].
     pub costs: Option<Model>,
     /// Power of a busy core in watts, for machines without a counter; [`CORE_WATTS`](super::CORE_WATTS) unless

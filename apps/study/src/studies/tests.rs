@@ -19,7 +19,7 @@ const QUICK_SECONDS_MAX: f64 = 300.0;
 const CELL_LEN_MAX: usize = 200;
 
 fn setting(is_quick: bool) -> Setting {
-    Setting { is_quick, core_count: 2, core_watts: 10.0, ..Setting::default() }
+    Setting { is_quick, core_count: 2, core_watts: 10.0, has_etcd: true, ..Setting::default() }
 }
 
 /// A setting with peers, targets and more cores.

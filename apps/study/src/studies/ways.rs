@@ -6,7 +6,7 @@ use nearflash_units::Nanos;
 use super::Setting;
 use super::chart::{labelled, len_text};
 use crate::exhibit::{Origin, Series};
-use crate::plan::{Door, Medium, Peer, SessionOptions, Subject, Unable};
+use crate::plan::{Door, Medium, Peer, SessionOptions, Spread, Subject, Unable};
 
 /// Every protocol, the slowest first.
 pub(super) const DOORS: [Door; 4] = [Door::Iscsi, Door::NvmeTcp, Door::Direct, Door::DirectLocal];
@@ -115,6 +115,26 @@ pub(super) fn node_of(door: Door, media: Vec<Medium>, session: SessionOptions) -
         label: label.to_owned(),
         origin: Origin::Measured,
         subject: Subject::Node { door, media, session },
+    }
+}
+
+/// The name of a form of a space, in point names and in legends.
+pub(super) fn spread_names(spread: Spread) -> &'static str {
+    match spread {
+        Spread::Distributed => "distributed",
+        Spread::Centralized => "centralized",
+    }
+}
+
+/// A volume in the space of several nodes. The number of nodes is not part of its label.
+pub(super) fn space(door: Door, nodes: u8, spread: Spread) -> Way {
+    let (key, label) = door_names(door);
+    let form = spread_names(spread);
+    Way {
+        key: format!("{key}-{form}-{nodes}-nodes"),
+        label: format!("{label}, {form}"),
+        origin: Origin::Measured,
+        subject: Subject::Space { door, nodes, spread },
     }
 }
 
