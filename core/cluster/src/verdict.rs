@@ -1,5 +1,7 @@
 //! One verdict on the cluster, for `cluster status`: never `ok` while anything is wrong.
 
+mod mirrors;
+
 use std::fmt;
 
 use nearflash_space::Name;
@@ -8,7 +10,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::agent::StoreHealth;
-use crate::compile::{VolumeLayout, compile};
+use crate::compile::{SlicePlace, Tables, VolumeLayout, compile};
 use crate::record::VolumeState;
 use crate::state::ClusterState;
 
@@ -202,7 +204,7 @@ fn quorum(health: &StoreHealth) -> Part {
     Part::new(Level::Ok, format!("{voters} members of etcd answer"), "")
 }
 
-/// The most volumes that a reason names.
+/// The most volumes or mirrors that a reason names.
 const NAMES_MAX: usize = 3;
 
 /// The verdict on the nodes, slices and volumes.
@@ -217,26 +219,17 @@ pub fn data(state: &ClusterState) -> Part {
         let reason = format!("{count} volumes cannot be served, the first is {name}");
         return Part::new(Level::Unavailable, reason, fault.to_string());
     }
-    let is_down = |node: &Uuid| !state.alive().contains_key(node);
-    if let Some(place) = tables.slices.values().find(|place| is_down(&place.node)) {
-        let on = |slice: &Uuid| tables.slices[slice].node == place.node;
-        let uses = |volume: &&VolumeLayout| {
-            volume.rows.iter().flat_map(|row| &row.mirrors).any(|it| on(&it.slice))
-        };
-        let names: Vec<&str> =
-            tables.volumes.iter().filter(uses).map(|volume| volume.name.as_str()).collect();
-        let more = if names.len() > NAMES_MAX { ", …" } else { "" };
-        let named = names[..names.len().min(NAMES_MAX)].join(", ");
-        let node = &place.node_name;
-        let reason =
-            format!("parts of {named}{more} have their only copy on {node}, which is down");
-        let remedy = format!("start {node}");
-        return Part::new(Level::Unavailable, reason, remedy);
+    if let Some(part) = only_copies(state, &tables).or_else(|| mirrors::unserved(state, &tables)) {
+        return part;
     }
     if let Some(fault) = state.damaged().next() {
         let reason = format!("{} records are damaged", state.damaged().count());
         return Part::new(Level::AtRisk, reason, fault.to_string());
     }
+    if let Some(part) = mirrors::lacking(state, &tables) {
+        return part;
+    }
+    let is_down = |node: &Uuid| !state.alive().contains_key(node);
     if let Some((_, node)) = state.nodes().iter().find(|(uuid, _)| is_down(uuid)) {
         let remedy = format!("start {}", node.name);
         return Part::new(Level::Degraded, format!("{} is down", node.name), remedy);
@@ -248,6 +241,27 @@ pub fn data(state: &ClusterState) -> Part {
     }
     let counts = (state.nodes().len(), state.volumes().len());
     Part::new(Level::Ok, format!("{} nodes, {} volumes", counts.0, counts.1), "")
+}
+
+/// The volumes with one replica that have parts on a node that is down.
+fn only_copies(state: &ClusterState, tables: &Tables) -> Option<Part> {
+    let is_down = |place: &&SlicePlace| !state.alive().contains_key(&place.node);
+    tables.slices.values().filter(is_down).find_map(|place| {
+        let on = |slice: &Uuid| tables.slices.get(slice).is_some_and(|it| it.node == place.node);
+        let uses = |volume: &&VolumeLayout| {
+            let mut mirrors = volume.rows.iter().flat_map(|row| &row.mirrors);
+            volume.replicas == 1 && mirrors.any(|it| on(&it.slice))
+        };
+        let names: Vec<&str> =
+            tables.volumes.iter().filter(uses).map(|volume| volume.name.as_str()).collect();
+        let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+        let named = names[..names.len().min(NAMES_MAX)].join(", ");
+        let node = &place.node_name;
+        let reason =
+            format!("parts of {named}{more} have their only copy on {node}, which is down");
+        let part = Part::new(Level::Unavailable, reason, format!("start {node}"));
+        (!names.is_empty()).then_some(part)
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use nearflash_space::{Piece, Reservations, Restriction};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 
 pub(crate) use self::volumes::{
-    DISKS, SimVolume, TARGET, UNCHECKED, disk_number, name_of, node_of, subsystem_of,
+    DISKS, FAR_TARGET, SimVolume, TARGET, UNCHECKED, disk_number, name_of, node_of, subsystem_of,
 };
 
 use self::far::Far;

@@ -38,6 +38,8 @@ pub struct Plan {
     pub far: Vec<WorkerPlan>,
     /// iSCSI initiators that work.
     pub initiators: Vec<InitiatorPlan>,
+    /// The same on the volumes of a node over the next one. Only where there are mirrors.
+    pub far_initiators: Vec<InitiatorPlan>,
     /// Direct clients.
     pub clients: Vec<ClientPlan>,
     /// The number of times that a direct client loses its grants for a while. Only where there are
@@ -88,6 +90,7 @@ impl Plan {
             workers: Vec::new(),
             far: Vec::new(),
             initiators: Vec::new(),
+            far_initiators: Vec::new(),
             clients: Vec::new(),
             revocations: 0,
             misfits: Vec::new(),
@@ -152,6 +155,7 @@ impl Plan {
             workers,
             far: Vec::new(),
             initiators: Vec::new(),
+            far_initiators: Vec::new(),
             clients: Vec::new(),
             revocations: 0,
             misfits,
@@ -222,6 +226,8 @@ impl Plan {
         let away = dice.len(1, plan.clocks.len() - 1);
         plan.node.mirrored = Some(away);
         plan.terms = dice.pick(&[0, 2, 6]);
+        let initiator = |_| InitiatorPlan::draw(&mut dice).far();
+        plan.far_initiators = plan.clocks.iter().map(initiator).collect();
         plan
     }
 

@@ -121,6 +121,7 @@ impl Answer {
             (0xE, 0x1D) => Self::Differs,
             (0x5, 0x21) => Self::BehindTheEnd,
             (0x2..=0x4, _) | (0x7, 0x27) => Self::DeviceFailed,
+            (0xB, 0x08) => Self::PathLost,
             (key, asc) => Self::Unexpected(u32::from(key) << 8 | u32::from(asc)),
         }
     }

@@ -81,6 +81,13 @@ impl InitiatorPlan {
         }
     }
 
+    /// On volumes of another node: see [`crate::WorkerPlan::far`].
+    pub fn far(mut self) -> Self {
+        self.mix = Mix { steps: 0, overwrites: 0, touches: 0, tails: 0, ..self.mix };
+        (self.rival_permille, self.manage_permille) = (0, 0);
+        self
+    }
+
     /// Compare-and-writes and the reads that they need.
     pub fn counting(mut self) -> Self {
         self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };

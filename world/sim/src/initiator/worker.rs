@@ -21,7 +21,7 @@ use crate::initiator::work::Begin;
 use crate::judge::{Answer, Asker, Checks};
 use crate::line::Fate;
 use crate::network::{LinkId, Route, Side};
-use crate::node::TARGET;
+use crate::node::{FAR_TARGET, TARGET, node_of};
 use crate::outside::Outside;
 use crate::reservations::Ends;
 use crate::rivalry::{Move, Rival};
@@ -102,6 +102,16 @@ impl Initiator {
         self.connections.iter().any(|connection| connection.link == link)
     }
 
+    /// Whether it works on volumes of another node than the one that it is connected to.
+    pub(crate) fn is_far(&self) -> bool {
+        let (volume, _) = self.workload.field.volumes[0];
+        node_of(volume) != self.route.node
+    }
+
+    fn target(&self) -> &'static str {
+        if self.is_far() { FAR_TARGET } else { TARGET }
+    }
+
     fn name(&self) -> String {
         format!("iqn.2026-11.io.nearflash:initiator-{}", self.number)
     }
@@ -117,7 +127,7 @@ impl Initiator {
 
     fn nexus(&self) -> Nexus {
         let (name, isid) = (self.name(), self.isid());
-        let parts: [&[u8]; 3] = [name.as_bytes(), &isid, TARGET.as_bytes()];
+        let parts: [&[u8]; 3] = [name.as_bytes(), &isid, self.target().as_bytes()];
         nearflash_session::nexus("iscsi", &parts)
     }
 
@@ -144,7 +154,7 @@ impl Initiator {
             isid: self.isid(),
             tsih,
             cid,
-            kind: SessionKind::Normal { target: TARGET.to_owned() },
+            kind: SessionKind::Normal { target: self.target().to_owned() },
             account: None,
             challenge: Challenge { identifier: 0, bytes: [0; CHALLENGE_LEN] },
             offer,
@@ -160,7 +170,8 @@ impl Initiator {
         let nexus = self.nexus();
         let connection = Connection::connect(config, Asker { writer, nexus }, self.route, outside);
         let (who, link) = (self.who(), connection.link);
-        outside.witness.opens(writer, Opened { who, nexus, link, admin: None, over: None });
+        let over = self.is_far().then_some(self.route.node);
+        outside.witness.opens(writer, Opened { who, nexus, link, admin: None, over });
         self.connections.push(connection);
     }
 

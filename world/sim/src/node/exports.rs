@@ -10,11 +10,11 @@ use nearflash_nvme::serving::{
 };
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
-use nearflash_space::{Sharing, VolumeEntry, VolumeTable};
+use nearflash_space::{Reservations, Sharing, VolumeEntry, VolumeTable};
 use uuid::Uuid;
 
 use super::mirrored::Mirrored;
-use super::{Node, SimVolume, TARGET, name_of};
+use super::{FAR_TARGET, Node, SimVolume, TARGET, name_of};
 
 impl Node {
     pub(super) fn target(&self) -> Target {
@@ -108,7 +108,8 @@ impl Node {
     /// The exports to initiators: the volumes that are checked.
     pub(super) fn iscsi_exports(&self) -> Arc<iscsi::Exports> {
         let unit = |volume: &SimVolume| {
-            let modes = self.reservations[&volume.id].modes();
+            let own = self.reservations.get(&volume.id);
+            let modes = own.map(Reservations::modes).unwrap_or_default();
             LogicalUnit {
                 lun: u16::try_from(volume.namespace.0 - 1).expect("few namespaces"),
                 volume: VolumeId(volume.id),
@@ -127,6 +128,12 @@ impl Node {
         let units = self.volumes.iter().filter(|volume| volume.is_checked()).map(unit);
         let units = Arc::new(LogicalUnits::new(TARGET, iscsi::PORTAL_GROUP, units));
         let portal = self.id.address(3260);
-        Arc::new(iscsi::Exports::new([(TARGET.into(), units)], [portal]))
+        let far = self.mirrored.as_ref().map(|_| {
+            let units = self.far_volumes().map(unit);
+            let units = LogicalUnits::new(FAR_TARGET, iscsi::PORTAL_GROUP, units);
+            (FAR_TARGET.into(), Arc::new(units))
+        });
+        let targets = [(TARGET.into(), units)].into_iter().chain(far);
+        Arc::new(iscsi::Exports::new(targets, [portal]))
     }
 }

@@ -106,6 +106,8 @@ pub(crate) fn name_of(volume: u32) -> &'static str {
 pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
 /// The same volumes as an iSCSI target.
 pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:data";
+/// The volumes of another node as an iSCSI target.
+pub(crate) const FAR_TARGET: &str = "iqn.2026-11.io.nearflash:far";
 /// The subsystem of the volumes of another node.
 pub(crate) const FAR: &str = "nqn.2026-11.io.nearflash:far";
 /// The subsystem for hosts that send garbage.

@@ -144,10 +144,8 @@ impl Sim {
             || self.plan.faults.network.stall_permille > 0;
         // The Connect of a host that comes back waits for the operations of its earlier queues. On a
         // volume of another node, or one that is kept there too, these may take longer than a handshake.
-        let waits = self
-            .workers
-            .iter()
-            .any(|worker| (worker.is_far() || self.outside.is_mirrored) && worker.has(link));
+        let waits = self.outside.is_mirrored
+            || self.workers.iter().any(|worker| worker.is_far() && worker.has(link));
         let is_due =
             (error.is_silence() && (is_unheard || waits)) || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");

@@ -112,6 +112,22 @@ fn initiators(
     (0..).zip(&plan.initiators).zip(rivals).map(initiator).collect()
 }
 
+/// Initiators that work on the volumes of each node over the one before it.
+fn far_initiators(
+    plan: &Plan,
+    rivals: &mut impl Iterator<Item = Rival>,
+    places: &mut Places,
+    dice: &mut Dice,
+) -> Vec<Initiator> {
+    let first = u32::try_from(plan.initiators.len()).expect("few hosts");
+    let initiator = |((number, initiator), rival): ((u32, &InitiatorPlan), Rival)| {
+        let (route, _) = places.next(number);
+        let field = places.fields[route.node.next(places.fields.len()).0].clone();
+        Initiator::new((number, route, rival), initiator.clone(), field, dice.fork())
+    };
+    (first..).zip(&plan.far_initiators).zip(rivals).map(initiator).collect()
+}
+
 /// The machines, each with its devices.
 fn machines(plan: &Plan, block_len: usize, dice: &mut Dice) -> Vec<Machine> {
     let Faults { disk, core, .. } = plan.faults;
@@ -149,7 +165,8 @@ impl Sim {
         let half = dice.between(2, 8);
         let fields = nodes.iter().map(|node| field(&plan, node, half)).collect();
         let mut places = Places { fields, homes: Vec::new() };
-        let rival_count = plan.workers.len() + plan.far.len() + plan.initiators.len();
+        let initiator_count = plan.initiators.len() + plan.far_initiators.len();
+        let rival_count = plan.workers.len() + plan.far.len() + initiator_count;
         let mut rivals = Rival::several(u64::try_from(rival_count).expect("few hosts"));
         let mut workers = workers(&plan, &mut rivals, &mut places, &mut dice);
         workers.extend(far_workers(&plan, &mut rivals, &mut places, &mut dice));
@@ -170,7 +187,8 @@ impl Sim {
                 Client::new((number, route), client.clone(), field, traits, dice.fork())
             })
             .collect();
-        let initiators = initiators(&plan, &mut rivals, &mut places, &mut dice);
+        let mut initiators = initiators(&plan, &mut rivals, &mut places, &mut dice);
+        initiators.extend(far_initiators(&plan, &mut rivals, &mut places, &mut dice));
         let mut sim = Self {
             dice,
             outside,

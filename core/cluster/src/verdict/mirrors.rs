@@ -1,0 +1,101 @@
+//! The verdict on the mirrors of volumes with two replicas.
+//!
+//! A copy counts if its replica is in sync, in the present incarnation of its slice, and its node
+//! runs. A mirror is served as long as the node of one replica in sync runs: nobody else may.
+
+use std::collections::BTreeSet;
+
+use nearflash_space::Name;
+use uuid::Uuid;
+
+use super::{Level, NAMES_MAX, Part};
+use crate::compile::{MirrorLayout, SlicePlace, Tables};
+use crate::record::VolumeState;
+use crate::state::ClusterState;
+
+/// The mirrors that no node can serve, because all of their replicas in sync are on nodes that are
+/// down.
+pub(super) fn unserved(state: &ClusterState, tables: &Tables) -> Option<Part> {
+    let is_used = |layout: &&MirrorLayout| {
+        let volume = state.volumes().get(&layout.key.volume);
+        layout.is_zeroed && volume.is_some_and(|it| it.state == VolumeState::Ready)
+    };
+    let is_unserved =
+        |layout: &&MirrorLayout| in_sync(tables, layout).all(|(_, place)| is_down(state, place));
+    let unserved: Vec<&MirrorLayout> =
+        tables.mirrors.iter().filter(is_used).filter(is_unserved).collect();
+    let first = unserved.first()?.key.volume;
+    let of_first = unserved.iter().filter(|it| it.key.volume == first);
+    let numbers: Vec<String> = of_first.map(|it| it.key.number.to_string()).collect();
+    let mirrors = if numbers.len() == 1 { "mirror" } else { "mirrors" };
+    let more = if numbers.len() > NAMES_MAX { ", …" } else { "" };
+    let named = numbers[..numbers.len().min(NAMES_MAX)].join(", ");
+    let name = state.volumes().get(&first).map_or("", |it| it.name.as_str());
+    let volumes: BTreeSet<Uuid> = unserved.iter().map(|it| it.key.volume).collect();
+    let others = match volumes.len() - 1 {
+        0 => String::new(),
+        1 => " and parts of another volume".to_owned(),
+        others => format!(" and parts of {others} other volumes"),
+    };
+    let nodes = unserved.iter().flat_map(|it| in_sync(tables, it));
+    let nodes = names(nodes.map(|(_, place)| &place.node_name));
+    let are_on = match nodes.len() {
+        1 => format!("the newest copy is on {}, which is down", nodes[0]),
+        _ => format!("the newest copies are on {}, which are down", nodes.join(", ")),
+    };
+    let reason = format!("{mirrors} {named}{more} of {name}{others} cannot be used: {are_on}");
+    Some(Part::new(Level::Unavailable, reason, format!("start {}", nodes.join(", "))))
+}
+
+/// The mirrors with less than two copies.
+pub(super) fn lacking(state: &ClusterState, tables: &Tables) -> Option<Part> {
+    let copies = |layout: &MirrorLayout| {
+        let copies = in_sync(tables, layout).filter(|((slice, incarnation), place)| {
+            let present = state.slices().get(slice).map(|it| it.incarnation);
+            present == Some(*incarnation) && !is_down(state, place)
+        });
+        copies.count()
+    };
+    let counted: Vec<(usize, &MirrorLayout)> =
+        tables.mirrors.iter().map(|layout| (copies(layout), layout)).collect();
+    let count = |wanted: usize| counted.iter().filter(|(copies, _)| *copies == wanted).count();
+    let all = counted.len();
+    let reason = match (count(1), count(0)) {
+        (0, 0) => return None,
+        (one, 0) => format!("{one} of {all} mirrors have one copy in sync"),
+        (0, none) => format!("{none} of {all} mirrors have no copy in sync"),
+        (one, none) => format!("{one} of {all} mirrors have one copy in sync, {none} have no copy"),
+    };
+    let lacking = counted.iter().filter(|(copies, _)| *copies < 2);
+    let places = lacking.flat_map(|(_, layout)| &layout.replicas);
+    let places = places.filter_map(|replica| tables.slices.get(&replica.slice));
+    let away = names(places.filter(|place| is_down(state, place)).map(|place| &place.node_name));
+    let remedy = match (away.len(), count(0)) {
+        (0, 0) => "wait, copying is under way".to_owned(),
+        (0, _) => "wait, the copies are compared since their nodes have restarted".to_owned(),
+        _ => format!("start {}", away.join(", ")),
+    };
+    Some(Part::new(Level::Degraded, reason, remedy))
+}
+
+/// The replicas in sync: slice and incarnation, and the place of the slice.
+fn in_sync<'a>(
+    tables: &'a Tables,
+    layout: &'a MirrorLayout,
+) -> impl Iterator<Item = ((Uuid, u64), &'a SlicePlace)> {
+    layout.record.in_sync.iter().filter_map(|element| {
+        let replica = layout.replicas.iter().find(|it| it.ordinal == element.replica)?;
+        let place = tables.slices.get(&replica.slice)?;
+        Some(((replica.slice, element.incarnation), place))
+    })
+}
+
+fn is_down(state: &ClusterState, place: &SlicePlace) -> bool {
+    !state.alive().contains_key(&place.node)
+}
+
+/// The names, each once and in order.
+fn names<'a>(names: impl Iterator<Item = &'a Name>) -> Vec<&'a str> {
+    let names: BTreeSet<&Name> = names.collect();
+    names.into_iter().map(Name::as_str).collect()
+}
