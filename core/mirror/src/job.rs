@@ -58,7 +58,7 @@ impl Part {
         stage == Stage::Writing || is_unreached(result)
     }
 
-    fn is_under_way(self) -> bool {
+    pub(crate) fn is_under_way(self) -> bool {
         matches!(self, Self::UnderWay | Self::Received)
     }
 }

@@ -26,7 +26,9 @@ mod table;
 
 pub use copy::{Buffers, Copied};
 pub use locks::{Range, Ticket};
-pub use mirrors::{Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, RETRY_PERIOD, Submission};
+pub use mirrors::{
+    Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, REPLICA_TIMEOUT, RETRY_PERIOD, Submission,
+};
 pub use replica::{Refusal, ReplicaRequest, Tag};
 pub use table::{
     Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote,

@@ -42,6 +42,12 @@ pub const REDRIVE: Nanos = Nanos::from_secs(1);
 /// The time between two looks at operations that wait, and between two attempts of a part.
 pub const RETRY_PERIOD: Nanos = Nanos::from_millis(20);
 
+/// The age of an operation from which on a replica that has not done it counts as failed.
+pub const REPLICA_TIMEOUT: Nanos = Nanos::from_secs(10);
+
+/// The time between two looks for replicas that are slow.
+const SLOW_PERIOD: Nanos = Nanos::from_secs(1);
+
 /// The operations of a job, as numbers in their ids.
 const LOCAL: u16 = 0;
 const REMOTE: u16 = 1;
@@ -120,6 +126,8 @@ pub struct Mirrors {
     pub(crate) granted: Vec<(Ticket, Asker)>,
     /// When the operations that wait are looked at.
     look_at: Option<Nanos>,
+    /// When the operations under way are looked at.
+    slow_at: Option<Nanos>,
     #[cfg(test)]
     pub(crate) mutant: Option<Mutant>,
 }
@@ -147,6 +155,7 @@ impl Mirrors {
             copies: Copies::default(),
             granted: Vec::new(),
             look_at: None,
+            slow_at: None,
             #[cfg(test)]
             mutant: None,
         }
@@ -295,13 +304,16 @@ impl Mirrors {
 
     /// The time at which [`Self::handle_timeout`] must be called.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.look_at
+        self.look_at.into_iter().chain(self.slow_at).min()
     }
 
     /// Ends what has waited for too long, and tries again what failed.
     pub fn handle_timeout(&mut self) {
         if self.look_at.is_some_and(|at| at <= self.now) {
             self.look();
+        }
+        if self.slow_at.is_some_and(|at| at <= self.now) {
+            self.look_for_slow_replicas();
         }
     }
 

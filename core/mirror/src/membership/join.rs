@@ -28,7 +28,7 @@ impl Membership {
                 let number = self.drain(key);
                 self.set_phase(key, Phase::Emptied(number));
             }
-            Phase::Joining if is_due => {
+            Phase::Joining if is_due && self.now >= mirror.join_at => {
                 mirror.retry_at = self.now.plus(RETRY);
                 let incarnation = mirror.slice.incarnation;
                 let (to, join) = (mirror.other.node, Pulse::Join { mirror: key, incarnation });

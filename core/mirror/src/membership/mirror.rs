@@ -7,6 +7,12 @@ use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
 use crate::Role;
 use crate::table::MirrorKey;
 
+/// The time in sync after which a replica is taken back at once the next time.
+const STAYS: Nanos = Nanos::from_secs(60);
+
+/// The pauses before it is taken back double this often, from one second.
+const FLAPS_MAX: u32 = 7;
+
 /// A mirror with a replica on this node.
 #[derive(Debug)]
 pub(super) struct Mirror {
@@ -32,6 +38,11 @@ pub(super) struct Mirror {
     pub(super) needed_since: Nanos,
     /// The next attempt of something that failed.
     pub(super) retry_at: Nanos,
+    /// When this replica was taken back last; how often in a row it did not stay; and when it may ask
+    /// again.
+    pub(super) entered_at: Nanos,
+    pub(super) flaps: u32,
+    pub(super) join_at: Nanos,
     /// A write has failed at the device of this replica, or of the other one.
     pub(super) has_failed: bool,
     pub(super) other_has_failed: bool,
@@ -138,6 +149,9 @@ impl Membership {
             held: Nanos(0),
             needed_since: self.now,
             retry_at: self.now,
+            entered_at: self.now,
+            flaps: 0,
+            join_at: self.now,
             has_failed: false,
             other_has_failed: false,
             view: None,
@@ -302,6 +316,20 @@ impl Mirror {
             Standing::Primary => self.other_element().is_none(),
             Standing::Secondary => false,
             Standing::Suspect | Standing::Out => true,
+        }
+    }
+
+    /// A replica that does not stay in sync asks later each time, so that it does not come and go.
+    pub(super) fn pace(&mut self, before: Standing, after: Standing, now: Nanos) {
+        let is_in = |standing| matches!(standing, Standing::Primary | Standing::Secondary);
+        if is_in(after) && !is_in(before) {
+            self.entered_at = now;
+        }
+        if is_in(before) && after == Standing::Out {
+            let has_stayed = now.since(self.entered_at) > STAYS;
+            self.flaps = if has_stayed { 0 } else { (self.flaps + 1).min(FLAPS_MAX) };
+            let pause = if self.flaps == 0 { 0 } else { 1 << (self.flaps - 1) };
+            self.join_at = now.plus(Nanos::from_secs(pause));
         }
     }
 

@@ -53,6 +53,7 @@ impl Membership {
         if matches!(after, Standing::Out | Standing::Suspect) {
             mirror.stay += 1;
         }
+        mirror.pace(before, after, now);
         let has_entered = matches!(after, Standing::Primary | Standing::Secondary)
             && !matches!(before, Standing::Primary | Standing::Secondary);
         if has_entered {
@@ -122,6 +123,13 @@ impl Membership {
         let (phase, is_shown) = (mirror.phase.clone(), mirror.is_shown(self.shown));
         let is_due = self.now >= mirror.retry_at;
         match phase {
+            // The other replica drains what it has accepted before it opens, and what is under way here
+            // reaches a replica that will be out of sync: a device that hangs does not stop this.
+            Phase::Stopping(Change::HandOver) if is_shown => {
+                let record = mirror.proposal(Change::HandOver);
+                self.set_phase(key, record.map_or(Phase::Idle, Phase::Again));
+                self.step(key);
+            }
             Phase::Stopping(change) if is_shown => {
                 let number = self.drain(key);
                 self.set_phase(key, Phase::Draining(change, number));

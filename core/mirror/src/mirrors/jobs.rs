@@ -5,7 +5,8 @@ use nearflash_request::Outcome;
 use nearflash_units::{ByteOffset, Nanos, index};
 
 use super::{
-    Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, RETRY_PERIOD, Submission,
+    Asker, COPY, HOLD, LOCAL, MirrorMessage, Mirrors, REDRIVE, REMOTE, REPLICA_TIMEOUT,
+    RETRY_PERIOD, SLOW_PERIOD, Submission,
 };
 use crate::job::{Job, Next, Part, Stage, is_unreached};
 use crate::locks::{Range, Ticket};
@@ -145,6 +146,7 @@ impl Mirrors {
         let needs = |is_volatile: bool| if is_volatile { Part::Due } else { Part::Unneeded };
         let job = &mut self.jobs[slot];
         job.stage = Stage::Flushing;
+        self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         job.local = needs(entry.local.is_some_and(|local| local.volatile_cache));
         job.remote = needs(entry.remote.is_some_and(|remote| remote.volatile_cache));
         if self.is(Mutant::LocalFlush) {
@@ -221,6 +223,7 @@ impl Mirrors {
             self.entry(self.jobs[slot].mirror).is_some_and(|entry| entry.remote.is_some());
         let job = &mut self.jobs[slot];
         (job.stage, job.local, job.remote) = (Stage::Writing, Part::Due, Part::Unneeded);
+        self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         if has_remote {
             self.send(slot, REMOTE);
         }
@@ -282,6 +285,29 @@ impl Mirrors {
             Next::Lost => self.end(slot, DeviceResult::Remote(Outcome::PathLost)),
             Next::Anew => self.begin(slot),
         }
+    }
+
+    /// Reports replicas whose part of an operation has been under way for too long. They are waited for
+    /// until a table comes without them.
+    pub(super) fn look_for_slow_replicas(&mut self) {
+        let is_open = |job: &Job| matches!(job.stage, Stage::Writing | Stage::Flushing);
+        let now = self.now;
+        let open = self.jobs.iter().map(|(_, job)| job).filter(|job| is_open(job));
+        let late = open.clone().filter(|job| job.since.plus(REPLICA_TIMEOUT) <= now);
+        // The parts of one replica would all be reported.
+        let mut found: Vec<(MirrorId, bool)> = Vec::new();
+        for job in late {
+            for (part, is_local) in [(job.local, true), (job.remote, false)] {
+                let replica = (job.mirror, is_local);
+                if part.is_under_way() && !found.contains(&replica) {
+                    found.push(replica);
+                }
+            }
+        }
+        self.slow_at = open.count().gt(&0).then(|| now.plus(SLOW_PERIOD));
+        let failures =
+            found.into_iter().map(|(mirror, is_local)| (mirror, DeviceResult::Gone, is_local));
+        self.failures.extend(failures);
     }
 
     /// Something waits, and has to be looked at later.

@@ -445,7 +445,10 @@ impl Run {
         }
         let is_slow = self.random.permille(30);
         let longest = if is_slow { 8 * MILLI } else { 300 * MICRO };
-        let longest = if self.random.permille(self.slow) { 400 * MILLI } else { longest };
+        let longest = if self.random.permille(self.slow) { 1500 * MILLI } else { longest };
+        let is_read = matches!(request.operation, DeviceOperation::Read { .. });
+        let hangs = is_read && self.random.permille(self.slow / 5) && !self.is_calm();
+        let longest = if hangs { 6000 * MILLI } else { longest };
         let time = self.now + 20 * MICRO + self.random.below(longest);
         let (life, epoch) = (self.nodes[at.0].life, self.devices_epoch[at.0]);
         self.nodes[at.0].busy_until = self.nodes[at.0].busy_until.max(time);
