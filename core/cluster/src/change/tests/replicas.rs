@@ -92,9 +92,45 @@ fn a_local_volume_has_its_first_replicas_on_its_node_and_the_second_ones_elsewhe
     assert_eq!(found.len(), 2, "a mirror for each slice of the node");
     assert!(found.iter().all(|it| it[0] == node(2)), "{found:?}");
     assert_ne!(found[0][1], found[1][1]);
-    let wide = VolumeSpec { width: Some(3), ..VolumeSpec { ..mirrored(2, ByteLen(GIB)) } };
-    let wide = VolumeSpec { placement: spec.placement, ..wide };
+    let (width, placement) = (Some(3), spec.placement);
+    let wide = VolumeSpec { width, placement, ..mirrored(2, ByteLen(GIB)) };
     assert_eq!(create(&mut model, &wide), Err(Refusal::Width { wanted: 3, slices: 2 }));
+}
+
+#[test]
+fn a_row_is_as_long_as_the_slice_that_takes_two_of_its_replicas_has_room_for() {
+    let mut model = cluster_of(1, ByteLen(31 * GIB));
+    model.carry_out(&more_space(1, 9, ByteLen(10 * GIB))).unwrap();
+    model.carry_out(&register(2)).unwrap();
+    for number in [2, 3] {
+        model.carry_out(&more_space(2, number, ByteLen(80 * GIB))).unwrap();
+    }
+    let spec = VolumeSpec { width: Some(2), ..mirrored(1, ByteLen(36 * GIB)) };
+    create(&mut model, &spec).unwrap();
+    check_store(&model);
+    let lens: Vec<u64> = tables(&model).mirrors.iter().map(|it| it.len.0).collect();
+    let tracts = |gib: u64| gib * GIB / TRACT_LEN.0;
+    let row = tracts(31) - 2;
+    assert_eq!(lens[..2], [row / 2 * TRACT_LEN.0; 2], "half of the slice's data area");
+    assert_eq!(lens.len(), 4, "a second row has the rest, on the other slice");
+}
+
+#[test]
+fn two_creations_that_share_only_a_slice_of_second_replicas_exclude_each_other() {
+    let mut model = cluster_of(3, ByteLen(10 * GIB));
+    model.carry_out(&open_slice(2, ByteLen(20 * GIB), 1)).unwrap();
+    let plan = |number: u16, home: u16| {
+        let (placement, nsid) = (Placement::Local(node(home)), Some(number.into()));
+        let spec = VolumeSpec { placement, nsid, ..mirrored(number, ByteLen(GIB)) };
+        let Ok(Step::Submit(txn)) = Change::CreateVolume(spec).plan(&model.state(), false) else {
+            unreachable!()
+        };
+        assert!(txn.puts.iter().any(|it| it.key == Key::Room(slice(2))), "n2 has the most space");
+        txn
+    };
+    let (first, second) = (plan(1, 1), plan(2, 3));
+    assert!(model.txn(&first));
+    assert!(!model.txn(&second));
 }
 
 #[test]
