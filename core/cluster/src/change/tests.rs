@@ -1,5 +1,7 @@
 //! Changes on a model store: alone, at the same time, and with transactions that arrive late.
 
+mod replicas;
+
 use std::collections::BTreeSet;
 
 use nearflash_units::KIB;
@@ -172,7 +174,8 @@ fn a_late_copy_of_a_creation_does_not_bring_a_removed_volume_back() {
 
 fn any_change() -> impl Strategy<Value = Change> {
     (0..6u8, 1..4u16, 1..6u16, 1..60u64).prop_map(|(kind, at, number, gib)| {
-        let spec = volume(number, ByteLen(gib * GIB));
+        let replicas = if number % 2 == 0 { 2 } else { 1 };
+        let spec = VolumeSpec { replicas, ..volume(number, ByteLen(gib * GIB)) };
         match kind {
             0 => register(at),
             1 => open_slice(at, ByteLen(50 * GIB), gib),

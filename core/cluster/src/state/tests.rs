@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::agent::{Agent, AgentConfig};
-use crate::change::Change;
+use crate::change::{Change, VolumeSpec};
 use crate::compile::compile;
 use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, register, volume};
 use crate::verdict::verdict;
@@ -13,7 +13,8 @@ use crate::verdict::verdict;
 fn served() -> Model {
     let mut model = cluster_of(2, ByteLen(80 * GIB));
     for number in [1, 2] {
-        let spec = volume(number, ByteLen(20 * GIB));
+        let replicas = u8::try_from(number).unwrap();
+        let spec = VolumeSpec { replicas, ..volume(number, ByteLen(20 * GIB)) };
         model.carry_out(&Change::CreateVolume(spec)).unwrap();
     }
     model
@@ -34,6 +35,8 @@ fn use_state(state: &ClusterState) {
         Change::CreateVolume(volume(3, ByteLen(GIB))),
         Change::GrowVolume { volume: uuid, blocks: Blocks(30 * GIB / 4096) },
         Change::RemoveVolume { volume: uuid },
+        Change::CreateVolume(VolumeSpec { replicas: 2, ..volume(4, ByteLen(GIB)) }),
+        Change::RemoveVolume { volume: volume(2, ByteLen(0)).uuid },
     ];
     for change in changes {
         if let Err(refusal) = change.plan(state, false) {

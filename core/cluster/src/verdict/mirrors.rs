@@ -64,7 +64,9 @@ pub(super) fn lacking(state: &ClusterState, tables: &Tables) -> Option<Part> {
         (0, 0) => return None,
         (one, 0) => format!("{one} of {all} mirrors have one copy in sync"),
         (0, none) => format!("{none} of {all} mirrors have no copy in sync"),
-        (one, none) => format!("{one} of {all} mirrors have one copy in sync, {none} have no copy"),
+        (one, none) => {
+            format!("{one} of {all} mirrors have one copy in sync; without a copy: {none}")
+        }
     };
     let lacking = counted.iter().filter(|(copies, _)| *copies < 2);
     let places = lacking.flat_map(|(_, layout)| &layout.replicas);

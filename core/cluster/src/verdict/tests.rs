@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use nearflash_units::ByteLen;
 
 use super::*;
-use crate::change::Change;
-use crate::key::Key;
-use crate::model::{CLUSTER, GIB, Model, cluster_of, node, volume};
-use crate::record::{AliveRecord, Record, Schema};
+use crate::change::{Change, VolumeSpec};
+use crate::key::{Key, MirrorKey};
+use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, volume};
+use crate::record::{AliveRecord, MirrorRecord, Record, Schema};
 use crate::store::StoreStatus;
 
 fn healthy() -> StoreHealth {
@@ -24,15 +24,49 @@ fn healthy() -> StoreHealth {
 }
 
 fn served() -> Model {
-    let mut model = cluster_of(2, ByteLen(80 * GIB));
-    let spec = volume(1, ByteLen(4 * GIB));
+    cluster_with(2, &volume(1, ByteLen(4 * GIB)))
+}
+
+/// A volume of three mirrors with two replicas each, on three nodes.
+fn mirrored() -> Model {
+    cluster_with(3, &VolumeSpec { replicas: 2, ..volume(1, ByteLen(4 * GIB)) })
+}
+
+fn cluster_with(nodes: u16, spec: &VolumeSpec) -> Model {
+    let mut model = cluster_of(nodes, ByteLen(80 * GIB));
+    add(&mut model, spec);
+    (1..=nodes).for_each(|number| start(&mut model, number));
+    model
+}
+
+fn add(model: &mut Model, spec: &VolumeSpec) {
     model.carry_out(&Change::CreateVolume(spec.clone())).unwrap();
     model.show(spec.uuid, spec.blocks.0).unwrap();
-    for number in [1, 2] {
-        let record = AliveRecord { schema: Schema, run: 1 };
-        model.write(vec![(Key::Alive(node(number)).path(CLUSTER), Some(record.encode()))]);
+}
+
+fn start(model: &mut Model, number: u16) {
+    let record = AliveRecord { schema: Schema, run: 1 };
+    model.write(vec![(Key::Alive(node(number)).path(CLUSTER), Some(record.encode()))]);
+}
+
+fn stop(model: &mut Model, number: u16) {
+    model.write(vec![(Key::Alive(node(number)).path(CLUSTER), None)]);
+}
+
+/// The replicas on a node's slice are dropped from the mirrors of volume 1, as after a failover.
+fn drop_replicas(model: &mut Model, number: u16) {
+    let (state, slice) = (model.state(), crate::model::slice(number));
+    for view in state.mirrors().unwrap() {
+        let is_left = |ordinal: u8| {
+            let replica = view.replicas.replicas.iter().find(|it| it.ordinal == ordinal);
+            replica.is_some_and(|it| it.slice != slice)
+        };
+        let mut record: MirrorRecord = view.mirror.clone();
+        record.in_sync.retain(|it| is_left(it.replica));
+        record.primary = record.in_sync[0].replica;
+        record.term += 1;
+        model.write(vec![(Key::Mirror(view.key).path(CLUSTER), Some(record.encode()))]);
     }
-    model
 }
 
 fn say(health: &StoreHealth, model: &Model) -> (Level, String) {
@@ -95,6 +129,80 @@ fn a_node_with_the_only_copy_of_data_is_missed_by_name() {
         said.contains("parts of v1 have their only copy on n2") && said.contains("start n2"),
         "{said}"
     );
+}
+
+#[test]
+fn a_node_that_is_down_leaves_mirrors_with_one_copy_and_is_named() {
+    let mut model = mirrored();
+    assert_eq!(say(&healthy(), &model), (Level::Ok, "ok".to_owned()));
+    stop(&mut model, 2);
+    let expected = "degraded: 2 of 3 mirrors have one copy in sync: start n2".to_owned();
+    assert_eq!(say(&healthy(), &model), (Level::Degraded, expected.clone()));
+    drop_replicas(&mut model, 2);
+    assert_eq!(say(&healthy(), &model), (Level::Degraded, expected));
+    start(&mut model, 2);
+    let copying = "degraded: 2 of 3 mirrors have one copy in sync: wait, copying is under way";
+    assert_eq!(say(&healthy(), &model), (Level::Degraded, copying.to_owned()));
+}
+
+#[test]
+fn a_replica_that_was_in_sync_before_its_slice_was_opened_anew_is_no_copy() {
+    let mut model = mirrored();
+    model.carry_out(&open_slice(3, ByteLen(80 * GIB), 2)).unwrap();
+    let (level, said) = say(&healthy(), &model);
+    assert!(level == Level::Degraded && said.contains("2 of 3 mirrors have one copy"), "{said}");
+    model.carry_out(&open_slice(1, ByteLen(80 * GIB), 2)).unwrap();
+    let (level, said) = say(&healthy(), &model);
+    let expected = "2 of 3 mirrors have one copy in sync; without a copy: 1";
+    assert!(level == Level::Degraded && said.contains(expected), "{said}");
+}
+
+#[test]
+fn the_node_with_the_newest_copy_of_a_mirror_is_named_if_it_is_down() {
+    let mut model = mirrored();
+    drop_replicas(&mut model, 2);
+    stop(&mut model, 2);
+    stop(&mut model, 3);
+    // The mirror between the nodes 2 and 3 has its newest copy on 3, where 2 has only an older one.
+    let (level, said) = say(&healthy(), &model);
+    assert_eq!(level, Level::Unavailable);
+    assert!(
+        said.contains(" of v1 cannot be used: the newest copy is on n3, which is down: start n3"),
+        "{said}"
+    );
+    start(&mut model, 3);
+    assert_eq!(say(&healthy(), &model).0, Level::Degraded);
+}
+
+#[test]
+fn mirrors_without_any_node_are_listed_with_their_volumes() {
+    let mut model = mirrored();
+    let second = VolumeSpec { replicas: 2, ..volume(2, ByteLen(4 * GIB)) };
+    add(&mut model, &second);
+    (1..=3).for_each(|number| stop(&mut model, number));
+    let expected = "unavailable: mirrors 0, 1, 2 of v1 and parts of another volume cannot be used: \
+                    the newest copies are on n1, n2, n3, which are down: start n1, n2, n3";
+    assert_eq!(say(&healthy(), &model), (Level::Unavailable, expected.to_owned()));
+}
+
+#[test]
+fn a_mirror_that_is_not_used_yet_is_not_missed() {
+    let mut model = mirrored();
+    let making = VolumeSpec { replicas: 2, ..volume(2, ByteLen(GIB)) };
+    model.carry_out(&Change::CreateVolume(making.clone())).unwrap();
+    let (level, said) = say(&healthy(), &model);
+    assert!(level == Level::Degraded && said.contains("v2 is being created"), "{said}");
+    let key = MirrorKey { volume: making.uuid, number: 0 };
+    let state = model.state();
+    let mirrors = state.mirrors().unwrap();
+    let view = mirrors.iter().find(|it| it.key == key).unwrap();
+    let first = view.replicas.replicas[0].slice;
+    let mut record = view.mirror.clone();
+    record.in_sync.truncate(1);
+    model.write(vec![(Key::Mirror(key).path(CLUSTER), Some(record.encode()))]);
+    let holder = (1..=3).find(|number| crate::model::slice(*number) == first).unwrap();
+    stop(&mut model, holder);
+    assert_eq!(say(&healthy(), &model).0, Level::Degraded);
 }
 
 #[test]

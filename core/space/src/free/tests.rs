@@ -35,6 +35,18 @@ fn the_smallest_run_that_holds_a_volume_whole_is_taken() {
 }
 
 #[test]
+fn pieces_are_counted_in_each_run() {
+    let mut free = area(12);
+    free.reserve(extent(6, 1)).unwrap(); // 1..6 and 7..13 free
+    let counts = [1, 2, 3, 4, 6, 7].map(|len| free.pieces(granules(len)));
+    assert_eq!(counts, [11, 5, 3, 2, 1, 0]);
+    for _ in 0..3 {
+        free.allocate(granules(3), None, 1).unwrap();
+    }
+    assert_eq!(free.pieces(granules(3)), 0, "as many can be allocated");
+}
+
+#[test]
 fn a_volume_larger_than_every_run_is_cut_and_the_last_part_placed_best() {
     let mut free = area(12);
     free.reserve(extent(7, 1)).unwrap(); // 1..7 free
