@@ -10,7 +10,7 @@ use std::time::Duration;
 use nearflash_mirror::membership::{NodeKey, Pulse};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
@@ -95,19 +95,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
             Some(ended) = connections.join_next() => ended.expect("a pulse is not aborted"),
             (permit, accepted) = next => match accepted {
                 Ok((stream, peer)) => {
-                    let shared = Rc::clone(&shared);
-                    connections.spawn_local(async move {
-                        let mut stream = stream;
-                        let shaken = timeout(HANDSHAKE_TIMEOUT, welcome(&shared, &mut stream, peer));
-                        let shaken = shaken.await.unwrap_or(Err(PulseError::Late));
-                        drop(permit);
-                        match shaken {
-                            Ok(came) => came.follow(&shared, stream).await,
-                            Err(error) => {
-                                shared.log.warn(&format!("no pulse from {}", peer.ip()), &error);
-                            }
-                        }
-                    });
+                    connections.spawn_local(take(Rc::clone(&shared), stream, peer, permit));
                 }
                 Err(error) => {
                     shared.log.warn("no pulse can come", &error.into());
@@ -115,6 +103,21 @@ pub(super) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
                 }
             },
         }
+    }
+}
+
+/// Takes a connection, and a pulse if it becomes one.
+async fn take(
+    shared: Rc<Shared>,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    permit: OwnedSemaphorePermit,
+) {
+    let shaken = timeout(HANDSHAKE_TIMEOUT, welcome(&shared, &mut stream, peer)).await;
+    drop(permit);
+    match shaken.unwrap_or(Err(PulseError::Slow)) {
+        Ok(came) => came.follow(&shared, stream).await,
+        Err(error) => shared.log.warn(&format!("no pulse from {}", peer.ip()), &error),
     }
 }
 
@@ -145,7 +148,7 @@ async fn welcome(
     let transcript = Transcript { secret: &shared.secret, hello: &bytes, nonce };
     stream.write_all(&wire::answer(&transcript)).await?;
     let mut proof = [0; PROOF_LEN];
-    stream.read_exact(&mut proof).await?;
+    stream.read_exact(&mut proof).await.map_err(PulseError::of_handshake)?;
     transcript.verify(End::Opener, &proof)?;
     let is_direct = hello.is_direct(local, peer);
     Ok(Came { number, node: hello.from, run: hello.run, is_direct })

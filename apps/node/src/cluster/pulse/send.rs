@@ -262,10 +262,7 @@ async fn greet(shared: &Shared, node: NodeKey, stream: &mut TcpStream) -> Result
     let hello = hello.encode();
     stream.write_all(&hello).await?;
     let mut answer = [0; ANSWER_LEN];
-    stream.read_exact(&mut answer).await.map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => PulseError::Refused,
-        _ => error.into(),
-    })?;
+    stream.read_exact(&mut answer).await.map_err(PulseError::of_handshake)?;
     let (nonce, proof) = wire::split_answer(&answer);
     let transcript = Transcript { secret: &shared.secret, hello: &hello, nonce };
     transcript.verify(End::Acceptor, &proof)?;

@@ -40,10 +40,12 @@ pub(super) type Nonce = [u8; NONCE_LEN];
 /// Error: a pulse has ended, or has not begun.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PulseError {
-    #[error(transparent)]
+    #[error("{0}: check that the node runs, and that its address can be reached")]
     Io(#[from] io::Error),
     #[error("no answer within 2 s: check that the node runs, and that its address can be reached")]
     Late,
+    #[error("nothing valid has come within 2 s: let only the cluster's nodes reach this port")]
+    Slow,
     #[error("no pulse of nearflash comes from there: let only the cluster's nodes reach this port")]
     NotAPulse,
     #[error(
@@ -88,6 +90,16 @@ pub(super) enum PulseError {
     Indirect,
     #[error("its first message is not the hello of its process: run one version of nearflash")]
     NoHello,
+}
+
+impl PulseError {
+    /// The error of an end that waits for the other one's proof.
+    pub(super) fn of_handshake(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Self::Refused,
+            _ => error.into(),
+        }
+    }
 }
 
 /// The opener's first bytes.
