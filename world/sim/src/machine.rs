@@ -79,6 +79,8 @@ pub(crate) struct Machine {
     pub(crate) forbidden: Option<(usize, Range<u64>)>,
     /// Bytes of devices that are replicas of another node's volumes.
     pub(crate) copies: Vec<(usize, Range<u64>)>,
+    /// Bytes of devices that are the primary's replicas of its own volumes.
+    pub(crate) originals: Vec<(usize, Range<u64>)>,
     /// The number of starts of the node.
     pub(crate) starts: u32,
     /// The node was told to drain.
@@ -102,6 +104,7 @@ impl Machine {
             size: None,
             forbidden: None,
             copies: Vec::new(),
+            originals: Vec::new(),
             starts: 0,
             is_draining: false,
             ends_sessions: false,
@@ -112,7 +115,12 @@ impl Machine {
 
     /// Whether an operation is on a replica of another node's volume.
     pub(crate) fn is_on_copy(&self, disk: usize, request: &DeviceRequest) -> bool {
-        self.copies.iter().any(|(on, bytes)| *on == disk && touches(request, bytes))
+        is_on(&self.copies, disk, request)
+    }
+
+    /// Whether an operation is on a replica of any volume.
+    pub(crate) fn is_on_mirror(&self, disk: usize, request: &DeviceRequest) -> bool {
+        is_on(&self.copies, disk, request) || is_on(&self.originals, disk, request)
     }
 
     /// Whether the node has a reason to end connections that keep the protocol.
@@ -155,6 +163,10 @@ impl Machine {
         self.rings.lose_node();
         self.disks.iter_mut().for_each(Disk::lose_power);
     }
+}
+
+fn is_on(places: &[(usize, Range<u64>)], disk: usize, request: &DeviceRequest) -> bool {
+    places.iter().any(|(on, bytes)| *on == disk && touches(request, bytes))
 }
 
 #[cfg(test)]

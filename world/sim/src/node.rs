@@ -159,6 +159,7 @@ impl Node {
         if let Some(mirrored) = &mut self.mirrored {
             mirrored.start();
             machine.copies = mirrored.copies();
+            machine.originals = mirrored.originals();
         }
         let devices = self.devices().len();
         self.health = (0..devices).map(|_| Arc::default()).collect();

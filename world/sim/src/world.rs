@@ -72,6 +72,9 @@ impl SimWorld<'_> {
                 let disk = &machines[self.node.0].disks
                     [usize::try_from(request.device.0).expect("few devices")];
                 let on_disk = usize::try_from(request.device.0).expect("few devices");
+                let is_shared = self.pool.foreign(buffer).is_some();
+                let is_unsafe = is_shared && machines[self.node.0].is_on_mirror(on_disk, request);
+                assert!(!is_unsafe, "{request:?} writes memory that a client can change");
                 if machines[self.node.0].is_on_copy(on_disk, request) {
                     self.outside.note("replica written", &[request.offset.0]);
                     return bytes;

@@ -87,6 +87,10 @@ fn secret() -> Secret {
     Secret::new([0xC1; 32])
 }
 
+fn bytes_of(Extent { device, start, len }: Extent) -> (usize, Range<u64>) {
+    (index(device.0), start.0..start.0 + len.0)
+}
+
 /// The mirrors of a node's volumes, whose other replicas are on `secondary`.
 fn mirrors_of(primary: NodeId, secondary: NodeId, block_size: BlockSize) -> Vec<SimMirror> {
     let own = volumes(primary, block_size);
@@ -332,9 +336,13 @@ impl Mirrored {
     /// The bytes of the node's devices that are replicas of another node's volumes.
     pub(super) fn copies(&self) -> Vec<(usize, Range<u64>)> {
         let here = self.mirrors.iter().filter(|mirror| mirror.secondary == self.node);
-        let bytes =
-            |Extent { device, start, len }: Extent| (index(device.0), start.0..start.0 + len.0);
-        here.map(|mirror| bytes(mirror.at_secondary)).collect()
+        here.map(|mirror| bytes_of(mirror.at_secondary)).collect()
+    }
+
+    /// The same of the node's own volumes.
+    pub(super) fn originals(&self) -> Vec<(usize, Range<u64>)> {
+        let here = self.mirrors.iter().filter(|mirror| mirror.primary == self.node);
+        here.map(|mirror| bytes_of(mirror.at_primary)).collect()
     }
 
     /// The volume of another node and the offset in it of a place on a device, if its replica is there.

@@ -164,7 +164,12 @@ impl Sim {
         // that the node demands of a peer which holds buffers.
         let network = &self.plan.faults.network;
         let is_slow = network.stall_permille > 0 && network.piece_len_max <= 100;
+        // A command of the same session may wait for another node on another connection. Those behind it
+        // count as commands that the initiator owes.
+        let waits_elsewhere = self.outside.is_mirrored
+            && self.initiators.iter().any(|it| it.has(link) && it.plan.connections > 1);
         let is_due = is_slow
+            || waits_elsewhere
             || self.outside.network.was_cut(link)
             || self.outside.network.is_between_nodes(link)
             || !self.workers.iter().any(reads)
