@@ -97,6 +97,13 @@ impl OnMirrors {
     }
 }
 
+impl Default for OnMirrors {
+    /// Nobody takes the news: the node has no mirrors.
+    fn default() -> Self {
+        Self::new(|_| ())
+    }
+}
+
 impl fmt::Debug for OnMirrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnMirrors")

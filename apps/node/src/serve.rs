@@ -24,9 +24,7 @@ use crate::exports::{direct_access, published};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Slices, prepare};
-use crate::{
-    Asker, Catalog, NodeError, OnMirrors, Runtime, RuntimeConfig, StartError, remote, runtime,
-};
+use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
 /// A node that serves.
 pub struct Running {
@@ -86,16 +84,10 @@ impl Running {
             initiators: config.initiators.clone(),
             changes: asker.clone(),
             node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
-            controller_ids: match &cluster {
-                Some(cluster) => cluster.controller_ids(),
-                None => ALL_CONTROLLER_IDS,
-            },
+            controller_ids: cluster.as_ref().map_or(ALL_CONTROLLER_IDS, Enrolled::controller_ids),
             life: health.life(),
             ledger: Arc::clone(health.ledger()),
-            on_mirrors: match &cluster {
-                Some(cluster) => cluster.on_mirrors(),
-                None => OnMirrors::new(|_| ()),
-            },
+            on_mirrors: cluster.as_ref().map(Enrolled::on_mirrors).unwrap_or_default(),
         })?;
         let face = Arc::clone(&runtime);
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));

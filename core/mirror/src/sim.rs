@@ -13,6 +13,12 @@
 //! its buffer is in use; no write starts after `REDRIVE` (I9); at rest replicas are equal and in sync, and
 //! nothing is locked or held (I13, I14). Excused is only what one disk would lose, too (`excuse`).
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "these tests take seeds from the environment, and print what they find"
+)]
+
 mod history;
 mod hosts;
 mod node;

@@ -148,9 +148,9 @@ impl Config {
             |remote| &remote.name,
         )?;
         let slices = (file.slice.into_vec(), args.slices);
-        let node = (file.node, args.node_name, (file.pulse, args.pulse));
+        let own = [(file.node, args.node_name), (file.pulse, args.pulse)];
         let is_clustered = file.cluster || args.cluster;
-        let cluster = merge_cluster(&merge, is_clustered, slices, node, &devices)?;
+        let cluster = merge_cluster(&merge, is_clustered, slices, own, &devices)?;
         if !is_clustered {
             check_devices(&devices, &remotes)?;
         }
@@ -206,16 +206,12 @@ fn merge_cluster(
     merge: &Merge<'_>,
     is_clustered: bool,
     slices: (Vec<String>, Vec<String>),
-    (file_node, arg_node, pulse): (
-        Option<String>,
-        Option<String>,
-        (Option<String>, Option<String>),
-    ),
+    [node, pulse]: [(Option<String>, Option<String>); 2],
     devices: &[Written<DeviceSpec>],
 ) -> Result<Option<ClusterConfig>, ConfigError> {
     let parse = |text: &str| Ok(text.parse::<DeviceSpec>()?);
     let slices = merge.named("slice", slices, parse, |slice| &slice.name)?;
-    let node = merge.one("node", (file_node, arg_node), |text| Ok(text.parse()?))?;
+    let node = merge.one("node", node, |text| Ok(text.parse()?))?;
     let pulse = merge
         .one("pulse", pulse, |text| text.parse().map_err(|_| ValueError::Pulse(text.into())))?;
     check_slices(&slices, devices, is_clustered)?;

@@ -162,7 +162,8 @@ impl Node {
             })
         };
         // A row has at most 16 mirrors, and rows are zeroed one after the other.
-        for row in new.chunks(nearflash_units::index(record.width)) {
+        let parts_of_row = record.width * u32::from(record.replicas);
+        for row in new.chunks(nearflash_units::index(parts_of_row)) {
             thread::scope(|scope| {
                 let zeroing: Vec<_> = row.iter().map(|part| scope.spawn(|| zero(part))).collect();
                 let ended =

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearflash_access::Secret as PeerSecret;
-use nearflash_cluster::compile::{MirrorPlace, Part, SlicePlace, Tables, VolumeLayout};
+use nearflash_cluster::compile::{
+    MirrorLayout, MirrorPlace, Part, SlicePlace, Tables, VolumeLayout,
+};
 use nearflash_cluster::{part_name, part_uuid};
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::{Digests, Face, Secret};
@@ -355,17 +357,20 @@ fn keep_left_out(mut tables: Tables, before: Tables) -> Tables {
     let left_out: BTreeSet<Uuid> = tables.left_out.keys().copied().collect();
     let kept: Vec<VolumeLayout> =
         before.volumes.into_iter().filter(|it| left_out.contains(&it.uuid)).collect();
+    let mirrors: Vec<MirrorLayout> =
+        before.mirrors.into_iter().filter(|it| left_out.contains(&it.key.volume)).collect();
     let places = kept.iter().flat_map(|it| it.rows.iter().flat_map(|row| &row.mirrors));
+    let replicas = mirrors.iter().flat_map(|it| &it.replicas);
+    let under = places.map(|it| it.slice).chain(replicas.map(|it| it.slice));
     let mut slices: BTreeMap<Uuid, SlicePlace> = BTreeMap::new();
-    for place in places {
-        if let Some(slice) = before.slices.get(&place.slice) {
-            slices.insert(place.slice, slice.clone());
+    for slice in under {
+        if let Some(place) = before.slices.get(&slice) {
+            slices.insert(slice, place.clone());
         }
     }
     slices.append(&mut tables.slices);
     tables.slices = slices;
     tables.volumes.extend(kept);
-    let mirrors = before.mirrors.into_iter().filter(|it| left_out.contains(&it.key.volume));
     tables.mirrors.extend(mirrors);
     let parts = before.parts.into_iter().filter(|it| left_out.contains(&it.place.mirror.volume));
     tables.parts.extend(parts);

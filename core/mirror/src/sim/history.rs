@@ -46,6 +46,9 @@ struct Read {
 pub(super) struct Block {
     writes: BTreeMap<u64, Write>,
     reads: Vec<Read>,
+    /// What was read before may revert, and what was written before may be lost.
+    reads_from: Time,
+    writes_from: Time,
 }
 
 impl Block {
@@ -54,7 +57,12 @@ impl Block {
     }
 
     pub(super) fn end(&mut self, stamp: u64, end: End) {
-        self.writes.get_mut(&stamp).expect("it has begun").end = end;
+        let write = self.writes.get_mut(&stamp).expect("it has begun");
+        write.end = match end {
+            // The answer was under way when the bytes were lost.
+            End::Acked(at) if write.start < self.writes_from => End::Unknown(at),
+            end => end,
+        };
     }
 
     /// A flush that began at this time has ended. Returns the writes that it has covered.
@@ -72,6 +80,10 @@ impl Block {
     /// What was read may revert; and what was not flushed may be lost.
     pub(super) fn excuse(&mut self, now: Time, loses_writes: bool) {
         self.reads.clear();
+        self.reads_from = now;
+        if loses_writes {
+            self.writes_from = now;
+        }
         let unflushed = self.writes.values_mut().filter(|write| !write.is_flushed);
         for write in unflushed.filter(|_| loses_writes) {
             if let End::Acked(_) = write.end {
@@ -106,7 +118,9 @@ impl Block {
                 ));
             }
         }
-        self.reads.push(Read { start, end, stamp });
+        if start >= self.reads_from {
+            self.reads.push(Read { start, end, stamp });
+        }
         Ok(())
     }
 }

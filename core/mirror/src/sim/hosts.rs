@@ -145,7 +145,8 @@ impl Run {
             DeviceOperation::Write { .. } => self.write_ended(number as u64, op, result),
             DeviceOperation::Read { .. } if result == DeviceResult::Done => {
                 self.count("reads");
-                let stamps = self.buffers.remove(&(number as u32)).expect("it is there");
+                let buffer = buffer.expect("a read has a buffer");
+                let stamps = self.buffers.remove(&buffer).expect("it is there");
                 for (block, stamp) in (op.first..).zip(stamps) {
                     self.check_seen(op, block, stamp);
                     let history = self.blocks.entry((op.mirror, block)).or_default();

@@ -324,11 +324,11 @@ impl Run {
         if let Some((_, left)) = it.shown.iter_mut().find(|(shown, _)| *shown == number) {
             *left -= 1;
         }
-        while it.shown.front().is_some_and(|(_, left)| *left == 0) {
-            let (number, _) = it.shown.pop_front().expect("it is there");
-            let life = it.life;
+        let done = it.shown.iter().take_while(|(_, left)| *left == 0).count();
+        let last = it.shown.drain(..done).next_back();
+        let life = it.life;
+        if let Some((number, _)) = last {
             self.later(self.now + 20 * MICRO, Event::Shown(at.0, life, number));
-            return;
         }
     }
 
