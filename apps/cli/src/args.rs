@@ -52,7 +52,7 @@ Examples:
   nearflash volume create logs=1GiB@flash
   nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
   nearflash volume create archive=1TiB@flash,provisioning=thick --no-wait
-  nearflash volume create data --size 100GiB --replicas 1
+  nearflash volume create data --size 100GiB --replicas 2
   nearflash volume create fast --size 1TiB --replicas 1 --stripe 128KiB --placement central:n1
   nearflash volume show data
   nearflash volume resize logs 2GiB
