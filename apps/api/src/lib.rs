@@ -39,7 +39,7 @@ pub use reservation::{
 };
 pub use secret::SecretText;
 pub use status::{
-    ClientInfo, ClusterView, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
+    ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
 };
 pub use volume::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,

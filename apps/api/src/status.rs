@@ -102,6 +102,22 @@ pub struct ClusterView {
     pub verdict: String,
     /// The reason and the remedy.
     pub reason: String,
+    /// The mirrors that this node copies to a replica which returns.
+    #[serde(default)]
+    pub copies: Vec<CopyInfo>,
+}
+
+/// A mirror that is compared with a replica which returns, and copied to it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct CopyInfo {
+    /// The volume.
+    pub volume: String,
+    /// The mirror's number in it.
+    pub mirror: u32,
+    /// The bytes that have been gone through.
+    pub done_bytes: u64,
+    /// The length of the mirror.
+    pub bytes: u64,
 }
 
 /// Counters of a core since the start of the node.

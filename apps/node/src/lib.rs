@@ -11,6 +11,7 @@ mod clustered;
 pub mod config;
 mod control;
 mod doors;
+mod end_of_panic;
 mod error;
 mod error_code;
 mod exports;

@@ -177,6 +177,9 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     // handler, SIGXFSZ would end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
     raise_open_files_limit();
+    if config.cluster.is_some() {
+        forbid_core_dumps();
+    }
     // A node of a cluster needs it at its start.
     let _supervisor = supervise_etcd(&config.data_dir);
     let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
@@ -247,6 +250,15 @@ fn raise_open_files_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!("cannot raise the limit of open files, RLIMIT_NOFILE: {error}");
+    }
+}
+
+/// The other nodes learn of the end of this process by the end of its connections, which a core dump would
+/// delay.
+fn forbid_core_dumps() {
+    let limit = getrlimit(Resource::Core);
+    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), ..limit }) {
+        tracing::warn!("cannot forbid core dumps, RLIMIT_CORE: {error}");
     }
 }
 

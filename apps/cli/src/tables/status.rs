@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{rendered, size, table, volumes};
 use comfy_table::Table;
 use nearflash_api::{
-    ClusterView, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, VolumeIo,
+    ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, VolumeIo,
 };
 
 /// The state of a node.
@@ -41,10 +41,15 @@ pub(crate) fn status(status: &Status) -> String {
 
 /// The node's place in its cluster, and the verdict on it; empty without one.
 fn cluster(status: &Status) -> String {
-    let Some(ClusterView { uuid, node, verdict, reason }) = &status.cluster else {
+    let Some(ClusterView { uuid, node, verdict, reason, copies }) = &status.cluster else {
         return String::new();
     };
-    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n")
+    let copies = copies.iter().map(|CopyInfo { volume, mirror, done_bytes, bytes }| {
+        let (done, all) = (size(*done_bytes), size(*bytes));
+        format!("mirror {mirror} of '{volume}' is compared and copied: {done} of {all}\n")
+    });
+    let copies: String = copies.collect();
+    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{copies}")
 }
 
 fn doors(status: &Status) -> String {

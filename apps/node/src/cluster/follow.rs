@@ -33,6 +33,7 @@ use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
 use crate::OnMirrors;
+use crate::end_of_panic::EndOfPanic;
 
 /// Error: a change of the cluster was not made, or nobody knows.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +154,7 @@ impl Follower {
         let mirror_sender = mirror_events.clone();
         let (driven, told) = (Arc::clone(&shared), Arc::clone(&shared));
         let drive = move || {
+            let _guard = EndOfPanic;
             let (events, incoming) = unbounded_channel();
             let (clients, cluster) = (Arc::default(), access.cluster());
             let endpoints = access.endpoints();
@@ -232,10 +234,12 @@ impl Follower {
                 Some(failure) => format!("{NOT_SERVED}: {failure}"),
                 None => format!("{NOT_SERVED} yet: {reason}"),
             };
-            return ClusterView { uuid, node: node.to_string(), verdict, reason };
+            let (node, copies) = (node.to_string(), Vec::new());
+            return ClusterView { uuid, node, verdict, reason, copies };
         }
         let name = state.nodes().get(&node).map(|it| it.name.to_string());
-        ClusterView { uuid, node: name.unwrap_or_default(), verdict: level.to_string(), reason }
+        let (node, verdict, copies) = (name.unwrap_or_default(), level.to_string(), Vec::new());
+        ClusterView { uuid, node, verdict, reason, copies }
     }
 
     /// Notes that the node does not serve the cluster's volumes, or that it does.

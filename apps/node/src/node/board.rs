@@ -140,7 +140,14 @@ impl Board {
 
     /// The mirror with this number.
     pub(crate) fn key_of(&self, id: MirrorId) -> Option<MirrorKey> {
-        self.state().keys.get(&id).copied()
+        self.mirror(id).map(|(key, _)| key)
+    }
+
+    /// The mirror with this number, and its length.
+    pub(crate) fn mirror(&self, id: MirrorId) -> Option<(MirrorKey, ByteLen)> {
+        let state = self.state();
+        let key = state.keys.get(&id)?;
+        Some((*key, state.seats.get(key)?.len))
     }
 
     fn id_of(&self, mirror: &MirrorKey) -> Option<MirrorId> {

@@ -164,7 +164,7 @@ impl Shared {
             reads_as_zeroes: false,
             deallocates: layout.provisioning == Provisioning::Thin,
         };
-        let mirror = makes.device(face_name(key, false), face_uuid(key, false), properties);
+        let mirror = makes.device(self.mirror_name(key), face_uuid(key, false), properties);
         makes.outfit.mirrors.push((mirror, DeviceKind::Mirror(id)));
         let replica = local.map(|_| {
             let device = makes.device(face_name(key, true), face_uuid(key, true), properties);
@@ -182,6 +182,13 @@ impl Shared {
         let faces = faces.collect();
         let deallocates = properties.deallocates;
         Seat { id, len: layout.len, own: local, faces, deallocates }
+    }
+
+    /// The name of the device that is a mirror: that of its volume, and its number.
+    fn mirror_name(&self, key: MirrorKey) -> Name {
+        let volume = self.tables.volumes.iter().find(|it| it.uuid == key.volume);
+        let named = volume.and_then(|it| format!("{}.{}", it.name, key.number).parse().ok());
+        named.unwrap_or_else(|| face_name(key, false))
     }
 
     /// The device that is a face of a mirror on another node.

@@ -1,19 +1,23 @@
 //! The state of the node, in the form of documents.
 
 use nearflash_api::{
-    COMMIT, ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status, VERSION,
+    COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo,
+    Status, VERSION,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, Kind};
+use nearflash_mirror::MirrorId;
 use nearflash_space::Volume;
+use nearflash_units::ByteLen;
+use uuid::Uuid;
 
 use super::Node;
 use crate::config::Protocol;
 use crate::error::NodeError;
-use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus};
+use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, RuntimeStatus};
 
 impl Node {
     pub(super) fn status(&self) -> Status {
@@ -24,7 +28,7 @@ impl Node {
             node: self.catalog.node(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            cluster: self.cluster.get().map(|follower| follower.view_of(self.catalog.node())),
+            cluster: self.cluster_view(&runtime),
             nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
             direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
@@ -39,6 +43,22 @@ impl Node {
             volume_io: self.volume_io(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
         }
+    }
+
+    fn cluster_view(&self, runtime: &RuntimeStatus) -> Option<ClusterView> {
+        let view = self.cluster.get()?.view_of(self.catalog.node());
+        let served = self.served();
+        let name = |uuid: Uuid| {
+            let found = served.recorded.space.volumes().find(|volume| volume.uuid == uuid);
+            found.map(|volume| volume.name.to_string())
+        };
+        let copy = |(mirror, done): &(MirrorId, ByteLen)| {
+            let (key, len) = self.board.mirror(*mirror)?;
+            let volume = name(Uuid::from_bytes(key.volume))?;
+            let (mirror, done_bytes, bytes) = (key.number, done.0, len.0);
+            Some(CopyInfo { volume, mirror, done_bytes, bytes })
+        };
+        Some(ClusterView { copies: runtime.copies.iter().filter_map(copy).collect(), ..view })
     }
 
     /// Clears the suspicion of a device: its flushes and durable writes can succeed again. `None` for an
@@ -58,9 +78,11 @@ impl Node {
     }
 
     fn device_infos(&self) -> Vec<DeviceInfo> {
+        let mirrors = self.outfit().mirrors.clone();
+        let mirrors: BTreeSet<DeviceId> = mirrors.into_iter().map(|(device, _)| device).collect();
         let served = self.served();
-        let used: BTreeSet<DeviceId> =
-            served.recorded.space.volumes().flat_map(Volume::devices).collect();
+        let used = served.recorded.space.volumes().filter(|it| it.home.is_public());
+        let used: BTreeSet<DeviceId> = used.flat_map(Volume::devices).collect();
         // A part on another node keeps its number here when its volume has gone.
         let is_there = |(number, (device, _)): &(u32, (&Arc<Device>, _))| {
             !matches!(device.kind(), Kind::Remote) || used.contains(&DeviceId(*number))
@@ -68,14 +90,17 @@ impl Node {
         (0u32..)
             .zip(self.devices().iter().zip(served.recorded.space.devices()))
             .filter(is_there)
-            .map(|(_, (device, place))| {
+            .map(|(number, (device, place))| {
                 let properties = device.properties();
                 // A volume of another node may have grown since it was attached.
                 let remote = served.recorded.space.volume(device.name());
                 let remote = remote.filter(|_| matches!(device.kind(), Kind::Remote));
                 DeviceInfo {
                     name: device.name().to_string(),
-                    kind: kind_name(device.kind()).to_owned(),
+                    kind: match mirrors.contains(&DeviceId(number)) {
+                        true => "mirror".to_owned(),
+                        false => kind_name(device.kind()).to_owned(),
+                    },
                     uuid: device.uuid(),
                     bytes: remote.map_or(properties.len.0, |volume| volume.len().0),
                     data_bytes: place.free.len().0,

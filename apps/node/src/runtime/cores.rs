@@ -30,6 +30,7 @@ use super::log::log;
 use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::config::{Admits, Protocol};
+use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
     Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, InitiatorAccess,
     IscsiAccess, MirrorNews, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus,
@@ -173,18 +174,6 @@ fn listener(open: OpenDoor) -> Listener {
         DoorSocket::Local(listener) => listener.into(),
     };
     Listener { door, socket }
-}
-
-/// Ends the process when its core panics, in builds that unwind, too. The other cores would wait for that
-/// core, and other nodes would believe that this one lives.
-struct EndOfPanic;
-
-impl Drop for EndOfPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::process::abort();
-        }
-    }
 }
 
 /// The body of one core's thread.

@@ -288,6 +288,7 @@ pub(super) fn status(
             pool_free_bytes: shard.pool_free.0,
             clients: count(shard.client_count),
         });
+        status.copies.extend(shard.copies);
         status.clients.extend(shard.clients.into_iter().map(|client| ConnectedClient {
             from: client.peer.to_string(),
             credential: client.key.map(String::from),
