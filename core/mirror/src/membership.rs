@@ -22,6 +22,8 @@ mod mirror;
 mod pulse;
 mod record;
 mod steps;
+#[cfg(test)]
+mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use nearflash_units::Nanos;

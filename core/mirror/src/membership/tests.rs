@@ -1,0 +1,232 @@
+//! Single rules, step by step. How they work together is the simulation's part.
+
+use super::*;
+use crate::Role;
+
+const A: NodeKey = [1; 16];
+const B: NodeKey = [2; 16];
+const KEY: MirrorKey = MirrorKey { volume: [7; 16], number: 0 };
+
+fn element(replica: u8, incarnation: u64) -> Element {
+    Element { replica, incarnation }
+}
+
+/// The first primary is on A.
+fn record(term: u32, primary: u8, in_sync: Vec<Element>) -> Record {
+    Record { term: Term(term), primary, in_sync }
+}
+
+fn both() -> Known {
+    Known { record: record(1, 0, vec![element(0, 1), element(1, 1)]), revision: 10 }
+}
+
+fn slice(node: NodeKey, incarnation: u64) -> SliceState {
+    SliceState { slice: node, incarnation, power: 1 }
+}
+
+/// The membership of a node, with its slice in that incarnation.
+fn membership(node: NodeKey, incarnation: u64, known: Known) -> Membership {
+    let mut membership =
+        Membership::new(node, 1, vec![slice(node, incarnation)], Nanos::from_secs(100));
+    let replica = |ordinal, node| Replica { ordinal, slice: node, node };
+    let replicas = vec![replica(0, A), replica(1, B)];
+    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, known }]);
+    membership
+}
+
+/// Answers everything that the cores are asked, until there is something else.
+fn settle(membership: &mut Membership) -> Vec<Action> {
+    let mut others = Vec::new();
+    while let Some(action) = membership.poll_action() {
+        match action {
+            Action::Publish(number, views) => {
+                membership.handle_shown(number);
+                others.push(Action::Publish(number, views));
+            }
+            Action::Drain(number, _) => membership.handle_drained(number),
+            action => others.push(action),
+        }
+    }
+    others
+}
+
+fn views(actions: &[Action]) -> Vec<View> {
+    let of = |action: &Action| match action {
+        Action::Publish(_, views) => Some(views[0].1),
+        _ => None,
+    };
+    actions.iter().filter_map(of).collect()
+}
+
+fn read(actions: &[Action]) -> Option<u64> {
+    actions.iter().find_map(|action| match action {
+        Action::Read(_, call) => Some(*call),
+        _ => None,
+    })
+}
+
+fn proposal(actions: &[Action]) -> Option<(u64, i64, Record)> {
+    actions.iter().find_map(|action| match action {
+        Action::Propose(_, call, revision, record) => Some((*call, *revision, record.clone())),
+        _ => None,
+    })
+}
+
+fn hello(node: NodeKey, incarnation: u64) -> Pulse {
+    Pulse::Hello { run: incarnation, slices: vec![slice(node, incarnation)] }
+}
+
+fn at(millis: u64) -> Nanos {
+    Nanos::from_secs(100).plus(Nanos::from_millis(millis))
+}
+
+#[test]
+fn a_secondary_takes_over_at_once_when_the_process_of_the_primary_has_ended() {
+    let mut b = membership(B, 1, both());
+    assert_eq!(views(&settle(&mut b)).last().map(|view| view.role), Some(Role::Secondary));
+    b.handle_pulse(A, hello(A, 1));
+    // A connection that is lost proves nothing.
+    b.handle_pulse_end(A, false);
+    assert_eq!(settle(&mut b), []);
+    b.handle_pulse(A, hello(A, 1));
+    b.handle_pulse_end(A, true);
+    let call = read(&settle(&mut b)).expect("the record is read");
+    b.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let actions = settle(&mut b);
+    assert_eq!(views(&actions)[0].role, Role::Nobody);
+    let (call, revision, next) = proposal(&actions).expect("it proposes itself");
+    assert_eq!((revision, next), (10, record(2, 1, vec![element(1, 1)])));
+    b.handle_store(KEY, call, StoreAnswer::Committed(11));
+    let view = views(&settle(&mut b)).pop().expect("a view");
+    assert_eq!((view.role, view.term, view.needs_lease), (Role::Primary, Term(2), false));
+}
+
+#[test]
+fn a_secondary_keeps_its_lease_before_it_takes_over() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.set_now(at(400));
+    b.handle_pulse(A, hello(A, 1));
+    let question = Question { mirror: KEY, term: Term(1), session: 0 };
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question] });
+    let granted = settle(&mut b);
+    let grant = Pulse::Grant { sequence: 1, mirrors: vec![KEY] };
+    assert_eq!(granted, [Action::Send(A, grant)]);
+    b.set_now(at(400 + 1020 + 250));
+    b.handle_timeout();
+    assert_eq!(read(&settle(&mut b)), None);
+    b.set_now(at(400 + 1020 + 251));
+    b.handle_timeout();
+    assert!(read(&settle(&mut b)).is_some());
+}
+
+#[test]
+fn while_the_store_does_not_answer_nothing_is_stopped_and_leases_are_given_again() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    b.set_now(at(2000));
+    b.handle_timeout();
+    let call = read(&settle(&mut b)).expect("the record is read");
+    let question = Question { mirror: KEY, term: Term(1), session: 0 };
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question] });
+    let actions = settle(&mut b);
+    assert_eq!(views(&actions), []);
+    let grant = Pulse::Grant { sequence: 1, mirrors: vec![KEY] };
+    assert!(actions.contains(&Action::Send(A, grant)));
+    // The false alarm is over.
+    b.handle_store(KEY, call, StoreAnswer::Read(both()));
+    assert_eq!(settle(&mut b), []);
+}
+
+#[test]
+fn a_proposal_without_an_answer_stays_stopped_and_is_sent_again() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    b.handle_pulse_end(A, true);
+    let call = read(&settle(&mut b)).expect("the record is read");
+    b.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (call, _, first) = proposal(&settle(&mut b)).expect("it proposes itself");
+    b.handle_store(KEY, call, StoreAnswer::Unknown);
+    b.handle_pulse(A, hello(A, 1));
+    let question = Question { mirror: KEY, term: Term(1), session: 0 };
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question] });
+    let grant = Pulse::Grant { sequence: 1, mirrors: vec![] };
+    assert_eq!(settle(&mut b), [Action::Send(A, grant)]);
+    b.set_now(at(300));
+    b.handle_timeout();
+    let (_, _, again) = proposal(&settle(&mut b)).expect("the same one");
+    assert_eq!(again, first);
+    // It has taken effect: whoever has told, the record has changed.
+    b.handle_record(KEY, Known { record: first, revision: 11 });
+    assert_eq!(views(&settle(&mut b)).pop().map(|view| view.role), Some(Role::Primary));
+}
+
+#[test]
+fn a_suspect_waits_for_the_other_one_and_goes_on_when_both_have_restarted() {
+    let mut a = membership(A, 2, both());
+    let actions = settle(&mut a);
+    assert_eq!(views(&actions).pop().map(|view| view.role), Some(Role::Nobody));
+    a.set_now(at(10_000));
+    a.handle_timeout();
+    assert_eq!(read(&settle(&mut a)), None, "the other one may be newer");
+    a.handle_pulse(B, hello(B, 1));
+    assert_eq!(read(&settle(&mut a)), None, "the other one is not suspect");
+    a.handle_pulse(B, hello(B, 2));
+    let call = read(&settle(&mut a)).expect("it was the primary");
+    a.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (_, _, next) = proposal(&settle(&mut a)).expect("it goes on");
+    assert_eq!(next, record(2, 0, vec![element(0, 2)]));
+}
+
+#[test]
+fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_session() {
+    let mut a = membership(A, 1, both());
+    settle(&mut a);
+    a.handle_pulse(B, hello(B, 2));
+    let call = read(&settle(&mut a)).expect("the record is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (call, _, alone) = proposal(&settle(&mut a)).expect("it goes on alone");
+    assert_eq!(alone, record(2, 0, vec![element(0, 1)]));
+    a.handle_store(KEY, call, StoreAnswer::Committed(11));
+    settle(&mut a);
+    a.handle_pulse(B, Pulse::Join { mirror: KEY, incarnation: 2 });
+    let joined = Pulse::Joined { mirror: KEY, term: Term(2), session: 1 };
+    assert_eq!(settle(&mut a), [Action::Send(B, joined)]);
+    a.handle_pulse(B, Pulse::Ready { mirror: KEY, session: 1 });
+    let actions = settle(&mut a);
+    let view = views(&actions)[0];
+    assert_eq!((view.remote, view.needs_lease), (Some(1), false));
+    assert!(actions.contains(&Action::Resync(KEY, 1)));
+    // Reads need the lease before the record names the replica.
+    a.handle_resynced(KEY, 1);
+    let actions = settle(&mut a);
+    assert!(views(&actions)[0].needs_lease && read(&actions).is_none());
+    a.set_now(at(200));
+    a.handle_timeout();
+    let asked = settle(&mut a);
+    let Some(Action::Send(_, Pulse::Ask { sequence, .. })) = asked.first() else {
+        panic!("a lease is asked for: {asked:?}");
+    };
+    a.handle_pulse(B, Pulse::Grant { sequence: *sequence, mirrors: vec![KEY] });
+    let call = read(&settle(&mut a)).expect("the record is read");
+    let known = Known { record: alone, revision: 11 };
+    a.handle_store(KEY, call, StoreAnswer::Read(known));
+    let (_, _, next) = proposal(&settle(&mut a)).expect("it is taken back");
+    assert_eq!(next, record(3, 0, vec![element(0, 1), element(1, 2)]));
+}
+
+#[test]
+fn a_process_whose_slice_another_one_has_opened_serves_nothing_any_more() {
+    let mut a = membership(A, 1, both());
+    settle(&mut a);
+    a.handle_failure(KEY, false);
+    let call = read(&settle(&mut a)).expect("the record is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (call, ..) = proposal(&settle(&mut a)).expect("it drops the other one");
+    a.handle_store(KEY, call, StoreAnswer::Refused);
+    let call = read(&settle(&mut a)).expect("the reason is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(both()));
+    assert_eq!(views(&settle(&mut a)).pop().map(|view| view.role), Some(Role::Nobody));
+}
