@@ -111,6 +111,7 @@ pub(super) struct Run {
     errors: u64,
     slow: u64,
     pub(super) late: u64,
+    is_cruel: bool,
     is_traced: bool,
 }
 
@@ -189,6 +190,7 @@ impl Run {
             errors,
             slow,
             late,
+            is_cruel: seed % 2 == 1,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
     }
@@ -221,6 +223,16 @@ impl Run {
         (0..8).for_each(|_| self.later(MILLI, Event::NextOp));
         for _ in 0..self.random.below(6) {
             self.draw_fault();
+        }
+    }
+
+    /// In half of the seeds, the process of a node dies soon after something that makes it worth while.
+    pub(super) fn tempt(&mut self, node: usize, by_power: bool, one_of: u64, within: Time) {
+        if self.is_cruel && !self.is_calm() && self.random.below(one_of) == 0 {
+            let at = self.now + self.random.below(within);
+            let back = at + 20 * MILLI + self.random.below(600 * MILLI);
+            self.later(at, Event::Kill(node, by_power));
+            self.later(back, Event::Start(node));
         }
     }
 
@@ -450,6 +462,9 @@ impl Run {
         let hangs = is_read && self.random.permille(self.slow / 5) && !self.is_calm();
         let longest = if hangs { 6000 * MILLI } else { longest };
         let time = self.now + 20 * MICRO + self.random.below(longest);
+        if longest > 1000 * MILLI {
+            self.tempt(at.0, false, 100, 5 * MILLI);
+        }
         let (life, epoch) = (self.nodes[at.0].life, self.devices_epoch[at.0]);
         self.nodes[at.0].busy_until = self.nodes[at.0].busy_until.max(time);
         self.later(time, Event::Device(at, life, epoch, submission, covered));
@@ -474,6 +489,7 @@ impl Run {
                 if self.random.permille(self.errors) && !self.is_calm() =>
             {
                 self.count("device errors");
+                self.tempt(1 - at.0, false, 6, 4 * MILLI);
                 result = DeviceResult::MediumError;
             }
             DeviceOperation::Write { buffer, buffer_offset, .. } => {

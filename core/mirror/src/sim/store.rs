@@ -50,7 +50,10 @@ impl Run {
         self.later(self.now + TIMEOUT, timeout);
         let delay = match self.random.below(100) {
             0..3 if !self.is_calm() => return self.count("store calls lost"),
-            3..6 if !self.is_calm() => self.random.below(4000 * MILLI),
+            3..6 if !self.is_calm() => {
+                self.tempt(call.node, false, 3, 2 * MILLI);
+                self.random.below(4000 * MILLI)
+            }
             _ => 200 * MICRO + self.random.below(3 * MILLI),
         };
         self.later(self.now + delay, Event::StoreCall(call));
@@ -94,6 +97,10 @@ impl Run {
         for element in record.in_sync.iter().filter(is_new) {
             self.count("replicas added");
             self.check_equal(mirror, index(element.replica.into()), index(record.primary.into()));
+            self.tempt(index(record.primary.into()), false, 6, 10 * MILLI);
+        }
+        if record.primary != before.primary {
+            self.tempt(index(record.primary.into()), true, 12, 12 * MILLI);
         }
         self.count(match (record.primary == before.primary, record.in_sync.len()) {
             (false, _) => "takeovers",
