@@ -98,6 +98,7 @@ const MUTANTS: &[Mutant] = {
         M::GhostWrites,
         M::CopyUnlocked,
         M::CopyUnflushed,
+        M::DigestsCollide,
         M::SliceNotCompared,
     ]
 };
