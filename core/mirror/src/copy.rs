@@ -1,11 +1,15 @@
 //! The copy of a mirror to a replica that returns.
 //!
 //! The owner core of the mirror goes through it in pieces. It locks each piece as a write does, reads it
-//! here and there, and writes those blocks there that differ. So a write waits for one piece at most, and
-//! no write is lost: one that ended before the piece was locked is in the bytes that are read here, and a
-//! later one goes to both replicas. In the end the other replica is flushed.
+//! here, asks there for the digests of its blocks, and writes those blocks there that differ. So a write
+//! waits for one piece at most, and no write is lost: one that ended before the piece was locked is in the
+//! bytes that are read here, and a later one goes to both replicas. In the end the other replica is flushed.
 //!
-//! It must not know buffers; the caller has them, and compares.
+//! A block whose digests are equal is not written, so two blocks with equal digests would differ for ever
+//! and unnoticed. Digests therefore have a random key, which is new for each copy: nobody can prepare such
+//! blocks, and chance does not find any.
+//!
+//! It must not know buffers and how a digest is computed; the caller does, and compares.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range as Bytes;
@@ -30,17 +34,29 @@ const PIECES_MAX: u32 = 2;
 
 /// The operations of a piece, as numbers in their ids: the reads, and from the last one on the writes.
 const READ_HERE: u16 = COPY;
-const READ_THERE: u16 = COPY + 1;
+const DIGEST_THERE: u16 = COPY + 1;
 const WRITE: u16 = COPY + 2;
+
+/// The key of the digests of one copy: random, and used by no other.
+pub type DigestKey = [u8; 16];
 
 /// The caller's buffers.
 pub trait Buffers {
     /// A buffer of this length, if one is free.
     fn take(&mut self, len: ByteLen) -> Option<BufferId>;
+    /// A buffer for the digests of so many bytes, if one is free.
+    fn take_for_digests(&mut self, len: ByteLen) -> Option<BufferId>;
     /// Gives a buffer back.
     fn give(&mut self, buffer: BufferId);
-    /// The runs of whole blocks in which the first `len` bytes of the buffers differ, in order.
-    fn differing(&mut self, here: BufferId, there: BufferId, len: ByteLen) -> Vec<Bytes<u64>>;
+    /// The runs of whole blocks, in order, in which the first `len` bytes of `here` do not have the digests
+    /// that `there` holds.
+    fn differing(
+        &mut self,
+        here: BufferId,
+        there: BufferId,
+        len: ByteLen,
+        key: &DigestKey,
+    ) -> Vec<Bytes<u64>>;
 }
 
 /// A mirror whose copy is complete.
@@ -50,6 +66,9 @@ pub struct Copied {
     pub mirror: MirrorId,
     /// The session of the replica.
     pub session: u32,
+    /// The bytes whose digests were compared; more than the mirror has if pieces failed and were compared
+    /// again.
+    pub compared: u64,
     /// The bytes that differed and were written.
     pub written: u64,
 }
@@ -70,9 +89,11 @@ pub(crate) struct Copies {
 #[derive(Debug)]
 struct Copy {
     session: u32,
+    key: DigestKey,
     /// The first byte that no piece has.
     next: u64,
     pieces: u32,
+    compared: u64,
     written: u64,
     /// The last piece, which only flushes, has begun.
     is_flushing: bool,
@@ -82,15 +103,17 @@ struct Copy {
 struct Piece {
     mirror: MirrorId,
     session: u32,
+    key: DigestKey,
     offset: ByteOffset,
     len: ByteLen,
     ticket: Option<Ticket>,
-    /// None for a flush.
+    /// For its bytes here and its digests there; `None` for a flush.
     buffers: Option<(BufferId, BufferId)>,
     stage: Stage,
     /// Operations under way.
     under_way: u32,
     has_failed: bool,
+    compared: u64,
     written: u64,
 }
 
@@ -104,7 +127,7 @@ enum Stage {
 
 fn take_two(buffers: &mut impl Buffers, len: ByteLen) -> Option<(BufferId, BufferId)> {
     let here = buffers.take(len)?;
-    let there = buffers.take(len);
+    let there = buffers.take_for_digests(len);
     if there.is_none() {
         buffers.give(here);
     }
@@ -119,14 +142,20 @@ impl Copies {
 
 /// Public interface.
 impl Mirrors {
-    /// Copies everything to the replica with this session, if this core owns the mirror.
-    pub fn begin_copy(&mut self, mirror: MirrorId, session: u32) {
+    /// Copies everything to the replica with this session, if this core owns the mirror. The key is random,
+    /// and was not used before.
+    ///
+    /// # Panics
+    /// When the mirror is not whole blocks of 4 KiB, which is a bug of the caller.
+    pub fn begin_copy(&mut self, mirror: MirrorId, session: u32, key: DigestKey) {
         let Some(entry) = self.entry(mirror).filter(|entry| entry.owner == self.core) else {
             return;
         };
         let is_meant = entry.remote.is_some_and(|remote| remote.session == session);
         if is_meant {
-            let copy = Copy { session, next: 0, pieces: 0, written: 0, is_flushing: false };
+            assert!(entry.len.0.is_multiple_of(4096), "a mirror is whole blocks of 4 KiB");
+            let (next, pieces, compared, written, is_flushing) = (0, 0, 0, 0, false);
+            let copy = Copy { session, key, next, pieces, compared, written, is_flushing };
             self.copies.mirrors.insert(mirror, copy);
         }
     }
@@ -135,9 +164,10 @@ impl Mirrors {
     pub fn copy(&mut self, buffers: &mut impl Buffers) {
         self.copies.free.drain(..).for_each(|buffer| buffers.give(buffer));
         while let Some(slot) = self.copies.read.pop_front() {
-            let piece = &self.copies.pieces[slot];
+            let piece = &mut self.copies.pieces[slot];
             let (here, there) = piece.buffers.expect("it has been read");
-            let runs = buffers.differing(here, there, piece.len);
+            let runs = buffers.differing(here, there, piece.len, &piece.key);
+            piece.compared += piece.len.0;
             self.write_runs(slot, &runs);
         }
         let mirrors: Vec<MirrorId> = self.copies.mirrors.keys().copied().collect();
@@ -175,7 +205,7 @@ impl Mirrors {
     /// Begins the next piece; `false` if there is none, or nothing for it.
     fn begin_piece(&mut self, mirror: MirrorId, buffers: &mut impl Buffers) -> bool {
         let Some(copy) = self.copies.mirrors.get_mut(&mirror) else { return false };
-        let session = copy.session;
+        let (session, key) = (copy.session, copy.key);
         let len = self.table.entry(mirror).map_or(0, |entry| entry.len.0);
         let left = len.saturating_sub(copy.next);
         if copy.pieces >= PIECES_MAX || left == 0 && (copy.pieces > 0 || copy.is_flushing) {
@@ -200,6 +230,7 @@ impl Mirrors {
         let slot = self.copies.pieces.insert(Piece {
             mirror,
             session,
+            key,
             offset,
             len,
             ticket: None,
@@ -207,6 +238,7 @@ impl Mirrors {
             stage,
             under_way: 0,
             has_failed: false,
+            compared: 0,
             written: 0,
         });
         let job = self.copies.slots.id(slot, COPY);
@@ -237,7 +269,7 @@ impl Mirrors {
     }
 
     fn read_piece(&mut self, slot: usize) {
-        let Piece { mirror, session, offset, len, buffers, .. } = self.copies.pieces[slot];
+        let Piece { mirror, session, key, offset, len, buffers, .. } = self.copies.pieces[slot];
         let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
         let (here, there) = buffers.expect("a piece that is read has buffers");
         let local = entry.local.expect("a primary has a replica");
@@ -250,12 +282,12 @@ impl Mirrors {
         let place = ByteOffset(local.start.0 + offset.0);
         let operation = read(here);
         let request = DeviceRequest { id, device: local.device, operation, offset: place, len };
-        self.submissions.push_back(Submission { request, mirror, tag: None });
-        let id = self.copies.slots.id(slot, READ_THERE);
+        self.submissions.push_back(Submission::new(request, mirror, None));
+        let id = self.copies.slots.id(slot, DIGEST_THERE);
         let operation = read(there);
         let request = DeviceRequest { id, device: remote.device, operation, offset, len };
         let tag = Some(Tag { term: entry.term, session });
-        self.submissions.push_back(Submission { request, mirror, tag });
+        self.submissions.push_back(Submission { request, mirror, tag, digests: Some(key) });
     }
 
     fn write_runs(&mut self, slot: usize, runs: &[Bytes<u64>]) {
@@ -278,7 +310,7 @@ impl Mirrors {
             let offset = ByteOffset(offset.0 + run.start);
             let request = DeviceRequest { id, device: remote.device, operation, offset, len };
             let tag = Some(Tag { term: entry.term, session });
-            self.submissions.push_back(Submission { request, mirror, tag });
+            self.submissions.push_back(Submission::new(request, mirror, tag));
         }
     }
 
@@ -295,7 +327,7 @@ impl Mirrors {
         let (operation, offset, len) = (DeviceOperation::Flush, ByteOffset(0), ByteLen(0));
         let request = DeviceRequest { id, device: remote.device, operation, offset, len };
         let tag = Some(Tag { term: entry.term, session });
-        self.submissions.push_back(Submission { request, mirror, tag });
+        self.submissions.push_back(Submission::new(request, mirror, tag));
     }
 
     /// An operation of a copy has ended.
@@ -349,8 +381,9 @@ impl Mirrors {
         if stage == Stage::Flushing
             && self.copies.mirrors.get(&mirror).is_some_and(|it| it.session == session)
         {
-            let Copy { written, .. } = self.copies.mirrors.remove(&mirror).expect("it is there");
-            self.copies.complete.push_back(Copied { mirror, session, written });
+            let Copy { compared, written, .. } =
+                self.copies.mirrors.remove(&mirror).expect("it is there");
+            self.copies.complete.push_back(Copied { mirror, session, compared, written });
         }
     }
 
@@ -370,6 +403,7 @@ impl Mirrors {
             return;
         }
         copy.pieces -= 1;
+        copy.compared += piece.compared;
         copy.written += piece.written;
     }
 }

@@ -24,7 +24,7 @@ mod sim;
 mod slots;
 mod table;
 
-pub use copy::{Buffers, Copied};
+pub use copy::{Buffers, Copied, DigestKey};
 pub use locks::{Range, Ticket};
 pub use mirrors::{
     Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, REPLICA_TIMEOUT, RETRY_PERIOD, Submission,

@@ -23,7 +23,7 @@ use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, OperationId};
 use nearflash_units::{Nanos, index};
 use slab::Slab;
 
-use crate::copy::Copies;
+use crate::copy::{Copies, DigestKey};
 use crate::job::{Job, Part, Stage, is_unreached};
 use crate::locks::{Range, RangeLocks, Ticket};
 #[cfg(test)]
@@ -65,6 +65,15 @@ pub struct Submission {
     pub mirror: MirrorId,
     /// The term and session that it carries to the remote device.
     pub tag: Option<Tag>,
+    /// It is a read on the replica of another node that gets the digests of the blocks in place of their
+    /// bytes, with this key.
+    pub digests: Option<DigestKey>,
+}
+
+impl Submission {
+    pub(crate) fn new(request: DeviceRequest, mirror: MirrorId, tag: Option<Tag>) -> Self {
+        Self { request, mirror, tag, digests: None }
+    }
 }
 
 /// A job of a core, as its owner core knows it.

@@ -53,6 +53,8 @@ pub(crate) enum Mutant {
     CopyUnlocked,
     /// A replica is taken as equal without a flush.
     CopyUnflushed,
+    /// Every second pair of different blocks has equal digests.
+    DigestsCollide,
     /// The transaction does not compare the slice of the proposer (D2).
     SliceNotCompared,
 }

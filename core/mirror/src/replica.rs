@@ -90,7 +90,7 @@ impl Mirrors {
         let offset = ByteOffset(local.start.0 + offset.0);
         let request = DeviceRequest { id, device: local.device, operation, offset, len };
         self.accepted.insert(Accepted { token, mirror, request, failed: None });
-        self.submissions.push_back(Submission { request, mirror, tag: None });
+        self.submissions.push_back(Submission::new(request, mirror, None));
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Mirrors {
         let accepted = &mut self.accepted[slot];
         if accepted.failed.take().is_some() {
             let Accepted { mirror, request, .. } = *accepted;
-            self.submissions.push_back(Submission { request, mirror, tag: None });
+            self.submissions.push_back(Submission::new(request, mirror, None));
         }
     }
 

@@ -104,6 +104,7 @@ const MUTANTS: &[Mutant] = {
         M::GhostWrites,
         M::CopyUnlocked,
         M::CopyUnflushed,
+        M::DigestsCollide,
         M::SliceNotCompared,
     ]
 };

@@ -12,6 +12,8 @@
 //! the replicas could differ.
 
 mod promises;
+#[cfg(test)]
+mod resync;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,11 +22,12 @@ use std::sync::Arc;
 use nearflash_device::{
     DeviceId, DeviceOperation, DeviceRequest, DeviceResult, Health, OperationId,
 };
-use nearflash_direct::Status;
-use nearflash_engine::{Cause, CoreId, PAGE_LEN, Pool};
+use nearflash_direct::wire::DIGEST_BLOCK_LEN;
+use nearflash_direct::{Status, block_digest, digests_len};
+use nearflash_engine::{Cause, CoreId, Pool};
 use nearflash_mirror::{
-    Buffers, Core, DeviceKind, MirrorId, MirrorTable, Mirrors, OPERATIONS, Refusal, ReplicaRequest,
-    Role, Submission, Tag, Term,
+    Buffers, Core, DeviceKind, DigestKey, MirrorId, MirrorTable, Mirrors, OPERATIONS, Refusal,
+    ReplicaRequest, Role, Submission, Tag, Term,
 };
 use nearflash_request::{BufferId, Outcome, SentIn};
 use nearflash_units::{ByteLen, Nanos, index};
@@ -32,9 +35,13 @@ use nearflash_units::{ByteLen, Nanos, index};
 use crate::connections::Key;
 use crate::message::Message;
 use crate::notice::Notice;
+use crate::peers::OnFace;
 use crate::shard::Shard;
 use crate::world::{Submitted, World};
 use promises::Promises;
+
+/// The length of the blocks that a copy compares.
+const BLOCK_LEN: usize = DIGEST_BLOCK_LEN as usize;
 
 /// The time between two reports of the failure of one replica.
 const REPORT_PERIOD: Nanos = Nanos::from_secs(1);
@@ -148,7 +155,7 @@ impl Shard {
     pub(crate) fn submit_elsewhere<W: World>(&mut self, request: DeviceRequest, world: &mut W) {
         match self.mirroring.kinds[index(request.device.0)] {
             DeviceKind::Local => unreachable!("the caller has looked"),
-            DeviceKind::Remote => self.peers.submit(request, None, world),
+            DeviceKind::Remote => self.peers.submit(request, OnFace::default(), world),
             DeviceKind::Mirror(mirror) => self.submit_to_mirror(mirror, request, world),
             DeviceKind::Replica(mirror) => self.submit_to_replica(mirror, request, world),
         }
@@ -300,9 +307,11 @@ impl Shard {
     }
 
     fn submit_for_mirror<W: World>(&mut self, submission: Submission, world: &mut W) {
-        let Submission { request, tag, .. } = submission;
+        let Submission { request, tag, digests, .. } = submission;
         match self.mirroring.kinds[index(request.device.0)] {
-            DeviceKind::Remote => return self.peers.submit(request, tag, world),
+            DeviceKind::Remote => {
+                return self.peers.submit(request, OnFace { tag, digests }, world);
+            }
             DeviceKind::Local => {}
             kind => unreachable!("a replica lies on a device, and not on {kind:?}"),
         }
@@ -354,25 +363,40 @@ impl Buffers for PoolBuffers<'_> {
         self.0.take(len)
     }
 
+    fn take_for_digests(&mut self, len: ByteLen) -> Option<BufferId> {
+        let len = u32::try_from(len.0).expect("a piece is much shorter");
+        self.0.take(ByteLen(digests_len(len).into()))
+    }
+
     fn give(&mut self, buffer: BufferId) {
         self.0.give_back(buffer);
     }
 
-    fn differing(&mut self, here: BufferId, there: BufferId, len: ByteLen) -> Vec<Range<u64>> {
-        let len = len.to_usize();
-        let (here, there) = (&self.0.bytes(here)[..len], &self.0.bytes(there)[..len]);
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for (block, (one, other)) in (0..).zip(here.chunks(PAGE_LEN).zip(there.chunks(PAGE_LEN))) {
-            let start = block * PAGE_LEN as u64;
-            let end = start + one.len() as u64;
-            match runs.last_mut() {
-                _ if one == other => {}
-                Some(run) if run.end == start => run.end = end,
-                _ => runs.push(start..end),
-            }
-        }
-        runs
+    fn differing(
+        &mut self,
+        here: BufferId,
+        there: BufferId,
+        len: ByteLen,
+        key: &DigestKey,
+    ) -> Vec<Range<u64>> {
+        differing(&self.0.bytes(here)[..len.to_usize()], self.0.bytes(there), key)
     }
+}
+
+/// The runs of blocks whose digests are not those of another node.
+fn differing(blocks: &[u8], digests: &[u8], key: &DigestKey) -> Vec<Range<u64>> {
+    let (digests, _) = digests.as_chunks();
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for (place, (block, digest)) in (0..).zip(blocks.chunks(BLOCK_LEN).zip(digests)) {
+        let start = place * BLOCK_LEN as u64;
+        let end = start + BLOCK_LEN as u64;
+        match runs.last_mut() {
+            _ if block_digest(key, block) == *digest => {}
+            Some(run) if run.end == start => run.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
 }
 
 /// The number by which the mirrors know an operation of the engine.
@@ -398,6 +422,19 @@ fn status_of(refusal: Refusal) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_whose_digests_differ_are_copied_in_runs() {
+        let (key, mut blocks) = ([3; 16], vec![0; 6 * BLOCK_LEN]);
+        let digests: Vec<u8> =
+            blocks.chunks(BLOCK_LEN).flat_map(|it| block_digest(&key, it)).collect();
+        assert_eq!(differing(&blocks, &digests, &key), []);
+        for at in [0, 2 * BLOCK_LEN - 1, 5 * BLOCK_LEN] {
+            blocks[at] = 1;
+        }
+        assert_eq!(differing(&blocks, &digests, &key), [0..8192, 20480..24576]);
+        assert_eq!(differing(&blocks, &digests, &[4; 16]).len(), 1, "of another copy");
+    }
 
     #[test]
     fn an_operation_is_found_by_its_token() {

@@ -25,7 +25,7 @@ use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, Health, OperationI
 use nearflash_direct::Digests;
 use nearflash_direct::client::ClientConfig;
 use nearflash_direct::{Face, PeerError, Secret, Status};
-use nearflash_mirror::{DeviceKind, Tag};
+use nearflash_mirror::{DeviceKind, DigestKey, Tag};
 use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
 
@@ -130,6 +130,15 @@ pub enum LinkError {
     },
 }
 
+/// The parts of an operation on a face of a mirror that other operations do not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OnFace {
+    /// Its term and session; `None` for an operation that is not on a face.
+    pub(crate) tag: Option<Tag>,
+    /// A read gets the digests of the blocks, with this key.
+    pub(crate) digests: Option<DigestKey>,
+}
+
 /// One core's connections to other nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
@@ -177,17 +186,12 @@ impl Peers {
         self.volumes = all;
     }
 
-    /// Takes an operation on a remote device. On a face of a mirror, it has a tag.
+    /// Takes an operation on a remote device.
     #[inline]
-    pub(crate) fn submit<W: World>(
-        &mut self,
-        request: DeviceRequest,
-        tag: Option<Tag>,
-        world: &mut W,
-    ) {
+    pub(crate) fn submit<W: World>(&mut self, request: DeviceRequest, sent: OnFace, world: &mut W) {
         let place = self.volumes[index(request.device.0)];
         let (link, volume) = place.expect("each remote device is a volume");
-        let pending = Pending::new(request, volume, tag, world.now());
+        let pending = Pending::new(request, volume, sent, world.now());
         self.links[link].submit(pending, world, &mut self.ended);
     }
 

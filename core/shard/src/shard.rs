@@ -259,7 +259,7 @@ impl Shard {
                 self.mirroring.mirrors.set_leases(&leases);
             }
             Message::CopyMirror(mirror, session) => {
-                self.mirroring.mirrors.begin_copy(mirror, session);
+                self.mirroring.mirrors.begin_copy(mirror, session, world.nonce());
             }
             Message::Mirror(message) => self.mirroring.mirrors.handle_message(message),
             Message::Volumes(number, volumes) => {

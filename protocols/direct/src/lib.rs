@@ -7,6 +7,7 @@
 //!
 //! The crate has no devices, volume layouts, threads or sockets.
 
+mod block_digest;
 pub mod check;
 pub mod client;
 mod error;
@@ -20,6 +21,7 @@ mod stream;
 mod tests;
 pub mod wire;
 
+pub use block_digest::{BlockDigest, block_digest, digests_len};
 pub use error::PeerError;
 pub use face::Face;
 pub use nearflash_session::{Chunk, Digests, Receiving};

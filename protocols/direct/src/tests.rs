@@ -149,6 +149,10 @@ fn every_bound_is_in_the_document_as_it_is_here() {
         ("SMALL_LEN_MAX", wire::SMALL_LEN_MAX),
         ("CREDITS_MAX", wire::CREDITS_MAX),
         ("NAME_LEN_MAX", u32::try_from(wire::NAME_LEN_MAX).unwrap()),
+        ("DIGEST_LEN_MAX", wire::DIGEST_LEN_MAX),
+        ("DIGEST_BLOCK_LEN", wire::DIGEST_BLOCK_LEN),
+        ("DIGEST_KEY_LEN", u32::try_from(wire::DIGEST_KEY_LEN).unwrap()),
+        ("BLOCK_DIGEST_LEN", wire::BLOCK_DIGEST_LEN),
     ] {
         let row = format!("| `{name}` | {value} |");
         assert!(DOCUMENT.contains(&row), "{row}");

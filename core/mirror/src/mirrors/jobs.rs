@@ -93,11 +93,8 @@ impl Mirrors {
         self.jobs[slot].stage = Stage::Passing(request.device);
         let id = self.slots.id(slot, LOCAL);
         let mirror = self.jobs[slot].mirror;
-        self.submissions.push_back(Submission {
-            request: DeviceRequest { id, ..request },
-            mirror,
-            tag,
-        });
+        let request = DeviceRequest { id, ..request };
+        self.submissions.push_back(Submission::new(request, mirror, tag));
     }
 
     /// Another node has answered. An operation that it has not done, or that changes no data, is begun
@@ -251,13 +248,13 @@ impl Mirrors {
             let offset = ByteOffset(local.start.0 + job.request.offset.0);
             let request =
                 DeviceRequest { id, device: local.device, offset, operation, ..job.request };
-            Submission { request, mirror: job.mirror, tag: None }
+            Submission::new(request, job.mirror, None)
         } else {
             job.remote = Part::UnderWay;
             let remote = entry.remote.expect("the caller has seen it");
             let tag = Tag { term: entry.term, session: remote.session };
             let request = DeviceRequest { id, device: remote.device, operation, ..job.request };
-            Submission { request, mirror: job.mirror, tag: Some(tag) }
+            Submission::new(request, job.mirror, Some(tag))
         };
         self.submissions.push_back(submission);
     }

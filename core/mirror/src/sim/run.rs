@@ -17,7 +17,9 @@ use super::wire::{Link, LinkKey, Sent};
 use super::world::Random;
 use crate::membership::{Known, Pulse, StoreAnswer};
 use crate::mutant::Mutant;
-use crate::{Buffers, Core, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission};
+use crate::{
+    Buffers, Core, DigestKey, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission,
+};
 
 pub(super) const NODES: usize = 3;
 /// The first nodes have the replicas.
@@ -120,6 +122,7 @@ struct CopyBuffers<'a> {
     buffers: &'a mut BTreeMap<u32, Vec<u64>>,
     next: &'a mut u32,
     may_take: bool,
+    mutant: Option<Mutant>,
 }
 
 impl Buffers for CopyBuffers<'_> {
@@ -134,6 +137,10 @@ impl Buffers for CopyBuffers<'_> {
         Some(BufferId(id))
     }
 
+    fn take_for_digests(&mut self, len: ByteLen) -> Option<BufferId> {
+        self.take(len)
+    }
+
     fn give(&mut self, buffer: BufferId) {
         self.buffers.remove(&buffer.0).expect("it was taken");
     }
@@ -143,11 +150,20 @@ impl Buffers for CopyBuffers<'_> {
         here: BufferId,
         there: BufferId,
         _: ByteLen,
+        key: &DigestKey,
     ) -> Vec<std::ops::Range<u64>> {
-        let pairs = self.buffers[&here.0].iter().zip(&self.buffers[&there.0]);
-        let differing = (0..).zip(pairs).filter(|(_, (here, there))| here != there);
+        let digests = self.buffers[&here.0].iter().map(|stamp| digest(key, *stamp, self.mutant));
+        let pairs = digests.zip(&self.buffers[&there.0]);
+        let differing = (0..).zip(pairs).filter(|(_, (here, there))| here != *there);
         differing.map(|(block, _)| block * BLOCK..(block + 1) * BLOCK).collect()
     }
+}
+
+/// The digest of a block with this stamp.
+pub(super) fn digest(key: &DigestKey, stamp: u64, mutant: Option<Mutant>) -> u64 {
+    let (word, _) = key.split_first_chunk().expect("it has two words");
+    let digest = Random::new(u64::from_le_bytes(*word) ^ stamp.rotate_left(32)).below(u64::MAX);
+    if mutant == Some(Mutant::DigestsCollide) { digest % 2 } else { digest }
 }
 
 impl Run {
@@ -336,7 +352,9 @@ impl Run {
             Event::Table(at, _, table, number) => self.table_shown(at, table, number),
             Event::Leases(at, _, leases) => self.with_core(at, |core| core.set_leases(&leases)),
             Event::Copy(at, _, mirror, session) => {
-                self.with_core(at, |core| core.begin_copy(mirror, session));
+                let mut key = DigestKey::default();
+                key[..8].copy_from_slice(&self.now.to_le_bytes());
+                self.with_core(at, |core| core.begin_copy(mirror, session, key));
             }
             Event::Device(at, life, epoch, submission, covered) => {
                 self.device_done(at, (life, epoch), submission, &covered);
@@ -391,9 +409,9 @@ impl Run {
         let Some(core) = self.nodes[at.0].cores.get_mut(at.1) else { return };
         core.set_now(clock);
         act(core);
-        let Self { buffers, copies, .. } = self;
-        let may_take = true;
-        core.copy(&mut CopyBuffers { buffers, next: copies, may_take });
+        let Self { buffers, copies, mutant, .. } = self;
+        let (may_take, mutant) = (true, *mutant);
+        core.copy(&mut CopyBuffers { buffers, next: copies, may_take, mutant });
         while let Some(device) = self.nodes[at.0].cores[at.1].poll_abandoned() {
             self.abandon(at, device);
         }
@@ -421,6 +439,7 @@ impl Run {
         }
         while let Some(copied) = self.nodes[at.0].cores[at.1].poll_copied() {
             self.count("copies");
+            *self.counts.entry("blocks compared").or_default() += copied.compared / BLOCK;
             *self.counts.entry("blocks copied").or_default() += copied.written / BLOCK;
             let (mirror, session) = (copied.mirror.0, copied.session);
             self.later(self.now + 30 * MICRO, Event::Copied(at.0, life, mirror, session));

@@ -11,7 +11,7 @@ use nearflash_units::{ByteLen, index};
 use super::history::Time;
 use super::run::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, MICRO, MILLI, MIRRORS, PRIMARY_FACES,
-    REPLICA_FACES, Run, buffer_of,
+    REPLICA_FACES, Run, buffer_of, digest,
 };
 use crate::{ReplicaRequest, Role, Submission};
 
@@ -237,7 +237,7 @@ impl Run {
         }
         self.sent[number].state = State::AtTarget;
         let at = (to, link.at.1 % self.nodes[to].cores.len());
-        let Submission { request, mirror, tag } = submission;
+        let Submission { request, mirror, tag, .. } = submission;
         let tag = tag.expect("it is for another node");
         let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
         let io = FORWARDED + u32::try_from(number).expect("they are few");
@@ -282,7 +282,7 @@ impl Run {
     }
 
     fn accepted(&mut self, number: usize, to: usize) {
-        let Submission { request, mirror, tag } = self.sent[number].submission;
+        let Submission { request, mirror, tag, .. } = self.sent[number].submission;
         let term = tag.expect("it is for another node").term;
         if self.is_open_later(to, mirror.0, term) {
             self.wrong(format!("{term:?} was accepted after a later one had opened"));
@@ -301,7 +301,11 @@ impl Run {
         let operation = self.sent[number].submission.request.operation;
         if let DeviceOperation::Read { .. } = operation {
             let io = FORWARDED + u32::try_from(number).expect("they are few");
-            self.sent[number].payload = self.buffers.remove(&io).unwrap_or_default();
+            let mut payload = self.buffers.remove(&io).unwrap_or_default();
+            if let Some(key) = self.sent[number].submission.digests {
+                payload.iter_mut().for_each(|stamp| *stamp = digest(&key, *stamp, self.mutant));
+            }
+            self.sent[number].payload = payload;
         }
         self.send_back(number, Some(result));
     }

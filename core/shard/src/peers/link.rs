@@ -439,7 +439,7 @@ impl Link {
                 continue;
             }
             let RemoteVolume { unflushed, face, .. } = &self.config.volumes[pending.volume];
-            let (covered, sent) = (unflushed.covered(), face.zip(pending.tag));
+            let (covered, sent) = (unflushed.covered(), face.zip(pending.sent.tag));
             match connection.submit((handle, sent), &mut pending, covered, world) {
                 Ok(true) => {}
                 Ok(false) => ended.push((pending.request.id, DeviceResult::Unsupported)),

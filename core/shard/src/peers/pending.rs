@@ -2,11 +2,11 @@
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_direct::client::ClientOperation;
-use nearflash_mirror::Tag;
+use nearflash_direct::wire::DIGEST_LEN_MAX;
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, Nanos};
 
-use super::{READ_SPAN, WRITE_SPAN};
+use super::{OnFace, READ_SPAN, WRITE_SPAN};
 
 /// The most bytes of a request without payload: the field has 32 bits, and a request has whole blocks.
 const PART_LEN_MAX: u64 = 1 << 30;
@@ -17,8 +17,7 @@ pub(crate) struct Pending {
     pub(super) request: DeviceRequest,
     /// The place of its volume among those of its node.
     pub(super) volume: usize,
-    /// On a face of a mirror: its term and session.
-    pub(super) tag: Option<Tag>,
+    pub(super) sent: OnFace,
     /// When it came, or its last part was answered.
     since: Nanos,
     /// The bytes that were answered.
@@ -38,8 +37,8 @@ pub(super) struct Part {
 }
 
 impl Pending {
-    pub(super) fn new(request: DeviceRequest, volume: usize, tag: Option<Tag>, now: Nanos) -> Self {
-        Self { request, volume, tag, since: now, done: 0, part: 0 }
+    pub(super) fn new(request: DeviceRequest, volume: usize, sent: OnFace, now: Nanos) -> Self {
+        Self { request, volume, sent, since: now, done: 0, part: 0 }
     }
 
     /// Whether it may be sent a second time.
@@ -92,6 +91,16 @@ impl Pending {
         Some(match self.request.operation {
             DeviceOperation::Read { buffer, buffer_offset } => {
                 let buffer = buffer.expect("only the null device reads without a buffer");
+                if let Some(key) = self.sent.digests {
+                    let len = u32::try_from(left).unwrap_or(u32::MAX).min(DIGEST_LEN_MAX);
+                    assert_eq!(u64::from(len), left, "the digests of a piece are one request");
+                    let operation = ClientOperation::Digest { buffer, offset, len, key };
+                    return Some(Part {
+                        operation,
+                        payload: None,
+                        buffer_offset: at(buffer_offset),
+                    });
+                }
                 let len = u32::try_from(left).unwrap_or(u32::MAX).min(len_max);
                 self.part = len.into();
                 let operation = ClientOperation::Read { buffer, offset, len };

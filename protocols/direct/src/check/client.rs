@@ -9,14 +9,15 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::target::{LEN_MAX, NAME, VOLUME_LEN};
 use crate::Digests;
+use crate::block_digest::digests_len;
 use crate::client::{ClientConfig, ClientOperation, ClientSession, RequestTag, VolumeHandle};
 use crate::digest::digest;
 use crate::error::PeerError;
 use crate::segments;
 use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
-    AnswerHeader, Features, HelloAnswer, Opcode, OpenAnswer, Rights, SEGMENT_LEN_MAX, Status,
-    VERSION,
+    AnswerHeader, DIGEST_BLOCK_LEN, DIGEST_KEY_LEN, Features, HelloAnswer, Opcode, OpenAnswer,
+    Rights, SEGMENT_LEN_MAX, Status, VERSION,
 };
 use nearflash_session::check::Memory;
 
@@ -139,6 +140,12 @@ impl Bench {
                 let (deallocate, durable) = (e & 1 == 0, e & 2 == 0);
                 self.submit(ClientOperation::Zero { offset, len, deallocate, durable }, None);
             }
+            3 if a & 8 != 0 => {
+                let len = (u32::from(d) + 1) * DIGEST_BLOCK_LEN;
+                let buffer = self.memory.take(crate::length(digests_len(len)));
+                let key = [e; DIGEST_KEY_LEN];
+                self.submit(ClientOperation::Digest { buffer, offset, len, key }, Some(buffer));
+            }
             3 => self.submit(ClientOperation::Flush, None),
             4 => {
                 let addend = u64::from(e);
@@ -175,6 +182,9 @@ impl Bench {
                     ClientOperation::Write { offset, len, .. } => (Opcode::WRITE, offset, len),
                     ClientOperation::FetchAdd { offset, .. } => (Opcode::FETCH_ADD, offset, 8),
                     ClientOperation::Zero { offset, len, .. } => (Opcode::ZERO, offset, len),
+                    ClientOperation::Digest { offset, len, .. } => {
+                        (Opcode::DIGEST, offset, digests_len(len))
+                    }
                     _ => (Opcode::FLUSH, 0, 0),
                 };
                 let request = InFlight { buffer, opcode, offset, len, segment: 0 };
@@ -191,6 +201,10 @@ impl Bench {
             return self.push(Opcode::READ, tag, ended(status, 0), &[], mutation);
         };
         let (opcode, offset, len) = (request.opcode, request.offset, request.len);
+        if opcode == Opcode::DIGEST && status.is_ok() {
+            let digests = vec![0; crate::length(len)];
+            return self.push(opcode, tag, AnswerHeader::default(), &digests, mutation);
+        }
         if opcode != Opcode::READ || !status.is_ok() {
             return self.push(opcode, tag, ended(status, 7), &[], mutation);
         }
@@ -282,7 +296,8 @@ impl Bench {
         while let Some(completion) = self.client.poll_completion() {
             let request = self.in_flight.remove(&completion.tag.0).expect("it ends once");
             let Some(buffer) = request.buffer else { continue };
-            if request.opcode == Opcode::READ && completion.status.is_ok() && self.is_sound {
+            let has_data = matches!(request.opcode, Opcode::READ | Opcode::DIGEST);
+            if has_data && completion.status.is_ok() && self.is_sound {
                 let received = !self.memory.bytes(buffer).contains(&0xA5);
                 assert!(received, "a read that succeeds has all its data");
             }

@@ -584,8 +584,9 @@ fn place_len(operation: &ClientOperation) -> u32 {
         ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. } => len,
         ClientOperation::CompareAndSwap { .. } => 2 * WORD_LEN,
         ClientOperation::FetchAdd { .. } => WORD_LEN,
-        ClientOperation::Flush | ClientOperation::Discard { .. } | ClientOperation::Zero { .. } => {
-            0
-        }
+        ClientOperation::Flush
+        | ClientOperation::Discard { .. }
+        | ClientOperation::Zero { .. }
+        | ClientOperation::Digest { .. } => 0,
     }
 }

@@ -12,6 +12,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use super::range;
 use super::volume::{VOLUME, Volume};
 use crate::Digests;
+use crate::Face;
 use crate::digest::digest;
 use crate::error::PeerError;
 use crate::proof::client_proof;
@@ -23,8 +24,8 @@ use crate::serving::{
 };
 use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
-    AttachRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest, IDENTITY_LEN, Opcode,
-    RequestHeader, Rights, VERSION,
+    AttachRequest, DIGEST_KEY_LEN, DigestRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest,
+    IDENTITY_LEN, Opcode, RequestHeader, Rights, VERSION,
 };
 use nearflash_session::check::Memory;
 
@@ -48,6 +49,8 @@ pub(crate) struct Stand {
     pub(crate) is_in: bool,
     /// Rings are attached too.
     pub(crate) by_rings: bool,
+    /// The client is another node of the cluster, and the volume the replica face of a mirror.
+    pub(crate) on_replica: bool,
 }
 
 impl Stand {
@@ -59,6 +62,7 @@ impl Stand {
             local: selector & 8 != 0,
             is_in: selector & 0xC0 != 0,
             by_rings: selector & 8 != 0 && selector & 16 != 0 && selector & 0xC0 != 0,
+            on_replica: selector & 4 != 0 && selector & 24 == 0 && selector & 32 != 0,
         }
     }
 }
@@ -81,7 +85,18 @@ pub(crate) struct Bench {
 
 /// The exports of the node in these checks.
 pub(crate) fn exports(with_key: bool, epoch: u32) -> Exports {
-    let export = Export {
+    // The right to read ends within a block, and the right to write before that block.
+    let grants = [(0..VOLUME_LEN - 700, Rights::READ), (0..VOLUME_LEN / 2, Rights::READ_WRITE)];
+    let credential = CredentialExport {
+        secret: secret(),
+        expired: false,
+        access: [(VOLUME, Arc::new(Access::new(grants)))].into(),
+    };
+    Exports::new([(NAME.into(), export(epoch))], with_key.then(|| (KEY.into(), credential)))
+}
+
+fn export(epoch: u32) -> Export {
+    Export {
         volume: VOLUME,
         bytes: VOLUME_LEN,
         block_size: BlockSize::B512,
@@ -90,15 +105,7 @@ pub(crate) fn exports(with_key: bool, epoch: u32) -> Exports {
         is_remote: false,
         is_public: true,
         face: None,
-    };
-    // The right to read ends within a block, and the right to write before that block.
-    let grants = [(0..VOLUME_LEN - 700, Rights::READ), (0..VOLUME_LEN / 2, Rights::READ_WRITE)];
-    let credential = CredentialExport {
-        secret: secret(),
-        expired: false,
-        access: [(VOLUME, Arc::new(Access::new(grants)))].into(),
-    };
-    Exports::new([(NAME.into(), export)], with_key.then(|| (KEY.into(), credential)))
+    }
 }
 
 pub(crate) const fn secret() -> Secret {
@@ -117,9 +124,23 @@ pub(crate) fn config(stand: Stand) -> SessionConfig {
     }
 }
 
+/// The same, as the client stands to the node.
+fn exports_for(stand: Stand, epoch: u32) -> Exports {
+    let exports = exports(stand.with_key, epoch);
+    if !stand.on_replica {
+        return exports;
+    }
+    let access = [(VOLUME, Arc::new(Access::full()))].into();
+    let credential = CredentialExport { secret: secret(), expired: false, access };
+    let face = Some(Face::Replica);
+    let export = Export { is_public: false, face, ..export(epoch) };
+    let exports = Exports::new([(NAME.into(), export)], [(KEY.into(), credential.clone())]);
+    exports.with_peers(KEY, credential, 1)
+}
+
 impl Bench {
     pub(crate) fn new(stand: Stand) -> Self {
-        let exports = Arc::new(exports(stand.with_key, EPOCH));
+        let exports = Arc::new(exports_for(stand, EPOCH));
         let mut bench = Self::with(config(stand), exports);
         if stand.is_in {
             bench.let_in(stand);
@@ -376,7 +397,7 @@ pub fn greeting_of(selector: u8) -> Vec<u8> {
     [hello(stand), open].concat()
 }
 
-const OPCODES: [Opcode; 18] = [
+const OPCODES: [Opcode; 19] = [
     Opcode::READ,
     Opcode::READ,
     Opcode::WRITE,
@@ -395,6 +416,7 @@ const OPCODES: [Opcode; 18] = [
     Opcode(0x0E),
     Opcode::HELLO,
     Opcode::ZERO,
+    Opcode::DIGEST,
 ];
 
 /// Almost valid messages, each from eight bytes: opcode, tag, offset, length, and the error.
@@ -422,6 +444,7 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
     let opcode = OPCODES[usize::from(what) % OPCODES.len()];
     let base = [0, 1 << 20, VOLUME_LEN / 2, VOLUME_LEN - 700, VOLUME_LEN, u64::MAX - 4096];
     let offset = (base[usize::from(near) % base.len()]).saturating_add(u64::from(at) * 8);
+    let offset = if opcode == Opcode::DIGEST { offset & !4095 } else { offset };
     let len = match len {
         0..160 => u32::from(len) * 64,
         160..250 => u32::from(len),
@@ -431,6 +454,11 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         Opcode::WRITE => vec![fill; crate::length(len)],
         Opcode::COMPARE_AND_SWAP => vec![fill; 16],
         Opcode::FETCH_ADD => vec![fill; 8],
+        Opcode::DIGEST if fill < 240 => {
+            let range_len = U32::new(u32::from(at) * if fill < 200 { 4096 } else { 512 });
+            let key = [fill; DIGEST_KEY_LEN];
+            DigestRequest { key, range_len, ..DigestRequest::default() }.as_bytes().to_vec()
+        }
         Opcode::OPEN if fill < 200 => NAME.as_bytes().to_vec(),
         Opcode::CLAIM if fill < 200 => vec![fill; IDENTITY_LEN],
         Opcode::ATTACH => {
@@ -451,7 +479,11 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         offset: U64::new(offset),
         len: U32::new(len),
         epoch: U32::new(if fill == 77 { EPOCH - 1 } else { EPOCH }),
-        flags: fill & if opcode == Opcode::ZERO { 3 } else { 1 },
+        flags: match opcode {
+            Opcode::ZERO => fill & 3,
+            Opcode::DIGEST => fill & 4,
+            _ => fill & 1,
+        },
         place: U32::new(u32::from(at) * 256 + u32::from(fill / 128)),
         ..RequestHeader::default()
     };
@@ -481,7 +513,7 @@ pub fn check_target_never_panics(input: &[u8]) {
         }
         if number % 5 == 4 {
             let epoch = EPOCH + u32::from(number % 2 == 0);
-            bench.target.set_exports(Arc::new(exports(stand.with_key, epoch)));
+            bench.target.set_exports(Arc::new(exports_for(stand, epoch)));
         }
     }
     bench.end();

@@ -41,6 +41,25 @@ impl ClientSession {
         Ok(())
     }
 
+    /// The digests of a range follow, all at once, or none if it has failed.
+    pub(super) fn on_digest_answer(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
+        let unasked = Err(PeerError::Unasked(Opcode(header.opcode)));
+        let Some(tag) = self.find(header, Opcode::DIGEST) else { return unasked };
+        let (status, len) = (header.status(), header.len.get());
+        let wanted = if status.is_ok() { self.posted[tag].len } else { 0 };
+        if len != wanted || header.flags & (AnswerHeader::MORE | AnswerHeader::RECEIVED) != 0 {
+            return unasked;
+        }
+        self.take_credits(header);
+        if len == 0 {
+            self.complete(tag, status, header.value.get());
+            return Ok(());
+        }
+        self.sink = Sink::Read { tag, at: 0, is_last: true };
+        begin_segment(&mut self.stream, len);
+        Ok(())
+    }
+
     /// The request in flight of this opcode that an answer names.
     #[inline]
     fn find(&self, header: &AnswerHeader, opcode: Opcode) -> Option<u16> {

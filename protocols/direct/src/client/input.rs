@@ -15,7 +15,7 @@ pub(super) enum Sink {
     Drop,
     /// To the session's own bytes.
     Small(AnswerHeader),
-    /// To a read's buffer.
+    /// To the buffer of a read, or of a request for digests.
     Read {
         tag: u16,
         /// The offset of the next byte in the buffer.
@@ -100,6 +100,9 @@ impl ClientSession {
         if let State::Ready = self.state {
             if opcode == Opcode::READ.answer() {
                 return self.on_read_answer(header);
+            }
+            if opcode == Opcode::DIGEST.answer() {
+                return self.on_digest_answer(header);
             }
             if is_about_a_volume(opcode) {
                 return self.on_answer(header);

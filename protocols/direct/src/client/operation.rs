@@ -1,8 +1,10 @@
 //! The operations that an application can request.
 
 use nearflash_request::BufferId;
+use zerocopy::little_endian::U32;
 
-use crate::wire::{Opcode, RequestHeader, WORD_LEN};
+use crate::block_digest::digests_len;
+use crate::wire::{DIGEST_KEY_LEN, DigestRequest, Opcode, RequestHeader, WORD_LEN};
 
 /// An operation on a volume.
 ///
@@ -42,6 +44,15 @@ pub enum ClientOperation {
     CompareAndSwap { offset: u64, expected: u64, new: u64, durable: bool },
     /// Adds `addend` to the word. Completes with the previous word.
     FetchAdd { offset: u64, addend: u64, durable: bool },
+    /// The digests of blocks into a buffer of the caller's: [`crate::block_digest`]. Only on the replica
+    /// face of a mirror, by the stream.
+    Digest {
+        /// Must hold [`crate::digests_len`] of `len` bytes until the request completes.
+        buffer: BufferId,
+        offset: u64,
+        len: u32,
+        key: [u8; DIGEST_KEY_LEN],
+    },
 }
 
 /// The fields of a header that depend on the operation.
@@ -70,9 +81,22 @@ impl ClientOperation {
             | Self::Write { .. }
             | Self::Flush
             | Self::Discard { .. }
-            | Self::Zero { .. } => 0,
+            | Self::Zero { .. }
+            | Self::Digest { .. } => 0,
         };
         (operands, len)
+    }
+
+    /// The payload of a DIGEST.
+    pub(super) fn digest_request(&self) -> Option<DigestRequest> {
+        let Self::Digest { len, key, .. } = *self else { return None };
+        Some(DigestRequest { key, range_len: U32::new(len), ..DigestRequest::default() })
+    }
+
+    /// The length of the data of the request, or of its answer.
+    #[inline]
+    pub(super) fn data_len(&self, fields: &Fields) -> u32 {
+        if let Self::Digest { len, .. } = *self { digests_len(len) } else { fields.len }
     }
 
     #[inline]
@@ -101,6 +125,9 @@ impl ClientOperation {
             },
             Self::FetchAdd { offset, durable, .. } => {
                 Fields { opcode: Opcode::FETCH_ADD, flags: flags(durable), offset, len: WORD_LEN }
+            }
+            Self::Digest { offset, .. } => {
+                Fields { opcode: Opcode::DIGEST, flags: 0, offset, len: DigestRequest::LEN }
             }
         }
     }

@@ -2,16 +2,18 @@
 
 use nearflash_request::SentIn;
 use nearflash_session::Data;
+use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::config::{RequestTag, SubmitError, VolumeHandle};
 use super::operation::ClientOperation;
 use super::{ClientSession, Request, Transport};
 use crate::Face;
+use crate::block_digest::has_digests;
 use crate::digest::digest;
 use crate::segments;
 use crate::stream::seal;
-use crate::wire::RequestHeader;
+use crate::wire::{DIGEST_LEN_MAX, RequestHeader};
 
 impl ClientSession {
     /// Queues a request. `payload` holds a write's bytes, and is read only with data digests.
@@ -104,6 +106,14 @@ impl ClientSession {
                     self.output.push_digest(digest(&operands[..len]));
                 }
             }
+            ClientOperation::Digest { .. } => {
+                let request = operation.digest_request();
+                let request = request.as_ref().map_or(&[][..], IntoBytes::as_bytes);
+                self.output.push_bytes(request);
+                if self.stream.rules.digests.data {
+                    self.output.push_digest(digest(request));
+                }
+            }
             ClientOperation::Read { .. }
             | ClientOperation::Flush
             | ClientOperation::Discard { .. }
@@ -130,13 +140,15 @@ impl ClientSession {
             return Err(SubmitError::NoCredit);
         }
         let data = match *operation {
-            ClientOperation::Read { buffer, .. } => Data::Incoming(buffer),
+            ClientOperation::Read { buffer, .. } | ClientOperation::Digest { buffer, .. } => {
+                Data::Incoming(buffer)
+            }
             _ => Data::None,
         };
         let index = self.posted.take().ok_or(SubmitError::NoCredit)?;
         let (opcode, offset) = (fields.opcode, fields.offset);
         let answer = Request { opcode, offset, ..Request::default() };
-        self.posted.begin(index, data, fields.len).answer = answer;
+        self.posted.begin(index, data, operation.data_len(&fields)).answer = answer;
         let tag = RequestTag::of(index);
         let header = RequestHeader {
             opcode: fields.opcode.0,
@@ -163,6 +175,12 @@ impl ClientSession {
             }
             ClientOperation::Zero { .. } if !self.agreed.is_some_and(|agreed| agreed.zero) => {
                 Err(SubmitError::NotAgreed)
+            }
+            ClientOperation::Digest { .. } if self.transport != Transport::Stream => {
+                Err(SubmitError::WrongTransport)
+            }
+            ClientOperation::Digest { len, .. } if !has_digests(len) => {
+                Err(SubmitError::Length(DIGEST_LEN_MAX))
             }
             _ => Ok(()),
         }

@@ -438,3 +438,58 @@ fn a_write_on_the_replica_face_is_received_once_before_it_completes() {
     send(&mut client);
     assert!(feed(&mut client, &received(Opcode::WRITE, tag.0)).is_err(), "nobody asked");
 }
+
+fn digest_of(len: u32) -> ClientOperation {
+    ClientOperation::Digest { buffer: BUFFER, offset: 4096, len, key: [3; 16] }
+}
+
+#[test]
+fn digests_come_into_their_buffer() {
+    let mut client = ready();
+    let tag = client.submit_at(VOLUME, &digest_of(12288), 16, &[]).unwrap();
+    let sent = send(&mut client);
+    let (header, payload) = sent.split_at(HEADER_LEN);
+    assert_eq!((header[0], payload.len()), (Opcode::DIGEST.0, 24));
+    assert_eq!((&payload[..16], &payload[16..]), (&[3; 16][..], &[0, 48, 0, 0, 0, 0, 0, 0][..]));
+    let answer = answer(Opcode::DIGEST, tag.0, &[7; 48]);
+    assert_eq!(client.handle_input(&answer[..HEADER_LEN]), Ok(HEADER_LEN));
+    let place = Receiving::Payload { buffer: BUFFER, offset: 16, len: 48 };
+    assert_eq!(client.receiving(), place);
+    feed(&mut client, &answer[HEADER_LEN..]).unwrap();
+    let done = ClientCompletion { tag, status: Status::OK, value: 0 };
+    assert_eq!(client.poll_completion(), Some(done));
+    let tag = client.submit(VOLUME, &digest_of(4096), &[]).unwrap();
+    feed(&mut client, &failed(Opcode::DIGEST, tag.0, Status::STALE_TERM, 6)).unwrap();
+    let done = ClientCompletion { tag, status: Status::STALE_TERM, value: 6 };
+    assert_eq!(client.poll_completion(), Some(done));
+}
+
+#[test]
+fn digests_of_another_number_of_blocks_end_the_connection() {
+    let more = AnswerHeader { flags: AnswerHeader::MORE, ..AnswerHeader::default() };
+    let refused = AnswerHeader { status: U16::new(Status::BUSY.0), ..AnswerHeader::default() };
+    for (bytes, case) in [
+        (answer(Opcode::DIGEST, 0, &[0; 16]), "too few"),
+        (answer(Opcode::DIGEST, 0, &[0; 48]), "too many"),
+        (answer(Opcode::DIGEST, 0, &[]), "without any"),
+        (answer(Opcode::DIGEST, 1, &[0; 32]), "no such tag"),
+        (with(more, Opcode::DIGEST, 0, &[0; 32]), "in parts"),
+        (with(refused, Opcode::DIGEST, 0, &[0; 32]), "of a failure"),
+        (answer(Opcode::READ, 0, &[0; 8192]), "the blocks themselves"),
+    ] {
+        let mut client = ready();
+        client.submit(VOLUME, &digest_of(8192), &[]).unwrap();
+        let fed = feed(&mut client, &bytes);
+        assert!(matches!(fed, Err(PeerError::Unasked(_))), "{case}: {fed:?}");
+    }
+}
+
+#[test]
+fn digests_of_parts_of_blocks_are_not_asked() {
+    let mut client = ready();
+    for len in [0, 512, 4097, crate::wire::DIGEST_LEN_MAX + 4096] {
+        let refused = client.submit(VOLUME, &digest_of(len), &[]);
+        assert_eq!(refused, Err(SubmitError::Length(crate::wire::DIGEST_LEN_MAX)));
+    }
+    assert_eq!((client.output_len(), client.requests_in_flight()), (0, 0));
+}

@@ -7,10 +7,18 @@ use super::demands::Around;
 use super::slots::Kind;
 use super::{ServingEnd, TargetSession};
 use crate::Digests;
+use crate::block_digest::{BlockDigest, block_digest, digests_len};
 use crate::digest::{digest, digest_of_zeroes};
 use crate::segments;
 use crate::stream::{push_message, seal};
-use crate::wire::{AnswerHeader, Opcode, RequestHeader, Status};
+use crate::wire::{
+    AnswerHeader, DIGEST_BLOCK_LEN, DIGEST_KEY_LEN, DIGEST_LEN_MAX, Opcode, RequestHeader, Status,
+};
+
+const BLOCK_LEN: usize = DIGEST_BLOCK_LEN as usize;
+
+/// The longest answer to DIGEST.
+const DIGESTS_LEN_MAX: usize = digests_len(DIGEST_LEN_MAX) as usize;
 
 impl TargetSession {
     /// Everything but a read that goes well.
@@ -63,6 +71,33 @@ impl TargetSession {
             };
             self.output.push_digest(digest);
         }
+    }
+
+    /// The blocks of a DIGEST are read: this answers with their digests.
+    pub(super) fn answer_digests(
+        &mut self,
+        number: u32,
+        key: &[u8; DIGEST_KEY_LEN],
+        payload: Payload,
+        bytes: &[u8],
+    ) {
+        let len = crate::length(self.slots[number].len);
+        let mut digests = [0; DIGESTS_LEN_MAX];
+        let places = digests.chunks_exact_mut(size_of::<BlockDigest>());
+        if let Payload::Buffer(buffer) = payload {
+            for (place, block) in places.zip(bytes[..len].chunks_exact(BLOCK_LEN)) {
+                place.copy_from_slice(&block_digest(key, block));
+            }
+            self.output.orphan(buffer);
+        } else {
+            let digest = block_digest(key, &[0; BLOCK_LEN]);
+            places.for_each(|place| place.copy_from_slice(&digest));
+        }
+        self.slots.give_back(number);
+        let mut header = self.header(Opcode::DIGEST, Status::OK, number, 0);
+        let digests = &digests[..len / BLOCK_LEN * size_of::<BlockDigest>()];
+        header.len = U32::new(u32::try_from(digests.len()).expect("small payload"));
+        push_message(&mut self.output, header.to_words(), digests, self.stream.rules.digests);
     }
 
     /// Ends a request without payload; its tag is free again.
@@ -134,6 +169,7 @@ impl Kind {
             Self::Zero { .. } => Opcode::ZERO,
             Self::CompareAndSwap { .. } => Opcode::COMPARE_AND_SWAP,
             Self::FetchAdd { .. } => Opcode::FETCH_ADD,
+            Self::Digest { .. } => Opcode::DIGEST,
         }
     }
 }

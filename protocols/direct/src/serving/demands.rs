@@ -135,6 +135,7 @@ impl TargetSession {
                 };
                 (range, operation)
             }
+            Kind::Digest { .. } => (around_all(slot).range, Operation::Read),
             Kind::Flush => (NO_RANGE, Operation::Flush),
             Kind::Discard => match whole_blocks(slot) {
                 Some(range) => {
@@ -151,11 +152,11 @@ impl TargetSession {
                 (range, Operation::WriteZeroes { deallocate, force_unit_access })
             }
             Kind::CompareAndSwap { expected, new } => {
-                let Around { range, skip: word, .. } = around_word(slot);
+                let Around { range, skip: word, .. } = around_all(slot);
                 (range, Operation::CompareAndSwap { word, expected, new, force_unit_access })
             }
             Kind::FetchAdd { addend } => {
-                let Around { range, skip: word, .. } = around_word(slot);
+                let Around { range, skip: word, .. } = around_all(slot);
                 (range, Operation::FetchAdd { word, addend, force_unit_access })
             }
         };
@@ -174,8 +175,8 @@ impl TargetSession {
     }
 }
 
-/// The block of a word, and the word's offset in it.
-fn around_word(slot: &Slot) -> Around {
+/// The blocks of a range that is one segment: of a word, or of blocks whose digests are wanted.
+fn around_all(slot: &Slot) -> Around {
     Around::of(slot, Segment { start: 0, len: slot.len })
 }
 

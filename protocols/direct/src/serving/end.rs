@@ -8,6 +8,7 @@ use super::data::Sink;
 use super::demands::parts_of;
 use super::slots::Kind;
 use super::{State, TargetSession};
+use crate::Face;
 use crate::error::PeerError;
 
 impl ServingEnd for TargetSession {
@@ -79,7 +80,8 @@ impl ServingEnd for TargetSession {
     }
 
     fn wants_payload_bytes(&self) -> bool {
-        self.stream.rules.digests.data && self.rings.is_none()
+        let may_be_digested = self.face() == Some(Face::Replica);
+        (self.stream.rules.digests.data || may_be_digested) && self.rings.is_none()
     }
 
     #[inline]
@@ -96,10 +98,14 @@ impl ServingEnd for TargetSession {
         if self.rings.is_some() {
             return self.complete_by_ring(number, segment, done.payload);
         }
-        if slot.kind == Kind::Read && slot.failed.is_ok() {
-            self.answer_part(number, segment, done.payload, payload);
-        } else {
-            self.complete(number, done.payload);
+        match slot.kind {
+            Kind::Read if slot.failed.is_ok() => {
+                self.answer_part(number, segment, done.payload, payload);
+            }
+            Kind::Digest { key, .. } if slot.failed.is_ok() => {
+                self.answer_digests(number, &key, done.payload, payload);
+            }
+            _ => self.complete(number, done.payload),
         }
     }
 

@@ -65,7 +65,7 @@ impl TargetSession {
         let opcode = Opcode(header.opcode);
         match opcode {
             Opcode::FLUSH | Opcode::DISCARD | Opcode::ZERO => self.on_plain(header),
-            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => {
+            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD | Opcode::DIGEST => {
                 self.check_transport(opcode)?;
                 self.begin_small(header)
             }
@@ -122,6 +122,7 @@ impl TargetSession {
             Opcode::ATTACH => self.on_attach(header, payload),
             Opcode::CLAIM => self.on_claim(header, payload),
             Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => self.on_atomic(header, payload),
+            Opcode::DIGEST => self.on_digest(header, payload),
             _ => {
                 self.answer_session(header, Status::INVALID_OPCODE, 0, &[]);
                 Ok(())
@@ -132,7 +133,7 @@ impl TargetSession {
     /// A message with damaged payload has no effect.
     fn on_damaged(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         match Opcode(header.opcode) {
-            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => {
+            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD | Opcode::DIGEST => {
                 self.check_tag(header)?;
                 self.refuse(header, Status::DATA_DIGEST, 0);
             }

@@ -16,9 +16,10 @@ use super::faces::sent_in;
 use super::handles::Wanted;
 use super::slots::{Kind, Slot};
 use crate::Face;
+use crate::block_digest::has_digests;
 use crate::error::PeerError;
 use crate::segments;
-use crate::wire::{Opcode, RequestHeader, Rights, Status, WORD_LEN};
+use crate::wire::{DigestRequest, Opcode, RequestHeader, Rights, Status, WORD_LEN};
 
 /// A refused request: the status and value of its answer.
 pub(super) type Refusal = (Status, u64);
@@ -99,6 +100,23 @@ impl TargetSession {
         self.hand_out_admitted(header, admitted);
     }
 
+    /// DIGEST, by the stream, with its key and length.
+    pub(super) fn on_digest(
+        &mut self,
+        header: &RequestHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        self.check_tag(header)?;
+        let admitted = match DigestRequest::read_from_bytes(payload) {
+            Ok(DigestRequest { key, range_len, .. }) => {
+                self.admit(header, Kind::Digest { range_len: range_len.get(), key })
+            }
+            Err(_) => Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, len)))),
+        };
+        self.hand_out_admitted(header, admitted);
+        Ok(())
+    }
+
     /// Once rings are attached, requests on volumes use only the rings.
     pub(super) fn check_transport(&self, opcode: Opcode) -> Result<(), PeerError> {
         if self.rings.is_some() { Err(PeerError::Sequence(opcode)) } else { Ok(()) }
@@ -130,10 +148,18 @@ impl TargetSession {
         let (offset, epoch) = (header.offset.get(), header.epoch.get());
         let len = check_len(kind, offset, header.len.get(), self.config.len_max)?;
         handle.check(kind.wanted(epoch, offset, len))?;
-        if matches!(kind, Kind::Zero { .. }) {
-            check_blocks(handle.export.block_size, offset, len)?;
-        }
         let face = handle.export.face;
+        match kind {
+            Kind::Zero { .. } => check_blocks(handle.export.block_size, offset, len)?,
+            Kind::Digest { .. } if face != Some(Face::Replica) => {
+                return Err((Status::UNSUPPORTED, 0));
+            }
+            Kind::Digest { .. } => {
+                let unit = handle.export.block_size.max(BlockSize::B4096);
+                check_blocks(unit, offset, len)?;
+            }
+            _ => {}
+        }
         if face.is_some() && self.rings.is_some() {
             return Err((Status::UNSUPPORTED, 0));
         }
@@ -208,7 +234,7 @@ impl Kind {
     #[inline]
     const fn wanted(self, epoch: u32, offset: u64, len: u32) -> Wanted {
         let rights = match self {
-            Self::Read => Rights::READ,
+            Self::Read | Self::Digest { .. } => Rights::READ,
             Self::Write | Self::Zero { .. } | Self::Discard | Self::Flush => Rights::WRITE,
             Self::CompareAndSwap { .. } | Self::FetchAdd { .. } => Rights::READ_WRITE,
         };
@@ -220,6 +246,7 @@ impl Kind {
     const fn flags(self) -> u8 {
         match self {
             Self::Zero { .. } => RequestHeader::DURABLE | RequestHeader::DEALLOCATE,
+            Self::Digest { .. } => 0,
             _ => RequestHeader::DURABLE,
         }
     }
@@ -251,6 +278,7 @@ fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Ref
     match kind {
         Kind::Read | Kind::Write if len > 0 && len <= len_max => Ok(len),
         Kind::Discard | Kind::Zero { .. } if len > 0 => Ok(len),
+        Kind::Digest { range_len, .. } if has_digests(range_len) => Ok(range_len),
         Kind::Flush => Ok(0),
         Kind::CompareAndSwap { .. } | Kind::FetchAdd { .. } => {
             if offset.is_multiple_of(u64::from(WORD_LEN)) {

@@ -5,7 +5,7 @@
 use nearflash_request::{SentIn, VolumeId};
 use nearflash_units::BlockSize;
 
-use crate::wire::{CREDITS_MAX, Status};
+use crate::wire::{CREDITS_MAX, DIGEST_KEY_LEN, Status};
 
 /// The kind of a request, with the operands of an atomic operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,9 +14,21 @@ pub(super) enum Kind {
     Write,
     Flush,
     Discard,
-    Zero { deallocate: bool },
-    CompareAndSwap { expected: u64, new: u64 },
-    FetchAdd { addend: u64 },
+    Zero {
+        deallocate: bool,
+    },
+    CompareAndSwap {
+        expected: u64,
+        new: u64,
+    },
+    FetchAdd {
+        addend: u64,
+    },
+    /// The range is not the header's: its length comes with the key.
+    Digest {
+        range_len: u32,
+        key: [u8; DIGEST_KEY_LEN],
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

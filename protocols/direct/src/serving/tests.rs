@@ -26,13 +26,20 @@ use crate::check::target::{
 use crate::check::volume::VOLUME;
 use crate::proof::{client_proof, node_proof};
 use crate::wire::{
-    AnswerHeader, AttachRequest, Features, HEADER_LEN, HelloAnswer, NEW_HANDLE, NO_TAG, Opcode,
-    OpenAnswer, RequestHeader, Rights, SEGMENT_LEN_MAX, Status, VERSION,
+    AnswerHeader, AttachRequest, DIGEST_LEN_MAX, DigestRequest, Features, HEADER_LEN, HelloAnswer,
+    NEW_HANDLE, NO_TAG, Opcode, OpenAnswer, RequestHeader, Rights, SEGMENT_LEN_MAX, Status,
+    VERSION,
 };
 
 /// A stream to an open door.
-const OPEN: Stand =
-    Stand { digests: Digests::NONE, with_key: false, local: false, is_in: true, by_rings: false };
+const OPEN: Stand = Stand {
+    digests: Digests::NONE,
+    with_key: false,
+    local: false,
+    is_in: true,
+    by_rings: false,
+    on_replica: false,
+};
 /// One whose client has a key.
 const KEYED: Stand = Stand { with_key: true, ..OPEN };
 const RINGS: Stand = Stand { local: true, by_rings: true, ..OPEN };

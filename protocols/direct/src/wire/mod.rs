@@ -50,6 +50,18 @@ pub const IDENTITY_LEN: usize = 16;
 /// The volume field of an OPEN that requests a new handle.
 pub const NEW_HANDLE: u16 = 0xFFFF;
 
+/// The length of the blocks of which DIGEST gives the digests.
+pub const DIGEST_BLOCK_LEN: u32 = 4096;
+
+/// The longest range of DIGEST, in bytes.
+pub const DIGEST_LEN_MAX: u32 = 1 << 20;
+
+/// Length of the key of DIGEST, in bytes.
+pub const DIGEST_KEY_LEN: usize = 16;
+
+/// Length of the digest of a block, in bytes.
+pub const BLOCK_DIGEST_LEN: u32 = 16;
+
 /// The tag of a GOODBYE that refers to no request.
 pub const NO_TAG: u32 = 0xFFFF_FFFF;
 
@@ -90,6 +102,21 @@ impl RequestHeader {
         let len = u64::from(self.epoch.get()) << 32 | u64::from(self.len.get());
         [start, self.offset.get(), len, u64::from(self.place.get())]
     }
+}
+
+wire! {
+    /// The payload of DIGEST.
+    #[derive(Default)]
+    pub struct DigestRequest: [u8; DigestRequest::LEN as usize] {
+        pub key: [u8; DIGEST_KEY_LEN] = "The key of the digests: random, and new for each copy of a mirror",
+        pub range_len: U32 = "The length of the range in bytes: whole blocks, at most [`DIGEST_LEN_MAX`]",
+        pub(crate) reserved: U32,
+    }
+}
+
+impl DigestRequest {
+    /// Its length.
+    pub const LEN: u32 = 24;
 }
 
 wire! {

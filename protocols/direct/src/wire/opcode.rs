@@ -26,6 +26,8 @@ codes! { Opcode {
     COMPARE_AND_SWAP = 0x45;
     /// Adds to a word.
     FETCH_ADD = 0x46;
+    /// Digests of blocks, on the replica face of a mirror.
+    DIGEST = 0x4A;
     /// The client identifies itself, and requests features.
     HELLO = 0x50;
     /// The client proves that it knows its secret.

@@ -162,3 +162,85 @@ fn the_faces_of_a_connection_are_of_one_kind() {
     assert_eq!(bench.status_of(&open(b"primary")), Status::SEQUENCE);
     assert_eq!(bench.status_of(&open(NAME.as_bytes())), Status::OK);
 }
+
+/// A DIGEST with this offset and length of the range, on the replica face.
+fn digest_of(tag: u32, offset: u64, range_len: u32, digests: Digests) -> Vec<u8> {
+    let header = RequestHeader { epoch: U32::new(5), place: U32::new(9), ..header(tag, offset, 0) };
+    let range_len = U32::new(range_len);
+    let request = DigestRequest { key: [3; 16], range_len, ..DigestRequest::default() };
+    message(Opcode::DIGEST, header, request.as_bytes(), digests)
+}
+
+#[test]
+fn a_digest_of_a_replica_is_answered_with_the_digests_of_its_blocks() {
+    let mut bench = bench(Face::Replica);
+    bench.ask(&sent(Opcode::WRITE, 3, (5, 9), &[7; 4096]));
+    // Across the edge of a segment, and the rest of the volume.
+    for (start, len) in [(0, 12288), (SEGMENT_LEN_MAX - 4096, 8192), (65536, DIGEST_LEN_MAX)] {
+        hand_out(&mut bench, &digest_of(4, start.into(), len, Digests::NONE));
+        let sent_in = bench.requests[0].sent_in;
+        assert_eq!(sent_in, Some(SentIn { term: 5, session: 9 }));
+        assert_eq!(bench.requests.len(), 1);
+        bench.settle();
+        let (answer, payload) = bench.answer();
+        assert_eq!((answer.opcode, answer.status()), (Opcode::DIGEST.answer().0, Status::OK));
+        assert_eq!((answer.flags, answer.tag.get(), answer.value.get()), (0, 4, 0));
+        let blocks = (0..len / 4096).map(|block| start + block * 4096);
+        let byte = |at: u32| if at == 4096 { 7 } else { 0 };
+        let wanted: Vec<u8> =
+            blocks.flat_map(|at| crate::block_digest(&[3; 16], &[byte(at); 4096])).collect();
+        assert_eq!(payload, wanted);
+    }
+}
+
+#[test]
+fn a_digest_of_parts_of_blocks_or_of_too_many_is_refused() {
+    let mut bench = bench(Face::Replica);
+    let refused = [(512, 4096), (0, 512), (0, 0), (0, DIGEST_LEN_MAX + 4096), (0, u32::MAX)];
+    for (offset, len) in refused {
+        let asked = digest_of(4, offset, len, Digests::NONE);
+        assert_eq!(bench.status_of(&asked), Status::INVALID_FIELD, "{offset} {len}");
+    }
+    let past = digest_of(4, VOLUME_LEN, 4096, Digests::NONE);
+    assert_eq!(bench.status_of(&past), Status::OUT_OF_RANGE);
+    for len in [0, 16, 23, 25] {
+        let asked = sent(Opcode::DIGEST, 4, (5, 9), &vec![0; len]);
+        assert_eq!(bench.status_of(&asked), Status::INVALID_FIELD, "{len} bytes of payload");
+    }
+    assert_eq!(bench.target.requests_in_flight(), 0);
+}
+
+#[test]
+fn only_a_replica_has_digests() {
+    let asked = digest_of(4, 0, 4096, Digests::NONE);
+    assert_eq!(bench(Face::Primary).status_of(&asked), Status::UNSUPPORTED);
+    let header = header(4, 0, 0);
+    let request = DigestRequest { range_len: U32::new(4096), ..DigestRequest::default() };
+    let asked = message(Opcode::DIGEST, header, request.as_bytes(), Digests::NONE);
+    assert_eq!(Bench::new(OPEN).status_of(&asked), Status::UNSUPPORTED);
+}
+
+#[test]
+fn a_digest_that_the_mirror_refuses_or_the_device_fails_has_no_payload() {
+    let mut bench = bench(Face::Replica);
+    hand_out(&mut bench, &digest_of(4, 0, 8192, Digests::NONE));
+    let tag = bench.requests[0].tag;
+    bench.target.handle_refused(tag, Status::STALE_TERM, 6);
+    bench.fail_one(Outcome::Aborted);
+    let (answer, payload) = bench.answer();
+    assert_eq!((answer.status(), answer.value.get()), (Status::STALE_TERM, 6));
+    assert!(payload.is_empty());
+    hand_out(&mut bench, &digest_of(4, 0, 8192, Digests::NONE));
+    bench.fail_one(Outcome::UnrecoveredRead);
+    let (answer, payload) = bench.answer();
+    assert_eq!((answer.status(), payload.len()), (Status::UNRECOVERED_READ, 0));
+}
+
+#[test]
+fn a_digest_over_attached_rings_is_refused() {
+    let mut bench = Bench::new(RINGS);
+    bench.feed_entry(digest_of(4, 0, 4096, Digests::NONE)[..HEADER_LEN].try_into().unwrap());
+    bench.settle();
+    let answer = AnswerHeader::read_from_bytes(&bench.entries[0]).unwrap();
+    assert_eq!(answer.status(), Status::INVALID_OPCODE);
+}
