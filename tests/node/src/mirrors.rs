@@ -90,10 +90,11 @@ impl<'a> Mirrored<'a> {
         let [direct, hosts, initiators] =
             [4421, 4420, 3260].map(|port| format!("{}:{port}", machine.address));
         let slice = format!("flash=file:{},size=512MiB", machine.place.text("slice.img"));
+        let log = std::env::var("NEARFLASH_LOG").unwrap_or_else(|_| "info".to_owned());
         let (name, socket) = (format!("n{number}"), machine.place.text("direct.sock"));
         let doors = ["--direct", &direct, "--direct-local", &socket, "--iscsi", &initiators];
         let part = ["--cluster", "--node", &name, "--slice", &slice, "--host", "any"];
-        let flags = [&doors[..], &part, &["--nvme-tcp", &hosts, "--log", "debug"]].concat();
+        let flags = [&doors[..], &part, &["--nvme-tcp", &hosts, "--log", &log]].concat();
         self.nodes[number] = Some(Node::start_by(machine.program(), &machine.place, &flags));
     }
 
