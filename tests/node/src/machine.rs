@@ -19,6 +19,8 @@ pub struct Machine {
     pub place: Place,
     /// The address.
     pub address: String,
+    /// The network namespace that has the address, if it is not the one of this process.
+    namespace: Option<String>,
     supervisor: Option<Child>,
 }
 
@@ -31,7 +33,21 @@ impl Machine {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let address = format!("127.{}.{low}.{number}", high | 128);
-        Self { place: Place::new(), address, supervisor: None }
+        Self { place: Place::new(), address, namespace: None, supervisor: None }
+    }
+
+    /// A machine in a network namespace of its own, which has this address.
+    pub fn within(namespace: &str, address: &str) -> Self {
+        let namespace = Some(namespace.to_owned());
+        Self { place: Place::new(), address: address.to_owned(), namespace, supervisor: None }
+    }
+
+    /// The program, as this machine runs it.
+    pub fn program(&self) -> Command {
+        let Some(namespace) = &self.namespace else { return Command::new(nearflash()) };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(nearflash());
+        command
     }
 
     /// Runs a command of `nearflash cluster`.
@@ -39,7 +55,7 @@ impl Machine {
     /// # Panics
     /// When the program cannot be started.
     pub fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(nearflash());
+        let mut command = self.program();
         command.arg("cluster").args(arguments).args(["--data-dir", &self.place.data_dir()]);
         command.stdin(Stdio::null()).output().expect("the program starts")
     }
@@ -114,7 +130,7 @@ impl Machine {
         let pid = self.pid().expect("etcd runs");
         kill_process(pid, Signal::KILL).expect("it is ours");
         let is_free = |port| TcpListener::bind((self.address.as_str(), port)).is_ok();
-        if self.supervisor.is_none() {
+        if self.supervisor.is_none() && self.namespace.is_none() {
             eventually("the end of etcd", || is_free(2379) && is_free(2380));
         }
     }
@@ -124,7 +140,7 @@ impl Machine {
     /// # Panics
     /// When the program cannot be started.
     pub fn supervise(&mut self) {
-        let mut command = Command::new(nearflash());
+        let mut command = self.program();
         command.args(["cluster", "run", "--data-dir", &self.place.data_dir()]);
         self.supervisor = Some(command.stderr(Stdio::null()).spawn().expect("the program starts"));
     }

@@ -76,6 +76,9 @@ fn in_blocks(arguments: &[&str]) -> Vec<String> {
 /// The words before a volume on the command line of `nearflash volume create`.
 const NEW_VOLUME: [&str; 2] = ["volume", "create"];
 
+/// A port of its own for NVMe/TCP.
+const ANY_NVME_TCP: [&str; 2] = ["--nvme-tcp", "127.0.0.1:0"];
+
 /// A running node, killed when dropped.
 #[derive(Debug)]
 pub struct Node<'a> {
@@ -91,9 +94,16 @@ impl<'a> Node<'a> {
     /// # Panics
     /// When it does not start.
     pub fn start(place: &'a Place, flags: &[&str]) -> Self {
-        let mut command = Command::new(nearflash());
+        Self::start_by(Command::new(nearflash()), place, &[&ANY_NVME_TCP, flags].concat())
+    }
+
+    /// The same with a command that runs the program, and with these flags alone.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_by(mut command: Command, place: &'a Place, flags: &[&str]) -> Self {
         command
-            .args(["serve", "--nvme-tcp", "127.0.0.1:0", "--data-dir", &place.data_dir()])
+            .args(["serve", "--data-dir", &place.data_dir()])
             .args(in_blocks(flags))
             .stderr(append_to(&place.path("node.log")));
         let (process, ready) = process::start(&mut command, PATIENCE)

@@ -1,0 +1,304 @@
+//! Tortures a cluster of three nodes for many rounds: nodes are killed, stopped and cut off under a load
+//! that verifies every read. Prints how long readers and writers waited at the nodes that had no fault.
+//!
+//! `scripts/torture-cluster` builds and runs it, as root: each node has a network namespace.
+
+#![allow(clippy::unwrap_used)] // a failed torture says where
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nearflash_node_tests::{Kind, Load, LoadSize, Machine, Mirrored, Network};
+use rustix::process::{Signal, kill_process};
+
+const NODES: usize = 3;
+
+/// The longest time for a cluster to be whole again.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Fault {
+    /// For comparison.
+    Nothing,
+    /// `kill -9` of the node; its etcd runs on.
+    Kill,
+    /// `kill -9` of the node and of its etcd, which may be the leader.
+    KillWithEtcd,
+    /// SIGTERM.
+    End,
+    /// SIGSTOP for longer than a lease, and SIGCONT.
+    Stop,
+    /// Nothing that one node sends reaches another one.
+    CutOneWay,
+    /// Two nodes do not reach each other.
+    CutBothWays,
+    /// A node reaches nobody, and nobody reaches it.
+    Isolate,
+    /// The same, and it dies meanwhile: nobody hears of its end.
+    PowerCut,
+}
+
+impl Fault {
+    const ALL: [Self; 9] = [
+        Self::Nothing,
+        Self::Kill,
+        Self::KillWithEtcd,
+        Self::End,
+        Self::Stop,
+        Self::CutOneWay,
+        Self::CutBothWays,
+        Self::Isolate,
+        Self::PowerCut,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "no fault",
+            Self::Kill => "kill -9 of a node",
+            Self::KillWithEtcd => "kill -9 of a node and its etcd",
+            Self::End => "SIGTERM of a node",
+            Self::Stop => "SIGSTOP, 2 to 4 s",
+            Self::CutOneWay => "one-way drop between two nodes",
+            Self::CutBothWays => "two-way drop between two nodes",
+            Self::Isolate => "link of a node down",
+            Self::PowerCut => "link down, then kill -9",
+        }
+    }
+
+    /// The nodes whose readers and writers have nothing to do with the fault.
+    fn spares(self, first: usize, second: usize) -> Vec<usize> {
+        let is_spared = |node: &usize| match self {
+            Self::Nothing => true,
+            Self::CutOneWay | Self::CutBothWays => *node != first && *node != second,
+            _ => *node != first,
+        };
+        (0..NODES).filter(is_spared).collect()
+    }
+}
+
+/// Random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+
+    fn node(&mut self) -> usize {
+        usize::try_from(self.below(3)).unwrap()
+    }
+}
+
+/// The times of all rounds with one kind of fault.
+#[derive(Default)]
+struct Times {
+    reader: Vec<Duration>,
+    writer: Vec<Duration>,
+    /// The same while the node returns.
+    returning: Vec<Duration>,
+    /// From the end of the fault until both replicas of each mirror are in sync.
+    whole: Vec<Duration>,
+}
+
+/// Milliseconds of the median, the 99th percentile and the maximum.
+struct Spread<'a>(&'a [Duration]);
+
+impl fmt::Display for Spread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut sorted = self.0.to_vec();
+        sorted.sort();
+        let at = |percent: usize| {
+            let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+            sorted.get(index).map_or(0, Duration::as_millis)
+        };
+        write!(f, "{:>6} {:>6} {:>6}", at(50), at(99), at(100))
+    }
+}
+
+struct Torture<'a> {
+    network: &'a Network,
+    machines: &'a [Machine],
+    nodes: Mirrored<'a>,
+    load: Load,
+    random: Random,
+    times: BTreeMap<Fault, Times>,
+}
+
+impl Torture<'_> {
+    fn round(&mut self, round: u64) {
+        let fault = Fault::ALL[usize::try_from(round).unwrap() % Fault::ALL.len()];
+        let first = self.random.node();
+        let second = (first + 1 + self.random.node() % 2) % NODES;
+        sleep(self.random.millis(300, 800));
+        self.longest(&[0, 1, 2]);
+        let asked = (0..NODES).find(|it| *it != first && *it != second).unwrap();
+        self.inflict(fault, first, second);
+        let spared = fault.spares(first, second);
+        let (reader, writer) = self.longest(&spared);
+        let ended = Instant::now();
+        self.relieve(fault, first, second);
+        let is_whole = self.wait(&format!("whole after {fault:?} of n{first} n{second}"), |it| {
+            it.nodes.is_whole(asked)
+        });
+        let whole = ended.elapsed();
+        let counts: Vec<u64> = (0..NODES).map(|it| self.progress(it)).collect();
+        let goes_on = self.wait("progress at every node", |it| {
+            (0..NODES).all(|node| it.progress(node) >= counts[node] + 5)
+        });
+        let (returning, returning_writer) = self.longest(&spared);
+        println!(
+            "round {round:>4}  {:<31} n{first}  reader {:>5} ms, writer {:>5} ms; back: {:>5} ms, whole after {:>6} ms",
+            fault.name(),
+            reader.as_millis(),
+            writer.as_millis(),
+            returning.max(returning_writer).as_millis(),
+            whole.as_millis()
+        );
+        let times = self.times.entry(fault).or_default();
+        times.reader.push(reader);
+        times.writer.push(writer);
+        times.returning.push(returning.max(returning_writer));
+        times.whole.push(whole);
+        assert!(is_whole && goes_on, "it does not heal");
+    }
+
+    /// Begins a fault, and lets it last.
+    fn inflict(&mut self, fault: Fault, first: usize, second: usize) {
+        match fault {
+            Fault::Nothing => {}
+            Fault::Kill => self.nodes.crash(first),
+            Fault::KillWithEtcd => {
+                let pid = self.machines[first].pid();
+                self.nodes.crash(first);
+                pid.into_iter().for_each(|pid| kill_process(pid, Signal::KILL).unwrap());
+            }
+            Fault::End => self.nodes.terminate(first),
+            Fault::Stop => self.nodes.signal(first, Signal::STOP),
+            Fault::CutOneWay => self.network.cut(first, second),
+            Fault::CutBothWays => {
+                self.network.cut(first, second);
+                self.network.cut(second, first);
+            }
+            Fault::Isolate => self.network.set_link(first, false),
+            Fault::PowerCut => {
+                self.network.set_link(first, false);
+                sleep(self.random.millis(1, 200));
+                self.nodes.crash(first);
+            }
+        }
+        sleep(match fault {
+            Fault::Nothing | Fault::Kill | Fault::End => self.random.millis(500, 1500),
+            Fault::KillWithEtcd => self.random.millis(2500, 4000),
+            _ => self.random.millis(2000, 4000),
+        });
+    }
+
+    /// Ends a fault.
+    fn relieve(&mut self, fault: Fault, first: usize, second: usize) {
+        match fault {
+            Fault::Nothing => {}
+            Fault::Kill | Fault::KillWithEtcd | Fault::End => self.nodes.serve(first),
+            Fault::Stop => self.nodes.signal(first, Signal::CONT),
+            Fault::CutOneWay => self.network.mend(first, second),
+            Fault::CutBothWays => {
+                self.network.mend(first, second);
+                self.network.mend(second, first);
+            }
+            Fault::Isolate => self.network.set_link(first, true),
+            Fault::PowerCut => {
+                self.network.set_link(first, true);
+                self.nodes.serve(first);
+            }
+        }
+    }
+
+    /// The longest waits of a reader and of a writer at these nodes since the last call.
+    fn longest(&self, nodes: &[usize]) -> (Duration, Duration) {
+        let of = |kind| nodes.iter().map(|node| self.load.take_longest(*node, kind)).max().unwrap();
+        (of(Kind::Reader), of(Kind::Writer))
+    }
+
+    fn progress(&self, node: usize) -> u64 {
+        let kinds = [Kind::Reader, Kind::Writer];
+        kinds.map(|kind| self.load.done_by_each(node, kind)).into_iter().min().unwrap()
+    }
+
+    fn wait(&self, what: &str, is_true: impl Fn(&Self) -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_true(self) {
+            if Instant::now() > deadline {
+                println!("not within {PATIENCE:?}: {what}");
+                (0..NODES).for_each(|it| println!("n{it}: {:?}", self.nodes.mirrors(it)));
+                (0..NODES).for_each(|it| println!("n{it}: {:?}", self.load.errors(it)));
+                return false;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        true
+    }
+
+    fn report(&self) {
+        println!(
+            "\nthe longest wait of any reader and of any writer at the nodes without the fault, in ms"
+        );
+        println!(
+            "{:<31} {:>6}  {:>20}  {:>20}  {:>20}  {:>20}",
+            "", "", "reader", "writer", "during the return", "until in sync"
+        );
+        let head = format!("{:>6} {:>6} {:>6}", "p50", "p99", "max");
+        println!("{:<31} {:>6}  {head}  {head}  {head}  {head}", "fault", "rounds");
+        for (fault, Times { reader, writer, returning, whole }) in &self.times {
+            println!(
+                "{:<31} {:>6}  {}  {}  {}  {}",
+                fault.name(),
+                reader.len(),
+                Spread(reader),
+                Spread(writer),
+                Spread(returning),
+                Spread(whole)
+            );
+        }
+    }
+}
+
+fn variable(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("it is a number"))
+}
+
+fn main() {
+    let (rounds, seed) = (variable("TORTURE_ROUNDS", 90), variable("TORTURE_SEED", 1));
+    let deadline = Instant::now() + Duration::from_secs(variable("TORTURE_SECONDS", 86_400));
+    let network = Network::new(NODES);
+    let machines = network.machines();
+    Mirrored::unite(&machines);
+    let nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "96MiB", "--width", "3"]);
+    let size = LoadSize { writers: 2, readers: 2, pause: Duration::from_micros(500) };
+    let load = Load::start(&nodes.addresses(), "data", size);
+    let random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let (network, machines, times) = (&network, &machines[..], BTreeMap::new());
+    let mut torture = Torture { network, machines, nodes, load, random, times };
+    assert!(torture.wait("the load begins", |it| (0..NODES).all(|node| it.progress(node) > 20)));
+    for round in 0..rounds {
+        if Instant::now() > deadline || torture.load.violations().count() > 0 {
+            break;
+        }
+        torture.round(round);
+    }
+    torture.report();
+    let done = torture.load.done_in_all();
+    let violations = torture.load.end(&torture.nodes.addresses());
+    torture.nodes.assert_replicas_agree(0);
+    println!("{done} operations; {violations}; replicas agree");
+    assert_eq!(violations.count(), 0);
+}

@@ -1,0 +1,304 @@
+//! Volumes of a cluster with two replicas, in real processes: nodes and etcds are killed, stopped and
+//! restarted under a load that verifies every read.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::time::Duration;
+
+use nearflash::nvme_tcp::Status;
+use nearflash_iscsi::initiator::Status as ScsiStatus;
+use nearflash_node_tests::{
+    Door, Host, Initiator, Kind, Load, LoadSize, Machine, Mirrored, Stamp, Who, eventually,
+};
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+const SIZE: LoadSize = LoadSize { writers: 1, readers: 1, pause: Duration::from_micros(500) };
+
+fn machines(count: usize) -> Vec<Machine> {
+    let machines: Vec<Machine> = (0..count).map(|_| Machine::new()).collect();
+    Mirrored::unite(&machines);
+    machines
+}
+
+/// A load at every node, which has begun.
+fn load(nodes: &Mirrored<'_>) -> Load {
+    let load = Load::start(&nodes.addresses(), "data", SIZE);
+    (0..nodes.addresses().len()).for_each(|node| goes_on(&load, node));
+    load
+}
+
+/// Waits until every thread at a node has done some more.
+fn goes_on(load: &Load, node: usize) {
+    for kind in [Kind::Writer, Kind::Reader] {
+        let before = load.done_by_each(node, kind);
+        eventually("the load goes on", || load.done_by_each(node, kind) >= before + 40);
+    }
+    assert_eq!(load.violations().count(), 0, "{}", load.violations());
+}
+
+/// Ends the load: nothing is lost, and both replicas are the same.
+fn assert_sound(load: Load, nodes: &Mirrored<'_>) {
+    nodes.heals(0);
+    let violations = load.end(&nodes.addresses());
+    assert_eq!(violations.count(), 0, "{violations}");
+    nodes.assert_replicas_agree(0);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_volume_with_two_replicas_is_the_same_on_every_node_over_every_protocol_and_shows_its_place() {
+    let machines = machines(3);
+    let nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "96MiB", "--width", "3"]);
+    let mirrors = nodes.mirrors(0);
+    assert_eq!(mirrors.len(), 3);
+    for mirror in &mirrors {
+        assert_eq!((mirror.term, mirror.replicas.len(), mirror.is_whole()), (1, 2, true));
+        assert_ne!(mirror.primary(), mirror.secondary(), "on two nodes");
+    }
+    let who = Who::named("writer");
+    // Far enough apart to lie on different mirrors.
+    for written in 0..3 {
+        let stamp = |at: u64| Stamp { lba: at * 16, sequence: 1 + u64::try_from(written).unwrap() };
+        let node = nodes.node(written);
+        assert_eq!(Host::connect(node, "data").write_stamp(stamp(1)), Status::SUCCESS);
+        let mut initiator = Initiator::login(node, "data", &who).unwrap();
+        assert_eq!(initiator.write(stamp(2).lba, &stamp(2).block(4096)), ScsiStatus::GOOD);
+        for (door, at) in Door::ALL.into_iter().zip(3..) {
+            let volume = door.anonymous(node).unwrap().open("data").unwrap();
+            volume.write_at(&stamp(at).block(4096), stamp(at).lba * 4096).unwrap();
+            volume.flush().unwrap();
+        }
+        for node in (0..3).map(|read| nodes.node(read)) {
+            let mut host = Host::connect(node, "data");
+            let mut initiator = Initiator::login(node, "data", &who).unwrap();
+            let volume = Door::Tcp.anonymous(node).unwrap().open("data").unwrap();
+            for at in 1..=4 {
+                let mut block = [0xA5; 4096];
+                volume.read_at(&mut block, stamp(at).lba * 4096).unwrap();
+                assert_eq!(Stamp::of(&block), Some(stamp(at)));
+                assert_eq!(host.read_stamp(stamp(at).lba), Some(stamp(at)));
+                assert_eq!(Stamp::of(&initiator.read(stamp(at).lba)), Some(stamp(at)));
+            }
+        }
+    }
+    nodes.heals(1);
+    nodes.assert_replicas_agree(2);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_primary_and_a_secondary_that_are_killed_under_load_lose_nothing_and_return() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let load = load(&nodes);
+    for kills_primary in [true, false, true] {
+        let before = nodes.mirror(0);
+        let killed = if kills_primary { before.primary() } else { before.secondary() };
+        let asked = nodes.other(killed);
+        nodes.crash(killed);
+        (0..3).filter(|it| *it != killed).for_each(|it| goes_on(&load, it));
+        let after = nodes.mirror(asked);
+        assert!(after.term > before.term && !after.is_whole(), "{after:?}");
+        assert_ne!(after.primary(), killed);
+        (0..5).for_each(|_| assert_eq!(nodes.verdict(asked), "degraded"));
+        nodes.serve(killed);
+        nodes.heals(asked);
+        assert_eq!(nodes.mirror(asked).secondary(), killed);
+        (0..3).for_each(|it| goes_on(&load, it));
+    }
+    assert_sound(load, &nodes);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_primary_that_stops_for_longer_than_its_lease_returns_as_secondary_and_answers_nothing_stale() {
+    let machines = machines(3);
+    let nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let load = load(&nodes);
+    for _ in 0..2 {
+        let before = nodes.mirror(0);
+        let stopped = before.primary();
+        let asked = nodes.other(stopped);
+        nodes.signal(stopped, Signal::STOP);
+        eventually("another primary", || nodes.mirror(asked).primary() != stopped);
+        (0..3).filter(|it| *it != stopped).for_each(|it| goes_on(&load, it));
+        assert_eq!(nodes.verdict(asked), "degraded");
+        nodes.signal(stopped, Signal::CONT);
+        nodes.heals(asked);
+        assert_eq!(nodes.mirror(asked).secondary(), stopped);
+        (0..3).for_each(|it| goes_on(&load, it));
+    }
+    assert_sound(load, &nodes);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn after_both_replicas_were_killed_the_newest_one_serves_and_the_other_one_alone_does_not() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let first = nodes.mirror(0);
+    let (primary, secondary) = (first.primary(), first.secondary());
+    let third = 3 - primary - secondary;
+    let load = load(&nodes);
+    // Both at once: both are in sync, and neither may serve before it has heard the other one.
+    nodes.crash(primary);
+    nodes.crash(secondary);
+    nodes.serve(secondary);
+    nodes.serve(primary);
+    nodes.heals(third);
+    (0..3).for_each(|it| goes_on(&load, it));
+    // One after the other: the last one is the newest.
+    let now = nodes.mirror(third);
+    let (oldest, newest) = (now.primary(), now.secondary());
+    nodes.crash(oldest);
+    goes_on(&load, third);
+    nodes.crash(newest);
+    nodes.serve(oldest);
+    let reason = || {
+        let status = nodes.machine(third).run(&["status", "--json"]).stdout;
+        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        status["reason"].as_str().unwrap().to_owned()
+    };
+    let named = format!("the newest copy is on n{newest}, which is down");
+    eventually("the node with the newest copy is named", || reason().contains(&named));
+    let volume = Door::Tcp.anonymous(nodes.node(third)).unwrap().open("data").unwrap();
+    let mut block = [0; 4096];
+    let read = volume.with_timeout(Duration::from_secs(1)).read_at(&mut block, 0);
+    assert!(read.is_err(), "the older copy does not answer");
+    nodes.serve(newest);
+    nodes.heals(third);
+    (0..3).for_each(|it| goes_on(&load, it));
+    // The newest one alone serves.
+    let now = nodes.mirror(third);
+    let (oldest, newest) = (now.primary(), now.secondary());
+    nodes.crash(oldest);
+    goes_on(&load, third);
+    nodes.crash(newest);
+    nodes.serve(newest);
+    goes_on(&load, third);
+    goes_on(&load, newest);
+    assert_eq!(nodes.verdict(third), "degraded");
+    nodes.serve(oldest);
+    assert_sound(load, &nodes);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn without_etcd_io_goes_on_and_a_mirror_that_loses_a_node_waits_until_etcd_is_back() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let load = load(&nodes);
+    let etcds: Vec<_> = machines.iter().map(|machine| machine.pid().unwrap()).collect();
+    let all = |signal| {
+        etcds.iter().for_each(|pid| rustix::process::kill_process(*pid, signal).unwrap());
+    };
+    let mirror = nodes.mirror(0);
+    let (primary, secondary) = (mirror.primary(), mirror.secondary());
+    let third = 3 - primary - secondary;
+    all(Signal::STOP);
+    (0..3).for_each(|it| goes_on(&load, it));
+    nodes.crash(secondary);
+    // Nobody may be dropped, so no write can be acknowledged any more.
+    let done = || load.done(third, Kind::Writer) + load.done(primary, Kind::Writer);
+    eventually("the writes stall", || {
+        let before = done();
+        std::thread::sleep(Duration::from_millis(300));
+        let now = done();
+        eprintln!("{before} {now} {:?} {:?}", load.errors(third), load.errors(primary));
+        before == now
+    });
+    assert_eq!(load.violations().count(), 0, "{}", load.violations());
+    all(Signal::CONT);
+    goes_on(&load, third);
+    goes_on(&load, primary);
+    nodes.serve(secondary);
+    assert_sound(load, &nodes);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_node_that_ends_in_order_hands_its_mirrors_over_without_a_failed_operation() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "96MiB", "--width", "3"]);
+    let load = load(&nodes);
+    for ended in 0..3 {
+        let asked = nodes.other(ended);
+        let others = [(ended + 1) % 3, (ended + 2) % 3];
+        let failed = || -> u64 {
+            let of = |node| load.failed(node, Kind::Writer) + load.failed(node, Kind::Reader);
+            others.into_iter().map(of).sum()
+        };
+        let before = failed();
+        nodes.terminate(ended);
+        others.into_iter().for_each(|it| goes_on(&load, it));
+        assert_eq!(failed(), before, "{:?}", others.map(|it| load.errors(it)));
+        assert!(nodes.mirrors(asked).iter().all(|it| it.primary() != ended));
+        nodes.serve(ended);
+        nodes.heals(asked);
+        goes_on(&load, ended);
+    }
+    assert_sound(load, &nodes);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_mirrored_volume_grows_and_is_removed_and_what_does_not_fit_is_refused() {
+    let machines = machines(2);
+    let mut nodes = Mirrored::start(&machines);
+    let refused = |nodes: &Mirrored<'_>, flags: &[&str]| {
+        let (is_done, message) =
+            nodes.attempt(0, &[&["volume", "create", "data", "--size", "64MiB"], flags].concat());
+        assert!(!is_done, "{flags:?}");
+        message
+    };
+    let three = refused(&nodes, &["--replicas", "3"]);
+    assert!(three.contains("3 replicas are not supported yet: use 1 or 2"), "{three}");
+    let twice = refused(&nodes, &["--replicas", "2", "--placement", "central:n0"]);
+    assert!(twice.contains("central"), "{twice}");
+    let large = refused(&nodes, &["--replicas", "2", "--size", "1TiB"]);
+    assert!(large.contains("cannot be used multiple times") || large.contains("free"), "{large}");
+    for round in 0..2 {
+        nodes.create(&["--size", "64MiB"]);
+        let volume = Door::Tcp.anonymous(nodes.node(0)).unwrap().open("data").unwrap();
+        let mut bytes = vec![0xA5; 1 << 20];
+        volume.read_at(&mut bytes, 63 * MIB).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "round {round}");
+        bytes.fill(0xEE);
+        volume.write_at(&bytes, 63 * MIB).unwrap();
+        let grown = nodes.node(1).command(&["volume", "resize", "data", "128MiB"]);
+        assert_eq!(grown["volume"]["bytes"], 128 * MIB);
+        eventually("the new length", || {
+            let volume = Door::Tcp.anonymous(nodes.node(1)).unwrap().open("data").unwrap();
+            volume.len() == 128 * MIB
+        });
+        let volume = Door::Tcp.anonymous(nodes.node(1)).unwrap().open("data").unwrap();
+        volume.write_at(&bytes, 127 * MIB).unwrap();
+        // The other replica has it, too.
+        nodes.crash(0);
+        let mut found = vec![0; 1 << 20];
+        for at in [63, 127] {
+            volume.read_at(&mut found, at * MIB).unwrap();
+            assert!(found == bytes, "round {round}");
+        }
+        nodes.serve(0);
+        eventually("both replicas", || nodes.is_whole(1));
+        nodes.assert_replicas_agree(1);
+        drop(volume);
+        nodes.node(round).command(&["volume", "remove", "data", "--force", "--yes"]);
+        for node in [nodes.node(0), nodes.node(1)] {
+            let is_gone = || {
+                let listed = node.command(&["volume", "list"]);
+                listed["volumes"].as_array().unwrap().is_empty()
+            };
+            eventually("the end of the volume", is_gone);
+        }
+    }
+    // With one node there is no place for a second replica.
+    nodes.crash(1);
+}
