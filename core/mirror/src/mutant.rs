@@ -45,8 +45,6 @@ pub(crate) enum Mutant {
     JoinsUndrained,
     /// M37: a replica proposes itself before it has applied what it accepted.
     ProposesUndrained,
-    /// M39: reads do not look at the stay.
-    NoStay,
     /// M40: a restart does not wait for the writes of the dead process.
     GhostWrites,
     /// M11: pieces are copied without the locks of writes.

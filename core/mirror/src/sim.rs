@@ -100,7 +100,6 @@ const MUTANTS: &[Mutant] = {
         M::NoSession,
         M::JoinsUndrained,
         M::ProposesUndrained,
-        M::NoStay,
         M::GhostWrites,
         M::CopyUnlocked,
         M::CopyUnflushed,

@@ -82,9 +82,10 @@ impl Home {
     /// Which of its operations this node orders.
     pub const fn sharing(self) -> Sharing {
         match self {
-            Self::Node | Self::Part | Self::PrimaryFace | Self::ReplicaFace => Sharing::Own,
+            Self::Node | Self::Part => Sharing::Own,
             Self::OtherNode => Sharing::Forwarded,
-            Self::Cluster => Sharing::Shared,
+            // The primary orders them by the locks of the mirror, and not by fences.
+            Self::Cluster | Self::PrimaryFace | Self::ReplicaFace => Sharing::Shared,
         }
     }
 

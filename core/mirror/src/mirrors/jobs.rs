@@ -118,7 +118,7 @@ impl Mirrors {
         let Some(entry) = self.entry(job.mirror).copied() else {
             return self.end(slot, DeviceResult::Gone);
         };
-        let is_same_stay = entry.stay == job.stay || self.is(Mutant::NoStay);
+        let is_same_stay = entry.stay == job.stay;
         let until = self.leases.get(index(job.mirror.0)).copied().unwrap_or(Nanos(0));
         let has_lease =
             !entry.needs_lease || until > self.now || self.is(Mutant::ReadsWithoutLease);

@@ -503,10 +503,6 @@ impl Link {
         } else if is_flush {
             unflushed.flushed(covered);
         }
-        // The layout does not see the flush of a replica, so it cannot judge it.
-        if is_flush && volume.face == Some(Face::Replica) && health.is_suspect() {
-            return DeviceResult::Remote(Outcome::WriteFault);
-        }
         DeviceResult::Done
     }
 
@@ -558,9 +554,10 @@ impl Link {
 }
 
 impl RemoteVolume {
-    /// Whether the record of writes that no flush has followed matters. Of a mirror, its primary knows.
+    /// Whether the record of writes that no flush has followed matters. A replica that has lost its power is
+    /// not in sync any more, and a primary makes its own flushes.
     fn is_recorded(&self) -> bool {
-        self.face != Some(Face::Primary)
+        self.face.is_none()
     }
 }
 
