@@ -212,7 +212,8 @@ impl Membership {
         }
         let others = self.mirrors.values().map(|mirror| mirror.other.node);
         let others: Vec<NodeKey> = others.collect();
-        self.partners.retain(|node, _| others.contains(node));
+        // A node greets once. It may have learned of their first mirror earlier than this one.
+        self.partners.retain(|node, it| others.contains(node) || it.run.is_some());
         for node in others {
             self.partners.entry(node).or_default();
         }
@@ -226,7 +227,11 @@ impl Membership {
 
     /// The nodes that share mirrors with this one: each needs a pulse.
     pub fn partners(&self) -> impl Iterator<Item = NodeKey> + '_ {
-        self.partners.keys().copied()
+        self.partners.keys().copied().filter(|node| self.shares_with(*node))
+    }
+
+    fn shares_with(&self, node: NodeKey) -> bool {
+        self.mirrors.values().any(|mirror| mirror.other.node == node)
     }
 
     /// The first message of a pulse of this node.
@@ -242,7 +247,7 @@ impl Membership {
 
     /// A message of another node, on its newest pulse.
     pub fn handle_pulse(&mut self, from: NodeKey, pulse: Pulse) {
-        if !self.partners.contains_key(&from) {
+        if !self.partners.contains_key(&from) && !matches!(pulse, Pulse::Hello { .. }) {
             return;
         }
         match pulse {
@@ -261,6 +266,9 @@ impl Membership {
     /// The newest pulse of a node has ended. It is a proof when it ended in an orderly way, and nothing
     /// between the nodes can have ended it.
     pub fn handle_pulse_end(&mut self, from: NodeKey, is_proof: bool) {
+        if !self.shares_with(from) {
+            self.partners.remove(&from);
+        }
         if let Some(partner) = self.partners.get_mut(&from) {
             partner.is_dead = is_proof && partner.run.is_some();
             partner.run = None;
@@ -345,7 +353,11 @@ impl Membership {
     fn ask(&mut self) {
         let Self { partners, mirrors, actions, now, .. } = self;
         for (node, partner) in partners.iter_mut().filter(|(_, partner)| partner.run.is_some()) {
-            let questions = mirrors.iter().filter(|(_, mirror)| mirror.other.node == *node);
+            let shared = || mirrors.iter().filter(|(_, mirror)| mirror.other.node == *node);
+            if shared().next().is_none() {
+                continue;
+            }
+            let questions = shared();
             let questions: Vec<Question> =
                 questions.filter_map(|(key, mirror)| mirror.question(*key)).collect();
             self.sequence += 1;
@@ -407,4 +419,75 @@ impl Membership {
 /// A giver counts its lease as a little longer than the holder does, since clocks differ.
 fn longer(lease: Nanos) -> Nanos {
     Nanos(lease.0 + lease.0 / 50)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: NodeKey = [1; 16];
+    const THERE: NodeKey = [2; 16];
+
+    fn slice(key: u8) -> SliceState {
+        SliceState { slice: [key; 16], incarnation: 1, power: 1 }
+    }
+
+    /// A mirror of both nodes, whose primary is here.
+    fn config() -> MirrorConfig {
+        let element = |replica| Element { replica, incarnation: 1 };
+        let record = Record { term: Term(1), primary: 0, in_sync: vec![element(0), element(1)] };
+        let replica = |ordinal, node: NodeKey| Replica { ordinal, slice: node, node };
+        MirrorConfig {
+            key: MirrorKey { volume: [9; 16], number: 0 },
+            replicas: vec![replica(0, HERE), replica(1, THERE)],
+            known: Known { record, revision: 7 },
+        }
+    }
+
+    /// Whether it asks the other node for leases.
+    fn asks(membership: &mut Membership) -> bool {
+        membership.handle_timeout();
+        let mut actions = std::iter::from_fn(|| membership.poll_action());
+        actions.any(|it| matches!(it, Action::Send(THERE, Pulse::Ask { .. })))
+    }
+
+    fn membership() -> Membership {
+        let mut membership = Membership::new(HERE, 1, vec![slice(1)], Nanos::from_secs(100));
+        let hello = Pulse::Hello { run: 2, slices: vec![slice(2)] };
+        membership.handle_pulse(THERE, hello);
+        membership
+    }
+
+    #[test]
+    fn a_node_that_greets_before_their_first_mirror_is_known_here_is_asked_for_leases() {
+        let mut membership = membership();
+        assert!(!asks(&mut membership), "they share nothing yet");
+        assert_eq!(membership.partners().count(), 0);
+        membership.set_now(Nanos::from_secs(101));
+        membership.set_mirrors(vec![config()]);
+        assert_eq!(membership.partners().collect::<Vec<_>>(), [THERE]);
+        assert!(asks(&mut membership));
+    }
+
+    #[test]
+    fn a_node_whose_last_mirror_is_removed_is_known_when_the_next_one_is_there() {
+        let mut membership = membership();
+        membership.set_mirrors(vec![config()]);
+        membership.set_mirrors(vec![]);
+        assert_eq!(membership.partners().count(), 0);
+        membership.set_now(Nanos::from_secs(101));
+        membership.set_mirrors(vec![config()]);
+        assert!(asks(&mut membership));
+    }
+
+    #[test]
+    fn a_node_that_ended_before_their_first_mirror_is_not_taken_for_the_one_that_runs_now() {
+        let mut membership = membership();
+        membership.handle_pulse_end(THERE, true);
+        membership.set_now(Nanos::from_secs(101));
+        membership.set_mirrors(vec![config()]);
+        assert!(!asks(&mut membership));
+        let mut actions = std::iter::from_fn(|| membership.poll_action());
+        assert!(!actions.any(|it| matches!(it, Action::Read(..))), "nothing is changed");
+    }
 }
