@@ -118,7 +118,7 @@ fn seeds_that_find_the_deliberate_bugs() {
         if only.as_ref().is_some_and(|only| !only.split(',').any(|it| it == name)) {
             continue;
         }
-        let found = (0..20_000).find_map(|seed| Some((seed, run(seed, Some(*mutant)).err()?)));
+        let found = (0..60_000).find_map(|seed| Some((seed, run(seed, Some(*mutant)).err()?)));
         println!("{name}: {found:.160?}");
     }
 }

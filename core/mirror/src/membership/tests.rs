@@ -230,3 +230,52 @@ fn a_process_whose_slice_another_one_has_opened_serves_nothing_any_more() {
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
     assert_eq!(views(&settle(&mut a)).pop().map(|view| view.role), Some(Role::Nobody));
 }
+
+/// Node A before it knows its first mirror, when B has greeted it.
+fn without_mirrors() -> Membership {
+    let mut a = Membership::new(A, 1, vec![slice(A, 1)], at(0));
+    a.handle_pulse(B, hello(B, 1));
+    a
+}
+
+fn learn(membership: &mut Membership, millis: u64) {
+    membership.set_now(at(millis));
+    let replica = |ordinal, node| Replica { ordinal, slice: node, node };
+    let replicas = vec![replica(0, A), replica(1, B)];
+    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, known: both() }]);
+}
+
+/// Whether it asks the other node for leases.
+fn asks(membership: &mut Membership) -> bool {
+    membership.handle_timeout();
+    settle(membership).iter().any(|it| matches!(it, Action::Send(_, Pulse::Ask { .. })))
+}
+
+#[test]
+fn a_node_that_greets_before_their_first_mirror_is_known_here_is_asked_for_leases() {
+    let mut a = without_mirrors();
+    assert!(!asks(&mut a), "they share nothing yet");
+    assert_eq!(a.partners().count(), 0);
+    learn(&mut a, 1000);
+    assert_eq!(a.partners().collect::<Vec<_>>(), [B]);
+    assert!(asks(&mut a));
+}
+
+#[test]
+fn a_node_whose_last_mirror_is_removed_is_known_when_the_next_one_is_there() {
+    let mut a = without_mirrors();
+    learn(&mut a, 0);
+    a.set_mirrors(vec![]);
+    assert_eq!(a.partners().count(), 0);
+    learn(&mut a, 1000);
+    assert!(asks(&mut a));
+}
+
+#[test]
+fn a_node_that_ended_before_their_first_mirror_is_not_taken_for_the_one_that_runs_now() {
+    let mut a = without_mirrors();
+    a.handle_pulse_end(B, true);
+    learn(&mut a, 1000);
+    assert!(!asks(&mut a));
+    assert_eq!(read(&settle(&mut a)), None, "nothing is changed");
+}
