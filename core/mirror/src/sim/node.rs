@@ -131,8 +131,10 @@ impl Run {
             membership.mutant = mutant;
             it.membership = Some(membership);
             self.store.slices[node] = incarnation;
-            let configs = (0..MIRRORS).map(|mirror| self.config(mirror)).collect();
-            self.with_membership(node, |membership| membership.set_mirrors(configs));
+            // It may hear of other nodes before it hears of its mirrors.
+            let late = if self.random.below(3) == 0 { 300 * MILLI } else { MILLI };
+            let at = self.now + self.random.below(late);
+            self.later(at, Event::Learn(node, run));
             for other in (0..REPLICA_NODES).filter(|other| *other != node) {
                 self.connect_pulse(node, other);
                 self.later(self.now + 20 * MILLI, Event::PulseConnect(other, node));
@@ -143,6 +145,12 @@ impl Run {
                 self.watched(node, mirror, known);
             }
         }
+    }
+
+    /// A process learns of its mirrors.
+    pub(super) fn learn(&mut self, node: usize) {
+        let configs = (0..MIRRORS).map(|mirror| self.config(mirror)).collect();
+        self.with_membership(node, |membership| membership.set_mirrors(configs));
     }
 
     fn config(&self, mirror: u32) -> MirrorConfig {

@@ -73,6 +73,7 @@ pub(super) enum Event {
     Submit(usize),
     Result(At, u64, DeviceRequest, DeviceResult),
     Start(usize),
+    Learn(usize, u64),
     Kill(usize, bool),
     Pause(usize, Time),
     Cut(usize, usize, Time, bool),
@@ -320,6 +321,7 @@ impl Run {
             Event::Shown(node, life, _)
             | Event::Drain(node, life, ..)
             | Event::MembershipTimeout(node, life)
+            | Event::Learn(node, life)
             | Event::Copied(node, life, ..) => (*node, Some(*life)),
             Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
             Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
@@ -389,6 +391,7 @@ impl Run {
             Event::Submit(op) => self.submit(op),
             Event::Result(at, _, request, result) => self.result(at, request, result),
             Event::Start(node) => self.start(node),
+            Event::Learn(node, _) => self.learn(node),
             Event::Kill(node, by_power) => self.kill(node, by_power),
             Event::Pause(node, span) => self.pause(node, span),
             Event::Cut(from, to, span, is_one_way) => self.cut(from, to, span, is_one_way),
