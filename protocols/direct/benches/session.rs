@@ -19,7 +19,7 @@ use nearflash_direct::serving::{
     Access, CredentialExport, Demand, Export, Exports, ServingEnd, SessionConfig, TargetSession,
 };
 use nearflash_direct::wire::Rights;
-use nearflash_direct::{Chunk, Digests, Receiving, Secret};
+use nearflash_direct::{Chunk, Digests, Receiving, Secret, block_digest};
 use nearflash_request::{BufferId, Completion, Outcome, Payload, VolumeId};
 use nearflash_units::{BlockSize, Nanos};
 
@@ -218,12 +218,28 @@ fn access_alone(grants: u64, rounds: u32) {
     println!("access_{grants}_grants n={checks} hash={allowed:016x} {spent:.1} ns each");
 }
 
+/// The digests of the blocks of a mirror, at either node.
+fn digests_alone(rounds: u32) {
+    let blocks = (rounds / 20).max(1) * DEPTH;
+    let mut block = vec![0; 4096];
+    let mut hash = 0u64;
+    let start = Instant::now();
+    for number in 0..blocks {
+        block[..4].copy_from_slice(&number.to_le_bytes());
+        let digest = block_digest(&[3; 16], black_box(&block));
+        hash ^= u64::from_le_bytes(*digest.first_chunk().expect("it is longer"));
+    }
+    let spent = start.elapsed().as_nanos() as f64 / f64::from(blocks);
+    println!("digest_4k n={blocks} hash={hash:016x} {spent:.1} ns each");
+}
+
 fn main() {
     let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
     let open = Setup { name: "read_512", len: 512, digests: Digests::NONE, grants: 0 };
     for grants in [1, 1000] {
         access_alone(grants, rounds);
     }
+    digests_alone(rounds);
     for setup in [
         open,
         Setup { name: "read_4k", len: 4096 - 512, ..open },

@@ -244,3 +244,21 @@ fn a_digest_over_attached_rings_is_refused() {
     let answer = AnswerHeader::read_from_bytes(&bench.entries[0]).unwrap();
     assert_eq!(answer.status(), Status::INVALID_OPCODE);
 }
+
+#[test]
+fn a_digest_whose_key_came_damaged_is_refused() {
+    let stand = Stand { digests: Digests { header: false, data: true }, ..KEYED };
+    let mut bench = Bench::with(config(Stand { is_in: false, ..stand }), faces(Face::Replica, KEY));
+    bench.let_in(stand);
+    bench.send();
+    bench.sent.clear();
+    let mut asked = digest_of(4, 0, 4096, stand.digests);
+    asked[HEADER_LEN] ^= 1;
+    assert_eq!(bench.status_of(&asked), Status::DATA_DIGEST);
+    assert_eq!(bench.target.requests_in_flight(), 0);
+    bench.feed(&digest_of(4, 0, 4096, stand.digests));
+    bench.settle();
+    let (payload, sum) = bench.sent[HEADER_LEN..].split_at(16);
+    assert_eq!(payload, crate::block_digest(&[3; 16], &[0; 4096]));
+    assert_eq!(sum, crate::digest::digest(payload).to_le_bytes());
+}
