@@ -1,6 +1,7 @@
 # nearflash: what a person types. CI types the same.
 #
 #   make demo     build, serve flash over a real socket, and see its speed next to the limit
+#   make demo-cluster  a mirrored volume outlives kill -9 of its primary, on this machine (needs etcd)
 #   make test     what proves that it works, on one debug build: about 10 minutes on two cores
 #   make test-all the same, and every guest, fuzzing, release builds, Python, packages, lints: 40 minutes
 #   make lint     formatting, lints, rooms, documentation, licences
@@ -23,7 +24,7 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
 
-.PHONY: all build deps-build deps-python deps-test demo python test test-all test-code test-docs test-python test-guest test-packages \
+.PHONY: all build deps-build deps-python deps-test demo demo-cluster python test test-all test-code test-docs test-python test-guest test-packages \
   fuzz lint bench install install-programs packages clean
 
 all: build
@@ -46,6 +47,10 @@ python: deps-python
 
 demo: build
 	$(BIN) demo
+
+# Three nodes and their etcds, on addresses of the loopback network.
+demo-cluster: deps-build
+	scripts/demo-cluster
 
 # One debug build, and all that can be tested with it in about 10 minutes.
 test:
