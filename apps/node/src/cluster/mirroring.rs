@@ -202,10 +202,11 @@ impl Mirroring {
             MirrorEvent::News(MirrorNews::Copied(copied)) => {
                 if let Some(key) = self.board.key_of(copied.mirror) {
                     tracing::info!(
-                        "mirror {} of volume {} is copied: {} differed",
+                        "mirror {} of volume {} is copied: {} of {} differed",
                         key.number,
                         Uuid::from_bytes(key.volume),
-                        ByteLen(copied.written)
+                        ByteLen(copied.written),
+                        ByteLen(copied.compared)
                     );
                     self.membership.handle_resynced(key, copied.session);
                 }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nearflash_request::{BufferId, Payload, Request};
+use nearflash_request::{BufferId, Payload, Request, SentIn};
 use nearflash_session::Receiving;
 use nearflash_units::{BlockSize, Nanos};
 
 use super::range;
 use super::volume::{VOLUME, Volume};
-use crate::Digests;
+use crate::block_digest::{block_digest, digests_len};
 use crate::client::{
     ClientCompletion, ClientConfig, ClientEvent, ClientOperation, ClientSession, RequestTag,
     VolumeHandle,
@@ -20,12 +20,15 @@ use crate::serving::{
     Access, CredentialExport, Demand, Export, Exports, RingOutput, ServingEnd, SessionConfig,
     TargetSession,
 };
-use crate::wire::{HEADER_LEN, Rights, Status, WORD_LEN};
+use crate::wire::{DIGEST_BLOCK_LEN, HEADER_LEN, Rights, Status, WORD_LEN};
+use crate::{Digests, Face};
 use nearflash_session::check::{Choices, Memory};
 
 /// A little more than two segments, so that a request may lie in one, two or three.
 const VOLUME_LEN: usize = (2 << 20) + (128 << 10);
 const MIB: usize = 1 << 20;
+/// The length of the blocks that have digests.
+const PAGE: usize = DIGEST_BLOCK_LEN as usize;
 const KEY: &str = "check";
 const NAME: &str = "data";
 const ENTRIES: u32 = 8;
@@ -46,6 +49,13 @@ pub struct PairScenario {
     pub large_blocks: bool,
     /// The number of operations.
     pub operations: usize,
+}
+
+impl PairScenario {
+    /// The client is another node of the cluster, and the volume the replica face of a mirror.
+    const fn on_replica(self) -> bool {
+        self.with_key && !self.by_rings && self.seed.is_multiple_of(2)
+    }
 }
 
 /// The answer that an operation in flight must get.
@@ -97,6 +107,7 @@ pub fn check_pair(scenario: PairScenario) {
 impl Pair {
     fn new(scenario: PairScenario) -> Self {
         let block_size = if scenario.large_blocks { BlockSize::B4096 } else { BlockSize::B512 };
+        let on_replica = scenario.on_replica();
         let export = Export {
             volume: VOLUME,
             bytes: u64::try_from(VOLUME_LEN).expect("a small volume"),
@@ -104,8 +115,8 @@ impl Pair {
             epoch: 3,
             uuid: [9; 16],
             is_remote: false,
-            is_public: true,
-            face: None,
+            is_public: !on_replica,
+            face: on_replica.then_some(Face::Replica),
         };
         let secret = Secret::new([0x5A; 32]);
         // In two adjacent parts, so that requests cross from one to the other.
@@ -115,8 +126,9 @@ impl Pair {
             expired: false,
             access: [(VOLUME, Arc::new(Access::new(grants)))].into(),
         };
-        let credentials = scenario.with_key.then(|| (KEY.into(), credential));
-        let exports = Arc::new(Exports::new([(NAME.into(), export)], credentials));
+        let credentials = scenario.with_key.then(|| (KEY.into(), credential.clone()));
+        let exports = Exports::new([(NAME.into(), export)], credentials);
+        let exports = if on_replica { exports.with_peers(KEY, credential, 1) } else { exports };
         let config = SessionConfig {
             anonymous: !scenario.with_key,
             local: scenario.by_rings,
@@ -137,7 +149,7 @@ impl Pair {
             handle: VolumeHandle(0),
             model: vec![0; VOLUME_LEN],
             expected: HashMap::new(),
-            target: TargetSession::new(config, exports, Nanos(0)),
+            target: TargetSession::new(config, Arc::new(exports), Nanos(0)),
             target_memory: Memory::default(),
             volume: Volume::new(VOLUME_LEN, block_size),
             requests: Vec::new(),
@@ -185,11 +197,12 @@ impl Pair {
         if !self.is_free(&bytes) {
             return false;
         }
-        match self.choices.below(9) {
+        match self.choices.below(if self.scenario.on_replica() { 11 } else { 9 }) {
             0..3 => self.submit_read(bytes),
             3..6 => self.submit_write(bytes),
             6 => self.submit_discard(bytes),
             7 => self.submit_zero(bytes),
+            9.. => self.submit_digest(bytes),
             _ => self.submit_atomic(bytes.start),
         }
         true
@@ -288,6 +301,31 @@ impl Pair {
         self.send_request(&operation, expected);
     }
 
+    /// Mostly whole blocks; the client sends no other lengths, and the node refuses other places.
+    fn submit_digest(&mut self, bytes: Range<usize>) {
+        let is_cut = self.choices.once_in(8);
+        let start = if is_cut { bytes.start } else { bytes.start / PAGE * PAGE };
+        let len = bytes.len().next_multiple_of(PAGE).min(MIB);
+        let bytes = start..start + len;
+        if !self.is_free(&bytes) {
+            return;
+        }
+        let (offset, len, mut status) = wire(&bytes);
+        let mut value = 0;
+        if status.is_ok() && !start.is_multiple_of(PAGE) {
+            (status, value) = (Status::INVALID_FIELD, 8);
+        }
+        let key = u128::from(self.choices.any()).to_le_bytes();
+        let buffer = self.client_memory.take(crate::length(digests_len(len)));
+        let digests = |blocks: &[u8]| -> Vec<u8> {
+            blocks.chunks(PAGE).flat_map(|block| block_digest(&key, block)).collect()
+        };
+        let read = status.is_ok().then(|| digests(&self.model[bytes.clone()]));
+        let operation = ClientOperation::Digest { buffer, offset, len, key };
+        let buffer = Some(buffer);
+        self.send_request(&operation, Expected { bytes, status, value, read, buffer, place: 0 });
+    }
+
     fn submit_atomic(&mut self, near: usize) {
         let start = near.min(VOLUME_LEN - 8) & !7;
         let bytes = start..start + 8;
@@ -328,7 +366,13 @@ impl Pair {
                 ClientOperation::Write { buffer, .. } => self.client_memory.bytes(buffer),
                 _ => &[],
             };
-            self.client.submit(self.handle, operation, payload).expect("there is a credit")
+            let submitted = if self.scenario.on_replica() {
+                let sent = (Face::Replica, SentIn { term: 5, session: 9 });
+                self.client.submit_on_face(self.handle, operation, (0, payload), sent)
+            } else {
+                self.client.submit(self.handle, operation, payload)
+            };
+            submitted.expect("there is a credit")
         };
         assert!(self.expected.insert(tag, expected).is_none(), "{tag:?} is one request's");
     }
