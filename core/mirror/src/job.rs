@@ -124,8 +124,11 @@ impl Job {
         let is_under_way = self.is_under_way();
         let is_open = entry.is_some_and(|entry| entry.role == Role::Nobody);
         let Some(entry) = entry.filter(|entry| entry.role == Role::Primary) else {
+            let is_done = (self.local, self.remote) == (Part::Done, Part::Done);
             return match (is_under_way, self.stage) {
                 (true, _) => Next::Wait,
+                // Both replicas have it, so every later primary has it.
+                (false, Stage::Writing) if is_done => Next::End(DeviceResult::Done),
                 (false, Stage::Flushing) => Next::Anew,
                 // This node may be primary again, with the same replicas. If it gave up a write that one
                 // of them has, they would differ.
