@@ -20,6 +20,9 @@ use crate::stamp::Stamp;
 /// The length of a block.
 const BLOCK: u64 = 4096;
 
+/// The same.
+const BLOCK_LEN: usize = 4096;
+
 /// The number of blocks of one writer.
 const BLOCKS: u64 = 32;
 
@@ -272,10 +275,10 @@ impl Shared {
         let acknowledged = block.acknowledged.load(Ordering::SeqCst);
         let seen = block.seen.load(Ordering::SeqCst);
         let lba = lba(index);
-        let mut bytes = [0xA5; BLOCK as usize];
+        let mut bytes = [0xA5; BLOCK_LEN];
         volume.read_at(&mut bytes, lba * BLOCK)?;
         let sent = block.sent.load(Ordering::SeqCst);
-        let found = if bytes == [0; BLOCK as usize] {
+        let found = if bytes == [0; BLOCK_LEN] {
             Some(0)
         } else {
             Stamp::of(&bytes).filter(|stamp| stamp.lba == lba).map(|stamp| stamp.sequence)
@@ -387,7 +390,7 @@ impl Thread {
         let index = usize::try_from(self.writer * BLOCKS + turn * 7 % BLOCKS).unwrap_or_default();
         let (block, lba) = (&self.shared.blocks[index], lba(index));
         let sequence = block.sent.fetch_add(1, Ordering::SeqCst) + 1;
-        let written = volume.write_at(&Stamp { lba, sequence }.block(BLOCK as usize), lba * BLOCK);
+        let written = volume.write_at(&Stamp { lba, sequence }.block(BLOCK_LEN), lba * BLOCK);
         match &written {
             Ok(()) => block.acknowledged.store(sequence, Ordering::SeqCst),
             // It promises that nothing was done.
