@@ -156,14 +156,9 @@ impl Torture<'_> {
             it.nodes.is_whole(asked)
         });
         let whole = ended.elapsed();
-        let counts: Vec<u64> = (0..NODES).map(|it| self.progress(it)).collect();
-        let goes_on = (0..NODES).all(|node| {
-            let begun = Instant::now();
-            let goes_on = self.wait("progress", |it| it.progress(node) >= counts[node] + 5);
-            if begun.elapsed() > LONG {
-                println!("  n{node} went on after {:?}", begun.elapsed());
-            }
-            goes_on
+        let before = self.load.done_by_thread();
+        let goes_on = self.wait("progress of every thread", |it| {
+            it.load.done_by_thread().iter().zip(&before).all(|(now, before)| *now >= before + 5)
         });
         let (returning, returning_writer) = self.longest(&spared);
         println!(

@@ -208,6 +208,11 @@ impl Load {
         done.min().unwrap_or_default()
     }
 
+    /// The number of operations that each thread has done.
+    pub fn done_by_thread(&self) -> Vec<u64> {
+        self.threads.iter().map(|(it, _)| it.done.load(Ordering::SeqCst)).collect()
+    }
+
     /// The number of operations of this kind that have failed at a node.
     pub fn failed(&self, node: usize, kind: Kind) -> u64 {
         self.progress(node, kind).map(|it| it.failed.load(Ordering::SeqCst)).sum()
