@@ -85,7 +85,7 @@ impl Demo<'_> {
         let took = returned.elapsed().as_secs_f64();
         let copied = self.nodes.copied();
         for line in &copied[before..] {
-            self.say(&format!("both replicas are in sync again after {took:.1} s: of 256MiB, {line} and were copied"));
+            self.say(&format!("both replicas are in sync again after {took:.1} s: of 256MiB, {line}, and only these were copied"));
         }
         self.show_verdict(asked);
         self.show_load();

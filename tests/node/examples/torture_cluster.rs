@@ -16,7 +16,10 @@ use rustix::process::{Signal, kill_process};
 const NODES: usize = 3;
 
 /// The longest time for a cluster to be whole again.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A wait that is told with its node.
+const LONG: Duration = Duration::from_secs(3);
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -137,7 +140,8 @@ struct Torture<'a> {
 impl Torture<'_> {
     /// Returns whether the cluster has healed.
     fn round(&mut self, round: u64) -> bool {
-        let fault = Fault::ALL[usize::try_from(round).unwrap() % Fault::ALL.len()];
+        let number = variable("TORTURE_FAULT", round);
+        let fault = Fault::ALL[usize::try_from(number).unwrap() % Fault::ALL.len()];
         let first = self.random.node();
         let second = (first + 1 + self.random.node() % 2) % NODES;
         sleep(self.random.millis(300, 800));
@@ -152,9 +156,9 @@ impl Torture<'_> {
             it.nodes.is_whole(asked)
         });
         let whole = ended.elapsed();
-        let counts: Vec<u64> = (0..NODES).map(|it| self.progress(it)).collect();
-        let goes_on = self.wait("progress at every node", |it| {
-            (0..NODES).all(|node| it.progress(node) >= counts[node] + 5)
+        let before = self.load.done_by_thread();
+        let goes_on = self.wait("progress of every thread", |it| {
+            it.load.done_by_thread().iter().zip(&before).all(|(now, before)| *now >= before + 5)
         });
         let (returning, returning_writer) = self.longest(&spared);
         println!(
@@ -165,6 +169,9 @@ impl Torture<'_> {
             returning.max(returning_writer).as_millis(),
             whole.as_millis()
         );
+        if reader.max(returning) > LONG {
+            (0..NODES).for_each(|it| println!("  n{it}: {:?}", self.load.errors(it)));
+        }
         let times = self.times.entry(fault).or_default();
         times.reader.push(reader);
         times.writer.push(writer);
@@ -240,7 +247,13 @@ impl Torture<'_> {
             if Instant::now() > deadline {
                 println!("not within {PATIENCE:?}: {what}");
                 (0..NODES).for_each(|it| println!("n{it}: {:?}", self.nodes.mirrors(it)));
-                (0..NODES).for_each(|it| println!("n{it}: {:?}", self.load.errors(it)));
+                for it in 0..NODES {
+                    let done =
+                        [Kind::Writer, Kind::Reader].map(|kind| self.load.done_by_each(it, kind));
+                    let status = self.nodes.node(it).command(&["status"]);
+                    println!("n{it}: {done:?} {:?}", self.load.errors(it));
+                    println!("n{it}: {} {}", status["cores"], status["clients"]);
+                }
                 return false;
             }
             sleep(Duration::from_millis(20));

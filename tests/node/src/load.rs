@@ -21,6 +21,9 @@ use crate::stamp::Stamp;
 const BLOCK: u64 = BLOCK_LEN as u64;
 const BLOCK_LEN: usize = 4096;
 
+/// The same.
+const BLOCK_LEN: usize = 4096;
+
 /// The number of blocks of one writer.
 const BLOCKS: u64 = 32;
 
@@ -204,6 +207,11 @@ impl Load {
     pub fn done_by_each(&self, node: usize, kind: Kind) -> u64 {
         let done = self.progress(node, kind).map(|it| it.done.load(Ordering::SeqCst));
         done.min().unwrap_or_default()
+    }
+
+    /// The number of operations that each thread has done.
+    pub fn done_by_thread(&self) -> Vec<u64> {
+        self.threads.iter().map(|(it, _)| it.done.load(Ordering::SeqCst)).collect()
     }
 
     /// The number of operations of this kind that have failed at a node.
