@@ -65,7 +65,8 @@ impl Part {
 
 /// Whether a node could not be reached, or refused: that is not a failure of its device.
 pub(crate) fn is_unreached(result: DeviceResult) -> bool {
-    matches!(result, DeviceResult::Remote(Outcome::DeviceUnavailable | Outcome::PathLost))
+    use Outcome as O;
+    matches!(result, DeviceResult::Remote(O::DeviceUnavailable | O::PathLost | O::Aborted))
 }
 
 /// An operation that has not ended.

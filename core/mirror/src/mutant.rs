@@ -23,8 +23,6 @@ pub(crate) enum Mutant {
     Undrained,
     /// A replica forgets a write that failed after RECEIVED.
     FailureTold,
-    /// A write is given up because nobody is primary for the moment.
-    Abandoned,
     /// An operation ends while a replica that was dropped still uses its buffer.
     BufferInUse,
     /// M43: a write that is older than [`crate::REDRIVE`] is started.
@@ -53,6 +51,4 @@ pub(crate) enum Mutant {
     CopyUnflushed,
     /// Every second pair of different blocks has equal digests.
     DigestsCollide,
-    /// The transaction does not compare the slice of the proposer (D2).
-    SliceNotCompared,
 }

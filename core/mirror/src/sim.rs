@@ -133,6 +133,7 @@ const MUTANTS: &[(Mutant, u64)] = {
         (M::UnknownIsFailure, 20),
         (M::SuspectTakesOver, 40),
         (M::CopiedTooEarly, 0),
+        (M::NoSession, 6004),
         (M::JoinsUndrained, 119),
         (M::ProposesUndrained, 63),
         (M::GhostWrites, 63),

@@ -20,6 +20,7 @@ use nearflash_mirror::membership::{
 use nearflash_mirror::{MirrorKey as CoreKey, Role, Term};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::calls::Calls;
@@ -322,18 +323,23 @@ impl Mirroring {
     }
 }
 
-/// Reads a record at the first endpoint that answers.
+/// Reads a record at all endpoints at the same time, and takes the first answer: one that is cut off must not
+/// delay a takeover.
 async fn read(
     calls: &Calls,
     endpoints: &[Endpoint],
     first: usize,
     key: CoreKey,
 ) -> (StoreAnswer, usize) {
-    for turn in 0..endpoints.len() {
-        let at = (first + turn) % endpoints.len();
-        let key = Key::Mirror(store_key(key));
-        let got = calls.get(&endpoints[at], &key);
-        let Ok(Ok(found)) = tokio::time::timeout(CALL_MAX, got).await else { continue };
+    let mut asked = JoinSet::new();
+    for (at, endpoint) in endpoints.iter().cloned().enumerate() {
+        let (calls, key) = (calls.clone(), Key::Mirror(store_key(key)));
+        asked.spawn_local(async move {
+            (at, tokio::time::timeout(CALL_MAX, calls.get(&endpoint, &key)).await)
+        });
+    }
+    while let Some(answered) = asked.join_next().await {
+        let Ok((at, Ok(Ok(found)))) = answered else { continue };
         let answer = found.and_then(|found| {
             let record = MirrorRecord::decode(&found.value?).ok()?;
             let revision = i64::try_from(found.mod_revision.0).unwrap_or(i64::MAX);

@@ -85,8 +85,8 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     let message = with_file("device = \"r=ram:1GiB\"\nvolumes = []\n", &[]).unwrap_err();
     assert_eq!(
         message,
-        "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `cluster`, `slice`, `node`, `nvme-tcp`, \
-         `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, \
+        "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `cluster`, `slice`, `node`, `pulse`, \
+         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, \
          `login-timeout`, `stall-timeout`, `log`"
     );
 }

@@ -264,9 +264,6 @@ impl Mirrors {
         let job = &self.jobs[slot];
         let entry = self.table.entry(job.mirror);
         let mut next = job.next(entry);
-        if self.is(Mutant::Abandoned) && next == Next::Wait && !job.is_under_way() {
-            next = Next::Lost;
-        }
         let is_alone = entry.is_some_and(|e| e.role == Role::Primary && e.remote.is_none());
         if self.is(Mutant::BufferInUse) && is_alone && job.local == Part::Done {
             next = Next::End(DeviceResult::Done);
@@ -284,19 +281,21 @@ impl Mirrors {
         }
     }
 
-    /// Reports replicas whose part of an operation has been under way for too long. They are waited for
-    /// until a table comes without them.
+    /// Reports replicas whose part of an operation has been under way for too long, or has failed and is not
+    /// tried again. They are waited for until a table comes without them.
     pub(super) fn look_for_slow_replicas(&mut self) {
         let is_open = |job: &Job| matches!(job.stage, Stage::Writing | Stage::Flushing);
         let now = self.now;
         let open = self.jobs.iter().map(|(_, job)| job).filter(|job| is_open(job));
-        let late = open.clone().filter(|job| job.since.plus(REPLICA_TIMEOUT) <= now);
         // The parts of one replica would all be reported.
         let mut found: Vec<(MirrorId, bool)> = Vec::new();
-        for job in late {
+        for job in open.clone() {
+            let is_late = job.since.plus(REPLICA_TIMEOUT) <= now;
             for (part, is_local) in [(job.local, true), (job.remote, false)] {
+                let has_failed = matches!(part, Part::Failed(_)) && !part.is_repeatable(job.stage);
+                let is_bad = has_failed || is_late && part.is_under_way();
                 let replica = (job.mirror, is_local);
-                if part.is_under_way() && !found.contains(&replica) {
+                if is_bad && !found.contains(&replica) {
                     found.push(replica);
                 }
             }

@@ -152,6 +152,46 @@ fn a_write_that_was_sent_is_path_lost_when_another_node_is_primary() {
 }
 
 #[test]
+fn a_write_that_one_replica_may_have_is_not_given_up_while_this_node_may_be_primary_again() {
+    let mut mirrors = mirrors(entry(Role::Primary));
+    mirrors.submit(MirrorId(0), request(0, write()));
+    let remote = submitted(&mut mirrors).request.id;
+    mirrors.set_table(table(entry(Role::Nobody)));
+    mirrors.handle_device(remote, DeviceResult::Remote(Outcome::PathLost));
+    assert_eq!(mirrors.poll_ended(), None);
+    mirrors.set_table(table(entry(Role::Primary)));
+    let again = submitted(&mut mirrors).request.id;
+    mirrors.handle_received(again);
+    let local = submitted(&mut mirrors).request.id;
+    mirrors.handle_device(again, DeviceResult::Done);
+    mirrors.handle_device(local, DeviceResult::Done);
+    assert_eq!(ended(&mut mirrors), DeviceResult::Done);
+}
+
+#[test]
+fn a_flush_that_failed_is_reported_again_while_the_replica_is_not_dropped() {
+    let mut mirrors = mirrors(entry(Role::Primary));
+    mirrors.submit(MirrorId(0), request(0, DeviceOperation::Flush));
+    let remote = submitted(&mut mirrors).request.id;
+    let local = submitted(&mut mirrors).request.id;
+    mirrors.handle_device(local, DeviceResult::Done);
+    mirrors.handle_device(remote, DeviceResult::Remote(Outcome::WriteFault));
+    let failure = (MirrorId(0), DeviceResult::Remote(Outcome::WriteFault), false);
+    assert_eq!(mirrors.poll_failure(), Some(failure));
+    // The one who was told has forgotten it in the next term.
+    mirrors.set_table(table(MirrorEntry { term: Term(6), ..entry(Role::Primary) }));
+    for _ in 0..2 {
+        while mirrors.poll_failure().is_none() {
+            mirrors.set_now(mirrors.poll_timeout().expect("it is looked at again"));
+            mirrors.handle_timeout();
+        }
+    }
+    assert_eq!(mirrors.poll_ended(), None);
+    mirrors.set_table(table(MirrorEntry { remote: None, ..entry(Role::Primary) }));
+    assert_eq!(ended(&mut mirrors), DeviceResult::Done);
+}
+
+#[test]
 fn a_read_is_answered_when_a_lease_is_held_after_it_in_the_same_stay() {
     let needs_lease = MirrorEntry { needs_lease: true, ..entry(Role::Primary) };
     let mut mirrors = mirrors(needs_lease);

@@ -5,7 +5,6 @@ use nearflash_units::index;
 use super::history::Time;
 use super::run::{Event, MICRO, MILLI, REPLICA_NODES, Run};
 use crate::membership::{Element, Known, Record, StoreAnswer};
-use crate::mutant::Mutant;
 use crate::table::Term;
 
 /// The time after which a caller gives a call up.
@@ -68,8 +67,7 @@ impl Run {
         let answer = match &call.proposal {
             None => StoreAnswer::Read(self.store.records[place].clone()),
             Some((revision, record)) => {
-                let is_last = self.store.slices[call.node] == call.incarnation
-                    || self.mutant == Some(Mutant::SliceNotCompared);
+                let is_last = self.store.slices[call.node] == call.incarnation;
                 if self.store.records[place].revision == *revision && is_last {
                     if !is_alive {
                         self.count("transactions of the dead");
