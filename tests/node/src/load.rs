@@ -18,8 +18,7 @@ use nearflash::{Client, Credentials, Error, Options, Volume};
 use crate::stamp::Stamp;
 
 /// The length of a block.
-const BLOCK: u64 = BLOCK_LEN as u64;
-const BLOCK_LEN: usize = 4096;
+const BLOCK: u64 = 4096;
 
 /// The same.
 const BLOCK_LEN: usize = 4096;
