@@ -52,7 +52,7 @@ pub struct Foreign {
 
 /// A part of the pool that only requests of other nodes may take, on a face of a mirror.
 ///
-/// Without it, two nodes could wait for each other for ever: each one's pool is full of writes of its hosts,
+/// Without it, two nodes could wait for each other without end: each one's pool is full of writes of its hosts,
 /// which wait until the other one has taken their payload. A write to a replica needs only a device of
 /// this node, and a request on a primary face needs only a replica elsewhere, so each of them ends if it has
 /// memory of its own.

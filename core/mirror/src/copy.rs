@@ -5,7 +5,7 @@
 //! waits for one piece at most, and no write is lost: one that ended before the piece was locked is in the
 //! bytes that are read here, and a later one goes to both replicas. In the end the other replica is flushed.
 //!
-//! A block whose digests are equal is not written, so two blocks with equal digests would differ for ever
+//! A block whose digests are equal is not written, so two blocks with equal digests would always differ
 //! and unnoticed. Digests therefore have a random key, which is new for each copy: nobody can prepare such
 //! blocks, and chance does not find any.
 //!
@@ -202,7 +202,7 @@ impl Mirrors {
         (entry.role == Role::Primary && is_meant).then_some(*entry)
     }
 
-    /// Begins the next piece; `false` if there is none, or nothing for it.
+    /// Begins the next piece. Returns `false` at the end, and when buffers are missing.
     fn begin_piece(&mut self, mirror: MirrorId, buffers: &mut impl Buffers) -> bool {
         let Some(copy) = self.copies.mirrors.get_mut(&mirror) else { return false };
         let (session, key) = (copy.session, copy.key);

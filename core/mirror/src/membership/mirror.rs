@@ -60,7 +60,7 @@ pub(super) enum Phase {
     Reading(Change),
     /// No core serves any more, once they all have the view.
     Stopping(Change),
-    /// What this node has accepted reaches its device.
+    /// The operations that this node has accepted reach its device.
     Draining(Change, u64),
     /// The record is proposed. It may take effect at any time from now on.
     Proposing(Record),

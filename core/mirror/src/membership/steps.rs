@@ -268,7 +268,7 @@ impl Membership {
             mirror.phase = phase;
             mirror.retry_at = self.now;
         }
-        // What the new phase needs may be there already.
+        // The needs of the new phase may be met already.
         if matches!(self.mirrors[&key].phase, Phase::Emptying | Phase::Readying) {
             self.step(key);
         }

@@ -46,7 +46,7 @@ struct Read {
 pub(super) struct Block {
     writes: BTreeMap<u64, Write>,
     reads: Vec<Read>,
-    /// What was read before may revert, and what was written before may be lost.
+    /// Values that were read before may revert, and bytes that were written before may be lost.
     reads_from: Time,
     writes_from: Time,
 }
@@ -77,7 +77,7 @@ impl Block {
         covered
     }
 
-    /// What was read may revert; and what was not flushed may be lost.
+    /// Values that were read may revert, and bytes that were not flushed may be lost.
     pub(super) fn excuse(&mut self, now: Time, loses_writes: bool) {
         self.reads.clear();
         self.reads_from = now;

@@ -13,7 +13,7 @@ pub(super) struct PulseLink {
 }
 
 impl PulseLink {
-    /// What was sent is lost.
+    /// The messages on their way are lost.
     pub(super) fn lose(&mut self) {
         (self.connection, self.is_up) = (self.connection + 1, false);
     }
