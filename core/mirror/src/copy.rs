@@ -5,7 +5,7 @@
 //! waits for one piece at most, and no write is lost: one that ended before the piece was locked is in the
 //! bytes that are read here, and a later one goes to both replicas. In the end the other replica is flushed.
 //!
-//! A block whose digests are equal is not written, so two blocks with equal digests would always differ
+//! A block whose digests are equal is not written, so two blocks with equal digests would stay different
 //! and unnoticed. Digests therefore have a random key, which is new for each copy: nobody can prepare such
 //! blocks, and chance does not find any.
 //!
