@@ -48,7 +48,7 @@ impl Mirror {
     /// The node of the primary.
     ///
     /// # Panics
-    /// When there is none.
+    /// If no replica is primary.
     pub fn primary(&self) -> usize {
         self.replicas.iter().find(|it| it.is_primary).expect("a mirror has a primary").node
     }
@@ -56,7 +56,7 @@ impl Mirror {
     /// The node of the other replica.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the mirror has one replica.
     pub fn secondary(&self) -> usize {
         self.replicas.iter().find(|it| !it.is_primary).expect("a mirror has two replicas").node
     }
@@ -129,7 +129,7 @@ impl<'a> Mirrored<'a> {
     /// A node that runs, other than this one.
     ///
     /// # Panics
-    /// When there is none.
+    /// If no other node runs.
     pub fn other(&self, number: usize) -> usize {
         let mut running = (0..self.nodes.len()).filter(|it| self.nodes[*it].is_some());
         running.find(|it| *it != number).expect("another node runs")
@@ -138,7 +138,7 @@ impl<'a> Mirrored<'a> {
     /// The addresses of all nodes for direct clients.
     ///
     /// # Panics
-    /// When an address is none.
+    /// If the address of a machine is invalid.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let address = |it: &Machine| format!("{}:4421", it.address).parse();
         self.machines.iter().map(|it| address(it).expect("a machine has an address")).collect()
