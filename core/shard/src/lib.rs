@@ -40,8 +40,8 @@ pub use leftover::LEFTOVER_MAX;
 pub use message::{ClientPlace, Devices, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
-    CLAIM_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume,
-    SILENCE_MAX, Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
+    CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,
+    RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
 };
 pub use progress::PROGRESS_MIN;
 pub use session::PeerError;

@@ -45,6 +45,15 @@ pub const WRITE_SPAN: Nanos = Nanos::from_secs(1);
 /// whether it is alive.
 pub const SILENCE_MAX: Nanos = Nanos::from_secs(5);
 
+/// The same for a connection with faces of mirrors. A mirror that lost its other node goes on after a lease of
+/// one second. TCP repeats lost bytes at intervals that double, so the old connection may stay silent for
+/// seconds after the network is back, and a new one does not.
+pub const FACE_SILENCE_MAX: Nanos = Nanos::from_millis(1500);
+
+/// The time for a connection to come about. TCP repeats its first packet after one second, and then at intervals
+/// that double; a new attempt is faster.
+pub const CONNECT_MAX: Nanos = Nanos::from_millis(700);
+
 /// The same while a connection claims its identity: the answer waits for the requests of the earlier
 /// connection, and thus for devices.
 pub const CLAIM_MAX: Nanos = Nanos::from_secs(30);

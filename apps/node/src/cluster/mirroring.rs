@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use nearflash_mirror::{MirrorKey as CoreKey, Role, Term};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use uuid::Uuid;
 
 use super::calls::Calls;
@@ -31,7 +33,10 @@ use crate::node::board::Board;
 use crate::node::mirrored::{core_key, known};
 use crate::runtime_face::MirrorNews;
 
-/// The time that one endpoint has for an answer.
+/// The time after which a further endpoint is asked.
+const ASK_PERIOD: Duration = Duration::from_millis(150);
+
+/// The time that all endpoints have for an answer.
 const CALL_MAX: Duration = Duration::from_millis(1500);
 
 /// The things with which a node begins to take part in mirrors.
@@ -297,8 +302,7 @@ impl Mirroring {
         let (calls, events) = (self.calls.clone(), self.events.clone());
         let Some((slice, len)) = self.places.get(&key).copied() else { return };
         let Some(opened) = self.slices.get(&slice).copied() else { return };
-        let at = self.endpoint % endpoints.len().max(1);
-        let Some(endpoint) = endpoints.get(at).cloned() else { return };
+        let first = self.endpoint;
         let store_key = store_key(key);
         let compare = |key, mod_revision| Compare { key, mod_revision };
         let expected = ModRevision(u64::try_from(revision).unwrap_or_default());
@@ -309,43 +313,95 @@ impl Mirroring {
         let value = mirror_record(record, len).encode();
         let puts = vec![Put { key: Key::Mirror(store_key), value, lease: None }];
         let txn = Txn { compares, puts, deletes: Vec::new() };
+        let endpoints = endpoints.to_vec();
         tokio::task::spawn_local(async move {
-            let swapped = tokio::time::timeout(CALL_MAX, calls.swap(&endpoint, &txn)).await;
-            let answer = match swapped {
-                Ok(Ok(Some(revision))) => {
-                    StoreAnswer::Committed(i64::try_from(revision).unwrap_or(i64::MAX))
-                }
-                Ok(Ok(None)) => StoreAnswer::Refused,
-                Ok(Err(_)) | Err(_) => StoreAnswer::Unknown,
-            };
+            let (answer, at) = propose(&calls, &endpoints, first, txn).await;
             let _ = events.send(MirrorEvent::Store(key, call, answer, at));
         });
     }
 }
 
-/// Reads a record at all endpoints at the same time, and takes the first answer: one that is cut off must not
-/// delay a takeover.
+/// Reads a record. All endpoints are asked at first: one that is cut off must not delay a takeover.
 async fn read(
     calls: &Calls,
     endpoints: &[Endpoint],
     first: usize,
     key: CoreKey,
 ) -> (StoreAnswer, usize) {
-    let mut asked = JoinSet::new();
-    for (at, endpoint) in endpoints.iter().cloned().enumerate() {
+    let all_at_once = endpoints.len();
+    ask(endpoints, first, all_at_once, |endpoint| {
         let (calls, key) = (calls.clone(), Key::Mirror(store_key(key)));
-        asked.spawn_local(async move {
-            (at, tokio::time::timeout(CALL_MAX, calls.get(&endpoint, &key)).await)
-        });
-    }
-    while let Some(answered) = asked.join_next().await {
-        let Ok((at, Ok(Ok(found)))) = answered else { continue };
-        let answer = found.and_then(|found| {
-            let record = MirrorRecord::decode(&found.value?).ok()?;
-            let revision = i64::try_from(found.mod_revision.0).unwrap_or(i64::MAX);
-            Some(StoreAnswer::Read(Known { record: record_of(&record), revision }))
-        });
-        return (answer.unwrap_or(StoreAnswer::Unknown), at);
+        async move {
+            let found = calls.get(&endpoint, &key).await.ok()?;
+            let answer = found.and_then(|found| {
+                let record = MirrorRecord::decode(&found.value?).ok()?;
+                let revision = i64::try_from(found.mod_revision.0).unwrap_or(i64::MAX);
+                Some(StoreAnswer::Read(Known { record: record_of(&record), revision }))
+            });
+            Some(answer.unwrap_or(StoreAnswer::Unknown))
+        }
+    })
+    .await
+}
+
+/// Proposes a transaction, at one endpoint after the other until one answers. It takes effect at most once, because
+/// it compares the revision of the record that it replaces; if another copy has taken effect, the refusal
+/// makes the caller read the record.
+async fn propose(
+    calls: &Calls,
+    endpoints: &[Endpoint],
+    first: usize,
+    txn: Txn,
+) -> (StoreAnswer, usize) {
+    let txn = Rc::new(txn);
+    ask(endpoints, first, 1, |endpoint| {
+        let (calls, txn) = (calls.clone(), Rc::clone(&txn));
+        async move {
+            Some(match calls.swap(&endpoint, &txn).await.ok()? {
+                Some(revision) => {
+                    StoreAnswer::Committed(i64::try_from(revision).unwrap_or(i64::MAX))
+                }
+                None => StoreAnswer::Refused,
+            })
+        }
+    })
+    .await
+}
+
+/// Asks endpoints until one of them answers. While all are silent, the next one is asked, too, so that neither
+/// an endpoint that is cut off nor a request that got lost in an election costs more than [`ASK_PERIOD`].
+async fn ask<F>(
+    endpoints: &[Endpoint],
+    first: usize,
+    at_once: usize,
+    call: impl Fn(Endpoint) -> F,
+) -> (StoreAnswer, usize)
+where
+    F: Future<Output = Option<StoreAnswer>> + 'static,
+{
+    let deadline = Instant::now() + CALL_MAX;
+    let mut asked = JoinSet::new();
+    let mut next = first;
+    let mut due = at_once;
+    while !endpoints.is_empty() {
+        for _ in 0..due {
+            let at = next % endpoints.len();
+            let called = call(endpoints[at].clone());
+            asked.spawn_local(async move { (called.await, at) });
+            next += 1;
+        }
+        let more_at = (Instant::now() + ASK_PERIOD).min(deadline);
+        while let Ok(Some(joined)) = timeout_at(more_at, asked.join_next()).await {
+            if let Ok((Some(answer), at)) = joined {
+                return (answer, at);
+            }
+        }
+        // If all have failed, the next attempt waits for its time, too.
+        sleep_until(more_at).await;
+        if more_at == deadline {
+            break;
+        }
+        due = 1;
     }
     (StoreAnswer::Unknown, first)
 }

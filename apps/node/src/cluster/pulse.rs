@@ -40,6 +40,10 @@ use listen::Newest;
 use send::Link;
 use wire::PulseError;
 
+/// The time for a connection to come about. TCP repeats its first packet after one second; a new attempt is
+/// faster.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
+
 /// The time for a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -108,8 +108,8 @@ fn etcd_gets_the_addresses_the_certificates_and_the_bounds() {
             --peer-cert-file=/data/etcd/machine.pem
             --peer-key-file=/data/etcd/machine.key
             --peer-trusted-ca-file=/data/etcd/ca.pem
-            --heartbeat-interval=100
-            --election-timeout=1000
+            --heartbeat-interval=50
+            --election-timeout=500
             --auto-compaction-mode=periodic
             --auto-compaction-retention=10m
             --quota-backend-bytes=2147483648

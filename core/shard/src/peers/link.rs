@@ -14,8 +14,8 @@ use nearflash_units::{Nanos, index};
 
 use super::pending::{Part, Pending};
 use super::{
-    CLAIM_MAX, LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, SILENCE_MAX,
-    client_config, result_of,
+    CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD,
+    RemoteVolume, SILENCE_MAX, client_config, result_of,
 };
 use crate::notice::Notice;
 use crate::world::{Interest, Place, Received, Sent, SocketId, World};
@@ -71,6 +71,8 @@ struct Connection {
     session: ClientSession,
     /// The world has connected it.
     is_connected: bool,
+    /// It leads to mirrors.
+    has_faces: bool,
     /// The claim was answered: operations may be sent.
     is_claimed: bool,
     /// The node's answer to HELLO: [`nearflash_direct::client::Agreed::boot`].
@@ -248,6 +250,7 @@ impl Link {
             socket,
             session: ClientSession::new(client_config(&self.config, world)),
             is_connected: false,
+            has_faces: self.config.volumes.iter().any(|volume| volume.face.is_some()),
             is_claimed: false,
             boot: 0,
             posted: Vec::new(),
@@ -576,7 +579,12 @@ impl Connection {
 
     /// The longest silence. The answer to a claim may wait for a device.
     fn silence_max(&self) -> Nanos {
-        if self.session.is_ready() && !self.is_claimed { CLAIM_MAX } else { SILENCE_MAX }
+        match (self.is_connected, self.session.is_ready(), self.is_claimed) {
+            (false, ..) => CONNECT_MAX,
+            (_, true, false) => CLAIM_MAX,
+            _ if self.has_faces => FACE_SILENCE_MAX,
+            _ => SILENCE_MAX,
+        }
     }
 
     /// Whether the node owes something.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
 use super::wire::{self, ANSWER_LEN, BEAT, End, Hello, PulseError, Transcript};
-use super::{HANDSHAKE_TIMEOUT, PulseEvent, Shared};
+use super::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, PulseEvent, Shared};
 
 /// The time for which a partner may take no bytes, or its machine acknowledge none.
 const STALL: Duration = Duration::from_secs(2);
@@ -176,12 +176,12 @@ impl Link {
 
     async fn open(&self, shared: &Shared, address: SocketAddr) -> Result<Own, PulseError> {
         let stream = tokio::select! {
-            connected = timeout(HANDSHAKE_TIMEOUT, TcpStream::connect(address)) => {
+            connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)) => {
                 connected.map_err(|_| PulseError::Late)??
             }
             // The machine may not have been there at the beginning of this attempt.
             () = self.retry.notified() => {
-                let connected = timeout(HANDSHAKE_TIMEOUT, TcpStream::connect(address)).await;
+                let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
                 connected.map_err(|_| PulseError::Late)??
             }
         };
