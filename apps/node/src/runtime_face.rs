@@ -8,14 +8,14 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_device::DeviceId;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
-use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable};
+use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
@@ -414,8 +414,11 @@ pub trait Runtime: Send + Sync {
     /// Gives the cores the times until which reads of mirrors may be answered, since the machine's start.
     fn set_leases(&self, leases: &[(MirrorId, Nanos)]);
 
-    /// Copies a mirror to the replica with this session.
-    fn copy_mirror(&self, mirror: MirrorId, session: u32);
+    /// Collects the parts of a mirror that the cores have written. Returns at once.
+    fn tell_written(&self, mirror: MirrorId, set: &Arc<Mutex<Written>>, then: Then);
+
+    /// Copies what differs to the replica with this session, in these parts of the mirror or everywhere.
+    fn copy_mirror(&self, mirror: MirrorId, session: u32, scope: Option<Arc<Written>>);
 
     /// The number of cores.
     fn core_count(&self) -> u16;

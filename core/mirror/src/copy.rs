@@ -1,9 +1,11 @@
 //! The copy of a mirror to a replica that returns.
 //!
 //! The owner core of the mirror goes through it in pieces. It locks each piece as a write does, reads it
-//! here, asks there for the digests of its blocks, and writes those blocks there that differ. So a write
+//! here, asks there for the digests of its blocks, and writes those blocks there that differ. If it is known
+//! which parts may differ ([`Written`]), the others are left out. So a write
 //! waits for one piece at most, and no write is lost: one that ended before the piece was locked is in the
-//! bytes that are read here, and a later one goes to both replicas. In the end the other replica is flushed.
+//! bytes that are read here, and a later one goes to both replicas. In the end both replicas are flushed: they
+//! are equal then, whatever is lost with the power of either.
 //!
 //! A block whose digests are equal is not written, so two blocks with equal digests would stay different
 //! and unnoticed. Digests therefore have a random key, which is new for each copy: nobody can prepare such
@@ -13,6 +15,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range as Bytes;
+use std::sync::Arc;
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_request::BufferId;
@@ -25,6 +28,7 @@ use crate::mutant::Mutant;
 use crate::replica::Tag;
 use crate::slots::Slots;
 use crate::table::{MirrorEntry, MirrorId, Role};
+use crate::written::Written;
 
 /// The length of a piece.
 const PIECE_LEN: ByteLen = if cfg!(test) { ByteLen(8 * 1024) } else { ByteLen(256 * 1024) };
@@ -90,6 +94,8 @@ pub(crate) struct Copies {
 struct Copy {
     session: u32,
     key: DigestKey,
+    /// The parts to compare; `None` for all.
+    scope: Option<Arc<Written>>,
     /// The first byte that no piece has.
     next: u64,
     pieces: u32,
@@ -134,6 +140,20 @@ fn take_two(buffers: &mut impl Buffers, len: ByteLen) -> Option<(BufferId, Buffe
     Some((here, there?))
 }
 
+impl Copy {
+    /// The next bytes to compare; empty at the end of the mirror.
+    fn next_piece(&self, mirror_len: u64) -> Bytes<u64> {
+        let (from, end) = (self.next.min(mirror_len), mirror_len);
+        match &self.scope {
+            None => from..end.min(from + PIECE_LEN.0),
+            Some(scope) => {
+                let run = scope.next(from, PIECE_LEN).unwrap_or(end..end);
+                run.start.min(end)..run.end.min(end)
+            }
+        }
+    }
+}
+
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.free.is_empty()
@@ -142,12 +162,18 @@ impl Copies {
 
 /// Public interface.
 impl Mirrors {
-    /// Copies everything to the replica with this session, if this core owns the mirror. The key is random,
-    /// and was not used before.
+    /// Copies what differs to the replica with this session, if this core owns the mirror: in the parts of the
+    /// scope, or everywhere without one. The key is random, and was not used before.
     ///
     /// # Panics
     /// When the mirror is not whole blocks of 4 KiB, which is a bug of the caller.
-    pub fn begin_copy(&mut self, mirror: MirrorId, session: u32, key: DigestKey) {
+    pub fn begin_copy(
+        &mut self,
+        mirror: MirrorId,
+        session: u32,
+        scope: Option<Arc<Written>>,
+        key: DigestKey,
+    ) {
         let Some(entry) = self.entry(mirror).filter(|entry| entry.owner == self.core) else {
             return;
         };
@@ -155,7 +181,7 @@ impl Mirrors {
         if is_meant {
             assert!(entry.len.0.is_multiple_of(4096), "a mirror is whole blocks of 4 KiB");
             let (next, pieces, compared, written, is_flushing) = (0, 0, 0, 0, false);
-            let copy = Copy { session, key, next, pieces, compared, written, is_flushing };
+            let copy = Copy { session, key, scope, next, pieces, compared, written, is_flushing };
             self.copies.mirrors.insert(mirror, copy);
         }
     }
@@ -207,11 +233,12 @@ impl Mirrors {
         let Some(copy) = self.copies.mirrors.get_mut(&mirror) else { return false };
         let (session, key) = (copy.session, copy.key);
         let len = self.table.entry(mirror).map_or(0, |entry| entry.len.0);
-        let left = len.saturating_sub(copy.next);
+        let piece = copy.next_piece(len);
+        let left = piece.end - piece.start;
         if copy.pieces >= PIECES_MAX || left == 0 && (copy.pieces > 0 || copy.is_flushing) {
             return false;
         }
-        let (offset, len) = (ByteOffset(copy.next), ByteLen(left.min(PIECE_LEN.0)));
+        let (offset, len) = (ByteOffset(piece.start), ByteLen(left));
         let taken = if left == 0 {
             None
         } else {
@@ -224,7 +251,7 @@ impl Mirrors {
         };
         let Some(copy) = self.copies.mirrors.get_mut(&mirror) else { return false };
         copy.pieces += 1;
-        copy.next += len.0;
+        copy.next = piece.end;
         copy.is_flushing = left == 0;
         let stage = if left == 0 { Stage::Flushing } else { Stage::Locking };
         let slot = self.copies.pieces.insert(Piece {
@@ -318,16 +345,26 @@ impl Mirrors {
         let Piece { mirror, session, .. } = self.copies.pieces[slot];
         let Some(entry) = self.copy_entry(mirror, session) else { return self.end_piece(slot) };
         let remote = entry.remote.expect("it is the one that is copied to");
-        if !remote.volatile_cache || self.is(Mutant::CopyUnflushed) {
+        let local = entry.local.expect("a primary has a replica");
+        let there = remote.volatile_cache && !self.is(Mutant::CopyUnflushed);
+        let here = local.volatile_cache && !self.is(Mutant::SourceUnflushed);
+        if !there && !here {
             return self.complete_piece(slot);
         }
         let piece = &mut self.copies.pieces[slot];
-        (piece.under_way, piece.has_failed) = (1, false);
-        let id = self.copies.slots.id(slot, WRITE);
+        (piece.under_way, piece.has_failed) = (u32::from(there) + u32::from(here), false);
         let (operation, offset, len) = (DeviceOperation::Flush, ByteOffset(0), ByteLen(0));
-        let request = DeviceRequest { id, device: remote.device, operation, offset, len };
-        let tag = Some(Tag { term: entry.term, session });
-        self.submissions.push_back(Submission::new(request, mirror, tag));
+        if there {
+            let id = self.copies.slots.id(slot, WRITE);
+            let request = DeviceRequest { id, device: remote.device, operation, offset, len };
+            let tag = Some(Tag { term: entry.term, session });
+            self.submissions.push_back(Submission::new(request, mirror, tag));
+        }
+        if here {
+            let id = self.copies.slots.id(slot, READ_HERE);
+            let request = DeviceRequest { id, device: local.device, operation, offset, len };
+            self.submissions.push_back(Submission::new(request, mirror, None));
+        }
     }
 
     /// An operation of a copy has ended.

@@ -105,10 +105,15 @@ pub(crate) enum Next {
     Anew,
 }
 
+/// Whether an operation changes data.
+pub(crate) fn changes_data(operation: DeviceOperation) -> bool {
+    use DeviceOperation as Op;
+    matches!(operation, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate)
+}
+
 impl Job {
     pub(crate) fn changes_data(&self) -> bool {
-        use DeviceOperation as Op;
-        matches!(self.request.operation, Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate)
+        changes_data(self.request.operation)
     }
 
     /// Whether the replica of this node may still change.

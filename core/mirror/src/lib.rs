@@ -23,6 +23,7 @@ mod replica;
 mod sim;
 mod slots;
 mod table;
+mod written;
 
 pub use copy::{Buffers, Copied, DigestKey};
 pub use locks::{Range, Ticket};
@@ -34,6 +35,7 @@ pub use table::{
     Core, DEVICES_MAX, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote,
     Role, Term,
 };
+pub use written::Written;
 
 /// Operations of this crate have `io` numbers from this one on. Those of the layout's IOs are below
 /// 2^31, and those of its flushes are 2^31 plus the number of a device, below 2^31 + [`DEVICES_MAX`].

@@ -128,8 +128,17 @@ pub enum Action {
     /// Replaces the record if it has this revision and this process has opened the slice last. The first
     /// number is that of the call.
     Propose(MirrorKey, u64, i64, Record),
-    /// Copies everything to the replica that has this session.
-    Resync(MirrorKey, u32),
+    /// Compares the replica that has this session, and copies what differs.
+    Resync(MirrorKey, u32, Scope),
+}
+
+/// The parts of a mirror that a copy compares.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// All parts.
+    All,
+    /// Those that the cores of this node have noted as written ([`crate::Written`]).
+    Written,
 }
 
 /// A node that shares a mirror with this one.

@@ -16,11 +16,11 @@ mod jobs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, OperationId};
-use nearflash_units::{Nanos, index};
+use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use slab::Slab;
 
 use crate::copy::{Copies, DigestKey};
@@ -30,7 +30,8 @@ use crate::locks::{Range, RangeLocks, Ticket};
 use crate::mutant::Mutant;
 use crate::replica::{Accepted, Tag};
 use crate::slots::Slots;
-use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
+use crate::table::{Core, MirrorId, MirrorKey, MirrorTable, Role, Term};
+use crate::written::Written;
 
 /// The time for which an operation that changes no data waits for a primary.
 pub const HOLD: Nanos = Nanos::from_secs(10);
@@ -131,6 +132,8 @@ pub struct Mirrors {
     /// By mirror: until when its reads may be answered.
     leases: Vec<Nanos>,
     pub(crate) copies: Copies,
+    /// The parts that this core has written, or accepted writes of, since the process started.
+    written: BTreeMap<MirrorKey, Written>,
     /// Locks of this core that were granted to anyone, and are not told yet.
     pub(crate) granted: Vec<(Ticket, Asker)>,
     /// When the operations that wait are looked at.
@@ -162,6 +165,7 @@ impl Mirrors {
             abandoned: VecDeque::new(),
             leases: Vec::new(),
             copies: Copies::default(),
+            written: BTreeMap::new(),
             granted: Vec::new(),
             look_at: None,
             slow_at: None,
@@ -330,6 +334,19 @@ impl Mirrors {
     /// submitted only if this is the primary in the term that it carries: nobody forwards on.
     pub fn role(&self, mirror: MirrorId) -> Option<(Role, Term)> {
         self.entry(mirror).map(|entry| (entry.role, entry.term))
+    }
+
+    /// The parts of a mirror that this core has written, or accepted writes of, since the process started.
+    pub fn written(&self, mirror: MirrorId) -> Written {
+        let key = self.entry(mirror).map(|entry| entry.key);
+        key.and_then(|key| self.written.get(&key).cloned()).unwrap_or_default()
+    }
+
+    /// Notes a write, before it is started or accepted.
+    pub(crate) fn note_written(&mut self, mirror: MirrorId, offset: ByteOffset, len: ByteLen) {
+        if let Some(entry) = self.table.entry(mirror) {
+            self.written.entry(entry.key).or_default().add(offset, len);
+        }
     }
 
     /// Whether nothing is under way, waits or is locked.

@@ -49,6 +49,14 @@ pub(crate) enum Mutant {
     CopyUnlocked,
     /// A replica is taken as equal without a flush.
     CopyUnflushed,
+    /// A primary does not note what it writes.
+    WritesUnnoted,
+    /// A replica does not note the writes that it accepts.
+    AcceptedUnnoted,
+    /// A copy does not flush the primary's replica.
+    SourceUnflushed,
+    /// A process believes that it has noted everything, although an earlier one has written.
+    CoversAtStart,
     /// Every second pair of different blocks has equal digests.
     DigestsCollide,
 }

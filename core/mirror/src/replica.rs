@@ -85,6 +85,9 @@ impl Mirrors {
         let (entry, local) = entry.and_then(|e| Some((e, e.local?))).ok_or(Refusal::NoReplica)?;
         self.check(&request, &entry)?;
         let ReplicaRequest { token, mirror, operation, offset, len, .. } = request;
+        if crate::job::changes_data(operation) && !self.is(Mutant::AcceptedUnnoted) {
+            self.note_written(mirror, offset, len);
+        }
         let slot = self.accepted.vacant_key();
         let id = self.applying.id(slot, APPLY);
         let offset = ByteOffset(local.start.0 + offset.0);

@@ -140,6 +140,10 @@ const MUTANTS: &[(Mutant, u64)] = {
         (M::CopyUnlocked, 2),
         (M::CopyUnflushed, 87),
         (M::DigestsCollide, 0),
+        (M::WritesUnnoted, 0),
+        (M::AcceptedUnnoted, 8),
+        (M::SourceUnflushed, 1441),
+        (M::CoversAtStart, 15),
     ]
 };
 

@@ -1,14 +1,14 @@
 //! The messages that cores and the control plane send to a core. All state that cores share travels
 //! as such messages, over bounded queues.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{CoreId, FenceMessage, Owner};
 use nearflash_iscsi::serving as iscsi;
-use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable};
+use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written};
 use nearflash_nvme::serving::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
 use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
@@ -63,9 +63,13 @@ pub enum Message {
     AwaitMirrors(u64, Arc<[MirrorId]>),
     /// From the control plane, to every core: until when reads of mirrors may be answered.
     Leases(Arc<[(MirrorId, Nanos)]>),
-    /// From the control plane, to every core: copy the mirror to the replica that has this session.
-    /// Answered by the core that owns the mirror, by [`crate::Notice::MirrorCopied`].
-    CopyMirror(MirrorId, u32),
+    /// From the control plane, to every core: add the parts of the mirror that this core has written to this
+    /// set. Answered by [`crate::Notice::Shown`].
+    TellWritten(u64, MirrorId, Arc<Mutex<Written>>),
+    /// From the control plane, to every core: copy what differs to the replica that has this session, in these
+    /// parts of the mirror or everywhere. Answered by the core that owns the mirror, by
+    /// [`crate::Notice::MirrorCopied`].
+    CopyMirror(MirrorId, u32, Option<Arc<Written>>),
     /// From another core, about the locks of a mirror.
     Mirror(MirrorMessage),
     /// From the control plane, to every core: the new volumes. Answered by [`crate::Notice::Shown`]

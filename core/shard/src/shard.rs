@@ -5,7 +5,7 @@
 //! of requests.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use nearflash_engine::{Engine, EngineConfig, Older, Pool};
 use nearflash_mirror::{DeviceKind, MirrorTable};
@@ -258,8 +258,13 @@ impl Shard {
                 self.mirroring.read_clock(world);
                 self.mirroring.mirrors.set_leases(&leases);
             }
-            Message::CopyMirror(mirror, session) => {
-                self.mirroring.mirrors.begin_copy(mirror, session, world.nonce());
+            Message::TellWritten(number, mirror, set) => {
+                let written = self.mirroring.mirrors.written(mirror);
+                set.lock().unwrap_or_else(PoisonError::into_inner).unite(&written);
+                self.shown(number, world);
+            }
+            Message::CopyMirror(mirror, session, scope) => {
+                self.mirroring.mirrors.begin_copy(mirror, session, scope, world.nonce());
             }
             Message::Mirror(message) => self.mirroring.mirrors.handle_message(message),
             Message::Volumes(number, volumes) => {

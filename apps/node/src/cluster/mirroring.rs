@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nearflash_cluster::compile::Tables;
@@ -15,10 +15,10 @@ use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, S
 use nearflash_cluster::store::{Compare, ModRevision, Put};
 use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
 use nearflash_mirror::membership::{
-    Action, Element, Known, Membership, MirrorConfig, NodeKey, Pulse, Record, SliceState,
+    Action, Element, Known, Membership, MirrorConfig, NodeKey, Pulse, Record, Scope, SliceState,
     StoreAnswer, View,
 };
-use nearflash_mirror::{MirrorKey as CoreKey, Role, Term};
+use nearflash_mirror::{MirrorKey as CoreKey, Role, Term, Written};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
@@ -56,6 +56,8 @@ pub(super) enum MirrorEvent {
     /// Every core goes by the publication of this number.
     Shown(u64),
     Drained(u64),
+    /// Every core has told which parts of the mirror it has written, for the copy of this session.
+    Told(CoreKey, u32, Arc<Mutex<Written>>),
     News(MirrorNews),
     /// The answer to a call, and the place of the endpoint that gave it.
     Store(CoreKey, u64, StoreAnswer, usize),
@@ -200,6 +202,10 @@ impl Mirroring {
         match event {
             MirrorEvent::Shown(number) => self.membership.handle_shown(number),
             MirrorEvent::Drained(number) => self.membership.handle_drained(number),
+            MirrorEvent::Told(key, session, set) => {
+                let set = std::mem::take(&mut *set.lock().unwrap_or_else(PoisonError::into_inner));
+                self.board.copy(&key, session, Some(set));
+            }
             MirrorEvent::News(MirrorNews::Failed { mirror, is_local }) => {
                 if let Some(key) = self.board.key_of(mirror) {
                     self.membership.handle_failure(key, is_local);
@@ -253,9 +259,17 @@ impl Mirroring {
                 Action::Propose(key, call, revision, record) => {
                     self.propose(key, call, (revision, &record), endpoints);
                 }
-                Action::Resync(key, session) => self.board.copy(&key, session),
+                Action::Resync(key, session, Scope::All) => self.board.copy(&key, session, None),
+                Action::Resync(key, session, Scope::Written) => self.collect(key, session),
             }
         }
+    }
+
+    /// Collects what the cores have written. Then the copy begins.
+    fn collect(&self, key: CoreKey, session: u32) {
+        let set: Arc<Mutex<Written>> = Arc::default();
+        let told = MirrorEvent::Told(key, session, Arc::clone(&set));
+        self.board.tell_written(&key, &set, self.then(told));
     }
 
     fn send(&mut self, to: NodeKey, pulse: &Pulse) {

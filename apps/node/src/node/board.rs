@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nearflash_device::DeviceId;
 use nearflash_mirror::membership::View;
 use nearflash_mirror::{
-    Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
+    Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term, Written,
 };
 use nearflash_units::{ByteLen, Nanos};
 
@@ -131,10 +131,17 @@ impl Board {
         self.runtime.set_leases(&known);
     }
 
-    /// Copies a mirror to the replica with this session.
-    pub(crate) fn copy(&self, mirror: &MirrorKey, session: u32) {
+    /// Collects the parts of a mirror that the cores have written.
+    pub(crate) fn tell_written(&self, mirror: &MirrorKey, set: &Arc<Mutex<Written>>, then: Then) {
         if let Some(id) = self.id_of(mirror) {
-            self.runtime.copy_mirror(id, session);
+            self.runtime.tell_written(id, set, then);
+        }
+    }
+
+    /// Copies what differs to the replica with this session, in these parts of the mirror or everywhere.
+    pub(crate) fn copy(&self, mirror: &MirrorKey, session: u32, scope: Option<Written>) {
+        if let Some(id) = self.id_of(mirror) {
+            self.runtime.copy_mirror(id, session, scope.map(Arc::new));
         }
     }
 

@@ -11,7 +11,7 @@ use std::{io, mem, thread};
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
-use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable};
+use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
@@ -370,8 +370,13 @@ impl Runtime for Cores {
         self.post.send_all(|| Message::Leases(Arc::clone(&leases)));
     }
 
-    fn copy_mirror(&self, mirror: MirrorId, session: u32) {
-        self.post.send_all(|| Message::CopyMirror(mirror, session));
+    fn tell_written(&self, mirror: MirrorId, set: &Arc<Mutex<Written>>, then: Then) {
+        let number = self.replies.ask_then(self.post.len(), then);
+        self.post.send_all(|| Message::TellWritten(number, mirror, Arc::clone(set)));
+    }
+
+    fn copy_mirror(&self, mirror: MirrorId, session: u32, scope: Option<Arc<Written>>) {
+        self.post.send_all(|| Message::CopyMirror(mirror, session, scope.clone()));
     }
 
     fn core_count(&self) -> u16 {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use nearflash_media::Device;
-use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable};
+use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_node::config::Config;
 use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess,
@@ -88,7 +88,16 @@ impl Runtime for Recorder {
 
     fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
 
-    fn copy_mirror(&self, _mirror: MirrorId, _session: u32) {}
+    fn tell_written(
+        &self,
+        _mirror: MirrorId,
+        _set: &Arc<Mutex<Written>>,
+        then: nearflash_node::Then,
+    ) {
+        then();
+    }
+
+    fn copy_mirror(&self, _mirror: MirrorId, _session: u32, _scope: Option<Arc<Written>>) {}
 
     fn core_count(&self) -> u16 {
         1

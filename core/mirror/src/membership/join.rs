@@ -6,7 +6,7 @@
 //! at the primary need its lease; then the record names it again.
 
 use super::mirror::{Joiner, Phase, Stage, Standing};
-use super::{Action, Membership, NodeKey, Pulse, RETRY};
+use super::{Action, Membership, NodeKey, Pulse, RETRY, Scope};
 use crate::mutant::Mutant;
 use crate::table::{MirrorKey, Term};
 
@@ -125,7 +125,8 @@ impl Membership {
         }
         if joiner.stage == Stage::Showing && is_shown {
             mirror.joiner = Some(Joiner { stage: Stage::Copying, ..joiner });
-            self.actions.push_back(Action::Resync(key, joiner.session));
+            let scope = if mirror.is_noted { Scope::Written } else { Scope::All };
+            self.actions.push_back(Action::Resync(key, joiner.session, scope));
         }
     }
 

@@ -5,6 +5,7 @@ use nearflash_units::Nanos;
 use super::record::{Element, Known, Record};
 use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
 use crate::Role;
+use crate::mutant::Mutant;
 use crate::table::MirrorKey;
 
 /// The time in sync after which a replica is taken back at once the next time.
@@ -30,6 +31,9 @@ pub(super) struct Mirror {
     /// At a secondary: the session that it accepts. At a primary: that of the other replica in sync.
     pub(super) session: u32,
     pub(super) joiner: Option<Joiner>,
+    /// The two replicas were equal and flushed once, and since then the cores of this process have noted every write
+    /// in which they may differ.
+    pub(super) is_noted: bool,
     /// Until when the lease lasts that was given last.
     pub(super) given: Nanos,
     /// Until when the lease lasts that is held.
@@ -133,7 +137,7 @@ impl Membership {
         let [first, second] = replicas[..] else { return None };
         let (own, other) = if first.node == self.node { (first, second) } else { (second, first) };
         let slice = self.slices.iter().find(|slice| slice.slice == own.slice).copied()?;
-        Some(Mirror {
+        let mut mirror = Mirror {
             own,
             other,
             slice,
@@ -144,6 +148,7 @@ impl Membership {
             stay: 0,
             session: 0,
             joiner: None,
+            is_noted: self.is(Mutant::CoversAtStart),
             // The start counts as a lease given.
             given: self.now.plus(longer(self.lease)),
             held: Nanos(0),
@@ -156,7 +161,10 @@ impl Membership {
             other_has_failed: false,
             view: None,
             published: 0,
-        })
+        };
+        // The record names this process: no earlier one has written since the replicas were equal.
+        mirror.is_noted |= mirror.are_both_in_sync();
+        Some(mirror)
     }
 }
 
@@ -173,6 +181,12 @@ impl Mirror {
     /// The element of this replica, as it is now.
     pub(super) fn element(&self) -> Element {
         Element { replica: self.own.ordinal, incarnation: self.slice.incarnation }
+    }
+
+    /// Whether both replicas are in sync, this one in the present incarnation of its slice.
+    pub(super) fn are_both_in_sync(&self) -> bool {
+        let is_in_sync = matches!(self.standing(), Standing::Primary | Standing::Secondary);
+        is_in_sync && self.other_element().is_some()
     }
 
     pub(super) fn other_element(&self) -> Option<Element> {

@@ -52,7 +52,9 @@ impl Membership {
         }
         if matches!(after, Standing::Out | Standing::Suspect) {
             mirror.stay += 1;
+            mirror.is_noted = false;
         }
+        mirror.is_noted |= mirror.are_both_in_sync();
         mirror.pace(before, after, now);
         let has_entered = matches!(after, Standing::Primary | Standing::Secondary)
             && !matches!(before, Standing::Primary | Standing::Secondary);

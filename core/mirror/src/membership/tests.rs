@@ -198,7 +198,7 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
     let actions = settle(&mut a);
     let view = views(&actions)[0];
     assert_eq!((view.remote, view.needs_lease), (Some(1), false));
-    assert!(actions.contains(&Action::Resync(KEY, 1)));
+    assert!(actions.contains(&Action::Resync(KEY, 1, Scope::Written)));
     // Reads need the lease before the record names the replica.
     a.handle_resynced(KEY, 1);
     let actions = settle(&mut a);

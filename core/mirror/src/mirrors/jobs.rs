@@ -216,6 +216,10 @@ impl Mirrors {
 
     /// Starts a write that holds its range.
     fn write(&mut self, slot: usize) {
+        let Job { mirror, request: DeviceRequest { offset, len, .. }, .. } = self.jobs[slot];
+        if !self.is(Mutant::WritesUnnoted) {
+            self.note_written(mirror, offset, len);
+        }
         let has_remote =
             self.entry(self.jobs[slot].mirror).is_some_and(|entry| entry.remote.is_some());
         let job = &mut self.jobs[slot];

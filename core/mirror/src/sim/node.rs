@@ -14,9 +14,13 @@ use super::run::{
 };
 use super::store::Call;
 use super::world::Device;
-use crate::membership::{Action, Known, Membership, MirrorConfig, Replica, SliceState, View};
+use crate::membership::{
+    Action, Known, Membership, MirrorConfig, Replica, Scope, SliceState, View,
+};
 use crate::mutant::Mutant;
-use crate::{Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role};
+use crate::{
+    Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role, Written,
+};
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -32,6 +36,8 @@ pub(super) struct Node {
     mail: Vec<Time>,
     pub(super) timeouts: Vec<Option<Time>>,
     timeout: Option<Time>,
+    /// By mirror and session: what cores have told of their writes, and how many have not yet.
+    scopes: BTreeMap<(MirrorId, u32), (Written, usize)>,
     /// Publications that not every core has.
     shown: VecDeque<(u64, usize)>,
     pub(super) paused_until: Time,
@@ -59,6 +65,7 @@ impl Node {
             mail: Vec::new(),
             timeouts: Vec::new(),
             timeout: None,
+            scopes: BTreeMap::new(),
             shown: VecDeque::new(),
             paused_until: 0,
             rate,
@@ -123,6 +130,7 @@ impl Run {
         it.timeouts = vec![None; it.cores.len()];
         (it.timeout, it.views) = (None, BTreeMap::new());
         it.shown.clear();
+        it.scopes.clear();
         if node < REPLICA_NODES {
             let (incarnation, power) = (it.incarnation, it.power);
             let slice = SliceState { slice: node_key(node), incarnation, power };
@@ -289,13 +297,38 @@ impl Run {
                 proposal: Some((revision, record)),
                 incarnation,
             }),
-            Action::Resync(key, session) => {
-                for core in 0..self.nodes[node].cores.len() {
+            Action::Resync(key, session, Scope::All) => {
+                self.copy(node, MirrorId(key.number), session, None);
+            }
+            Action::Resync(key, session, Scope::Written) => {
+                self.count("copies of what was written");
+                let (mirror, cores) = (MirrorId(key.number), self.nodes[node].cores.len());
+                self.nodes[node].scopes.insert((mirror, session), (Written::default(), cores));
+                for core in 0..cores {
                     let at = self.mail_time(node, core);
-                    let mirror = MirrorId(key.number);
-                    self.later(at, Event::Copy((node, core), life, mirror, session));
+                    self.later(at, Event::TellWritten((node, core), life, mirror, session));
                 }
             }
+        }
+    }
+
+    /// A core tells what it has written. When all have, the copy begins.
+    pub(super) fn tell_written(&mut self, at: At, mirror: MirrorId, session: u32) {
+        let it = &mut self.nodes[at.0];
+        let Some((scope, left)) = it.scopes.get_mut(&(mirror, session)) else { return };
+        scope.unite(&it.cores[at.1].written(mirror));
+        *left -= 1;
+        if *left == 0 {
+            let scope = it.scopes.remove(&(mirror, session)).map(|(scope, _)| scope);
+            self.copy(at.0, mirror, session, scope);
+        }
+    }
+
+    fn copy(&mut self, node: usize, mirror: MirrorId, session: u32, scope: Option<Written>) {
+        let life = self.nodes[node].life;
+        for core in 0..self.nodes[node].cores.len() {
+            let at = self.mail_time(node, core);
+            self.later(at, Event::Copy((node, core), life, mirror, session, scope.clone()));
         }
     }
 

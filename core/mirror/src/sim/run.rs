@@ -19,6 +19,7 @@ use crate::membership::{Known, Pulse, StoreAnswer};
 use crate::mutant::Mutant;
 use crate::{
     Buffers, Core, DigestKey, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission,
+    Written,
 };
 
 pub(super) const NODES: usize = 3;
@@ -52,7 +53,8 @@ pub(super) enum Event {
     Mail(At, u64, MirrorMessage),
     Table(At, u64, Arc<MirrorTable>, u64),
     Leases(At, u64, Vec<(MirrorId, Nanos)>),
-    Copy(At, u64, MirrorId, u32),
+    TellWritten(At, u64, MirrorId, u32),
+    Copy(At, u64, MirrorId, u32, Option<Written>),
     Device(At, u64, u64, Submission, Vec<(u64, usize)>),
     Shown(usize, u64, u64),
     Drain(usize, u64, u64, u32),
@@ -316,6 +318,7 @@ impl Run {
             | Event::Mail(at, life, _)
             | Event::Table(at, life, ..)
             | Event::Leases(at, life, _)
+            | Event::TellWritten(at, life, ..)
             | Event::Copy(at, life, ..)
             | Event::Result(at, life, ..) => (at.0, Some(*life)),
             Event::Shown(node, life, _)
@@ -353,10 +356,13 @@ impl Run {
             Event::Mail(at, _, message) => self.with_core(at, |core| core.handle_message(message)),
             Event::Table(at, _, table, number) => self.table_shown(at, table, number),
             Event::Leases(at, _, leases) => self.with_core(at, |core| core.set_leases(&leases)),
-            Event::Copy(at, _, mirror, session) => {
+            Event::TellWritten(at, _, mirror, session) => self.tell_written(at, mirror, session),
+            Event::Copy(at, _, mirror, session, scope) => {
                 let mut key = DigestKey::default();
                 key[..8].copy_from_slice(&self.now.to_le_bytes());
-                self.with_core(at, |core| core.begin_copy(mirror, session, key));
+                self.with_core(at, |core| {
+                    core.begin_copy(mirror, session, scope.map(Arc::new), key)
+                });
             }
             Event::Device(at, life, epoch, submission, covered) => {
                 self.device_done(at, (life, epoch), submission, &covered);

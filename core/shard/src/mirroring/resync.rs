@@ -93,7 +93,7 @@ fn a_gibibyte_with_one_block_in_a_hundred_dirty_needs_three_halves_of_a_percent_
     let table = MirrorTable::new().with(MIRROR, Some(entry()));
     let mut mirrors = Mirrors::new(Core(0), Arc::new(table));
     mirrors.set_now(Nanos(1));
-    mirrors.begin_copy(MIRROR, 9, [3; 16]);
+    mirrors.begin_copy(MIRROR, 9, None, [3; 16]);
     let (mut buffers, mut sent) = (Counted::default(), 0);
     let copied = loop {
         mirrors.copy(&mut buffers);
