@@ -12,6 +12,7 @@
 //!
 //! It must not know which connections or devices there are, nor why a table changes.
 
+mod faces;
 mod jobs;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::mutant::Mutant;
 use crate::replica::{Accepted, Tag};
 use crate::slots::Slots;
 use crate::table::{Core, MirrorId, MirrorTable, Role, Term};
+use faces::Former;
 
 /// The time for which an operation that changes no data waits for a primary.
 pub const HOLD: Nanos = Nanos::from_secs(10);
@@ -128,6 +130,7 @@ pub struct Mirrors {
     pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
     /// Remote devices that are not needed any more.
     abandoned: VecDeque<DeviceId>,
+    formers: Vec<Former>,
     /// By mirror: until when its reads may be answered.
     leases: Vec<Nanos>,
     pub(crate) copies: Copies,
@@ -160,6 +163,7 @@ impl Mirrors {
             messages: VecDeque::new(),
             failures: VecDeque::new(),
             abandoned: VecDeque::new(),
+            formers: Vec::new(),
             leases: Vec::new(),
             copies: Copies::default(),
             granted: Vec::new(),
@@ -192,6 +196,8 @@ impl Mirrors {
             mirror,
             since,
             stage: Stage::Held,
+            term: Term(0),
+            has_effect: false,
             is_forwarded,
             stay: 0,
             owner,
@@ -213,7 +219,7 @@ impl Mirrors {
     pub fn handle_received(&mut self, id: OperationId) {
         let Some(slot) = self.slot_of(id).filter(|_| id.op == REMOTE) else { return };
         if self.jobs[slot].remote == Part::UnderWay && self.jobs[slot].stage == Stage::Writing {
-            self.jobs[slot].remote = Part::Received;
+            (self.jobs[slot].remote, self.jobs[slot].has_effect) = (Part::Received, true);
             self.advance(slot);
             self.tell_granted();
         }
@@ -238,8 +244,7 @@ impl Mirrors {
             }
             Stage::Reading => self.end(slot, result),
             Stage::Writing | Stage::Flushing => {
-                let part = if id.op == LOCAL { &mut job.local } else { &mut job.remote };
-                *part = Part::of(result);
+                job.end_part(id.op == LOCAL, result);
                 if !result.is_done() && !is_unreached(result) {
                     self.failures.push_back((job.mirror, result, id.op == LOCAL));
                 }
@@ -283,13 +288,7 @@ impl Mirrors {
     /// Replaces the table. Operations under way go by it from now on.
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
         let before = std::mem::replace(&mut self.table, table);
-        for (mirror, old) in before.entries() {
-            let new = self.table.entry(mirror);
-            let remote = old.remote.filter(|old| new.and_then(|new| new.remote) != Some(*old));
-            let primary = old.primary.filter(|old| new.and_then(|new| new.primary) != Some(*old));
-            let devices = remote.map(|remote| remote.device).into_iter().chain(primary);
-            self.abandoned.extend(devices);
-        }
+        self.leave_faces(&before);
         self.look();
     }
 

@@ -99,6 +99,19 @@ fn mirrors_keep_their_promises_under_late_and_lost_messages_and_changes_of_membe
     }
 }
 
+#[test]
+fn an_orderly_handover_loses_no_path() {
+    let mut counts = Counts::new();
+    for seed in 0..30 {
+        let more = Run::orderly(seed).run().unwrap_or_else(|it| panic!("seed {seed}: {it}"));
+        let count = |name| more.get(name).copied().unwrap_or(0);
+        // The store may lose calls, so writes may find no primary in time.
+        assert_eq!(count("paths lost"), 0, "seed {seed}");
+        more.into_iter().for_each(|(name, count)| *counts.entry(name).or_default() += count);
+    }
+    assert!(counts["takeovers"] > 30 && counts["nodes that left"] == 30, "{counts:#?}");
+}
+
 /// `SIM_SEED=17` runs one seed, `SIM_SEEDS=400..40000` many.
 #[test]
 #[ignore = "runs the seeds that the environment names"]
@@ -118,27 +131,27 @@ fn mirrors_keep_their_promises_for_the_named_seeds() {
 const MUTANTS: &[(Mutant, u64)] = {
     use Mutant as M;
     &[
-        (M::TermIgnored, 21),
+        (M::TermIgnored, 26),
         (M::LocalFirst, 0),
         (M::NoLock, 0),
         (M::LocalFlush, 0),
         (M::Hint, 0),
         (M::OneCopy, 0),
-        (M::Undrained, 63),
-        (M::FailureTold, 699),
-        (M::BufferInUse, 268),
+        (M::Undrained, 99),
+        (M::FailureTold, 1187),
+        (M::BufferInUse, 284),
         (M::OldWrite, 0),
         (M::LeaseNotAwaited, 0),
-        (M::ReadsWithoutLease, 702),
-        (M::UnknownIsFailure, 20),
-        (M::SuspectTakesOver, 40),
+        (M::ReadsWithoutLease, 95),
+        (M::UnknownIsFailure, 26),
+        (M::SuspectTakesOver, 4),
         (M::CopiedTooEarly, 0),
-        (M::NoSession, 6004),
-        (M::JoinsUndrained, 119),
-        (M::ProposesUndrained, 63),
-        (M::GhostWrites, 63),
-        (M::CopyUnlocked, 2),
-        (M::CopyUnflushed, 87),
+        (M::NoSession, 7270),
+        (M::JoinsUndrained, 319),
+        (M::ProposesUndrained, 78),
+        (M::GhostWrites, 223),
+        (M::CopyUnlocked, 0),
+        (M::CopyUnflushed, 111),
         (M::DigestsCollide, 0),
     ]
 };

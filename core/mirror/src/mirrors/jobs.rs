@@ -47,10 +47,11 @@ impl Mirrors {
         }
         match entry.role {
             Role::Primary => self.begin_at_primary(slot),
-            Role::Nobody => self.wait(),
-            Role::Secondary | Role::Elsewhere if job.is_forwarded => {
+            // The node that has forwarded it asks again, or asks the next primary.
+            Role::Secondary | Role::Elsewhere | Role::Nobody if job.is_forwarded => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
+            Role::Nobody => self.wait(),
             Role::Secondary | Role::Elsewhere => match entry.primary {
                 Some(device) => {
                     let tag = Tag { term: entry.term, session: 0 };
@@ -216,9 +217,10 @@ impl Mirrors {
 
     /// Starts a write that holds its range.
     fn write(&mut self, slot: usize) {
-        let has_remote =
-            self.entry(self.jobs[slot].mirror).is_some_and(|entry| entry.remote.is_some());
+        let entry = self.table.entry(self.jobs[slot].mirror).expect("the caller has seen it");
+        let (has_remote, term) = (entry.remote.is_some(), entry.term);
         let job = &mut self.jobs[slot];
+        (job.term, job.has_effect) = (term, false);
         (job.stage, job.local, job.remote) = (Stage::Writing, Part::Due, Part::Unneeded);
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         if has_remote {
@@ -277,7 +279,13 @@ impl Mirrors {
             Next::Local => self.send(slot, LOCAL),
             Next::End(result) => self.end(slot, result),
             Next::Lost => self.end(slot, DeviceResult::Remote(Outcome::PathLost)),
-            Next::Anew => self.begin(slot),
+            Next::Anew if self.is_too_old(&self.jobs[slot]) => {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
+            Next::Anew => {
+                self.unlock(slot);
+                self.begin(slot);
+            }
         }
     }
 
@@ -315,6 +323,7 @@ impl Mirrors {
     /// Looks at all that waits.
     pub(super) fn look(&mut self) {
         self.look_at = None;
+        self.look_at_formers();
         self.look_at_copies();
         for slot in 0..self.jobs.capacity() {
             if self.jobs.contains(slot) {
@@ -339,6 +348,9 @@ impl Mirrors {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Held => self.begin(slot),
+            Stage::Locking if job.is_forwarded && self.is_stopped(job.mirror) => {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
             Stage::Locking => self.wait(),
             Stage::Writing | Stage::Flushing => self.try_again(slot),
             Stage::Judging(result) => self.judge(slot, result),
@@ -346,8 +358,16 @@ impl Mirrors {
         }
     }
 
+    fn is_stopped(&self, mirror: MirrorId) -> bool {
+        self.entry(mirror).is_some_and(|entry| entry.role == Role::Nobody)
+    }
+
     /// Sends those parts again that failed, if they are still needed.
     fn try_again(&mut self, slot: usize) {
+        let mirror = self.jobs[slot].mirror;
+        if let Some(entry) = self.table.entry(mirror).filter(|it| it.role == Role::Primary) {
+            self.jobs[slot].term = entry.term;
+        }
         let job = self.jobs[slot];
         if job.next(self.table.entry(job.mirror)) == Next::Retry {
             if job.remote.is_repeatable(job.stage) {

@@ -75,6 +75,10 @@ pub(super) enum Event {
     Start(usize),
     Learn(usize, u64),
     Kill(usize, bool),
+    /// The process of a node is asked to end.
+    Stop(usize),
+    /// It hands its mirrors over.
+    Leave(usize, u64, Time),
     Pause(usize, Time),
     Cut(usize, usize, Time, bool),
     Healed(usize, usize),
@@ -115,6 +119,8 @@ pub(super) struct Run {
     slow: u64,
     pub(super) late: u64,
     is_cruel: bool,
+    /// Nothing fails: a node leaves, and no more.
+    pub(super) is_orderly: bool,
     is_traced: bool,
 }
 
@@ -208,8 +214,17 @@ impl Run {
             slow,
             late,
             is_cruel: seed % 2 == 1,
+            is_orderly: false,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
+    }
+
+    /// The run of a seed in which a node leaves, and nothing fails.
+    pub(super) fn orderly(seed: u64) -> Self {
+        let mut run = Self::new(seed, None);
+        (run.lossy, run.errors, run.slow, run.late) = (0, 0, 0, 0);
+        (run.is_cruel, run.is_orderly) = (false, true);
+        run
     }
 
     pub(super) fn run(mut self) -> Result<Counts, String> {
@@ -238,6 +253,10 @@ impl Run {
         }
         (0..NODES).for_each(|node| self.start(node));
         (0..8).for_each(|_| self.later(MILLI, Event::NextOp));
+        if self.is_orderly {
+            let (node, at) = (self.draw(REPLICA_NODES), self.random.below(LAST_OP));
+            return self.later(at, Event::Stop(node));
+        }
         for _ in 0..self.random.below(6) {
             self.draw_fault();
         }
@@ -258,7 +277,7 @@ impl Run {
         let span = 50 * MILLI + self.random.below(2400 * MILLI);
         let node = self.draw(REPLICA_NODES);
         let other = (node + 1 + self.draw(2)) % NODES;
-        let event = match self.random.below(16) {
+        let event = match self.random.below(18) {
             0..5 => {
                 self.later(at + span, Event::Start(node));
                 Event::Kill(node, self.random.below(3) == 0)
@@ -276,7 +295,8 @@ impl Run {
             }
             11..13 => Event::StoreDown(self.draw(NODES), span),
             13 => Event::StoreDown(NODES, span),
-            _ => Event::PulseReset(node, 1 - node),
+            14..16 => Event::PulseReset(node, 1 - node),
+            _ => Event::Stop(node),
         };
         self.later(at, event);
     }
@@ -322,6 +342,7 @@ impl Run {
             | Event::Drain(node, life, ..)
             | Event::MembershipTimeout(node, life)
             | Event::Learn(node, life)
+            | Event::Leave(node, life, _)
             | Event::Copied(node, life, ..) => (*node, Some(*life)),
             Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
             Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
@@ -393,6 +414,8 @@ impl Run {
             Event::Start(node) => self.start(node),
             Event::Learn(node, _) => self.learn(node),
             Event::Kill(node, by_power) => self.kill(node, by_power),
+            Event::Stop(node) => self.stop(node),
+            Event::Leave(node, _, until) => self.leave(node, until),
             Event::Pause(node, span) => self.pause(node, span),
             Event::Cut(from, to, span, is_one_way) => self.cut(from, to, span, is_one_way),
             Event::Healed(from, to) => self.healed(from, to),
