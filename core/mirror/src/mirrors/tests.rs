@@ -1,5 +1,6 @@
 //! Single rules, step by step. How they work together is the simulation's part.
 
+mod copy;
 mod handover;
 
 use nearflash_device::{DeviceId, DeviceOperation};
