@@ -28,6 +28,8 @@ pub(crate) enum Stage {
     Passing(DeviceId),
     /// A read of the replica of this node.
     Reading,
+    /// A read that the device of this node failed, which holds its range.
+    Repairing,
     /// The bytes are here, and are not answered before it is known that they are not stale.
     Judging(DeviceResult),
 }
@@ -77,7 +79,8 @@ pub(crate) struct Job {
     /// When it came. Its payload was whole then.
     pub(crate) since: Nanos,
     pub(crate) stage: Stage,
-    /// The last term in which this node was its primary.
+    /// Of a write: the last term in which this node was its primary. Of a read that is repaired: the last
+    /// term in which its mirror was written before.
     pub(crate) term: Term,
     /// A replica may have it, or a part of it.
     pub(crate) has_effect: bool,
@@ -117,7 +120,7 @@ impl Job {
 
     /// Whether the replica of this node may still change.
     pub(crate) fn is_changing_device(&self) -> bool {
-        self.stage == Stage::Writing && self.local.is_under_way()
+        matches!(self.stage, Stage::Writing | Stage::Repairing) && self.local.is_under_way()
     }
 
     pub(crate) fn is_under_way(&self) -> bool {

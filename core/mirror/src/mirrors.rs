@@ -10,10 +10,14 @@
 //! makes the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried
 //! again: it waits until that replica is not in sync any more.
 //!
+//! A read that the device of the primary fails is read from the other replica in sync (`repair`). A primary
+//! that has stopped for a handover completes its writes ([`Mirrors::is_drained`]).
+//!
 //! It must not know which connections or devices there are, nor why a table changes.
 
 mod faces;
 mod jobs;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -103,11 +107,15 @@ pub enum MirrorMessage {
         ticket: Ticket,
         /// Whether it is held.
         is_held: bool,
+        /// The last term of those who held locks of the mirror before.
+        term: Term,
     },
     /// To the owner: the lock is given back.
     Unlock {
         /// The lock.
         ticket: Ticket,
+        /// The term of the one who held it.
+        term: Term,
     },
 }
 
@@ -119,6 +127,8 @@ pub struct Mirrors {
     pub(crate) table: Arc<MirrorTable>,
     /// The locks of the mirrors that this core owns.
     pub(crate) locks: RangeLocks<Asker>,
+    /// By mirror that this core owns: the last term of those who held locks of it.
+    terms: Vec<Term>,
     pub(crate) jobs: Slab<Job>,
     slots: Slots,
     pub(crate) accepted: Slab<Accepted>,
@@ -131,6 +141,8 @@ pub struct Mirrors {
     /// Remote devices that are not needed any more.
     abandoned: VecDeque<DeviceId>,
     formers: Vec<Former>,
+    /// Mirrors of which a read was repaired.
+    repaired: VecDeque<MirrorId>,
     /// By mirror: until when its reads may be answered.
     leases: Vec<Nanos>,
     pub(crate) copies: Copies,
@@ -153,6 +165,7 @@ impl Mirrors {
             now: Nanos(0),
             table,
             locks: RangeLocks::new(),
+            terms: Vec::new(),
             jobs: Slab::new(),
             slots: Slots::default(),
             accepted: Slab::new(),
@@ -164,6 +177,7 @@ impl Mirrors {
             failures: VecDeque::new(),
             abandoned: VecDeque::new(),
             formers: Vec::new(),
+            repaired: VecDeque::new(),
             leases: Vec::new(),
             copies: Copies::default(),
             granted: Vec::new(),
@@ -242,7 +256,8 @@ impl Mirrors {
                 job.stage = Stage::Judging(result);
                 self.judge(slot, result);
             }
-            Stage::Reading => self.end(slot, result),
+            Stage::Reading => self.read_failed(slot, result),
+            Stage::Repairing => self.repair_ended(slot, id.op == LOCAL, result),
             Stage::Writing | Stage::Flushing => {
                 job.end_part(id.op == LOCAL, result);
                 if !result.is_done() && !is_unreached(result) {
@@ -276,11 +291,12 @@ impl Mirrors {
         match message {
             MirrorMessage::Lock { asker, range } => {
                 let (ticket, is_held) = self.locks.acquire(range, asker);
-                let answer = MirrorMessage::Locked { asker, ticket, is_held };
-                self.messages.push_back((asker.core, answer));
+                self.answer(asker, ticket, is_held);
             }
-            MirrorMessage::Locked { asker, ticket, is_held } => self.locked(asker, ticket, is_held),
-            MirrorMessage::Unlock { ticket } => self.locks.release(ticket, &mut self.granted),
+            MirrorMessage::Locked { asker, ticket, is_held, term } => {
+                self.locked(asker, ticket, is_held, term);
+            }
+            MirrorMessage::Unlock { ticket, term } => self.release(ticket, term),
         }
         self.tell_granted();
     }
@@ -289,6 +305,7 @@ impl Mirrors {
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
         let before = std::mem::replace(&mut self.table, table);
         self.leave_faces(&before);
+        self.forget_terms();
         self.look();
     }
 

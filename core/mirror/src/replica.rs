@@ -145,7 +145,9 @@ impl Mirrors {
         };
         let accepted = &mut self.accepted[slot];
         let (mirror, operation) = (accepted.mirror, accepted.request.operation);
-        if !result.is_done() && !self.is(Mutant::FailureTold) {
+        // The primary sees by itself that a read has failed, and what that means.
+        let is_read = matches!(operation, DeviceOperation::Read { .. });
+        if !result.is_done() && !is_read && !self.is(Mutant::FailureTold) {
             self.failures.push_back((mirror, result, true));
             let is_write = matches!(
                 operation,

@@ -12,7 +12,7 @@ use crate::job::{Job, Next, Part, Stage, is_unreached};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
 use crate::replica::Tag;
-use crate::table::{Core, MirrorEntry, MirrorId, Role};
+use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
 
 impl Mirrors {
     pub(crate) fn entry(&self, mirror: MirrorId) -> Option<&MirrorEntry> {
@@ -159,10 +159,11 @@ impl Mirrors {
         self.advance(slot);
     }
 
-    /// Asks for the range of a write.
-    fn lock(&mut self, slot: usize, owner: Core) {
-        if self.is(Mutant::NoLock) {
-            return self.write(slot);
+    /// Asks for the range of a write, or of a read that is repaired.
+    pub(super) fn lock(&mut self, slot: usize, owner: Core) {
+        let is_repair = !self.jobs[slot].changes_data();
+        if self.is(Mutant::NoLock) || is_repair && self.is(Mutant::RepairUnlocked) {
+            return self.go_on(slot, Term(0));
         }
         let asker = Asker { core: self.core, job: self.slots.id(slot, LOCAL) };
         let job = &mut self.jobs[slot];
@@ -175,11 +176,44 @@ impl Mirrors {
         }
         let (ticket, is_held) = self.locks.acquire(range, asker);
         self.jobs[slot].ticket = Some(ticket);
-        if is_held { self.write(slot) } else { self.wait() }
+        if is_held { self.go_on(slot, self.last_term(ticket)) } else { self.wait() }
+    }
+
+    /// The last term of those who held locks of the mirror of this one.
+    fn last_term(&self, ticket: Ticket) -> Term {
+        let mirror = self.locks.mirror(ticket);
+        self.terms.get(index(mirror.0)).copied().unwrap_or(Term(0))
+    }
+
+    /// Another mirror may get the place of one that is gone.
+    pub(super) fn forget_terms(&mut self) {
+        let Self { terms, table, .. } = self;
+        for (mirror, term) in (0..).map(MirrorId).zip(terms) {
+            if table.entry(mirror).is_none() {
+                *term = Term(0);
+            }
+        }
+    }
+
+    /// Tells another core of a lock.
+    pub(super) fn answer(&mut self, asker: Asker, ticket: Ticket, is_held: bool) {
+        let term = self.last_term(ticket);
+        let answer = MirrorMessage::Locked { asker, ticket, is_held, term };
+        self.messages.push_back((asker.core, answer));
+    }
+
+    /// Takes back a lock that was held in this term.
+    pub(super) fn release(&mut self, ticket: Ticket, term: Term) {
+        let place = index(self.locks.mirror(ticket).0);
+        if self.terms.len() <= place {
+            self.terms.resize(place + 1, Term(0));
+        }
+        self.terms[place] = self.terms[place].max(term);
+        self.locks.release(ticket, &mut self.granted);
     }
 
     /// The owner has given a ticket to a job of this core, or grants its lock.
-    pub(super) fn locked(&mut self, asker: Asker, ticket: Ticket, is_held: bool) {
+    pub(super) fn locked(&mut self, asker: Asker, ticket: Ticket, is_held: bool, term: Term) {
         if asker.job.op >= COPY {
             return self.copy_locked(asker.job);
         }
@@ -191,18 +225,18 @@ impl Mirrors {
                 self.unlock(slot);
                 self.remove(slot);
             }
-            Stage::Locking if is_held => self.lock_held(slot),
+            Stage::Locking if is_held => self.lock_held(slot, term),
             _ => {}
         }
     }
 
-    fn lock_held(&mut self, slot: usize) {
+    fn lock_held(&mut self, slot: usize, term: Term) {
         let job = &self.jobs[slot];
         if self.is_too_old(job) {
             return self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
         }
         match self.table.entry(job.mirror) {
-            Some(entry) if entry.role == Role::Primary => self.write(slot),
+            Some(entry) if entry.role == Role::Primary => self.go_on(slot, term),
             _ => {
                 self.unlock(slot);
                 self.begin(slot);
@@ -210,7 +244,13 @@ impl Mirrors {
         }
     }
 
-    fn is_too_old(&self, job: &Job) -> bool {
+    /// Starts what needs the range, which was held before in this term at the latest.
+    fn go_on(&mut self, slot: usize, term: Term) {
+        self.jobs[slot].term = term;
+        if self.jobs[slot].changes_data() { self.write(slot) } else { self.fetch(slot) }
+    }
+
+    pub(super) fn is_too_old(&self, job: &Job) -> bool {
         let span = if job.changes_data() { REDRIVE } else { HOLD };
         job.since.plus(span) < self.now && !(self.is(Mutant::OldWrite) && job.changes_data())
     }
@@ -292,7 +332,8 @@ impl Mirrors {
     /// Reports replicas whose part of an operation has been under way for too long, or has failed and is not
     /// tried again. They are waited for until a table comes without them.
     pub(super) fn look_for_slow_replicas(&mut self) {
-        let is_open = |job: &Job| matches!(job.stage, Stage::Writing | Stage::Flushing);
+        let is_open =
+            |job: &Job| matches!(job.stage, Stage::Writing | Stage::Flushing | Stage::Repairing);
         let now = self.now;
         let open = self.jobs.iter().map(|(_, job)| job).filter(|job| is_open(job));
         // The parts of one replica would all be reported.
@@ -300,7 +341,9 @@ impl Mirrors {
         for job in open.clone() {
             let is_late = job.since.plus(REPLICA_TIMEOUT) <= now;
             for (part, is_local) in [(job.local, true), (job.remote, false)] {
-                let has_failed = matches!(part, Part::Failed(_)) && !part.is_repeatable(job.stage);
+                let has_failed = job.stage != Stage::Repairing
+                    && matches!(part, Part::Failed(_))
+                    && !part.is_repeatable(job.stage);
                 let is_bad = has_failed || is_late && part.is_under_way();
                 let replica = (job.mirror, is_local);
                 if is_bad && !found.contains(&replica) {
@@ -354,6 +397,7 @@ impl Mirrors {
             Stage::Locking => self.wait(),
             Stage::Writing | Stage::Flushing => self.try_again(slot),
             Stage::Judging(result) => self.judge(slot, result),
+            Stage::Repairing => self.look_at_repair(slot),
             Stage::GivenUp | Stage::Passing(_) | Stage::Reading => {}
         }
     }
@@ -397,13 +441,13 @@ impl Mirrors {
         self.jobs.remove(slot);
     }
 
-    fn unlock(&mut self, slot: usize) {
+    pub(super) fn unlock(&mut self, slot: usize) {
         let Some(ticket) = self.jobs[slot].ticket.take() else { return };
-        let owner = self.jobs[slot].owner;
+        let Job { owner, term, .. } = self.jobs[slot];
         if owner == self.core {
-            self.locks.release(ticket, &mut self.granted);
+            self.release(ticket, term);
         } else {
-            self.messages.push_back((owner, MirrorMessage::Unlock { ticket }));
+            self.messages.push_back((owner, MirrorMessage::Unlock { ticket, term }));
         }
     }
 
@@ -414,10 +458,9 @@ impl Mirrors {
         while let Some((ticket, asker)) = self.granted.get(at).copied() {
             at += 1;
             if asker.core == self.core {
-                self.locked(asker, ticket, true);
+                self.locked(asker, ticket, true, self.last_term(ticket));
             } else {
-                let answer = MirrorMessage::Locked { asker, ticket, is_held: true };
-                self.messages.push_back((asker.core, answer));
+                self.answer(asker, ticket, true);
             }
         }
         self.granted.clear();

@@ -2,6 +2,7 @@
 
 mod copy;
 mod handover;
+mod repair;
 
 use nearflash_device::{DeviceId, DeviceOperation};
 use nearflash_request::{BufferId, Outcome};

@@ -124,6 +124,10 @@ impl Run {
         }
         let began = self.nodes[at.0].clock(self.ops[index(buffer.0)].came);
         let op = &mut self.ops[index(buffer.0)];
+        if let DeviceOperation::Read { .. } = op.operation {
+            // It is repaired.
+            return;
+        }
         let is_late = !op.is_started && clock > began.plus(REDRIVE);
         op.is_started = true;
         if is_late {
@@ -154,6 +158,9 @@ impl Run {
                         self.wrong(format!("mirror {} block {block}: {problem}", op.mirror));
                     }
                 }
+            }
+            DeviceOperation::Read { .. } if result == DeviceResult::MediumError => {
+                self.count("reads of scratched blocks that failed");
             }
             DeviceOperation::Read { .. } => self.count("reads that failed"),
             DeviceOperation::Flush if result == DeviceResult::Done => self.flush_ended(op),

@@ -116,6 +116,9 @@ pub(super) struct Run {
     pub(super) lossy: u64,
     /// Failed writes, slow operations of devices, and late requests: each of a thousand.
     errors: u64,
+    /// Reads after which a block cannot be read any more, and the node to which alone that happens.
+    scratches: u64,
+    scratched_only: Option<usize>,
     slow: u64,
     pub(super) late: u64,
     is_cruel: bool,
@@ -183,6 +186,7 @@ impl Run {
         let nodes = (0..NODES).map(&mut node).collect();
         let lossy = if random.below(3) == 0 { 0 } else { 1 + random.below(8) };
         let errors = [0, 0, 1, 6][usize::try_from(random.below(4)).expect("it is small")];
+        let scratches = if random.below(4) == 0 { 10 } else { 0 };
         let slow = if random.below(3) == 0 { 25 } else { 2 };
         let late = if random.below(3) == 0 { 20 } else { 2 };
         let pulses = |_| (0..REPLICA_NODES).map(|_| PulseLink::default()).collect();
@@ -211,6 +215,8 @@ impl Run {
             problem: None,
             lossy,
             errors,
+            scratches,
+            scratched_only: None,
             slow,
             late,
             is_cruel: seed % 2 == 1,
@@ -222,8 +228,15 @@ impl Run {
     /// The run of a seed in which a node leaves, and nothing fails.
     pub(super) fn orderly(seed: u64) -> Self {
         let mut run = Self::new(seed, None);
-        (run.lossy, run.errors, run.slow, run.late) = (0, 0, 0, 0);
+        (run.lossy, run.errors, run.scratches, run.slow, run.late) = (0, 0, 0, 0, 0);
         (run.is_cruel, run.is_orderly) = (false, true);
+        run
+    }
+
+    /// The run of a seed in which blocks of one node cannot be read, and nothing else fails.
+    pub(super) fn scratched(seed: u64) -> Self {
+        let mut run = Self::orderly(seed);
+        (run.scratches, run.scratched_only) = (30, Some(run.draw(REPLICA_NODES)));
         run
     }
 
@@ -253,6 +266,9 @@ impl Run {
         }
         (0..NODES).for_each(|node| self.start(node));
         (0..8).for_each(|_| self.later(MILLI, Event::NextOp));
+        if self.scratched_only.is_some() {
+            return;
+        }
         if self.is_orderly {
             let (node, at) = (self.draw(REPLICA_NODES), self.random.below(LAST_OP));
             return self.later(at, Event::Stop(node));
@@ -460,6 +476,9 @@ impl Run {
             let key = mirror_key(mirror.0);
             self.with_membership(at.0, |it| it.handle_failure(key, is_local));
         }
+        while self.nodes[at.0].cores[at.1].poll_repaired().is_some() {
+            self.count("reads repaired");
+        }
         while let Some((token, result)) = self.nodes[at.0].cores[at.1].poll_replica() {
             self.answer(usize::try_from(token).expect("it is an index"), result);
         }
@@ -544,6 +563,7 @@ impl Run {
                 let skip = usize::try_from(buffer_offset.0 / BLOCK).expect("they are few");
                 let stamps = self.buffers[&buffer.0][skip..].to_vec();
                 for (block, stamp) in blocks.zip(stamps) {
+                    self.nodes[at.0].device.scratched.remove(&block);
                     self.nodes[at.0].device.cell(block).log.push(stamp);
                     let order = self.orders.entry(block).or_default();
                     if !order.contains(&stamp) {
@@ -557,6 +577,10 @@ impl Run {
                     cell.durable = cell.durable.max(*len);
                 }
             }
+            DeviceOperation::Read { .. } if is_alive && self.is_scratched(at.0, &blocks) => {
+                self.count("reads of scratched blocks");
+                result = DeviceResult::MediumError;
+            }
             DeviceOperation::Read { buffer: Some(buffer), .. } if is_alive => {
                 let device = &mut self.nodes[at.0].device;
                 let stamps = blocks.map(|block| device.cell(block).stamp()).collect();
@@ -567,6 +591,20 @@ impl Run {
         if is_alive {
             self.result(at, submission.request, result);
         }
+    }
+
+    /// Whether a node cannot read these blocks. In the end, it can read all.
+    fn is_scratched(&mut self, node: usize, blocks: &std::ops::Range<u64>) -> bool {
+        let may_happen = self.scratched_only.is_none_or(|only| only == node);
+        if may_happen && self.random.permille(self.scratches) && !self.is_calm() {
+            self.nodes[node].device.scratched.insert(blocks.start);
+        }
+        let is_calm = self.is_calm();
+        let scratched = &mut self.nodes[node].device.scratched;
+        if is_calm {
+            scratched.clear();
+        }
+        scratched.range(blocks.clone()).next().is_some()
     }
 
     /// Gives a core the result of one of its operations.
