@@ -119,6 +119,8 @@ struct Piece {
     /// Operations under way.
     under_way: u32,
     has_failed: bool,
+    /// The other replica has given its digests.
+    has_digests: bool,
     compared: u64,
     written: u64,
 }
@@ -265,23 +267,40 @@ impl Mirrors {
             stage,
             under_way: 0,
             has_failed: false,
+            has_digests: false,
             compared: 0,
             written: 0,
         });
-        let job = self.copies.slots.id(slot, COPY);
         if stage == Stage::Flushing {
             self.flush_copy(slot);
-        } else if self.is(Mutant::CopyUnlocked) {
-            self.read_piece(slot);
         } else {
-            let range = Range { mirror, offset, len };
-            let (ticket, is_held) = self.locks.acquire(range, Asker { core: self.core, job });
-            self.copies.pieces[slot].ticket = Some(ticket);
-            if is_held {
-                self.read_piece(slot);
-            }
+            self.lock_piece(slot);
         }
         true
+    }
+
+    fn lock_piece(&mut self, slot: usize) {
+        if self.is(Mutant::CopyUnlocked) {
+            return self.read_piece(slot);
+        }
+        let asker = Asker { core: self.core, job: self.copies.slots.id(slot, COPY) };
+        let piece = &mut self.copies.pieces[slot];
+        (piece.stage, piece.has_failed) = (Stage::Locking, false);
+        let range = Range { mirror: piece.mirror, offset: piece.offset, len: piece.len };
+        let (ticket, is_held) = self.locks.acquire(range, asker);
+        piece.ticket = Some(ticket);
+        if is_held {
+            self.read_piece(slot);
+        }
+    }
+
+    /// This node cannot read a piece. Writes of hosts, which may mend it, do not wait for that. The other
+    /// node has answered, so nothing of an earlier attempt is under way there.
+    fn unlock_piece(&mut self, slot: usize) {
+        if let Some(ticket) = self.copies.pieces[slot].ticket.take() {
+            self.locks.release(ticket, &mut self.granted);
+        }
+        self.wait();
     }
 
     fn piece_of(&self, id: OperationId) -> Option<usize> {
@@ -303,6 +322,7 @@ impl Mirrors {
         let remote = entry.remote.expect("it is the one that is copied to");
         let piece = &mut self.copies.pieces[slot];
         (piece.stage, piece.under_way, piece.has_failed) = (Stage::Reading, 2, false);
+        piece.has_digests = false;
         let read =
             |buffer| DeviceOperation::Read { buffer: Some(buffer), buffer_offset: ByteLen(0) };
         let id = self.copies.slots.id(slot, READ_HERE);
@@ -373,6 +393,7 @@ impl Mirrors {
         let piece = &mut self.copies.pieces[slot];
         piece.under_way -= 1;
         piece.has_failed |= !result.is_done();
+        piece.has_digests |= id.op == DIGEST_THERE && result.is_done();
         if !result.is_done() && !crate::job::is_unreached(result) {
             self.failures.push_back((piece.mirror, result, id.op == READ_HERE));
         }
@@ -380,6 +401,7 @@ impl Mirrors {
             return;
         }
         match piece.stage {
+            Stage::Reading if piece.has_failed && piece.has_digests => self.unlock_piece(slot),
             _ if piece.has_failed => self.wait(),
             Stage::Reading => self.copies.read.push_back(slot),
             Stage::Writing | Stage::Flushing => self.complete_piece(slot),
@@ -406,6 +428,7 @@ impl Mirrors {
                 _ if !piece.has_failed || piece.under_way > 0 => {}
                 _ if is_over => self.end_piece(slot),
                 Stage::Flushing => self.flush_copy(slot),
+                _ if piece.ticket.is_none() => self.lock_piece(slot),
                 _ => self.read_piece(slot),
             }
         }

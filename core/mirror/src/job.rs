@@ -9,7 +9,7 @@ use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
 use crate::locks::Ticket;
-use crate::table::{Core, MirrorEntry, MirrorId, Role};
+use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,6 +28,8 @@ pub(crate) enum Stage {
     Passing(DeviceId),
     /// A read of the replica of this node.
     Reading,
+    /// A read that the device of this node failed, which holds its range.
+    Repairing,
     /// The bytes are here, and are not answered before it is known that they are not stale.
     Judging(DeviceResult),
 }
@@ -77,6 +79,11 @@ pub(crate) struct Job {
     /// When it came. Its payload was whole then.
     pub(crate) since: Nanos,
     pub(crate) stage: Stage,
+    /// Of a write: the last term in which this node was its primary. Of a read that is repaired: the last
+    /// term in which its mirror was written before.
+    pub(crate) term: Term,
+    /// A replica may have it, or a part of it.
+    pub(crate) has_effect: bool,
     /// Another node has forwarded it: it is not forwarded on.
     pub(crate) is_forwarded: bool,
     /// The stay in sync in which its read began.
@@ -118,29 +125,44 @@ impl Job {
 
     /// Whether the replica of this node may still change.
     pub(crate) fn is_changing_device(&self) -> bool {
-        self.stage == Stage::Writing && self.local.is_under_way()
+        matches!(self.stage, Stage::Writing | Stage::Repairing) && self.local.is_under_way()
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
         self.local.is_under_way() || self.remote.is_under_way()
     }
 
+    /// One replica's part has ended.
+    pub(crate) fn end_part(&mut self, is_local: bool, result: DeviceResult) {
+        let is_untouched = result == DeviceResult::Remote(Outcome::DeviceUnavailable);
+        self.has_effect |= is_local || !is_untouched;
+        *if is_local { &mut self.local } else { &mut self.remote } = Part::of(result);
+    }
+
+    /// Whether this node completes it: as the primary, or in the same term as a primary that has stopped
+    /// for a handover. The other replica applies all that it accepts in this term before it opens the next
+    /// one, and this one is compared as a whole before it returns.
+    fn is_completed_here(&self, entry: &MirrorEntry) -> bool {
+        match entry.role {
+            Role::Primary => true,
+            Role::Nobody => {
+                self.stage == Stage::Writing && entry.term == self.term && entry.remote.is_some()
+            }
+            Role::Secondary | Role::Elsewhere => false,
+        }
+    }
+
+    /// Whether a handover has to wait for it, so that it is answered. A write that only the device of this
+    /// node has failed is answered afterwards.
+    pub(crate) fn delays_handover(&self, entry: &MirrorEntry) -> bool {
+        let waits_for_change = matches!((self.local, self.remote), (Part::Failed(_), Part::Done));
+        entry.role == Role::Nobody && self.is_completed_here(entry) && !waits_for_change
+    }
+
     /// Decides what comes next in the stages [`Stage::Writing`] and [`Stage::Flushing`].
     pub(crate) fn next(&self, entry: Option<&MirrorEntry>) -> Next {
-        let is_under_way = self.is_under_way();
-        let is_open = entry.is_some_and(|entry| entry.role == Role::Nobody);
-        let Some(entry) = entry.filter(|entry| entry.role == Role::Primary) else {
-            let is_done = (self.local, self.remote) == (Part::Done, Part::Done);
-            return match (is_under_way, self.stage) {
-                (true, _) => Next::Wait,
-                // Both replicas have it, so every later primary has it.
-                (false, Stage::Writing) if is_done => Next::End(DeviceResult::Done),
-                (false, Stage::Flushing) => Next::Anew,
-                // This node may be primary again, with the same replicas. If it gave up a write that one
-                // of them has, they would differ.
-                (false, _) if is_open => Next::Wait,
-                (false, _) => Next::Lost,
-            };
+        let Some(entry) = entry.filter(|entry| self.is_completed_here(entry)) else {
+            return self.next_without_primary(entry.map(|entry| entry.role));
         };
         // A replica that was dropped is not waited for, except that it uses the buffer.
         let has_remote = entry.remote.is_some();
@@ -149,7 +171,7 @@ impl Job {
         if self.local == Part::Due && is_accepted {
             return Next::Local;
         }
-        if is_under_way {
+        if self.is_under_way() {
             return Next::Wait;
         }
         match (self.local, self.remote) {
@@ -159,6 +181,25 @@ impl Job {
             (Part::Failed(_), _) => Next::Retry,
             (_, Part::Failed(_)) if has_remote => Next::Retry,
             _ => Next::End(DeviceResult::Done),
+        }
+    }
+
+    /// The same at a node that is not the primary any more.
+    fn next_without_primary(&self, role: Option<Role>) -> Next {
+        let is_there = self.remote == Part::Done;
+        match (self.stage, role) {
+            _ if self.is_under_way() => Next::Wait,
+            (Stage::Flushing, _) => Next::Anew,
+            // Both replicas have it, so every later primary has it.
+            _ if is_there && self.local == Part::Done => Next::End(DeviceResult::Done),
+            // This node may be primary again, with the same replicas. If it gave up a write that one of
+            // them has, they would differ.
+            (_, Some(Role::Nobody)) => Next::Wait,
+            // The other replica has gone on without this one, and has it. This one does not return while
+            // its part is under way, so that nothing has changed since.
+            (_, Some(_)) if is_there => Next::End(DeviceResult::Done),
+            (_, Some(_)) if !self.has_effect => Next::Anew,
+            _ => Next::Lost,
         }
     }
 }

@@ -77,6 +77,11 @@ impl<T: Copy> RangeLocks<T> {
         self.root == NONE
     }
 
+    /// The mirror of a lock that was not given back.
+    pub(crate) fn mirror(&self, ticket: Ticket) -> MirrorId {
+        MirrorId(self.nodes[index(ticket.node)].start.0)
+    }
+
     /// Asks for a lock. Returns its ticket, and whether it is granted already.
     pub(crate) fn acquire(&mut self, range: Range, asker: T) -> (Ticket, bool) {
         let start = (range.mirror.0, range.offset.0);

@@ -54,6 +54,9 @@ const QUESTIONS_MAX: usize = 16;
 /// The advantage of a primary over its secondary, when both have lost each other.
 const ADVANTAGE: Nanos = Nanos::from_millis(250);
 
+/// The time for which a handover waits for writes under way.
+const HANDOVER_MAX: Nanos = Nanos::from_millis(300);
+
 /// The time between two attempts to reach the store, or to join.
 const RETRY: Nanos = Nanos::from_millis(200);
 

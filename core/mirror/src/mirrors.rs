@@ -10,9 +10,14 @@
 //! makes the tables learns of it from [`Mirrors::poll_failure`]. A flush that a device failed is not tried
 //! again: it waits until that replica is not in sync any more.
 //!
+//! A read that the device of the primary fails is read from the other replica in sync (`repair`). A primary
+//! that has stopped for a handover completes its writes ([`Mirrors::is_drained`]).
+//!
 //! It must not know which connections or devices there are, nor why a table changes.
 
+mod faces;
 mod jobs;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +37,7 @@ use crate::replica::{Accepted, Tag};
 use crate::slots::Slots;
 use crate::table::{Core, MirrorId, MirrorKey, MirrorTable, Role, Term};
 use crate::written::Written;
+use faces::Former;
 
 /// The time for which an operation that changes no data waits for a primary.
 pub const HOLD: Nanos = Nanos::from_secs(10);
@@ -102,11 +108,15 @@ pub enum MirrorMessage {
         ticket: Ticket,
         /// Whether it is held.
         is_held: bool,
+        /// The last term of those who held locks of the mirror before.
+        term: Term,
     },
     /// To the owner: the lock is given back.
     Unlock {
         /// The lock.
         ticket: Ticket,
+        /// The term of the one who held it.
+        term: Term,
     },
 }
 
@@ -118,6 +128,8 @@ pub struct Mirrors {
     pub(crate) table: Arc<MirrorTable>,
     /// The locks of the mirrors that this core owns.
     pub(crate) locks: RangeLocks<Asker>,
+    /// By mirror that this core owns: the last term of those who held locks of it.
+    terms: Vec<Term>,
     pub(crate) jobs: Slab<Job>,
     slots: Slots,
     pub(crate) accepted: Slab<Accepted>,
@@ -129,6 +141,9 @@ pub struct Mirrors {
     pub(crate) failures: VecDeque<(MirrorId, DeviceResult, bool)>,
     /// Remote devices that are not needed any more.
     abandoned: VecDeque<DeviceId>,
+    formers: Vec<Former>,
+    /// Mirrors of which a read was repaired.
+    repaired: VecDeque<MirrorId>,
     /// By mirror: until when its reads may be answered.
     leases: Vec<Nanos>,
     pub(crate) copies: Copies,
@@ -153,6 +168,7 @@ impl Mirrors {
             now: Nanos(0),
             table,
             locks: RangeLocks::new(),
+            terms: Vec::new(),
             jobs: Slab::new(),
             slots: Slots::default(),
             accepted: Slab::new(),
@@ -163,6 +179,8 @@ impl Mirrors {
             messages: VecDeque::new(),
             failures: VecDeque::new(),
             abandoned: VecDeque::new(),
+            formers: Vec::new(),
+            repaired: VecDeque::new(),
             leases: Vec::new(),
             copies: Copies::default(),
             written: BTreeMap::new(),
@@ -196,6 +214,8 @@ impl Mirrors {
             mirror,
             since,
             stage: Stage::Held,
+            term: Term(0),
+            has_effect: false,
             is_forwarded,
             stay: 0,
             owner,
@@ -217,7 +237,7 @@ impl Mirrors {
     pub fn handle_received(&mut self, id: OperationId) {
         let Some(slot) = self.slot_of(id).filter(|_| id.op == REMOTE) else { return };
         if self.jobs[slot].remote == Part::UnderWay && self.jobs[slot].stage == Stage::Writing {
-            self.jobs[slot].remote = Part::Received;
+            (self.jobs[slot].remote, self.jobs[slot].has_effect) = (Part::Received, true);
             self.advance(slot);
             self.tell_granted();
         }
@@ -240,10 +260,10 @@ impl Mirrors {
                 job.stage = Stage::Judging(result);
                 self.judge(slot, result);
             }
-            Stage::Reading => self.end(slot, result),
+            Stage::Reading => self.read_failed(slot, result),
+            Stage::Repairing => self.repair_ended(slot, id.op == LOCAL, result),
             Stage::Writing | Stage::Flushing => {
-                let part = if id.op == LOCAL { &mut job.local } else { &mut job.remote };
-                *part = Part::of(result);
+                job.end_part(id.op == LOCAL, result);
                 if !result.is_done() && !is_unreached(result) {
                     self.failures.push_back((job.mirror, result, id.op == LOCAL));
                 }
@@ -275,11 +295,12 @@ impl Mirrors {
         match message {
             MirrorMessage::Lock { asker, range } => {
                 let (ticket, is_held) = self.locks.acquire(range, asker);
-                let answer = MirrorMessage::Locked { asker, ticket, is_held };
-                self.messages.push_back((asker.core, answer));
+                self.answer(asker, ticket, is_held);
             }
-            MirrorMessage::Locked { asker, ticket, is_held } => self.locked(asker, ticket, is_held),
-            MirrorMessage::Unlock { ticket } => self.locks.release(ticket, &mut self.granted),
+            MirrorMessage::Locked { asker, ticket, is_held, term } => {
+                self.locked(asker, ticket, is_held, term);
+            }
+            MirrorMessage::Unlock { ticket, term } => self.release(ticket, term),
         }
         self.tell_granted();
     }
@@ -287,13 +308,8 @@ impl Mirrors {
     /// Replaces the table. Operations under way go by it from now on.
     pub fn set_table(&mut self, table: Arc<MirrorTable>) {
         let before = std::mem::replace(&mut self.table, table);
-        for (mirror, old) in before.entries() {
-            let new = self.table.entry(mirror);
-            let remote = old.remote.filter(|old| new.and_then(|new| new.remote) != Some(*old));
-            let primary = old.primary.filter(|old| new.and_then(|new| new.primary) != Some(*old));
-            let devices = remote.map(|remote| remote.device).into_iter().chain(primary);
-            self.abandoned.extend(devices);
-        }
+        self.leave_faces(&before);
+        self.forget_terms();
         self.look();
     }
 

@@ -59,4 +59,8 @@ pub(crate) enum Mutant {
     CoversAtStart,
     /// Every second pair of different blocks has equal digests.
     DigestsCollide,
+    /// A read is repaired without the lock of its range.
+    RepairUnlocked,
+    /// A read is repaired from a replica to which everything is still being copied.
+    RepairFromCopy,
 }

@@ -10,6 +10,7 @@
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_units::{ByteLen, ByteOffset};
 
+use crate::job::Job;
 use crate::mirrors::{APPLY, Mirrors, Submission};
 use crate::mutant::Mutant;
 use crate::table::{MirrorEntry, MirrorId, Role, Term};
@@ -124,13 +125,19 @@ impl Mirrors {
 
     /// Whether everything that this core accepted for the mirror has reached its device, and no write of
     /// its own is under way there. A replica that takes over waits for this on every core, before it
-    /// proposes itself, and one that returns before it asks to join.
+    /// proposes itself, and one that returns before it asks to join. A primary that has stopped for a
+    /// handover also completes its writes at the other replica.
     pub fn is_drained(&self, mirror: MirrorId) -> bool {
         if self.is(Mutant::Undrained) {
             return true;
         }
         self.accepted.iter().all(|(_, accepted)| accepted.mirror != mirror)
-            && self.jobs.iter().all(|(_, job)| job.mirror != mirror || !job.is_changing_device())
+            && self.jobs.iter().all(|(_, job)| job.mirror != mirror || !self.is_awaited(job))
+    }
+
+    fn is_awaited(&self, job: &Job) -> bool {
+        let delays_handover = self.entry(job.mirror).is_some_and(|it| job.delays_handover(it));
+        job.is_changing_device() || delays_handover
     }
 
     /// An accepted operation has ended at the device.
@@ -141,7 +148,9 @@ impl Mirrors {
         };
         let accepted = &mut self.accepted[slot];
         let (mirror, operation) = (accepted.mirror, accepted.request.operation);
-        if !result.is_done() && !self.is(Mutant::FailureTold) {
+        // The primary sees by itself that a read has failed, and what that means.
+        let is_read = matches!(operation, DeviceOperation::Read { .. });
+        if !result.is_done() && !is_read && !self.is(Mutant::FailureTold) {
             self.failures.push_back((mirror, result, true));
             let is_write = matches!(
                 operation,

@@ -105,7 +105,7 @@ pub struct MirrorEntry {
     /// The replica of this node.
     pub local: Option<Local>,
     /// At the primary: the other replica, if writes go to it: it is in sync, or everything is being
-    /// copied to it.
+    /// copied to it. It stays while a primary has stopped for a handover.
     pub remote: Option<Remote>,
     /// Not at the primary: the remote device that stands for the mirror at its primary, its *primary
     /// face*.

@@ -43,8 +43,18 @@ use promises::Promises;
 /// The length of the blocks that a copy compares.
 const BLOCK_LEN: usize = DIGEST_BLOCK_LEN as usize;
 
-/// The time between two reports of the failure of one replica.
+/// The time between two reports of one kind on a mirror.
 const REPORT_PERIOD: Nanos = Nanos::from_secs(1);
+
+/// A thing that is told at most once in [`REPORT_PERIOD`].
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Report {
+    /// The replica here, or at another node, has failed.
+    Failed {
+        is_local: bool,
+    },
+    Repaired,
+}
 
 /// One core's mirrors.
 #[derive(Debug)]
@@ -59,8 +69,8 @@ pub(crate) struct Mirroring {
     promises: Promises,
     /// Questions whether mirrors are drained.
     waits: Vec<(u64, Arc<[MirrorId]>)>,
-    /// When the failure of a replica was reported last: of a mirror, here or at another node.
-    reported: BTreeMap<(MirrorId, bool), Nanos>,
+    /// When each thing was reported last.
+    reported: BTreeMap<(MirrorId, Report), Nanos>,
 }
 
 impl Mirroring {
@@ -139,13 +149,13 @@ impl Mirroring {
         }
     }
 
-    fn is_due_for_report(&mut self, replica: (MirrorId, bool), now: Nanos) -> bool {
-        let last = self.reported.get(&replica);
+    fn is_due_for_report(&mut self, report: (MirrorId, Report), now: Nanos) -> bool {
+        let last = self.reported.get(&report);
         if last.is_some_and(|last| now < last.plus(REPORT_PERIOD)) {
             return false;
         }
         self.reported.retain(|_, last| now < last.plus(REPORT_PERIOD));
-        self.reported.insert(replica, now);
+        self.reported.insert(report, now);
         true
     }
 }
@@ -315,6 +325,12 @@ impl Shard {
             DeviceKind::Local => {}
             kind => unreachable!("a replica lies on a device, and not on {kind:?}"),
         }
+        if let DeviceOperation::Write { buffer, .. } = request.operation
+            && world.pool().foreign(buffer).is_some()
+        {
+            // A read that is repaired, for a client that can change the bytes.
+            return self.mirroring.mirrors.handle_device(request.id, DeviceResult::Unsupported);
+        }
         let Mirroring { promises, health, .. } = &mut self.mirroring;
         promises.begin(&request, health);
         if let Submitted::Done(result) = world.submit(request) {
@@ -327,8 +343,14 @@ impl Shard {
     fn tell_of_mirrors<W: World>(&mut self, world: &mut W) {
         let now = world.now();
         while let Some((mirror, result, is_local)) = self.mirroring.mirrors.poll_failure() {
-            if self.mirroring.is_due_for_report((mirror, is_local), now) {
+            let report = (mirror, Report::Failed { is_local });
+            if self.mirroring.is_due_for_report(report, now) {
                 world.notice(Notice::ReplicaFailed { mirror, result, is_local });
+            }
+        }
+        while let Some(mirror) = self.mirroring.mirrors.poll_repaired() {
+            if self.mirroring.is_due_for_report((mirror, Report::Repaired), now) {
+                world.notice(Notice::ReadRepaired { mirror });
             }
         }
         while let Some(copied) = self.mirroring.mirrors.poll_copied() {

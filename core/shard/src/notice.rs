@@ -78,6 +78,9 @@ pub enum Notice {
         /// It is the replica on this node.
         is_local: bool,
     },
+    /// The device of this node could not read a range of a mirror. The bytes were read from the other
+    /// replica and written back. Told at once, and then at most once a second for each mirror.
+    ReadRepaired { mirror: MirrorId },
     /// Answers [`crate::Message::CopyMirror`]: the other replica has everything.
     MirrorCopied(Copied),
     /// Answers [`crate::Message::AwaitMirrors`].

@@ -223,7 +223,7 @@ fn without_etcd_io_goes_on_and_a_mirror_that_loses_a_node_waits_until_etcd_is_ba
 
 #[test]
 #[ignore = "needs etcd: run by make test"]
-fn a_node_that_ends_in_order_hands_its_mirrors_over_and_only_writes_under_way_may_fail() {
+fn a_node_that_ends_in_order_hands_its_mirrors_over_and_fails_nothing_at_other_nodes() {
     let machines = machines(3);
     let mut nodes = Mirrored::start(&machines);
     nodes.create(&["--size", "96MiB", "--width", "3"]);
@@ -238,9 +238,7 @@ fn a_node_that_ends_in_order_hands_its_mirrors_over_and_only_writes_under_way_ma
         let [readers, writers] = [Kind::Reader, Kind::Writer].map(failed);
         let errors = others.map(|it| load.errors(it));
         assert_eq!(readers, before[0], "{errors:?}");
-        // Each node has one writer, which has one write under way, and may meet the next one, too.
-        let is_bounded = writers.iter().zip(before[1]).all(|(now, before)| *now <= before + 5);
-        assert!(is_bounded, "{writers:?} {before:?} {errors:?}");
+        assert_eq!(writers, before[1], "{errors:?}");
         assert!(nodes.mirrors(asked).iter().all(|it| it.primary() != ended));
         nodes.serve(ended);
         nodes.heals(asked);

@@ -167,6 +167,7 @@ impl Node {
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen(self.id);
         self.cores.iter_mut().for_each(|core| core.begin(outside));
+        self.give_leases(outside);
         self.export(outside);
     }
 

@@ -81,7 +81,10 @@ impl SimWorld<'_> {
                 }
                 let has_larger_blocks =
                     !disk.properties.block_size.divides(ByteLen::from_usize(*block_len));
-                let before = has_larger_blocks.then(|| disk.bytes(request.offset, request.len));
+                // A read that is repaired writes back what the device holds and cannot read.
+                let may_be_there =
+                    has_larger_blocks || machines[self.node.0].is_on_mirror(on_disk, request);
+                let before = may_be_there.then(|| disk.bytes(request.offset, request.len));
                 witness.submitted(&bytes, before, *block_len, *turns);
                 bytes
             }

@@ -50,6 +50,22 @@ fn writes_go_on_when_nodes_hear_each_other_again() {
     }
 }
 
+#[test]
+fn a_block_that_one_replica_cannot_read_is_read_from_the_other_one_and_written_back() {
+    let mut repaired = 0;
+    for (seed, nodes) in [(0, 2), (1, 3), (2, 2)] {
+        let mut plan = plan(seed, nodes, 400);
+        plan.faults.disk.latent_permille = 20;
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.count("path lost")), (0, 0));
+        repaired += report.count("read repaired");
+        end(sim);
+    }
+    assert!(repaired > 10, "{repaired}");
+}
+
 /// Two nodes whose hosts fill all memory with long writes, with pools of that size.
 fn crowded(seed: u64, pool_len: u64) -> Plan {
     let mix = Mix { writes: 1, ..Mix::default() };

@@ -283,6 +283,11 @@ fn notice_sink(common: &Common) -> NoticeSink {
             warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
             on_mirrors.tell(MirrorNews::Failed { mirror, is_local });
         }
+        Some(Notice::ReadRepaired { mirror }) => {
+            let repair =
+                "a range that the device could not read is rewritten from the other replica";
+            warn!(mirror = mirror.0, "{repair}");
+        }
         Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),

@@ -215,7 +215,8 @@ impl Mirror {
             term,
             role,
             primary,
-            remote: remote.filter(|_| role == Role::Primary),
+            // A primary that has stopped completes what it has sent.
+            remote: remote.filter(|_| role == Role::Primary || self.is_open && self.is_stopped()),
             needs_lease: is_in_sync || is_required,
             session: if role == Role::Secondary { self.session } else { 0 },
             stay: self.stay,
@@ -291,6 +292,10 @@ impl Mirror {
 
     pub(super) fn drained(&mut self, number: u64) {
         match self.phase.clone() {
+            // The other node may have died meanwhile, so this is examined once more.
+            Phase::Draining(Change::HandOver, expected) if expected == number => {
+                self.retry_at = Nanos(0);
+            }
             Phase::Draining(change, expected) if expected == number => {
                 let record = self.proposal(change);
                 self.phase = record.map_or(Phase::Idle, Phase::Again);

@@ -2,7 +2,10 @@
 
 use super::mirror::{Change, Mirror, Phase, Stage, Standing};
 use super::record::{Known, Record};
-use super::{ADVANTAGE, Action, Membership, NodeKey, Partner, Pulse, RETRY, StoreAnswer, longer};
+use super::{
+    ADVANTAGE, Action, HANDOVER_MAX, Membership, NodeKey, Partner, Pulse, RETRY, StoreAnswer,
+    longer,
+};
 use crate::Role;
 use crate::mutant::Mutant;
 use crate::table::MirrorKey;
@@ -125,20 +128,34 @@ impl Membership {
         let (phase, is_shown) = (mirror.phase.clone(), mirror.is_shown(self.shown));
         let is_due = self.now >= mirror.retry_at;
         match phase {
-            // The other replica drains what it has accepted before it opens, and what is under way here
-            // reaches a replica that will be out of sync: a device that hangs does not stop this.
-            Phase::Stopping(Change::HandOver) if is_shown => {
-                let record = mirror.proposal(Change::HandOver);
-                self.set_phase(key, record.map_or(Phase::Idle, Phase::Again));
-                self.step(key);
-            }
             Phase::Stopping(change) if is_shown => {
                 let number = self.drain(key);
                 self.set_phase(key, Phase::Draining(change, number));
+                self.bound_handover(key);
             }
+            Phase::Draining(Change::HandOver, _) if is_due => self.hand_over(key),
             Phase::Again(record) if is_due => self.propose(key, record),
             Phase::Idle => self.step_idle(key, is_shown, is_due),
             _ => self.step_return(key, is_shown, is_due),
+        }
+    }
+
+    /// A device that hangs delays a handover for a moment only: what is under way here then reaches a
+    /// replica that is out of sync, and the other replica applies what it has accepted before it opens.
+    fn bound_handover(&mut self, key: MirrorKey) {
+        let until = self.now.plus(HANDOVER_MAX);
+        if let Some(mirror) = self.mirrors.get_mut(&key) {
+            mirror.retry_at = until;
+        }
+    }
+
+    /// The writes of this primary are complete, or have been waited for.
+    fn hand_over(&mut self, key: MirrorKey) {
+        let is_still_wanted = self.wanted_change(key) == Some(Change::HandOver);
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        mirror.phase = Phase::Idle;
+        if let Some(record) = mirror.proposal(Change::HandOver).filter(|_| is_still_wanted) {
+            self.propose(key, record);
         }
     }
 

@@ -279,3 +279,63 @@ fn a_node_that_ended_before_their_first_mirror_is_not_taken_for_the_one_that_run
     assert!(!asks(&mut a));
     assert_eq!(read(&settle(&mut a)), None, "nothing is changed");
 }
+
+/// A primary that wants to hand over, has stopped, and waits for its writes.
+fn stopped() -> Membership {
+    let mut primary = membership(A, 1, both());
+    settle(&mut primary);
+    primary.handle_pulse(B, hello(B, 1));
+    primary.leave();
+    let call = read(&settle(&mut primary)).expect("it asks the store");
+    primary.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let Some(Action::Publish(number, views)) = primary.poll_action() else {
+        panic!("it stops");
+    };
+    // It goes on with what it has sent.
+    assert_eq!((views[0].1.role, views[0].1.remote), (Role::Nobody, Some(0)));
+    primary.handle_shown(number);
+    primary
+}
+
+fn drain(membership: &mut Membership) -> u64 {
+    let Some(Action::Drain(number, _)) = membership.poll_action() else {
+        panic!("it waits for its writes");
+    };
+    assert_eq!(membership.poll_action(), None);
+    number
+}
+
+#[test]
+fn a_handover_waits_for_writes_under_way_but_not_for_a_device_that_hangs() {
+    let handed_over = record(2, 1, vec![element(1, 1)]);
+    for is_drained in [true, false] {
+        let mut primary = stopped();
+        let number = drain(&mut primary);
+        if is_drained {
+            primary.handle_drained(number);
+        } else {
+            primary.set_now(at(HANDOVER_MAX.0 / 1_000_000 - 1));
+            primary.handle_timeout();
+            assert_eq!(proposal(&settle(&mut primary)), None);
+            primary.set_now(at(HANDOVER_MAX.0 / 1_000_000));
+            primary.handle_timeout();
+        }
+        let (_, _, proposed) = proposal(&settle(&mut primary)).expect("it hands over");
+        assert_eq!(proposed, handed_over);
+    }
+}
+
+#[test]
+fn a_handover_to_a_node_that_has_ended_meanwhile_is_given_up() {
+    let mut primary = stopped();
+    let number = drain(&mut primary);
+    primary.handle_pulse_end(B, true);
+    primary.handle_drained(number);
+    let actions = settle(&mut primary);
+    assert_eq!(views(&actions).last().map(|view| view.role), Some(Role::Primary));
+    assert_eq!(proposal(&actions), None);
+    let call = read(&actions).expect("it drops the other one");
+    primary.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (_, _, proposed) = proposal(&settle(&mut primary)).expect("it drops the other one");
+    assert_eq!(proposed, record(2, 0, vec![element(0, 1)]));
+}

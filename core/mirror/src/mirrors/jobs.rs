@@ -12,7 +12,7 @@ use crate::job::{Job, Next, Part, Stage, is_unreached};
 use crate::locks::{Range, Ticket};
 use crate::mutant::Mutant;
 use crate::replica::Tag;
-use crate::table::{Core, MirrorEntry, MirrorId, Role};
+use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
 
 impl Mirrors {
     pub(crate) fn entry(&self, mirror: MirrorId) -> Option<&MirrorEntry> {
@@ -47,10 +47,11 @@ impl Mirrors {
         }
         match entry.role {
             Role::Primary => self.begin_at_primary(slot),
-            Role::Nobody => self.wait(),
-            Role::Secondary | Role::Elsewhere if job.is_forwarded => {
+            // The node that has forwarded it asks again, or asks the next primary.
+            Role::Secondary | Role::Elsewhere | Role::Nobody if job.is_forwarded => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
+            Role::Nobody => self.wait(),
             Role::Secondary | Role::Elsewhere => match entry.primary {
                 Some(device) => {
                     let tag = Tag { term: entry.term, session: 0 };
@@ -158,10 +159,11 @@ impl Mirrors {
         self.advance(slot);
     }
 
-    /// Asks for the range of a write.
-    fn lock(&mut self, slot: usize, owner: Core) {
-        if self.is(Mutant::NoLock) {
-            return self.write(slot);
+    /// Asks for the range of a write, or of a read that is repaired.
+    pub(super) fn lock(&mut self, slot: usize, owner: Core) {
+        let is_repair = !self.jobs[slot].changes_data();
+        if self.is(Mutant::NoLock) || is_repair && self.is(Mutant::RepairUnlocked) {
+            return self.go_on(slot, Term(0));
         }
         let asker = Asker { core: self.core, job: self.slots.id(slot, LOCAL) };
         let job = &mut self.jobs[slot];
@@ -174,11 +176,44 @@ impl Mirrors {
         }
         let (ticket, is_held) = self.locks.acquire(range, asker);
         self.jobs[slot].ticket = Some(ticket);
-        if is_held { self.write(slot) } else { self.wait() }
+        if is_held { self.go_on(slot, self.last_term(ticket)) } else { self.wait() }
+    }
+
+    /// The last term of those who held locks of the mirror of this one.
+    fn last_term(&self, ticket: Ticket) -> Term {
+        let mirror = self.locks.mirror(ticket);
+        self.terms.get(index(mirror.0)).copied().unwrap_or(Term(0))
+    }
+
+    /// Another mirror may get the place of one that is gone.
+    pub(super) fn forget_terms(&mut self) {
+        let Self { terms, table, .. } = self;
+        for (mirror, term) in (0..).map(MirrorId).zip(terms) {
+            if table.entry(mirror).is_none() {
+                *term = Term(0);
+            }
+        }
+    }
+
+    /// Tells another core of a lock.
+    pub(super) fn answer(&mut self, asker: Asker, ticket: Ticket, is_held: bool) {
+        let term = self.last_term(ticket);
+        let answer = MirrorMessage::Locked { asker, ticket, is_held, term };
+        self.messages.push_back((asker.core, answer));
+    }
+
+    /// Takes back a lock that was held in this term.
+    pub(super) fn release(&mut self, ticket: Ticket, term: Term) {
+        let place = index(self.locks.mirror(ticket).0);
+        if self.terms.len() <= place {
+            self.terms.resize(place + 1, Term(0));
+        }
+        self.terms[place] = self.terms[place].max(term);
+        self.locks.release(ticket, &mut self.granted);
     }
 
     /// The owner has given a ticket to a job of this core, or grants its lock.
-    pub(super) fn locked(&mut self, asker: Asker, ticket: Ticket, is_held: bool) {
+    pub(super) fn locked(&mut self, asker: Asker, ticket: Ticket, is_held: bool, term: Term) {
         if asker.job.op >= COPY {
             return self.copy_locked(asker.job);
         }
@@ -190,18 +225,18 @@ impl Mirrors {
                 self.unlock(slot);
                 self.remove(slot);
             }
-            Stage::Locking if is_held => self.lock_held(slot),
+            Stage::Locking if is_held => self.lock_held(slot, term),
             _ => {}
         }
     }
 
-    fn lock_held(&mut self, slot: usize) {
+    fn lock_held(&mut self, slot: usize, term: Term) {
         let job = &self.jobs[slot];
         if self.is_too_old(job) {
             return self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
         }
         match self.table.entry(job.mirror) {
-            Some(entry) if entry.role == Role::Primary => self.write(slot),
+            Some(entry) if entry.role == Role::Primary => self.go_on(slot, term),
             _ => {
                 self.unlock(slot);
                 self.begin(slot);
@@ -209,7 +244,13 @@ impl Mirrors {
         }
     }
 
-    fn is_too_old(&self, job: &Job) -> bool {
+    /// Starts what needs the range, which was held before in this term at the latest.
+    fn go_on(&mut self, slot: usize, term: Term) {
+        self.jobs[slot].term = term;
+        if self.jobs[slot].changes_data() { self.write(slot) } else { self.fetch(slot) }
+    }
+
+    pub(super) fn is_too_old(&self, job: &Job) -> bool {
         let span = if job.changes_data() { REDRIVE } else { HOLD };
         job.since.plus(span) < self.now && !(self.is(Mutant::OldWrite) && job.changes_data())
     }
@@ -220,9 +261,10 @@ impl Mirrors {
         if !self.is(Mutant::WritesUnnoted) {
             self.note_written(mirror, offset, len);
         }
-        let has_remote =
-            self.entry(self.jobs[slot].mirror).is_some_and(|entry| entry.remote.is_some());
+        let entry = self.table.entry(self.jobs[slot].mirror).expect("the caller has seen it");
+        let (has_remote, term) = (entry.remote.is_some(), entry.term);
         let job = &mut self.jobs[slot];
+        (job.term, job.has_effect) = (term, false);
         (job.stage, job.local, job.remote) = (Stage::Writing, Part::Due, Part::Unneeded);
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         if has_remote {
@@ -281,14 +323,21 @@ impl Mirrors {
             Next::Local => self.send(slot, LOCAL),
             Next::End(result) => self.end(slot, result),
             Next::Lost => self.end(slot, DeviceResult::Remote(Outcome::PathLost)),
-            Next::Anew => self.begin(slot),
+            Next::Anew if self.is_too_old(&self.jobs[slot]) => {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
+            Next::Anew => {
+                self.unlock(slot);
+                self.begin(slot);
+            }
         }
     }
 
     /// Reports replicas whose part of an operation has been under way for too long, or has failed and is not
     /// tried again. They are waited for until a table comes without them.
     pub(super) fn look_for_slow_replicas(&mut self) {
-        let is_open = |job: &Job| matches!(job.stage, Stage::Writing | Stage::Flushing);
+        let is_open =
+            |job: &Job| matches!(job.stage, Stage::Writing | Stage::Flushing | Stage::Repairing);
         let now = self.now;
         let open = self.jobs.iter().map(|(_, job)| job).filter(|job| is_open(job));
         // The parts of one replica would all be reported.
@@ -296,7 +345,9 @@ impl Mirrors {
         for job in open.clone() {
             let is_late = job.since.plus(REPLICA_TIMEOUT) <= now;
             for (part, is_local) in [(job.local, true), (job.remote, false)] {
-                let has_failed = matches!(part, Part::Failed(_)) && !part.is_repeatable(job.stage);
+                let has_failed = job.stage != Stage::Repairing
+                    && matches!(part, Part::Failed(_))
+                    && !part.is_repeatable(job.stage);
                 let is_bad = has_failed || is_late && part.is_under_way();
                 let replica = (job.mirror, is_local);
                 if is_bad && !found.contains(&replica) {
@@ -319,6 +370,7 @@ impl Mirrors {
     /// Looks at all that waits.
     pub(super) fn look(&mut self) {
         self.look_at = None;
+        self.look_at_formers();
         self.look_at_copies();
         for slot in 0..self.jobs.capacity() {
             if self.jobs.contains(slot) {
@@ -343,15 +395,27 @@ impl Mirrors {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Held => self.begin(slot),
+            Stage::Locking if job.is_forwarded && self.is_stopped(job.mirror) => {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
             Stage::Locking => self.wait(),
             Stage::Writing | Stage::Flushing => self.try_again(slot),
             Stage::Judging(result) => self.judge(slot, result),
+            Stage::Repairing => self.look_at_repair(slot),
             Stage::GivenUp | Stage::Passing(_) | Stage::Reading => {}
         }
     }
 
+    fn is_stopped(&self, mirror: MirrorId) -> bool {
+        self.entry(mirror).is_some_and(|entry| entry.role == Role::Nobody)
+    }
+
     /// Sends those parts again that failed, if they are still needed.
     fn try_again(&mut self, slot: usize) {
+        let mirror = self.jobs[slot].mirror;
+        if let Some(entry) = self.table.entry(mirror).filter(|it| it.role == Role::Primary) {
+            self.jobs[slot].term = entry.term;
+        }
         let job = self.jobs[slot];
         if job.next(self.table.entry(job.mirror)) == Next::Retry {
             if job.remote.is_repeatable(job.stage) {
@@ -381,13 +445,13 @@ impl Mirrors {
         self.jobs.remove(slot);
     }
 
-    fn unlock(&mut self, slot: usize) {
+    pub(super) fn unlock(&mut self, slot: usize) {
         let Some(ticket) = self.jobs[slot].ticket.take() else { return };
-        let owner = self.jobs[slot].owner;
+        let Job { owner, term, .. } = self.jobs[slot];
         if owner == self.core {
-            self.locks.release(ticket, &mut self.granted);
+            self.release(ticket, term);
         } else {
-            self.messages.push_back((owner, MirrorMessage::Unlock { ticket }));
+            self.messages.push_back((owner, MirrorMessage::Unlock { ticket, term }));
         }
     }
 
@@ -398,10 +462,9 @@ impl Mirrors {
         while let Some((ticket, asker)) = self.granted.get(at).copied() {
             at += 1;
             if asker.core == self.core {
-                self.locked(asker, ticket, true);
+                self.locked(asker, ticket, true, self.last_term(ticket));
             } else {
-                let answer = MirrorMessage::Locked { asker, ticket, is_held: true };
-                self.messages.push_back((asker.core, answer));
+                self.answer(asker, ticket, true);
             }
         }
         self.granted.clear();

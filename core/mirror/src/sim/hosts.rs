@@ -47,7 +47,7 @@ impl Run {
             self.ops.push(self.idle_op());
         }
         let node = self.draw(NODES);
-        if !self.nodes[node].is_up {
+        if !self.nodes[node].is_up || self.nodes[node].is_closed {
             return self.later(self.now + 20 * MILLI, Event::NextOp);
         }
         let number = u32::try_from(self.ops.len()).expect("they are few");
@@ -124,6 +124,10 @@ impl Run {
         }
         let began = self.nodes[at.0].clock(self.ops[index(buffer.0)].came);
         let op = &mut self.ops[index(buffer.0)];
+        if let DeviceOperation::Read { .. } = op.operation {
+            // It is repaired.
+            return;
+        }
         let is_late = !op.is_started && clock > began.plus(REDRIVE);
         op.is_started = true;
         if is_late {
@@ -154,6 +158,9 @@ impl Run {
                         self.wrong(format!("mirror {} block {block}: {problem}", op.mirror));
                     }
                 }
+            }
+            DeviceOperation::Read { .. } if result == DeviceResult::MediumError => {
+                self.count("reads of scratched blocks that failed");
             }
             DeviceOperation::Read { .. } => self.count("reads that failed"),
             DeviceOperation::Flush if result == DeviceResult::Done => self.flush_ended(op),
@@ -205,6 +212,9 @@ impl Run {
             DeviceResult::Remote(Outcome::DeviceUnavailable) => End::Refused,
             _ => End::Unknown(self.now),
         };
+        if result == DeviceResult::Remote(Outcome::PathLost) {
+            self.count("paths lost");
+        }
         self.count(match end {
             End::Acked(_) => "writes",
             End::Refused => "writes refused",
@@ -236,6 +246,11 @@ impl Run {
                 }
             }
         }
+    }
+
+    pub(super) fn has_open_ops(&self, node: usize) -> bool {
+        let life = self.nodes[node].life;
+        self.ops.iter().any(|op| !op.is_over && op.at.0 == node && op.life == life)
     }
 
     /// The process of a node has died, and with it the connections of its hosts.

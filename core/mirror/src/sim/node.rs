@@ -9,7 +9,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use super::history::Time;
 use super::pulses::node_key;
 use super::run::{
-    At, BLOCK, BLOCKS, Event, MICRO, MILLI, MIRRORS, NODES, PRIMARY_FACES, REPLICA_FACES,
+    At, BLOCK, BLOCKS, Event, LAST_OP, MICRO, MILLI, MIRRORS, NODES, PRIMARY_FACES, REPLICA_FACES,
     REPLICA_NODES, Run,
 };
 use super::store::Call;
@@ -22,9 +22,19 @@ use crate::{
     Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role, Written,
 };
 
+/// The time between two looks at a node that leaves.
+const LEAVE_PERIOD: Time = MILLI;
+
+/// The time after which a node ends although it has not handed its mirrors over.
+const LEAVE_MAX: Time = 5_000 * MILLI;
+
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) is_up: bool,
+    /// It was asked to end.
+    pub(super) is_stopping: bool,
+    /// Its hosts begin nothing any more.
+    pub(super) is_closed: bool,
     /// The number of the process.
     pub(super) life: u64,
     pub(super) core_count: u16,
@@ -56,6 +66,8 @@ impl Node {
     pub(super) fn new(core_count: u16, rate: u64) -> Self {
         Self {
             is_up: false,
+            is_stopping: false,
+            is_closed: false,
             life: 0,
             core_count,
             cores: Vec::new(),
@@ -112,7 +124,7 @@ impl Run {
         let mutant = self.mutant;
         let rate_now = self.nodes[node].clock(self.now);
         let it = &mut self.nodes[node];
-        it.is_up = true;
+        (it.is_up, it.is_stopping, it.is_closed) = (true, false, false);
         it.life += 1;
         it.incarnation += 1;
         if std::mem::take(&mut it.has_lost_power) {
@@ -205,6 +217,35 @@ impl Run {
         self.links_die(node);
         self.hosts_lose(node);
         self.excuse();
+    }
+
+    /// The process is asked to end: it hands its mirrors over first.
+    pub(super) fn stop(&mut self, node: usize) {
+        if !self.nodes[node].is_up || self.nodes[node].is_stopping {
+            return;
+        }
+        self.count("nodes that left");
+        let (life, until) = (self.nodes[node].life, self.now + LEAVE_MAX);
+        self.nodes[node].is_stopping = true;
+        self.with_membership(node, Membership::leave);
+        self.later(self.now + LEAVE_PERIOD, Event::Leave(node, life, until));
+    }
+
+    /// It ends when it has handed its mirrors over, and the operations of its hosts have ended.
+    pub(super) fn leave(&mut self, node: usize, until: Time) {
+        let it = &mut self.nodes[node];
+        let has_left = it.membership.as_ref().is_some_and(Membership::has_left);
+        it.is_closed |= has_left;
+        // Requests of others to a process that has ended are lost paths.
+        let may_end = !self.is_orderly || self.now > LAST_OP + 1_000 * MILLI;
+        let has_ended = has_left && !self.has_open_ops(node) || self.now > until;
+        if has_ended && may_end {
+            let back = self.now + 20 * MILLI + self.random.below(600 * MILLI);
+            self.later(back, Event::Start(node));
+            return self.kill(node, false);
+        }
+        let life = self.nodes[node].life;
+        self.later(self.now + LEAVE_PERIOD, Event::Leave(node, life, until));
     }
 
     pub(super) fn pause(&mut self, node: usize, span: Time) {

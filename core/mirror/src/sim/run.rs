@@ -77,6 +77,10 @@ pub(super) enum Event {
     Start(usize),
     Learn(usize, u64),
     Kill(usize, bool),
+    /// The process of a node is asked to end.
+    Stop(usize),
+    /// It hands its mirrors over.
+    Leave(usize, u64, Time),
     Pause(usize, Time),
     Cut(usize, usize, Time, bool),
     Healed(usize, usize),
@@ -114,9 +118,14 @@ pub(super) struct Run {
     pub(super) lossy: u64,
     /// Failed writes, slow operations of devices, and late requests: each of a thousand.
     errors: u64,
+    /// Reads after which a block cannot be read any more, and the node to which alone that happens.
+    scratches: u64,
+    scratched_only: Option<usize>,
     slow: u64,
     pub(super) late: u64,
     is_cruel: bool,
+    /// Nothing fails: a node leaves, and no more.
+    pub(super) is_orderly: bool,
     is_traced: bool,
 }
 
@@ -179,6 +188,7 @@ impl Run {
         let nodes = (0..NODES).map(&mut node).collect();
         let lossy = if random.below(3) == 0 { 0 } else { 1 + random.below(8) };
         let errors = [0, 0, 1, 6][usize::try_from(random.below(4)).expect("it is small")];
+        let scratches = if random.below(4) == 0 { 10 } else { 0 };
         let slow = if random.below(3) == 0 { 25 } else { 2 };
         let late = if random.below(3) == 0 { 20 } else { 2 };
         let pulses = |_| (0..REPLICA_NODES).map(|_| PulseLink::default()).collect();
@@ -207,11 +217,29 @@ impl Run {
             problem: None,
             lossy,
             errors,
+            scratches,
+            scratched_only: None,
             slow,
             late,
             is_cruel: seed % 2 == 1,
+            is_orderly: false,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
+    }
+
+    /// The run of a seed in which a node leaves, and nothing fails.
+    pub(super) fn orderly(seed: u64) -> Self {
+        let mut run = Self::new(seed, None);
+        (run.lossy, run.errors, run.scratches, run.slow, run.late) = (0, 0, 0, 0, 0);
+        (run.is_cruel, run.is_orderly) = (false, true);
+        run
+    }
+
+    /// The run of a seed in which blocks of one node cannot be read, and nothing else fails.
+    pub(super) fn scratched(seed: u64) -> Self {
+        let mut run = Self::orderly(seed);
+        (run.scratches, run.scratched_only) = (30, Some(run.draw(REPLICA_NODES)));
+        run
     }
 
     pub(super) fn run(mut self) -> Result<Counts, String> {
@@ -240,6 +268,13 @@ impl Run {
         }
         (0..NODES).for_each(|node| self.start(node));
         (0..8).for_each(|_| self.later(MILLI, Event::NextOp));
+        if self.scratched_only.is_some() {
+            return;
+        }
+        if self.is_orderly {
+            let (node, at) = (self.draw(REPLICA_NODES), self.random.below(LAST_OP));
+            return self.later(at, Event::Stop(node));
+        }
         for _ in 0..self.random.below(6) {
             self.draw_fault();
         }
@@ -260,7 +295,7 @@ impl Run {
         let span = 50 * MILLI + self.random.below(2400 * MILLI);
         let node = self.draw(REPLICA_NODES);
         let other = (node + 1 + self.draw(2)) % NODES;
-        let event = match self.random.below(16) {
+        let event = match self.random.below(18) {
             0..5 => {
                 self.later(at + span, Event::Start(node));
                 Event::Kill(node, self.random.below(3) == 0)
@@ -278,7 +313,8 @@ impl Run {
             }
             11..13 => Event::StoreDown(self.draw(NODES), span),
             13 => Event::StoreDown(NODES, span),
-            _ => Event::PulseReset(node, 1 - node),
+            14..16 => Event::PulseReset(node, 1 - node),
+            _ => Event::Stop(node),
         };
         self.later(at, event);
     }
@@ -325,6 +361,7 @@ impl Run {
             | Event::Drain(node, life, ..)
             | Event::MembershipTimeout(node, life)
             | Event::Learn(node, life)
+            | Event::Leave(node, life, _)
             | Event::Copied(node, life, ..) => (*node, Some(*life)),
             Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
             Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
@@ -399,6 +436,8 @@ impl Run {
             Event::Start(node) => self.start(node),
             Event::Learn(node, _) => self.learn(node),
             Event::Kill(node, by_power) => self.kill(node, by_power),
+            Event::Stop(node) => self.stop(node),
+            Event::Leave(node, _, until) => self.leave(node, until),
             Event::Pause(node, span) => self.pause(node, span),
             Event::Cut(from, to, span, is_one_way) => self.cut(from, to, span, is_one_way),
             Event::Healed(from, to) => self.healed(from, to),
@@ -442,6 +481,9 @@ impl Run {
             self.count("parts that failed");
             let key = mirror_key(mirror.0);
             self.with_membership(at.0, |it| it.handle_failure(key, is_local));
+        }
+        while self.nodes[at.0].cores[at.1].poll_repaired().is_some() {
+            self.count("reads repaired");
         }
         while let Some((token, result)) = self.nodes[at.0].cores[at.1].poll_replica() {
             self.answer(usize::try_from(token).expect("it is an index"), result);
@@ -527,6 +569,7 @@ impl Run {
                 let skip = usize::try_from(buffer_offset.0 / BLOCK).expect("they are few");
                 let stamps = self.buffers[&buffer.0][skip..].to_vec();
                 for (block, stamp) in blocks.zip(stamps) {
+                    self.nodes[at.0].device.scratched.remove(&block);
                     self.nodes[at.0].device.cell(block).log.push(stamp);
                     let order = self.orders.entry(block).or_default();
                     if !order.contains(&stamp) {
@@ -540,6 +583,10 @@ impl Run {
                     cell.durable = cell.durable.max(*len);
                 }
             }
+            DeviceOperation::Read { .. } if is_alive && self.is_scratched(at.0, &blocks) => {
+                self.count("reads of scratched blocks");
+                result = DeviceResult::MediumError;
+            }
             DeviceOperation::Read { buffer: Some(buffer), .. } if is_alive => {
                 let device = &mut self.nodes[at.0].device;
                 let stamps = blocks.map(|block| device.cell(block).stamp()).collect();
@@ -550,6 +597,20 @@ impl Run {
         if is_alive {
             self.result(at, submission.request, result);
         }
+    }
+
+    /// Whether a node cannot read these blocks. In the end, it can read all.
+    fn is_scratched(&mut self, node: usize, blocks: &std::ops::Range<u64>) -> bool {
+        let may_happen = self.scratched_only.is_none_or(|only| only == node);
+        if may_happen && self.random.permille(self.scratches) && !self.is_calm() {
+            self.nodes[node].device.scratched.insert(blocks.start);
+        }
+        let is_calm = self.is_calm();
+        let scratched = &mut self.nodes[node].device.scratched;
+        if is_calm {
+            scratched.clear();
+        }
+        scratched.range(blocks.clone()).next().is_some()
     }
 
     /// Gives a core the result of one of its operations.

@@ -43,6 +43,8 @@ pub(super) struct Device {
     pub(super) blocks: BTreeMap<u64, Cell>,
     /// The writes that it has accepted for other nodes, applied or not.
     pub(super) accepted: std::collections::BTreeSet<(u64, u64)>,
+    /// The blocks that it cannot read until they are written.
+    pub(super) scratched: std::collections::BTreeSet<u64>,
 }
 
 impl Device {

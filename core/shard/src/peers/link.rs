@@ -471,7 +471,7 @@ impl Link {
                 status => {
                     let result = match status {
                         Status::OK => self.note_done(&pending, boot, covered),
-                        _ => result_of(status),
+                        _ => pending.refused(result_of(status)),
                     };
                     if status == Status::NO_SUCH_VOLUME {
                         self.forget(pending.volume);

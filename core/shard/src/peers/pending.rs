@@ -60,6 +60,13 @@ impl Pending {
         DeviceResult::Remote(outcome)
     }
 
+    /// Its result when its last part was answered like this. A part that was not done follows others that
+    /// were.
+    pub(super) fn refused(&self, result: DeviceResult) -> DeviceResult {
+        let is_untouched = result == DeviceResult::Remote(Outcome::DeviceUnavailable);
+        if is_untouched { self.given_up() } else { result }
+    }
+
     /// Whether an answer means that the volume may hold data that is not on stable media.
     pub(super) fn leaves_unflushed(&self) -> bool {
         use DeviceOperation as Op;
@@ -129,5 +136,29 @@ impl Pending {
         self.done += self.part;
         self.since = now;
         self.request.operation != DeviceOperation::Flush && self.done < self.request.len.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearflash_device::{DeviceId, OperationId};
+    use nearflash_units::ByteOffset;
+
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_refused_after_others_were_done_is_a_lost_path() {
+        let id = OperationId { io: 0, op: 0, generation: 0 };
+        let operation = DeviceOperation::WriteZeroes { deallocate: false };
+        let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(PART_LEN_MAX + 4096));
+        let request = DeviceRequest { id, device, operation, offset, len };
+        let mut pending = Pending::new(request, 0, OnFace::default(), Nanos(0));
+        let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
+        assert!(pending.next_part(4096, true).is_some());
+        assert_eq!(pending.refused(refused), refused);
+        assert!(pending.part_done(Nanos(1)) && pending.next_part(4096, true).is_some());
+        assert_eq!(pending.refused(refused), DeviceResult::Remote(Outcome::PathLost));
+        let failed = DeviceResult::Remote(Outcome::WriteFault);
+        assert_eq!(pending.refused(failed), failed);
     }
 }

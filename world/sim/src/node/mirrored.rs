@@ -16,7 +16,7 @@ use nearflash_mirror::{
 use nearflash_request::VolumeId;
 use nearflash_shard::{Message, PeerConfig, RemoteVolume, Unflushed};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Sharing, VolumeEntry};
-use nearflash_units::{BlockSize, ByteOffset, index};
+use nearflash_units::{BlockSize, ByteOffset, Nanos, index};
 use uuid::Uuid;
 
 use super::volumes::volumes;
@@ -220,7 +220,7 @@ impl Mirrored {
             }),
             primary: (!is_primary).then(|| self.device(Slot::Face(mirror.id, Face::Primary))),
             session: self.session,
-            needs_lease: false,
+            needs_lease: is_primary,
             stay: 0,
             zeroes: true,
             deallocates: true,
@@ -369,6 +369,14 @@ impl Node {
     /// The mirrors, as this node sees them.
     pub(super) fn mirrors(&self) -> Arc<MirrorTable> {
         self.mirrored.as_ref().map_or_else(Arc::default, |it| it.table(self.config.cores))
+    }
+
+    /// Gives every core leases that are never over.
+    pub(super) fn give_leases(&self, outside: &mut Outside) {
+        let Some(mirrored) = &self.mirrored else { return };
+        let lease = |mirror: &SimMirror| (mirror.id, Nanos(u64::MAX));
+        let leases: Arc<[_]> = mirrored.mirrors.iter().map(lease).collect();
+        self.tell_all(outside, || Message::Leases(Arc::clone(&leases)));
     }
 
     /// All mirrors get another term, and all replicas another session. Returns the number that cores

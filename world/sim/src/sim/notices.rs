@@ -106,6 +106,7 @@ impl Sim {
                     assert!(!is_local, "a device failed no write: {result:?}");
                     self.outside.note("replica failed", &[]);
                 }
+                Notice::ReadRepaired { .. } => self.outside.note("read repaired", &[]),
                 Notice::NodeReached(_) => self.outside.note("node reached", &[]),
                 Notice::NodeLost { error: LinkError::WritesLost { .. }, .. } => {
                     self.outside.note("writes lost", &[]);
