@@ -40,7 +40,7 @@ pub use error::ClusterError;
 pub use external::{EtcdUrl, ParseEtcdUrlError};
 pub use follow::ChangeError;
 pub(crate) use follow::{Absence, Follower};
-pub use init::{InitOptions, Initialized, init};
+pub use init::{InitOptions, Initialized, Renewed, init, token};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
 pub use member::Role;
