@@ -19,6 +19,7 @@ mod error;
 mod etcd;
 mod external;
 mod follow;
+mod full;
 mod init;
 mod join;
 mod listen;
