@@ -46,10 +46,11 @@ pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
 pub use member::Role;
 pub(crate) use mirroring::MirrorSetup;
+pub use pulse::check_pulse;
 pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
 pub use supervisor::Supervisor;
 pub(crate) use token::PeerSecret;
-pub use token::{TOKEN_LEN_MAX, Token, TokenError};
+pub use token::{TOKEN_LEN_MAX, Token, TokenError, check_token};
 
 /// Reports the progress of a command that takes longer than a moment.
 pub type Say<'a> = &'a mut dyn FnMut(&str);

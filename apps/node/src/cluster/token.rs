@@ -292,3 +292,20 @@ impl Drop for Token {
         self.peer_secret.zeroize();
     }
 }
+
+/// Any file is refused, or is a token that is written as it was read.
+///
+/// # Panics
+/// When the property does not hold.
+pub fn check_token(file: &[u8]) {
+    // The sum is made right, so that the content is examined, too.
+    let json = std::str::from_utf8(file).unwrap_or_default().as_bytes();
+    let sum = crc32c::crc32c(json).to_be_bytes();
+    let text = STANDARD.encode([&MAGIC[..], &sum, json].concat());
+    for file in [file, text.as_bytes()] {
+        if let Ok(token) = Token::decode(file) {
+            let _ = token.check_time(0);
+            assert_eq!(Token::decode(token.encode().as_bytes()), Ok(token));
+        }
+    }
+}
