@@ -1,6 +1,22 @@
 //! Clusters whose etcd is full, compacted, restored from an older snapshot or damaged by hand, and nodes
 //! that are copied, meet garbage, or have wrong clocks. Each fault is named with its remedy, nothing is
 //! lost, and everyone else is served.
+//!
+//! The other faults of a cluster have tests elsewhere:
+//!
+//! | fault | test |
+//! | --- | --- |
+//! | a slice of another cluster | `world/media/src/slice.rs` |
+//! | a slice of another node; two nodes of one name; a volume that is too large; more replicas than nodes | `shared.rs`, `core/cluster/src/change/tests.rs` |
+//! | a slice that was restored from an older copy | `shared.rs`, `etcd_away.rs` |
+//! | etcd away at the start | `etcd_away.rs` |
+//! | etcd away later | `shared.rs`, `mirrored.rs`, `external_etcd.rs` |
+//! | etcd that lost the cluster; a second process of a node | `core/cluster/src/agent/tests.rs` |
+//! | a machine that stands still and continues | `mirrored.rs` |
+//! | a token that is damaged, expired or of another cluster | `cluster.rs` |
+//! | bytes at the port for pulses: a wrong secret, lengths, half messages | `apps/node/src/cluster/pulse/tests.rs`, target `cluster` of the fuzzers |
+//! | requests of nodes with a stale term or session | `core/mirror/src/mirrors/tests.rs`, `protocols/direct/src/serving/tests/faces.rs`, target `direct_target` |
+//! | damaged records of any content | `core/cluster/src/state/tests.rs`, `record/tests.rs`, target `cluster` |
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs;
@@ -75,7 +91,7 @@ fn read(node: &Node<'_>, volume: &str, lba: u64) -> Option<Stamp> {
 }
 
 #[test]
-#[ignore = "needs etcd: run by make test"]
+#[ignore = "needs etcd, and takes a quarter of a minute: run by make test-all"]
 fn an_etcd_that_is_full_is_named_and_repaired_when_its_keys_leave_room() {
     let mut one = Machine::new();
     one.set("NEARFLASH_ETCD_QUOTA", "16777216");
@@ -340,7 +356,8 @@ fn strangers_at_the_ports_between_nodes_neither_stop_a_mirror_nor_fill_the_log()
     assert_eq!((nodes.mirror(0), nodes.mirror(1)), (before.clone(), before), "nobody took over");
     for machine in &machines {
         let log = machine.place.log();
-        assert_eq!(log.lines().filter(|line| line.contains("no pulse from")).count(), 1, "{log}");
+        let lines = log.lines().filter(|line| line.contains("no pulse from")).count();
+        assert!((1..=3).contains(&lines), "one in a minute: {log}");
     }
     drop(strangers);
     // A pulse that begins anew finds its way.
