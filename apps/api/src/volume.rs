@@ -113,6 +113,12 @@ pub struct VolumeLayout {
     pub width: u32,
     /// The rule by which slices were chosen.
     pub placement: String,
+    /// The bytes of its space, on all replicas.
+    #[serde(default)]
+    pub space_bytes: u64,
+    /// Those that have been zeroed. While another node zeroes, only whole rows are counted.
+    #[serde(default)]
+    pub zeroed_bytes: u64,
     /// The mirrors, in the order of the volume's blocks.
     pub mirrors: Vec<MirrorInfo>,
 }

@@ -118,6 +118,9 @@ Examples:
 
   nearflash cluster status
 
+  # A token expires after a day; this makes it valid again
+  nearflash cluster token --valid 2h
+
   # With an etcd that exists already; all machines then join as clients of it
   nearflash cluster init --name lab \\
     --etcd 'etcd://etcd1.example:2379,etcd2.example:2379?ca=ca.pem&cert=own.pem&key=own.key'
@@ -497,6 +500,8 @@ pub(crate) enum ClusterSubcommand {
         #[arg(long, value_name = "URL", help = ETCD_HELP)]
         etcd: Option<EtcdUrl>,
         #[command(flatten)]
+        valid: ValidArgs,
+        #[command(flatten)]
         listen: ListenArgs,
         #[command(flatten)]
         node: NodeArgs,
@@ -515,6 +520,13 @@ pub(crate) enum ClusterSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
+    /// Make the token of this machine's cluster valid for a time from now, and name its file
+    Token {
+        #[command(flatten)]
+        valid: ValidArgs,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
     /// Show the members of etcd; the exit code is 0 (ok), 1 (degraded), 2 (at risk) or 3
     /// (unavailable)
     Status {
@@ -529,6 +541,14 @@ pub(crate) enum ClusterSubcommand {
         #[arg(long, value_name = "DIR")]
         data_dir: Option<PathBuf>,
     },
+}
+
+/// The lifetime of a token.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ValidArgs {
+    /// The time for which machines can join with the token, for example 90m, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime, default_value = "24h")]
+    pub(crate) valid: Lifetime,
 }
 
 /// The address of a member.

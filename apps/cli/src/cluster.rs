@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use nearflash_api::socket::default_data_dir;
 use nearflash_node::NodeError;
 use nearflash_node::cluster::{
-    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Role, StatusPart,
-    Supervisor, Token, init, join, status,
+    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Renewed, Role,
+    StatusPart, Supervisor, Token, init, join, status, token,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{ClusterSubcommand, NodeArgs};
+use crate::calendar::show_moment;
 use crate::failure::Failure;
 use crate::output::{print, show};
 use crate::{log_to_stderr, tables};
@@ -22,9 +23,10 @@ type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
     match subcommand {
-        ClusterSubcommand::Init { name, etcd, listen, node } => {
+        ClusterSubcommand::Init { name, etcd, valid, listen, node } => {
             let (data_dir, listen) = (data_dir(&node)?, listen.listen);
-            let options = InitOptions { data_dir, name, listen, etcd };
+            let expires_at = valid.valid.end();
+            let options = InitOptions { data_dir, name, listen, etcd, expires_at };
             let made = init(&options, &mut say)?;
             print(&show(&made, node.json, initialized))?;
             Ok(ExitCode::SUCCESS)
@@ -35,6 +37,11 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             let options = JoinOptions { data_dir, is_witness: witness, listen: listen.listen };
             let made = join(&token, &options, &mut say)?;
             print(&show(&made, node.json, joined))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Token { valid, node } => {
+            let made = token(&data_dir(&node)?, valid.valid.end())?;
+            print(&show(&made, node.json, renewed))?;
             Ok(ExitCode::SUCCESS)
         }
         ClusterSubcommand::Status { node } => {
@@ -68,18 +75,27 @@ fn say(progress: &str) {
 }
 
 fn initialized(made: &Initialized) -> String {
-    let Initialized { cluster, name, etcd, is_external, token, .. } = made;
+    let Initialized { cluster, name, etcd, is_external, token, expires_at, .. } = made;
     let (which, others) = match is_external {
         true => ("the external etcd", "the other machines"),
         false => ("its etcd", "the second and the third machine"),
     };
     let etcd: Vec<String> = etcd.iter().map(ToString::to_string).collect();
-    let (etcd, token) = (etcd.join(", "), token.display());
+    let (etcd, token, until) = (etcd.join(", "), token.display(), show_moment(*expires_at));
     format!(
         "created cluster '{name}' ({cluster}), with {which} at {etcd}\n\
          token: {token}\n\
-         The token is the cluster's root secret. Copy it to {others} over a secure connection, and use \
+         Machines can join with it until {until}. The token is the cluster's root secret. Copy it to {others} over a secure connection, and use \
          'nearflash cluster join @FILE' there.\n"
+    )
+}
+
+fn renewed(made: &Renewed) -> String {
+    let Renewed { cluster, name, token, expires_at } = made;
+    let (token, until) = (token.display(), show_moment(*expires_at));
+    format!(
+        "token of cluster '{name}' ({cluster}): {token}\n\
+         Machines can join with it until {until}. Its copies from before are not changed.\n"
     )
 }
 

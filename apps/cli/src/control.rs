@@ -25,7 +25,7 @@ use crate::confirm::confirm;
 use crate::failure::Failure;
 use crate::output::{self, print, show};
 use crate::secret::{SecretFile, read_secret};
-use crate::{job, tables};
+use crate::{job, tables, zeroing};
 
 type Done = Result<ExitCode, Failure>;
 
@@ -47,7 +47,7 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
                     subsystem: layout.subsystem,
                     provisioning: layout.provisioning,
                 };
-                return change(&node, call, no_wait, "created");
+                return change((&node, &call.name.clone()), call, no_wait, "created");
             }
             let volume = parse_volume(&volume).map_err(Failure::Volume)?;
             let call = VolumeCreate {
@@ -59,7 +59,7 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
                 provisioning: (volume.provisioning != Provisioning::Thin)
                     .then(|| volume.provisioning.to_string()),
             };
-            change(&node, call, no_wait, "created")
+            change((&node, &call.name.clone()), call, no_wait, "created")
         }
         VolumeSubcommand::Show { name, node } => {
             control(&node, VolumeShow { name }, tables::volume_detail)
@@ -74,11 +74,13 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
                     described(&node, &name)?
                 ))
             })?;
-            change(&node, VolumeResize { name, bytes: size.0, shrink }, no_wait, "resized")
+            let call = VolumeResize { name: name.clone(), bytes: size.0, shrink };
+            change((&node, &name), call, no_wait, "resized")
         }
         VolumeSubcommand::Remove { name, force, yes, node } => {
             confirm(yes, || Ok(format!("Remove {}, and its data?", described(&node, &name)?)))?;
-            change(&node, VolumeRemove { name, force }, false, "removed")
+            let call = VolumeRemove { name: name.clone(), force };
+            change((&node, &name), call, false, "removed")
         }
     }
 }
@@ -91,14 +93,19 @@ fn described(node: &NodeArgs, name: &str) -> Result<String, Failure> {
     Ok(volume.map_or_else(|| format!("volume '{name}'"), output::sentence))
 }
 
-/// Changes a volume, and waits for the job that completes the change.
-fn change<C: Call<Answer = OneVolume>>(
-    node: &NodeArgs,
+/// Changes a volume, and waits for the job that completes the change. A node that zeroes a volume of the
+/// cluster answers when it is done, and is asked for its progress meanwhile.
+fn change<C: Call<Answer = OneVolume> + Send>(
+    (node, name): (&NodeArgs, &str),
     call: C,
     no_wait: bool,
     done: &str,
 ) -> Done {
-    let mut answer = answer(node, call)?;
+    let data_dir = data_dir(node)?;
+    let mut answer = zeroing::shown(
+        || ask(&data_dir, call),
+        || ask(&data_dir, VolumeShow { name: name.to_owned() }).ok()?.layout,
+    )?;
     if let Some(job) = answer.job.as_ref().filter(|_| !no_wait) {
         answer.job = Some(wait(node, job.id)?);
         answer.volume.job = None;

@@ -15,6 +15,7 @@ mod output;
 mod secret;
 mod study;
 mod tables;
+mod zeroing;
 
 use std::process::ExitCode;
 

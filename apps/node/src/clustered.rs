@@ -46,6 +46,13 @@ pub(crate) const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// The time for handing mirrors over at the end.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
+/// The time for which a node counts as alive after its process was killed, and some more for an etcd
+/// whose leader has changed.
+const ALIVE_MAX: Duration = Duration::from_secs(8);
+
+/// The pause between two looks at what another thread follows.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// The time for a change at the start.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
 
@@ -282,9 +289,29 @@ pub(crate) fn register(
     spec: &NodeSpec,
     timeout: Duration,
 ) -> Result<u16, NodeError> {
+    refuse_copy(follower, spec)?;
     follower.change(Change::RegisterNode(spec.clone()), timeout)?;
     let record = follower.state().nodes().get(&spec.uuid).cloned();
     Ok(record.map(|record| record.ordinal).ok_or(ChangeError::Unknown)?)
+}
+
+/// Refuses a node that runs elsewhere already. A process of the node that was killed is no longer alive
+/// when its lease is over. It is not waited for if it had the address of this node's pulse: this process
+/// listens there, so no other one does.
+fn refuse_copy(follower: &Follower, spec: &NodeSpec) -> Result<(), NodeError> {
+    let state = follower.state();
+    let Some(known) = state.nodes().get(&spec.uuid) else { return Ok(()) };
+    if known.addresses.get(&Door::Pulse) == spec.addresses.get(&Door::Pulse) {
+        return Ok(());
+    }
+    let since = Instant::now();
+    while follower.runs_elsewhere() {
+        if since.elapsed() >= ALIVE_MAX {
+            return Err(NodeError::Copied { node: known.name.clone() });
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 impl Clustered {

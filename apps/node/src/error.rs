@@ -103,6 +103,15 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The node runs elsewhere.
+    #[error(
+        "another process runs as node '{node}' of the cluster: end it; if this data directory is a copy \
+         of that of another machine, remove it and 'nearflash cluster join' anew"
+    )]
+    Copied {
+        /// The node's name.
+        node: Name,
+    },
     /// The node has another number in the cluster than at its earlier starts.
     #[error(
         "the node's number in the cluster is {found} now, and the numbers of its NVMe controllers follow \

@@ -59,9 +59,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::NotDrained => (ErrorCode::NotDrained, None),
         NodeError::NoCluster => (ErrorCode::NoCluster, None),
         NodeError::StoreSilent { .. } => (ErrorCode::ClusterUnreachable, None),
-        NodeError::NumberChanged { .. } | NodeError::Change(ChangeError::Refused(_)) => {
-            (ErrorCode::ClusterRefused, None)
-        }
+        NodeError::Copied { .. }
+        | NodeError::NumberChanged { .. }
+        | NodeError::Change(ChangeError::Refused(_)) => (ErrorCode::ClusterRefused, None),
         NodeError::Change(_) => (ErrorCode::ClusterUnreachable, None),
         NodeError::NoNodeNamed(_) => (ErrorCode::InvalidValue, None),
         NodeError::ClusterVolumeShrinks { name, .. } => volume(ErrorCode::WouldShrink, name),

@@ -20,6 +20,7 @@ mod service;
 mod shared;
 mod status;
 mod workers;
+mod zeroing;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -62,6 +63,7 @@ pub(crate) struct Node {
     devices: Mutex<Devices>,
     /// The connection to the cluster's store.
     cluster: OnceLock<Arc<Follower>>,
+    zeroing: zeroing::Zeroing,
     /// Only the thread that follows the cluster changes it. Taken before `devices`.
     shared: Mutex<Shared>,
     /// Serializes the decisions: held until every core has adopted a change, and never while older
@@ -111,6 +113,7 @@ impl Node {
             catalog,
             devices,
             cluster: OnceLock::new(),
+            zeroing: zeroing::Zeroing::default(),
             shared: Mutex::default(),
             changing,
             served,

@@ -184,6 +184,10 @@ fn quorum(health: &StoreHealth) -> Part {
         let reason = format!("etcd has lost its majority: {healthy} of {voters} members answer");
         return Part::new(Level::AtRisk, reason, "start the others");
     }
+    if status.alarms.iter().any(|alarm| alarm.eq_ignore_ascii_case(NO_SPACE)) {
+        let reason = "etcd's database is full, and no changes are possible";
+        return Part::new(Level::AtRisk, reason, "see `nearflash cluster status`");
+    }
     if !status.alarms.is_empty() {
         let reason = format!("etcd raises {}", status.alarms.join(", "));
         return Part::new(Level::AtRisk, reason, "see `etcdctl alarm list`");
@@ -203,6 +207,9 @@ fn quorum(health: &StoreHealth) -> Part {
     }
     Part::new(Level::Ok, format!("{voters} members of etcd answer"), "")
 }
+
+/// The alarm of an etcd that is full.
+const NO_SPACE: &str = "NOSPACE";
 
 /// The most volumes or mirrors that a reason names.
 const NAMES_MAX: usize = 3;

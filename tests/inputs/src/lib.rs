@@ -5,6 +5,7 @@
 //! The properties of a single crate are in its `check` module. The modules here hold the properties
 //! that need several crates.
 
+pub mod cluster;
 mod control;
 pub mod on_disk;
 pub mod shard;

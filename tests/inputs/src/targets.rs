@@ -7,7 +7,7 @@ use nearflash_nvme::check as nvme;
 use nearflash_nvme_tcp::check as nvme_tcp;
 use nearflash_scsi::check as scsi;
 
-use crate::{on_disk, shard, structures, texts};
+use crate::{cluster, on_disk, shard, structures, texts};
 
 /// One property of outside input.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 /// All targets. Each needs a directory in `fuzz/corpus` and a row in `fuzz/README.md`.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     Target { name: "nvme_commands", check: nvme::check_decode_never_panics },
     Target { name: "nvme_parsers", check: structures::check_structures },
     Target { name: "nvme_connect", check: nvme::check_connect_never_panics },
@@ -43,6 +43,7 @@ pub const TARGETS: [Target; 23] = [
     Target { name: "texts", check: |input| texts::check_texts(text_of(input)) },
     Target { name: "config", check: |input| node::check_config_file(text_of(input)) },
     Target { name: "control", check: node::check_control_request },
+    Target { name: "cluster", check: cluster::check_cluster },
 ];
 
 /// The longest valid text at the start of the bytes.

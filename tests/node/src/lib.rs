@@ -11,6 +11,7 @@
 mod binary;
 mod direct;
 mod direct_wire;
+mod etcd;
 mod host;
 mod initiator;
 mod load;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 pub use binary::nearflash;
 pub use direct::{Door, Key, assert_serves_direct};
 pub use direct_wire::{DirectWire, open_request, request};
+pub use etcd::Etcd;
 pub use host::{Host, assert_serves};
 pub use initiator::{Initiator, Who, assert_serves_iscsi};
 pub use load::{Kind, Load, LoadSize, Violations};

@@ -21,6 +21,8 @@ pub struct Machine {
     pub address: String,
     /// The network namespace that has the address, if it is not the one of this process.
     namespace: Option<String>,
+    /// Further variables of the program's environment.
+    variables: Vec<(&'static str, String)>,
     supervisor: Option<Child>,
 }
 
@@ -33,20 +35,35 @@ impl Machine {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let address = format!("127.{}.{low}.{number}", high | 128);
-        Self { place: Place::new(), address, namespace: None, supervisor: None }
+        Self::at(None, address)
     }
 
     /// A machine in a network namespace of its own, which has this address.
     pub fn within(namespace: &str, address: &str) -> Self {
-        let namespace = Some(namespace.to_owned());
-        Self { place: Place::new(), address: address.to_owned(), namespace, supervisor: None }
+        Self::at(Some(namespace.to_owned()), address.to_owned())
+    }
+
+    fn at(namespace: Option<String>, address: String) -> Self {
+        let (place, variables, supervisor) = (Place::new(), Vec::new(), None);
+        Self { place, address, namespace, variables, supervisor }
+    }
+
+    /// Sets a variable of the environment in which this machine runs the program.
+    pub fn set(&mut self, name: &'static str, value: &str) {
+        self.variables.push((name, value.to_owned()));
     }
 
     /// The program, as this machine runs it.
     pub fn program(&self) -> Command {
-        let Some(namespace) = &self.namespace else { return Command::new(nearflash()) };
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(nearflash());
+        let mut command = match &self.namespace {
+            None => Command::new(nearflash()),
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(nearflash());
+                command
+            }
+        };
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -112,6 +112,39 @@ fn a_wrong_token_is_refused_by_name() {
 
 #[test]
 #[ignore = "needs etcd: run by make test"]
+fn an_expired_token_is_refused_until_a_machine_of_the_cluster_renews_it() {
+    let (one, two, three) = (Machine::new(), Machine::new(), Machine::new());
+    let stranger = three.refusal(&["token"]);
+    assert!(stranger.0.contains("belongs to no cluster") && stranger.1 == 1, "{stranger:?}");
+    let made = one.init();
+    let renewed = one.answer(&["token", "--valid", "7d"]);
+    assert_eq!((&renewed["cluster"], &renewed["token"]), (&made["cluster"], &made["token"]));
+    let [day, week] = [&made, &renewed].map(|it| it["expires_at"].as_u64().unwrap());
+    assert!(week >= day + 6 * 86_400, "{day} {week}");
+    two.join(&one, &[]);
+    assert_eq!(one.refusal(&["token", "--valid", "0s"]).1, 2);
+
+    let token = format!("@{}", two.token().display());
+    let expiry = two.answer(&["token", "--valid", "1s"])["expires_at"].as_u64().unwrap();
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    eventually("the end of its lifetime", || now() >= expiry);
+    let (message, code) = three.refusal(&["join", &token, "--listen", &three.address]);
+    assert!(message.contains("the token of cluster 'lab' expired at 20") && code == 2, "{message}");
+    assert!(message.contains("'nearflash cluster token'"), "{message}");
+    assert!(three.pid().is_none());
+    // A machine that has joined is not concerned.
+    assert_eq!(two.join(&two, &[])["role"], "member");
+    let node = Node::in_memory(&two.place);
+    assert_eq!(two.verdict(), "degraded");
+    node.terminate();
+
+    two.answer(&["token"]);
+    assert_eq!(three.join(&two, &["--witness"])["role"], "witness");
+    three.has_verdict("ok");
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
 fn a_node_supervises_etcd_which_outlives_it_and_inherits_nothing() {
     let one = Machine::new();
     one.init();

@@ -90,6 +90,9 @@ fn a_volume_over_three_nodes_is_the_same_on_each_of_them_over_every_protocol() {
         machines.iter().zip(["n1", "n2", "n3"]).map(|(it, name)| serve(it, name)).collect();
     let made = create(&nodes[1], &["--size", "96MiB", "--width", "3"]);
     assert_eq!(made["volume"]["bytes"], 96 * MIB);
+    let layout = &nodes[1].command(&["volume", "show", "data"])["layout"];
+    let space = layout["space_bytes"].as_u64().unwrap();
+    assert!(space >= 96 * MIB && layout["zeroed_bytes"].as_u64() == Some(space), "{layout}");
     let mut holders = nodes_of(&nodes[0]);
     holders.sort();
     assert_eq!(holders, ["n1", "n2", "n3"]);

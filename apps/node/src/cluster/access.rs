@@ -12,7 +12,7 @@ use super::endpoint::{Endpoint, listed};
 use super::error::ClusterError;
 use super::external::{External, Tls};
 use super::member::{Folder, Member};
-use super::token::{PeerSecret, Token};
+use super::token::PeerSecret;
 
 /// The time for which an endpoint may be silent.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -32,9 +32,8 @@ impl StoreAccess {
     pub(crate) fn of(data_dir: &Path) -> Result<Self, ClusterError> {
         let folder = Folder::of(data_dir);
         let member = folder.joined()?;
-        let path = folder.token();
-        let file = std::fs::read(&path).map_err(ClusterError::file(&path))?;
-        let token = Token::decode(&file).map_err(|_| ClusterError::Damaged { path })?;
+        // Its lifetime concerns only machines that join.
+        let token = folder.own_token()?;
         let way = Way::of(&folder, member.external.as_ref())?;
         Ok(Self { member, peer_secret: token.peer_secret, way })
     }

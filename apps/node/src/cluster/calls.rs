@@ -19,7 +19,7 @@ use super::endpoint::Endpoint;
 
 /// In etcd's refusal of a revision that has been compacted. Its status, Out Of Range, is also that of an
 /// answer which is too long.
-const COMPACTED: &str = "compacted";
+pub(super) const COMPACTED: &str = "compacted";
 
 /// The longest answer: a page of a thousand records of 64 KiB each, and their keys.
 pub(super) const ANSWER_LEN_MAX: usize = 96 << 20;

@@ -4,8 +4,12 @@
 //! Every call made here may be repeated: a second one finds what the first has done.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, MemberAddOptions, Txn, TxnOp};
+use etcd_client::{
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Compare, CompareOp, Error,
+    GetOptions, MemberAddOptions, Txn, TxnOp,
+};
 use nearflash_cluster::ClusterState;
 use nearflash_cluster::store::{Found, PAGE_KEYS_MAX};
 use tokio::runtime::Runtime;
@@ -13,7 +17,7 @@ use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
 use super::access::{CALL_TIMEOUT, Way};
-use super::calls::{ANSWER_LEN_MAX, behind, found};
+use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found};
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::external::External;
@@ -105,6 +109,8 @@ pub(super) struct Reported {
     pub(super) leader: u64,
     pub(super) applied: u64,
     pub(super) db_bytes: u64,
+    /// Of the newest change.
+    pub(super) revision: i64,
     pub(super) errors: Vec<String>,
 }
 
@@ -113,6 +119,7 @@ pub(super) struct Store {
     runtime: Runtime,
     endpoints: Vec<Endpoint>,
     way: Way,
+    timeout: Duration,
 }
 
 impl Store {
@@ -126,7 +133,7 @@ impl Store {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(
             |source| ClusterError::System { action: "start the client of etcd", source },
         )?;
-        Ok(Self { runtime, endpoints: endpoints.to_vec(), way })
+        Ok(Self { runtime, endpoints: endpoints.to_vec(), way, timeout: CALL_TIMEOUT })
     }
 
     /// A client for the addresses that this machine knows.
@@ -137,6 +144,12 @@ impl Store {
     /// A client for this machine's own etcd.
     pub(super) fn own(folder: &Folder, member: &Member) -> Result<Self, ClusterError> {
         Self::open((folder, None), &[member.listen.client.into()])
+    }
+
+    /// The same client with another time for each call.
+    pub(super) fn patient(mut self, timeout: Duration) -> Self {
+        self.way.options = self.way.options.with_timeout(timeout);
+        Self { timeout, ..self }
     }
 
     /// Calls one endpoint after another until one answers.
@@ -169,11 +182,11 @@ impl Store {
             let client = Client::connect([self.way.url(endpoint)], options).await?;
             call(client).await
         };
-        let timed = async { tokio::time::timeout(CALL_TIMEOUT, asked).await };
+        let timed = async { tokio::time::timeout(self.timeout, asked).await };
         match self.runtime.block_on(timed) {
             Ok(Ok(answer)) => Ok(Ok(answer)),
             Ok(Err(error)) => judge(&self.way, endpoint, &error).map(Err),
-            Err(_) => Err(format!("silent for {} s", CALL_TIMEOUT.as_secs())),
+            Err(_) => Err(format!("silent for {} s", self.timeout.as_secs())),
         }
     }
 
@@ -205,6 +218,7 @@ impl Store {
             leader: status.leader(),
             applied: status.raft_applied_index(),
             db_bytes: u64::try_from(status.db_size()).unwrap_or_default(),
+            revision: status.header().map_or(0, |it| it.revision()),
             errors: status.errors().to_vec(),
         })
     }
@@ -221,6 +235,34 @@ impl Store {
     /// Lets a learner vote. It is refused until the learner has caught up.
     pub(super) fn promote(&self, member: u64) -> Result<(), StoreError> {
         self.ask(async |mut client: Client| client.member_promote(member).await.map(drop))
+    }
+
+    /// Forgets the history before a revision, and waits until its space is free.
+    pub(super) fn compact(&self, revision: i64) -> Result<(), StoreError> {
+        let compacted = self.ask(async |mut client: Client| {
+            let options = CompactionOptions::new().with_physical();
+            client.compact(revision, Some(options)).await.map(drop)
+        });
+        match compacted {
+            Err(StoreError::Refused { reason, .. }) if reason.contains(COMPACTED) => Ok(()),
+            compacted => compacted,
+        }
+    }
+
+    /// Gives the free space of the first endpoint's database back to its file system. That member stands
+    /// still meanwhile.
+    pub(super) fn defragment(&self) -> Result<(), StoreError> {
+        self.ask(async |mut client: Client| client.defragment().await.map(drop))
+    }
+
+    /// Ends a member's alarm that it is full.
+    pub(super) fn disarm_no_space(&self, member: u64) -> Result<(), StoreError> {
+        self.ask(async |mut client: Client| {
+            let mut options = AlarmOptions::new();
+            options.with_member(member);
+            let (action, alarm) = (AlarmAction::Deactivate, AlarmType::Nospace);
+            client.alarm(action, alarm, Some(options)).await.map(drop)
+        })
     }
 
     /// The value of a key.

@@ -28,7 +28,16 @@ const LOG_LEN_MAX: u64 = 16 << 20;
 const TAIL_LEN: u64 = 4096;
 
 /// The bytes that etcd may store.
-const QUOTA: &str = "2147483648";
+const QUOTA: u64 = 2 << 30;
+
+/// The variable with another quota, for tests.
+const QUOTA_VARIABLE: &str = "NEARFLASH_ETCD_QUOTA";
+
+/// The bytes that an etcd which this process starts may store.
+pub(super) fn quota() -> u64 {
+    let named = std::env::var(QUOTA_VARIABLE).ok();
+    named.and_then(|text| text.parse().ok()).unwrap_or(QUOTA)
+}
 
 /// etcd's arguments.
 pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
@@ -40,7 +49,7 @@ pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
     };
     let cluster = member.cluster.to_string();
     let (authority, certificate, key) = (folder.authority(), folder.certificate(), folder.key());
-    let (data, operations) = (folder.data(), TXN_OPS_MAX.to_string());
+    let (data, operations, quota) = (folder.data(), TXN_OPS_MAX.to_string(), quota().to_string());
     let valued: [(&str, &std::ffi::OsStr); 26] = [
         ("--name", member.machine.as_ref()),
         ("--data-dir", data.as_ref()),
@@ -61,7 +70,7 @@ pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
         ("--election-timeout", "500".as_ref()),
         ("--auto-compaction-mode", "periodic".as_ref()),
         ("--auto-compaction-retention", "10m".as_ref()),
-        ("--quota-backend-bytes", QUOTA.as_ref()),
+        ("--quota-backend-bytes", quota.as_ref()),
         ("--max-txn-ops", operations.as_ref()),
         ("--logger", "zap".as_ref()),
         ("--log-level", "warn".as_ref()),

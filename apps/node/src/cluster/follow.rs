@@ -242,6 +242,11 @@ impl Follower {
         ClusterView { uuid, node, verdict, reason, copies }
     }
 
+    /// Whether another process counts as alive as this node.
+    pub(crate) fn runs_elsewhere(&self) -> bool {
+        self.shared.view().health.other_run.is_some()
+    }
+
     /// Notes that the node does not serve the cluster's volumes, or that it does.
     pub(crate) fn set_absence(&self, absence: Option<Absence>) {
         *lock(&self.shared.absence) = absence;

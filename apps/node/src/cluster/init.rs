@@ -4,7 +4,7 @@
 //! one goes on with it; everything after it may be done twice.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nearflash_cluster::Key;
 use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, Record as _, Schema};
@@ -32,6 +32,8 @@ pub struct InitOptions {
     pub listen: Option<Listen>,
     /// The etcd that exists already; without it, this machine gets one.
     pub etcd: Option<EtcdUrl>,
+    /// The time from which the token admits no machine, in seconds since 1970.
+    pub expires_at: u64,
 }
 
 /// A new cluster.
@@ -49,6 +51,21 @@ pub struct Initialized {
     pub is_external: bool,
     /// The file with its token.
     pub token: PathBuf,
+    /// The time from which the token admits no machine, in seconds since 1970.
+    pub expires_at: u64,
+}
+
+/// A token with a new lifetime.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Renewed {
+    /// The cluster.
+    pub cluster: Uuid,
+    /// Its name.
+    pub name: String,
+    /// The file with the token.
+    pub token: PathBuf,
+    /// The time from which the token admits no machine, in seconds since 1970.
+    pub expires_at: u64,
 }
 
 /// The name of a cluster that got no other.
@@ -82,6 +99,7 @@ pub fn init(options: &InitOptions, say: Say<'_>) -> Result<Initialized, ClusterE
     }
     let store = Store::of(&folder, &member)?;
     store.put_new(&Key::Cluster.path(member.cluster), &record(&member)?.encode())?;
+    renew(&folder, &member, options.expires_at)?;
     member.is_ready = true;
     folder.keep_member(&member)?;
     Ok(Initialized {
@@ -90,8 +108,30 @@ pub fn init(options: &InitOptions, say: Say<'_>) -> Result<Initialized, ClusterE
         etcd: member.endpoints,
         is_external: member.external.is_some(),
         token: folder.token(),
+        expires_at: options.expires_at,
         name: member.name,
     })
+}
+
+/// Gives the token of a machine that belongs to a cluster a new lifetime, and the addresses of etcd that
+/// the machine knows now.
+///
+/// # Errors
+/// When the machine belongs to no cluster, or its files cannot be used.
+pub fn token(data_dir: &Path, expires_at: u64) -> Result<Renewed, ClusterError> {
+    let folder = Folder::of(data_dir);
+    let _lock = folder.joined().and_then(|_| folder.lock())?;
+    let member = folder.joined()?;
+    renew(&folder, &member, expires_at)?;
+    let (cluster, name, token) = (member.cluster, member.name, folder.token());
+    Ok(Renewed { cluster, name, token, expires_at })
+}
+
+fn renew(folder: &Folder, member: &Member, expires_at: u64) -> Result<(), ClusterError> {
+    let mut token = folder.own_token()?;
+    token.endpoints.clone_from(&member.endpoints);
+    token.expires_at = Some(expires_at);
+    folder.keep(&folder.token(), token.encode().as_bytes())
 }
 
 /// The cluster's record.

@@ -20,6 +20,7 @@ use super::listen::Listen;
 use super::member::{Folder, Member, Origin, Role};
 use super::token::Token;
 use super::{Say, VOTERS_MAX, etcd, pki};
+use crate::node::now;
 
 /// The time for which a new member may catch up, or etcd may refuse a new one as too early.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -62,7 +63,11 @@ pub fn join(token: &Token, options: &JoinOptions, say: Say<'_>) -> Result<Joined
     let folder = Folder::of(&options.data_dir);
     folder.create()?;
     let _lock = folder.lock()?;
-    let mut member = match folder.member()? {
+    let known = folder.member()?;
+    if known.is_none() {
+        token.check_time(now().0)?;
+    }
+    let mut member = match known {
         Some(member) if member.cluster != token.cluster => {
             let (path, name) = (folder.data_dir().to_owned(), member.name.into());
             return Err(ClusterError::Belongs { path, name, cluster: member.cluster });
@@ -71,6 +76,7 @@ pub fn join(token: &Token, options: &JoinOptions, say: Say<'_>) -> Result<Joined
         Some(Member { origin: Origin::Init, .. }) => {
             return Err(ClusterError::Unfinished { command: "init" });
         }
+        // An attempt that has begun may be finished later.
         Some(member) => member,
         None if token.external.is_some() => return join_external(&folder, token, options),
         None => prepare(&folder, token, options)?,

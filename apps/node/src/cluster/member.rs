@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::external::External;
 use super::listen::Listen;
 use super::pki::Keyed;
+use super::token::Token;
 use crate::catalog::lock::{make_private_dir, sync_dir};
 
 const SCHEMA: u32 = 1;
@@ -217,6 +219,13 @@ impl Folder {
     pub(super) fn joined(&self) -> Result<Member, ClusterError> {
         let absent = || ClusterError::NoCluster { path: self.data_dir.clone() };
         self.member()?.filter(|member| member.is_ready).ok_or_else(absent)
+    }
+
+    /// The token that this machine has kept.
+    pub(super) fn own_token(&self) -> Result<Token, ClusterError> {
+        let path = self.token();
+        let file = Zeroizing::new(std::fs::read(&path).map_err(ClusterError::file(&path))?);
+        Token::decode(&file).map_err(|_| ClusterError::Damaged { path })
     }
 
     pub(super) fn keep_member(&self, member: &Member) -> Result<(), ClusterError> {

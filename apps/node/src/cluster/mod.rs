@@ -19,6 +19,7 @@ mod error;
 mod etcd;
 mod external;
 mod follow;
+mod full;
 mod init;
 mod join;
 mod listen;
@@ -40,15 +41,16 @@ pub use error::ClusterError;
 pub use external::{EtcdUrl, ParseEtcdUrlError};
 pub use follow::ChangeError;
 pub(crate) use follow::{Absence, Follower};
-pub use init::{InitOptions, Initialized, init};
+pub use init::{InitOptions, Initialized, Renewed, init, token};
 pub use join::{JoinOptions, Joined, join};
 pub use listen::{Listen, ParseListenError};
 pub use member::Role;
 pub(crate) use mirroring::MirrorSetup;
+pub use pulse::check_pulse;
 pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
 pub use supervisor::Supervisor;
 pub(crate) use token::PeerSecret;
-pub use token::{TOKEN_LEN_MAX, Token, TokenError};
+pub use token::{TOKEN_LEN_MAX, Token, TokenError, check_token};
 
 /// Reports the progress of a command that takes longer than a moment.
 pub type Say<'a> = &'a mut dyn FnMut(&str);

@@ -41,6 +41,7 @@ pub(super) fn machine(
     let issuer = Issuer::new(join_params(cluster), KeyPair::from_pem(&join.key)?);
     let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let mut params = CertificateParams::new(names)?;
+    always(&mut params);
     params.distinguished_name.push(DnType::CommonName, machine);
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -64,8 +65,14 @@ fn join_params(cluster: Uuid) -> CertificateParams {
     params
 }
 
+/// The first day of a certificate. A clock that has lost its time begins in 1970.
+fn always(params: &mut CertificateParams) {
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1);
+}
+
 fn signing_params(name: String, constraints: BasicConstraints) -> CertificateParams {
     let mut params = CertificateParams::default();
+    always(&mut params);
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(constraints);

@@ -21,6 +21,10 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+mod check;
+
+pub use check::check_pulse;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

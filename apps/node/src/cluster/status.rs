@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nearflash_cluster::{Level, Part};
+use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::client::{Listed, Reported, Store, StoreError};
 use super::endpoint::{Endpoint, listed as names};
 use super::error::ClusterError;
+use super::full::{REMEDY, is_full};
 use super::join::endpoints;
 use super::member::{Folder, Member, Role};
 
@@ -253,6 +255,13 @@ fn judge(members: &[MemberStatus]) -> (Level, String) {
         let reason = "etcd has no leader: if that lasts, check the network between its members";
         return (Level::AtRisk, reason.to_owned());
     }
+    if let Some(full) = full(members) {
+        let reason = format!(
+            "{full}: the nodes compact it; if it stays full, {REMEDY}, and let a node or 'nearflash \
+             cluster run' supervise each etcd"
+        );
+        return (Level::AtRisk, reason);
+    }
     if let Some(error) = members.iter().find_map(|it| it.errors.first()) {
         return (Level::AtRisk, format!("etcd reports '{error}': see 'etcdctl alarm list'"));
     }
@@ -308,6 +317,13 @@ fn judge_external(
         }
         None => {}
     }
+    if let Some(full) = full(members) {
+        let reason = format!(
+            "{full}: use 'etcdctl compact', 'etcdctl defrag' and then 'etcdctl alarm disarm'; its members \
+             need automatic compaction"
+        );
+        return (Level::AtRisk, reason);
+    }
     if let Some(error) = members.iter().find_map(|it| it.errors.first()) {
         return (Level::AtRisk, format!("etcd reports '{error}': see 'etcdctl alarm list'"));
     }
@@ -324,6 +340,15 @@ fn judge_external(
         }
         count => (Level::Ok, format!("all {count} members of etcd answer")),
     }
+}
+
+/// The alarm of an etcd that is full.
+fn full(members: &[MemberStatus]) -> Option<String> {
+    let longest = members.iter().filter_map(|it| it.db_bytes).max().map(ByteLen);
+    members.iter().any(|it| is_full(&it.errors)).then(|| {
+        let len = longest.map(|len| format!(" ({len})")).unwrap_or_default();
+        format!("etcd's database is full{len}, and no changes are possible")
+    })
 }
 
 /// The name of a member for people: while nothing answers, only its address is known.

@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::client::Store;
 use super::error::ClusterError;
 use super::etcd;
+use super::full::Repair;
 use super::member::{Folder, FolderLock, Member};
 use super::status::remember;
 use crate::owner::Owner;
@@ -140,12 +141,13 @@ impl Watch {
     fn wait(&self, owner: Owner, mut child: Option<Child>) -> Result<GoesOn, ClusterError> {
         let pid = i32::try_from(owner.pid).ok().and_then(Pid::from_raw);
         let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let mut repair = Repair::default();
         // Without a descriptor the process has ended.
         while let Some(process) = process.as_ref().filter(|_| owner.is_alive()) {
             match self.wait_for(process.as_fd(), REFRESH) {
                 Event::Stopped => return Ok(false),
                 Event::Ended => break,
-                Event::Elapsed => refresh(&self.folder),
+                Event::Elapsed => refresh(&self.folder, &mut repair),
             }
         }
         if let Some(child) = &mut child {
@@ -183,13 +185,16 @@ enum Event {
     Elapsed,
 }
 
-/// Keeps the addresses of the members, for a time when this machine's etcd does not run.
-fn refresh(folder: &Folder) {
+/// Keeps the addresses of the members, for a time when this machine's etcd does not run, and repairs an
+/// etcd that is full.
+fn refresh(folder: &Folder, repair: &mut Repair) {
     let read = |member: &Member| Store::of(folder, member).ok()?.members().ok();
-    if let Ok(member) = folder.joined()
-        && let Some(listed) = read(&member)
-    {
+    let Ok(member) = folder.joined() else { return };
+    if let Some(listed) = read(&member) {
         remember(folder, &member, &listed);
+    }
+    if let Err(error) = repair.look(folder, &member) {
+        tracing::error!("etcd's database is full and cannot be repaired yet: {error}");
     }
 }
 

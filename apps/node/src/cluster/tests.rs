@@ -49,6 +49,28 @@ fn a_token_of_an_external_etcd_carries_the_way_to_it() {
 }
 
 #[test]
+fn a_token_says_when_it_expires_and_admits_nobody_afterwards() {
+    let mut token = token();
+    assert!(token.check_time(u64::MAX).is_ok(), "without a lifetime");
+    token.expires_at = Some(1_795_269_350);
+    let text = token.encode();
+    assert!(text.contains("# Machines can join with it until 2026-11-21 13:55:50Z.\n"), "{text}");
+    let token = Token::decode(text.as_bytes()).unwrap();
+    assert!(token.check_time(1_795_269_349).is_ok());
+    let expired = token.check_time(1_795_269_350).unwrap_err();
+    assert_eq!(
+        expired.to_string(),
+        "the token of cluster 'lab' expired at 2026-11-21 13:55:50Z: make a new one with 'nearflash \
+         cluster token' on a machine of the cluster, or correct the clock of this machine"
+    );
+    for at in [0, u64::MAX] {
+        let mut token = token.clone();
+        token.expires_at = Some(at);
+        assert!(Token::decode(token.encode().as_bytes()).is_ok_and(|it| it == token));
+    }
+}
+
+#[test]
 fn another_file_is_not_a_token_and_an_incomplete_one_is_damaged() {
     for other in ["", "\n", "hello", "# comment\n", "AAAA\n", "-----BEGIN CERTIFICATE-----\n"] {
         assert_eq!(Token::decode(other.as_bytes()), Err(Defect::NotAToken), "{other}");

@@ -1,9 +1,14 @@
 //! The token: one file that lets a machine join the cluster.
 //!
 //! The file is text: lines that begin with `#` for people, and base64. The decoded bytes are a
-//! magic number, a CRC-32C of the rest, and JSON. Whoever joins checks the length first, the sum
-//! next, and then the content.
+//! magic number, a CRC-32C of the rest, and JSON. `join` checks the length first, the sum next, and
+//! then the content.
+//!
+//! A token expires, so that a forgotten copy cannot be used by mistake. This is no protection against
+//! an attacker: the secrets in the token stay valid. The join certificate itself must not expire,
+//! because it is part of the certificate chain of every machine that has joined with it.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use base64::Engine as _;
@@ -68,6 +73,25 @@ pub enum TokenError {
         /// The file.
         path: PathBuf,
     },
+    /// The token is too old.
+    #[error(
+        "the token of cluster '{name}' expired at {}: make a new one with 'nearflash cluster token' on \
+         a machine of the cluster, or correct the clock of this machine",
+        moment(*.at)
+    )]
+    Expired {
+        /// The cluster's name.
+        name: Box<str>,
+        /// The end of its lifetime, in seconds since 1970.
+        at: u64,
+    },
+}
+
+/// A time in UTC: `2026-11-21T13:55:00Z`.
+fn moment(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    let moment = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+    moment.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
 /// The decoded text's defects.
@@ -99,6 +123,9 @@ pub struct Token {
     /// Set if nearflash does not run the cluster's etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) external: Option<External>,
+    /// The time from which no machine can join with it, in seconds since 1970; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) expires_at: Option<u64>,
 }
 
 /// The secret of the connections between nodes.
@@ -130,6 +157,17 @@ impl Token {
             join_key,
             peer_secret,
             external: None,
+            expires_at: None,
+        }
+    }
+
+    /// Checks that a machine may still join with it.
+    pub(super) fn check_time(&self, now: u64) -> Result<(), TokenError> {
+        match self.expires_at {
+            Some(at) if at <= now => {
+                Err(TokenError::Expired { name: self.name.as_str().into(), at })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -172,6 +210,10 @@ impl Token {
              has it can join, read and change everything.\n",
             self.name, self.cluster
         );
+        if let Some(at) = self.expires_at {
+            // Writing to a string cannot fail.
+            let _ = writeln!(file, "# Machines can join with it until {}.", moment(at));
+        }
         for line in text.as_bytes().chunks(LINE_LEN) {
             file.extend(line.iter().map(|&byte| char::from(byte)));
             file.push('\n');
@@ -248,5 +290,22 @@ impl Drop for Token {
     fn drop(&mut self) {
         self.join_key.zeroize();
         self.peer_secret.zeroize();
+    }
+}
+
+/// Any file is refused, or is a token that is written as it was read.
+///
+/// # Panics
+/// When the property does not hold.
+pub fn check_token(file: &[u8]) {
+    // The sum is made right, so that the content is examined, too.
+    let json = std::str::from_utf8(file).unwrap_or_default().as_bytes();
+    let sum = crc32c::crc32c(json).to_be_bytes();
+    let text = STANDARD.encode([&MAGIC[..], &sum, json].concat());
+    for file in [file, text.as_bytes()] {
+        if let Ok(token) = Token::decode(file) {
+            let _ = token.check_time(0);
+            assert_eq!(Token::decode(token.encode().as_bytes()), Ok(token));
+        }
     }
 }

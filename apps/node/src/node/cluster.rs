@@ -21,6 +21,7 @@ use nearflash_space::{Home, Name, VolumeError};
 use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, OneLine};
 use uuid::Uuid;
 
+use super::zeroing::Zeroed;
 use super::{Node, check_unused};
 use crate::cluster::{Follower, PEER_KEY};
 use crate::config::ValueError;
@@ -154,8 +155,9 @@ impl Node {
             .flat_map(|view| replicas(state, view).map(move |(_, _, node)| (node, view)))
             .filter_map(|(node, view)| Some((node?.clone(), view.key, view.mirror.len)))
             .collect();
+        let zeroed = self.zeroing.begin(uuid);
         let zero = |(node, mirror, len): &(NodeRecord, MirrorKey, ByteLen)| {
-            self.zero_part(node, *mirror, *len).map_err(|reason| NodeError::ZeroPart {
+            self.zero_part(node, (*mirror, *len), &zeroed).map_err(|reason| NodeError::ZeroPart {
                 volume: record.name.clone(),
                 node: node.name.clone(),
                 reason: reason.into(),
@@ -175,7 +177,12 @@ impl Node {
     }
 
     /// Zeroes a part through its node.
-    fn zero_part(&self, node: &NodeRecord, mirror: MirrorKey, len: ByteLen) -> Result<(), String> {
+    fn zero_part(
+        &self,
+        node: &NodeRecord,
+        (mirror, len): (MirrorKey, ByteLen),
+        zeroed: &Zeroed<'_>,
+    ) -> Result<(), String> {
         let text = |error: nearflash::direct::Error| OneLine(error).to_string();
         let peers = self.served().recorded.peers.clone().ok_or("this node has no secret")?;
         let credentials = Credentials::new(PEER_KEY, &peers.secret.to_hex());
@@ -199,6 +206,7 @@ impl Node {
             let step = ZERO_STEP.min(len.0 - offset);
             part.write_zeroes(offset, step).map_err(text)?;
             offset += step;
+            zeroed.add(step);
         }
         part.flush().map_err(text)
     }
@@ -219,6 +227,13 @@ impl Node {
         let (uuid, record) = state.volume_named(&name).ok_or_else(not_found)?;
         let info = volume.map_or_else(|| unserved_info(uuid, record), |(info, _)| info);
         let rows = state.rows(uuid, record).map_err(crate::cluster::ChangeError::from)?;
+        let space = |rows: &[Vec<MirrorView<'_>>]| -> u64 {
+            let lens = rows.iter().flatten().map(|view| view.mirror.len.0);
+            lens.sum::<u64>() * u64::from(record.replicas)
+        };
+        let complete = nearflash_units::index(record.zeroed_rows).min(rows.len());
+        let space_bytes = space(&rows);
+        let zeroed_bytes = (space(&rows[..complete]) + self.zeroing.of(uuid)).min(space_bytes);
         let rows = (0..).zip(rows);
         let mirrors = rows.flat_map(|(row, views)| {
             views.into_iter().map(|view| mirror_info(&state, row, &view)).collect::<Vec<_>>()
@@ -233,6 +248,8 @@ impl Node {
             stripe_unit: record.stripe_unit.0,
             width: record.width,
             placement,
+            space_bytes,
+            zeroed_bytes,
             mirrors: mirrors.collect(),
         };
         Ok(VolumeDetail { volume: info, layout: Some(layout) })

@@ -103,7 +103,10 @@ fn the_members_of_the_store_count() {
         say(&StoreHealth { status, ..healthy() }, &served())
     };
     assert_eq!(with(3, 1, &[]).0, Level::AtRisk);
-    assert_eq!(with(3, 3, &["NOSPACE"]).0, Level::AtRisk);
+    let (level, line) = with(3, 3, &["Nospace"]);
+    assert_eq!(level, Level::AtRisk);
+    assert!(line.contains("etcd's database is full") && line.contains("cluster status"), "{line}");
+    assert_eq!(with(3, 3, &["Corrupt"]).0, Level::AtRisk);
     assert_eq!(with(3, 2, &[]).0, Level::Degraded);
     assert!(with(2, 2, &[]).1.contains("survives no failure"));
     assert_eq!(say(&StoreHealth { status: None, ..healthy() }, &served()).0, Level::AtRisk);
