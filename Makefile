@@ -91,7 +91,7 @@ lint:
 	scripts/lint
 
 bench: build
-	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --package nearflash-bench
+	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --no-fail-fast --package nearflash-bench
 
 # What `make build` has made, so that root needs no Rust. STRIP=yes leaves out what debuggers need.
 # The unit names /usr/local, which becomes PREFIX; a configuration that is there is left alone.

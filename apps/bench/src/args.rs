@@ -29,7 +29,8 @@ pub struct BenchArgs {
     /// 0; the mutual user is the one by which the target authenticates itself),
     /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
     /// [?digest=header,data&key=ID&secret-file=PATH], or floor://[?headers=REQUEST,ANSWER] for the
-    /// bare exchange over loopback TCP, with headers of these lengths in bytes
+    /// bare exchange over loopback TCP, with headers of these lengths in bytes; floor://relay is the
+    /// exchange with a server that passes each request on to a third party
     pub target: Target,
 
     /// Direction and order of the operations
@@ -96,7 +97,7 @@ pub struct BenchArgs {
     /// Bypass the page cache (1) or use it (0)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub direct: u8,
-    /// How threads wait for completions
+    /// How threads wait for completions; with 'never', the sides of the floor sleep, too
     #[arg(long, value_enum, default_value = "adaptive")]
     pub spin: Spin,
     /// Pin the threads to these cores, in turn: 0,2 or 0-3
@@ -105,8 +106,9 @@ pub struct BenchArgs {
     /// Also measure the floor, immediately before and after, and print the ratio
     #[arg(long)]
     pub floor: bool,
-    /// The floor's cores: the server's, the client's
-    #[arg(long, default_value = "0,1", value_name = "S,C")]
+    /// The floor's cores: the server's, the client's, and that of the third party of floor://relay,
+    /// which by default is the client's
+    #[arg(long, default_value = "0,1", value_name = "S,C[,T]")]
     pub floor_cores: FloorCores,
 
     /// Name of the run in the report
@@ -216,10 +218,13 @@ impl BenchArgs {
     }
 
     fn check(&self) -> Result<(), OptionsError> {
-        let is_floor = matches!(self.target, Target::Floor(_));
+        let is_floor = self.target.is_floor();
+        let is_relay = matches!(self.target, Target::Relay(_));
+        let shares_core = self.floor_cores.third.is_none() && self.spin != Spin::Never;
         let is_null = matches!(self.target, Target::Null(_));
         let refusals = [
             (is_floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
+            (is_relay && shares_core, OptionsError::RelayOnTwoCores),
             (is_floor && self.verify.is_some(), OptionsError::NothingToVerify),
             (self.verify.is_some() && self.bs < ByteLen(512), OptionsError::BlockTooSmallToVerify),
             (self.floor && !self.target.is_remote(), OptionsError::FloorOfLocal),
@@ -273,7 +278,8 @@ pub enum ListError {
     Cores(String),
     /// Not a pair of cores.
     #[error(
-        "'{0}' is not a valid pair of cores: write the server's and the client's, for example 0,1"
+        "'{0}' is not a valid list of the floor's cores: write the server's and the client's, for \
+         example 0,1, and for floor://relay the third party's"
     )]
     CorePair(String),
 }
@@ -304,7 +310,8 @@ impl FromStr for FloorCores {
         let refused = || ListError::CorePair(text.to_owned());
         let cores = CoreList::from_str(text).map_err(|_| refused())?;
         match cores.0[..] {
-            [server, client] => Ok(Self { server, client }),
+            [server, client] => Ok(Self { server, client, third: None }),
+            [server, client, third] => Ok(Self { server, client, third: Some(third) }),
             _ => Err(refused()),
         }
     }
@@ -395,7 +402,9 @@ mod tests {
         assert_eq!(cores("0,2-4"), Ok(vec![CoreId(0), CoreId(2), CoreId(3), CoreId(4)]));
         assert!(cores("3-1").is_err() && cores("").is_err() && cores("a").is_err());
         let floor: FloorCores = "2,3".parse().unwrap();
-        assert_eq!((floor.server, floor.client), (CoreId(2), CoreId(3)));
+        assert_eq!((floor.server, floor.client, floor.third), (CoreId(2), CoreId(3), None));
+        let floor: FloorCores = "2,3,1".parse().unwrap();
+        assert_eq!(floor.third, Some(CoreId(1)));
         assert!("1".parse::<FloorCores>().is_err());
     }
 
@@ -404,6 +413,7 @@ mod tests {
         let cases = [
             ("floor:// --rw randrw", "--rw read"),
             ("floor:// --verify crc32c", "drop --verify"),
+            ("floor://relay", "--spin never"),
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
             ("null:1GiB --floor", "direct://"),
             ("null:1GiB --iodepth-batch 1", "applies to a file"),

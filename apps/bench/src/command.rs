@@ -11,7 +11,8 @@ use crate::args::{BenchArgs, OutputFormat};
 use crate::engine::{
     DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, OpenNull, Opener, Remote,
 };
-use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
+use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning, Waits};
+use crate::job::Spin;
 use crate::placement::core_to_core;
 use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
@@ -46,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, BenchError> {
 /// When nothing could be measured, or an operation failed.
 pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     let (record, samples) = match &args.target {
-        Target::Floor(_) => return measure_floor(args),
+        Target::Floor(_) | Target::Relay(_) => return measure_floor(args),
         Target::Null(len) => run_jobs(args, &OpenNull, Some(*len))?,
         Target::File(path) => {
             let options = FileOptions {
@@ -99,7 +100,7 @@ fn report(args: &BenchArgs, record: Record, samples: Samples) -> Report {
         options: options(args),
         timestamp_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         record,
-        job_count: if matches!(args.target, Target::Floor(_)) { 1 } else { args.numjobs },
+        job_count: if args.target.is_floor() { 1 } else { args.numjobs },
         samples,
         percentiles: args.percentile_list.clone().unwrap_or_default(),
         floor: None,
@@ -191,9 +192,14 @@ impl FloorBeside {
 
 /// The floor with the direction and lengths of the command line.
 fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
-    let exchange = match args.rw.single_direction() {
-        Some(Direction::Write) => Exchange::write(args.target.headers(), args.bs),
-        Some(Direction::Read) | None => Exchange::read(args.target.headers(), args.bs),
+    let headers = args.target.headers();
+    let (exchange, passed_on) = match args.rw.single_direction() {
+        Some(Direction::Write) => {
+            (Exchange::write(headers, args.bs), Exchange::replica_write(headers, args.bs))
+        }
+        Some(Direction::Read) | None => {
+            (Exchange::read(headers, args.bs), Exchange::read(headers, args.bs))
+        }
     };
     FloorSpec {
         exchange,
@@ -201,7 +207,9 @@ fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
         depth: args.iodepth,
         ramp,
         runtime,
+        relayed: matches!(args.target, Target::Relay(_)).then_some(passed_on),
         cores: args.floor_cores,
+        waits: if args.spin == Spin::Never { Waits::Asleep } else { Waits::Spinning },
         batch: args.batch(),
         tuning: Tuning::default(),
     }

@@ -89,6 +89,12 @@ pub enum OptionsError {
     /// The floor has only one direction.
     #[error("floor:// measures reads or writes, not a mix: give --rw read or --rw write")]
     MixedFloor,
+    /// The third party of the floor has no core of its own.
+    #[error(
+        "floor://relay has three sides that spin, and only two cores: add --spin never, or name \
+         three with --floor-cores S,C,T"
+    )]
+    RelayOnTwoCores,
     /// The floor stores no blocks.
     #[error("floor:// stores nothing and cannot verify: drop --verify, or give another target")]
     NothingToVerify,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use nearflash_units::Nanos;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
 /// Index of a processor core, as numbered by the system.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -35,6 +35,28 @@ pub enum PlacementError {
 /// # Errors
 /// When the core does not exist or is not allowed.
 pub fn pin(core: CoreId) -> Result<(), PlacementError> {
+    pin_thread(None, core)
+}
+
+/// Pins all threads of a process to a core.
+///
+/// # Errors
+/// When the core does not exist or is not allowed, or there is no such process.
+pub fn pin_process(process: u32, core: CoreId) -> Result<(), PlacementError> {
+    let gone = PlacementError::CoreRefused { core: core.0, reason: rustix::io::Errno::SRCH };
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_err(|_| gone)?;
+    let number = |name: std::ffi::OsString| Pid::from_raw(name.to_str()?.parse().ok()?);
+    for thread in threads.flatten().filter_map(|entry| number(entry.file_name())) {
+        match pin_thread(Some(thread), core) {
+            // It has ended meanwhile.
+            Err(PlacementError::CoreRefused { reason: rustix::io::Errno::SRCH, .. }) => {}
+            pinned => pinned?,
+        }
+    }
+    Ok(())
+}
+
+fn pin_thread(thread: Option<Pid>, core: CoreId) -> Result<(), PlacementError> {
     let index = usize::from(core.0);
     let refused = |reason| PlacementError::CoreRefused { core: core.0, reason };
     if index >= CpuSet::MAX_CPU {
@@ -42,7 +64,7 @@ pub fn pin(core: CoreId) -> Result<(), PlacementError> {
     }
     let mut cores = CpuSet::new();
     cores.set(index);
-    sched_setaffinity(None, &cores).map_err(refused)
+    sched_setaffinity(thread, &cores).map_err(refused)
 }
 
 /// The cores that this process may use, in ascending order.
@@ -165,6 +187,18 @@ mod tests {
     fn a_core_that_does_not_exist_is_refused_by_name() {
         let refused = pin(CoreId(u16::MAX)).unwrap_err();
         assert!(refused.to_string().contains("core 65535"), "{refused}");
+    }
+
+    #[test]
+    fn all_threads_of_a_process_are_pinned() {
+        let core = allowed_cores()[0];
+        let mut child = std::process::Command::new("sleep").arg("9").spawn().unwrap();
+        pin_process(child.id(), core).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(status.contains(&format!("Cpus_allowed_list:\t{}\n", core.0)), "{status}");
+        assert!(pin_process(u32::MAX, core).is_err());
     }
 
     #[test]

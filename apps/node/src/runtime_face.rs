@@ -34,6 +34,8 @@ pub struct RuntimeConfig {
     pub cores: Vec<usize>,
     /// Each core's buffer pool.
     pub pool_len: ByteLen,
+    /// The longest time for which a core spins before it sleeps.
+    pub spin_max: Nanos,
     /// The time that a connection may take to log in; `None` for each door's default.
     pub login_timeout: Option<Nanos>,
     /// The longest time for which a peer may accept no answers or send none of the data it owes.

@@ -73,6 +73,7 @@ impl Running {
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
+            spin_max: config.spin_max,
             login_timeout: config.login_timeout,
             stall_timeout: config.stall_timeout,
             devices: prepared.devices.clone(),

@@ -96,9 +96,7 @@ impl<T: Copy> RangeLocks<T> {
         let node =
             Node { start, end, highest: end, priority, number, left, right, blockers, asker };
         let at = self.place(node);
-        let (below, above) = self.split(self.root, (start, number));
-        let below = self.merge(below, at);
-        self.root = self.merge(below, above);
+        self.root = self.insert(self.root, at);
         (Ticket { node: at, number }, blockers == 0)
     }
 
@@ -109,12 +107,9 @@ impl<T: Copy> RangeLocks<T> {
     pub(crate) fn release(&mut self, ticket: Ticket, granted: &mut Vec<(Ticket, T)>) {
         let Node { start, end, number, .. } = self.nodes[index(ticket.node)];
         assert_eq!(number, ticket.number, "a lock is given back once");
-        let (below, rest) = self.split(self.root, (start, number));
-        let (only, above) = self.split(rest, (start, number + 1));
-        assert_eq!(only, ticket.node, "a lock is given back once");
-        self.root = self.merge(below, above);
-        self.nodes[index(only)].number = u64::MAX;
-        self.free.push(only);
+        self.root = self.remove(self.root, ticket.node);
+        self.nodes[index(ticket.node)].number = u64::MAX;
+        self.free.push(ticket.node);
         self.found.clear();
         self.find(self.root, start, end);
         // In the order of the requests, whatever their starts are.
@@ -156,6 +151,50 @@ impl<T: Copy> RangeLocks<T> {
             self.found.push(at);
         }
         self.find(right, start, end);
+    }
+
+    fn key(&self, at: u32) -> (Position, u64) {
+        let Node { start, number, .. } = self.nodes[index(at)];
+        (start, number)
+    }
+
+    /// Adds a node to a tree. Returns the root.
+    fn insert(&mut self, at: u32, new: u32) -> u32 {
+        if at == NONE {
+            return new;
+        }
+        let key = self.key(new);
+        if self.nodes[index(new)].priority > self.nodes[index(at)].priority {
+            let (below, above) = self.split(at, key);
+            let node = &mut self.nodes[index(new)];
+            (node.left, node.right) = (below, above);
+            self.update(new);
+            return new;
+        }
+        let Node { left, right, .. } = self.nodes[index(at)];
+        if self.key(at) < key {
+            self.nodes[index(at)].right = self.insert(right, new);
+        } else {
+            self.nodes[index(at)].left = self.insert(left, new);
+        }
+        self.update(at);
+        at
+    }
+
+    /// Removes a node from a tree that has it. Returns the root.
+    fn remove(&mut self, at: u32, old: u32) -> u32 {
+        assert_ne!(at, NONE, "a lock is given back once");
+        let Node { left, right, .. } = self.nodes[index(at)];
+        if at == old {
+            return self.merge(left, right);
+        }
+        if self.key(at) < self.key(old) {
+            self.nodes[index(at)].right = self.remove(right, old);
+        } else {
+            self.nodes[index(at)].left = self.remove(left, old);
+        }
+        self.update(at);
+        at
     }
 
     /// Cuts a tree into the nodes before `key`, and the others.

@@ -26,3 +26,4 @@ pub use listeners::{Listener, ListeningSocket};
 pub use mailbox::Sender;
 pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};
 pub use rings::{RINGS_MAX, SHARED_LEN_MAX};
+pub use spin::SPIN_MAX;

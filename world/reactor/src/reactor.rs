@@ -78,6 +78,8 @@ pub struct ReactorConfig {
     pub devices: Vec<Arc<Device>>,
     /// The sockets that accept connections. Only the first core has any.
     pub listeners: Vec<Listener>,
+    /// The longest spin of the core before it sleeps; 0 for none.
+    pub spin_max: Nanos,
     /// Takes the notices to log.
     pub notices: NoticeSink,
 }
@@ -86,6 +88,7 @@ pub struct ReactorConfig {
 pub struct Reactor {
     epoch: Epoch,
     now: Nanos,
+    spin_max: Nanos,
     ring: IoUring,
     pool: Pool,
     /// The pool's memory.
@@ -131,6 +134,7 @@ impl Reactor {
         let mut reactor = Self {
             epoch: config.epoch,
             now: Nanos(0),
+            spin_max: config.spin_max,
             ring,
             pool: Pool::over(Box::new(arena.clone()), config.pool_len),
             arena,
@@ -172,7 +176,7 @@ impl Reactor {
     /// Turns until the shard has stopped: works while there is work, spins while more is likely,
     /// and sleeps otherwise.
     pub fn run(&mut self, shard: &mut Shard) {
-        let mut spinner = Spinner::new(self.now);
+        let mut spinner = Spinner::new(self.now, self.spin_max);
         while !shard.is_stopped() {
             if shard.turn(self) > 0 {
                 spinner.worked(self.now);

@@ -17,7 +17,7 @@ use crate::engine::{
     DirectRemote, Done, Engine, EngineError, FILE_BATCH, FileOptions, IscsiRemote, Needs, Opener,
     Remote, Slot,
 };
-use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
+use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning, Waits};
 use crate::job::{self, DriveSpec, JobSpec, Spin};
 use crate::placement::{core_to_core, elapsed, pin};
 use crate::recorder::{CpuTime, Gauge, Record};
@@ -360,7 +360,9 @@ impl Arena<'_> {
             depth: ops.depth,
             ramp: self.timing.ramp,
             runtime: self.timing.span,
+            relayed: None,
             cores: self.cores,
+            waits: Waits::Spinning,
             batch: ops.batch,
             tuning: Tuning::default(),
         })?;

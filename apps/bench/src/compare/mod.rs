@@ -14,6 +14,8 @@ mod fio;
 mod fio_job;
 mod iscsi;
 mod iscsi_perf;
+mod mirror;
+mod mirror_rows;
 mod node;
 mod nvme_tcp;
 mod programs;
@@ -37,6 +39,10 @@ pub use fio_job::{
 };
 pub use iscsi::{IscsiTargets, Skipped, figures_to_markdown, iscsi_contests, skipped_to_markdown};
 pub use iscsi_perf::IscsiPerfError;
+pub use mirror::{
+    MIRROR_SIDES, MirrorFigure, MirrorRound, MirrorSide, MirrorTargets, measure_mirror,
+};
+pub use mirror_rows::{MirrorRow, mirror_rows, mirror_to_json, mirror_to_markdown};
 pub use node::{Node, NodeError, NodeSpec};
 pub use nvme_tcp::{NvmeTcpTargets, nvme_tcp_contests};
 pub use programs::find;

@@ -43,6 +43,13 @@ impl Exchange {
         let Headers { request_len, answer_len } = headers;
         Self { request_len: ByteLen(request_len.0 + payload.0), answer_len }
     }
+
+    /// A write of `payload` to a replica, which answers twice: it has the bytes, and it has written
+    /// them.
+    pub fn replica_write(headers: Headers, payload: ByteLen) -> Self {
+        let Self { request_len, answer_len } = Self::write(headers, payload);
+        Self { request_len, answer_len: ByteLen(2 * answer_len.0) }
+    }
 }
 
 /// Counts messages of one length in a stream of bytes.
@@ -93,6 +100,12 @@ mod tests {
     fn a_direct_read_of_512_bytes_is_32_bytes_answered_by_544() {
         let exchange = Exchange::read(Headers::DIRECT, ByteLen(512));
         assert_eq!((exchange.request_len, exchange.answer_len), (ByteLen(32), ByteLen(544)));
+    }
+
+    #[test]
+    fn a_replica_answers_a_write_with_two_headers() {
+        let exchange = Exchange::replica_write(Headers::DIRECT, ByteLen(4096));
+        assert_eq!((exchange.request_len, exchange.answer_len), (ByteLen(4128), ByteLen(64)));
     }
 
     #[test]

@@ -14,11 +14,19 @@
 //! read is a 48-byte SCSI Command PDU, answered by a 48-byte Data-In header, which has the status,
 //! and the payload; a write is a command with the payload as immediate data, answered by a 48-byte
 //! SCSI Response PDU.
+//!
+//! A floor may have three parties: the server passes each request on to a third party, and answers
+//! when that has answered. A node that writes to the replica of another node, or that reads from
+//! it, does the same. The sides may also sleep instead of spinning ([`Waits`]), so that several of
+//! them can share a core.
 
+mod end;
 mod exchange;
+mod relay;
 mod run;
 mod tune;
 
+pub use end::Waits;
 pub use exchange::{Exchange, Headers};
 pub use run::{FloorCores, FloorError, FloorRun, FloorSpec, Tuning, measure};
 pub use tune::tuned;

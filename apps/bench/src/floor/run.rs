@@ -1,34 +1,36 @@
 //! The loops of both sides, and a run of them.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use nearflash_units::{ByteLen, Nanos};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use nearflash_units::Nanos;
 
-use super::exchange::{Exchange, MessageCounter};
+use super::end::{End, Side, Sleeper, Waits};
+use super::exchange::Exchange;
+use super::relay::relay;
 use crate::cpu::CpuMeter;
 use crate::placement::{CoreId, PlacementError, elapsed, pin};
 use crate::recorder::{CpuTime, new_histogram, per_second};
 
-/// The cores of both sides.
+/// The cores of the sides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FloorCores {
     /// The server's core.
     pub server: CoreId,
     /// The client's core.
     pub client: CoreId,
+    /// The core of the third party, if there is one; `None` for the client's.
+    pub third: Option<CoreId>,
 }
 
 impl Default for FloorCores {
     fn default() -> Self {
-        Self { server: CoreId(0), client: CoreId(1) }
+        Self { server: CoreId(0), client: CoreId(1), third: None }
     }
 }
 
@@ -92,8 +94,13 @@ pub struct FloorSpec {
     pub ramp: Nanos,
     /// Time counted.
     pub runtime: Nanos,
-    /// The cores of both sides.
+    /// The exchange of the server with a third party, for each request and before its answer;
+    /// `None` if the server answers by itself.
+    pub relayed: Option<Exchange>,
+    /// The cores of the sides.
     pub cores: FloorCores,
+    /// How the sides wait.
+    pub waits: Waits,
     /// Maximum number of answers taken before as many requests are sent, in a call of their own;
     /// `None` for all that have arrived. Like [`DriveSpec::batch`](crate::job::DriveSpec::batch).
     pub batch: Option<NonZeroUsize>,
@@ -112,8 +119,11 @@ pub struct FloorRun {
     pub latency: Histogram<u64>,
     /// Processor time of the client's thread within the counted time.
     pub client_cpu: CpuTime,
-    /// The smaller fraction of its core that a side had. Below one, another program ran there, and
-    /// the figure is distorted.
+    /// Processor time of the server and the third party within the counted time: their part of the
+    /// whole run.
+    pub server_cpu: CpuTime,
+    /// The smallest fraction of its core that a side had. Below one, another program ran there, and
+    /// the figure is distorted. One if the sides sleep.
     pub core_share: f64,
 }
 
@@ -143,19 +153,27 @@ pub enum FloorError {
 /// # Errors
 /// When a core cannot be used or loopback TCP does not work.
 pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
-    let pairs = (0..spec.connections.max(1)).map(|_| connected_pair());
-    let pairs = pairs.collect::<io::Result<Vec<_>>>()?;
-    let (servers, clients): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    for socket in servers.iter().chain(&clients) {
-        apply(&spec.tuning, socket)?;
-    }
+    let count = usize::try_from(spec.connections.max(1)).expect("usize is at least 32 bits wide");
+    let (servers, clients) = connected(count, &spec.tuning)?;
+    let further = if spec.relayed.is_some() { count } else { 0 };
+    let (thirds, relays) = connected(further, &spec.tuning)?;
     let stop = AtomicBool::new(false);
+    let on = |core: CoreId, side: &dyn Fn() -> Result<Usage, FloorError>| {
+        let used = pin(core).map_err(FloorError::from).and_then(|()| side());
+        stop.store(true, Ordering::Relaxed);
+        used
+    };
+    let third_core = spec.cores.third.unwrap_or(spec.cores.client);
     std::thread::scope(|scope| {
+        let third = spec.relayed.map(|exchange| {
+            let (thirds, stop, on) = (&thirds, &stop, &on);
+            scope.spawn(move || on(third_core, &|| answer(thirds, exchange, spec, stop)))
+        });
         let answering = scope.spawn(|| {
-            let pinned = pin(spec.cores.server).map_err(FloorError::from);
-            let answered = pinned.and_then(|()| answer(&servers, spec, &stop));
-            stop.store(true, Ordering::Relaxed);
-            answered
+            on(spec.cores.server, &|| match spec.relayed {
+                Some(relayed) => relay((&servers, &relays), relayed, spec, &stop),
+                None => answer(&servers, spec.exchange, spec, &stop),
+            })
         });
         let asking = scope.spawn(|| {
             let run = pin(spec.cores.client).map_err(FloorError::from);
@@ -165,12 +183,48 @@ pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
         });
         let asked = asking.join().expect("the asking side has no panic");
         let answered = answering.join().expect("the answering side has no panic");
-        // Reports the cause before its consequence: a failed server closes the client's connection.
-        let core_share = answered?;
+        let third = third.map(|third| third.join().expect("the third party has no panic"));
+        // Reports the cause before its consequence: a failed party closes the others' connections.
+        let usages = [third.unwrap_or_else(|| Ok(Usage::none()))?, answered?];
         let mut run = asked?;
-        run.core_share = run.core_share.min(core_share);
+        for Usage { cpu, core_share } in usages {
+            run.server_cpu = run.server_cpu.plus(cpu);
+            run.core_share = run.core_share.min(core_share);
+        }
+        let all = spec.ramp.plus(run.elapsed);
+        run.server_cpu = run.server_cpu.share(run.elapsed.0, all.0.max(1));
         Ok(run)
     })
+}
+
+/// The use of its core by a side that answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    cpu: CpuTime,
+    core_share: f64,
+}
+
+impl Usage {
+    /// Of a side that is not there.
+    fn none() -> Self {
+        Self { cpu: CpuTime::default(), core_share: 1.0 }
+    }
+
+    /// From the start of a side until now.
+    pub(super) fn since(start: Instant, cpu: &CpuMeter, waits: Waits) -> Self {
+        let cpu = cpu.used();
+        Self { cpu, core_share: share(cpu.total, elapsed(start), waits) }
+    }
+}
+
+/// Pairs of connected sockets: the ends that accepted, and those that connected.
+fn connected(count: usize, tuning: &Tuning) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
+    let pairs = (0..count).map(|_| connected_pair()).collect::<io::Result<Vec<_>>>()?;
+    let (servers, clients): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    for socket in servers.iter().chain(&clients) {
+        apply(tuning, socket)?;
+    }
+    Ok((servers, clients))
 }
 
 fn connected_pair() -> io::Result<(TcpStream, TcpStream)> {
@@ -195,131 +249,33 @@ fn apply(tuning: &Tuning, stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The state that all connections of a side share.
-struct Side {
-    inbox: Vec<u8>,
-    receives_max: usize,
-    /// The bytes that are sent repeatedly. Their values do not matter, and a small buffer stays in
-    /// the cache.
-    outgoing: Box<[u8]>,
-    /// Maximum number of repetitions per send.
-    repeats_max: usize,
-}
-
-impl Side {
-    fn new(tuning: &Tuning) -> Self {
-        Self {
-            inbox: vec![0; tuning.receive_len],
-            receives_max: tuning.receives_max,
-            outgoing: vec![0x5A; tuning.send_buffer_len].into_boxed_slice(),
-            repeats_max: tuning.send_len / tuning.send_buffer_len,
-        }
-    }
-
-    fn send_repeated(&self, socket: &TcpStream, due: usize) -> Result<usize, Errno> {
-        let whole = due / self.outgoing.len();
-        let mut slices = vec![IoSlice::new(&self.outgoing); whole.min(self.repeats_max)];
-        if whole < self.repeats_max {
-            slices.push(IoSlice::new(&self.outgoing[..due % self.outgoing.len()]));
-        }
-        sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)
-    }
-}
-
-/// One end of a connection.
-struct End<'a> {
-    socket: &'a TcpStream,
-    incoming: MessageCounter,
-    /// Bytes to be sent.
-    due: usize,
-}
-
-impl<'a> End<'a> {
-    fn new(socket: &'a TcpStream, incoming_len: ByteLen) -> Self {
-        Self { socket, incoming: MessageCounter::new(incoming_len), due: 0 }
-    }
-
-    /// Receives the available data; returns the number of bytes and of messages completed.
-    #[inline]
-    fn receive(&mut self, side: &mut Side) -> Result<(usize, usize), FloorError> {
-        let received = receive_all(self.socket, &mut side.inbox, side.receives_max)?;
-        Ok((received, self.incoming.take(received)))
-    }
-
-    /// Sends everything that is due, or as much as one call takes.
-    #[inline]
-    fn send(&mut self, side: &Side) -> Result<(), FloorError> {
-        if self.due == 0 {
-            return Ok(());
-        }
-        let sent = if self.due <= side.outgoing.len() {
-            send(self.socket, &side.outgoing[..self.due], SendFlags::DONTWAIT)
-        } else {
-            side.send_repeated(self.socket, self.due)
-        };
-        self.due -= moved(sent)?;
-        Ok(())
-    }
-}
-
-/// The number of bytes that a call transferred; 0 if it would have blocked.
-#[inline]
-fn moved(result: Result<usize, Errno>) -> Result<usize, FloorError> {
-    match result {
-        Ok(len) => Ok(len),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-        Err(Errno::PIPE | Errno::CONNRESET) => Err(FloorError::Closed),
-        Err(errno) => Err(FloorError::Socket(errno.into())),
-    }
-}
-
-/// Receives once; `Ok(0)` if no data is available.
-#[inline]
-fn receive(socket: &TcpStream, buffer: &mut [u8]) -> Result<usize, FloorError> {
-    match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
-        Ok((0, _)) => Err(FloorError::Closed),
-        other => moved(other.map(|(len, _)| len)),
-    }
-}
-
-/// Receives until no more data is available, at most `times_max` times.
-#[inline]
-fn receive_all(
-    socket: &TcpStream,
-    buffer: &mut [u8],
-    times_max: usize,
-) -> Result<usize, FloorError> {
-    let mut sum = 0;
-    for _ in 0..times_max {
-        let received = receive(socket, buffer)?;
-        sum += received;
-        if received < buffer.len() {
-            break;
-        }
-    }
-    Ok(sum)
-}
-
-/// The server's loop, until `stop`. Returns the fraction of its core that it had.
-fn answer(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<f64, FloorError> {
-    let answer_len = spec.exchange.answer_len.to_usize();
+/// The loop of a side that answers by itself, until `stop`.
+fn answer(
+    sockets: &[TcpStream],
+    exchange: Exchange,
+    spec: &FloorSpec,
+    stop: &AtomicBool,
+) -> Result<Usage, FloorError> {
+    let answer_len = exchange.answer_len.to_usize();
     let mut side = Side::new(&spec.tuning);
+    let mut sleeper = Sleeper::new(spec.waits);
     let mut ends: Vec<End<'_>> =
-        sockets.iter().map(|socket| End::new(socket, spec.exchange.request_len)).collect();
+        sockets.iter().map(|socket| End::new(socket, exchange.request_len)).collect();
     let (start, cpu) = (Instant::now(), CpuMeter::start());
     while !stop.load(Ordering::Relaxed) {
+        sleeper.rest(&mut ends, |end| end)?;
         for end in &mut ends {
             let (_, whole) = end.receive(&mut side)?;
             end.due += whole * answer_len;
             end.send(&side)?;
         }
     }
-    Ok(share(cpu.used().total, elapsed(start)))
+    Ok(Usage::since(start, &cpu, spec.waits))
 }
 
-/// The fraction of a time that a thread ran.
-fn share(cpu: Nanos, elapsed: Nanos) -> f64 {
-    if elapsed.0 == 0 { 1.0 } else { cpu.0 as f64 / elapsed.0 as f64 }
+/// The fraction of a time that a thread ran; 1 if it slept whenever it had nothing to do.
+fn share(cpu: Nanos, elapsed: Nanos, waits: Waits) -> f64 {
+    if elapsed.0 == 0 || waits == Waits::Asleep { 1.0 } else { cpu.0 as f64 / elapsed.0 as f64 }
 }
 
 /// The client's loop: ramp, then the counted run.
@@ -336,13 +292,15 @@ fn ask(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<Flo
         elapsed: counted,
         latency: asker.tally.latency,
         client_cpu,
-        core_share: share(client_cpu.total, counted),
+        server_cpu: CpuTime::default(),
+        core_share: share(client_cpu.total, counted, spec.waits),
     })
 }
 
 struct Asker<'a> {
     side: Side,
     clients: Vec<Client<'a>>,
+    sleeper: Sleeper<'a>,
     tally: Tally,
 }
 
@@ -372,6 +330,7 @@ impl<'a> Asker<'a> {
         Self {
             side: Side::new(&spec.tuning),
             clients: sockets.iter().map(|socket| Client::new(socket, spec)).collect(),
+            sleeper: Sleeper::new(spec.waits),
             tally: Tally { latency: new_histogram(), answers: 0 },
         }
     }
@@ -381,8 +340,12 @@ impl<'a> Asker<'a> {
         let start = Instant::now();
         let end = start + span.to_duration();
         let mut idle = 0u32;
-        self.clients.iter_mut().for_each(|client| client.ask_allowed(start));
+        for client in &mut self.clients {
+            client.ask_allowed(start);
+            client.end.send(&self.side)?;
+        }
         loop {
+            self.sleeper.rest(&mut self.clients, |client| &mut client.end)?;
             let mut received = 0;
             for client in &mut self.clients {
                 let (bytes, now) = client.turn(&mut self.side, &mut self.tally)?;
@@ -393,7 +356,8 @@ impl<'a> Asker<'a> {
             }
             if received == 0 {
                 idle += 1;
-                if idle.is_multiple_of(IDLE_TURNS_PER_CLOCK) && stalled(end, stop) {
+                let looks = idle.is_multiple_of(IDLE_TURNS_PER_CLOCK) || self.sleeper.sleeps();
+                if looks && stalled(end, stop) {
                     return Err(FloorError::Closed);
                 }
             }
@@ -474,11 +438,13 @@ mod tests {
     use super::*;
     use crate::floor::Headers;
     use crate::placement::allowed_cores;
+    use nearflash_units::ByteLen;
 
     #[test]
     fn every_counted_answer_has_a_latency_in_either_direction_and_at_any_length() {
         let cores = allowed_cores();
         let (server, client) = (cores[0], cores[cores.len() - 1]);
+        let cores = FloorCores { server, client, third: None };
         let exchanges = [
             Exchange::read(Headers::NVME_TCP, ByteLen(4096)),
             Exchange::write(Headers::DIRECT, ByteLen(4096)),
@@ -493,14 +459,23 @@ mod tests {
                 depth: 8,
                 ramp: Nanos(0),
                 runtime: Nanos::from_millis(10),
-                cores: FloorCores { server, client },
+                relayed: None,
+                cores,
+                waits: Waits::Spinning,
                 batch: NonZeroUsize::new(connections - 1),
                 tuning: Tuning::default(),
             };
-            let run = measure(&spec).unwrap();
-            assert!(run.answers > 0);
-            assert_eq!(run.latency.len(), run.answers);
+            check(&spec);
+            check(&FloorSpec { waits: Waits::Asleep, ..spec.clone() });
+            check(&FloorSpec { waits: Waits::Asleep, relayed: Some(exchange), ..spec });
         }
+    }
+
+    fn check(spec: &FloorSpec) {
+        let run = measure(spec).unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+        assert!(run.answers > 0, "{spec:?}");
+        assert_eq!(run.latency.len(), run.answers, "{spec:?}");
+        assert!(run.server_cpu.total > Nanos(0), "{spec:?}");
     }
 
     #[test]
@@ -511,7 +486,9 @@ mod tests {
             depth: 1,
             ramp: Nanos(0),
             runtime: Nanos::from_millis(1),
-            cores: FloorCores { server: CoreId(u16::MAX), client: allowed_cores()[0] },
+            relayed: None,
+            cores: FloorCores { server: CoreId(u16::MAX), client: allowed_cores()[0], third: None },
+            waits: Waits::Spinning,
             batch: None,
             tuning: Tuning::default(),
         };

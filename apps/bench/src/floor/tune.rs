@@ -60,7 +60,7 @@ fn candidates(spec: &FloorSpec) -> Vec<Tuning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floor::{Exchange, FloorCores, Headers};
+    use crate::floor::{Exchange, FloorCores, Headers, Waits};
     use nearflash_units::ByteLen;
 
     fn lens(op_len: u64, depth: u32) -> Vec<usize> {
@@ -70,7 +70,9 @@ mod tests {
             depth,
             ramp: Nanos(0),
             runtime: Nanos(0),
+            relayed: None,
             cores: FloorCores::default(),
+            waits: Waits::Spinning,
             batch: None,
             tuning: Tuning::default(),
         };

@@ -183,7 +183,9 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
                 continue;
             }
             idle_turns += 1;
-            if has_rate || idle_turns.is_multiple_of(IDLE_TURNS_PER_CLOCK) {
+            // A thread that never spins sleeps after its first turn without a completion.
+            let looks = has_rate || spin == Spin::Never;
+            if looks || idle_turns.is_multiple_of(IDLE_TURNS_PER_CLOCK) {
                 now = clock.now();
                 self.check_stall(now.since(progress_at))?;
                 if !self.spins(spin, now.since(progress_at)) {

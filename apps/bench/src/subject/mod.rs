@@ -41,6 +41,8 @@ pub enum Target {
     Iscsi(IscsiTarget),
     /// The bare exchange over loopback TCP, with headers of these lengths.
     Floor(Headers),
+    /// The bare exchange with a server that passes each request on to a third party.
+    Relay(Headers),
 }
 
 /// A namespace over NVMe/TCP.
@@ -73,7 +75,7 @@ impl FromStr for Target {
             return iscsi::parse(text, rest).map(Self::Iscsi);
         }
         match text.split_once(':') {
-            Some(("floor", rest)) => parse_floor(text, rest).map(Self::Floor),
+            Some(("floor", rest)) => parse_floor(text, rest),
             Some(("direct" | "direct+local", _)) => parse_direct(text).map(Self::Direct),
             Some(("file", "")) => Err(TargetError::NoPath),
             Some(("file", path)) => Ok(Self::File(PathBuf::from(path))),
@@ -93,11 +95,15 @@ fn parse_direct(text: &str) -> Result<Url, TargetError> {
 }
 
 /// The length of both headers, or of each; by default those of NVMe/TCP.
-fn parse_floor(text: &str, rest: &str) -> Result<Headers, TargetError> {
+fn parse_floor(text: &str, rest: &str) -> Result<Target, TargetError> {
     let refused = || TargetError::Floor { text: text.to_owned() };
-    let query = rest.strip_prefix("//").unwrap_or(rest);
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    let (query, target): (_, fn(Headers) -> Target) = match rest.strip_prefix("relay") {
+        Some(query) => (query, Target::Relay),
+        None => (rest, Target::Floor),
+    };
     if query.is_empty() {
-        return Ok(Headers::NVME_TCP);
+        return Ok(target(Headers::NVME_TCP));
     }
     let lens = query.strip_prefix("?headers=").ok_or_else(refused)?;
     let (request, answer) = lens.split_once(',').unwrap_or((lens, lens));
@@ -105,7 +111,7 @@ fn parse_floor(text: &str, rest: &str) -> Result<Headers, TargetError> {
         let len = digits.parse().ok().filter(|len| (1..=HEADER_LEN_MAX).contains(len));
         len.map(ByteLen).ok_or_else(refused)
     };
-    Ok(Headers { request_len: len(request)?, answer_len: len(answer)? })
+    Ok(target(Headers { request_len: len(request)?, answer_len: len(answer)? }))
 }
 
 fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> {
@@ -158,12 +164,17 @@ impl Target {
         matches!(self, Self::NvmeTcp(_) | Self::Direct(_) | Self::Iscsi(_))
     }
 
+    /// Whether the target is the bare exchange.
+    pub fn is_floor(&self) -> bool {
+        matches!(self, Self::Floor(_) | Self::Relay(_))
+    }
+
     /// The headers around a payload on its way to the target.
     pub fn headers(&self) -> Headers {
         match self {
             Self::Direct(_) => Headers::DIRECT,
             Self::Iscsi(_) => Headers::ISCSI,
-            Self::Floor(headers) => *headers,
+            Self::Floor(headers) | Self::Relay(headers) => *headers,
             Self::File(_) | Self::Null(_) | Self::NvmeTcp(_) => Headers::NVME_TCP,
         }
     }
@@ -179,10 +190,18 @@ impl fmt::Display for Target {
             }
             Self::Direct(url) => write!(f, "{url}"),
             Self::Iscsi(target) => write!(f, "{target}"),
-            Self::Floor(Headers::NVME_TCP) => f.write_str("floor://"),
-            Self::Floor(Headers { request_len, answer_len }) => {
-                write!(f, "floor://?headers={},{}", request_len.0, answer_len.0)
-            }
+            Self::Floor(headers) => write_floor(f, "", *headers),
+            Self::Relay(headers) => write_floor(f, "relay", *headers),
+        }
+    }
+}
+
+fn write_floor(f: &mut fmt::Formatter<'_>, way: &str, headers: Headers) -> fmt::Result {
+    write!(f, "floor://{way}")?;
+    match headers {
+        Headers::NVME_TCP => Ok(()),
+        Headers { request_len, answer_len } => {
+            write!(f, "?headers={},{}", request_len.0, answer_len.0)
         }
     }
 }
@@ -204,6 +223,8 @@ mod tests {
         assert_eq!("null:1GiB".parse(), Ok(Target::Null(ByteLen(1 << 30))));
         assert_eq!("floor://".parse(), Ok(Target::Floor(Headers::NVME_TCP)));
         assert_eq!("floor://?headers=32".parse(), Ok(Target::Floor(Headers::DIRECT)));
+        assert_eq!("floor://relay".parse(), Ok(Target::Relay(Headers::NVME_TCP)));
+        assert_eq!("floor://relay?headers=32".parse(), Ok(Target::Relay(Headers::DIRECT)));
         let Ok(Target::Direct(url)) = "direct://[::1]:4421/data?digest=data".parse() else {
             panic!("a direct target")
         };
@@ -261,6 +282,7 @@ mod tests {
             ("direct+local:/run/a", "ending in .sock"),
             ("floor://?headers=0", "headers=REQUEST,ANSWER"),
             ("floor://?size=32", "headers=REQUEST,ANSWER"),
+            ("floor://relays", "headers=REQUEST,ANSWER"),
         ];
         for (text, remedy) in cases {
             let message = text.parse::<Target>().unwrap_err().to_string();

@@ -12,7 +12,7 @@ impl Target {
             Self::NvmeTcp(target) => nvme_tcp(target),
             Self::Iscsi(target) => iscsi(target),
             Self::Direct(url) => direct(url),
-            Self::File(_) | Self::Null(_) | Self::Floor(_) => Vec::new(),
+            Self::File(_) | Self::Null(_) | Self::Floor(_) | Self::Relay(_) => Vec::new(),
         };
         match options.is_empty() {
             true => self.to_string(),
@@ -106,6 +106,7 @@ mod tests {
             ("file:/tmp/a?b", "file:/tmp/a?b"),
             ("null:1GiB", "null:1GiB"),
             ("floor://?headers=48", "floor://?headers=48,48"),
+            ("floor://relay?headers=48", "floor://relay?headers=48,48"),
         ] {
             assert_eq!(url(text), meant);
         }

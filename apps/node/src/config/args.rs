@@ -96,6 +96,10 @@ pub struct ServeArgs {
     /// Memory for data in flight on each core [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub pool: Option<String>,
+    /// Longest time for which a core waits for its next work by spinning, before it sleeps; 0 to
+    /// sleep at once, on processors that others need [default: 200us]
+    #[arg(long, value_name = "TIME")]
+    pub spin: Option<String>,
     /// Longest time from the start of a connection to its completed login, for hosts, initiators
     /// and clients [default: 10s, 15s for iSCSI]
     #[arg(long, value_name = "TIME")]
@@ -138,6 +142,7 @@ pub(super) struct FileArgs {
     pub(super) cores: Option<CoreList>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) pool: Option<String>,
+    pub(super) spin: Option<String>,
     pub(super) login_timeout: Option<String>,
     pub(super) stall_timeout: Option<String>,
     pub(super) log: Option<String>,

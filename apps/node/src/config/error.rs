@@ -225,6 +225,9 @@ pub enum ValueError {
     /// A stall time-out that is too short or too long.
     #[error("'{0}' is not a valid stall time-out: use 1s to 5m")]
     StallTimeout(Box<str>),
+    /// Not a time for which a core may spin.
+    #[error("'{0}' is not a valid time to spin: use 0 to 200us")]
+    Spin(Box<str>),
     /// Not a log level.
     #[error("'{0}' is not a valid log level: use error, warn, info, debug or trace")]
     Log(Box<str>),

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
+use nearflash_reactor::SPIN_MAX;
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
@@ -72,6 +73,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The size of each core's pool.
     pub pool_len: ByteLen,
+    /// The longest time for which a core spins before it sleeps.
+    pub spin_max: Nanos,
     /// The time that a connection may take to log in at any door; `None` for each door's default.
     pub login_timeout: Option<Nanos>,
     /// The longest time for which a peer may accept no answers or send none of the data it owes.
@@ -172,6 +175,7 @@ impl Config {
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
+        let spin_max = merge.one("spin", (file.spin, args.spin), parse_spin)?;
         let login_timeout = (file.login_timeout, args.login_timeout);
         let login_timeout = merge.one("login-timeout", login_timeout, parse_login_timeout)?;
         let stall_timeout = (file.stall_timeout, args.stall_timeout);
@@ -190,6 +194,7 @@ impl Config {
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),
+            spin_max: spin_max.unwrap_or(SPIN_MAX),
             login_timeout,
             stall_timeout: stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
             log: log.unwrap_or(LevelFilter::INFO),
@@ -294,6 +299,11 @@ fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {
     let len = parse_size(text)?;
     let fits = (POOL_MIN..=POOL_MAX).contains(&len);
     fits.then_some(len).ok_or_else(|| ValueError::Pool(text.into()))
+}
+
+fn parse_spin(text: &str) -> Result<Nanos, ValueError> {
+    let time = parse_duration(text)?;
+    (time <= SPIN_MAX).then_some(time).ok_or_else(|| ValueError::Spin(text.into()))
 }
 
 fn parse_login_timeout(text: &str) -> Result<Nanos, ValueError> {

@@ -49,7 +49,7 @@ fn defaults_serve_this_machine_from_one_processor() {
     assert_eq!(addresses(&config, Protocol::NvmeTcp), ["127.0.0.1:4420"]);
     assert_eq!(config.hosts, HostAccess::Any);
     assert_eq!(config.cores.len(), 1);
-    assert_eq!(config.pool_len, ByteLen(32 << 20));
+    assert_eq!((config.pool_len, config.spin_max), (ByteLen(32 << 20), Nanos::from_micros(200)));
     assert_eq!(config.log, LevelFilter::INFO);
 }
 
@@ -63,6 +63,7 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
         cores = 0
         data-dir = "/elsewhere"
         pool = "64MiB"
+        spin = "50us"
         stall-timeout = "45s"
         log = "debug"
     "#;
@@ -71,8 +72,11 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
     assert_eq!(file.volumes[0].name.as_str(), "data");
     assert_eq!((file.pool_len, file.log), (ByteLen(64 << 20), LevelFilter::DEBUG));
     assert_eq!(file.stall_timeout, Nanos::from_secs(45));
+    assert_eq!(file.spin_max, Nanos::from_micros(50));
     let flags = ["--device", "b=ram:3GiB", "--nvme-tcp", "127.0.0.1:2", "--pool", "8MiB"];
-    let both = with_file(text, &[&flags[..], &["--stall-timeout", "1s"]].concat()).unwrap();
+    let times = ["--stall-timeout", "1s", "--spin", "0"];
+    let both = with_file(text, &[&flags[..], &times].concat()).unwrap();
+    assert_eq!(both.spin_max, Nanos(0));
     assert_eq!(both.stall_timeout, Nanos::from_secs(1));
     let devices: Vec<String> = both.devices.iter().map(ToString::to_string).collect();
     assert_eq!(devices, ["a=ram:1GiB", "b=ram:3GiB"]);
@@ -86,7 +90,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     assert_eq!(
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `cluster`, `slice`, `node`, `pulse`, \
-         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, \
+         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, `spin`, \
          `login-timeout`, `stall-timeout`, `log`"
     );
 }
@@ -116,6 +120,10 @@ fn an_unparsable_size_is_refused_where_it_stands() {
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--pool", "1"]),
         "--pool: '1' is not a valid pool size: use 4MiB to 64GiB"
+    );
+    assert_eq!(
+        refused(&["--device", "r=ram:1G", "--spin", "1ms"]),
+        "--spin: '1ms' is not a valid time to spin: use 0 to 200us"
     );
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--login-timeout", "10ms"]),

@@ -59,6 +59,7 @@ struct Common {
     epoch: Epoch,
     core_count: u16,
     pool_len: ByteLen,
+    spin_max: Nanos,
     stall_timeout: Nanos,
     session: SessionConfig,
     devices: Vec<Arc<Device>>,
@@ -106,6 +107,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         epoch: Epoch::now(),
         core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
         pool_len: config.pool_len,
+        spin_max: config.spin_max,
         stall_timeout: config.stall_timeout,
         session,
         devices: config.devices.clone(),
@@ -187,6 +189,7 @@ fn run_core(start: Start, common: &Common) {
         pool_len: common.pool_len,
         devices: common.devices.clone(),
         listeners,
+        spin_max: common.spin_max,
         notices: notice_sink(common),
     };
     let mut reactor = match Reactor::new(config) {

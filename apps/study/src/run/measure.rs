@@ -4,7 +4,7 @@ use std::iter::once;
 
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{CORE_SHARE_MIN, KeptAwake};
-use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
+use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning, Waits};
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{Place as CorePlace, core_to_core};
 use nearflash_bench::recorder::Record;
@@ -128,7 +128,9 @@ impl Stand {
                 depth: load.depth,
                 ramp: timing.warm_up(),
                 runtime: timing.counted(),
-                cores: FloorCores { server, client },
+                relayed: None,
+                cores: FloorCores { server, client, third: None },
+                waits: Waits::Spinning,
                 batch: None,
                 tuning: Tuning::default(),
             };

@@ -77,7 +77,7 @@ impl Way {
                 (Self::File(options), len)
             }
             Target::Null(len) => (Self::Null, *len),
-            Target::Floor(_) => unreachable!("no volume is reached so"),
+            Target::Floor(_) | Target::Relay(_) => unreachable!("no volume is reached so"),
         })
     }
 

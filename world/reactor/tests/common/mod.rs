@@ -10,7 +10,7 @@ use nearflash_device::DeviceId;
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_engine::Foreign;
 use nearflash_media::{Claim, open};
-use nearflash_reactor::{Epoch, Reactor, ReactorConfig};
+use nearflash_reactor::{Epoch, Reactor, ReactorConfig, SPIN_MAX};
 use nearflash_ring::{Area, ClientEnd, Geometry, Slice, receive_passed};
 use nearflash_session::Chunk;
 use nearflash_shard::{Event, RingId, RingSpec, Sent, SocketId, Submitted, World};
@@ -33,6 +33,7 @@ pub(crate) fn reactor(specs: &[String]) -> Reactor {
         pool_len: ByteLen(1 << 20),
         devices: specs.iter().map(device).collect(),
         listeners: Vec::new(),
+        spin_max: SPIN_MAX,
         notices: Box::new(|_| {}),
     })
     .unwrap()
