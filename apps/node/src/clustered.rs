@@ -106,7 +106,7 @@ impl Enrolled {
     ) -> Result<Self, NodeError> {
         let access = StoreAccess::of(data_dir)?;
         let (cluster, ip, node) = (access.cluster(), access.ip(), catalog.node());
-        let peer_secret = access.peer_secret();
+        let (peer_secret, machine) = (access.peer_secret(), access.machine());
         let secret = Secret::new(peer_secret);
         let (pulse, pulse_address) = listen(config.pulse.unwrap_or((ip, PULSE_PORT).into()))?;
         let endpoints = access.endpoints_text();
@@ -118,6 +118,7 @@ impl Enrolled {
             name: config.node.clone(),
             addresses: reachable(addresses, ip, pulse_address),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine,
         };
         let earlier = catalog.ordinal(cluster)?.filter(|_| has_own);
         let found = match earlier {

@@ -13,9 +13,12 @@
 
 mod node;
 mod place;
+mod replace;
 mod volume;
 
-use std::collections::BTreeMap;
+pub use replace::lost_by_removal;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use nearflash_space::Name;
@@ -64,6 +67,17 @@ pub enum Change {
         /// The volume.
         volume: Uuid,
     },
+    /// Removes a node that does not run. Its replicas are replaced by new ones on other nodes, as far as
+    /// there is room.
+    RemoveNode {
+        /// The node.
+        node: Uuid,
+        /// Also if it has the only copy of data, which is lost then. The volumes of that data stay, so that
+        /// someone learns of it.
+        gives_up: bool,
+    },
+    /// Gives mirrors with one replica a second one.
+    Repair,
 }
 
 /// A node that registers.
@@ -77,6 +91,8 @@ pub struct NodeSpec {
     pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
     /// The version of its program.
     pub version: String,
+    /// The name that its machine has as a member of etcd; empty if the machine is none.
+    pub machine: String,
 }
 
 /// A slice that its node has opened.
@@ -164,6 +180,46 @@ pub enum Refusal {
     /// A node is not registered.
     #[error("the cluster has no node {0}: `nearflash node list` lists them")]
     NoNode(Uuid),
+    /// A node comes back that was removed.
+    #[error(
+        "node {0} was removed from this cluster, and its slices are unchanged: to use this machine \
+         again, join the cluster with a new --data-dir, and erase the devices with ',wipe'"
+    )]
+    NodeRemoved(Name),
+    /// A node that is to be removed runs.
+    #[error(
+        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when it has been \
+         down for 10 seconds"
+    )]
+    NodeUp(Name),
+    /// The other nodes have not dropped it yet.
+    #[error(
+        "the other nodes have not dropped {node} from {mirrors} yet: try again in a few seconds"
+    )]
+    StillInSync { node: Name, mirrors: Affected },
+    /// A volume that is not complete has parts on the node.
+    #[error(
+        "volume {volume} is being created or removed, and has parts on {node}: remove the volume \
+         first"
+    )]
+    PartOfIncomplete { volume: Name, node: Name },
+    /// Data is lost with the node.
+    #[error(
+        "{node} has the only copy of {mirrors}: start it again, or give this data up with --force"
+    )]
+    OnlyCopies { node: Name, mirrors: Affected },
+    /// The node has older copies than nodes that do not run.
+    #[error(
+        "the newest copy of {mirrors} is on {newest}, which is down, and {node} has an older one: \
+         start {newest} first, or give the older one up with --force"
+    )]
+    OlderCopies { node: Name, newest: Name, mirrors: Affected },
+    /// A second replica has no place.
+    #[error(
+        "no other node that is up has room for a second replica of {0}: start a node with --slice, \
+         or give one a further slice"
+    )]
+    NoPlace(Affected),
     /// A slice is registered at another node.
     #[error("slice {slice} belongs to node {node}: a copy must not be used; remove its label")]
     SliceElsewhere { slice: Uuid, node: Uuid },
@@ -238,6 +294,28 @@ pub enum Refusal {
     Vanished(Name),
 }
 
+/// Mirrors of one or several volumes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Affected {
+    /// The number of mirrors.
+    pub count: usize,
+    /// Their length, each counted once.
+    pub len: ByteLen,
+    /// The names of their volumes.
+    pub volumes: BTreeSet<Name>,
+}
+
+/// For example: `12 mirrors of data, logs (96 GiB)`.
+impl std::fmt::Display for Affected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES_MAX: usize = 5;
+        let names: Vec<&str> = self.volumes.iter().take(NAMES_MAX).map(Name::as_str).collect();
+        let mirrors = if self.count == 1 { "mirror" } else { "mirrors" };
+        let more = if self.volumes.len() > NAMES_MAX { ", …" } else { "" };
+        write!(f, "{} {mirrors} of {}{more} ({})", self.count, names.join(", "), self.len)
+    }
+}
+
 /// The free space of each node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FreeList(pub Vec<(Name, ByteLen)>);
@@ -268,6 +346,8 @@ impl Change {
                 volume::show(state, *volume, *rows, *blocks)
             }
             Self::RemoveVolume { volume } => volume::remove(state, *volume),
+            Self::RemoveNode { node, gives_up } => replace::remove_node(state, *node, *gives_up),
+            Self::Repair => replace::repair(state),
         }
     }
 }

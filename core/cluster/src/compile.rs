@@ -20,7 +20,8 @@ use crate::{Key, MirrorKey};
 pub struct Tables {
     /// The volumes that are ready.
     pub volumes: Vec<VolumeLayout>,
-    /// The mirrors of the volumes with two replicas, also of volumes that are not ready yet.
+    /// The mirrors of the volumes with two replicas, also of volumes that are not ready yet. A mirror
+    /// that has lost one, and for which there is no room elsewhere, has one.
     pub mirrors: Vec<MirrorLayout>,
     /// The slices that have parts or replicas of them.
     pub slices: BTreeMap<Uuid, SlicePlace>,
@@ -88,6 +89,9 @@ pub struct MirrorLayout {
     /// The revision of the mirror's key at which the store had this record. A transaction that
     /// compares it does not take effect on any other record.
     pub revision: u64,
+    /// The revision at which the store had these replicas. A transaction that compares it does not take
+    /// effect on any others.
+    pub places_revision: u64,
 }
 
 /// The place of a replica.
@@ -304,7 +308,7 @@ fn only_place(view: &MirrorView<'_>) -> Result<MirrorPlace, Inconsistent> {
     Ok(MirrorPlace { mirror: view.key, slice: replica.slice, start: replica.start })
 }
 
-/// A mirror of two replicas, which are on slices of different nodes.
+/// A mirror of two replicas, which are on slices of different nodes, or of the one that is left.
 fn mirror_layout(
     view: &MirrorView<'_>,
     volume: &VolumeRecord,
@@ -326,8 +330,8 @@ fn mirror_layout(
         [one, other] if slices[&one.slice].node == slices[&other.slice].node => {
             return fault("has both replicas on one node");
         }
-        [_, _] => view.check_in_sync()?,
-        _ => return fault("has not two replicas, as its volume wants"),
+        [_] | [_, _] => view.check_in_sync()?,
+        _ => return fault("has more replicas than its volume wants"),
     }
     Ok(MirrorLayout {
         key: view.key,
@@ -338,6 +342,7 @@ fn mirror_layout(
         replicas,
         record: view.mirror.clone(),
         revision: view.revision.0,
+        places_revision: view.places_revision.0,
     })
 }
 

@@ -51,6 +51,8 @@ pub enum Key {
     On(Uuid, MirrorKey),
     /// `alive/<node>`: the node runs; ends with an etcd lease. For people and planning only.
     Alive(Uuid),
+    /// `removed/<node>`: the node was removed from the cluster, and must not come back.
+    Removed(Uuid),
 }
 
 /// Error: a text under the prefix is not the name of a key.
@@ -104,6 +106,7 @@ impl fmt::Display for Key {
             Self::Replicas(mirror) => write!(f, "replicas/{mirror}"),
             Self::On(slice, mirror) => write!(f, "on/{slice}/{mirror}"),
             Self::Alive(node) => write!(f, "alive/{node}"),
+            Self::Removed(node) => write!(f, "removed/{node}"),
         }
     }
 }
@@ -137,6 +140,7 @@ fn parse(text: &str) -> Option<Key> {
         ["replicas", volume, number] => Key::Replicas(mirror(volume, number)?),
         ["on", slice, volume, number] => Key::On(slice.parse().ok()?, mirror(volume, number)?),
         ["alive", node] => Key::Alive(node.parse().ok()?),
+        ["removed", node] => Key::Removed(node.parse().ok()?),
         _ => return None,
     })
 }
@@ -148,7 +152,7 @@ mod tests {
 
     fn any_key() -> impl Strategy<Value = Key> {
         let name = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}";
-        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..13u8).prop_map(
+        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..14u8).prop_map(
             |(first, second, number, name, kind)| {
                 let (first, second) = (Uuid::from_u128(first), Uuid::from_u128(second));
                 let name: Name = name.parse().unwrap();
@@ -166,6 +170,7 @@ mod tests {
                     9 => Key::Mirror(mirror),
                     10 => Key::Replicas(mirror),
                     11 => Key::On(first, mirror),
+                    12 => Key::Removed(first),
                     _ => Key::Alive(first),
                 }
             },

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::key::{Key, MirrorKey};
 use crate::record::{
     AliveRecord, ClusterRecord, MirrorRecord, NodeRecord, OwnerRecord, Record, RecordError,
-    ReplicasRecord, RoomRecord, SliceRecord, VolumeRecord,
+    RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, VolumeRecord,
 };
 use crate::store::{Found, ModRevision};
 
@@ -32,7 +32,8 @@ pub struct ClusterState {
     /// Each with the revision at which the store had this record. It is not that of the key if the
     /// key was damaged later.
     mirrors: BTreeMap<MirrorKey, (MirrorRecord, ModRevision)>,
-    replicas: BTreeMap<MirrorKey, ReplicasRecord>,
+    replicas: BTreeMap<MirrorKey, (ReplicasRecord, ModRevision)>,
+    removed: BTreeMap<Uuid, RemovedRecord>,
     alive: BTreeMap<Uuid, AliveRecord>,
 }
 
@@ -64,6 +65,8 @@ pub struct MirrorView<'a> {
     pub revision: ModRevision,
     /// The places.
     pub replicas: &'a ReplicasRecord,
+    /// The revision of these places. A transaction that compares it takes effect on these places only.
+    pub places_revision: ModRevision,
 }
 
 impl ClusterState {
@@ -152,7 +155,12 @@ impl ClusterState {
                 self.mirrors.insert(*mirror, (MirrorRecord::decode(value)?, revision));
                 Ok(())
             }
-            Key::Replicas(mirror) => put(&mut self.replicas, *mirror, value),
+            Key::Replicas(mirror) => {
+                let revision = self.revision(key);
+                self.replicas.insert(*mirror, (ReplicasRecord::decode(value)?, revision));
+                Ok(())
+            }
+            Key::Removed(node) => put(&mut self.removed, *node, value),
             Key::Alive(node) => put(&mut self.alive, *node, value),
             Key::On(..) => Ok(()),
         }
@@ -172,6 +180,7 @@ impl ClusterState {
             Key::Mirror(mirror) => drop(self.mirrors.remove(mirror)),
             Key::Replicas(mirror) => drop(self.replicas.remove(mirror)),
             Key::Alive(node) => drop(self.alive.remove(node)),
+            Key::Removed(node) => drop(self.removed.remove(node)),
             Key::On(..) => {}
         }
     }
@@ -241,6 +250,16 @@ impl ClusterState {
         &self.alive
     }
 
+    /// The nodes that were removed.
+    pub fn removed(&self) -> &BTreeMap<Uuid, RemovedRecord> {
+        &self.removed
+    }
+
+    /// The node of a slice.
+    pub(crate) fn node_of(&self, slice: &Uuid) -> Option<Uuid> {
+        self.slices.get(slice).map(|it| it.node)
+    }
+
     /// The rows of a volume, each with its mirrors in order.
     ///
     /// # Errors
@@ -270,7 +289,8 @@ impl ClusterState {
         let mirror = self.mirrors.get(&key).ok_or_else(|| missing(Key::Mirror(key)))?;
         let (mirror, revision) = (&mirror.0, mirror.1);
         let replicas = self.replicas.get(&key).ok_or_else(|| missing(Key::Replicas(key)))?;
-        Ok(MirrorView { key, mirror, revision, replicas })
+        let (replicas, places_revision) = (&replicas.0, replicas.1);
+        Ok(MirrorView { key, mirror, revision, replicas, places_revision })
     }
 
     /// All mirrors, with the places of their replicas.

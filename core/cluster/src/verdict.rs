@@ -221,6 +221,9 @@ pub fn data(state: &ClusterState) -> Part {
         return Part::new(Level::Unavailable, reason, "check the token, or `cluster init`");
     }
     let tables = compile(state, Uuid::nil());
+    if let Some(part) = lost(state, &tables) {
+        return part;
+    }
     if let Some((name, fault)) = tables.left_out.values().next() {
         let count = tables.left_out.len();
         let reason = format!("{count} volumes cannot be served, the first is {name}");
@@ -248,6 +251,21 @@ pub fn data(state: &ClusterState) -> Part {
     }
     let counts = (state.nodes().len(), state.volumes().len());
     Part::new(Level::Ok, format!("{} nodes, {} volumes", counts.0, counts.1), "")
+}
+
+/// The volumes that have lost data with a node that was removed.
+fn lost(state: &ClusterState, tables: &Tables) -> Option<Part> {
+    let lost_by = |volume: &Uuid| {
+        let rows = state.rows(*volume, state.volumes().get(volume)?).ok()?;
+        let replicas = rows.iter().flatten().flat_map(|view| &view.replicas.replicas);
+        let slices: Vec<Uuid> = replicas.map(|it| it.slice).collect();
+        state.removed().values().find(|it| it.slices.iter().any(|it| slices.contains(it)))
+    };
+    let mut lost = tables.left_out.iter();
+    let (removed, name) = lost.find_map(|(uuid, (name, _))| Some((lost_by(uuid)?, name)))?;
+    let reason = format!("parts of {name} were lost with {}, which was removed", removed.name);
+    let remedy = format!("`nearflash volume remove {name}`, and restore its data from a backup");
+    Some(Part::new(Level::Unavailable, reason, remedy))
 }
 
 /// The volumes with one replica that have parts on a node that is down.

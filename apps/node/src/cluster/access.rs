@@ -53,6 +53,11 @@ impl StoreAccess {
         self.peer_secret
     }
 
+    /// The name of this machine as a member of etcd; empty if it is none.
+    pub(crate) fn machine(&self) -> String {
+        if self.member.runs_etcd() { self.member.machine.clone() } else { String::new() }
+    }
+
     /// The addresses of etcd, separated by commas.
     pub(crate) fn endpoints_text(&self) -> String {
         listed(&self.member.endpoints)

@@ -28,6 +28,10 @@ pub(super) fn create_cluster(
 /// See [`super::Change::RegisterNode`].
 pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Refusal> {
     let mut draft = Draft::new(state)?;
+    draft.decided_on(Key::Removed(spec.uuid))?;
+    if let Some(removed) = state.removed().get(&spec.uuid) {
+        return Err(Refusal::NodeRemoved(removed.name.clone()));
+    }
     let name = Key::NodeName(spec.name.clone());
     let known = state.nodes().get(&spec.uuid);
     let ordinal = match known {
@@ -52,6 +56,7 @@ pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Re
         ordinal,
         addresses: spec.addresses.clone(),
         version: spec.version.clone(),
+        machine: spec.machine.clone(),
     };
     if known == Some(&record) {
         return Ok(Step::Done);
@@ -74,8 +79,11 @@ pub(super) fn open_slice(state: &ClusterState, spec: &SliceSpec) -> Result<Step,
         incarnation: spec.incarnation,
     };
     let slice = spec.uuid;
+    // The removal of the node was begun and not finished.
+    let room = state.rooms().get(&slice);
+    let left = room.filter(|room| room.state == RoomState::Gone).copied();
     match state.slices().get(&slice) {
-        Some(known) if *known == record => return Ok(Step::Done),
+        Some(known) if *known == record && left.is_none() => return Ok(Step::Done),
         Some(known) if known.node != spec.node => {
             return Err(Refusal::SliceElsewhere { slice, node: known.node });
         }
@@ -93,6 +101,10 @@ pub(super) fn open_slice(state: &ClusterState, spec: &SliceSpec) -> Result<Step,
     if !draft.exists(Key::Room(slice))? {
         let room = RoomRecord { schema: Schema, state: RoomState::In, version: 0 };
         draft.put(Key::Room(slice), &room)?;
+    }
+    if let Some(room) = left {
+        let version = room.version.saturating_add(1);
+        draft.put(Key::Room(slice), &RoomRecord { state: RoomState::In, version, ..room })?;
     }
     draft.put(Key::Slice(slice), &record)?;
     draft.submit()

@@ -67,29 +67,26 @@ impl Rooms {
             return Err(Refusal::CentralReplicas { node: node.clone(), replicas });
         }
         let is_usable = |node: Uuid| replicas > 1 || home.is_none_or(|home| home == node);
-        let mut slices = BTreeMap::new();
-        for (uuid, slice) in state.slices() {
-            let room = state.rooms().get(uuid);
-            let is_in = room.is_some_and(|room| room.state == RoomState::In);
-            if let Some(node_name) = name_of(slice.node).filter(|_| is_in && is_usable(slice.node))
-            {
-                let free = FreeSpace::new(ONLY, DATA_START, slice.data_len());
-                slices.insert(*uuid, Room { node: slice.node, node_name, free });
-            }
-        }
-        for view in state.mirrors()? {
-            for replica in &view.replicas.replicas {
-                let extent = Extent { device: ONLY, start: replica.start, len: view.mirror.len };
-                let room = slices.get_mut(&replica.slice);
-                if room.is_some_and(|room| room.free.reserve(extent).is_err()) {
-                    let key = Key::Replicas(view.key);
-                    return Err(inconsistent(&key, "names space that another mirror has").into());
-                }
-            }
-        }
-        let rooms = Self { slices, replicas, home };
+        let rooms = Self { slices: slices(state, is_usable)?, replicas, home };
         rooms.check_nodes(home_name)?;
         Ok(rooms)
+    }
+
+    /// The slices of nodes that run, for single replicas.
+    pub(super) fn running(state: &ClusterState) -> Result<Self, Refusal> {
+        let slices = slices(state, |node| state.alive().contains_key(&node))?;
+        Ok(Self { slices, replicas: 1, home: None })
+    }
+
+    /// The place for a replica of this length: on the slice with the most free space that is not on that
+    /// node.
+    pub(super) fn take_beyond(&mut self, node: Uuid, len: ByteLen) -> Option<(Uuid, ByteOffset)> {
+        let others = self.slices.iter_mut().filter(|(_, room)| room.node != node);
+        let roomy = others.filter(|(_, room)| room.free.pieces(len) > 0);
+        let best =
+            roomy.min_by_key(|(slice, room)| (std::cmp::Reverse(room.free.free_len()), **slice));
+        let (slice, room) = best?;
+        Some((*slice, room.free.allocate(len, None, 1).ok()?.first()?.start))
     }
 
     /// Checks that there are nodes for all replicas of a mirror.
@@ -281,4 +278,33 @@ impl Rooms {
         }
         FreeList(free.into_iter().map(|(name, free)| (name.clone(), free)).collect())
     }
+}
+
+/// The slices of nodes that are usable, and that take mirrors.
+fn slices(
+    state: &ClusterState,
+    is_usable: impl Fn(Uuid) -> bool,
+) -> Result<BTreeMap<Uuid, Room>, Refusal> {
+    let mut slices = BTreeMap::new();
+    for (uuid, slice) in state.slices() {
+        let room = state.rooms().get(uuid);
+        let is_in = room.is_some_and(|room| room.state == RoomState::In);
+        let owner = state.nodes().get(&slice.node).filter(|_| is_in && is_usable(slice.node));
+        if let Some(owner) = owner {
+            let free = FreeSpace::new(ONLY, DATA_START, slice.data_len());
+            let (node, node_name) = (slice.node, owner.name.clone());
+            slices.insert(*uuid, Room { node, node_name, free });
+        }
+    }
+    for view in state.mirrors()? {
+        for replica in &view.replicas.replicas {
+            let extent = Extent { device: ONLY, start: replica.start, len: view.mirror.len };
+            let room = slices.get_mut(&replica.slice);
+            if room.is_some_and(|room| room.free.reserve(extent).is_err()) {
+                let key = Key::Replicas(view.key);
+                return Err(inconsistent(&key, "names space that another mirror has").into());
+            }
+        }
+    }
+    Ok(slices)
 }

@@ -1,5 +1,6 @@
 //! Changes on a model store: alone, at the same time, and with transactions that arrive late.
 
+mod replace;
 mod replicas;
 
 use std::collections::BTreeSet;

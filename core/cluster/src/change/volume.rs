@@ -14,7 +14,7 @@ use crate::record::{
     InSyncRecord, MirrorRecord, ReplicaRecord, ReplicasRecord, RoomRecord, Schema, VolumeRecord,
     VolumeState, WIDTH_MAX, is_stripe_unit,
 };
-use crate::state::ClusterState;
+use crate::state::{ClusterState, MirrorView};
 use crate::store::Put;
 
 /// The ordinal of the first primary replica.
@@ -185,7 +185,10 @@ fn add_row(
         let mirror =
             MirrorRecord { schema: Schema, len: row.len, term: 1, primary: FIRST, in_sync };
         draft.put(Key::Mirror(key), &mirror)?;
-        draft.put(Key::Replicas(key), &ReplicasRecord { schema: Schema, replicas })?;
+        draft.put(
+            Key::Replicas(key),
+            &ReplicasRecord { schema: Schema, replicas, next_ordinal: 0 },
+        )?;
     }
     volume.rows += 1;
     Ok(())
@@ -193,7 +196,7 @@ fn add_row(
 
 /// Raises the version of a slice's room: two allocations decided on the same room exclude each
 /// other.
-fn change_room(draft: &mut Draft<'_>, slice: Uuid) -> Result<(), Refusal> {
+pub(super) fn change_room(draft: &mut Draft<'_>, slice: Uuid) -> Result<(), Refusal> {
     let key = Key::Room(slice);
     let known = draft.state.rooms().get(&slice);
     match known {
@@ -203,6 +206,25 @@ fn change_room(draft: &mut Draft<'_>, slice: Uuid) -> Result<(), Refusal> {
         }
         _ => Ok(()),
     }
+}
+
+/// Removes the records of a volume's last row.
+pub(super) fn drop_last_row(
+    draft: &mut Draft<'_>,
+    volume: &mut VolumeRecord,
+    row: &[MirrorView<'_>],
+) -> Result<(), Refusal> {
+    for view in row {
+        draft.delete(Key::Mirror(view.key))?;
+        draft.delete(Key::Replicas(view.key))?;
+        for replica in &view.replicas.replicas {
+            draft.txn.deletes.push(Key::On(replica.slice, view.key));
+            change_room(draft, replica.slice)?;
+        }
+    }
+    volume.rows -= 1;
+    volume.zeroed_rows = volume.zeroed_rows.min(volume.rows);
+    Ok(())
 }
 
 /// See [`super::Change::RemoveVolume`].
@@ -216,16 +238,7 @@ pub(super) fn remove(state: &ClusterState, uuid: Uuid) -> Result<Step, Refusal> 
     if known.state != VolumeState::Removing {
         volume.state = VolumeState::Removing;
     } else if let Some(row) = state.rows(uuid, known)?.pop() {
-        for view in row {
-            draft.delete(Key::Mirror(view.key))?;
-            draft.delete(Key::Replicas(view.key))?;
-            for replica in &view.replicas.replicas {
-                draft.txn.deletes.push(Key::On(replica.slice, view.key));
-                change_room(&mut draft, replica.slice)?;
-            }
-        }
-        volume.rows -= 1;
-        volume.zeroed_rows = volume.zeroed_rows.min(volume.rows);
+        drop_last_row(&mut draft, &mut volume, &row)?;
     } else {
         draft.delete(Key::VolumeName(known.name.clone()))?;
         draft.delete(Key::Nsid(known.subsystem.clone(), known.nsid))?;

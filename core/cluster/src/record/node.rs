@@ -36,6 +36,9 @@ pub struct ClusterRecord {
     pub created: u64,
 }
 
+/// Longest name of a member of etcd, in bytes.
+const MACHINE_LEN_MAX: usize = 256;
+
 /// A protocol that a node listens for.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -65,6 +68,25 @@ pub struct NodeRecord {
     pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
     /// The version of its program.
     pub version: String,
+    /// The name that its machine has as a member of etcd; empty if the machine is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
+}
+
+/// A node that was removed. The record stays, so that the node is refused when it comes back.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemovedRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// The name that it had. Another node may have it now.
+    #[serde(with = "as_text")]
+    pub name: Name,
+    /// The name that its machine had as a member of etcd; empty if the machine was none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
+    /// Its slices.
+    pub slices: Vec<Uuid>,
 }
 
 /// A node runs.
@@ -87,9 +109,12 @@ impl Record for NodeRecord {
                 Err("a door has more than 8 addresses")
             }
             _ if self.version.len() > VERSION_LEN_MAX => Err("version is longer than 64 bytes"),
+            _ if self.machine.len() > MACHINE_LEN_MAX => Err("machine is longer than 256 bytes"),
             _ => Ok(()),
         }
     }
 }
 
 impl Record for AliveRecord {}
+
+impl Record for RemovedRecord {}

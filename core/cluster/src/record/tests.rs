@@ -46,7 +46,10 @@ fn records_are_read_back_as_they_were_written() {
         ordinal: 3,
         addresses,
         version: "0.1.0".to_owned(),
+        machine: "m1@192.0.2.1:2379".to_owned(),
     });
+    let (name, machine) = ("n1".parse().unwrap(), String::new());
+    is_read_back(&RemovedRecord { schema: Schema, name, machine, slices: vec![uuid] });
     let name = "c".parse().unwrap();
     is_read_back(&ClusterRecord { schema: Schema, name, uuid, feature_level: 1, created: 5 });
     let name = "flash".parse().unwrap();
@@ -58,7 +61,7 @@ fn records_are_read_back_as_they_were_written() {
     is_read_back(&volume());
     is_read_back(&mirror());
     let replica = ReplicaRecord { ordinal: 0, slice: uuid, start: DATA_START };
-    is_read_back(&ReplicasRecord { schema: Schema, replicas: vec![replica] });
+    is_read_back(&ReplicasRecord { schema: Schema, replicas: vec![replica], next_ordinal: 3 });
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn fields_out_of_range_are_refused() {
     let mirror = MirrorRecord { len: ByteLen(5), ..mirror() };
     assert!(matches!(MirrorRecord::decode(&mirror.encode()), Err(RecordError::Range(_))));
     let replica = ReplicaRecord { ordinal: 0, slice: Uuid::nil(), start: ByteOffset(0) };
-    let replicas = ReplicasRecord { schema: Schema, replicas: vec![replica] };
+    let replicas = ReplicasRecord { schema: Schema, replicas: vec![replica], next_ordinal: 3 };
     assert!(matches!(ReplicasRecord::decode(&replicas.encode()), Err(RecordError::Range(_))));
 }
 

@@ -115,6 +115,25 @@ pub struct ReplicasRecord {
     pub schema: Schema,
     /// The replicas.
     pub replicas: Vec<ReplicaRecord>,
+    /// No replica has ever had this ordinal or a higher one. 0 if none was replaced yet: then the highest
+    /// one is in the list.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_ordinal: u8,
+}
+
+/// The highest ordinal of a replica.
+const ORDINAL_MAX: u8 = 254;
+
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+impl ReplicasRecord {
+    /// The lowest ordinal above all that were ever given; `None` when they are used up.
+    pub(crate) fn fresh_ordinal(&self) -> Option<u8> {
+        let next = self.replicas.iter().map(|it| it.ordinal.saturating_add(1)).max();
+        Some(self.next_ordinal.max(next.unwrap_or(0))).filter(|ordinal| *ordinal <= ORDINAL_MAX)
+    }
 }
 
 /// The place of a replica.
@@ -155,6 +174,16 @@ impl FromStr for Placement {
             Some(("local", node)) => node.parse().map(Self::Local).map_err(refused),
             Some(("central", node)) => node.parse().map(Self::Central).map_err(refused),
             _ => Err(ParsePlacementError(text.into())),
+        }
+    }
+}
+
+impl Placement {
+    /// The node that it names.
+    pub fn node(self) -> Option<Uuid> {
+        match self {
+            Self::Spread => None,
+            Self::Local(node) | Self::Central(node) => Some(node),
         }
     }
 }

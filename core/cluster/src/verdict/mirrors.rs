@@ -68,11 +68,16 @@ pub(super) fn lacking(state: &ClusterState, tables: &Tables) -> Option<Part> {
             format!("{one} of {all} mirrors have one copy in sync; without a copy: {none}")
         }
     };
-    let lacking = counted.iter().filter(|(copies, _)| *copies < 2);
-    let places = lacking.flat_map(|(_, layout)| &layout.replicas);
+    let mut lacking = counted.iter().filter(|(copies, _)| *copies < 2);
+    let places = lacking.clone().flat_map(|(_, layout)| &layout.replicas);
     let places = places.filter_map(|replica| tables.slices.get(&replica.slice));
     let away = names(places.filter(|place| is_down(state, place)).map(|place| &place.node_name));
+    let has_place = |layout: &MirrorLayout| layout.replicas.len() > 1;
     let remedy = match (away.len(), count(0)) {
+        (0, _) if !lacking.all(|(_, layout)| has_place(layout)) => {
+            "start a further node with --slice if there is no room, and `nearflash cluster repair`"
+                .to_owned()
+        }
         (0, 0) => "wait, copying is under way".to_owned(),
         (0, _) => "wait, the copies are compared since their nodes have restarted".to_owned(),
         _ => format!("start {}", away.join(", ")),

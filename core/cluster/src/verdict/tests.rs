@@ -135,6 +135,33 @@ fn a_node_with_the_only_copy_of_data_is_missed_by_name() {
 }
 
 #[test]
+fn data_that_was_lost_with_a_removed_node_is_named_until_its_volume_is_removed() {
+    let mut model = served();
+    stop(&mut model, 2);
+    model.carry_out(&Change::RemoveNode { node: node(2), gives_up: true }).unwrap();
+    let (level, said) = say(&healthy(), &model);
+    assert_eq!(level, Level::Unavailable);
+    assert!(
+        said.contains("parts of v1 were lost with n2, which was removed: `nearflash"),
+        "{said}"
+    );
+    model.carry_out(&Change::RemoveVolume { volume: volume(1, ByteLen(GIB)).uuid }).unwrap();
+    assert_eq!(say(&healthy(), &model).0, Level::Ok);
+}
+
+#[test]
+fn a_mirror_without_a_second_replica_is_degraded_and_the_command_that_repairs_it_is_named() {
+    let mut model = cluster_with(2, &VolumeSpec { replicas: 2, ..volume(1, ByteLen(4 * GIB)) });
+    stop(&mut model, 2);
+    drop_replicas(&mut model, 2);
+    model.carry_out(&Change::RemoveNode { node: node(2), gives_up: false }).unwrap();
+    let (level, said) = say(&healthy(), &model);
+    assert_eq!(level, Level::Degraded);
+    assert!(said.contains("2 of 2 mirrors have one copy in sync: start a further node"), "{said}");
+    assert!(said.ends_with("`nearflash cluster repair`"), "{said}");
+}
+
+#[test]
 fn a_node_that_is_down_leaves_mirrors_with_one_copy_and_is_named() {
     let mut model = mirrored();
     assert_eq!(say(&healthy(), &model), (Level::Ok, "ok".to_owned()));

@@ -6,7 +6,7 @@ use crate::key::MirrorKey;
 use crate::record::{InSyncRecord, MirrorRecord, Record as _, ReplicaRecord, ReplicasRecord};
 use crate::store::TXN_OPERATIONS_MAX;
 
-fn mirrored(number: u16, len: ByteLen) -> VolumeSpec {
+pub(super) fn mirrored(number: u16, len: ByteLen) -> VolumeSpec {
     VolumeSpec { replicas: 2, ..volume(number, len) }
 }
 
@@ -20,7 +20,7 @@ fn nodes(tables: &Tables, mirror: &MirrorLayout) -> Vec<Uuid> {
 }
 
 /// Writes a mirror's record as its replicas would.
-fn rewrite(model: &mut Model, key: MirrorKey, change: impl Fn(&mut MirrorRecord)) {
+pub(super) fn rewrite(model: &mut Model, key: MirrorKey, change: impl Fn(&mut MirrorRecord)) {
     let path = Key::Mirror(key).path(CLUSTER);
     let mut record = MirrorRecord::decode(&model.records[&path].0).unwrap();
     change(&mut record);
@@ -28,7 +28,7 @@ fn rewrite(model: &mut Model, key: MirrorKey, change: impl Fn(&mut MirrorRecord)
 }
 
 /// A further slice of a node.
-fn more_space(at: u16, number: u16, len: ByteLen) -> Change {
+pub(super) fn more_space(at: u16, number: u16, len: ByteLen) -> Change {
     let Change::OpenSlice(spec) = open_slice(at, len, 1) else { unreachable!() };
     Change::OpenSlice(SliceSpec { uuid: slice(number), ..spec })
 }
@@ -274,7 +274,8 @@ fn records_that_contradict_two_replicas_are_named() {
             slice: slice(*at),
             start: crate::record::DATA_START,
         };
-        ReplicasRecord { schema: Schema, replicas: ordinals.iter().map(replica).collect() }.encode()
+        let replicas = ordinals.iter().map(replica).collect();
+        ReplicasRecord { schema: Schema, replicas, next_ordinal: 0 }.encode()
     };
     let element = |replica| InSyncRecord { replica, incarnation: 1 };
     let in_sync = |of: &[u8]| {
@@ -282,9 +283,10 @@ fn records_that_contradict_two_replicas_are_named() {
         MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync }.encode()
     };
     let key = MirrorKey { volume: volume(1, TRACT_LEN).uuid, number: 0 };
+    let mirror = key;
     let faults = [
-        (Key::Replicas(key), replicas(&[(0, 1)]), "has not two replicas"),
-        (Key::Replicas(key), replicas(&[(0, 1), (1, 2), (2, 1)]), "has not two replicas"),
+        (Key::Replicas(key), replicas(&[(0, 1)]), "not among its replicas"),
+        (Key::Replicas(key), replicas(&[(0, 1), (1, 2), (2, 1)]), "more replicas than"),
         (Key::Replicas(key), replicas(&[(0, 1), (1, 1)]), "both replicas on one node"),
         (Key::Replicas(key), replicas(&[(0, 1), (0, 2)]), "two replicas of one ordinal"),
         (Key::Mirror(key), in_sync(&[0, 5]), "not among its replicas"),
@@ -297,13 +299,13 @@ fn records_that_contradict_two_replicas_are_named() {
         let tables = tables(&model);
         let (_, said) = tables.left_out.values().next().expect(fault);
         let said = said.to_string();
-        assert!(said.contains(fault) && said.contains(&key.to_string()), "{said}");
+        assert!(said.contains(fault) && said.contains(&mirror.to_string()), "{said}");
         assert!(tables.mirrors.is_empty() && tables.volumes.is_empty());
     }
 }
 
 /// A cluster of up to five nodes with up to three slices each.
-fn any_cluster() -> impl Strategy<Value = Model> {
+pub(super) fn any_cluster() -> impl Strategy<Value = Model> {
     let slices = prop::collection::vec(1..80u64, 0..4);
     prop::collection::vec(slices, 2..6).prop_map(|nodes| {
         let mut model = cluster_of(0, ByteLen(0));
@@ -319,7 +321,7 @@ fn any_cluster() -> impl Strategy<Value = Model> {
     })
 }
 
-fn any_volume() -> impl Strategy<Value = VolumeSpec> {
+pub(super) fn any_volume() -> impl Strategy<Value = VolumeSpec> {
     let width = prop::option::of(1..6u32);
     (1..9u16, 1..100u64, 1..3u8, width, 0..6u16).prop_map(|(number, gib, replicas, width, at)| {
         let placement = if at == 0 { Placement::Spread } else { Placement::Local(node(at)) };
