@@ -178,6 +178,11 @@ impl Agent {
         self.config.endpoints = endpoints;
     }
 
+    /// Another endpoint has this place: what the earlier one has failed at does not matter any more.
+    pub fn replace_endpoint(&mut self, place: usize) {
+        self.failures.remove(&place);
+    }
+
     /// Takes what the store reports.
     pub fn handle_event(&mut self, now: Nanos, event: StoreEvent) {
         match event {

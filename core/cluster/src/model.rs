@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use crate::Key;
 use crate::change::{Change, NodeSpec, STRIPE_UNIT, SliceSpec, Step, VolumeSpec};
-use crate::record::{AliveRecord, ClusterRecord, FEATURE_LEVEL, Placement, Record as _, Schema};
+use crate::record::{
+    AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, Placement, Record as _, Schema,
+};
 use crate::state::ClusterState;
 use crate::store::{Found, ModRevision, Txn};
 use crate::{Refusal, prefix};
@@ -124,7 +126,8 @@ pub(crate) fn slice(number: u16) -> Uuid {
 
 pub(crate) fn register(number: u16) -> Change {
     let name = format!("n{number}").parse().unwrap();
-    let (addresses, version) = (BTreeMap::new(), "0.1.0".to_owned());
+    let address = format!("192.0.2.{number}:4421").parse().unwrap();
+    let (addresses, version) = ([(Door::Direct, vec![address])].into(), "0.1.0".to_owned());
     let machine = format!("m{number}");
     Change::RegisterNode(NodeSpec { uuid: node(number), name, addresses, version, machine })
 }

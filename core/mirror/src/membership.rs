@@ -15,7 +15,11 @@
 //! replica that returns begins a new session, when nothing that it accepted is under way (D3d, D3e); a
 //! replica that has just entered counts that as a lease given (D4).
 //!
-//! Mirrors have two replicas here. It must not know connections, clients of the store, or threads.
+//! The store also has the places of a mirror's replicas. A planner changes them: it removes a replica that
+//! is not in sync, and adds one elsewhere. A primary adds a replica to the record only if its transaction
+//! finds the places that the primary knows, so that the record never names a replica without a place.
+//!
+//! Mirrors have two replicas here, or one while there is no room for another. It must not know connections, clients of the store, or threads.
 
 mod join;
 mod mirror;
@@ -71,6 +75,12 @@ pub struct Replica {
     pub node: NodeKey,
 }
 
+impl Replica {
+    /// Stands for the other replica of a mirror that has only one. No node has this identity, and no
+    /// replica this ordinal.
+    const ABSENT: Self = Self { ordinal: u8::MAX, slice: [0xFF; 16], node: [0xFF; 16] };
+}
+
 /// A mirror that has a replica on this node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MirrorConfig {
@@ -78,6 +88,8 @@ pub struct MirrorConfig {
     pub key: MirrorKey,
     /// Its replicas, of which one is on this node.
     pub replicas: Vec<Replica>,
+    /// The revision of the store that wrote this list. The higher revision counts.
+    pub places: i64,
     /// Its membership.
     pub known: Known,
 }
@@ -101,6 +113,17 @@ pub struct View {
     pub stay: u32,
 }
 
+/// A change of a record, for the store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Proposal {
+    /// It takes effect only on the record of this revision.
+    pub revision: i64,
+    /// If it adds a replica: it takes effect only while the list of replicas has this revision.
+    pub places: Option<i64>,
+    /// The next record.
+    pub record: Record,
+}
+
 /// An answer of the store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum StoreAnswer {
@@ -108,7 +131,8 @@ pub enum StoreAnswer {
     Read(Known),
     /// To [`Action::Propose`]: it is the record now, by this revision.
     Committed(i64),
-    /// To [`Action::Propose`]: the record was another one, or a later process has opened the slice.
+    /// To [`Action::Propose`]: the record or the list of replicas was another one, or a later process has
+    /// opened the slice.
     Refused,
     /// There is no answer. A proposal may still take effect.
     Unknown,
@@ -128,9 +152,9 @@ pub enum Action {
     Leases(Vec<(MirrorKey, Nanos)>),
     /// Reads the record, linearizably. The number is that of the call.
     Read(MirrorKey, u64),
-    /// Replaces the record if it has this revision and this process has opened the slice last. The first
-    /// number is that of the call.
-    Propose(MirrorKey, u64, i64, Record),
+    /// Replaces the record if everything has the revisions of the proposal and this process has opened the
+    /// slice last. The number is that of the call.
+    Propose(MirrorKey, u64, Proposal),
     /// Compares the replica that has this session, and copies what differs.
     Resync(MirrorKey, u32, Scope),
 }
@@ -212,13 +236,15 @@ impl Membership {
         self.now = now;
     }
 
-    /// Replaces the list of mirrors. One that stays keeps its state.
+    /// Replaces the list of mirrors. One that stays keeps its state, also if its other replica is replaced.
     pub fn set_mirrors(&mut self, configs: Vec<MirrorConfig>) {
         self.mirrors.retain(|key, _| configs.iter().any(|config| config.key == *key));
-        for MirrorConfig { key, replicas, known } in configs {
-            if self.mirrors.contains_key(&key) {
+        for MirrorConfig { key, replicas, places, known } in configs {
+            let Some((own, other)) = self.sides(&replicas) else { continue };
+            if self.mirrors.get(&key).is_some_and(|mirror| mirror.own == own) {
                 self.adopt(key, known);
-            } else if let Some(mirror) = self.mirror(replicas, known) {
+                self.replace_other(key, other, places);
+            } else if let Some(mirror) = self.mirror((own, other), places, known) {
                 self.mirrors.insert(key, mirror);
             }
         }
@@ -243,7 +269,7 @@ impl Membership {
     }
 
     fn shares_with(&self, node: NodeKey) -> bool {
-        self.mirrors.values().any(|mirror| mirror.other.node == node)
+        node != Replica::ABSENT.node && self.mirrors.values().any(|it| it.other.node == node)
     }
 
     /// The first message of a pulse of this node.

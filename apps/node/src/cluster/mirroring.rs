@@ -15,8 +15,8 @@ use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, S
 use nearflash_cluster::store::{Compare, ModRevision, Put};
 use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
 use nearflash_mirror::membership::{
-    Action, Element, Known, Membership, MirrorConfig, NodeKey, Pulse, Record, Scope, SliceState,
-    StoreAnswer, View,
+    Action, Element, Known, Membership, MirrorConfig, NodeKey, Proposal, Pulse, Record, Scope,
+    SliceState, StoreAnswer, View,
 };
 use nearflash_mirror::{MirrorKey as CoreKey, Role, Term, Written};
 use nearflash_units::{ByteLen, Nanos};
@@ -256,8 +256,8 @@ impl Mirroring {
                 }
                 Action::Leases(leases) => self.board.set_leases(&leases),
                 Action::Read(key, call) => self.read(key, call, endpoints),
-                Action::Propose(key, call, revision, record) => {
-                    self.propose(key, call, (revision, &record), endpoints);
+                Action::Propose(key, call, proposal) => {
+                    self.propose(key, call, &proposal, endpoints);
                 }
                 Action::Resync(key, session, Scope::All) => self.board.copy(&key, session, None),
                 Action::Resync(key, session, Scope::Written) => self.collect(key, session),
@@ -306,25 +306,21 @@ impl Mirroring {
         });
     }
 
-    fn propose(
-        &self,
-        key: CoreKey,
-        call: u64,
-        (revision, record): (i64, &Record),
-        endpoints: &[Endpoint],
-    ) {
+    fn propose(&self, key: CoreKey, call: u64, proposal: &Proposal, endpoints: &[Endpoint]) {
         let (calls, events) = (self.calls.clone(), self.events.clone());
         let Some((slice, len)) = self.places.get(&key).copied() else { return };
         let Some(opened) = self.slices.get(&slice).copied() else { return };
         let first = self.endpoint;
         let store_key = store_key(key);
         let compare = |key, mod_revision| Compare { key, mod_revision };
-        let expected = ModRevision(u64::try_from(revision).unwrap_or_default());
-        let compares = vec![
-            compare(Key::Mirror(store_key), expected),
+        let revision = |it: i64| ModRevision(u64::try_from(it).unwrap_or_default());
+        let mut compares = vec![
+            compare(Key::Mirror(store_key), revision(proposal.revision)),
             compare(Key::Slice(Uuid::from_bytes(slice)), opened),
         ];
-        let value = mirror_record(record, len).encode();
+        let places = proposal.places.map(revision);
+        compares.extend(places.map(|places| compare(Key::Replicas(store_key), places)));
+        let value = mirror_record(&proposal.record, len).encode();
         let puts = vec![Put { key: Key::Mirror(store_key), value, lease: None }];
         let txn = Txn { compares, puts, deletes: Vec::new() };
         let endpoints = endpoints.to_vec();

@@ -25,7 +25,7 @@ pub(crate) struct Seat {
     pub(crate) len: ByteLen,
     /// The ordinal and the place of the replica of this node.
     pub(crate) own: Option<(u8, Local)>,
-    /// The faces on the nodes of the other replicas.
+    /// The faces on the nodes of the other replicas. If this node has a replica, there is at most one.
     pub(crate) faces: Vec<Faces>,
     /// The devices of all replicas release blocks.
     pub(crate) deallocates: bool,
@@ -60,7 +60,7 @@ impl Board {
         Self { runtime, state: Mutex::default() }
     }
 
-    /// Gives mirrors their seats. Returns when every core knows them.
+    /// Gives mirrors their seats, or other devices under them. Returns when every core knows them.
     pub(crate) fn seat(&self, seats: impl IntoIterator<Item = (MirrorKey, Seat)>) {
         let (told, shown) = channel();
         {
@@ -194,7 +194,7 @@ fn entry(key: MirrorKey, seat: &Seat, view: Option<&View>, cores: u16) -> Mirror
         key,
         term: view.map_or(Term(0), |view| view.term),
         len: seat.len,
-        role: view.map_or(Role::Nobody, |view| view.role),
+        role: view.map_or(Role::Nobody, |view| role(seat, view)),
         owner: Core(u16::try_from(owner).expect("it is less than the number of cores")),
         local: seat.own.map(|(_, local)| local),
         remote: view.and_then(|view| view.remote).and_then(remote),
@@ -204,5 +204,13 @@ fn entry(key: MirrorKey, seat: &Seat, view: Option<&View>, cores: u16) -> Mirror
         stay: view.map_or(0, |view| view.stay),
         zeroes: true,
         deallocates: seat.deallocates,
+    }
+}
+
+/// The role of this node. A view from the time when it had a replica may outlive the replica.
+fn role(seat: &Seat, view: &View) -> Role {
+    match view.role {
+        Role::Primary | Role::Secondary if seat.own.is_none() => Role::Nobody,
+        role => role,
     }
 }

@@ -34,11 +34,16 @@ pub(super) struct Mirrored {
 }
 
 /// The devices of a mirror.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Seated {
+    id: MirrorId,
     mirror: DeviceId,
     /// The face of this node's replica.
     replica: Option<DeviceId>,
+    /// The replicas that it has.
+    places: Vec<ReplicaPlace>,
+    /// The faces of the replicas on other nodes.
+    faces: Vec<(ReplicaPlace, Faces)>,
 }
 
 /// The identity of a mirror for the cores.
@@ -64,7 +69,8 @@ pub(crate) fn known(layout: &MirrorLayout) -> Known {
 }
 
 impl Node {
-    /// Adds the devices of new mirrors, and gives the mirrors their seats.
+    /// Adds the devices of new mirrors, and of mirrors whose replicas have changed, and gives the mirrors
+    /// their seats.
     pub(super) fn add_mirrors(&self) {
         let one = self.one_change();
         let peers = self.served().recorded.peers.clone();
@@ -126,11 +132,13 @@ impl Makes<'_> {
 }
 
 impl Shared {
-    /// The mirrors that have no devices yet, and can have them.
+    /// The mirrors that have no devices yet, or those of other replicas, and can have them.
     fn new_mirrors(&self) -> Vec<MirrorLayout> {
-        let is_new = |layout: &&MirrorLayout| {
-            layout.is_zeroed && !self.mirrored.devices.contains_key(&layout.key)
+        let has_devices = |layout: &MirrorLayout| {
+            let seated = self.mirrored.devices.get(&layout.key);
+            seated.is_some_and(|seated| seated.places == layout.replicas)
         };
+        let is_new = |layout: &&MirrorLayout| layout.is_zeroed && !has_devices(layout);
         let is_reached = |replica: &ReplicaPlace| match self.tables.slices.get(&replica.slice) {
             Some(slice) if slice.is_local => self.slices.contains_key(&replica.slice),
             Some(slice) => !slice.addresses.is_empty(),
@@ -145,11 +153,14 @@ impl Shared {
         layout.replicas.iter().find(|replica| self.slices.contains_key(&replica.slice))
     }
 
-    /// Makes the devices of a mirror.
+    /// Makes the devices of a mirror. If the mirror has some already, the device that volumes lie on stays,
+    /// and so do the faces of replicas that stay.
     fn seat(&mut self, layout: &MirrorLayout, makes: &mut Makes<'_>) -> Seat {
         let key = layout.key;
-        let id = MirrorId(self.mirrored.next);
-        self.mirrored.next += 1;
+        let earlier = self.mirrored.devices.remove(&key);
+        let next = MirrorId(self.mirrored.next);
+        let id = earlier.as_ref().map_or(next, |earlier| earlier.id);
+        self.mirrored.next += u32::from(id == next);
         let block_size = BlockSize::from_bytes(layout.block_size).unwrap_or(BlockSize::B4096);
         let own = self.own(layout).copied();
         let local = own.map(|own| {
@@ -164,24 +175,36 @@ impl Shared {
             reads_as_zeroes: false,
             deallocates: layout.provisioning == Provisioning::Thin,
         };
-        let mirror = makes.device(self.mirror_name(key), face_uuid(key, false), properties);
-        makes.outfit.mirrors.push((mirror, DeviceKind::Mirror(id)));
-        let replica = local.map(|_| {
-            let device = makes.device(face_name(key, true), face_uuid(key, true), properties);
-            makes.outfit.mirrors.push((device, DeviceKind::Replica(id)));
+        let mirror = earlier.as_ref().map(|earlier| earlier.mirror).unwrap_or_else(|| {
+            let device = makes.device(self.mirror_name(key), face_uuid(key, false), properties);
+            makes.outfit.mirrors.push((device, DeviceKind::Mirror(id)));
             device
         });
-        self.mirrored.devices.insert(key, Seated { mirror, replica });
+        let known = earlier.as_ref().and_then(|earlier| earlier.replica);
+        let replica = own.map(|_| {
+            known.unwrap_or_else(|| {
+                let device = makes.device(face_name(key, true), face_uuid(key, true), properties);
+                makes.outfit.mirrors.push((device, DeviceKind::Replica(id)));
+                device
+            })
+        });
+        let known = earlier.map(|earlier| earlier.faces).unwrap_or_default();
         let others =
             layout.replicas.iter().filter(|it| Some(it.ordinal) != own.map(|it| it.ordinal));
-        let faces = others.map(|other| Faces {
-            ordinal: other.ordinal,
-            primary: self.face(key, other, Face::Primary, properties, makes),
-            replica: own.map(|_| self.face(key, other, Face::Replica, properties, makes)),
+        let faces = others.map(|other| {
+            let known = known.iter().find(|(place, _)| place == other).map(|(_, faces)| *faces);
+            let mut face = |face| self.face(key, other, face, properties, makes);
+            let primary = known.map_or_else(|| face(Face::Primary), |faces| faces.primary);
+            let known = known.and_then(|faces| faces.replica);
+            let replica = own.map(|_| known.unwrap_or_else(|| face(Face::Replica)));
+            (*other, Faces { ordinal: other.ordinal, primary, replica })
         });
-        let faces = faces.collect();
-        let deallocates = properties.deallocates;
-        Seat { id, len: layout.len, own: local, faces, deallocates }
+        let faces: Vec<(ReplicaPlace, Faces)> = faces.collect();
+        let of_others = faces.iter().map(|(_, faces)| *faces).collect();
+        let places = layout.replicas.clone();
+        self.mirrored.devices.insert(key, Seated { id, mirror, replica, places, faces });
+        let (len, deallocates) = (layout.len, properties.deallocates);
+        Seat { id, len, own: local, faces: of_others, deallocates }
     }
 
     /// The name of the device that is a mirror: that of its volume, and its number.
@@ -227,9 +250,9 @@ impl Shared {
     pub(super) fn faces(&self) -> Vec<Volume> {
         let mirrors = self.tables.mirrors.iter();
         let faces = mirrors.filter_map(|layout| {
-            let Seated { mirror, replica } = self.mirrored.devices.get(&layout.key).copied()?;
+            let Seated { mirror, replica, .. } = self.mirrored.devices.get(&layout.key)?;
             let (primary, copy) = (Home::PrimaryFace, Home::ReplicaFace);
-            Some([face_of(layout, mirror, primary)?, face_of(layout, replica?, copy)?])
+            Some([face_of(layout, *mirror, primary)?, face_of(layout, (*replica)?, copy)?])
         });
         faces.flatten().collect()
     }
@@ -242,7 +265,8 @@ impl Shared {
             Some(Replica { ordinal: place.ordinal, slice, node })
         };
         let replicas = layout.replicas.iter().map(replica).collect::<Option<_>>()?;
-        Some(MirrorConfig { key: core_key(layout.key), replicas, known: known(layout) })
+        let places = i64::try_from(layout.places_revision).unwrap_or(i64::MAX);
+        Some(MirrorConfig { key: core_key(layout.key), replicas, places, known: known(layout) })
     }
 }
 

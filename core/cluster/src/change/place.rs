@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::change::{FreeList, Refusal};
 use crate::key::Key;
-use crate::record::{DATA_START, MIRROR_LEN_MAX, Placement, RoomState, TRACT_LEN};
+use crate::record::{DATA_START, Door, MIRROR_LEN_MAX, Placement, RoomState, TRACT_LEN};
 use crate::state::{ClusterState, inconsistent};
 
 /// Most mirrors of a volume.
@@ -72,9 +72,13 @@ impl Rooms {
         Ok(rooms)
     }
 
-    /// The slices of nodes that run, for single replicas.
+    /// The slices of nodes that run and that the others reach, for single replicas.
     pub(super) fn running(state: &ClusterState) -> Result<Self, Refusal> {
-        let slices = slices(state, |node| state.alive().contains_key(&node))?;
+        let is_reached = |node: Uuid| {
+            let addresses = state.nodes().get(&node).and_then(|it| it.addresses.get(&Door::Direct));
+            addresses.is_some_and(|addresses| !addresses.is_empty())
+        };
+        let slices = slices(state, |node| state.alive().contains_key(&node) && is_reached(node))?;
         Ok(Self { slices, replicas: 1, home: None })
     }
 

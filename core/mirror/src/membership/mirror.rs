@@ -22,6 +22,10 @@ pub(super) struct Mirror {
     /// The slice of the replica of this node.
     pub(super) slice: SliceState,
     pub(super) known: Known,
+    /// The revision of the list of replicas.
+    pub(super) places: i64,
+    /// The revision of that list which the proposal under way compares, if it adds a replica.
+    pub(super) compared: Option<i64>,
     pub(super) phase: Phase,
     /// The number of the last call of the store. Answers to earlier ones are too late.
     pub(super) call: u64,
@@ -132,16 +136,30 @@ pub(super) enum Standing {
 }
 
 impl Membership {
+    /// The replica of this node, and the other one.
+    pub(super) fn sides(&self, replicas: &[Replica]) -> Option<(Replica, Replica)> {
+        match *replicas {
+            [own] if own.node == self.node => Some((own, Replica::ABSENT)),
+            [own, other] | [other, own] if own.node == self.node => Some((own, other)),
+            _ => None,
+        }
+    }
+
     /// A mirror that is new on this node.
-    pub(super) fn mirror(&self, replicas: Vec<Replica>, known: Known) -> Option<Mirror> {
-        let [first, second] = replicas[..] else { return None };
-        let (own, other) = if first.node == self.node { (first, second) } else { (second, first) };
+    pub(super) fn mirror(
+        &self,
+        (own, other): (Replica, Replica),
+        places: i64,
+        known: Known,
+    ) -> Option<Mirror> {
         let slice = self.slices.iter().find(|slice| slice.slice == own.slice).copied()?;
         let mut mirror = Mirror {
             own,
             other,
             slice,
             known,
+            places,
+            compared: None,
             phase: Phase::Idle,
             call: 0,
             is_open: false,
@@ -169,6 +187,22 @@ impl Membership {
 }
 
 impl Mirror {
+    /// Another replica is in the place of the other one, which was not in sync. Nothing that was learned
+    /// of that one counts for this one.
+    pub(super) fn set_other(&mut self, other: Replica, places: i64, now: Nanos) {
+        (self.other, self.places) = (other, places);
+        (self.joiner, self.other_has_failed) = (None, false);
+        // Everything is compared with it.
+        self.is_noted = false;
+        (self.held, self.needed_since) = (Nanos(0), now);
+        if self.compared.take().is_some() || self.phase == Phase::Reading(Change::Add) {
+            // The proposal to add that one compares the earlier list, so it never takes effect.
+            self.call = 0;
+            self.phase = Phase::Idle;
+            self.retry_at = now;
+        }
+    }
+
     pub(super) fn standing(&self) -> Standing {
         match self.known.record.element(self.own.ordinal) {
             None => Standing::Out,

@@ -3,8 +3,8 @@
 use super::mirror::{Change, Mirror, Phase, Stage, Standing};
 use super::record::{Known, Record};
 use super::{
-    ADVANTAGE, Action, HANDOVER_MAX, Membership, NodeKey, Partner, Pulse, RETRY, StoreAnswer,
-    longer,
+    ADVANTAGE, Action, HANDOVER_MAX, Membership, NodeKey, Partner, Proposal, Pulse, RETRY, Replica,
+    StoreAnswer, longer,
 };
 use crate::Role;
 use crate::mutant::Mutant;
@@ -41,6 +41,7 @@ impl Membership {
         let after = mirror.standing();
         let is_own = proposal.as_ref() == Some(&mirror.known.record);
         mirror.phase = Phase::Idle;
+        mirror.compared = None;
         mirror.retry_at = now;
         (mirror.has_failed, mirror.other_has_failed) = (false, false);
         let joiner = mirror.joiner.take();
@@ -67,6 +68,24 @@ impl Membership {
         }
     }
 
+    /// Goes by a list of replicas, unless a later one is known.
+    pub(super) fn replace_other(&mut self, key: MirrorKey, other: Replica, places: i64) {
+        let now = self.now;
+        let keeps_lease = self.is(Mutant::LeaseOfAnother);
+        let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.places < places) else {
+            return;
+        };
+        if mirror.other == other {
+            mirror.places = places;
+            return;
+        }
+        let held = mirror.held;
+        mirror.set_other(other, places, now);
+        if keeps_lease {
+            mirror.held = held;
+        }
+    }
+
     /// The store has answered.
     pub(super) fn answered(&mut self, key: MirrorKey, call: u64, answer: StoreAnswer) {
         let retry_at = self.now.plus(RETRY);
@@ -79,6 +98,14 @@ impl Membership {
         match (mirror.phase.clone(), answer) {
             (Phase::Reading(change), StoreAnswer::Read(_)) if is_unchanged => {
                 self.begin(key, change);
+            }
+            (Phase::Refused(_), StoreAnswer::Read(_))
+                if is_unchanged && mirror.compared.take().is_some() =>
+            {
+                // Perhaps the list of replicas has changed. No copy of the proposal can take effect.
+                mirror.phase = Phase::Idle;
+                mirror.joiner = None;
+                mirror.retry_at = retry_at;
             }
             (Phase::Refused(_), StoreAnswer::Read(_)) if is_unchanged => {
                 // Not the record but the slice has changed: another process has it.
@@ -239,12 +266,14 @@ impl Membership {
     /// The store has answered, so the change begins.
     fn begin(&mut self, key: MirrorKey, change: Change) {
         let is_still_wanted = self.wanted_change(key) == Some(change);
+        let ignores_places = self.is(Mutant::PlacesIgnored);
         let skips_drain = self.is(Mutant::ProposesUndrained) && change == Change::TakeOver;
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         mirror.phase = Phase::Idle;
         if !is_still_wanted {
             return;
         }
+        mirror.compared = (change == Change::Add && !ignores_places).then_some(mirror.places);
         match change {
             Change::TakeOver | Change::HandOver if !skips_drain => {
                 mirror.phase = Phase::Stopping(change);
@@ -263,10 +292,11 @@ impl Membership {
     fn propose(&mut self, key: MirrorKey, record: Record) {
         self.calls += 1;
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        let revision = mirror.known.revision;
+        let (revision, places) = (mirror.known.revision, mirror.compared);
         mirror.phase = Phase::Proposing(record.clone());
         mirror.call = self.calls;
-        self.actions.push_back(Action::Propose(key, self.calls, revision, record));
+        let proposal = Proposal { revision, places, record };
+        self.actions.push_back(Action::Propose(key, self.calls, proposal));
     }
 
     fn read(&mut self, key: MirrorKey) {

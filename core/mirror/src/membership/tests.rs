@@ -30,7 +30,7 @@ fn membership(node: NodeKey, incarnation: u64, known: Known) -> Membership {
         Membership::new(node, 1, vec![slice(node, incarnation)], Nanos::from_secs(100));
     let replica = |ordinal, node| Replica { ordinal, slice: node, node };
     let replicas = vec![replica(0, A), replica(1, B)];
-    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, known }]);
+    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known }]);
     membership
 }
 
@@ -67,7 +67,7 @@ fn read(actions: &[Action]) -> Option<u64> {
 
 fn proposal(actions: &[Action]) -> Option<(u64, i64, Record)> {
     actions.iter().find_map(|action| match action {
-        Action::Propose(_, call, revision, record) => Some((*call, *revision, record.clone())),
+        Action::Propose(_, call, it) => Some((*call, it.revision, it.record.clone())),
         _ => None,
     })
 }
@@ -242,7 +242,7 @@ fn learn(membership: &mut Membership, millis: u64) {
     membership.set_now(at(millis));
     let replica = |ordinal, node| Replica { ordinal, slice: node, node };
     let replicas = vec![replica(0, A), replica(1, B)];
-    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, known: both() }]);
+    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known: both() }]);
 }
 
 /// Whether it asks the other node for leases.
@@ -338,4 +338,150 @@ fn a_handover_to_a_node_that_has_ended_meanwhile_is_given_up() {
     primary.handle_store(KEY, call, StoreAnswer::Read(both()));
     let (_, _, proposed) = proposal(&settle(&mut primary)).expect("it drops the other one");
     assert_eq!(proposed, record(2, 0, vec![element(0, 1)]));
+}
+
+const C: NodeKey = [3; 16];
+
+/// A is alone in sync, in term 2.
+fn alone() -> Known {
+    Known { record: record(2, 0, vec![element(0, 1)]), revision: 11 }
+}
+
+/// The list of replicas has changed: A's has ordinal 0, and there may be another one.
+fn replace(membership: &mut Membership, other: Option<(u8, NodeKey)>, places: i64) {
+    let replica = |(ordinal, node)| Replica { ordinal, slice: node, node };
+    let replicas = [(0, A)].into_iter().chain(other).map(replica).collect();
+    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places, known: alone() }]);
+}
+
+/// The replica of a node, which has greeted, joins A and gets everything.
+fn is_copied(a: &mut Membership, node: NodeKey, session: u32) {
+    settle(a);
+    a.handle_pulse(node, Pulse::Join { mirror: KEY, incarnation: 1 });
+    let joined = Pulse::Joined { mirror: KEY, term: Term(2), session };
+    assert_eq!(settle(a), [Action::Send(node, joined)]);
+    a.handle_pulse(node, Pulse::Ready { mirror: KEY, session });
+    assert!(settle(a).contains(&Action::Resync(KEY, session, Scope::All)));
+    a.handle_resynced(KEY, session);
+    settle(a);
+}
+
+/// The number of the question that A asks the node.
+fn question(a: &mut Membership, node: NodeKey, millis: u64) -> u64 {
+    a.set_now(at(millis));
+    a.handle_timeout();
+    let asked = settle(a).into_iter().find_map(|action| match action {
+        Action::Send(to, Pulse::Ask { sequence, .. }) if to == node => Some(sequence),
+        _ => None,
+    });
+    asked.expect("a lease is asked for")
+}
+
+fn grant(a: &mut Membership, node: NodeKey, sequence: u64) {
+    a.handle_pulse(node, Pulse::Grant { sequence, mirrors: vec![KEY] });
+}
+
+/// The proposal to add the replica, after its node has given a lease.
+fn addition(a: &mut Membership, node: NodeKey, millis: u64) -> (u64, Proposal) {
+    let sequence = question(a, node, millis);
+    grant(a, node, sequence);
+    let call = read(&settle(a)).expect("the record is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(alone()));
+    let proposals = settle(a).into_iter().find_map(|action| match action {
+        Action::Propose(_, call, proposal) => Some((call, proposal)),
+        _ => None,
+    });
+    proposals.expect("it is added")
+}
+
+#[test]
+fn a_replica_in_the_place_of_another_one_joins_and_is_added_only_to_the_list_that_names_it() {
+    let mut a = membership(A, 1, alone());
+    a.handle_pulse(C, hello(C, 1));
+    replace(&mut a, Some((2, C)), 6);
+    assert_eq!(a.partners().collect::<Vec<_>>(), [C]);
+    is_copied(&mut a, C, 1);
+    let (_, proposal) = addition(&mut a, C, 200);
+    let next = record(3, 0, vec![element(0, 1), element(2, 1)]);
+    assert_eq!(proposal, Proposal { revision: 11, places: Some(6), record: next });
+}
+
+#[test]
+fn an_addition_that_is_under_way_ends_with_the_place_of_its_replica() {
+    let mut a = membership(A, 1, alone());
+    a.handle_pulse(B, hello(B, 1));
+    a.handle_pulse(C, hello(C, 1));
+    is_copied(&mut a, B, 1);
+    let (call, proposal) = addition(&mut a, B, 200);
+    assert_eq!(proposal.places, Some(5));
+    a.handle_store(KEY, call, StoreAnswer::Unknown);
+    replace(&mut a, Some((2, C)), 6);
+    a.set_now(at(900));
+    a.handle_timeout();
+    let actions = settle(&mut a);
+    assert_eq!(self::proposal(&actions), None, "it is not sent again with another list");
+    assert_eq!(views(&actions).pop().map(|it| (it.role, it.remote)), Some((Role::Primary, None)));
+    a.handle_store(KEY, call, StoreAnswer::Committed(12));
+    assert_eq!(views(&settle(&mut a)), [], "nobody waits for its answer");
+    // The next one begins from the start, with a lease of its own.
+    is_copied(&mut a, C, 2);
+    assert_eq!(read(&settle(&mut a)), None);
+    let (_, proposal) = addition(&mut a, C, 1100);
+    assert_eq!((proposal.places, proposal.record.in_sync[1]), (Some(6), element(2, 1)));
+}
+
+#[test]
+fn a_lease_of_a_replica_that_was_replaced_does_not_count_for_the_next_one() {
+    let mut a = membership(A, 1, alone());
+    a.handle_pulse(B, hello(B, 1));
+    a.handle_pulse(C, hello(C, 1));
+    is_copied(&mut a, B, 1);
+    let sequence = question(&mut a, B, 200);
+    grant(&mut a, B, sequence);
+    replace(&mut a, Some((2, C)), 6);
+    is_copied(&mut a, C, 2);
+    grant(&mut a, B, sequence);
+    assert_eq!(read(&settle(&mut a)), None);
+}
+
+#[test]
+fn an_addition_that_is_refused_with_the_record_unchanged_is_tried_from_the_start() {
+    let mut a = membership(A, 1, alone());
+    a.handle_pulse(B, hello(B, 1));
+    is_copied(&mut a, B, 1);
+    let (call, _) = addition(&mut a, B, 200);
+    a.handle_store(KEY, call, StoreAnswer::Refused);
+    let call = read(&settle(&mut a)).expect("the reason is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(alone()));
+    let view = views(&settle(&mut a)).pop().expect("a view");
+    assert_eq!((view.role, view.remote, view.needs_lease), (Role::Primary, None, false));
+    is_copied(&mut a, B, 2);
+}
+
+#[test]
+fn a_mirror_with_one_replica_serves_alone_until_it_gets_another_one() {
+    let mut a = membership(A, 1, alone());
+    settle(&mut a);
+    a.handle_pulse(C, hello(C, 1));
+    replace(&mut a, None, 6);
+    assert_eq!(a.partners().count(), 0);
+    a.set_now(at(5000));
+    a.handle_timeout();
+    assert_eq!(settle(&mut a), [], "nobody is asked for a lease");
+    assert!(a.has_left());
+    replace(&mut a, Some((2, C)), 7);
+    is_copied(&mut a, C, 1);
+    replace(&mut a, None, 6);
+    assert_eq!(a.partners().count(), 1, "an earlier list changes nothing");
+}
+
+#[test]
+fn a_replica_that_comes_to_a_node_begins_out_of_sync_and_asks_to_join() {
+    let mut c = Membership::new(C, 1, vec![slice(C, 1)], at(0));
+    c.handle_pulse(A, hello(A, 1));
+    replace(&mut c, Some((2, C)), 6);
+    let join = Pulse::Join { mirror: KEY, incarnation: 1 };
+    let actions = settle(&mut c);
+    assert!(actions.contains(&Action::Send(A, join)), "{actions:?}");
+    assert_eq!(views(&actions).pop().map(|view| view.role), Some(Role::Elsewhere));
 }

@@ -181,6 +181,7 @@ impl Run {
         MirrorConfig {
             key: mirror_key(mirror),
             replicas: vec![replica(0), replica(1)],
+            places: 1,
             known: self.store.records[index(mirror)].clone(),
         }
     }
@@ -330,12 +331,12 @@ impl Run {
                 proposal: None,
                 incarnation,
             }),
-            Action::Propose(key, number, revision, record) => self.call(Call {
+            Action::Propose(key, number, proposal) => self.call(Call {
                 node,
                 life,
                 mirror: key.number,
                 number,
-                proposal: Some((revision, record)),
+                proposal: Some((proposal.revision, proposal.record)),
                 incarnation,
             }),
             Action::Resync(key, session, Scope::All) => {
