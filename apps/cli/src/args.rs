@@ -121,6 +121,9 @@ Examples:
   # A token expires after a day; this makes it valid again
   nearflash cluster token --valid 2h
 
+  # A node that does not come back; on any other machine
+  nearflash cluster remove n3
+
   # With an etcd that exists already; all machines then join as clients of it
   nearflash cluster init --name lab \\
     --etcd 'etcd://etcd1.example:2379,etcd2.example:2379?ca=ca.pem&cert=own.pem&key=own.key'
@@ -524,6 +527,27 @@ pub(crate) enum ClusterSubcommand {
     Token {
         #[command(flatten)]
         valid: ValidArgs,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove a node that is lost for good; its replicas are replaced by new ones on other nodes. Any
+    /// machine of the cluster can run this
+    Remove {
+        /// The node, which does not run
+        #[arg(value_name = "NODE")]
+        name: Name,
+        /// Remove the node also if it has the only copy of data, which is lost then. The volumes of that
+        /// data stay until they are removed
+        #[arg(long)]
+        force: bool,
+        /// Do not ask on a terminal
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Give mirrors with one replica a second one, when another node has room for it
+    Repair {
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -1,20 +1,22 @@
 //! `nearflash cluster`: the commands about this machine's part in a cluster. They need no running
 //! node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nearflash_api::socket::default_data_dir;
 use nearflash_node::NodeError;
 use nearflash_node::cluster::{
-    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Renewed, Role,
-    StatusPart, Supervisor, Token, init, join, status, token,
+    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed, Renewed,
+    Repaired, Role, StatusPart, Supervisor, Token, init, join, loss, remove, repair, status, token,
 };
+use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{ClusterSubcommand, NodeArgs};
 use crate::calendar::show_moment;
+use crate::confirm::confirm;
 use crate::failure::Failure;
 use crate::output::{print, show};
 use crate::{log_to_stderr, tables};
@@ -42,6 +44,18 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
         ClusterSubcommand::Token { valid, node } => {
             let made = token(&data_dir(&node)?, valid.valid.end())?;
             print(&show(&made, node.json, renewed))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Remove { name, force, yes, node } => {
+            let data_dir = data_dir(&node)?;
+            confirm(yes, || question(&data_dir, &name, force))?;
+            let done = remove(&data_dir, &name, force, &mut say)?;
+            print(&show(&done, node.json, removed))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Repair { node } => {
+            let done = repair(&data_dir(&node)?, &mut say)?;
+            print(&show(&done, node.json, repaired))?;
             Ok(ExitCode::SUCCESS)
         }
         ClusterSubcommand::Status { node } => {
@@ -72,6 +86,62 @@ fn data_dir(node: &NodeArgs) -> Result<PathBuf, Failure> {
 /// Progress goes to stderr, so that the answer alone is on stdout.
 fn say(progress: &str) {
     eprintln!("nearflash: {progress}");
+}
+
+/// The question before a node is removed.
+fn question(data_dir: &Path, node: &Name, force: bool) -> Result<String, Failure> {
+    let lost = if force { loss(data_dir, node)? } else { None };
+    Ok(match lost {
+        Some(lost) => {
+            format!("Remove node {node}, and give up its only copy of {lost}? This data is lost.")
+        }
+        None => format!("Remove node {node} for good?"),
+    })
+}
+
+fn removed(done: &Removed) -> String {
+    let Removed { node, replaced, lacking, lost, was_member } = done;
+    let mut text = format!("removed node {node}");
+    if *was_member {
+        text += ", and its machine from the members of etcd";
+    }
+    text += "\n";
+    if *replaced > 0 {
+        text += &format!(
+            "{} a new place on other nodes, and the data is being copied: see 'nearflash cluster status'\n",
+            counted(*replaced, "replica has", "replicas have")
+        );
+    }
+    if *lacking > 0 {
+        text += &format!(
+            "{} one replica, because no other node that is up has room: start a node with --slice, then \
+             'nearflash cluster repair'\n",
+            counted(*lacking, "mirror has", "mirrors have")
+        );
+    }
+    if !lost.is_empty() {
+        let names: Vec<&str> = lost.iter().map(String::as_str).collect();
+        text += &format!(
+            "data is lost of: {}: remove each with 'nearflash volume remove', and restore it from a \
+             backup\n",
+            names.join(", ")
+        );
+    }
+    text
+}
+
+fn repaired(done: &Repaired) -> String {
+    match done.replaced {
+        0 => "every mirror has its replicas\n".to_owned(),
+        count => format!(
+            "{} a second replica, and the data is being copied: see 'nearflash cluster status'\n",
+            counted(count, "mirror has", "mirrors have")
+        ),
+    }
+}
+
+fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 fn initialized(made: &Initialized) -> String {

@@ -87,6 +87,27 @@ impl<'a> Mirrored<'a> {
     /// Starts a node, with a slice of 512 MiB in a file.
     pub fn serve(&mut self, number: usize) {
         let machine = &self.machines[number];
+        let flags = self.flags(number);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        self.nodes[number] = Some(Node::start_by(machine.program(), &machine.place, &flags));
+    }
+
+    /// The reason why a node does not start.
+    ///
+    /// # Panics
+    /// When it starts.
+    pub fn refused(&self, number: usize) -> String {
+        let machine = &self.machines[number];
+        let mut command = machine.program();
+        command.args(["serve", "--data-dir", &machine.place.data_dir()]).args(self.flags(number));
+        let output = command.stdin(Stdio::null()).output().expect("nearflash is a program");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        said.lines().last().unwrap_or_default().to_owned()
+    }
+
+    fn flags(&self, number: usize) -> Vec<String> {
+        let machine = &self.machines[number];
         let [direct, hosts, initiators] =
             [4421, 4420, 3260].map(|port| format!("{}:{port}", machine.address));
         let slice = format!("flash=file:{},size=512MiB", machine.place.text("slice.img"));
@@ -95,7 +116,7 @@ impl<'a> Mirrored<'a> {
         let doors = ["--direct", &direct, "--direct-local", &socket, "--iscsi", &initiators];
         let part = ["--cluster", "--node", &name, "--slice", &slice, "--host", "any"];
         let flags = [&doors[..], &part, &["--nvme-tcp", &hosts, "--log", &log]].concat();
-        self.nodes[number] = Some(Node::start_by(machine.program(), &machine.place, &flags));
+        flags.into_iter().map(ToOwned::to_owned).collect()
     }
 
     /// A node that runs.
@@ -179,6 +200,19 @@ impl<'a> Mirrored<'a> {
     /// Waits until every replica is in sync again and the verdict says so.
     pub fn heals(&self, asked: usize) {
         eventually("the verdict ok", || self.verdict(asked) == "ok");
+        eventually("both replicas", || self.is_whole(asked));
+    }
+
+    /// Waits until every replica is in sync again, while a member of etcd is missing.
+    ///
+    /// # Panics
+    /// When the status is not JSON.
+    pub fn heals_without_member(&self, asked: usize) {
+        eventually("the verdict ok on the data", || {
+            let status = self.machines[asked].run(&["status", "--json"]).stdout;
+            let status: Value = serde_json::from_slice(&status).expect("the status is JSON");
+            status["data"]["verdict"] == "ok"
+        });
         eventually("both replicas", || self.is_whole(asked));
     }
 

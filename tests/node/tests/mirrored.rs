@@ -2,6 +2,7 @@
 //! restarted under a load that verifies every read.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 use nearflash::nvme_tcp::Status;
@@ -302,4 +303,59 @@ fn a_mirrored_volume_grows_and_is_removed_and_what_does_not_fit_is_refused() {
     }
     // With one node there is no place for a second replica.
     nodes.crash(1);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn the_replicas_of_a_node_that_is_removed_are_replaced_under_load_and_the_new_ones_take_over() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let first = nodes.mirror(0);
+    let (lost, kept) = (first.secondary(), first.primary());
+    let third = 3 - lost - kept;
+    let named = format!("n{lost}");
+    let load = load(&nodes);
+    let (message, code) = machines[third].refusal(&["remove", &named]);
+    assert!(code == 1 && message.contains(&format!("{named} is up")), "{message}");
+    let (message, _) = machines[third].refusal(&["remove", "n7"]);
+    assert!(message.ends_with("no node 'n7': its nodes are n0, n1, n2"), "{message}");
+    nodes.crash(lost);
+    machines[lost].kill();
+    [kept, third].into_iter().for_each(|it| goes_on(&load, it));
+    let mut removed = serde_json::Value::Null;
+    eventually("the removal", || {
+        let output = machines[third].run(&["remove", &named, "--json"]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() || message.contains("is up, or was up"), "{message}");
+        removed = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        output.status.success()
+    });
+    assert_eq!((&removed["replaced"], &removed["lacking"]), (&1.into(), &0.into()), "{removed}");
+    assert_eq!(removed["was_member"], true, "{removed}");
+    nodes.heals_without_member(third);
+    let after = nodes.mirror(third);
+    assert_eq!((after.primary(), after.secondary()), (kept, third));
+    [kept, third].into_iter().for_each(|it| goes_on(&load, it));
+    // The new replica serves alone.
+    nodes.crash(kept);
+    goes_on(&load, third);
+    assert_eq!(nodes.mirror(third).primary(), third);
+    nodes.serve(kept);
+    nodes.heals_without_member(third);
+    let addresses = nodes.addresses();
+    let violations = load.end(&[addresses[kept], addresses[third]]);
+    assert_eq!(violations.count(), 0, "{violations}");
+    nodes.assert_replicas_agree(third);
+    // The removed node does not come back, and nothing is written to its slice.
+    let slice = || {
+        let mut bytes = vec![0; 32 << 20];
+        let file = std::fs::File::open(machines[lost].place.path("slice.img")).unwrap();
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    let before = slice();
+    let refused = nodes.refused(lost);
+    assert!(refused.contains(&format!("node {named} was removed from this cluster")), "{refused}");
+    assert!(before == slice());
 }

@@ -287,21 +287,23 @@ impl Calls {
     }
 
     fn txn(&self, txn: &ClusterTxn) -> Txn {
-        let compares: Vec<Compare> = txn
-            .compares
-            .iter()
-            .map(|it| {
-                let revision = i64::try_from(it.mod_revision.0).unwrap_or(i64::MAX);
-                Compare::mod_revision(self.name(&it.key), CompareOp::Equal, revision)
-            })
-            .collect();
-        let puts = txn.puts.iter().map(|it| {
-            let options = it.lease.map(|lease| PutOptions::new().with_lease(lease));
-            TxnOp::put(self.name(&it.key), it.value.clone(), options)
-        });
-        let deletes = txn.deletes.iter().map(|it| TxnOp::delete(self.name(it), None));
-        Txn::new().when(compares).and_then(puts.chain(deletes).collect::<Vec<_>>())
+        transaction(txn, |key| self.name(key))
     }
+}
+
+/// A transaction for etcd, in which keys have these names.
+pub(super) fn transaction(txn: &ClusterTxn, name: impl Fn(&Key) -> String) -> Txn {
+    let compare = |it: &nearflash_cluster::Compare| {
+        let revision = i64::try_from(it.mod_revision.0).unwrap_or(i64::MAX);
+        Compare::mod_revision(name(&it.key), CompareOp::Equal, revision)
+    };
+    let compares: Vec<Compare> = txn.compares.iter().map(compare).collect();
+    let puts = txn.puts.iter().map(|it| {
+        let options = it.lease.map(|lease| PutOptions::new().with_lease(lease));
+        TxnOp::put(name(&it.key), it.value.clone(), options)
+    });
+    let deletes = txn.deletes.iter().map(|it| TxnOp::delete(name(it), None));
+    Txn::new().when(compares).and_then(puts.chain(deletes).collect::<Vec<_>>())
 }
 
 /// The first key behind all those with the prefix, which ends with a slash.

@@ -10,14 +10,14 @@ use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Compare, CompareOp, Error,
     GetOptions, MemberAddOptions, Txn, TxnOp,
 };
-use nearflash_cluster::ClusterState;
 use nearflash_cluster::store::{Found, PAGE_KEYS_MAX};
+use nearflash_cluster::{ClusterState, Txn as ClusterTxn};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
 use super::access::{CALL_TIMEOUT, Way};
-use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found};
+use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found, transaction};
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::external::External;
@@ -272,21 +272,43 @@ impl Store {
         Ok(found.kvs().first().map(|pair| pair.value().to_vec()))
     }
 
-    /// Everything that the store has of a cluster, page by page. A change between two pages may be seen
-    /// in part.
+    /// Ends the membership of a machine. etcd refuses it if the others would have no majority.
+    pub(super) fn remove_member(&self, member: u64) -> Result<(), StoreError> {
+        let asked =
+            self.ask(async |mut client: Client| client.member_remove(member).await.map(drop));
+        match asked {
+            // An earlier call had no answer.
+            Err(StoreError::Refused { reason, .. }) if reason.contains("not found") => Ok(()),
+            asked => asked,
+        }
+    }
+
+    /// Carries out a transaction. Returns whether its comparisons held. It may take effect also if there is
+    /// no answer.
+    pub(super) fn txn(&self, cluster: Uuid, txn: &ClusterTxn) -> Result<bool, StoreError> {
+        let txn = transaction(txn, |key| self.way.name(&key.path(cluster)));
+        let answer = self.ask(async |mut client: Client| client.txn(txn.clone()).await)?;
+        Ok(answer.succeeded())
+    }
+
+    /// Everything that the store has of a cluster, page by page, at the revision of the first one.
     pub(super) fn state(&self, cluster: Uuid) -> Result<ClusterState, StoreError> {
         let prefix = nearflash_cluster::prefix(cluster);
         let limit = i64::try_from(PAGE_KEYS_MAX).unwrap_or(i64::MAX);
         let options =
             GetOptions::new().with_range(behind(&self.way.name(&prefix))).with_limit(limit);
         let mut all: Vec<Found> = Vec::new();
+        let mut revision = 0;
         loop {
             let from = all.last().map_or_else(|| prefix.clone(), |last| last.key.clone() + "\0");
             let from = self.way.name(&from);
             let page = self.ask(async |client: Client| {
                 let mut reader = client.kv_client().max_decoding_message_size(ANSWER_LEN_MAX);
-                reader.get(from.as_str(), Some(options.clone())).await
+                reader.get(from.as_str(), Some(options.clone().with_revision(revision))).await
             })?;
+            if revision == 0 {
+                revision = page.header().map_or(0, |it| it.revision());
+            }
             all.extend(page.kvs().iter().map(|pair| found(&self.way, pair, true)));
             if !page.more() || page.kvs().is_empty() {
                 let mut state = ClusterState::new(cluster);

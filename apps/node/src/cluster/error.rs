@@ -245,6 +245,42 @@ pub enum ClusterError {
         /// The address.
         endpoint: Endpoint,
     },
+    /// The cluster has no node of that name.
+    #[error("the cluster has no node '{node}': its nodes are {names}")]
+    NoSuchNode {
+        /// The name.
+        node: Box<str>,
+        /// The names that there are.
+        names: Box<str>,
+    },
+    /// A node that is to be removed accepts connections.
+    #[error(
+        "{node} is not known to etcd as running, and something answers at its address {address}: stop it \
+         first"
+    )]
+    NodeAnswers {
+        /// The node.
+        node: Box<str>,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Without the machine of the node, etcd has no majority.
+    #[error(
+        "{node} runs a member of etcd, and without it the others are no majority, because these do not \
+         answer: {silent}: start them first"
+    )]
+    MajorityLost {
+        /// The node.
+        node: Box<str>,
+        /// The members that do not answer.
+        silent: Box<str>,
+    },
+    /// A change is not possible.
+    #[error(transparent)]
+    Refused(#[from] nearflash_cluster::Refusal),
+    /// Others change the cluster all the time.
+    #[error("the cluster's records change too often at the moment: repeat the command")]
+    Contended,
     /// A certificate cannot be made.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),

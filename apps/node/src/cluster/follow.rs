@@ -396,7 +396,7 @@ impl Driver {
                     }
                 }
                 members = self.members.1.recv() => {
-                    self.add_endpoints(members.unwrap_or_default());
+                    self.follow_members(&members.unwrap_or_default());
                 }
                 () = tokio::time::sleep(left) => self.show(),
             }
@@ -492,14 +492,25 @@ impl Driver {
         });
     }
 
-    /// Members that have joined since the start can be asked, too.
-    fn add_endpoints(&mut self, members: Members) {
+    /// Members that have joined since the start can be asked, too. The place of one that was removed is
+    /// another one's from now on.
+    fn follow_members(&mut self, members: &Members) {
+        if members.is_empty() {
+            return;
+        }
+        for (place, endpoint) in self.endpoints.iter_mut().enumerate() {
+            if !members.contains(endpoint) {
+                endpoint.clone_from(&members[place % members.len()]);
+                self.agent.replace_endpoint(place);
+            }
+        }
         for address in members {
-            if !self.endpoints.contains(&address) {
-                self.endpoints.push(address);
+            if !self.endpoints.contains(address) {
+                self.endpoints.push(address.clone());
                 self.agent.set_endpoints(self.endpoints.len());
             }
         }
+        self.shared.view().endpoints = names(&self.endpoints);
     }
 
     fn show(&mut self) {
@@ -508,9 +519,6 @@ impl Driver {
             view.state = Arc::new(self.agent.state().clone());
         }
         view.health = self.agent.health();
-        if view.endpoints.len() != self.endpoints.len() {
-            view.endpoints = names(&self.endpoints);
-        }
         if view.health.is_read {
             self.shared.is_read.notify_all();
         }

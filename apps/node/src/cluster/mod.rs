@@ -27,6 +27,7 @@ mod member;
 mod mirroring;
 mod pki;
 mod pulse;
+mod remove;
 mod status;
 
 mod supervisor;
@@ -47,6 +48,7 @@ pub use listen::{Listen, ParseListenError};
 pub use member::Role;
 pub(crate) use mirroring::MirrorSetup;
 pub use pulse::check_pulse;
+pub use remove::{Removed, Repaired, loss, remove, repair};
 pub use status::{ClusterStatus, MemberStatus, StatusPart, status};
 pub use supervisor::Supervisor;
 pub(crate) use token::PeerSecret;

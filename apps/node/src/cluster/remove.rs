@@ -1,0 +1,232 @@
+//! `nearflash cluster remove` and `nearflash cluster repair`: a node that is lost for good leaves the
+//! cluster, and its replicas are replaced.
+//!
+//! Each step is a transaction that is computed from the state of the store, so an interrupted command can
+//! be repeated. The node's records go first, and its membership of etcd last.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use nearflash_cluster::change::{Affected, lost_by_removal};
+use nearflash_cluster::record::Door;
+use nearflash_cluster::{Change, ClusterState, Step};
+use nearflash_space::Name;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Say;
+use super::client::{Listed, Store};
+use super::error::ClusterError;
+use super::member::{Folder, Member};
+use super::status::remember;
+
+/// The time that a node has to accept a connection, if it runs.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The most transactions in a row that find another state than they were decided on.
+const ATTEMPTS_MAX: u32 = 50;
+
+/// The result of a removal.
+#[derive(Clone, Debug, Serialize)]
+pub struct Removed {
+    /// The node's name.
+    pub node: String,
+    /// The number of its replicas that have a new place.
+    pub replaced: usize,
+    /// The number of mirrors that have one replica only: there is no room for a second one.
+    pub lacking: usize,
+    /// The volumes of which data was given up. They stay until they are removed.
+    pub lost: BTreeSet<String>,
+    /// Whether its machine was a member of etcd, and is none any more.
+    pub was_member: bool,
+}
+
+/// The result of a repair.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Repaired {
+    /// The number of mirrors that have a second replica now, to which the data is being copied.
+    pub replaced: usize,
+}
+
+/// A way to the cluster's store.
+struct Way {
+    folder: Folder,
+    member: Member,
+    store: Store,
+}
+
+/// The node that a command names.
+struct Subject {
+    uuid: Uuid,
+    /// The name of its machine in etcd.
+    machine: String,
+}
+
+/// The data that is lost if the node is removed, in words; `None` if it has no only copy.
+///
+/// # Errors
+/// When the cluster has no such node, or etcd does not answer.
+pub fn loss(data_dir: &Path, node: &Name) -> Result<Option<String>, ClusterError> {
+    let way = Way::of(data_dir)?;
+    let state = way.state()?;
+    let subject = subject(&state, node)?;
+    if !state.nodes().contains_key(&subject.uuid) {
+        return Ok(None);
+    }
+    let lost = lost_by_removal(&state, subject.uuid)?;
+    Ok((lost.count > 0).then(|| lost.to_string()))
+}
+
+/// Removes a node that does not run. `gives_up`: also if data is lost with it.
+///
+/// # Errors
+/// When the node runs or is needed, or etcd does not answer. An interrupted removal can be repeated.
+pub fn remove(
+    data_dir: &Path,
+    node: &Name,
+    gives_up: bool,
+    say: Say<'_>,
+) -> Result<Removed, ClusterError> {
+    let way = Way::of(data_dir)?;
+    let before = way.state()?;
+    let subject = subject(&before, node)?;
+    let change = Change::RemoveNode { node: subject.uuid, gives_up };
+    // The reasons of the records come before those of the network.
+    change.plan(&before, false)?;
+    if let Some(address) = answers(&before, subject.uuid) {
+        return Err(ClusterError::NodeAnswers { node: node.as_str().into(), address });
+    }
+    let leaving = way.leaving_member(node, &subject)?;
+    let lost = match before.nodes().contains_key(&subject.uuid) {
+        true => lost_by_removal(&before, subject.uuid)?,
+        false => Affected::default(),
+    };
+    let replaced = way.carry_out(&change, say)?;
+    if let Some(member) = &leaving {
+        way.store.remove_member(member.id)?;
+    }
+    if way.member.external.is_none()
+        && let Ok(listed) = way.store.members()
+    {
+        remember(&way.folder, &way.member, &listed);
+    }
+    let lacking = lacking(&way.state()?);
+    let lost = lost.volumes.iter().map(ToString::to_string).collect();
+    let was_member = leaving.is_some();
+    Ok(Removed { node: node.to_string(), replaced, lacking, lost, was_member })
+}
+
+/// Gives mirrors with one replica a second one, on another node.
+///
+/// # Errors
+/// When there is no room for one, or etcd does not answer.
+pub fn repair(data_dir: &Path, say: Say<'_>) -> Result<Repaired, ClusterError> {
+    let replaced = Way::of(data_dir)?.carry_out(&Change::Repair, say)?;
+    Ok(Repaired { replaced })
+}
+
+impl Way {
+    fn of(data_dir: &Path) -> Result<Self, ClusterError> {
+        let folder = Folder::of(data_dir);
+        let member = folder.joined()?;
+        let store = Store::of(&folder, &member)?;
+        Ok(Self { folder, member, store })
+    }
+
+    fn state(&self) -> Result<ClusterState, ClusterError> {
+        Ok(self.store.state(self.member.cluster)?)
+    }
+
+    /// Carries a change out, step by step. Returns the number of replicas that got a place.
+    fn carry_out(&self, change: &Change, say: Say<'_>) -> Result<usize, ClusterError> {
+        let (mut begun, mut missed, mut replaced) = (false, 0, 0);
+        loop {
+            let Step::Submit(txn) = change.plan(&self.state()?, begun)? else {
+                return Ok(replaced);
+            };
+            begun = true;
+            let is_placed =
+                txn.puts.iter().any(|put| matches!(put.key, nearflash_cluster::Key::On(..)));
+            if self.store.txn(self.member.cluster, &txn)? {
+                missed = 0;
+                replaced += usize::from(is_placed);
+                if is_placed && replaced.is_multiple_of(100) {
+                    say(&format!("{replaced} replicas have a new place"));
+                }
+            } else {
+                missed += 1;
+                if missed > ATTEMPTS_MAX {
+                    return Err(ClusterError::Contended);
+                }
+            }
+        }
+    }
+
+    /// The membership of the node's machine in etcd, if it may end: the others must have a majority
+    /// without it.
+    fn leaving_member(
+        &self,
+        node: &Name,
+        subject: &Subject,
+    ) -> Result<Option<Listed>, ClusterError> {
+        if subject.machine.is_empty() || self.member.external.is_some() {
+            return Ok(None);
+        }
+        let listed = self.store.members()?;
+        let (own, others): (Vec<Listed>, Vec<Listed>) =
+            listed.into_iter().partition(|it| it.name == subject.machine);
+        let Some(own) = own.into_iter().next() else { return Ok(None) };
+        let voters: Vec<&Listed> = others.iter().filter(|it| !it.is_learner).collect();
+        let mut silent = Vec::new();
+        for voter in &voters {
+            let way = (&self.folder, None);
+            let reported = Store::open(way, &voter.clients)?.report();
+            if !reported.is_ok_and(|it| it.leader != 0) {
+                silent.push(voter.name.clone());
+            }
+        }
+        let answering = voters.len() - silent.len();
+        if answering < voters.len() / 2 + 1 {
+            let (node, silent) = (node.as_str().into(), silent.join(", ").into());
+            return Err(ClusterError::MajorityLost { node, silent });
+        }
+        Ok(Some(own))
+    }
+}
+
+/// The node of that name, or the one that had it last and was removed.
+fn subject(state: &ClusterState, name: &Name) -> Result<Subject, ClusterError> {
+    let known = state.nodes().iter().find(|(_, it)| it.name == *name);
+    let known = known.map(|(uuid, it)| Subject { uuid: *uuid, machine: it.machine.clone() });
+    let removed = state.removed().iter().find(|(_, it)| it.name == *name);
+    let removed = removed.map(|(uuid, it)| Subject { uuid: *uuid, machine: it.machine.clone() });
+    known.or(removed).ok_or_else(|| {
+        let names: BTreeSet<&str> = state.nodes().values().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        ClusterError::NoSuchNode { node: name.as_str().into(), names: names.into() }
+    })
+}
+
+/// The address at which a node accepts connections, though its key in etcd has ended. Another node may
+/// have the address now.
+fn answers(state: &ClusterState, node: Uuid) -> Option<SocketAddr> {
+    let record = state.nodes().get(&node)?;
+    let doors = [Door::Pulse, Door::Direct];
+    let addresses = doors.iter().filter_map(|door| record.addresses.get(door)).flatten();
+    let is_of_another = |address: &SocketAddr| {
+        let others = state.nodes().iter().filter(|(uuid, _)| **uuid != node);
+        others.flat_map(|(_, it)| it.addresses.values().flatten()).any(|it| it == address)
+    };
+    let mut own = addresses.copied().filter(|address| !is_of_another(address));
+    own.find(|address| TcpStream::connect_timeout(address, PROBE_TIMEOUT).is_ok())
+}
+
+/// The number of mirrors with one replica, of volumes that want two.
+fn lacking(state: &ClusterState) -> usize {
+    let volumes = state.volumes().iter().filter(|(_, volume)| volume.replicas > 1);
+    let rows = volumes.filter_map(|(uuid, volume)| state.rows(*uuid, volume).ok());
+    rows.flatten().flatten().filter(|view| view.replicas.replicas.len() < 2).count()
+}
