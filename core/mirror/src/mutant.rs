@@ -37,8 +37,6 @@ pub(crate) enum Mutant {
     SuspectTakesOver,
     /// A replica is added whatever places the replicas have now.
     PlacesIgnored,
-    /// The lease of a replica that was replaced counts as one of the next.
-    LeaseOfAnother,
     /// M30: a replica is in sync while writes that began before are not sent to it.
     CopiedTooEarly,
     /// M32: replica operations carry no session.

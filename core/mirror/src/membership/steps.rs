@@ -71,7 +71,6 @@ impl Membership {
     /// Goes by a list of replicas, unless a later one is known.
     pub(super) fn replace_other(&mut self, key: MirrorKey, other: Replica, places: i64) {
         let now = self.now;
-        let keeps_lease = self.is(Mutant::LeaseOfAnother);
         let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.places < places) else {
             return;
         };
@@ -79,11 +78,7 @@ impl Membership {
             mirror.places = places;
             return;
         }
-        let held = mirror.held;
         mirror.set_other(other, places, now);
-        if keeps_lease {
-            mirror.held = held;
-        }
     }
 
     /// The store has answered.

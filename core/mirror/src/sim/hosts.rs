@@ -6,8 +6,8 @@ use nearflash_units::{ByteLen, ByteOffset, index};
 
 use super::history::{End, Time};
 use super::run::{
-    At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES,
-    REPLICA_NODES, Run, buffer_of,
+    At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES, Run,
+    buffer_of,
 };
 use crate::{MirrorId, REDRIVE, Role};
 
@@ -178,7 +178,8 @@ impl Run {
     /// The replicas that count: in sync, in the incarnation that the record names.
     fn members(&self, mirror: u32) -> Vec<usize> {
         let record = &self.store.records[index(mirror)].record;
-        let members = record.in_sync.iter().map(|it| (index(it.replica.into()), it.incarnation));
+        let home = |replica| self.store.places[index(mirror)].homes[index(u32::from(replica))];
+        let members = record.in_sync.iter().map(|it| (home(it.replica), it.incarnation));
         members
             .filter(|(node, incarnation)| !self.nodes[*node].has_crashed_since(*incarnation))
             .map(|(node, _)| node)
@@ -279,7 +280,8 @@ impl Run {
     pub(super) fn excuse(&mut self) {
         for mirror in 0..MIRRORS {
             let record = self.store.records[index(mirror)].record.clone();
-            let node = |replica: u8| &self.nodes[index(replica.into())];
+            let homes = &self.store.places[index(mirror)].homes;
+            let node = |replica: u8| &self.nodes[homes[index(replica.into())]];
             let has_crashed = |incarnation, replica| node(replica).has_crashed_since(incarnation);
             let has_lost = |incarnation, replica| node(replica).has_lost_power_since(incarnation);
             let all_crashed =
@@ -318,9 +320,8 @@ impl Run {
     /// Whether a node is primary in a later term than that.
     pub(super) fn is_open_later(&self, node: usize, mirror: u32, term: crate::Term) -> bool {
         let id = MirrorId(mirror);
-        node < REPLICA_NODES
-            && self.nodes[node].cores.iter().any(|core| {
-                core.role(id).is_some_and(|(role, now)| role == Role::Primary && now > term)
-            })
+        self.nodes[node].cores.iter().any(|core| {
+            core.role(id).is_some_and(|(role, now)| role == Role::Primary && now > term)
+        })
     }
 }

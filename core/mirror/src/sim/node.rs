@@ -7,10 +7,10 @@ use nearflash_device::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 
 use super::history::Time;
+use super::planner::Places;
 use super::pulses::node_key;
 use super::run::{
-    At, BLOCK, BLOCKS, Event, LAST_OP, MICRO, MILLI, MIRRORS, NODES, PRIMARY_FACES, REPLICA_FACES,
-    REPLICA_NODES, Run,
+    At, BLOCK, BLOCKS, Event, LAST_OP, MICRO, MILLI, MIRRORS, PRIMARY_FACES, REPLICA_FACES, Run,
 };
 use super::store::Call;
 use super::world::Device;
@@ -41,7 +41,7 @@ pub(super) struct Node {
     pub(super) cores: Vec<Mirrors>,
     pub(super) membership: Option<Membership>,
     table: MirrorTable,
-    views: BTreeMap<u32, View>,
+    pub(super) views: BTreeMap<u32, View>,
     /// By core: when the last message of the control plane arrives there.
     mail: Vec<Time>,
     pub(super) timeouts: Vec<Option<Time>>,
@@ -58,6 +58,10 @@ pub(super) struct Node {
     pub(super) power: u64,
     /// It has died by a loss of power.
     pub(super) has_lost_power: bool,
+    /// By mirror: where the replicas are, as far as the cores know.
+    pub(super) places: BTreeMap<u32, Places>,
+    /// The same, as far as the membership knows, with the records of that time.
+    pub(super) told: BTreeMap<u32, (Places, Known)>,
     /// When the last operation of the device ends.
     pub(super) busy_until: Time,
 }
@@ -85,6 +89,8 @@ impl Node {
             incarnation: 0,
             power: 1,
             has_lost_power: false,
+            places: BTreeMap::new(),
+            told: BTreeMap::new(),
             busy_until: 0,
         }
     }
@@ -143,7 +149,12 @@ impl Run {
         (it.timeout, it.views) = (None, BTreeMap::new());
         it.shown.clear();
         it.scopes.clear();
-        if node < REPLICA_NODES {
+        let sharing = self.sharing();
+        let current = (0..).zip(self.store.places.iter().cloned()).collect();
+        let it = &mut self.nodes[node];
+        it.places = current;
+        it.told.clear();
+        if node < sharing {
             let (incarnation, power) = (it.incarnation, it.power);
             let slice = SliceState { slice: node_key(node), incarnation, power };
             let run = it.life;
@@ -155,7 +166,7 @@ impl Run {
             let late = if self.random.below(3) == 0 { 300 * MILLI } else { MILLI };
             let at = self.now + self.random.below(late);
             self.later(at, Event::Learn(node, run));
-            for other in (0..REPLICA_NODES).filter(|other| *other != node) {
+            for other in (0..sharing).filter(|other| *other != node) {
                 self.connect_pulse(node, other);
                 self.later(self.now + 20 * MILLI, Event::PulseConnect(other, node));
             }
@@ -169,21 +180,24 @@ impl Run {
 
     /// A process learns of its mirrors.
     pub(super) fn learn(&mut self, node: usize) {
-        let configs = (0..MIRRORS).map(|mirror| self.config(mirror)).collect();
-        self.with_membership(node, |membership| membership.set_mirrors(configs));
+        let current = (0..).zip(self.store.places.iter().cloned()).collect();
+        self.nodes[node].places = current;
+        let known = |mirror: usize| self.store.records[mirror].clone();
+        let told = (0..).zip(self.store.places.iter().cloned());
+        let told = told.map(|(mirror, places)| (mirror, (places, known(index(mirror))))).collect();
+        self.nodes[node].told = told;
+        self.tell_membership(node);
+        let shown = if self.has_planner { MIRRORS } else { 0 };
+        for mirror in 0..shown {
+            self.watched(node, mirror, self.store.records[index(mirror)].clone());
+        }
     }
 
-    fn config(&self, mirror: u32) -> MirrorConfig {
-        let replica = |node: u8| {
-            let key = node_key(node.into());
-            Replica { ordinal: node, slice: key, node: key }
-        };
-        MirrorConfig {
-            key: mirror_key(mirror),
-            replicas: vec![replica(0), replica(1)],
-            places: 1,
-            known: self.store.records[index(mirror)].clone(),
-        }
+    /// Gives the membership the mirrors that it has been told of.
+    pub(super) fn tell_membership(&mut self, node: usize) {
+        let own = self.nodes[node].told.iter().filter(|(_, (places, _))| places.has(node));
+        let configs = own.map(|(mirror, (places, known))| config(*mirror, places, known)).collect();
+        self.with_membership(node, |membership| membership.set_mirrors(configs));
     }
 
     /// The process dies; by a loss of power, its device forgets what was not flushed.
@@ -207,7 +221,8 @@ impl Run {
                 cell.log.truncate(cell.durable + index(u32::try_from(kept).expect("few")));
             }
         }
-        for other in (0..REPLICA_NODES).filter(|other| node < REPLICA_NODES && *other != node) {
+        let sharing = self.sharing();
+        for other in (0..sharing).filter(|other| node < sharing && *other != node) {
             if by_power {
                 self.pulses[node][other].lose();
             } else {
@@ -258,7 +273,7 @@ impl Run {
         if !self.nodes[node].is_up {
             return;
         }
-        if node < REPLICA_NODES {
+        if self.nodes[node].places[&mirror].has(node) {
             let key = mirror_key(mirror);
             return self.with_membership(node, |it| it.handle_record(key, known));
         }
@@ -336,7 +351,7 @@ impl Run {
                 life,
                 mirror: key.number,
                 number,
-                proposal: Some((proposal.revision, proposal.record)),
+                proposal: Some(proposal),
                 incarnation,
             }),
             Action::Resync(key, session, Scope::All) => {
@@ -384,7 +399,7 @@ impl Run {
     }
 
     /// Gives a node's cores a table, each at a time of its own.
-    fn show(&mut self, node: usize, number: u64, views: Vec<(MirrorKey, View)>) {
+    pub(super) fn show(&mut self, node: usize, number: u64, views: Vec<(MirrorKey, View)>) {
         for (key, view) in views {
             self.nodes[node].views.insert(key.number, view);
             let entry = self.entry_of(node, key.number, view);
@@ -404,13 +419,14 @@ impl Run {
     pub(super) fn table_shown(&mut self, at: At, table: Arc<MirrorTable>, number: u64) {
         self.with_core(at, |core| core.set_table(table));
         let it = &mut self.nodes[at.0];
-        if let Some((_, left)) = it.shown.iter_mut().find(|(shown, _)| *shown == number) {
+        let is_open = |(shown, left): &&mut (u64, usize)| *shown == number && *left > 0;
+        if let Some((_, left)) = it.shown.iter_mut().find(is_open) {
             *left -= 1;
         }
         let done = it.shown.iter().take_while(|(_, left)| *left == 0).count();
-        let last = it.shown.drain(..done).next_back();
+        let last = it.shown.drain(..done).map(|(number, _)| number).max();
         let life = it.life;
-        if let Some((number, _)) = last {
+        if let Some(number) = last {
             self.later(self.now + 20 * MICRO, Event::Shown(at.0, life, number));
         }
     }
@@ -431,19 +447,22 @@ impl Run {
         };
         let start = ByteOffset(u64::from(mirror) * BLOCKS * BLOCK);
         let local = Local { device: DeviceId(0), start, volatile_cache: true };
-        let other = NODES - 2 - node.min(1);
-        let device = face(REPLICA_FACES, other);
-        let remote = |session| Remote { device, session, volatile_cache: true };
-        let primary = usize::from(view.primary);
+        let places = &self.nodes[node].places[&mirror];
+        let device = places.other(node).map(|other| face(REPLICA_FACES, other));
+        let remote =
+            |session| device.map(|device| Remote { device, session, volatile_cache: true });
+        let primary = places.home(view.primary);
+        let is_of_replica = matches!(view.role, Role::Primary | Role::Secondary);
+        let role = if is_of_replica && !places.has(node) { Role::Nobody } else { view.role };
         MirrorEntry {
             key: mirror_key(mirror),
             term: view.term,
             len: ByteLen(BLOCKS * BLOCK),
-            role: view.role,
+            role,
             owner: Core(u16::try_from(mirror % u32::from(self.nodes[node].core_count)).expect("")),
-            local: (node < REPLICA_NODES).then_some(local),
-            remote: view.remote.map(remote),
-            primary: (node != primary).then(|| face(PRIMARY_FACES, primary)),
+            local: places.has(node).then_some(local),
+            remote: view.remote.and_then(remote),
+            primary: primary.filter(|it| *it != node).map(|it| face(PRIMARY_FACES, it)),
             session: view.session,
             needs_lease: view.needs_lease,
             stay: view.stay,
@@ -455,4 +474,14 @@ impl Run {
 
 pub(super) fn mirror_key(number: u32) -> MirrorKey {
     MirrorKey { volume: [1; 16], number }
+}
+
+fn config(mirror: u32, places: &Places, known: &Known) -> MirrorConfig {
+    let replica = |(ordinal, node): &(u8, usize)| {
+        let key = node_key(*node);
+        Replica { ordinal: *ordinal, slice: key, node: key }
+    };
+    let Places { revision, list, .. } = places;
+    let replicas = list.iter().map(replica).collect();
+    MirrorConfig { key: mirror_key(mirror), replicas, places: *revision, known: known.clone() }
 }

@@ -1,7 +1,7 @@
 //! The pulses between the nodes that have replicas, and partitions.
 
 use super::history::Time;
-use super::run::{Event, MICRO, MILLI, REPLICA_NODES, Run};
+use super::run::{Event, MICRO, MILLI, Run};
 use crate::membership::Pulse;
 
 /// The pulse from one node to another.
@@ -107,7 +107,7 @@ impl Run {
 
     pub(super) fn healed(&mut self, from: usize, to: usize) {
         self.lose_links(from, to, 0);
-        if from < REPLICA_NODES && to < REPLICA_NODES {
+        if from < self.sharing() && to < self.sharing() {
             self.end_pulse(from, to, false);
             self.end_pulse(to, from, false);
         }

@@ -11,6 +11,7 @@ use super::Counts;
 use super::history::{Block, Time};
 use super::hosts::Op;
 use super::node::{Node, mirror_key};
+use super::planner::Places;
 use super::pulses::PulseLink;
 use super::store::{Call, Store};
 use super::wire::{Link, LinkKey, Sent};
@@ -23,7 +24,7 @@ use crate::{
 };
 
 pub(super) const NODES: usize = 3;
-/// The first nodes have the replicas.
+/// The first nodes have the replicas, unless a planner moves them.
 pub(super) const REPLICA_NODES: usize = 2;
 pub(super) const MIRRORS: u32 = 3;
 /// So few that writes overlap often.
@@ -66,6 +67,9 @@ pub(super) enum Event {
     StoreCall(Call),
     StoreAnswer(Call, StoreAnswer),
     Watch(usize, u32, Known),
+    Plan,
+    Moved(usize, u32, Places, Known),
+    Follow(usize, u64, u32, (Places, Known)),
     Arrive(usize),
     Back(usize, Option<DeviceResult>),
     Claim(LinkKey),
@@ -94,6 +98,8 @@ pub(super) struct Run {
     agenda: BTreeMap<(Time, u64), Event>,
     events: u64,
     pub(super) mutant: Option<Mutant>,
+    /// Replicas that are out of sync are replaced by new ones on other nodes.
+    pub(super) has_planner: bool,
     pub(super) nodes: Vec<Node>,
     pub(super) store: Store,
     pub(super) pulses: Vec<Vec<PulseLink>>,
@@ -179,7 +185,7 @@ pub(super) fn digest(key: &DigestKey, stamp: u64, mutant: Option<Mutant>) -> u64
 }
 
 impl Run {
-    pub(super) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
+    pub(super) fn new(seed: u64, mutant: Option<Mutant>, has_planner: bool) -> Self {
         let mut random = Random::new(seed);
         let mut node = |_| {
             let cores = 1 + u16::try_from(random.below(3)).expect("it is small");
@@ -191,16 +197,18 @@ impl Run {
         let scratches = if random.below(4) == 0 { 10 } else { 0 };
         let slow = if random.below(3) == 0 { 25 } else { 2 };
         let late = if random.below(3) == 0 { 20 } else { 2 };
-        let pulses = |_| (0..REPLICA_NODES).map(|_| PulseLink::default()).collect();
+        let sharing = if has_planner { NODES } else { REPLICA_NODES };
+        let pulses = |_| (0..sharing).map(|_| PulseLink::default()).collect();
         Self {
             random,
             now: 0,
             agenda: BTreeMap::new(),
             events: 0,
             mutant,
+            has_planner,
             nodes,
             store: Store::default(),
-            pulses: (0..REPLICA_NODES).map(pulses).collect(),
+            pulses: (0..sharing).map(pulses).collect(),
             cuts: BTreeMap::new(),
             mail: BTreeMap::new(),
             devices_epoch: vec![0; NODES],
@@ -229,7 +237,7 @@ impl Run {
 
     /// The run of a seed in which a node leaves, and nothing fails.
     pub(super) fn orderly(seed: u64) -> Self {
-        let mut run = Self::new(seed, None);
+        let mut run = Self::new(seed, None, false);
         (run.lossy, run.errors, run.scratches, run.slow, run.late) = (0, 0, 0, 0, 0);
         (run.is_cruel, run.is_orderly) = (false, true);
         run
@@ -278,6 +286,14 @@ impl Run {
         for _ in 0..self.random.below(6) {
             self.draw_fault();
         }
+        if self.has_planner {
+            self.begin_plans();
+        }
+    }
+
+    /// The nodes that may have replicas: the first ones.
+    pub(super) fn sharing(&self) -> usize {
+        if self.has_planner { NODES } else { REPLICA_NODES }
     }
 
     /// In half of the seeds, the process of a node dies soon after something that makes it worth while.
@@ -293,7 +309,9 @@ impl Run {
     fn draw_fault(&mut self) {
         let at = 100 * MILLI + self.random.below(CALM - 2500 * MILLI);
         let span = 50 * MILLI + self.random.below(2400 * MILLI);
-        let node = self.draw(REPLICA_NODES);
+        let sharing = self.sharing();
+        let node = self.draw(sharing);
+        let partner = (node + 1) % sharing;
         let other = (node + 1 + self.draw(2)) % NODES;
         let event = match self.random.below(18) {
             0..5 => {
@@ -306,14 +324,14 @@ impl Run {
                 let both = at + self.random.below(300 * MILLI);
                 let by_power = self.random.below(3) == 0;
                 let back = at + self.random.below(2400 * MILLI);
-                self.later(both, Event::Kill(1 - node, by_power));
-                self.later(both + span, Event::Start(1 - node));
+                self.later(both, Event::Kill(partner, by_power));
+                self.later(both + span, Event::Start(partner));
                 self.later(back, Event::Start(node));
                 Event::Kill(node, self.random.below(3) == 0)
             }
             11..13 => Event::StoreDown(self.draw(NODES), span),
             13 => Event::StoreDown(NODES, span),
-            14..16 => Event::PulseReset(node, 1 - node),
+            14..16 => Event::PulseReset(node, partner),
             _ => Event::Stop(node),
         };
         self.later(at, event);
@@ -365,7 +383,8 @@ impl Run {
             | Event::Copied(node, life, ..) => (*node, Some(*life)),
             Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
             Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
-            Event::Watch(node, ..) => (*node, None),
+            Event::Watch(node, ..) | Event::Moved(node, ..) => (*node, None),
+            Event::Follow(node, life, ..) => (*node, Some(*life)),
             Event::Arrive(sent) => (self.sent[*sent].link.to, None),
             Event::Back(sent, _) => {
                 let link = self.sent[*sent].link;
@@ -425,6 +444,9 @@ impl Run {
                 self.with_membership(call.node, |it| it.handle_store(key, call.number, answer));
             }
             Event::Watch(node, mirror, known) => self.watched(node, mirror, known),
+            Event::Plan => self.plan(),
+            Event::Moved(node, mirror, places, known) => self.moved(node, mirror, places, known),
+            Event::Follow(node, _, mirror, heard) => self.follow(node, mirror, heard),
             Event::Arrive(sent) => self.arrive(sent),
             Event::Back(sent, result) => self.back(sent, result),
             Event::Claim(link) => self.try_claim(link),
@@ -559,7 +581,7 @@ impl Run {
                 if self.random.permille(self.errors) && !self.is_calm() =>
             {
                 self.count("device errors");
-                self.tempt(1 - at.0, false, 6, 4 * MILLI);
+                self.tempt((at.0 + 1) % self.sharing(), false, 6, 4 * MILLI);
                 result = DeviceResult::MediumError;
             }
             DeviceOperation::Write { buffer, buffer_offset, .. } => {
@@ -641,7 +663,8 @@ impl Run {
             }
         }
         for mirror in 0..MIRRORS {
-            let record = &self.store.records[usize::try_from(mirror).expect("small")].record;
+            let place = usize::try_from(mirror).expect("small");
+            let record = &self.store.records[place].record;
             if record.in_sync.len() < REPLICA_NODES {
                 let memberships: Vec<_> =
                     self.nodes.iter().filter_map(|node| node.membership.as_ref()).collect();
@@ -657,9 +680,9 @@ impl Run {
                 return Err(format!("mirror {mirror} at rest: no primary: {memberships:#?}"));
             }
             for block in u64::from(mirror) * BLOCKS..u64::from(mirror + 1) * BLOCKS {
-                let stamps: Vec<u64> = (0..REPLICA_NODES)
-                    .map(|node| self.nodes[node].device.cell(block).stamp())
-                    .collect();
+                let homes = self.store.places[place].list.iter().map(|(_, node)| *node);
+                let stamps: Vec<u64> =
+                    homes.map(|node| self.nodes[node].device.cell(block).stamp()).collect();
                 if stamps.windows(2).any(|pair| pair[0] != pair[1]) {
                     return Err(format!("replicas differ at rest in block {block}: {stamps:?}"));
                 }

@@ -3,8 +3,9 @@
 use nearflash_units::index;
 
 use super::history::Time;
-use super::run::{Event, MICRO, MILLI, REPLICA_NODES, Run};
-use crate::membership::{Element, Known, Record, StoreAnswer};
+use super::planner::Places;
+use super::run::{Event, MICRO, MILLI, NODES, Run};
+use crate::membership::{Element, Known, Proposal, Record, StoreAnswer};
 use crate::table::Term;
 
 /// The time after which a caller gives a call up.
@@ -13,9 +14,11 @@ const TIMEOUT: Time = 2000 * MILLI;
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) records: Vec<Known>,
+    /// By mirror: where its replicas are.
+    pub(super) places: Vec<Places>,
     /// By node: the incarnation of its slice.
-    pub(super) slices: [u64; REPLICA_NODES],
-    revision: i64,
+    pub(super) slices: [u64; NODES],
+    pub(super) revision: i64,
     /// By node: it does not reach the store until then.
     pub(super) unreachable: [Time; 3],
 }
@@ -27,8 +30,8 @@ pub(super) struct Call {
     pub(super) life: u64,
     pub(super) mirror: u32,
     pub(super) number: u64,
-    /// The proposal with the revision that it replaces; a read has none.
-    pub(super) proposal: Option<(i64, Record)>,
+    /// A read has none.
+    pub(super) proposal: Option<Proposal>,
     /// The incarnation of the slice of the process that calls.
     pub(super) incarnation: u64,
 }
@@ -40,6 +43,7 @@ impl Store {
         let in_sync = vec![element(0), element(1)];
         let record = Record { term: Term(1), primary, in_sync };
         self.records.push(Known { record, revision: self.revision });
+        self.places.push(Places::first(self.revision));
     }
 }
 
@@ -66,9 +70,11 @@ impl Run {
         let is_alive = self.nodes[call.node].life == call.life && self.nodes[call.node].is_up;
         let answer = match &call.proposal {
             None => StoreAnswer::Read(self.store.records[place].clone()),
-            Some((revision, record)) => {
+            Some(Proposal { revision, places, record }) => {
                 let is_last = self.store.slices[call.node] == call.incarnation;
-                if self.store.records[place].revision == *revision && is_last {
+                let has_places = self.store.places[place].revision;
+                let is_placed = places.is_none_or(|places| places == has_places);
+                if self.store.records[place].revision == *revision && is_last && is_placed {
                     if !is_alive {
                         self.count("transactions of the dead");
                     }
@@ -91,14 +97,22 @@ impl Run {
         if record.term.0 != before.term.0 + 1 || record.element(record.primary).is_none() {
             self.wrong(format!("{record:?} follows {before:?}"));
         }
+        let places = self.store.places[index(mirror)].clone();
+        let has_place =
+            |it: &Element| places.list.iter().any(|(ordinal, _)| *ordinal == it.replica);
+        if !record.in_sync.iter().all(has_place) {
+            return self
+                .wrong_commit(format!("{record:?} names a replica without a place: {places:?}"));
+        }
+        let home = |ordinal: u8| places.homes[index(ordinal.into())];
         let is_new = |element: &&Element| before.element(element.replica).is_none();
         for element in record.in_sync.iter().filter(is_new) {
             self.count("replicas added");
-            self.check_equal(mirror, index(element.replica.into()), index(record.primary.into()));
-            self.tempt(index(record.primary.into()), false, 6, 10 * MILLI);
+            self.check_equal(mirror, home(element.replica), home(record.primary));
+            self.tempt(home(record.primary), false, 6, 10 * MILLI);
         }
         if record.primary != before.primary {
-            self.tempt(index(record.primary.into()), true, 12, 12 * MILLI);
+            self.tempt(home(record.primary), true, 12, 12 * MILLI);
         }
         self.count(match (record.primary == before.primary, record.in_sync.len()) {
             (false, _) => "takeovers",
@@ -111,13 +125,23 @@ impl Run {
         self.store.records[index(mirror)] = known.clone();
         self.excuse();
         for node in 0..self.nodes.len() {
-            let delay = match self.random.below(20) {
-                0 => 5000 * MILLI,
-                1 => self.random.below(2000 * MILLI),
-                _ => self.random.below(5 * MILLI),
-            };
+            let delay = self.watch_delay();
             self.later(self.now + delay, Event::Watch(node, mirror, known.clone()));
         }
         known.revision
+    }
+
+    /// The time until a node hears of a change.
+    pub(super) fn watch_delay(&mut self) -> Time {
+        match self.random.below(20) {
+            0 => 5000 * MILLI,
+            1 => self.random.below(2000 * MILLI),
+            _ => self.random.below(5 * MILLI),
+        }
+    }
+
+    fn wrong_commit(&mut self, problem: String) -> i64 {
+        self.wrong(problem);
+        self.store.revision
     }
 }
