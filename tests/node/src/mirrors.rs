@@ -78,9 +78,14 @@ impl<'a> Mirrored<'a> {
 
     /// Starts a node on each machine of a cluster.
     pub fn start(machines: &'a [Machine]) -> Self {
+        Self::start_first(machines, machines.len())
+    }
+
+    /// Starts a node on each of the first machines of a cluster.
+    pub fn start_first(machines: &'a [Machine], count: usize) -> Self {
         let nodes = (0..machines.len()).map(|_| None).collect();
         let mut mirrored = Self { machines, nodes };
-        (0..machines.len()).for_each(|number| mirrored.serve(number));
+        (0..count).for_each(|number| mirrored.serve(number));
         mirrored
     }
 

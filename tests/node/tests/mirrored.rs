@@ -361,3 +361,48 @@ fn the_replicas_of_a_node_that_is_removed_are_replaced_under_load_and_the_new_on
     assert!(refused.contains(&format!("node {named} was removed from this cluster")), "{refused}");
     assert!(before == slice());
 }
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_removal_without_room_leaves_one_copy_until_a_repair_and_gives_data_up_only_by_force() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start_first(&machines, 2);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let create = ["volume", "create", "plain", "--size", "32MiB", "--replicas", "1"];
+    nodes.node(0).command(&[&create[..], &["--placement", "central:n1"]].concat());
+    let volume = Door::Tcp.anonymous(nodes.node(0)).unwrap().open("data").unwrap();
+    volume.write_at(&[0xEE; 4096], 8 * MIB).unwrap();
+    nodes.crash(1);
+    let mut refused = String::new();
+    eventually("the reason of the refusal", || {
+        refused = machines[0].refusal(&["remove", "n1"]).0;
+        refused.contains("only copy")
+    });
+    assert!(refused.contains("n1 has the only copy of 1 mirror of plain (32MiB)"), "{refused}");
+    let removed = machines[0].answer(&["remove", "n1", "--force"]);
+    assert_eq!((&removed["replaced"], &removed["lacking"]), (&0.into(), &1.into()), "{removed}");
+    assert_eq!((&removed["lost"][0], &removed["was_member"]), (&"plain".into(), &true.into()));
+    let data = || {
+        let status = machines[2].run(&["status", "--json"]).stdout;
+        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        status["data"].clone()
+    };
+    assert_eq!(data()["verdict"], "unavailable");
+    let reason = data()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("parts of plain were lost with n1"), "{reason}");
+    nodes.node(0).command(&["volume", "remove", "plain", "--force", "--yes"]);
+    eventually("the volume without its lost one", || data()["verdict"] == "degraded");
+    let reason = data()["reason"].as_str().unwrap().to_owned();
+    assert!(reason.ends_with("`nearflash cluster repair`"), "{reason}");
+    let (refused, _) = machines[0].refusal(&["repair"]);
+    assert!(refused.contains("no other node that is up has room"), "{refused}");
+    nodes.serve(2);
+    eventually("a node with room", || machines[0].run(&["repair"]).status.success());
+    nodes.heals_without_member(0);
+    nodes.assert_replicas_agree(0);
+    nodes.crash(0);
+    let volume = Door::Tcp.anonymous(nodes.node(2)).unwrap().open("data").unwrap();
+    let mut block = [0; 4096];
+    volume.read_at(&mut block, 8 * MIB).unwrap();
+    assert_eq!(block, [0xEE; 4096]);
+}
