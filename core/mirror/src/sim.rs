@@ -192,7 +192,7 @@ const MUTANTS: &[(Mutant, u64)] = {
         (M::OneCopy, 0),
         (M::Undrained, 15),
         (M::FailureTold, 3345),
-        (M::BufferInUse, 479),
+        (M::BufferInUse, 500),
         (M::OldWrite, 0),
         (M::LeaseNotAwaited, 0),
         (M::ReadsWithoutLease, 34),
