@@ -8,8 +8,8 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_device::DeviceId;
@@ -71,7 +71,7 @@ pub struct RuntimeConfig {
 }
 
 /// News of the cores about a mirror.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum MirrorNews {
     /// A device has failed a part of an operation.
     Failed {
@@ -79,6 +79,15 @@ pub enum MirrorNews {
         mirror: MirrorId,
         /// It is the device of this node's replica.
         is_local: bool,
+    },
+    /// A core has noted these parts of the mirror as written.
+    Written {
+        /// The mirror.
+        mirror: MirrorId,
+        /// The session of the copy that needs them.
+        session: u32,
+        /// The parts.
+        written: Box<Written>,
     },
     /// The other replica has everything.
     Copied(Copied),
@@ -416,8 +425,8 @@ pub trait Runtime: Send + Sync {
     /// Gives the cores the times until which reads of mirrors may be answered, since the machine's start.
     fn set_leases(&self, leases: &[(MirrorId, Nanos)]);
 
-    /// Collects the parts of a mirror that the cores have written. Returns at once.
-    fn tell_written(&self, mirror: MirrorId, set: &Arc<Mutex<Written>>, then: Then);
+    /// Asks every core which parts of a mirror it has written: [`MirrorNews::Written`]. Returns at once.
+    fn ask_written(&self, mirror: MirrorId, session: u32);
 
     /// Copies what differs to the replica with this session, in these parts of the mirror or everywhere.
     fn copy_mirror(&self, mirror: MirrorId, session: u32, scope: Option<Arc<Written>>);

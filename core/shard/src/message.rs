@@ -1,7 +1,7 @@
 //! The messages that cores and the control plane send to a core. All state that cores share travels
 //! as such messages, over bounded queues.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::serving;
@@ -63,9 +63,9 @@ pub enum Message {
     AwaitMirrors(u64, Arc<[MirrorId]>),
     /// From the control plane, to every core: until when reads of mirrors may be answered.
     Leases(Arc<[(MirrorId, Nanos)]>),
-    /// From the control plane, to every core: add the parts of the mirror that this core has written to this
-    /// set. Answered by [`crate::Notice::Shown`].
-    TellWritten(u64, MirrorId, Arc<Mutex<Written>>),
+    /// From the control plane, to every core: tell which parts of the mirror this core has written, for the copy
+    /// of this session. Answered by [`crate::Notice::MirrorWritten`].
+    TellWritten(MirrorId, u32),
     /// From the control plane, to every core: copy what differs to the replica that has this session, in these
     /// parts of the mirror or everywhere. Answered by the core that owns the mirror, by
     /// [`crate::Notice::MirrorCopied`].

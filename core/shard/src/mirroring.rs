@@ -339,6 +339,12 @@ impl Shard {
         }
     }
 
+    /// Tells the control plane which parts of a mirror this core has written.
+    pub(crate) fn tell_written<W: World>(&mut self, mirror: MirrorId, session: u32, world: &mut W) {
+        let written = Box::new(self.mirroring.mirrors.written(mirror));
+        world.notice(Notice::MirrorWritten { mirror, session, written });
+    }
+
     /// Tells the control plane which replicas have failed, and which mirrors are drained.
     fn tell_of_mirrors<W: World>(&mut self, world: &mut W) {
         let now = world.now();

@@ -7,7 +7,7 @@ use nearflash_device::{DeviceId, DeviceResult};
 use nearflash_engine::{CoreId, Opened, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
-use nearflash_mirror::{Copied, MirrorId};
+use nearflash_mirror::{Copied, MirrorId, Written};
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, HostName, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
@@ -81,6 +81,13 @@ pub enum Notice {
     /// The device of this node could not read a range of a mirror. The bytes were read from the other
     /// replica and written back. Told at once, and then at most once a second for each mirror.
     ReadRepaired { mirror: MirrorId },
+    /// Answers [`crate::Message::TellWritten`].
+    MirrorWritten {
+        mirror: MirrorId,
+        /// The session of the question.
+        session: u32,
+        written: Box<Written>,
+    },
     /// Answers [`crate::Message::CopyMirror`]: the other replica has everything.
     MirrorCopied(Copied),
     /// Answers [`crate::Message::AwaitMirrors`].

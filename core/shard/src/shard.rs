@@ -5,7 +5,7 @@
 //! of requests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use nearflash_engine::{Engine, EngineConfig, Older, Pool};
 use nearflash_mirror::{DeviceKind, MirrorTable};
@@ -240,11 +240,7 @@ impl Shard {
                 self.queue_closed(controller, queue, world);
             }
             Message::Devices(number, devices) => {
-                let Devices { properties, health, kinds, peers } = &*devices;
-                self.peers.set(peers, kinds);
-                self.mirroring.set_devices(Arc::clone(kinds), Arc::clone(health));
-                self.engine.set_devices(Arc::clone(properties), Arc::clone(health));
-                self.reserve_for_faces(world.pool());
+                self.set_devices(&devices, world);
                 self.shown(number, world);
             }
             Message::Mirrors(number, table) => {
@@ -258,11 +254,7 @@ impl Shard {
                 self.mirroring.read_clock(world);
                 self.mirroring.mirrors.set_leases(&leases);
             }
-            Message::TellWritten(number, mirror, set) => {
-                let written = self.mirroring.mirrors.written(mirror);
-                set.lock().unwrap_or_else(PoisonError::into_inner).unite(&written);
-                self.shown(number, world);
-            }
+            Message::TellWritten(mirror, session) => self.tell_written(mirror, session, world),
             Message::CopyMirror(mirror, session, scope) => {
                 self.mirroring.mirrors.begin_copy(mirror, session, scope, world.nonce());
             }
@@ -306,6 +298,14 @@ impl Shard {
             Message::Drain => self.drain(world),
             Message::Stop => self.stopped = true,
         }
+    }
+
+    fn set_devices<W: World>(&mut self, devices: &Devices, world: &mut W) {
+        let Devices { properties, health, kinds, peers } = devices;
+        self.peers.set(peers, kinds);
+        self.mirroring.set_devices(Arc::clone(kinds), Arc::clone(health));
+        self.engine.set_devices(Arc::clone(properties), Arc::clone(health));
+        self.reserve_for_faces(world.pool());
     }
 
     /// Moves what the engine has ready until nothing moves: operations to devices, messages to

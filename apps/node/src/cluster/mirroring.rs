@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nearflash_cluster::compile::Tables;
@@ -56,8 +56,6 @@ pub(super) enum MirrorEvent {
     /// Every core goes by the publication of this number.
     Shown(u64),
     Drained(u64),
-    /// Every core has told which parts of the mirror it has written, for the copy of this session.
-    Told(CoreKey, u32, Arc<Mutex<Written>>),
     News(MirrorNews),
     /// The answer to a call, and the place of the endpoint that gave it.
     Store(CoreKey, u64, StoreAnswer, usize),
@@ -78,6 +76,15 @@ pub(super) struct Mirroring {
     /// The endpoint that answered last.
     endpoint: usize,
     partners: BTreeMap<NodeKey, Vec<SocketAddr>>,
+    scopes: BTreeMap<CoreKey, Collected>,
+}
+
+/// The parts of a mirror that the cores have written, for a copy.
+struct Collected {
+    session: u32,
+    written: Written,
+    /// The cores that have not told yet.
+    left: u16,
 }
 
 impl Mirroring {
@@ -116,6 +123,7 @@ impl Mirroring {
             places: BTreeMap::new(),
             endpoint: 0,
             partners: BTreeMap::new(),
+            scopes: BTreeMap::new(),
         })
     }
 
@@ -202,9 +210,10 @@ impl Mirroring {
         match event {
             MirrorEvent::Shown(number) => self.membership.handle_shown(number),
             MirrorEvent::Drained(number) => self.membership.handle_drained(number),
-            MirrorEvent::Told(key, session, set) => {
-                let set = std::mem::take(&mut *set.lock().unwrap_or_else(PoisonError::into_inner));
-                self.board.copy(&key, session, Some(set));
+            MirrorEvent::News(MirrorNews::Written { mirror, session, written }) => {
+                if let Some(key) = self.board.key_of(mirror) {
+                    self.collect(key, session, &written);
+                }
             }
             MirrorEvent::News(MirrorNews::Failed { mirror, is_local }) => {
                 if let Some(key) = self.board.key_of(mirror) {
@@ -260,16 +269,27 @@ impl Mirroring {
                     self.propose(key, call, &proposal, endpoints);
                 }
                 Action::Resync(key, session, Scope::All) => self.board.copy(&key, session, None),
-                Action::Resync(key, session, Scope::Written) => self.collect(key, session),
+                Action::Resync(key, session, Scope::Written) => self.ask_written(key, session),
             }
         }
     }
 
-    /// Collects what the cores have written. Then the copy begins.
-    fn collect(&self, key: CoreKey, session: u32) {
-        let set: Arc<Mutex<Written>> = Arc::default();
-        let told = MirrorEvent::Told(key, session, Arc::clone(&set));
-        self.board.tell_written(&key, &set, self.then(told));
+    /// Asks the cores which parts they have written, for the copy of this session.
+    fn ask_written(&mut self, key: CoreKey, session: u32) {
+        let cores = self.board.ask_written(&key, session);
+        self.scopes.insert(key, Collected { session, written: Written::default(), left: cores });
+    }
+
+    /// A core has told which parts it has written. When all have, the copy begins.
+    fn collect(&mut self, key: CoreKey, session: u32, written: &Written) {
+        let scope = self.scopes.get_mut(&key).filter(|scope| scope.session == session);
+        let Some(scope) = scope else { return };
+        scope.written.unite(written);
+        scope.left -= 1;
+        if scope.left == 0 {
+            let scope = self.scopes.remove(&key).map(|scope| scope.written);
+            self.board.copy(&key, session, scope);
+        }
     }
 
     fn send(&mut self, to: NodeKey, pulse: &Pulse) {

@@ -131,11 +131,12 @@ impl Board {
         self.runtime.set_leases(&known);
     }
 
-    /// Collects the parts of a mirror that the cores have written.
-    pub(crate) fn tell_written(&self, mirror: &MirrorKey, set: &Arc<Mutex<Written>>, then: Then) {
+    /// Asks every core which parts of a mirror it has written. Returns the number of cores.
+    pub(crate) fn ask_written(&self, mirror: &MirrorKey, session: u32) -> u16 {
         if let Some(id) = self.id_of(mirror) {
-            self.runtime.tell_written(id, set, then);
+            self.runtime.ask_written(id, session);
         }
+        self.runtime.core_count()
     }
 
     /// Copies what differs to the replica with this session, in these parts of the mirror or everywhere.

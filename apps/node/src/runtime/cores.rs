@@ -291,6 +291,9 @@ fn notice_sink(common: &Common) -> NoticeSink {
                 "a range that the device could not read is rewritten from the other replica";
             warn!(mirror = mirror.0, "{repair}");
         }
+        Some(Notice::MirrorWritten { mirror, session, written }) => {
+            on_mirrors.tell(MirrorNews::Written { mirror, session, written });
+        }
         Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
@@ -378,9 +381,8 @@ impl Runtime for Cores {
         self.post.send_all(|| Message::Leases(Arc::clone(&leases)));
     }
 
-    fn tell_written(&self, mirror: MirrorId, set: &Arc<Mutex<Written>>, then: Then) {
-        let number = self.replies.ask_then(self.post.len(), then);
-        self.post.send_all(|| Message::TellWritten(number, mirror, Arc::clone(set)));
+    fn ask_written(&self, mirror: MirrorId, session: u32) {
+        self.post.send_all(|| Message::TellWritten(mirror, session));
     }
 
     fn copy_mirror(&self, mirror: MirrorId, session: u32, scope: Option<Arc<Written>>) {

@@ -88,14 +88,7 @@ impl Runtime for Recorder {
 
     fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
 
-    fn tell_written(
-        &self,
-        _mirror: MirrorId,
-        _set: &Arc<Mutex<Written>>,
-        then: nearflash_node::Then,
-    ) {
-        then();
-    }
+    fn ask_written(&self, _mirror: MirrorId, _session: u32) {}
 
     fn copy_mirror(&self, _mirror: MirrorId, _session: u32, _scope: Option<Arc<Written>>) {}
 

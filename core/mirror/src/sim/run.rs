@@ -414,11 +414,7 @@ impl Run {
             Event::Leases(at, _, leases) => self.with_core(at, |core| core.set_leases(&leases)),
             Event::TellWritten(at, _, mirror, session) => self.tell_written(at, mirror, session),
             Event::Copy(at, _, mirror, session, scope) => {
-                let mut key = DigestKey::default();
-                key[..8].copy_from_slice(&self.now.to_le_bytes());
-                self.with_core(at, |core| {
-                    core.begin_copy(mirror, session, scope.map(Arc::new), key)
-                });
+                self.begin_copy(at, mirror, session, scope);
             }
             Event::Device(at, life, epoch, submission, covered) => {
                 self.device_done(at, (life, epoch), submission, &covered);
@@ -463,13 +459,22 @@ impl Run {
             Event::Pause(node, span) => self.pause(node, span),
             Event::Cut(from, to, span, is_one_way) => self.cut(from, to, span, is_one_way),
             Event::Healed(from, to) => self.healed(from, to),
-            Event::StoreDown(node, span) => {
-                self.count("store outages");
-                let nodes = if node == NODES { 0..NODES } else { node..node + 1 };
-                nodes.for_each(|node| self.store.unreachable[node] = self.now + span);
-            }
+            Event::StoreDown(node, span) => self.store_down(node, span),
             Event::PulseReset(from, to) => self.end_pulse(from, to, false),
         }
+    }
+
+    fn begin_copy(&mut self, at: At, mirror: MirrorId, session: u32, scope: Option<Written>) {
+        let mut key = DigestKey::default();
+        key[..8].copy_from_slice(&self.now.to_le_bytes());
+        self.with_core(at, |core| core.begin_copy(mirror, session, scope.map(Arc::new), key));
+    }
+
+    /// The store cannot be reached from a node, or from all.
+    fn store_down(&mut self, node: usize, span: Time) {
+        self.count("store outages");
+        let nodes = if node == NODES { 0..NODES } else { node..node + 1 };
+        nodes.for_each(|node| self.store.unreachable[node] = self.now + span);
     }
 
     /// Lets a core do something, and takes all that results.
