@@ -56,13 +56,15 @@ impl Block {
         self.writes.insert(stamp, Write { start, end: End::Open, is_flushed: false });
     }
 
-    pub(super) fn end(&mut self, stamp: u64, end: End) {
+    /// Returns whether the write counts as acknowledged.
+    pub(super) fn end(&mut self, stamp: u64, end: End) -> bool {
         let write = self.writes.get_mut(&stamp).expect("it has begun");
         write.end = match end {
             // The answer was under way when the bytes were lost.
             End::Acked(at) if write.start < self.writes_from => End::Unknown(at),
             end => end,
         };
+        matches!(write.end, End::Acked(_))
     }
 
     /// A flush that began at this time has ended. Returns the writes that it has covered.

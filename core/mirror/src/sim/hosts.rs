@@ -223,9 +223,9 @@ impl Run {
         });
         let members = self.members(op.mirror);
         for block in op.first..op.first + op.len {
-            self.blocks.entry((op.mirror, block)).or_default().end(stamp, end);
+            let is_acked = self.blocks.entry((op.mirror, block)).or_default().end(stamp, end);
             let place = u64::from(op.mirror) * BLOCKS + block;
-            for member in members.iter().copied().filter(|_| result == DeviceResult::Done) {
+            for member in members.iter().copied().filter(|_| is_acked) {
                 if !self.has(member, place, stamp, false) {
                     self.wrong(format!("{stamp} was acknowledged, and node {member} has it not"));
                 }
