@@ -23,7 +23,7 @@ use super::error::ClusterError;
 use super::external::External;
 use super::member::{Folder, Member};
 
-/// In etcd's refusal of a new member while the others have been connected for less than 5 s.
+/// In etcd's refusal of a new member, or of a removal, while the others have been connected for less than 5 s.
 pub(super) const TOO_EARLY: &str = "unhealthy cluster";
 
 /// In etcd's refusal of a transaction with more operations than it admits.

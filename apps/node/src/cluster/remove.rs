@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearflash_cluster::change::{Affected, lost_by_removal};
 use nearflash_cluster::record::Door;
@@ -17,13 +17,19 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Say;
-use super::client::{Listed, Store};
+use super::client::{Listed, Store, StoreError, TOO_EARLY};
 use super::error::ClusterError;
 use super::member::{Folder, Member};
 use super::status::remember;
 
 /// The time that a node has to accept a connection, if it runs.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that a removal waits for etcd, which admits it when the other members have been connected for 5 s.
+const CONNECTED_FOR: Duration = Duration::from_secs(15);
+
+/// The interval between two attempts.
+const POLL: Duration = Duration::from_millis(200);
 
 /// The most transactions in a row that find another state than they were decided on.
 const ATTEMPTS_MAX: u32 = 50;
@@ -105,7 +111,7 @@ pub fn remove(
     };
     let replaced = way.carry_out(&change, say)?;
     if let Some(member) = &leaving {
-        way.store.remove_member(member.id)?;
+        way.remove_member(member.id, say)?;
     }
     if way.member.external.is_none()
         && let Ok(listed) = way.store.members()
@@ -137,6 +143,29 @@ impl Way {
 
     fn state(&self) -> Result<ClusterState, ClusterError> {
         Ok(self.store.state(self.member.cluster)?)
+    }
+
+    /// Ends the membership of a machine in etcd, once etcd has known for long enough that the others are
+    /// connected.
+    fn remove_member(&self, member: u64, say: Say<'_>) -> Result<(), ClusterError> {
+        let begun = Instant::now();
+        let mut has_said = false;
+        loop {
+            let removed = self.store.remove_member(member);
+            let is_early = |reason: &str| reason.contains(TOO_EARLY);
+            match removed {
+                Err(StoreError::Refused { reason, .. })
+                    if is_early(&reason) && begun.elapsed() < CONNECTED_FOR =>
+                {
+                    if !has_said {
+                        say("waiting until etcd admits the removal of a member");
+                    }
+                    has_said = true;
+                    std::thread::sleep(POLL);
+                }
+                removed => return Ok(removed?),
+            }
+        }
     }
 
     /// Carries a change out, step by step. Returns the number of replicas that got a place.
