@@ -141,12 +141,14 @@ impl Job {
 
     /// Whether this node completes it: as the primary, or in the same term as a primary that has stopped
     /// for a handover. The other replica applies all that it accepts in this term before it opens the next
-    /// one, and this one is compared as a whole before it returns.
+    /// one, and this one is compared before it returns. If the replica here was replaced meanwhile, the record of
+    /// the next term is on its way.
     fn is_completed_here(&self, entry: &MirrorEntry) -> bool {
         match entry.role {
             Role::Primary => true,
             Role::Nobody => {
-                self.stage == Stage::Writing && entry.term == self.term && entry.remote.is_some()
+                let has_both = entry.local.is_some() && entry.remote.is_some();
+                self.stage == Stage::Writing && entry.term == self.term && has_both
             }
             Role::Secondary | Role::Elsewhere => false,
         }

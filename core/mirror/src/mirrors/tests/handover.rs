@@ -40,6 +40,23 @@ fn a_part_that_fails_is_tried_again_by_a_primary_that_has_stopped() {
 }
 
 #[test]
+fn a_part_that_failed_is_not_tried_again_at_a_replica_that_was_replaced() {
+    let (mut mirrors, remote) = sent();
+    mirrors.handle_received(remote);
+    let local = submitted(&mut mirrors).request.id;
+    mirrors.handle_device(remote, DeviceResult::Done);
+    mirrors.handle_device(local, DeviceResult::MediumError);
+    mirrors.set_table(table(stopped()));
+    assert_eq!(submitted(&mut mirrors).request.id, local);
+    mirrors.handle_device(local, DeviceResult::MediumError);
+    // The new places come before the record of the next term.
+    mirrors.set_table(table(MirrorEntry { local: None, ..stopped() }));
+    assert_eq!((mirrors.poll_device(), mirrors.poll_ended()), (None, None));
+    mirrors.set_table(table(MirrorEntry { term: Term(6), local: None, ..entry(Role::Elsewhere) }));
+    assert_eq!(ended(&mut mirrors), DeviceResult::Done);
+}
+
+#[test]
 fn a_write_of_another_term_is_not_continued_without_a_primary() {
     let (mut mirrors, remote) = sent();
     mirrors.set_table(table(MirrorEntry { term: Term(7), ..stopped() }));
