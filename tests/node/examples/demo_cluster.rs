@@ -122,7 +122,9 @@ impl Demo<'_> {
         let took = returned.elapsed().as_secs_f64();
         let copied = self.nodes.copied();
         for line in &copied[before..] {
-            self.say(&format!("both replicas are in sync again after {took:.1} s: of 256MiB, {line}, and only these were copied"));
+            self.say(&format!(
+                "both replicas are in sync again after {took:.1} s: {line} and were copied; the rest of 256MiB had not been written"
+            ));
         }
         self.show_verdict(asked);
         self.show_load();
