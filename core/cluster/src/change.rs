@@ -91,7 +91,7 @@ pub struct NodeSpec {
     pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
     /// The version of its program.
     pub version: String,
-    /// The name that its machine has as a member of etcd; empty if the machine is none.
+    /// The name that its machine has as a member of etcd; empty for a machine that is not a member.
     pub machine: String,
 }
 

@@ -53,7 +53,7 @@ impl StoreAccess {
         self.peer_secret
     }
 
-    /// The name of this machine as a member of etcd; empty if it is none.
+    /// The name of this machine as a member of etcd; empty for a machine that is not a member.
     pub(crate) fn machine(&self) -> String {
         if self.member.runs_etcd() { self.member.machine.clone() } else { String::new() }
     }

@@ -45,7 +45,7 @@ pub struct Removed {
     pub lacking: usize,
     /// The volumes of which data was given up. They stay until they are removed.
     pub lost: BTreeSet<String>,
-    /// Whether its machine was a member of etcd, and is none any more.
+    /// Whether its machine was a member of etcd, which the removal has ended.
     pub was_member: bool,
 }
 

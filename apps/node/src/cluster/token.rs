@@ -123,7 +123,7 @@ pub struct Token {
     /// Set if nearflash does not run the cluster's etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) external: Option<External>,
-    /// The time from which no machine can join with it, in seconds since 1970; absent if there is none.
+    /// The time from which no machine can join with it, in seconds since 1970; absent for a token that does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) expires_at: Option<u64>,
 }
