@@ -11,6 +11,7 @@ use etcd_client::{
 use nearflash_cluster::store::{Answer, Found, ModRevision, Operation, RequestId, StoreStatus};
 use nearflash_cluster::{Key, StoreEvent, Txn as ClusterTxn};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::access::{CALL_TIMEOUT, Way};
@@ -20,6 +21,11 @@ use super::endpoint::Endpoint;
 /// In etcd's refusal of a revision that has been compacted. Its status, Out Of Range, is also that of an
 /// answer which is too long.
 pub(super) const COMPACTED: &str = "compacted";
+
+/// The time between two probes of the endpoint of a watch, and the time for the answer. Their sum is well below
+/// a lease, after which another node may be primary.
+const PROBE_PERIOD: Duration = Duration::from_millis(300);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The longest answer: a page of a thousand records of 64 KiB each, and their keys.
 pub(super) const ANSWER_LEN_MAX: usize = 96 << 20;
@@ -216,18 +222,18 @@ impl Calls {
         }
     }
 
-    /// Watches a prefix until the watch ends.
+    /// Watches a prefix until the watch ends, or its endpoint is silent.
     pub(super) async fn watch(
         &self,
         (id, endpoint): (RequestId, Endpoint),
         prefix: &str,
         from_revision: u64,
     ) {
-        let (is_compacted, reason) = match self.watched(id, &endpoint, prefix, from_revision).await
-        {
-            Ok((is_compacted, reason)) => (is_compacted, reason),
-            Err(error) => (false, reason(&error)),
+        let ended = tokio::select! {
+            ended = self.watched(id, &endpoint, prefix, from_revision) => ended,
+            () = self.wait_for_silence(&endpoint) => Ok((false, "it is silent".to_owned())),
         };
+        let (is_compacted, reason) = ended.unwrap_or_else(|error| (false, reason(&error)));
         self.forget(&endpoint);
         self.report(StoreEvent::WatchEnded { id, is_compacted, reason });
     }
@@ -255,6 +261,24 @@ impl Calls {
             }
         }
         Ok((false, "the stream has ended".to_owned()))
+    }
+
+    /// Returns when an endpoint has not answered a probe. A watch has nothing to say while nothing changes, and
+    /// this node forwards operations by what it says: it must notice a machine that has vanished within a lease.
+    async fn wait_for_silence(&self, endpoint: &Endpoint) {
+        loop {
+            sleep(PROBE_PERIOD).await;
+            let probe = async {
+                let mut client = self.client(endpoint).await?;
+                // From the member's own data, so that an election does not count as silence.
+                let options = GetOptions::new().with_serializable().with_keys_only();
+                client.get(self.name(&Key::Cluster), Some(options)).await.map(drop)
+            };
+            // An error is an answer. If the connection has failed, the watch ends by itself.
+            if timeout(PROBE_TIMEOUT, probe).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// The connection to an endpoint.
