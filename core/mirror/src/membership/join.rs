@@ -2,8 +2,8 @@
 //!
 //! The replica stops, and waits until nothing that it has accepted or started is under way. Then it asks
 //! to join, and gets a session. When all its cores accept that session, every write goes to it, too, and
-//! everything is copied to it under the locks of writes. From the time at which it has everything, reads
-//! at the primary need its lease; then the record names it again.
+//! everything is copied to it under the locks of writes. When it has everything and the primary holds a lease of
+//! it, reads at the primary begin to need that lease; then the record names it again.
 
 use super::mirror::{Joiner, Phase, Stage, Standing};
 use super::{Action, Membership, NodeKey, Pulse, RETRY, Scope};
@@ -128,13 +128,17 @@ impl Membership {
             let scope = if mirror.is_noted { Scope::Written } else { Scope::All };
             self.actions.push_back(Action::Resync(key, joiner.session, scope));
         }
+        // A copy of few parts is faster than the first lease, for which reads would wait.
+        if joiner.stage == Stage::Copied && mirror.held > now {
+            mirror.joiner = Some(Joiner { stage: Stage::Requiring, ..joiner });
+        }
     }
 
     pub(super) fn resynced(&mut self, key: MirrorKey, session: u32) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
         if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Copying) {
-            joiner.stage = Stage::Requiring;
+            joiner.stage = Stage::Copied;
         }
     }
 }

@@ -119,7 +119,9 @@ pub(super) enum Stage {
     Showing,
     /// Everything is copied to it.
     Copying,
-    /// It has everything. Every core learns that reads need its lease, and the record is read.
+    /// It has everything.
+    Copied,
+    /// Its lease is held. Every core learns that reads need it, and the record is read.
     Requiring,
     /// It counts as in sync.
     Added,

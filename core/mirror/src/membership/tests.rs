@@ -199,10 +199,9 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
     let view = views(&actions)[0];
     assert_eq!((view.remote, view.needs_lease), (Some(1), false));
     assert!(actions.contains(&Action::Resync(KEY, 1, Scope::Written)));
-    // Reads need the lease before the record names the replica.
+    // Reads go on until a lease is held, and need it before the record names the replica.
     a.handle_resynced(KEY, 1);
-    let actions = settle(&mut a);
-    assert!(views(&actions)[0].needs_lease && read(&actions).is_none());
+    assert_eq!(settle(&mut a), []);
     a.set_now(at(200));
     a.handle_timeout();
     let asked = settle(&mut a);
@@ -210,7 +209,9 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
         panic!("a lease is asked for: {asked:?}");
     };
     a.handle_pulse(B, Pulse::Grant { sequence: *sequence, mirrors: vec![KEY] });
-    let call = read(&settle(&mut a)).expect("the record is read");
+    let actions = settle(&mut a);
+    assert!(views(&actions)[0].needs_lease);
+    let call = read(&actions).expect("the record is read");
     let known = Known { record: alone, revision: 11 };
     a.handle_store(KEY, call, StoreAnswer::Read(known));
     let (_, _, next) = proposal(&settle(&mut a)).expect("it is taken back");
