@@ -233,6 +233,11 @@ impl Mirrors {
         self.submissions.pop_front()
     }
 
+    /// Whether [`Self::poll_device`] has more.
+    pub fn has_submissions(&self) -> bool {
+        !self.submissions.is_empty()
+    }
+
     /// The other replica has accepted a write. Its result follows.
     pub fn handle_received(&mut self, id: OperationId) {
         let Some(slot) = self.slot_of(id).filter(|_| id.op == REMOTE) else { return };

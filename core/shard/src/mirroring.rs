@@ -66,6 +66,8 @@ pub(crate) struct Mirroring {
     locals: u32,
     /// Whether any device is a mirror, or a face of one.
     is_used: bool,
+    /// Operations of the mirrors that a device has done at once.
+    done: Vec<(OperationId, DeviceResult)>,
     promises: Promises,
     /// Questions whether mirrors are drained.
     waits: Vec<(u64, Arc<[MirrorId]>)>,
@@ -81,6 +83,7 @@ impl Mirroring {
             health: Arc::new([]),
             locals: 0,
             is_used: false,
+            done: Vec::new(),
             promises: Promises::default(),
             waits: Vec::new(),
             reported: BTreeMap::new(),
@@ -282,6 +285,9 @@ impl Shard {
         while let Some(submission) = self.mirroring.mirrors.poll_device() {
             moved = true;
             self.submit_for_mirror(submission, world);
+            if !self.mirroring.mirrors.has_submissions() {
+                self.handle_done(world);
+            }
         }
         while let Some((token, result)) = self.mirroring.mirrors.poll_replica() {
             moved = true;
@@ -334,9 +340,21 @@ impl Shard {
         let Mirroring { promises, health, .. } = &mut self.mirroring;
         promises.begin(&request, health);
         if let Submitted::Done(result) = world.submit(request) {
-            self.mirroring.read_clock(world);
-            self.mirroring.handle_result(request.id, result, world.now());
+            self.mirroring.done.push((request.id, result));
         }
+    }
+
+    /// The results of operations that were done at once: they share one look at the clock.
+    fn handle_done<W: World>(&mut self, world: &W) {
+        if self.mirroring.done.is_empty() {
+            return;
+        }
+        self.mirroring.read_clock(world);
+        let mut done = std::mem::take(&mut self.mirroring.done);
+        for (id, result) in done.drain(..) {
+            self.mirroring.handle_result(id, result, world.now());
+        }
+        self.mirroring.done = done;
     }
 
     /// Tells the control plane which parts of a mirror this core has written.

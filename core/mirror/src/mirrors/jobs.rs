@@ -65,29 +65,34 @@ impl Mirrors {
 
     fn begin_at_primary(&mut self, slot: usize) {
         use DeviceOperation as Op;
-        let job = self.jobs[slot];
-        let entry = *self.table.entry(job.mirror).expect("the caller has seen it");
-        let Some(local) = entry.local else { return self.wait() };
-        match job.request.operation {
-            Op::Read { .. } | Op::Allocation => {
-                let offset = ByteOffset(local.start.0 + job.request.offset.0);
-                let request = DeviceRequest { device: local.device, offset, ..job.request };
-                self.pass(slot, request, None);
-                (self.jobs[slot].stage, self.jobs[slot].stay) = (Stage::Reading, entry.stay);
-            }
-            Op::Flush => self.flush(slot, &entry),
-            Op::WriteZeroes { .. } if !entry.zeroes => self.end(slot, DeviceResult::Unsupported),
-            // A hint may leave different bytes on different replicas, so it is zeroes or nothing.
-            Op::Deallocate if !self.is(Mutant::Hint) => {
-                if !entry.zeroes || !entry.deallocates {
-                    return self.end(slot, DeviceResult::Done);
-                }
-                self.lock(slot, entry.owner);
-            }
-            Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate => {
-                self.lock(slot, entry.owner)
-            }
+        let job = &self.jobs[slot];
+        let entry = self.table.entry(job.mirror).expect("the caller has seen it");
+        let (zeroes, deallocates, owner) = (entry.zeroes, entry.deallocates, entry.owner);
+        if entry.local.is_none() {
+            return self.wait();
         }
+        match job.request.operation {
+            Op::Read { .. } | Op::Allocation => self.read(slot),
+            Op::Flush => self.flush(slot),
+            Op::WriteZeroes { .. } if !zeroes => self.end(slot, DeviceResult::Unsupported),
+            // A hint may leave different bytes on different replicas, so it is zeroes or nothing.
+            Op::Deallocate if !(zeroes && deallocates) && !self.is(Mutant::Hint) => {
+                self.end(slot, DeviceResult::Done);
+            }
+            Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate => self.lock(slot, owner),
+        }
+    }
+
+    /// Reads the replica of this node.
+    fn read(&mut self, slot: usize) {
+        let id = self.slots.id(slot, LOCAL);
+        let job = &mut self.jobs[slot];
+        let entry = self.table.entry(job.mirror).expect("the caller has seen it");
+        let local = entry.local.expect("the caller has seen it");
+        (job.stage, job.stay) = (Stage::Reading, entry.stay);
+        let offset = ByteOffset(local.start.0 + job.request.offset.0);
+        let request = DeviceRequest { id, device: local.device, offset, ..job.request };
+        self.submissions.push_back(Submission::new(request, job.mirror, None));
     }
 
     fn pass(&mut self, slot: usize, request: DeviceRequest, tag: Option<Tag>) {
@@ -115,8 +120,8 @@ impl Mirrors {
     /// Answers a read, if this node is known to have been the primary when the bytes were read: it holds
     /// leases of all other replicas in sync after that, in the same stay in sync.
     pub(super) fn judge(&mut self, slot: usize, result: DeviceResult) {
-        let job = self.jobs[slot];
-        let Some(entry) = self.entry(job.mirror).copied() else {
+        let job = &self.jobs[slot];
+        let Some(entry) = self.entry(job.mirror) else {
             return self.end(slot, DeviceResult::Gone);
         };
         let is_same_stay = entry.stay == job.stay;
@@ -140,9 +145,10 @@ impl Mirrors {
         }
     }
 
-    fn flush(&mut self, slot: usize, entry: &MirrorEntry) {
+    fn flush(&mut self, slot: usize) {
         let needs = |is_volatile: bool| if is_volatile { Part::Due } else { Part::Unneeded };
         let job = &mut self.jobs[slot];
+        let entry = self.table.entry(job.mirror).expect("the caller has seen it");
         job.stage = Stage::Flushing;
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
         job.local = needs(entry.local.is_some_and(|local| local.volatile_cache));
