@@ -21,6 +21,7 @@
     reason = "these tests take seeds from the environment, and print what they find"
 )]
 
+mod device;
 mod history;
 mod hosts;
 mod node;

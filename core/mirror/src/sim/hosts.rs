@@ -4,10 +4,10 @@ use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, O
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, ByteOffset, index};
 
+use super::device::buffer_of;
 use super::history::{End, Time};
 use super::run::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES, Run,
-    buffer_of,
 };
 use crate::{MirrorId, REDRIVE, Role};
 

@@ -1,13 +1,13 @@
-//! The run of one seed: the agenda, the cores and their devices.
+//! The run of one seed: the agenda, and the cores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
-use nearflash_request::BufferId;
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_device::{DeviceRequest, DeviceResult};
+use nearflash_units::Nanos;
 
 use super::Counts;
+use super::device::CopyBuffers;
 use super::history::{Block, Time};
 use super::hosts::Op;
 use super::node::{Node, mirror_key};
@@ -19,8 +19,7 @@ use super::world::Random;
 use crate::membership::{Known, Pulse, StoreAnswer};
 use crate::mutant::Mutant;
 use crate::{
-    Buffers, Core, DigestKey, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission,
-    Written,
+    Core, DigestKey, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission, Written,
 };
 
 pub(super) const NODES: usize = 3;
@@ -37,7 +36,7 @@ pub(super) const FIRST: u32 = 1000;
 /// Ids of forwarded operations at the primary; those of hosts are smaller.
 pub(super) const FORWARDED: u32 = 1 << 20;
 /// Buffers of copies.
-const COPIES: u32 = 1 << 26;
+pub(super) const COPIES: u32 = 1 << 26;
 pub(super) const MICRO: Time = 1000;
 pub(super) const MILLI: Time = 1_000_000;
 /// Nothing fails after that, and no operation begins after that.
@@ -123,65 +122,16 @@ pub(super) struct Run {
     problem: Option<String>,
     pub(super) lossy: u64,
     /// Failed writes, slow operations of devices, and late requests: each of a thousand.
-    errors: u64,
+    pub(super) errors: u64,
     /// Reads after which a block cannot be read any more, and the node to which alone that happens.
-    scratches: u64,
-    scratched_only: Option<usize>,
-    slow: u64,
+    pub(super) scratches: u64,
+    pub(super) scratched_only: Option<usize>,
+    pub(super) slow: u64,
     pub(super) late: u64,
     is_cruel: bool,
     /// Nothing fails: a node leaves, and no more.
     pub(super) is_orderly: bool,
     is_traced: bool,
-}
-
-/// The buffers of copies.
-struct CopyBuffers<'a> {
-    buffers: &'a mut BTreeMap<u32, Vec<u64>>,
-    next: &'a mut u32,
-    may_take: bool,
-    mutant: Option<Mutant>,
-}
-
-impl Buffers for CopyBuffers<'_> {
-    fn take(&mut self, len: ByteLen) -> Option<BufferId> {
-        if !self.may_take {
-            return None;
-        }
-        *self.next += 1;
-        let id = COPIES + *self.next;
-        let blocks = len.0 / BLOCK;
-        self.buffers.insert(id, vec![u64::MAX; usize::try_from(blocks).expect("they are few")]);
-        Some(BufferId(id))
-    }
-
-    fn take_for_digests(&mut self, len: ByteLen) -> Option<BufferId> {
-        self.take(len)
-    }
-
-    fn give(&mut self, buffer: BufferId) {
-        self.buffers.remove(&buffer.0).expect("it was taken");
-    }
-
-    fn differing(
-        &mut self,
-        here: BufferId,
-        there: BufferId,
-        _: ByteLen,
-        key: &DigestKey,
-    ) -> Vec<std::ops::Range<u64>> {
-        let digests = self.buffers[&here.0].iter().map(|stamp| digest(key, *stamp, self.mutant));
-        let pairs = digests.zip(&self.buffers[&there.0]);
-        let differing = (0..).zip(pairs).filter(|(_, (here, there))| here != *there);
-        differing.map(|(block, _)| block * BLOCK..(block + 1) * BLOCK).collect()
-    }
-}
-
-/// The digest of a block with this stamp.
-pub(super) fn digest(key: &DigestKey, stamp: u64, mutant: Option<Mutant>) -> u64 {
-    let (word, _) = key.split_first_chunk().expect("it has two words");
-    let digest = Random::new(u64::from_le_bytes(*word) ^ stamp.rotate_left(32)).below(u64::MAX);
-    if mutant == Some(Mutant::DigestsCollide) { digest % 2 } else { digest }
 }
 
 impl Run {
@@ -537,122 +487,6 @@ impl Run {
         }
     }
 
-    fn submission(&mut self, at: At, submission: Submission) {
-        let request = submission.request;
-        self.check_age(at, request.operation);
-        if let Some(buffer) = buffer_of(request.operation) {
-            *self.uses.entry(buffer.0).or_default() += 1;
-        }
-        if request.device != nearflash_device::DeviceId(0) {
-            return self.transmit_new(at, submission);
-        }
-        let mut covered = Vec::new();
-        match request.operation {
-            DeviceOperation::Flush => covered = self.nodes[at.0].device.lengths(),
-            DeviceOperation::Deallocate => self.wrong("a hint has reached a device".into()),
-            _ => {}
-        }
-        let is_slow = self.random.permille(30);
-        let longest = if is_slow { 8 * MILLI } else { 300 * MICRO };
-        let longest = if self.random.permille(self.slow) { 1500 * MILLI } else { longest };
-        let is_read = matches!(request.operation, DeviceOperation::Read { .. });
-        let hangs = is_read && self.random.permille(self.slow / 5) && !self.is_calm();
-        let longest = if hangs { 6000 * MILLI } else { longest };
-        let time = self.now + 20 * MICRO + self.random.below(longest);
-        if longest > 1000 * MILLI {
-            self.tempt(at.0, false, 100, 5 * MILLI);
-        }
-        let (life, epoch) = (self.nodes[at.0].life, self.devices_epoch[at.0]);
-        self.nodes[at.0].busy_until = self.nodes[at.0].busy_until.max(time);
-        self.later(time, Event::Device(at, life, epoch, submission, covered));
-    }
-
-    fn device_done(
-        &mut self,
-        at: At,
-        (life, epoch): (u64, u64),
-        submission: Submission,
-        covered: &[(u64, usize)],
-    ) {
-        if epoch != self.devices_epoch[at.0] {
-            return;
-        }
-        let DeviceRequest { operation, offset, len, .. } = submission.request;
-        let blocks = offset.0 / BLOCK..(offset.0 + len.0) / BLOCK;
-        let mut result = DeviceResult::Done;
-        let is_alive = self.nodes[at.0].life == life && self.nodes[at.0].is_up;
-        match operation {
-            DeviceOperation::Write { .. }
-                if self.random.permille(self.errors) && !self.is_calm() =>
-            {
-                self.count("device errors");
-                self.tempt((at.0 + 1) % self.sharing(), false, 6, 4 * MILLI);
-                result = DeviceResult::MediumError;
-            }
-            DeviceOperation::Write { buffer, buffer_offset, .. } => {
-                if !is_alive {
-                    self.count("writes of the dead");
-                }
-                let skip = usize::try_from(buffer_offset.0 / BLOCK).expect("they are few");
-                let stamps = self.buffers[&buffer.0][skip..].to_vec();
-                for (block, stamp) in blocks.zip(stamps) {
-                    self.nodes[at.0].device.scratched.remove(&block);
-                    self.nodes[at.0].device.cell(block).log.push(stamp);
-                    let order = self.orders.entry(block).or_default();
-                    if !order.contains(&stamp) {
-                        order.push(stamp);
-                    }
-                }
-            }
-            DeviceOperation::Flush => {
-                for (block, len) in covered {
-                    let cell = self.nodes[at.0].device.cell(*block);
-                    cell.durable = cell.durable.max(*len);
-                }
-            }
-            DeviceOperation::Read { .. } if is_alive && self.is_scratched(at.0, &blocks) => {
-                self.count("reads of scratched blocks");
-                result = DeviceResult::MediumError;
-            }
-            DeviceOperation::Read { buffer: Some(buffer), .. } if is_alive => {
-                let device = &mut self.nodes[at.0].device;
-                let stamps = blocks.map(|block| device.cell(block).stamp()).collect();
-                self.buffers.insert(buffer.0, stamps);
-            }
-            _ => {}
-        }
-        if is_alive {
-            self.result(at, submission.request, result);
-        }
-    }
-
-    /// Whether a node cannot read these blocks. In the end, it can read all.
-    fn is_scratched(&mut self, node: usize, blocks: &std::ops::Range<u64>) -> bool {
-        let may_happen = self.scratched_only.is_none_or(|only| only == node);
-        if may_happen && self.random.permille(self.scratches) && !self.is_calm() {
-            self.nodes[node].device.scratched.insert(blocks.start);
-        }
-        let is_calm = self.is_calm();
-        let scratched = &mut self.nodes[node].device.scratched;
-        if is_calm {
-            scratched.clear();
-        }
-        scratched.range(blocks.clone()).next().is_some()
-    }
-
-    /// Gives a core the result of one of its operations.
-    pub(super) fn result(&mut self, at: At, request: DeviceRequest, result: DeviceResult) {
-        let paused_until = self.nodes[at.0].paused_until;
-        if paused_until > self.now {
-            let life = self.nodes[at.0].life;
-            return self.later(paused_until, Event::Result(at, life, request, result));
-        }
-        if let Some(buffer) = buffer_of(request.operation) {
-            *self.uses.get_mut(&buffer.0).expect("it is in use") -= 1;
-        }
-        self.with_core(at, |core| core.handle_device(request.id, result));
-    }
-
     fn check_rest(&mut self) -> Result<(), String> {
         if self.open > 0 {
             let hanging: Vec<_> = self.ops.iter().filter(|op| op.is_open()).collect();
@@ -694,13 +528,5 @@ impl Run {
             }
         }
         Ok(())
-    }
-}
-
-pub(super) fn buffer_of(operation: DeviceOperation) -> Option<BufferId> {
-    match operation {
-        DeviceOperation::Write { buffer, .. } => Some(buffer),
-        DeviceOperation::Read { buffer, .. } => buffer,
-        _ => None,
     }
 }

@@ -8,10 +8,11 @@ use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, O
 use nearflash_request::{BufferId, Outcome};
 use nearflash_units::{ByteLen, index};
 
+use super::device::{buffer_of, digest};
 use super::history::Time;
 use super::run::{
     At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, MICRO, MILLI, MIRRORS, PRIMARY_FACES,
-    REPLICA_FACES, Run, buffer_of, digest,
+    REPLICA_FACES, Run,
 };
 use crate::{ReplicaRequest, Role, Submission};
 

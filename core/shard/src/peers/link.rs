@@ -1,24 +1,23 @@
-//! One core's connection to one other node: connecting, opening its volumes, sending operations.
+//! One core's way to one other node: connecting, opening its volumes, sending operations.
+
+mod connection;
 
 use std::collections::VecDeque;
 
 use nearflash_device::{DeviceOperation, DeviceResult, OperationId};
-use nearflash_direct::client::{
-    ClientEvent, ClientSession, RequestTag, SubmitError, VolumeHandle, VolumeInfo,
-};
+use nearflash_direct::client::{ClientEvent, ClientSession, RequestTag, VolumeHandle, VolumeInfo};
 use nearflash_direct::wire::HEADER_LEN;
-use nearflash_direct::{Face, Receiving, Status};
-use nearflash_mirror::Tag;
-use nearflash_request::{Outcome, SentIn};
+use nearflash_direct::{Receiving, Status};
+use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
 
-use super::pending::{Part, Pending};
+use super::pending::Pending;
 use super::{
-    CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD,
-    RemoteVolume, SILENCE_MAX, client_config, result_of,
+    LinkError, PeerConfig, READ_SPAN, RETRY_PERIOD, RemoteVolume, client_config, result_of,
 };
 use crate::notice::Notice;
 use crate::world::{Interest, Place, Received, Sent, SocketId, World};
+use connection::Connection;
 
 /// Operations that have ended.
 type Ended = Vec<(OperationId, DeviceResult)>;
@@ -32,7 +31,7 @@ struct Uncertain {
     until: Nanos,
 }
 
-/// The connection to another node.
+/// The way to another node.
 #[derive(Debug)]
 pub(super) struct Link {
     config: PeerConfig,
@@ -63,28 +62,6 @@ enum Handle {
     /// Asked for, with this number.
     Asked(u32),
     Open(VolumeHandle),
-}
-
-#[derive(Debug)]
-struct Connection {
-    socket: SocketId,
-    session: ClientSession,
-    /// The world has connected it.
-    is_connected: bool,
-    /// It leads to mirrors.
-    has_faces: bool,
-    /// The claim was answered: operations may be sent.
-    is_claimed: bool,
-    /// The node's answer to HELLO: [`nearflash_direct::client::Agreed::boot`].
-    boot: u64,
-    /// The operations under way, by tag, with the writes that each of them covers if it is a flush.
-    posted: Vec<Option<(Pending, u64)>>,
-    posted_len: usize,
-    /// An [`crate::Event::Ready`] follows, for this interest.
-    watched: Option<Interest>,
-    /// When it began, when bytes last came, or when there was nothing to wait for.
-    heard_at: Nanos,
-    is_pinged: bool,
 }
 
 impl Link {
@@ -561,99 +538,5 @@ impl RemoteVolume {
     /// not in sync any more, and a primary makes its own flushes.
     fn is_recorded(&self) -> bool {
         self.face.is_none()
-    }
-}
-
-impl Connection {
-    fn watch<W: World>(&mut self, interest: Interest, world: &mut W) {
-        self.watched = Some(interest);
-        world.watch(self.socket, interest);
-    }
-
-    /// The node is asked for something: its silence counts from now on.
-    fn expects(&mut self, now: Nanos) {
-        if !self.awaits_answer() {
-            (self.heard_at, self.is_pinged) = (now, false);
-        }
-    }
-
-    /// The longest silence. The answer to a claim may wait for a device.
-    fn silence_max(&self) -> Nanos {
-        match (self.is_connected, self.session.is_ready(), self.is_claimed) {
-            (false, ..) => CONNECT_MAX,
-            (_, true, false) => CLAIM_MAX,
-            _ if self.has_faces => FACE_SILENCE_MAX,
-            _ => SILENCE_MAX,
-        }
-    }
-
-    /// Whether the node owes something.
-    fn awaits_answer(&self) -> bool {
-        self.posted_len > 0 || !self.is_claimed || self.session.has_unanswered()
-    }
-
-    /// Hands received bytes to the session: first those in the place, then those behind it.
-    fn feed<W: World>(
-        &mut self,
-        place: Option<Place>,
-        len: usize,
-        staging: &[u8],
-        world: &mut W,
-    ) -> Result<(), nearflash_direct::PeerError> {
-        let mut placed = 0;
-        if let Some(Place { buffer, offset, len: room }) = place {
-            placed = len.min(room);
-            self.session.handle_payload(&world.pool().bytes(buffer)[offset..offset + placed]);
-        }
-        let mut rest = &staging[..len - placed];
-        while !rest.is_empty() {
-            match self.session.receiving() {
-                Receiving::Bytes => {
-                    let taken = self.session.handle_input(rest)?;
-                    rest = &rest[taken..];
-                }
-                Receiving::Payload { buffer, offset, len } => {
-                    let (payload, behind) = rest.split_at(len.min(rest.len()));
-                    let into = &mut world.pool().bytes_mut(buffer)[offset..offset + payload.len()];
-                    into.copy_from_slice(payload);
-                    self.session.handle_payload(payload);
-                    rest = behind;
-                }
-                Receiving::Paused => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends the next part of an operation; `false` if the protocol does not have the operation.
-    fn submit<W: World>(
-        &mut self,
-        (handle, sent): (VolumeHandle, Option<(Face, Tag)>),
-        pending: &mut Pending,
-        covered: u64,
-        world: &mut W,
-    ) -> Result<bool, SubmitError> {
-        self.expects(world.now());
-        let agreed = self.session.agreed().ok_or(SubmitError::NotConnected)?;
-        let digests = agreed.digests.data;
-        let (len_max, zeroes) = (agreed.len_max, agreed.zero);
-        let Some(part) = pending.next_part(len_max, zeroes) else { return Ok(false) };
-        let Part { operation, payload, buffer_offset } = part;
-        let bytes = match payload {
-            Some((buffer, start, len)) if digests => &world.pool().bytes(buffer)[start..][..len],
-            _ => &[],
-        };
-        let session = &mut self.session;
-        let RequestTag(tag) = match sent {
-            None => session.submit_at(handle, &operation, buffer_offset, bytes)?,
-            Some((face, Tag { term, session: number })) => {
-                let sent_in = SentIn { term: term.0, session: number };
-                let data = (buffer_offset, bytes);
-                session.submit_on_face(handle, &operation, data, (face, sent_in))?
-            }
-        };
-        self.posted[index(tag)] = Some((*pending, covered));
-        self.posted_len += 1;
-        Ok(true)
     }
 }
