@@ -1,11 +1,13 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use nearflash_access::{GrantRange, Rights};
 use nearflash_bench::BenchArgs;
-use nearflash_node::cluster::{EtcdUrl, Listen};
+use nearflash_node::cluster::{CLIENT_PORT, EtcdUrl, Listen};
 use nearflash_node::config::ServeArgs;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
@@ -533,9 +535,10 @@ pub(crate) enum ClusterSubcommand {
     /// Remove a node that is lost for good; its replicas are replaced by new ones on other nodes. Any
     /// machine of the cluster can run this
     Remove {
-        /// The node, which does not run
+        /// The node, which does not run; or the IP or IP:PORT of the etcd of a machine without a node, such as
+        /// a witness
         #[arg(value_name = "NODE")]
-        name: Name,
+        subject: Leaver,
         /// Remove the node also if it has the only copy of data, which is lost then. The volumes of that
         /// data stay until they are removed
         #[arg(long)]
@@ -565,6 +568,28 @@ pub(crate) enum ClusterSubcommand {
         #[arg(long, value_name = "DIR")]
         data_dir: Option<PathBuf>,
     },
+}
+
+/// The part of a cluster that is removed from it.
+#[derive(Clone, Debug)]
+pub(crate) enum Leaver {
+    Node(Name),
+    /// A machine without a node, by the address of its etcd for clients.
+    Machine(SocketAddr),
+}
+
+impl FromStr for Leaver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Machine(address));
+        }
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Self::Machine(SocketAddr::new(ip, CLIENT_PORT)));
+        }
+        text.parse().map(Self::Node).map_err(|error: <Name as FromStr>::Err| error.to_string())
+    }
 }
 
 /// The lifetime of a token.

@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use nearflash_api::socket::default_data_dir;
 use nearflash_node::NodeError;
 use nearflash_node::cluster::{
-    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed, Renewed,
-    Repaired, Role, StatusPart, Supervisor, Token, init, join, loss, remove, repair, status, token,
+    ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
+    RemovedMachine, Renewed, Repaired, Role, StatusPart, Supervisor, Token, init, join, loss, remove,
+    remove_machine, repair, status, token,
 };
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ClusterSubcommand, NodeArgs};
+use crate::args::{ClusterSubcommand, Leaver, NodeArgs};
 use crate::calendar::show_moment;
 use crate::confirm::confirm;
 use crate::failure::Failure;
@@ -46,11 +47,18 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             print(&show(&made, node.json, renewed))?;
             Ok(ExitCode::SUCCESS)
         }
-        ClusterSubcommand::Remove { name, force, yes, node } => {
+        ClusterSubcommand::Remove { subject: Leaver::Node(name), force, yes, node } => {
             let data_dir = data_dir(&node)?;
             confirm(yes, || question(&data_dir, &name, force))?;
             let done = remove(&data_dir, &name, force, &mut say)?;
             print(&show(&done, node.json, removed))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::Remove { subject: Leaver::Machine(address), yes, node, .. } => {
+            let data_dir = data_dir(&node)?;
+            confirm(yes, || Ok(format!("Remove the machine of etcd {address} for good?")))?;
+            let done = remove_machine(&data_dir, address, &mut say)?;
+            print(&show(&done, node.json, removed_machine))?;
             Ok(ExitCode::SUCCESS)
         }
         ClusterSubcommand::Repair { node } => {
@@ -128,6 +136,10 @@ fn removed(done: &Removed) -> String {
         );
     }
     text
+}
+
+fn removed_machine(done: &RemovedMachine) -> String {
+    format!("removed machine {} from the members of etcd\n", done.machine)
 }
 
 fn repaired(done: &Repaired) -> String {

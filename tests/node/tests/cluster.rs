@@ -74,6 +74,31 @@ fn a_join_that_was_interrupted_is_repeated() {
 
 #[test]
 #[ignore = "needs etcd: run by make test"]
+fn a_witness_that_is_lost_is_removed_and_another_one_takes_its_place() {
+    let (one, two, three, four) = (Machine::new(), Machine::new(), Machine::new(), Machine::new());
+    one.init();
+    two.join(&one, &[]);
+    three.join(&one, &["--witness"]);
+    assert_eq!(one.verdict(), "ok");
+    let refusal = |address: &str| one.refusal(&["remove", address]).0;
+    let answers = refusal(&three.address);
+    assert!(answers.contains("answers: stop it first"), "{answers}");
+    let unknown = refusal(&four.address);
+    let addresses = format!("they have {}:2379", one.address);
+    assert!(unknown.contains("no member") && unknown.contains(&addresses), "{unknown}");
+
+    three.kill();
+    eventually("the verdict", || one.verdict() == "degraded");
+    let name = one.answer(&["remove", &three.address])["machine"].clone();
+    assert!(name.as_str().unwrap().contains(&three.address), "{name}");
+    let gone = refusal(&three.address);
+    assert!(gone.contains("no member"), "{gone}");
+    four.join(&one, &["--witness"]);
+    eventually("three members", || one.verdict() == "ok");
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
 fn a_wrong_token_is_refused_by_name() {
     let (one, other, new) = (Machine::new(), Machine::new(), Machine::new());
     one.init();

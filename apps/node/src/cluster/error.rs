@@ -161,15 +161,13 @@ pub enum ClusterError {
     },
     /// A member with this address has lost its data.
     #[error(
-        "the cluster has a member at {address} already, and its data is not in {}: restore the \
-         folder, or remove that member with etcdctl ('member remove {member:x}') and join again",
+        "the cluster has a member at {address} already, and its data is not in {}: restore the folder, \
+         or run 'nearflash cluster remove {address}' on another machine and join again",
         path.display()
     )]
     LostData {
         /// The member's address.
         address: SocketAddr,
-        /// The number of the member in etcd.
-        member: u64,
         /// The folder without data.
         path: PathBuf,
     },
@@ -264,14 +262,36 @@ pub enum ClusterError {
         /// The address.
         address: SocketAddr,
     },
-    /// Without the machine of the node, etcd has no majority.
+    /// No member of etcd that nearflash runs has that address.
+    #[error("no member of the cluster's etcd has the address {machine}: they have {addresses}")]
+    NoSuchMember {
+        /// The address.
+        machine: SocketAddr,
+        /// The addresses that there are.
+        addresses: Box<str>,
+    },
+    /// The machine that is to be removed runs a node.
+    #[error("node {node} runs on the machine of etcd {machine}: remove the node")]
+    MemberOfNode {
+        /// The address.
+        machine: SocketAddr,
+        /// The node.
+        node: Box<str>,
+    },
+    /// A member of etcd that is to be removed answers.
+    #[error("etcd at {machine} answers: stop it first")]
+    MemberAnswers {
+        /// The address.
+        machine: SocketAddr,
+    },
+    /// Without the machine, etcd has no majority.
     #[error(
-        "{node} runs a member of etcd, and without it the others are no majority, because these do not \
+        "{subject} runs a member of etcd, and without it the others are no majority, because these do not \
          answer: {silent}: start them first"
     )]
     MajorityLost {
-        /// The node.
-        node: Box<str>,
+        /// The node, or the address of its etcd.
+        subject: Box<str>,
         /// The members that do not answer.
         silent: Box<str>,
     },

@@ -153,9 +153,9 @@ fn check_data(folder: &Folder, store: &Store, member: &Member) -> Result<(), Clu
     let (peer, members) = (peer_url(member), store.members()?);
     let own = members.iter().find(|it| it.peers.contains(&peer));
     match own.filter(|own| !own.name.is_empty() && !has_data(folder)) {
-        Some(own) => {
-            let (address, path) = (member.listen.peer(), folder.data());
-            Err(ClusterError::LostData { address, member: own.id, path })
+        Some(_) => {
+            let (address, path) = (member.listen.client, folder.data());
+            Err(ClusterError::LostData { address, path })
         }
         None => Ok(()),
     }

@@ -9,7 +9,7 @@ use super::endpoint::Endpoint;
 use super::error::ClusterError;
 
 /// etcd's registered port for clients.
-pub(super) const CLIENT_PORT: u16 = 2379;
+pub const CLIENT_PORT: u16 = 2379;
 
 /// An address for documents (RFC 5737), which the default route reaches.
 const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);

@@ -49,6 +49,13 @@ pub struct Removed {
     pub was_member: bool,
 }
 
+/// The result of the removal of a machine without a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct RemovedMachine {
+    /// Its name in etcd.
+    pub machine: String,
+}
+
 /// The result of a repair.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Repaired {
@@ -124,6 +131,36 @@ pub fn remove(
     Ok(Removed { node: node.to_string(), replaced, lacking, lost, was_member })
 }
 
+/// Ends the membership of a machine that runs etcd and no node, such as a witness. It does not run either.
+///
+/// # Errors
+/// When no such machine is there, when it runs or is needed, or etcd does not answer.
+pub fn remove_machine(
+    data_dir: &Path,
+    machine: SocketAddr,
+    say: Say<'_>,
+) -> Result<RemovedMachine, ClusterError> {
+    let way = Way::of(data_dir)?;
+    let listed = if way.member.external.is_none() { way.store.members()? } else { Vec::new() };
+    let own = listed.iter().find(|it| it.clients.contains(&machine.into()));
+    let Some(own) = own else {
+        let addresses: Vec<String> =
+            listed.iter().flat_map(|it| &it.clients).map(ToString::to_string).collect();
+        return Err(ClusterError::NoSuchMember { machine, addresses: addresses.join(", ").into() });
+    };
+    let state = way.state()?;
+    if let Some(node) = state.nodes().values().find(|it| it.machine == own.name) {
+        return Err(ClusterError::MemberOfNode { machine, node: node.name.as_str().into() });
+    }
+    if way.has_leader(own) {
+        return Err(ClusterError::MemberAnswers { machine });
+    }
+    way.check_majority(&machine.to_string(), own, &listed)?;
+    way.remove_member(own.id, say)?;
+    remember(&way.folder, &way.member, &way.store.members()?);
+    Ok(RemovedMachine { machine: own.name.clone() })
+}
+
 /// Gives mirrors with one replica a second one, on another node.
 ///
 /// # Errors
@@ -193,8 +230,7 @@ impl Way {
         }
     }
 
-    /// The membership of the node's machine in etcd, if it may end: the others must have a majority
-    /// without it.
+    /// The membership of the node's machine in etcd, if it may end.
     fn leaving_member(
         &self,
         node: &Name,
@@ -204,24 +240,36 @@ impl Way {
             return Ok(None);
         }
         let listed = self.store.members()?;
-        let (own, others): (Vec<Listed>, Vec<Listed>) =
-            listed.into_iter().partition(|it| it.name == subject.machine);
-        let Some(own) = own.into_iter().next() else { return Ok(None) };
-        let voters: Vec<&Listed> = others.iter().filter(|it| !it.is_learner).collect();
-        let mut silent = Vec::new();
-        for voter in &voters {
-            let way = (&self.folder, None);
-            let reported = Store::open(way, &voter.clients)?.report();
-            if !reported.is_ok_and(|it| it.leader != 0) {
-                silent.push(voter.name.clone());
-            }
+        let Some(own) = listed.iter().find(|it| it.name == subject.machine) else {
+            return Ok(None);
+        };
+        self.check_majority(node.as_str(), own, &listed)?;
+        Ok(Some(own.clone()))
+    }
+
+    /// Whether the others have a majority without this member.
+    fn check_majority(
+        &self,
+        subject: &str,
+        own: &Listed,
+        listed: &[Listed],
+    ) -> Result<(), ClusterError> {
+        let voters: Vec<&Listed> =
+            listed.iter().filter(|it| it.id != own.id && !it.is_learner).collect();
+        let silent = voters.iter().filter(|voter| !self.has_leader(voter));
+        let silent: Vec<&str> = silent.map(|voter| voter.name.as_str()).collect();
+        if voters.len() - silent.len() < voters.len() / 2 + 1 {
+            let (subject, silent) = (subject.into(), silent.join(", ").into());
+            return Err(ClusterError::MajorityLost { subject, silent });
         }
-        let answering = voters.len() - silent.len();
-        if answering < voters.len() / 2 + 1 {
-            let (node, silent) = (node.as_str().into(), silent.join(", ").into());
-            return Err(ClusterError::MajorityLost { node, silent });
-        }
-        Ok(Some(own))
+        Ok(())
+    }
+
+    /// Whether a member answers, and knows a leader.
+    fn has_leader(&self, member: &Listed) -> bool {
+        let store = Store::open((&self.folder, None), &member.clients);
+        let reported = store.map(|store| store.report());
+        matches!(reported, Ok(Ok(reported)) if reported.leader != 0)
     }
 }
 
