@@ -8,8 +8,8 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_node::NodeError;
 use nearflash_node::cluster::{
     ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
-    RemovedMachine, Renewed, Repaired, Role, StatusPart, Supervisor, Token, init, join, loss, remove,
-    remove_machine, repair, status, token,
+    RemovedMachine, Renewed, Repaired, Role, StatusPart, Supervisor, Token, init, join, loss,
+    remove, remove_machine, repair, status, token,
 };
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -76,7 +76,7 @@ impl Mirrors {
             Op::Flush => self.flush(slot),
             Op::WriteZeroes { .. } if !zeroes => self.end(slot, DeviceResult::Unsupported),
             // A hint may leave different bytes on different replicas, so it is zeroes or nothing.
-            Op::Deallocate if !(zeroes && deallocates) && !self.is(Mutant::Hint) => {
+            Op::Deallocate if (!zeroes || !deallocates) && !self.is(Mutant::Hint) => {
                 self.end(slot, DeviceResult::Done);
             }
             Op::Write { .. } | Op::WriteZeroes { .. } | Op::Deallocate => self.lock(slot, owner),
