@@ -23,7 +23,7 @@ impl QueuePair {
         let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
         let (uuid, identity) = (self.volume.uuid, self.identity);
         move || {
-            let options = QueueOptions { depth, shared_len };
+            let options = QueueOptions { depth, shared_len, identity: None };
             persist(shared.options.reconnect_max, || {
                 let pair = Self::connect_as(identity, Arc::clone(&shared), &name, options, None)?;
                 same_volume(&name, uuid, pair.volume.uuid)?;
