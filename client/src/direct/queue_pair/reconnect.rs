@@ -60,6 +60,18 @@ impl QueuePair {
         connected.map_err(|error| if is_late() { LATE } else { error })
     }
 
+    /// [`Self::reconnect`] with one attempt.
+    #[cfg(feature = "ownership")]
+    pub(in super::super) fn reconnect_once(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        if self.lost.is_none() {
+            self.lose(Lost::Closed);
+        }
+        self.try_reconnect(deadline)
+    }
+
     fn try_reconnect(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         let slots = self.link.slots().successor();
         let shared = self.shared.until(deadline);
