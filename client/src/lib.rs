@@ -6,6 +6,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `tokio` | `direct::AsyncVolume`, volumes for asynchronous programs |
+//! | `ownership` | `direct::Ownership`, volumes that one process at a time writes |
 //! | `nvme-tcp` | `nvme_tcp`, a host for any NVMe/TCP target, of nearflash or others |
 //! | `iscsi` | `iscsi`, an initiator for any iSCSI target, of nearflash or others |
 //!
@@ -34,6 +35,8 @@ pub use direct::{
     Buffer, Client, Completion, Credentials, Error, Options, QueueOptions, QueuePair, Token,
     Volume, VolumeInfo,
 };
+#[cfg(feature = "ownership")]
+pub use direct::{OwnerOptions, Ownership};
 pub use resolve::resolve;
 
 /// The samples of the README are compiled with those of the documentation.

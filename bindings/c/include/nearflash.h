@@ -91,6 +91,7 @@ uint32_t nearflash_version(void);
 #define NEARFLASH_QUEUE_FULL 65542
 #define NEARFLASH_INVALID_LENGTH 65543
 #define NEARFLASH_NO_MEMORY 65544
+#define NEARFLASH_SUPERSEDED 65545
 /* This binding's own: a pointer is NULL, a string is not UTF-8, or a buffer is in flight. */
 #define NEARFLASH_INVALID_ARGUMENT 131072
 /* This binding's own: the system refused a file descriptor for an event loop. */

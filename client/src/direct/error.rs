@@ -107,6 +107,14 @@ pub enum Error {
         /// The requested length.
         len: u64,
     },
+    /// Another process has taken the volume over. Nothing of this process is written any more.
+    #[error("volume '{volume}' has another owner: {owner}; this process has lost it")]
+    Superseded {
+        /// The volume.
+        volume: String,
+        /// The name and address of the other owner.
+        owner: String,
+    },
 }
 
 /// The cause of a lost connection.
@@ -160,6 +168,7 @@ impl Error {
             Self::QueueFull { .. } => Own::QueueFull,
             Self::Length { .. } => Own::InvalidLength,
             Self::NoMemory { .. } => Own::NoMemory,
+            Self::Superseded { .. } => Own::Superseded,
             Self::Refused { .. } | Self::Open { .. } | Self::Status(_) => match self.status() {
                 Some(status) => return u32::from(status.0),
                 None => Own::Refused,
@@ -263,6 +272,7 @@ enum Own {
     QueueFull,
     InvalidLength,
     NoMemory,
+    Superseded,
 }
 
 /// The first code above every status.
@@ -274,7 +284,7 @@ impl Own {
     }
 }
 
-const OWN: [(Own, &str, &str); 9] = [
+const OWN: [(Own, &str, &str); 10] = [
     (Own::InvalidUrl, "INVALID_URL", "the URL is not valid, or names no volume"),
     (Own::InvalidCredentials, "INVALID_CREDENTIALS", "the key or its secret cannot be used"),
     (Own::Unreachable, "UNREACHABLE", "no node answers at the address"),
@@ -292,6 +302,7 @@ const OWN: [(Own, &str, &str); 9] = [
     (Own::QueueFull, "QUEUE_FULL", "the queue pair's depth is reached"),
     (Own::InvalidLength, "INVALID_LENGTH", "the length is not valid for one operation"),
     (Own::NoMemory, "NO_MEMORY", "the queue pair's memory is used up"),
+    (Own::Superseded, "SUPERSEDED", "another process has taken the volume over"),
 ];
 
 /// The status of a failed handshake, if it has one.

@@ -37,12 +37,21 @@ const STAGING_LEN: usize = 256 * 1024;
 /// The identity that consecutive links of one queue pair share: before a new link is ready, the
 /// operations of the earlier ones have ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LinkIdentity([u8; IDENTITY_LEN]);
+pub(super) struct LinkIdentity {
+    bytes: [u8; IDENTITY_LEN],
+    /// Whether the application chose it, and relies on the claim.
+    is_given: bool,
+}
 
 impl LinkIdentity {
     /// A new identity.
     pub(super) fn draw() -> Result<Self, Error> {
-        draw().map(Self)
+        Ok(Self { bytes: draw()?, is_given: false })
+    }
+
+    /// The given identity, or a new one.
+    pub(super) fn given_or_drawn(identity: Option<[u8; IDENTITY_LEN]>) -> Result<Self, Error> {
+        identity.map_or_else(Self::draw, |bytes| Ok(Self { bytes, is_given: true }))
     }
 }
 
@@ -99,16 +108,16 @@ impl Link {
 
     /// Ends the operations of earlier links.
     fn claim(&mut self, shared: &Shared, identity: LinkIdentity) -> Result<(), Error> {
-        let LinkIdentity(identity) = identity;
-        let claim = self.connection.session.claim(identity);
+        let claim = self.connection.session.claim(identity.bytes);
         claim.map_err(|_| Error::ConnectionLost(Lost::Closed))?;
         let claimed = self.await_event(shared, "CLAIM", |event| match event {
             ClientEvent::Claimed(result) => Some(*result),
             _ => None,
         })?;
         match claimed {
+            Ok(()) => Ok(()),
             // A node of an older version does not support CLAIM.
-            Ok(()) | Err(Status::INVALID_OPCODE) => Ok(()),
+            Err(Status::INVALID_OPCODE) if !identity.is_given => Ok(()),
             Err(status) => Err(Error::Status(status)),
         }
     }

@@ -42,6 +42,8 @@ mod cursor;
 mod error;
 mod link;
 mod options;
+#[cfg(feature = "ownership")]
+mod ownership;
 mod pieces;
 mod queue_pair;
 #[cfg(feature = "tokio")]
@@ -68,6 +70,8 @@ pub use credentials::{Credentials, CredentialsError};
 pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
+#[cfg(feature = "ownership")]
+pub use ownership::{OwnerOptions, Ownership, TakeError};
 pub use queue_pair::{QueuePair, WithTimeout};
 pub use url::{Place, Url};
 pub use volume::Volume;

@@ -1,4 +1,4 @@
-//! The time-outs of a client, and the size of a queue pair.
+//! The time-outs of a client, and the size and identity of a queue pair.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Default for Options {
     }
 }
 
-/// The size of a queue pair.
+/// The size and identity of a queue pair.
 ///
 /// ```
 /// let options = nearflash::QueueOptions::default().depth(32);
@@ -60,13 +60,18 @@ pub struct QueueOptions {
     /// The length in bytes of the memory for buffers that is shared with a node on this machine.
     /// With 0, or more than 256 MiB, no memory is shared, and the Unix socket carries the payload.
     pub shared_len: usize,
+    /// The identity that each of the queue pair's connections claims from the node; `None` draws a
+    /// random one. Before a connection with this identity is ready, the node ends every other
+    /// connection that claimed the same identity with the same key, and completes its requests. With
+    /// an identity given here, a node that does not support claims is an error.
+    pub identity: Option<[u8; 16]>,
 }
 
-builders!(QueueOptions { depth: u32, shared_len: usize });
+builders!(QueueOptions { depth: u32, shared_len: usize, identity: Option<[u8; 16]> });
 
 impl Default for QueueOptions {
-    /// 128 operations, 16 MiB.
+    /// 128 operations, 16 MiB, a random identity.
     fn default() -> Self {
-        Self { depth: 128, shared_len: 16 << 20 }
+        Self { depth: 128, shared_len: 16 << 20, identity: None }
     }
 }

@@ -78,7 +78,8 @@ impl QueuePair {
         options: QueueOptions,
         deadline: Option<Instant>,
     ) -> Result<Self, Error> {
-        Self::connect_as(LinkIdentity::draw()?, shared, name, options, deadline)
+        let identity = LinkIdentity::given_or_drawn(options.identity)?;
+        Self::connect_as(identity, shared, name, options, deadline)
     }
 
     fn connect_as(

@@ -10,7 +10,7 @@ use super::error::{Error, LATE};
 use super::options::QueueOptions;
 use super::slices::Source;
 use super::volume_info::VolumeInfo;
-use super::worker::{Job, WORKER_DEPTH, Worker};
+use super::worker::{Job, Reconnection, WORKER_DEPTH, Worker};
 
 /// The maximum number of threads that are served at the same time; more wait their turn.
 const WORKERS_MAX: usize = 16;
@@ -68,11 +68,21 @@ impl Client {
 impl Volume {
     fn open(client: Client, name: &str) -> Result<Self, Error> {
         let worker = hire(&client, name, None)?;
-        let (info, left) = (worker.info(), WORKERS_MAX - 1);
-        let crew = Crew { info, idle: vec![worker], healing: 0, left };
+        Ok(Self::with_crew(client, name, vec![worker], WORKERS_MAX - 1))
+    }
+
+    /// A volume over the connections of its owner, and no others.
+    #[cfg(feature = "ownership")]
+    pub(super) fn owned(client: Client, name: &str, workers: Vec<Worker>) -> Self {
+        Self::with_crew(client, name, workers, 0)
+    }
+
+    /// A volume with these connections, at least one, and at most `left` more.
+    fn with_crew(client: Client, name: &str, idle: Vec<Worker>, left: usize) -> Self {
+        let crew = Crew { info: idle[0].info(), idle, healing: 0, left };
         let (crew, returned) = (Mutex::new(crew), Condvar::new());
         let shared = Arc::new(Shared { client, name: name.into(), crew, returned });
-        Ok(Self { shared, timeout: None })
+        Self { shared, timeout: None }
     }
 
     /// The same volume, whose calls through this value end after `timeout` at the latest, except
@@ -304,7 +314,7 @@ fn hire(client: &Client, name: &str, deadline: Option<Instant>) -> Result<Worker
     let hired = client.queue_pair_until(name, options, deadline);
     let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let pair = hired.map_err(|error| if is_late() { LATE } else { error })?;
-    Ok(Worker::new(pair, client.options().spin_max))
+    Ok(Worker::new(pair, client.options().spin_max, Reconnection::Free))
 }
 
 impl fmt::Debug for Volume {

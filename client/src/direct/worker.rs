@@ -5,6 +5,8 @@
 //! gives its connection up instead: until the next connection is ready, no other call begins.
 
 use std::io::IoSliceMut;
+#[cfg(feature = "ownership")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearflash_direct::Status;
@@ -12,6 +14,8 @@ use nearflash_direct::Status;
 use super::buffer::Buffer;
 use super::completion::{Completion, Token};
 use super::error::{Error, LATE, Lost};
+#[cfg(feature = "ownership")]
+use super::ownership::Holding;
 use super::pieces::{Piece, Pieces, ZERO_LEN, part, step_of, whole_blocks};
 use super::queue_pair::QueuePair;
 use super::slices::{Source, len_of, scatter};
@@ -39,9 +43,22 @@ pub(super) enum Job {
     FetchAdd { offset: u64, addend: u64 },
 }
 
+/// How a worker replaces a lost connection.
+pub(super) enum Reconnection {
+    /// It connects again.
+    Free,
+    /// Every call after the loss fails.
+    #[cfg(feature = "ownership")]
+    Never,
+    /// It connects again if the application still owns the volume; the number is its role.
+    #[cfg(feature = "ownership")]
+    AsOwner(Arc<Holding>, usize),
+}
+
 /// The queue pair, and the state that is kept between calls.
 pub(super) struct Worker {
     pair: QueuePair,
+    reconnection: Reconnection,
     spin_max: Duration,
     /// The end of the current call's time.
     deadline: Option<Instant>,
@@ -52,10 +69,11 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(pair: QueuePair, spin_max: Duration) -> Self {
+    pub(super) fn new(pair: QueuePair, spin_max: Duration, reconnection: Reconnection) -> Self {
         let idle = Piece { start: 0, len: 0 };
         let pieces = vec![idle; usize::try_from(WORKER_DEPTH).expect("a small constant")];
-        Self { pair, spin_max, deadline: None, buffers: Vec::new(), done: Vec::new(), pieces }
+        let (buffers, done) = (Vec::new(), Vec::new());
+        Self { pair, reconnection, spin_max, deadline: None, buffers, done, pieces }
     }
 
     pub(super) fn info(&self) -> VolumeInfo {
@@ -194,12 +212,38 @@ impl Worker {
         if self.is_late() {
             return Err(LATE);
         }
+        self.check_ownership()?;
         if !self.pair.is_lost() {
             return Ok(());
         }
         // The buffers may be in memory that was shared over the old connection.
         self.buffers.clear();
-        self.pair.reconnect_until(self.deadline)
+        match &self.reconnection {
+            Reconnection::Free => self.pair.reconnect_until(self.deadline),
+            #[cfg(feature = "ownership")]
+            Reconnection::Never => Err(Error::ConnectionLost(Lost::Closed)),
+            #[cfg(feature = "ownership")]
+            Reconnection::AsOwner(holding, role) => {
+                holding.reconnect(*role, &mut self.pair, self.deadline)
+            }
+        }
+    }
+
+    /// Refuses every call of an owner once another owner is known.
+    #[cfg(feature = "ownership")]
+    fn check_ownership(&self) -> Result<(), Error> {
+        match &self.reconnection {
+            Reconnection::AsOwner(holding, _) if holding.is_over() => {
+                Err(holding.superseded(self.deadline))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(not(feature = "ownership"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
+    fn check_ownership(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     fn is_late(&self) -> bool {

@@ -8,6 +8,7 @@ mod free;
 mod label;
 mod map;
 mod name;
+pub mod ownership;
 mod reservations;
 pub mod slice;
 mod space;

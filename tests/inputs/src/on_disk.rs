@@ -1,14 +1,15 @@
-//! Input from a device: labels, foreign data, and the catalog's extents of volumes.
+//! Input from a device: labels, owner blocks, foreign data, and the catalog's extents of volumes.
 
 use nearflash_device::DeviceId;
 use nearflash_media::check::check_probe;
 use nearflash_request::{BlockRange, VolumeId};
+use nearflash_space::ownership::{OWNER_BLOCK_LEN, OwnerBlock, RECORD_OFFSET, Take};
 use nearflash_space::slice::{SUPERBLOCK_LEN, Superblock};
 use nearflash_space::{
     Epoch, Extent, GRANULE, Home, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,
     Reservations, Space, Stripes, Volume, empty_device,
 };
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use uuid::Uuid;
 
 const DEVICE_LEN: ByteLen = ByteLen(32 * GRANULE.0);
@@ -20,6 +21,7 @@ pub fn check_on_disk(input: &[u8]) {
         0 => {
             check_label(bytes);
             check_superblock(bytes);
+            check_owner_block(bytes);
         }
         1 => {
             let (head, tail) = bytes.split_at(bytes.len() / 2);
@@ -70,6 +72,27 @@ fn check_superblock(fields: &[u8]) {
         assert!(next.incarnation > superblock.incarnation);
         let chosen = Superblock::choose([first, second]);
         assert!(chosen.is_err() || chosen.map(|it| it.slice) == Ok(superblock.slice));
+    }
+}
+
+/// Checks an owner block in the same way. A taker can read any block.
+fn check_owner_block(fields: &[u8]) {
+    let mut bytes = [0; OWNER_BLOCK_LEN];
+    for (to, from) in bytes.iter_mut().zip(fields) {
+        *to = *from;
+    }
+    let mut take = Take::new(fields.len().is_multiple_of(2));
+    take.handle_read(Nanos(0), &bytes);
+    let record = &mut bytes[RECORD_OFFSET..];
+    record[..8].copy_from_slice(b"nfowner\x1a");
+    record[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    record[12..16].fill(0);
+    let checksum = crc32c::crc32c(record);
+    record[12..16].copy_from_slice(&checksum.to_le_bytes());
+    take.handle_read(Nanos(1), &bytes);
+    if let Ok(record) = OwnerBlock::decode(&bytes).record {
+        let record = record.expect("a record with a magic is not all zeroes");
+        assert_eq!(record.encode()[..], bytes[RECORD_OFFSET..]);
     }
 }
 

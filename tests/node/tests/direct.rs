@@ -351,6 +351,39 @@ fn assert_all_lost(pair: &mut QueuePair, is_meant: impl Fn(Lost) -> bool) {
 }
 
 #[test]
+fn a_connection_with_the_same_identity_is_ready_when_the_requests_of_the_first_have_ended() {
+    let place = Place::new();
+    let device = "n=null:64MiB,write-delay=2s";
+    let node = Node::with_direct(&place, &["--device", device, "--volume", "data=8MiB@n"]);
+    for door in Door::ALL {
+        let client = door.anonymous(&node).unwrap();
+        let options = QueueOptions::default().identity(Some([7; 16]));
+        let mut first = client.queue_pair("data", options).unwrap();
+        let mut other = client.queue_pair("data", QueueOptions::default()).unwrap();
+        for block in 0..8 {
+            let buffer = first.buffer(4096).unwrap();
+            first.post_write_at(buffer, block * 4096).unwrap();
+        }
+        first.submit().unwrap();
+        eventually("the writes are in flight", || node.counted("in_flight") == 8);
+        let mut second = client.queue_pair("data", options).unwrap();
+        assert_eq!(node.counted("in_flight"), 0, "{door:?}: writes go on behind the claim");
+        let done = completed(&mut first, 8);
+        assert!(done.iter().all(|done| matches!(done.result, Err(Error::Unknown(_)))), "{done:?}");
+        assert!(first.is_lost() && !second.is_lost());
+        // The identity belongs to every later connection of the first queue pair, too.
+        first.reconnect().unwrap();
+        eventually("the second connection ends", || {
+            let _ = second.poll(&mut Vec::new());
+            second.is_lost()
+        });
+        other.post_flush().unwrap();
+        assert!(completed(&mut other, 1)[0].result.is_ok(), "it has another identity");
+    }
+    node.terminate();
+}
+
+#[test]
 fn a_node_killed_in_mid_read_ends_what_is_pending_with_an_error() {
     for door in Door::ALL {
         let place = Place::new();

@@ -38,6 +38,7 @@ __all__ = [
     "ShuttingDown",
     "StaleEpoch",
     "StaleTerm",
+    "Superseded",
     "Timeout",
     "Unreachable",
     "UnrecoveredRead",
@@ -290,6 +291,12 @@ class NoMemory(Error, MemoryError):
     """the queue pair's memory is used up"""
 
     name = "NO_MEMORY"
+
+
+class Superseded(Error):
+    """another process has taken the volume over"""
+
+    name = "SUPERSEDED"
 
 
 BY_NAME: dict[str, type[Error]] = {error.name: error for error in Error.__subclasses__()}

@@ -23,7 +23,7 @@ impl QueuePair {
         let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
         let (uuid, identity) = (self.volume.uuid, self.identity);
         move || {
-            let options = QueueOptions { depth, shared_len };
+            let options = QueueOptions { depth, shared_len, identity: None };
             persist(shared.options.reconnect_max, || {
                 let pair = Self::connect_as(identity, Arc::clone(&shared), &name, options, None)?;
                 same_volume(&name, uuid, pair.volume.uuid)?;
@@ -58,6 +58,18 @@ impl QueuePair {
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let connected = persist(span, || self.try_reconnect(deadline));
         connected.map_err(|error| if is_late() { LATE } else { error })
+    }
+
+    /// [`Self::reconnect`] with one attempt.
+    #[cfg(feature = "ownership")]
+    pub(in super::super) fn reconnect_once(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        if self.lost.is_none() {
+            self.lose(Lost::Closed);
+        }
+        self.try_reconnect(deadline)
     }
 
     fn try_reconnect(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
