@@ -75,13 +75,14 @@ pub fn wear_out(
 mod tests {
     use super::*;
     use crate::random::Random;
+    use crate::workload::{Skew, Workload};
 
     const LINES: u32 = 20;
     const ENDURANCE: u32 = 100_000;
 
-    fn levelling(randomise: Option<u64>) -> Levelling {
+    fn levelling(lines: u32, randomise: Option<u64>) -> Levelling {
         let writes_per_move = StartGapConfig::WRITES_PER_MOVE;
-        Levelling::start_gap(StartGapConfig { lines: LINES, writes_per_move, randomise })
+        Levelling::start_gap(StartGapConfig { lines, writes_per_move, randomise })
     }
 
     fn share(levelling: Levelling, next: impl FnMut() -> Line) -> f64 {
@@ -97,15 +98,44 @@ mod tests {
     #[test]
     fn an_adversary_with_one_address_hardly_shortens_life_with_randomised_start_gap() {
         for key in 0..4 {
-            let share = share(levelling(Some(key)), || Line(3));
+            let share = share(levelling(LINES, Some(key)), || Line(3));
             assert!((0.90..1.0).contains(&share), "key {key}: {share}");
         }
+    }
+
+    /// The share of the ideal life under writes to few neighbouring lines, if every line passes so
+    /// often over all places.
+    fn share_of_hot_region(lines: u32, levelling: Levelling, tours: u32) -> f64 {
+        let tour = (lines + 1) * StartGapConfig::WRITES_PER_MOVE;
+        // Not in step with the gap, which would level exactly.
+        let endurance = tour * tours + tour / 2;
+        let skew = Skew::HotCold { space_percent: 5, writes_percent: 95 };
+        let mut workload = Workload::new(skew, lines, 1);
+        let worn = wear_out(lines, levelling, endurance, || Line(workload.draw()));
+        worn.share_of_ideal(endurance)
+    }
+
+    #[test]
+    fn a_hot_region_takes_a_twentieth_of_the_life_without_and_nine_tenths_with_start_gap() {
+        let share = share_of_hot_region(64, Levelling::None, 16);
+        assert!((0.04..0.06).contains(&share), "{share}");
+        let share = share_of_hot_region(64, levelling(64, Some(1)), 16);
+        assert!((0.90..1.0).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn randomised_addresses_spread_a_hot_region_before_its_lines_have_passed_all_places() {
+        let share = |randomise| share_of_hot_region(128, levelling(128, randomise), 1);
+        let plain = share(None);
+        let randomised = [1, 2, 3, 4].map(|key| share(Some(key)));
+        let mean = randomised.iter().sum::<f64>() / 4.0;
+        assert!(mean > plain + 0.05, "{plain} and {randomised:?}");
     }
 
     #[test]
     fn the_copies_of_start_gap_cost_one_write_in_a_hundred() {
         let mut random = Random::new(5);
-        let share = share(levelling(None), || Line(random.below(LINES)));
+        let share = share(levelling(LINES, None), || Line(random.below(LINES)));
         assert!((0.97..0.9901).contains(&share), "{share}");
     }
 }

@@ -82,9 +82,9 @@ mod tests {
         Config { geometry, collector, streams, moves, erase_spread_max: None }
     }
 
-    /// Physical pages that take part: two blocks are kept free, and one is open.
+    /// Physical pages that take part: one block is free, and one is being filled.
     fn in_use(geometry: Geometry) -> u64 {
-        u64::from(geometry.blocks - 3) * u64::from(geometry.pages_per_block)
+        u64::from(geometry.blocks - 2) * u64::from(geometry.pages_per_block)
     }
 
     #[test]
