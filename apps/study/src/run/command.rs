@@ -28,6 +28,7 @@ pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
         }
         // Each client has a node of its own.
         Subject::Space { .. } => return None,
+        Subject::Model(_) => return None,
         Subject::Local(_) | Subject::Url(_) | Subject::Peer { .. } => places.first()?.target.url(),
     };
     let place = places.first();
