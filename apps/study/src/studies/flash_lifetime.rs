@@ -251,9 +251,10 @@ impl View<'_> {
         let mut exhibit = exhibit(format!("{NAME}-gain"), title, SOURCE, figure).found(findings);
         exhibit.notes = vec![
             model_note(),
-            "The abstract of the paper does not name its workloads, so only the range is compared. \
-             A drive chooses the blocks to collect by itself. A host that only marks its writes \
-             with streams gets the gain of “greedy, two streams”, if the drive is greedy."
+            "A curve is named by the share of hot pages and the share of writes to them, in per \
+             cent. The abstract of the paper does not name its workloads, so only the range is \
+             compared. A drive chooses the blocks to collect by itself. A host that only marks its \
+             writes with streams gets the gain of “greedy, two streams”, if the drive is greedy."
                 .into(),
         ];
         exhibit
@@ -268,7 +269,8 @@ impl View<'_> {
             };
             SKEWS.iter().filter_map(case).collect::<Vec<Case>>()
         };
-        let claim = "Streams and age lengthen the life of flash by a factor within the paper's range";
+        let claim =
+            "Streams and age lengthen the life of flash by a factor within the paper's range";
         let numbers = format!("{low} to {high} times");
         Claim::of(&paper::PAPER, "abstract", claim, Show::Times, numbers)
             .judge(|it| (low..=high).contains(&it), self.spares.iter().flat_map(of_spare).collect())

@@ -18,7 +18,7 @@ use crate::simulation::{LineWrites, Model, Simulation, WearModel};
 pub(super) struct WearLevelling;
 
 const NAME: &str = "wear-levelling";
-const SOURCE: &str = "start-gap, abstract; QuickSAN, section 4";
+const SOURCE: &str = "start-gap, abstract; QuickSAN, section 3.2";
 
 const LINES: u32 = 128;
 const WRITES_PER_MOVE: u32 = StartGapConfig::WRITES_PER_MOVE;
