@@ -132,7 +132,7 @@ proptest! {
         }
         let counts = ftl.counts();
         prop_assert_eq!(ftl.erases().map(u64::from).sum::<u64>(), counts.erases);
-        // What was programmed is erased again, or still in a block.
+        // A programmed page lies in a block, or was erased with it.
         let programmed = counts.host_pages + counts.moved_pages + counts.levelled_pages;
         let blocks = u64::from(config.geometry.blocks) + counts.erases;
         prop_assert!(programmed <= blocks * u64::from(config.geometry.pages_per_block));
