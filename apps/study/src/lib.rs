@@ -30,6 +30,7 @@ pub mod published;
 pub mod report;
 pub mod result;
 pub mod run;
+pub mod simulation;
 pub mod store;
 pub mod studies;
 

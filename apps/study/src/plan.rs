@@ -5,6 +5,8 @@ use nearflash_bench::subject::Target;
 use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::simulation::Model;
+
 /// The permanent name of a point: `quicksan-bandwidth/iscsi/read/4KiB`. A resumed run finds the
 /// points that are already measured by it, so it contains everything that distinguishes points of
 /// one study.
@@ -21,7 +23,8 @@ pub struct Point {
     pub id: PointId,
     /// The subject.
     pub subject: Subject,
-    /// The loads, which run at the same time: one, or several tenants.
+    /// The loads, which run at the same time: one, or several tenants. None for a model, which
+    /// describes its own.
     pub loads: Vec<Load>,
 }
 
@@ -61,6 +64,8 @@ pub enum Subject {
     },
     /// A volume that the user named with `--target`.
     Url(Target),
+    /// A model that this process computes.
+    Model(Model),
 }
 
 /// The nodes of a space that have the blocks of a volume.

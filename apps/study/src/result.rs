@@ -9,6 +9,7 @@ use nearflash_bench::stats::Quartiles;
 use nearflash_units::Nanos;
 
 use crate::plan::PointId;
+use crate::simulation::Simulation;
 
 /// The outcome of a point.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
@@ -16,6 +17,8 @@ use crate::plan::PointId;
 pub enum Outcome {
     /// The point was measured.
     Measured(Measurement),
+    /// The point was computed from a model.
+    Simulated(Simulation),
     /// The point could not be measured; the reason in one line.
     Failed(String),
 }
@@ -30,9 +33,10 @@ impl Outcome {
                 }
                 Self::Measured(measurement)
             }
-            (measured @ Self::Measured(_), Self::Failed(_)) | (Self::Failed(_), measured) => {
-                measured
-            }
+            // A model gives the same numbers again.
+            (_, simulated @ Self::Simulated(_)) => simulated,
+            (known @ (Self::Measured(_) | Self::Simulated(_)), _) => known,
+            (Self::Failed(_), other) => other,
         }
     }
 }
@@ -212,6 +216,14 @@ impl Results {
         Quartiles::of(values)
     }
 
+    /// The numbers of a model; `None` if the point was not computed.
+    pub fn simulation(&self, id: &PointId) -> Option<&Simulation> {
+        match self.outcomes.get(id)? {
+            Outcome::Simulated(simulation) => Some(simulation),
+            Outcome::Measured(_) | Outcome::Failed(_) => None,
+        }
+    }
+
     /// Whether no run of the point is comparable: each was disturbed, or had its cores at another
     /// place.
     pub fn is_doubtful(&self, id: &PointId) -> bool {
@@ -223,7 +235,7 @@ impl Results {
 fn home(outcomes: &BTreeMap<PointId, Outcome>) -> Option<Place> {
     let measured = outcomes.values().filter_map(|outcome| match outcome {
         Outcome::Measured(measurement) => Some(measurement),
-        Outcome::Failed(_) => None,
+        Outcome::Simulated(_) | Outcome::Failed(_) => None,
     });
     let runs = measured.flat_map(|measurement| measurement.tenants.iter().flatten());
     let mut counts = PLACES.map(|place| (0_u32, place));

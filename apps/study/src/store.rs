@@ -135,7 +135,8 @@ impl Store {
     /// Whether a point is measured and can be skipped. A failed point is measured again, since the
     /// cause may be gone.
     pub fn has(&self, id: &PointId) -> bool {
-        matches!(self.results.outcomes.get(id), Some(Outcome::Measured(_)))
+        let outcome = self.results.outcomes.get(id);
+        matches!(outcome, Some(Outcome::Measured(_) | Outcome::Simulated(_)))
     }
 
     fn append(&mut self, line: &impl serde::Serialize) -> Result<(), StudyError> {

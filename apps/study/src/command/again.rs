@@ -93,7 +93,7 @@ fn guessed(
     let runs = || {
         let measured = results.outcomes.values().filter_map(|outcome| match outcome {
             Outcome::Measured(measurement) => Some(&measurement.tenants),
-            Outcome::Failed(_) => None,
+            Outcome::Simulated(_) | Outcome::Failed(_) => None,
         });
         measured.flatten().flatten()
     };

@@ -4,10 +4,12 @@
 //! paper contradicts itself, both numbers are here, and the study that uses them says so.
 
 pub mod disaggregation;
+pub mod flashnet;
 pub mod networked_flash;
 pub mod nvme_of_arm;
 pub mod quicksan;
 pub mod solid_state;
+pub mod start_gap;
 
 #[cfg(test)]
 mod tests;

@@ -117,7 +117,7 @@ impl Chapter {
     pub fn failed(&self) -> impl Iterator<Item = (&PointId, &str)> {
         self.points.iter().filter_map(|end| match &end.outcome {
             Outcome::Failed(why) => Some((&end.id, why.as_str())),
-            Outcome::Measured(_) => None,
+            Outcome::Measured(_) | Outcome::Simulated(_) => None,
         })
     }
 }

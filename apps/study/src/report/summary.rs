@@ -26,7 +26,7 @@ impl Counts {
             match &end.outcome {
                 Outcome::Failed(_) => counts.failed += 1,
                 Outcome::Measured(_) if results.is_doubtful(&end.id) => counts.doubtful += 1,
-                Outcome::Measured(_) => counts.sound += 1,
+                Outcome::Measured(_) | Outcome::Simulated(_) => counts.sound += 1,
             }
         }
         counts

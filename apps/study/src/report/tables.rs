@@ -77,8 +77,11 @@ pub(super) fn points_table(chapter: &Chapter) -> Markup {
 /// A row for each load of a point.
 fn point_rows(end: &PointEnd, results: &Results) -> Markup {
     let PointEnd { id, outcome } = end;
-    let Outcome::Measured(measurement) = outcome else {
-        return html! { tr { td { (id.0) } td colspan="7" { "failed" } } };
+    let without_runs = |words: &str| html! { tr { td { (id.0) } td colspan="7" { (words) } } };
+    let measurement = match outcome {
+        Outcome::Measured(measurement) => measurement,
+        Outcome::Simulated(simulation) => return without_runs(&simulation.words()),
+        Outcome::Failed(_) => return without_runs("failed"),
     };
     let number = |spread: Option<Quartiles>| {
         spread.map_or_else(|| "–".to_owned(), |spread| three_digits(spread.median))

@@ -26,8 +26,8 @@ pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
             };
             format!("{place}/{}{}", volume(*medium), options(*door, *session))
         }
-        // Each client has a node of its own.
-        Subject::Space { .. } => return None,
+        // Each client of a space has a node of its own, and a model has no clients.
+        Subject::Space { .. } | Subject::Model(_) => return None,
         Subject::Local(_) | Subject::Url(_) | Subject::Peer { .. } => places.first()?.target.url(),
     };
     let place = places.first();

@@ -95,7 +95,7 @@ impl Session<'_> {
                 break;
             }
             match &outcome {
-                Outcome::Measured(_) => ended.measured += 1,
+                Outcome::Measured(_) | Outcome::Simulated(_) => ended.measured += 1,
                 Outcome::Failed(why) => {
                     ended.failed += 1;
                     progress.say(&format!("{}: {why}", point.id.0));

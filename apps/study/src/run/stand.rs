@@ -99,7 +99,7 @@ impl Stand {
             self.space = None;
         }
         match subject {
-            Subject::Wire(_) => {
+            Subject::Wire(_) | Subject::Model(_) => {
                 Ok(Reached { places: Vec::new(), process_ids: Vec::new(), node_core_count: 1 })
             }
             Subject::Local(medium) => self.reach_local(*medium),

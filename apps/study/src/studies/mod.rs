@@ -7,6 +7,7 @@ mod clients;
 mod cost;
 mod energy;
 mod fabrics;
+mod flash_lifetime;
 mod io_efficiency;
 mod iscsi_tuning;
 mod latency_sum;
@@ -19,6 +20,7 @@ mod study;
 mod sweep;
 mod tenants;
 mod ways;
+mod wear_levelling;
 
 #[cfg(test)]
 mod tests;
@@ -46,5 +48,7 @@ pub fn catalogue() -> &'static [&'static dyn Study] {
         &iscsi_tuning::IscsiTuning,
         &cost::Cost,
         &energy::Energy,
+        &flash_lifetime::FlashLifetime,
+        &wear_levelling::WearLevelling,
     ]
 }
