@@ -43,6 +43,8 @@ struct Crew {
     healing: usize,
     /// The number of connections that may still be added.
     left: usize,
+    /// The number of lost connections that were replaced.
+    replaced: u64,
     info: VolumeInfo,
 }
 
@@ -69,7 +71,7 @@ impl Volume {
     fn open(client: Client, name: &str) -> Result<Self, Error> {
         let worker = hire(&client, name, None)?;
         let (info, left) = (worker.info(), WORKERS_MAX - 1);
-        let crew = Crew { info, idle: vec![worker], healing: 0, left };
+        let crew = Crew { info, idle: vec![worker], healing: 0, left, replaced: 0 };
         let (crew, returned) = (Mutex::new(crew), Condvar::new());
         let shared = Arc::new(Shared { client, name: name.into(), crew, returned });
         Ok(Self { shared, timeout: None })
@@ -119,6 +121,15 @@ impl Volume {
     /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
         self.shared.crew().info
+    }
+
+    /// The number of connections that were lost and replaced since the volume was opened.
+    ///
+    /// A program that must know whether a flush covers its earlier writes compares this number
+    /// before the first of them and after the flush. If it has changed, the node's machine may have
+    /// lost writes together with the connection.
+    pub fn replaced_connections(&self) -> u64 {
+        self.shared.crew().replaced
     }
 
     /// Fills `bytes` from `offset`; both are of any alignment and length.
@@ -227,6 +238,7 @@ impl Volume {
         let result = work(&mut worker);
         let mut crew = self.shared.crew();
         crew.info = worker.info();
+        crew.replaced += worker.take_replaced();
         crew.idle.push(worker);
         drop(crew);
         self.shared.returned.notify_one();
@@ -286,6 +298,7 @@ impl Shared {
         let healed = worker.heal();
         let mut crew = self.crew();
         crew.healing -= 1;
+        crew.replaced += worker.take_replaced();
         crew.idle.push(worker);
         drop(crew);
         self.returned.notify_all();

@@ -49,17 +49,32 @@ pub(super) struct Worker {
     done: Vec<Completion>,
     /// The pieces in flight, by token index.
     pieces: Vec<Piece>,
+    /// The number of lost connections that were replaced, since the last look.
+    replaced: u64,
 }
 
 impl Worker {
     pub(super) fn new(pair: QueuePair, spin_max: Duration) -> Self {
         let idle = Piece { start: 0, len: 0 };
         let pieces = vec![idle; usize::try_from(WORKER_DEPTH).expect("a small constant")];
-        Self { pair, spin_max, deadline: None, buffers: Vec::new(), done: Vec::new(), pieces }
+        Self {
+            pair,
+            spin_max,
+            deadline: None,
+            buffers: Vec::new(),
+            done: Vec::new(),
+            pieces,
+            replaced: 0,
+        }
     }
 
     pub(super) fn info(&self) -> VolumeInfo {
         self.pair.info()
+    }
+
+    /// The number of lost connections that were replaced since the last call of this function.
+    pub(super) fn take_replaced(&mut self) -> u64 {
+        std::mem::take(&mut self.replaced)
     }
 
     /// Begins a call that has until `deadline`.
@@ -199,7 +214,9 @@ impl Worker {
         }
         // The buffers may be in memory that was shared over the old connection.
         self.buffers.clear();
-        self.pair.reconnect_until(self.deadline)
+        self.pair.reconnect_until(self.deadline)?;
+        self.replaced += 1;
+        Ok(())
     }
 
     fn is_late(&self) -> bool {
