@@ -28,7 +28,8 @@ pub use error::FilesError;
 pub use files::{CheckReport, Files};
 pub use format::{FormatOptions, VOLUME_LEN_MIN, format};
 pub use nearflash_files::{
-    BLOCK, Damage, Entry, Inode, InodeNumber, Kind, Name, NameError, Path, Refusal, Replace, Run,
+    BLOCK, Damage, Entry, Inode, InodeNumber, Kind, Name, NameError, PATH_LEN_MAX, Path, Refusal,
+    Replace, Run,
 };
 pub use owner::Owner;
 pub use upload::Upload;

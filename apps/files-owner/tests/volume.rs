@@ -5,7 +5,7 @@ mod device;
 
 use std::io::Read;
 
-use device::{Device, Stamped, Tree, path, tree};
+use device::{Device, Operation, Stamped, Tree, path, tree};
 use nearflash_files_owner::{
     Files, FilesError, FormatOptions, Owner, Refusal, Replace, Upload, format,
 };
@@ -210,4 +210,22 @@ fn a_metadata_page_that_is_damaged_is_found() {
         Ok(report) => assert!(!report.is_sound(), "{report:?}"),
         Err(error) => assert!(error.to_string().contains("'data'"), "{error}"),
     }
+}
+
+#[test]
+fn a_change_of_names_costs_one_flush_and_a_file_one_more() {
+    let device = formatted(LEN);
+    let mut owner = Owner::open(device.disk()).unwrap();
+    let mut flushes = |change: &mut dyn FnMut(&mut Owner)| {
+        let before = device.operation_count();
+        change(&mut owner);
+        let operations = device.operations();
+        let fresh = operations[before..].iter();
+        fresh.filter(|operation| matches!(operation, Operation::Flush)).count()
+    };
+    assert_eq!(flushes(&mut |owner| owner.mkdir(&path("d")).unwrap()), 1);
+    assert_eq!(flushes(&mut |owner| put(owner, "d/f", 1, 9000).unwrap()), 2);
+    let rename = |owner: &mut Owner| owner.rename(&path("d/f"), &path("f"), Replace::Never);
+    assert_eq!(flushes(&mut |owner| rename(owner).unwrap()), 1);
+    assert_eq!(flushes(&mut |owner| drop(owner.remove(&path("f")).unwrap())), 1);
 }

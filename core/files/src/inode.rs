@@ -219,8 +219,7 @@ fn decode_runs(raw: &OnDisk) -> Option<Vec<Run>> {
     }
     let runs = used.iter().map(|run| Run::checked(run.start.get(), run.count.get()));
     let runs: Vec<Run> = runs.collect::<Option<_>>()?;
-    let (_, before_last) =
-        runs.split_last().map_or((None, &[][..]), |(last, rest)| (Some(last), rest));
+    let before_last = runs.split_last().map_or(&[][..], |(_, rest)| rest);
     before_last.iter().all(|run| run.count.0.is_multiple_of(ALIGNMENT)).then_some(runs)
 }
 
