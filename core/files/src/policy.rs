@@ -17,7 +17,7 @@ const STEP_MAX: u64 = 1024 * ALIGNMENT;
 
 /// Error: the free space does not hold a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{wanted} more requested, {free} free in {gaps} gaps, the longest {longest}")]
+#[error("{wanted} needed, {free} free (gaps: {gaps}, the longest: {longest})")]
 #[allow(missing_docs, reason = "the message says what the fields are")]
 pub struct NoSpaceError {
     pub wanted: ByteLen,

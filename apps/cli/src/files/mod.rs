@@ -188,7 +188,7 @@ fn put(
         if metadata.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        (Box::new(source), metadata.is_file().then(|| ByteLen(metadata.len())))
+        (Box::new(source), metadata.is_file().then_some(ByteLen(metadata.len())))
     };
     let mut owner = changing(&place)?;
     let path = destination(owner.files(), &place, file)?;
