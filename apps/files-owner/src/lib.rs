@@ -1,6 +1,6 @@
 //! Files in a volume of a node, as a library: `nearflash-files` decides, this crate reads and writes.
 //!
-//! [`format`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
+//! [`format()`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
 //! also changes them. The metadata is a `redb` database in runs of the volume itself.
 //!
 //! The order of writes: the bytes of a file are written and flushed before the commit that names it,
@@ -9,7 +9,7 @@
 //! of the last commit that had returned, or of the one under way.
 //!
 //! One process at a time may write a volume: nothing prevents a second one, which would destroy
-//! files. [`Owner::open`] takes the volume in one place, `take`, where this will be enforced.
+//! files. [`Owner::open`] takes the volume in one function, `take`, the place to enforce this.
 //!
 //! The crate knows nothing about command lines.
 
