@@ -95,6 +95,8 @@ fn cut_power(seed_first: u64, points_min: usize) -> usize {
         if points >= points_min {
             break;
         }
+        // Shown when a test fails.
+        println!("FILES_SEED={seed} begins with this history");
         let History { device, states, returned_at } = history(seed, 10);
         let mut dice = Dice(!seed);
         replay(&device.operations(), &mut dice, |moment, image, dice| {
