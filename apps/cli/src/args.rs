@@ -132,6 +132,18 @@ Examples:
 
 The token is the cluster's root secret: copy it only over a secure connection.";
 
+const FILES_EXAMPLES: &str = "\
+Examples:
+  nearflash files format direct://127.0.0.1:4421/data
+  nearflash files mkdir direct://127.0.0.1:4421/data/models
+  nearflash files put model.bin direct://127.0.0.1:4421/data/models/
+  nearflash files ls direct://127.0.0.1:4421/data/models
+  nearflash files get direct://127.0.0.1:4421/data/models/model.bin copy.bin
+  nearflash files mv direct://127.0.0.1:4421/data/models/model.bin /models/old.bin
+  tar c logs | nearflash files put - direct://127.0.0.1:4421/data/logs.tar
+
+Only one process at a time may change the files of a volume.";
+
 const DEMO_EXAMPLES: &str = "\
 Examples:
   nearflash demo
@@ -197,6 +209,9 @@ pub(crate) enum Subcommand {
     /// Create, join and show a cluster: etcd, which several nodes will share
     #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterSubcommand),
+    /// Keep files in a volume: copy them in and out, list, rename and remove them
+    #[command(subcommand, after_help = FILES_EXAMPLES)]
+    Files(FilesSubcommand),
     /// Measure a file, a remote volume, or the network alone
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
@@ -221,6 +236,111 @@ pub(crate) enum Subcommand {
     ManualPages {
         /// The folder, which exists
         dir: PathBuf,
+    },
+}
+
+const PLACE_HELP: &str = "\
+direct://HOST:PORT/VOLUME/PATH or direct+local:PATH.sock/VOLUME/PATH, percent-encoded, optionally \
+followed by ?key=ID&secret-file=PATH";
+
+/// Whether an existing file is replaced.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplaceArgs {
+    /// Replace an existing file
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum FilesSubcommand {
+    /// Make a blank volume a volume of files
+    Format {
+        /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+        #[arg(value_name = "URL")]
+        volume: String,
+        /// Erase a volume that is not blank
+        #[arg(long)]
+        force: bool,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// List a directory
+    Ls {
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        place: String,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a file of this machine into the volume
+    Put {
+        /// The file, or - for stdin
+        file: PathBuf,
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        place: String,
+        #[command(flatten)]
+        replace: ReplaceArgs,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a file of the volume to this machine
+    Get {
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        place: String,
+        /// The file to create, a folder, or - for stdout
+        file: PathBuf,
+        #[command(flatten)]
+        replace: ReplaceArgs,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a file, or an empty directory
+    Rm {
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        place: String,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Rename a file or a directory within its volume
+    Mv {
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        from: String,
+        /// The new path from the root of the volume, or its URL
+        to: String,
+        #[command(flatten)]
+        replace: ReplaceArgs,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Create a directory
+    Mkdir {
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        place: String,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a file's or a directory's properties, and its place in the volume
+    Stat {
+        #[arg(value_name = "URL", help = PLACE_HELP)]
+        place: String,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check all metadata of a volume of files; the exit code is 1 if there are faults
+    Check {
+        /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+        #[arg(value_name = "URL")]
+        volume: String,
+        /// Print one line of JSON, with "schema":1, for programs
+        #[arg(long)]
+        json: bool,
     },
 }
 

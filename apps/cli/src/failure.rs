@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     /// The running node did not answer, or refused.
     #[error(transparent)]
     Control(#[from] nearflash_api::client::ControlError),
+    /// A command about files failed.
+    #[error(transparent)]
+    Files(#[from] crate::files::FilesFailure),
     /// The measurement failed.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
@@ -66,6 +69,7 @@ impl Failure {
         match self {
             Self::Node(error) => error.exit_code().into(),
             Self::Cluster(error) => error.exit_code().into(),
+            Self::Files(error) => error.exit_code().into(),
             Self::Volume(_) | Self::DataDir(_) => 2.into(),
             Self::Control(_)
             | Self::Job { .. }

@@ -10,6 +10,7 @@ mod confirm;
 mod control;
 mod demo;
 mod failure;
+mod files;
 mod job;
 mod output;
 mod secret;
@@ -50,6 +51,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
+        Subcommand::Files(files) => files::run_files(files),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
         Subcommand::Demo(args) => {

@@ -43,6 +43,8 @@ struct Crew {
     healing: usize,
     /// The number of connections that may still be added.
     left: usize,
+    /// The number of lost connections that were replaced.
+    replaced: u64,
     info: VolumeInfo,
 }
 
@@ -79,7 +81,7 @@ impl Volume {
 
     /// A volume with these connections, at least one, and at most `left` more.
     fn with_crew(client: Client, name: &str, idle: Vec<Worker>, left: usize) -> Self {
-        let crew = Crew { info: idle[0].info(), idle, healing: 0, left };
+        let crew = Crew { info: idle[0].info(), idle, healing: 0, left, replaced: 0 };
         let (crew, returned) = (Mutex::new(crew), Condvar::new());
         let shared = Arc::new(Shared { client, name: name.into(), crew, returned });
         Self { shared, timeout: None }
@@ -129,6 +131,15 @@ impl Volume {
     /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
         self.shared.crew().info
+    }
+
+    /// The number of connections that were lost and replaced since the volume was opened.
+    ///
+    /// A program that must know whether a flush covers its earlier writes compares this number
+    /// before the first of them and after the flush. If it has changed, the node's machine may have
+    /// lost writes together with the connection.
+    pub fn replaced_connections(&self) -> u64 {
+        self.shared.crew().replaced
     }
 
     /// Fills `bytes` from `offset`; both are of any alignment and length.
@@ -237,6 +248,7 @@ impl Volume {
         let result = work(&mut worker);
         let mut crew = self.shared.crew();
         crew.info = worker.info();
+        crew.replaced += worker.take_replaced();
         crew.idle.push(worker);
         drop(crew);
         self.shared.returned.notify_one();
@@ -296,6 +308,7 @@ impl Shared {
         let healed = worker.heal();
         let mut crew = self.crew();
         crew.healing -= 1;
+        crew.replaced += worker.take_replaced();
         crew.idle.push(worker);
         drop(crew);
         self.returned.notify_all();

@@ -66,18 +66,33 @@ pub(super) struct Worker {
     done: Vec<Completion>,
     /// The pieces in flight, by token index.
     pieces: Vec<Piece>,
+    /// The number of lost connections that were replaced, since the last look.
+    replaced: u64,
 }
 
 impl Worker {
     pub(super) fn new(pair: QueuePair, spin_max: Duration, reconnection: Reconnection) -> Self {
         let idle = Piece { start: 0, len: 0 };
         let pieces = vec![idle; usize::try_from(WORKER_DEPTH).expect("a small constant")];
-        let (buffers, done) = (Vec::new(), Vec::new());
-        Self { pair, reconnection, spin_max, deadline: None, buffers, done, pieces }
+        Self {
+            pair,
+            reconnection,
+            spin_max,
+            deadline: None,
+            buffers: Vec::new(),
+            done: Vec::new(),
+            pieces,
+            replaced: 0,
+        }
     }
 
     pub(super) fn info(&self) -> VolumeInfo {
         self.pair.info()
+    }
+
+    /// The number of lost connections that were replaced since the last call of this function.
+    pub(super) fn take_replaced(&mut self) -> u64 {
+        std::mem::take(&mut self.replaced)
     }
 
     /// Begins a call that has until `deadline`.
@@ -226,7 +241,9 @@ impl Worker {
             Reconnection::AsOwner(holding, role) => {
                 holding.reconnect(*role, &mut self.pair, self.deadline)
             }
-        }
+        }?;
+        self.replaced += 1;
+        Ok(())
     }
 
     /// Refuses every call of an owner once another owner is known.

@@ -25,6 +25,7 @@ pub use device::{Device, Kind, UringDevice};
 pub use error::OpenError;
 pub use file::Storage;
 pub use open::{Candidate, Claim, KnownDevice, open, open_after};
+pub use probe::what_it_holds;
 pub use ram::RamRegion;
 pub use slice::{HeldSlice, Slice, SliceCandidate, open_slice};
 pub use spec::{Backing, DeviceSpec, NullDelays, ParseDeviceSpecError};

@@ -94,7 +94,7 @@ const SIGNATURES: &[Signature] = &[
 
 /// The contents of a device of `device_len` bytes with these first and last bytes; `None` when both
 /// are all zero.
-pub(crate) fn what_it_holds(head: &[u8], tail: &[u8], device_len: u64) -> Option<&'static str> {
+pub fn what_it_holds(head: &[u8], tail: &[u8], device_len: u64) -> Option<&'static str> {
     let found = SIGNATURES.iter().find(|signature| signature.stands(head, tail, device_len));
     let blank = is_zero(head) && is_zero(tail);
     found.map(|signature| signature.what).or((!blank).then_some("data that is not nearflash's"))

@@ -1,0 +1,284 @@
+//! `nearflash files`: files in a volume of a node.
+
+mod place;
+mod progress;
+mod show;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path as LocalPath, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use nearflash::direct::Options;
+use nearflash::url::UrlError;
+use nearflash::{Client, Credentials};
+use nearflash_files_owner::{
+    Disk, Files, FilesError, FormatOptions, Kind, Name, NameError, Owner, Path, Refusal, Replace,
+    Upload, VolumeDisk, format,
+};
+use nearflash_units::ByteLen;
+
+use crate::args::{FilesSubcommand, ReplaceArgs};
+use crate::failure::Failure;
+use crate::output::{self, print};
+use place::Place;
+use progress::Progress;
+
+/// The number of entries that are listed at a time.
+const PAGE_LEN: usize = 1000;
+
+/// The reason why a command about files failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilesFailure {
+    /// The URL is not valid.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The path in the volume is not valid.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The new name is a URL of another volume.
+    #[error("{to} is not in {from}: a file is renamed within its volume; copy it with get and put")]
+    OtherVolume { from: String, to: String },
+    /// A path is given where a volume is meant.
+    #[error("{path} is a path in {url}: this command is about the whole volume, {url}")]
+    PathOfVolume { url: String, path: String },
+    /// The volume cannot be reached.
+    #[error(transparent)]
+    Client(#[from] nearflash::Error),
+    /// The files cannot be read or changed.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// A file of this machine cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Source { path: PathBuf, source: io::Error },
+    /// A file of this machine cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Destination { path: PathBuf, source: io::Error },
+    /// A file of this machine exists.
+    #[error("{} exists already: choose another name, or replace it with --replace", .0.display())]
+    Exists(PathBuf),
+    /// A file of the volume exists.
+    #[error("{0} exists already: choose another name, or replace it with --replace")]
+    ExistsInVolume(Path),
+    /// The check has found faults.
+    #[error("volume '{volume}' has {count} faults: copy its files elsewhere, and format it")]
+    Unsound { volume: String, count: u64 },
+}
+
+impl FilesFailure {
+    /// 2 if the command line is wrong, 1 otherwise.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Url(_) | Self::Name(_) | Self::OtherVolume { .. } | Self::PathOfVolume { .. } => {
+                2
+            }
+            _ => 1,
+        }
+    }
+}
+
+pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure> {
+    let said = match subcommand {
+        FilesSubcommand::Format { volume, force, json } => format_volume(&volume, force, json)?,
+        FilesSubcommand::Ls { place, json } => list(&place, json)?,
+        FilesSubcommand::Stat { place, json } => {
+            let place: Place = place.parse()?;
+            let (number, inode) = reading(&place)?.stat(&place.path).map_err(FilesFailure::from)?;
+            let file = show::Node::new(&place.path, number, &inode);
+            output::show(&file, json, show::node)
+        }
+        FilesSubcommand::Put { file, place, replace, json } => put(&file, &place, &replace, json)?,
+        FilesSubcommand::Get { place, file, replace, json } => get(&place, &file, &replace, json)?,
+        FilesSubcommand::Mkdir { place, json } => {
+            let place: Place = place.parse()?;
+            changing(&place)?.mkdir(&place.path).map_err(FilesFailure::from)?;
+            output::show(&show::Done::new(&place.path), json, |it| {
+                format!("created {}/\n", it.path)
+            })
+        }
+        FilesSubcommand::Rm { place, json } => {
+            let place: Place = place.parse()?;
+            changing(&place)?.remove(&place.path).map_err(FilesFailure::from)?;
+            output::show(&show::Done::new(&place.path), json, |it| format!("removed {}\n", it.path))
+        }
+        FilesSubcommand::Mv { from, to, replace, json } => rename(&from, &to, &replace, json)?,
+        FilesSubcommand::Check { volume, json } => return check(&volume, json),
+    };
+    print(&said)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The volume of a place.
+fn disk(place: &Place) -> Result<Arc<dyn Disk>, FilesFailure> {
+    let client = Client::connect_to(place.url.clone(), Credentials::NONE, Options::default())?;
+    Ok(Arc::new(VolumeDisk::new(client.open_named()?)))
+}
+
+fn reading(place: &Place) -> Result<Files, FilesFailure> {
+    Ok(Files::open(disk(place)?)?)
+}
+
+fn changing(place: &Place) -> Result<Owner, FilesFailure> {
+    Ok(Owner::open(disk(place)?)?)
+}
+
+fn may_replace(replace: &ReplaceArgs) -> Replace {
+    if replace.replace { Replace::Allowed } else { Replace::Never }
+}
+
+/// The failure of a command that has the flag `--replace`.
+fn named_remedy(error: FilesError) -> FilesFailure {
+    match error {
+        FilesError::Refused(Refusal::Exists(path)) => FilesFailure::ExistsInVolume(path),
+        error => error.into(),
+    }
+}
+
+fn format_volume(volume: &str, force: bool, json: bool) -> Result<String, FilesFailure> {
+    let place: Place = volume.parse()?;
+    place.refuse_path()?;
+    let disk = disk(&place)?;
+    format(Arc::clone(&disk), FormatOptions { force })?;
+    let formatted = show::Formatted {
+        volume: disk.properties().name,
+        bytes: disk.properties().len.0,
+        free_bytes: Owner::open(disk)?.free_len().0,
+    };
+    Ok(output::show(&formatted, json, show::formatted))
+}
+
+fn list(place: &str, json: bool) -> Result<String, FilesFailure> {
+    let place: Place = place.parse()?;
+    let files = reading(&place)?;
+    let (number, inode) = files.stat(&place.path)?;
+    let mut nodes = Vec::new();
+    if inode.kind == Kind::File {
+        nodes.push(show::Node::new(&place.path, number, &inode));
+    } else {
+        let mut after = None;
+        loop {
+            let entries = files.list(&place.path, after.as_ref(), PAGE_LEN)?;
+            let Some(last) = entries.last() else { break };
+            after = Some(last.name.clone());
+            for entry in entries {
+                let path = place.path.join(&entry.name);
+                let (number, inode) = files.stat(&path)?;
+                nodes.push(show::Node::new(&path, number, &inode));
+            }
+        }
+    }
+    Ok(output::show(&show::Listing { entries: nodes }, json, show::listing))
+}
+
+fn put(
+    file: &LocalPath,
+    place: &str,
+    replace: &ReplaceArgs,
+    json: bool,
+) -> Result<String, FilesFailure> {
+    let failed = |source| FilesFailure::Source { path: file.to_owned(), source };
+    let place: Place = place.parse()?;
+    let (mut source, size): (Box<dyn Read>, _) = if file == LocalPath::new("-") {
+        (Box::new(io::stdin().lock()), None)
+    } else {
+        let source = File::open(file).map_err(failed)?;
+        let metadata = source.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        (Box::new(source), metadata.is_file().then_some(ByteLen(metadata.len())))
+    };
+    let mut owner = changing(&place)?;
+    let path = destination(owner.files(), &place, file)?;
+    let mut progress = Progress::new(size);
+    let options = Upload { size, replace: may_replace(replace) };
+    let put = owner.put(&path, &mut source, options, &mut |done| progress.at(done));
+    drop(progress);
+    let (number, inode) = put.map_err(named_remedy)?;
+    Ok(output::show(&show::Node::new(&path, number, &inode), json, show::put))
+}
+
+/// The path of a new file: in a directory that exists, it has the name of its source.
+fn destination(files: &Files, place: &Place, file: &LocalPath) -> Result<Path, FilesFailure> {
+    let is_directory = || match files.stat(&place.path) {
+        Ok((_, inode)) => inode.kind == Kind::Directory,
+        Err(_) => false,
+    };
+    match file.file_name() {
+        Some(name) if file != LocalPath::new("-") && (place.is_directory || is_directory()) => {
+            Ok(place.path.join(&Name::new(name.as_encoded_bytes())?))
+        }
+        _ => Ok(place.path.clone()),
+    }
+}
+
+fn get(
+    place: &str,
+    file: &LocalPath,
+    replace: &ReplaceArgs,
+    json: bool,
+) -> Result<String, FilesFailure> {
+    let place: Place = place.parse()?;
+    let files = reading(&place)?;
+    let (number, inode) = files.stat(&place.path)?;
+    let mut progress = Progress::new(Some(inode.size));
+    let mut advance = |done| progress.at(done);
+    if file == LocalPath::new("-") {
+        files.get(&place.path, &mut io::stdout().lock(), &mut advance)?;
+        return Ok(String::new());
+    }
+    let name = place.path.names().last().map(ToString::to_string);
+    let file = match name {
+        Some(name) if file.is_dir() => file.join(name),
+        _ => file.to_owned(),
+    };
+    if !replace.replace && file.exists() {
+        return Err(FilesFailure::Exists(file));
+    }
+    let failed = |source| FilesFailure::Destination { path: file.clone(), source };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // The file gets its name when it is complete.
+    let mut part = tempfile::Builder::new()
+        .prefix(".nearflash-")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(LocalPath::new(".")))
+        .map_err(failed)?;
+    files.get(&place.path, &mut part, &mut advance)?;
+    part.flush().map_err(failed)?;
+    match replace.replace {
+        true => part.persist(&file),
+        false => part.persist_noclobber(&file),
+    }
+    .map_err(|error| failed(error.error))?;
+    drop(progress);
+    let node = show::Node::new(&place.path, number, &inode);
+    Ok(output::show(&node, json, |node| show::got(node, &file)))
+}
+
+fn rename(from: &str, to: &str, replace: &ReplaceArgs, json: bool) -> Result<String, FilesFailure> {
+    let from: Place = from.parse()?;
+    let to = from.sibling(to)?;
+    let renamed = changing(&from)?.rename(&from.path, &to, may_replace(replace));
+    renamed.map_err(named_remedy)?;
+    let renamed = show::Renamed { from: from.path.to_string(), path: to.to_string() };
+    Ok(output::show(&renamed, json, |it| format!("renamed {} to {}\n", it.from, it.path)))
+}
+
+fn check(volume: &str, json: bool) -> Result<ExitCode, Failure> {
+    let place: Place = volume.parse()?;
+    place.refuse_path()?;
+    let disk = disk(&place)?;
+    let volume = disk.properties().name;
+    let report = Files::open(disk).and_then(|mut files| files.check());
+    let report = report.map_err(FilesFailure::from)?;
+    print(&output::show(&show::Checked::new(&volume, &report), json, show::checked))?;
+    match report.is_sound() {
+        true => Ok(ExitCode::SUCCESS),
+        false => {
+            let count = report.report.fault_count + u64::from(!report.is_store_sound);
+            Err(FilesFailure::Unsound { volume, count }.into())
+        }
+    }
+}

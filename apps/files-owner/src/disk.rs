@@ -1,0 +1,111 @@
+//! The volume below the files, as an interface: a volume of a node, or the device of a test.
+
+use std::fmt;
+use std::io;
+
+use nearflash::Volume;
+use nearflash_units::{ByteLen, ByteOffset};
+use uuid::Uuid;
+
+/// The properties of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DiskProperties {
+    /// The name, for messages.
+    pub name: String,
+    /// The UUID.
+    pub uuid: Uuid,
+    /// The length.
+    pub len: ByteLen,
+    /// Whether it can be written.
+    pub is_writable: bool,
+}
+
+/// A volume: bytes by offset. A write is durable after the next flush that succeeds.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// The properties.
+    fn properties(&self) -> DiskProperties;
+
+    /// Fills `bytes` from `offset`.
+    ///
+    /// # Errors
+    /// When the volume cannot be read.
+    fn read_at(&self, bytes: &mut [u8], offset: ByteOffset) -> io::Result<()>;
+
+    /// Writes `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// When the volume cannot be written; some of the bytes may have been.
+    fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()>;
+
+    /// Writes zeroes.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()>;
+
+    /// Releases storage whose contents are no longer needed.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()>;
+
+    /// Makes all writes that have returned durable.
+    ///
+    /// # Errors
+    /// When one of them may be lost, now or later.
+    fn flush(&self) -> io::Result<()>;
+}
+
+/// A volume of a node.
+///
+/// A flush fails if a connection was replaced since the volume was opened: the node's machine may
+/// have lost power meanwhile, with writes that a flush over the next connection does not cover.
+#[derive(Debug)]
+pub struct VolumeDisk(Volume);
+
+impl VolumeDisk {
+    /// The disk of a volume that was just opened.
+    pub fn new(volume: Volume) -> Self {
+        Self(volume)
+    }
+}
+
+impl Disk for VolumeDisk {
+    fn properties(&self) -> DiskProperties {
+        let info = self.0.info();
+        DiskProperties {
+            name: self.0.name().to_owned(),
+            uuid: Uuid::from_bytes(info.uuid),
+            len: ByteLen(info.len),
+            is_writable: info.is_writable,
+        }
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: ByteOffset) -> io::Result<()> {
+        Ok(self.0.read_at(bytes, offset.0)?)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()> {
+        Ok(self.0.write_at(bytes, offset.0)?)
+    }
+
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
+        Ok(self.0.write_zeroes(offset.0, len.0)?)
+    }
+
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
+        Ok(self.0.discard(offset.0, len.0)?)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()?;
+        match self.0.replaced_connections() {
+            0 => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                "the connection to the node was lost, and earlier writes may be, too: repeat the \
+                 command",
+            )),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The errors of files, each in one line that names the thing and the remedy.
+
+use std::io;
+
+use nearflash_files::{Damage, Error, NoSpaceError, Refusal, SuperblockError};
+use nearflash_units::ByteLen;
+use redb::StorageError;
+use uuid::Uuid;
+
+use crate::VOLUME_LEN_MIN;
+
+/// The reason why an operation on files failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
+pub enum FilesError {
+    /// The request is refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The free space does not hold the file.
+    #[error("volume '{volume}' has no space for it: {error}; remove files, or resize the volume")]
+    NoSpace { volume: String, error: NoSpaceError },
+    /// The metadata cannot grow.
+    #[error("volume '{volume}' has no space for more names: remove files, or resize the volume")]
+    MetadataFull { volume: String },
+    /// The source of a file ended early.
+    #[error("the source ended after {read} of {expected}: repeat the command when it is complete")]
+    SourceShort { expected: ByteLen, read: ByteLen },
+    /// The source of a file could not be read.
+    #[error("cannot read the source: {0}")]
+    Source(io::Error),
+    /// The bytes of a file could not be passed on.
+    #[error("cannot write the copy: {0}")]
+    Sink(io::Error),
+    /// The volume holds no files.
+    #[error("volume '{volume}' is not formatted for files: 'nearflash files format' does that")]
+    NotFormatted { volume: String },
+    /// The volume holds something else.
+    #[error("volume '{volume}' holds {found}: use another volume, or add --force to erase it")]
+    NotBlank { volume: String, found: &'static str },
+    /// The volume is too small.
+    #[error("volume '{volume}' has {len}, and files need {VOLUME_LEN_MIN} or more: resize it")]
+    TooSmall { volume: String, len: ByteLen },
+    /// The superblock is not valid.
+    #[error("volume '{volume}': {error}; restore it, or format it with --force, which erases it")]
+    Superblock { volume: String, error: SuperblockError },
+    /// The volume was formatted with features of a later version.
+    #[error("volume '{volume}' has features of a later version of nearflash: upgrade this program")]
+    Features { volume: String },
+    /// The volume is shorter than when it was formatted.
+    #[error("volume '{volume}' has {len} and had {expected}: resize it to {expected} or more")]
+    Shrunk { volume: String, len: ByteLen, expected: ByteLen },
+    /// The superblock is that of another volume.
+    #[error(
+        "volume '{volume}' holds a copy of the files of volume {original}: read the original, or \
+         format this one with --force, which erases it"
+    )]
+    Copied { volume: String, original: Uuid },
+    /// There is no right to write.
+    #[error("volume '{volume}' cannot be written with this credential: grant it --rights rw")]
+    NotWritable { volume: String },
+    /// The metadata contradicts itself.
+    #[error("volume '{volume}' is damaged: {damage}; 'nearflash files check' lists all faults")]
+    Damaged { volume: String, damage: Damage },
+    /// Blocks belong to two files.
+    #[error("volume '{volume}' is damaged: {fault}; copy its files elsewhere, and format it")]
+    Inconsistent { volume: String, fault: nearflash_files::Fault },
+    /// The metadata cannot be read or written.
+    #[error("metadata of volume '{volume}': {source}")]
+    Store { volume: String, source: Box<redb::Error> },
+    /// The volume cannot be read or written.
+    #[error("volume '{volume}': {source}")]
+    Disk { volume: String, source: io::Error },
+}
+
+impl FilesError {
+    pub(crate) fn store(volume: &str, error: impl Into<redb::Error>) -> Self {
+        match error.into() {
+            redb::Error::Io(source) => Self::Disk { volume: volume.to_owned(), source },
+            error => Self::Store { volume: volume.to_owned(), source: Box::new(error) },
+        }
+    }
+
+    pub(crate) fn disk(volume: &str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Disk { volume: volume.to_owned(), source }
+    }
+
+    pub(crate) fn names(volume: &str) -> impl Fn(Error<StorageError>) -> Self {
+        move |error| match error {
+            Error::Refused(refusal) => refusal.into(),
+            Error::Damaged(damage) => Self::Damaged { volume: volume.to_owned(), damage },
+            Error::Store(error) => Self::store(volume, error),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Files in a volume of a node, as a library: `nearflash-files` decides, this crate reads and writes.
+//!
+//! [`format()`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
+//! also changes them. The metadata is a `redb` database in runs of the volume itself.
+//!
+//! The order of writes: the bytes of a file are written and flushed before the commit that names it,
+//! and the commit is durable before the call returns. The blocks of a removed file are used again
+//! only after the commit that removed it. A loss of power at any moment therefore leaves the files
+//! of the last commit that had returned, or of the one under way.
+//!
+//! One process at a time may write a volume: nothing prevents a second one, which would destroy
+//! files. [`Owner::open`] takes the volume in one function, `take`, the place to enforce this.
+//!
+//! The crate knows nothing about command lines.
+
+mod disk;
+mod error;
+mod files;
+mod format;
+mod metadata;
+mod overlay;
+mod owner;
+mod store;
+mod upload;
+
+pub use disk::{Disk, DiskProperties, VolumeDisk};
+pub use error::FilesError;
+pub use files::{CheckReport, Files};
+pub use format::{FormatOptions, VOLUME_LEN_MIN, format};
+pub use nearflash_files::{
+    BLOCK, Damage, Entry, Inode, InodeNumber, Kind, Name, NameError, PATH_LEN_MAX, Path, Refusal,
+    Replace, Run,
+};
+pub use owner::Owner;
+pub use upload::Upload;

@@ -1,0 +1,182 @@
+//! The metadata store of a volume as one file for `redb`: the metadata runs in their order.
+//!
+//! The superblock has the length of that file. It is durable before `redb` relies on a new length.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nearflash_files::{METADATA_RUNS_MAX, Run, Superblock};
+use nearflash_units::{ByteLen, ByteOffset};
+use redb::StorageBackend;
+
+use crate::Disk;
+
+/// The superblock of an open volume, and the runs that it lists.
+#[derive(Debug)]
+pub(crate) struct Metadata {
+    disk: Arc<dyn Disk>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    superblock: Superblock,
+    /// Whether changes are written. They are not while a volume is formatted, whose superblock is
+    /// written last.
+    is_written: bool,
+}
+
+impl Metadata {
+    pub(crate) fn new(disk: Arc<dyn Disk>, superblock: Superblock, is_written: bool) -> Self {
+        Self { disk, state: Mutex::new(State { superblock, is_written }) }
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// The superblock as it is now.
+    pub(crate) fn superblock(&self) -> Superblock {
+        self.state().superblock.clone()
+    }
+
+    /// Whether a further run can be listed.
+    pub(crate) fn has_room_for_run(&self) -> bool {
+        self.state().superblock.metadata_runs.len() < METADATA_RUNS_MAX
+    }
+
+    /// Adds a run, and makes that durable.
+    pub(crate) fn add_run(&self, run: Run) -> io::Result<()> {
+        self.change(|superblock| superblock.metadata_runs.push(run))
+    }
+
+    /// Changes the superblock, and makes that durable. If this fails, the volume has the old
+    /// superblock or the new one, and the process must not write any more.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Superblock)) -> io::Result<()> {
+        let mut state = self.state();
+        change(&mut state.superblock);
+        if state.is_written {
+            state.superblock.generation += 1;
+            write_superblock(&*self.disk, &state.superblock)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the superblock")
+    }
+
+    /// Reads bytes of the store.
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let runs = self.superblock().metadata_runs;
+        let mut rest = out;
+        for (place, len) in places(&runs, offset, ByteLen::of(rest))? {
+            let (part, others) = rest.split_at_mut(len.to_usize());
+            self.disk.read_at(part, place)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let runs = self.superblock().metadata_runs;
+        let mut rest = data;
+        for (place, len) in places(&runs, offset, ByteLen::of(rest))? {
+            let (part, others) = rest.split_at(len.to_usize());
+            self.disk.write_at(part, place)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let superblock = self.superblock();
+        let old = superblock.metadata_len.0;
+        if len > superblock.metadata_capacity().0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if len > old {
+            for (place, len) in places(&superblock.metadata_runs, old, ByteLen(len - old))? {
+                self.disk.write_zeroes(place, len)?;
+            }
+        }
+        self.change(|superblock| superblock.metadata_len = ByteLen(len))
+    }
+}
+
+/// Writes a superblock at its place, and makes it durable.
+pub(crate) fn write_superblock(disk: &dyn Disk, superblock: &Superblock) -> io::Result<()> {
+    disk.write_at(&superblock.encode(), superblock.offset())?;
+    disk.flush()
+}
+
+/// The places in the volume of `len` bytes at `offset` of the concatenated runs.
+pub(crate) fn places(
+    runs: &[Run],
+    offset: u64,
+    len: ByteLen,
+) -> io::Result<Vec<(ByteOffset, ByteLen)>> {
+    let (mut skipped, mut missing) = (offset, len.0);
+    let mut places = Vec::new();
+    for run in runs {
+        if missing == 0 {
+            break;
+        }
+        let run_len = run.len().0;
+        if skipped >= run_len {
+            skipped -= run_len;
+            continue;
+        }
+        let part = missing.min(run_len - skipped);
+        places.push((ByteOffset(run.offset().0 + skipped), ByteLen(part)));
+        skipped = 0;
+        missing -= part;
+    }
+    if missing == 0 { Ok(places) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// The store for a process that changes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Backend(pub(crate) Arc<Metadata>);
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.superblock().metadata_len.0)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.disk.flush()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::{Blocks, Lba};
+
+    #[test]
+    fn a_range_of_the_store_is_divided_at_the_ends_of_runs() {
+        let run = |start, count| Run { start: Lba(start), count: Blocks(count) };
+        let runs = [run(10, 1), run(20, 2)];
+        let place = |offset, len| (ByteOffset(offset), ByteLen(len));
+        let all = places(&runs, 4095, ByteLen(4098)).unwrap();
+        assert_eq!(all, [place(11 * 4096 - 1, 1), place(20 * 4096, 4097)]);
+        assert_eq!(places(&runs, 4096, ByteLen(8192)).unwrap(), [place(20 * 4096, 8192)]);
+        assert_eq!(places(&runs, 12288, ByteLen(0)).unwrap(), []);
+        for (offset, len) in [(4096, 8193), (12288, 1), (u64::MAX, 1)] {
+            assert!(places(&runs, offset, ByteLen(len)).is_err());
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Volumes that are refused by name, and what fills a volume.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+mod device;
+
+use std::io::Read;
+
+use device::{Device, Operation, Stamped, Tree, path, tree};
+use nearflash_files_owner::{
+    Files, FilesError, FormatOptions, Owner, Refusal, Replace, Upload, format,
+};
+use nearflash_units::{ByteLen, MIB};
+use uuid::Uuid;
+
+const LEN: ByteLen = ByteLen(16 * MIB);
+const NEW: Upload = Upload { size: None, replace: Replace::Never };
+
+fn formatted(len: ByteLen) -> Device {
+    let device = Device::new(len);
+    format(device.disk(), FormatOptions::default()).unwrap();
+    device
+}
+
+fn put(owner: &mut Owner, name: &str, stamp: u64, len: u64) -> Result<(), FilesError> {
+    let options = Upload { size: Some(ByteLen(len)), replace: Replace::Never };
+    owner.put(&path(name), &mut Stamped::new(stamp, len), options, &mut |_| {}).map(drop)
+}
+
+/// The one-line message of a failure.
+fn message<T>(result: Result<T, FilesError>) -> String {
+    let Err(error) = result else { panic!("it is refused") };
+    let message = error.to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+#[test]
+fn format_refuses_what_is_not_blank_by_name_unless_forced() {
+    let device = Device::new(LEN);
+    device.poke(b"\x53\xef", 0x438);
+    let refused = message(format(device.disk(), FormatOptions::default()));
+    assert!(refused.contains("'data' holds an ext2, ext3 or ext4 file system"), "{refused}");
+    assert_eq!(device.operation_count(), 0);
+    format(device.disk(), FormatOptions { force: true }).unwrap();
+    let refused = message(format(device.disk(), FormatOptions::default()));
+    assert!(
+        refused.contains("holds files of nearflash") && refused.contains("--force"),
+        "{refused}"
+    );
+    let at_the_end = Device::new(LEN);
+    at_the_end.poke(&[1], 16 * 1024 * 1024 - 1);
+    let refused = message(format(at_the_end.disk(), FormatOptions::default()));
+    assert!(refused.contains("data that is not nearflash's"), "{refused}");
+}
+
+#[test]
+fn a_volume_that_is_too_small_or_not_writable_is_not_formatted() {
+    let small = message(format(Device::new(ByteLen(LEN.0 - 1)).disk(), FormatOptions::default()));
+    assert!(small.contains("files need 16MiB or more"), "{small}");
+    let device = Device::new(LEN);
+    device.change(|properties| properties.is_writable = false);
+    let refused = message(format(device.disk(), FormatOptions::default()));
+    assert!(refused.contains("--rights rw"), "{refused}");
+}
+
+#[test]
+fn a_blank_a_shrunk_and_a_copied_volume_are_refused_by_name() {
+    let blank = message(Files::open(Device::new(LEN).disk()));
+    assert!(blank.contains("'data' is not formatted for files"), "{blank}");
+    let shrunk = formatted(ByteLen(2 * LEN.0));
+    shrunk.change(|properties| properties.len = LEN);
+    let refused = message(Owner::open(shrunk.disk()));
+    assert!(refused.contains("has 16MiB and had 32MiB: resize it"), "{refused}");
+    let copied = formatted(LEN);
+    copied.change(|properties| properties.uuid = Uuid::from_u128(8));
+    let refused = message(Files::open(copied.disk()));
+    assert!(refused.contains(&Uuid::from_u128(7).to_string()), "{refused}");
+}
+
+#[test]
+fn one_damaged_superblock_does_no_harm_and_two_are_named() {
+    let device = formatted(LEN);
+    device.poke(&[0xFF; 512], 1024);
+    assert_eq!(tree(&Files::open(device.disk()).unwrap()), Tree::new());
+    device.poke(&[0xFF; 512], 4096 + 1024);
+    let refused = message(Files::open(device.disk()));
+    assert!(refused.contains("superblock checksum"), "{refused}");
+}
+
+#[test]
+fn a_reader_needs_no_right_to_write() {
+    let device = formatted(LEN);
+    put(&mut Owner::open(device.disk()).unwrap(), "f", 1, 9000).unwrap();
+    device.change(|properties| properties.is_writable = false);
+    let before = device.operation_count();
+    let mut files = Files::open(device.disk()).unwrap();
+    assert_eq!(tree(&files), Tree::from([("/f".to_owned(), Some((1, 9000)))]));
+    assert!(files.check().unwrap().is_sound());
+    drop(files);
+    assert_eq!(device.operation_count(), before);
+    let refused = message(Owner::open(device.disk()));
+    assert!(refused.contains("--rights rw"), "{refused}");
+}
+
+#[test]
+fn a_full_volume_refuses_a_file_and_has_room_again_when_one_is_removed() {
+    let device = formatted(LEN);
+    let mut owner = Owner::open(device.disk()).unwrap();
+    let before = owner.free_len();
+    put(&mut owner, "a", 1, 6 * MIB).unwrap();
+    let full = message(put(&mut owner, "b", 2, 6 * MIB));
+    assert!(full.contains("'data' has no space for it: 6MiB"), "{full}");
+    let streamed = owner.put(&path("b"), &mut std::io::repeat(7), NEW, &mut |_| {});
+    assert!(message(streamed).contains("no space"), "an endless source");
+    assert_eq!(owner.free_len().0, before.0 - 6 * MIB, "failures take no space");
+    owner.remove(&path("a")).unwrap();
+    put(&mut owner, "b", 2, 6 * MIB).unwrap();
+    assert_eq!(tree(owner.files()), Tree::from([("/b".to_owned(), Some((2, 6 * MIB)))]));
+}
+
+#[test]
+fn a_source_of_unknown_length_gets_the_blocks_that_hold_it() {
+    let device = formatted(ByteLen(2 * LEN.0));
+    let mut owner = Owner::open(device.disk()).unwrap();
+    let before = owner.free_len();
+    let len = 5 * MIB + 1;
+    let mut done = Vec::new();
+    let source = &mut Stamped::new(3, len);
+    let (_, inode) = owner.put(&path("f"), source, NEW, &mut |len| done.push(len.0)).unwrap();
+    assert_eq!(done, [4 * MIB, len]);
+    assert_eq!((inode.size, inode.runs.len()), (ByteLen(len), 1));
+    assert_eq!(owner.free_len().0, before.0 - 5 * MIB - 4096);
+    assert_eq!(tree(owner.files()), Tree::from([("/f".to_owned(), Some((3, len)))]));
+}
+
+#[test]
+fn a_source_that_ends_early_or_fails_creates_no_file() {
+    let device = formatted(LEN);
+    let mut owner = Owner::open(device.disk()).unwrap();
+    let before = owner.free_len();
+    let options = Upload { size: Some(ByteLen(10)), replace: Replace::Never };
+    let short = owner.put(&path("f"), &mut &b"12345"[..], options, &mut |_| {});
+    assert!(message(short).contains("ended after 5B of 10B"));
+    struct Failing;
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        }
+    }
+    let failed = owner.put(&path("f"), &mut Failing, NEW, &mut |_| {});
+    assert!(message(failed).contains("cannot read the source"));
+    assert_eq!(owner.free_len(), before);
+    assert_eq!(tree(owner.files()), Tree::new());
+}
+
+#[test]
+fn a_put_that_may_not_replace_is_refused_before_its_source_is_read() {
+    let device = formatted(LEN);
+    let mut owner = Owner::open(device.disk()).unwrap();
+    put(&mut owner, "f", 1, 100).unwrap();
+    owner.mkdir(&path("d")).unwrap();
+    struct Unread;
+    impl Read for Unread {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            panic!("the source is not read")
+        }
+    }
+    let mut refused = |text: &str, replace| {
+        let options = Upload { size: None, replace };
+        let FilesError::Refused(refusal) =
+            owner.put(&path(text), &mut Unread, options, &mut |_| {}).unwrap_err()
+        else {
+            panic!("{text} is refused")
+        };
+        refusal
+    };
+    assert_eq!(refused("f", Replace::Never), Refusal::Exists(path("f")));
+    assert_eq!(refused("d", Replace::Allowed), Refusal::IsADirectory(path("d")));
+    assert_eq!(refused("f/g", Replace::Allowed), Refusal::NotADirectory(path("f")));
+    assert_eq!(refused("e/g", Replace::Allowed), Refusal::NotFound(path("e")));
+    assert_eq!(refused("", Replace::Allowed), Refusal::Root);
+}
+
+#[test]
+fn a_volume_that_has_grown_has_more_space() {
+    let device = formatted(LEN);
+    let before = Owner::open(device.disk()).unwrap().free_len();
+    device.change(|properties| properties.len = ByteLen(2 * LEN.0));
+    assert_eq!(Owner::open(device.disk()).unwrap().free_len().0, before.0 + LEN.0);
+    device.change(|properties| properties.len = LEN);
+    assert!(message(Owner::open(device.disk())).contains("resize it to 32MiB"));
+}
+
+#[test]
+fn a_metadata_page_that_is_damaged_is_found() {
+    let device = formatted(LEN);
+    put(&mut Owner::open(device.disk()).unwrap(), "f", 1, 9000).unwrap();
+    // The entry's name lies in a page of the metadata, which begins at 1 MiB.
+    let mut bytes = vec![0; 4 * 1024 * 1024];
+    let disk = device.disk();
+    disk.read_at(&mut bytes, nearflash_units::ByteOffset(MIB)).unwrap();
+    let key = [&1_u64.to_be_bytes()[..], b"f"].concat();
+    let places = bytes.windows(key.len()).enumerate().filter(|(_, window)| *window == key);
+    let places: Vec<usize> = places.map(|(at, _)| at).collect();
+    assert!(!places.is_empty());
+    for place in places {
+        device.poke(b"g", 1024 * 1024 + place + 8);
+    }
+    match Files::open(device.disk()).and_then(|mut files| files.check()) {
+        Ok(report) => assert!(!report.is_sound(), "{report:?}"),
+        Err(error) => assert!(error.to_string().contains("'data'"), "{error}"),
+    }
+}
+
+#[test]
+fn a_change_of_names_costs_one_flush_and_a_file_one_more() {
+    let device = formatted(LEN);
+    let mut owner = Owner::open(device.disk()).unwrap();
+    let mut flushes = |change: &mut dyn FnMut(&mut Owner)| {
+        let before = device.operation_count();
+        change(&mut owner);
+        let operations = device.operations();
+        let fresh = operations[before..].iter();
+        fresh.filter(|operation| matches!(operation, Operation::Flush)).count()
+    };
+    assert_eq!(flushes(&mut |owner| owner.mkdir(&path("d")).unwrap()), 1);
+    assert_eq!(flushes(&mut |owner| put(owner, "d/f", 1, 9000).unwrap()), 2);
+    let rename = |owner: &mut Owner| owner.rename(&path("d/f"), &path("f"), Replace::Never);
+    assert_eq!(flushes(&mut |owner| rename(owner).unwrap()), 1);
+    let remove = |owner: &mut Owner| owner.remove(&path("f")).map(|_| ());
+    assert_eq!(flushes(&mut |owner| remove(owner).unwrap()), 1);
+}

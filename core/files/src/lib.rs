@@ -1,0 +1,41 @@
+//! Files in a volume: their names, their inodes, and the runs of blocks that hold their bytes. Pure.
+//!
+//! A volume of files begins with a [`Superblock`] in two copies. An ordered store, [`Tables`], keeps
+//! inodes and directory entries; it lies in the volume too, in the runs that the superblock lists.
+//! All other blocks belong to files or are free. Free space is not stored: it is the blocks that
+//! neither an inode nor the superblock names.
+//!
+//! The crate decides where bytes lie and which changes of names are valid. It does not read or write
+//! the volume, and knows nothing of the store behind [`Tables`], of connections or of clocks.
+//!
+//! Invariants, which [`check`](check()) verifies: no two runs overlap; every run lies within the
+//! volume; every entry has an inode of its kind; every inode has one entry, and is reached from the
+//! root; link counts are right.
+
+mod check;
+mod free;
+mod inode;
+mod name;
+mod namespace;
+mod policy;
+mod quarantine;
+mod run;
+mod superblock;
+mod tables;
+
+pub use check::{FAULTS_MAX, Fault, Report, check};
+pub use free::{FreeRuns, NotFreeError};
+pub use inode::{INODE_LEN, Inode, InodeError, InodeNumber, Kind, RUNS_MAX};
+pub use name::{NAME_LEN_MAX, Name, NameError, PATH_LEN_MAX, Path};
+pub use namespace::{
+    Contents, Damage, Entry, Error, Refusal, Replace, create, format, list, mkdir, rename, rmdir,
+    stat, unlink,
+};
+pub use policy::{FILE_RUNS_MAX, Growth, NoSpaceError, allocate};
+pub use quarantine::Quarantine;
+pub use run::{BLOCK, Run, blocks_for};
+pub use superblock::{
+    DATA_START, METADATA_RUNS_MAX, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
+    Support,
+};
+pub use tables::{MemoryTables, Table, Tables, TablesMut, Visit, inodes};

@@ -1,0 +1,47 @@
+//! Blocks of removed files that may not be used yet.
+//!
+//! A removed file may come back if power is lost before the removal is durable. Its blocks are
+//! therefore held until the commit that freed them is durable.
+
+use std::collections::VecDeque;
+
+use crate::Run;
+
+/// Freed runs, in the order of the commits that freed them.
+#[derive(Clone, Debug, Default)]
+pub struct Quarantine {
+    held: VecDeque<(u64, Run)>,
+}
+
+impl Quarantine {
+    /// Holds a run that the commit of this number frees. Numbers do not decrease.
+    pub fn hold(&mut self, commit: u64, run: Run) {
+        self.held.push_back((commit, run));
+    }
+
+    /// The commits up to this number are durable: returns the runs that may be used again.
+    pub fn released_by(&mut self, commit: u64) -> Vec<Run> {
+        let released = self.held.partition_point(|(freed_by, _)| *freed_by <= commit);
+        self.held.drain(..released).map(|(_, run)| run).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::{Blocks, Lba};
+
+    #[test]
+    fn a_run_is_released_by_the_durable_commit_that_freed_it() {
+        let run = |start| Run { start: Lba(start), count: Blocks(1) };
+        let mut quarantine = Quarantine::default();
+        for (commit, start) in [(1, 10), (1, 11), (2, 20), (4, 40)] {
+            quarantine.hold(commit, run(start));
+        }
+        assert_eq!(quarantine.released_by(0), []);
+        assert_eq!(quarantine.released_by(1), [run(10), run(11)]);
+        assert_eq!(quarantine.released_by(3), [run(20)]);
+        assert_eq!(quarantine.released_by(4), [run(40)]);
+        assert_eq!(quarantine.released_by(9), []);
+    }
+}

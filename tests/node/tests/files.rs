@@ -1,0 +1,181 @@
+//! Files in a volume, through the command: they are copied in and out, renamed and removed, outlive
+//! a restart of the node, and wrong inputs are refused on one line.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use nearflash::{Client, Credentials};
+use nearflash_files_owner::{Disk as _, VolumeDisk};
+use nearflash_node_tests::{Door, Node, Place, nearflash};
+use nearflash_units::ByteOffset;
+use serde_json::Value;
+
+/// Bytes that differ at every offset, as far as that is possible.
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from((at / 4096 + at) % 251).unwrap()).collect()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(nearflash());
+    command.arg("files").args(arguments).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// The document of a command that succeeds.
+fn done(arguments: &[&str]) -> Value {
+    let output = run(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], 1);
+    document
+}
+
+/// The message of a command that fails, and its exit code.
+fn failed(arguments: &[&str]) -> (String, i32) {
+    let output = run(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message.matches('\n').count(), 1, "one line: {message}");
+    assert!(output.stdout.is_empty());
+    (message.trim_end().to_owned(), output.status.code().unwrap())
+}
+
+fn refused(arguments: &[&str], code: i32, reasons: &[&str]) {
+    let (message, found) = failed(arguments);
+    assert_eq!(found, code, "{message}");
+    for reason in reasons {
+        assert!(message.contains(reason), "{message} names {reason}");
+    }
+}
+
+/// The names in a directory.
+fn names(url: &str) -> Vec<String> {
+    let listed = done(&["ls", url]);
+    let entries = listed["entries"].as_array().unwrap();
+    entries.iter().map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn files_are_copied_renamed_and_removed_and_outlive_the_node() {
+    let place = Place::new();
+    let device = place.flash("128MiB");
+    let flags = ["--device", &device, "--volume", "data=64MiB@flash"];
+    let node = Node::with_direct(&place, &flags);
+    let url = format!("{}/data", Door::Tcp.url(&node));
+    let at = |path: &str| format!("{url}/{path}");
+    let (source, copy) = (place.text("source.bin"), place.text("copy.bin"));
+    let contents = bytes(5 * 1024 * 1024 + 17);
+    std::fs::write(&source, &contents).unwrap();
+
+    let formatted = done(&["format", &url]);
+    assert_eq!(formatted["volume"], "data");
+    assert!(formatted["free_bytes"].as_u64().unwrap() > 50 << 20);
+    done(&["mkdir", &at("models")]);
+    let put = done(&["put", &source, &at("models/")]);
+    assert_eq!(
+        (&put["path"], &put["bytes"]),
+        (&"/models/source.bin".into(), &contents.len().into())
+    );
+    assert_eq!(put["runs"].as_array().unwrap().len(), 1);
+    done(&["get", &at("models/source.bin"), &copy]);
+    assert_eq!(std::fs::read(&copy).unwrap(), contents);
+    done(&["mv", &at("models/source.bin"), "/models/new name"]);
+    assert_eq!(names(&at("models")), ["/models/new name"]);
+    node.terminate();
+
+    let node = Node::with_direct(&place, &flags);
+    let url = format!("{}/data", Door::Local.url(&node));
+    let at = |path: &str| format!("{url}/{path}");
+    let output = run(&["get", &at("models/new%20name"), "-"]);
+    assert!(output.stdout == contents, "through shared memory, to stdout");
+    let stat = done(&["stat", &at("models/new%20name")]);
+    assert_eq!((&stat["kind"], &stat["links"]), (&"file".into(), &1.into()));
+    std::fs::write(&source, b"short").unwrap();
+    done(&["put", &source, &at("models/new%20name"), "--replace"]);
+    assert_eq!(run(&["get", &at("models/new%20name"), "-"]).stdout, b"short");
+    let checked = done(&["check", &url]);
+    assert_eq!((&checked["is_sound"], &checked["files"]), (&true.into(), &1.into()));
+    assert_eq!(checked["free_bytes"], formatted["free_bytes"].as_u64().unwrap() - 4096);
+    done(&["rm", &at("models/new%20name")]);
+    done(&["rm", &at("models")]);
+    assert_eq!(names(&url), [""; 0]);
+    node.terminate();
+}
+
+#[test]
+fn a_pipe_is_a_source() {
+    let place = Place::new();
+    let node = Node::with_direct(&place, &["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"]);
+    let url = format!("{}/data", Door::Tcp.url(&node));
+    done(&["format", &url]);
+    let contents = bytes(3 * 1024 * 1024 + 5);
+    let mut command = Command::new(nearflash());
+    let target = format!("{url}/piped");
+    command.args(["files", "put", "-", &target]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&contents).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(run(&["get", &target, "-"]).stdout == contents);
+    node.terminate();
+}
+
+#[test]
+fn wrong_inputs_are_refused_by_name() {
+    let place = Place::new();
+    let flags = ["--device", "r=ram:128MiB", "--volume", "data=32MiB@r", "--volume", "raw=16MiB@r"];
+    let node = Node::with_direct(&place, &flags);
+    let url = format!("{}/data", Door::Tcp.url(&node));
+    let at = |path: &str| format!("{url}/{path}");
+    let source = place.text("source.bin");
+    std::fs::write(&source, bytes(1000)).unwrap();
+
+    refused(&["ls", &url], 1, &["'data' is not formatted", "nearflash files format"]);
+    refused(&["ls", &Door::Tcp.url(&node)], 1, &["append /VOLUME"]);
+    refused(&["ls", &format!("{}/none/a", Door::Tcp.url(&node))], 1, &["'none'"]);
+    let client = Client::connect(&Door::Tcp.url(&node), Credentials::NONE).unwrap();
+    client.open("raw").unwrap().write_at(b"XFSB", 0).unwrap();
+    let raw = format!("{}/raw", Door::Tcp.url(&node));
+    refused(&["format", &raw], 1, &["'raw' holds an XFS file system", "--force"]);
+    done(&["format", &raw, "--force"]);
+    refused(&["format", &format!("{raw}/a")], 2, &["/a", "whole volume"]);
+
+    done(&["format", &url]);
+    refused(&["format", &url], 1, &["holds files of nearflash"]);
+    refused(&["put", &source, &at(&"n".repeat(256))], 2, &["256 bytes", "255"]);
+    refused(&["put", &source, &at(&"n/".repeat(2049)[..4097])], 2, &["4097 bytes", "4096"]);
+    refused(&["put", &source, &at("../a")], 2, &["'..'"]);
+    refused(&["put", "/no/such/file", &at("a")], 1, &["cannot read /no/such/file"]);
+    refused(&["get", &at("none"), &place.text("x")], 1, &["/none: no such file or directory"]);
+    done(&["put", &source, &at("a")]);
+    refused(&["put", &source, &at("a")], 1, &["/a exists already", "--replace"]);
+    refused(&["get", &at("a"), &source], 1, &["source.bin exists already", "--replace"]);
+    refused(&["ls", &at("a/b")], 1, &["/a: not a directory"]);
+    refused(&["mv", &at("a"), &format!("{raw}/a")], 2, &["within its volume"]);
+
+    let big = std::fs::File::create(place.path("big.bin")).unwrap();
+    big.set_len(40 << 20).unwrap();
+    refused(&["put", &place.text("big.bin"), &at("big")], 1, &["no space", "40MiB"]);
+    assert_eq!(names(&url), ["/a"]);
+    assert_eq!(done(&["check", &url])["is_sound"], true);
+    node.terminate();
+}
+
+#[test]
+fn no_flush_succeeds_after_a_connection_was_lost() {
+    let place = Place::new();
+    let device = place.flash("64MiB");
+    let flags = ["--device", &device, "--volume", "data=32MiB@flash"];
+    let node = Node::with_direct(&place, &flags);
+    let disk = VolumeDisk::new(Door::Local.anonymous(&node).unwrap().open("data").unwrap());
+    disk.write_at(&[7; 4096], ByteOffset(0)).unwrap();
+    disk.flush().unwrap();
+    disk.write_at(&[8; 4096], ByteOffset(0)).unwrap();
+    node.crash();
+    let node = Node::with_direct(&place, &flags);
+    // The first flush may notice the lost connection; the next one has a new connection.
+    disk.flush().unwrap_err();
+    disk.read_at(&mut [0; 4096], ByteOffset(0)).unwrap();
+    let message = disk.flush().unwrap_err().to_string();
+    assert!(message.contains("earlier writes may be, too: repeat the command"), "{message}");
+    node.terminate();
+}
