@@ -142,7 +142,7 @@ Examples:
   nearflash files mv direct://127.0.0.1:4421/data/models/model.bin /models/old.bin
   tar c logs | nearflash files put - direct://127.0.0.1:4421/data/logs.tar
 
-Only one process at a time may change the files of a volume.";
+One process at a time changes the files of a volume.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -243,6 +243,14 @@ const PLACE_HELP: &str = "\
 direct://HOST:PORT/VOLUME/PATH or direct+local:PATH.sock/VOLUME/PATH, percent-encoded, optionally \
 followed by ?key=ID&secret-file=PATH";
 
+/// The way in which a command gets a volume for itself.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct OwnerArgs {
+    /// Take the volume from the process that changes its files now; that process then fails
+    #[arg(long)]
+    pub(crate) take_over: bool,
+}
+
 /// Whether an existing file is replaced.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplaceArgs {
@@ -281,6 +289,8 @@ pub(crate) enum FilesSubcommand {
         place: String,
         #[command(flatten)]
         replace: ReplaceArgs,
+        #[command(flatten)]
+        owner: OwnerArgs,
         /// Print one line of JSON, with "schema":1, for programs
         #[arg(long)]
         json: bool,
@@ -301,6 +311,8 @@ pub(crate) enum FilesSubcommand {
     Rm {
         #[arg(value_name = "URL", help = PLACE_HELP)]
         place: String,
+        #[command(flatten)]
+        owner: OwnerArgs,
         /// Print one line of JSON, with "schema":1, for programs
         #[arg(long)]
         json: bool,
@@ -313,6 +325,8 @@ pub(crate) enum FilesSubcommand {
         to: String,
         #[command(flatten)]
         replace: ReplaceArgs,
+        #[command(flatten)]
+        owner: OwnerArgs,
         /// Print one line of JSON, with "schema":1, for programs
         #[arg(long)]
         json: bool,
@@ -321,6 +335,8 @@ pub(crate) enum FilesSubcommand {
     Mkdir {
         #[arg(value_name = "URL", help = PLACE_HELP)]
         place: String,
+        #[command(flatten)]
+        owner: OwnerArgs,
         /// Print one line of JSON, with "schema":1, for programs
         #[arg(long)]
         json: bool,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use nearflash::Volume;
+use nearflash::direct::Ownership;
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
@@ -61,20 +62,29 @@ pub trait Disk: fmt::Debug + Send + Sync {
 /// A flush fails if a connection was replaced since the volume was opened: the node's machine may
 /// have lost power meanwhile, with writes that a flush over the next connection does not cover.
 #[derive(Debug)]
-pub struct VolumeDisk(Volume);
+pub struct VolumeDisk {
+    volume: Volume,
+    /// Released when the disk is dropped.
+    _ownership: Option<Ownership>,
+}
 
 impl VolumeDisk {
     /// The disk of a volume that was just opened.
     pub fn new(volume: Volume) -> Self {
-        Self(volume)
+        Self { volume, _ownership: None }
+    }
+
+    /// The disk of a volume that this process owns, until the disk is dropped.
+    pub fn owned(ownership: Ownership) -> Self {
+        Self { volume: ownership.volume().clone(), _ownership: Some(ownership) }
     }
 }
 
 impl Disk for VolumeDisk {
     fn properties(&self) -> DiskProperties {
-        let info = self.0.info();
+        let info = self.volume.info();
         DiskProperties {
-            name: self.0.name().to_owned(),
+            name: self.volume.name().to_owned(),
             uuid: Uuid::from_bytes(info.uuid),
             len: ByteLen(info.len),
             is_writable: info.is_writable,
@@ -82,24 +92,24 @@ impl Disk for VolumeDisk {
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: ByteOffset) -> io::Result<()> {
-        Ok(self.0.read_at(bytes, offset.0)?)
+        Ok(self.volume.read_at(bytes, offset.0)?)
     }
 
     fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()> {
-        Ok(self.0.write_at(bytes, offset.0)?)
+        Ok(self.volume.write_at(bytes, offset.0)?)
     }
 
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
-        Ok(self.0.write_zeroes(offset.0, len.0)?)
+        Ok(self.volume.write_zeroes(offset.0, len.0)?)
     }
 
     fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
-        Ok(self.0.discard(offset.0, len.0)?)
+        Ok(self.volume.discard(offset.0, len.0)?)
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.0.flush()?;
-        match self.0.replaced_connections() {
+        self.volume.flush()?;
+        match self.volume.replaced_connections() {
             0 => Ok(()),
             _ => Err(io::Error::new(
                 io::ErrorKind::ConnectionReset,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nearflash::direct::TakeError;
 use nearflash_files::{Damage, Error, NoSpaceError, Refusal, SuperblockError};
 use nearflash_units::ByteLen;
 use redb::StorageError;
@@ -58,6 +59,12 @@ pub enum FilesError {
     /// There is no right to write.
     #[error("volume '{volume}' cannot be written with this credential: grant it --rights rw")]
     NotWritable { volume: String },
+    /// The node cannot be reached, or refuses the volume.
+    #[error(transparent)]
+    Open(#[from] nearflash::Error),
+    /// The volume cannot be taken for this process: another one has it, for example.
+    #[error(transparent)]
+    Take(#[from] TakeError),
     /// The metadata contradicts itself.
     #[error("volume '{volume}' is damaged: {damage}; 'nearflash files check' lists all faults")]
     Damaged { volume: String, damage: Damage },

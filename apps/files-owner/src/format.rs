@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nearflash_files::{
-    Run, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError, Support,
+    OWNER_BLOCK_OFFSET, Run, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
+    Support,
 };
 use nearflash_media::what_it_holds;
 use nearflash_units::{ByteLen, ByteOffset, MIB, Nanos};
@@ -50,9 +51,13 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
     if !options.force {
         refuse_contents(&*disk, &properties)?;
     }
-    for offset in [ByteOffset(0), tail_offset] {
-        disk.write_zeroes(offset, PROBE_LEN).map_err(&failed)?;
-    }
+    // The term of the owner block stays, so that no earlier owner takes itself for the present one.
+    let is_formatted = copies(&*disk).map_err(&failed)?.iter().any(Result::is_ok);
+    let kept = ByteLen(if is_formatted { BLOCK.bytes().into() } else { 0 });
+    let behind = ByteOffset(OWNER_BLOCK_OFFSET.0 + kept.0);
+    disk.write_zeroes(ByteOffset(0), ByteLen(OWNER_BLOCK_OFFSET.0)).map_err(&failed)?;
+    disk.write_zeroes(behind, ByteLen(PROBE_LEN.0 - behind.0)).map_err(&failed)?;
+    disk.write_zeroes(tail_offset, PROBE_LEN).map_err(&failed)?;
     disk.flush().map_err(&failed)?;
     let superblock = empty(&properties);
     let metadata = Arc::new(Metadata::new(Arc::clone(&disk), superblock, false));

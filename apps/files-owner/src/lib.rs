@@ -8,8 +8,9 @@
 //! only after the commit that removed it. A loss of power at any moment therefore leaves the files
 //! of the last commit that had returned, or of the one under way.
 //!
-//! One process at a time may write a volume: nothing prevents a second one, which would destroy
-//! files. [`Owner::open`] takes the volume in one function, `take`, the place to enforce this.
+//! One process at a time may write a volume. [`Owner::take`] ensures this where the volume has
+//! compare-and-swap. On volumes of a cluster, and with [`Owner::open`], nothing prevents a second process,
+//! which would destroy files.
 //!
 //! The crate knows nothing about command lines.
 
@@ -21,6 +22,7 @@ mod metadata;
 mod overlay;
 mod owner;
 mod store;
+mod taking;
 mod upload;
 
 pub use disk::{Disk, DiskProperties, VolumeDisk};

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use nearflash::Client;
 use nearflash_files::{
     Contents, Error, Fault, FreeRuns, Inode, InodeNumber, Path, Quarantine, Refusal, Replace, Run,
     Support, inodes,
@@ -15,8 +16,9 @@ use crate::files::Files;
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
 use crate::store::Batch;
+use crate::taking;
 use crate::upload::{self, Upload};
-use crate::{BLOCK, CheckReport, Disk, DiskProperties, FilesError, Kind};
+use crate::{BLOCK, CheckReport, Disk, FilesError, Kind};
 
 /// The process that may change the files of a volume. Each change is durable when its call returns.
 #[derive(Debug)]
@@ -30,15 +32,17 @@ pub struct Owner {
     is_uncertain: bool,
 }
 
-/// Takes the volume for this process. Everything that lets only one process write belongs here.
-fn take(properties: &DiskProperties) -> Result<(), FilesError> {
-    match properties.is_writable {
-        true => Ok(()),
-        false => Err(FilesError::NotWritable { volume: properties.name.clone() }),
-    }
-}
-
 impl Owner {
+    /// Takes a volume for this process, and opens its files for changes. The volume is released when the
+    /// owner is dropped.
+    ///
+    /// # Errors
+    /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
+    /// another process has it. `take_over`: such a process loses it.
+    pub fn take(client: &Client, volume: &str, take_over: bool) -> Result<Self, FilesError> {
+        Self::open(Arc::new(taking::take(client, volume, take_over)?))
+    }
+
     /// Opens the files of a volume for changes. No other process may write the volume.
     ///
     /// # Errors
@@ -49,7 +53,9 @@ impl Owner {
         if superblock.support() != Support::Full {
             return Err(FilesError::Features { volume: properties.name });
         }
-        take(&properties)?;
+        if !properties.is_writable {
+            return Err(FilesError::NotWritable { volume: properties.name });
+        }
         let has_grown = superblock.volume_len < properties.len;
         let metadata = Arc::new(Metadata::new(disk, superblock, true));
         if has_grown {

@@ -35,7 +35,7 @@ pub use policy::{FILE_RUNS_MAX, Growth, NoSpaceError, allocate};
 pub use quarantine::Quarantine;
 pub use run::{BLOCK, Run, blocks_for};
 pub use superblock::{
-    DATA_START, METADATA_RUNS_MAX, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
-    Support,
+    DATA_START, METADATA_RUNS_MAX, OWNER_BLOCK_OFFSET, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS,
+    Superblock, SuperblockError, Support,
 };
 pub use tables::{MemoryTables, Table, Tables, TablesMut, Visit, inodes};

@@ -22,6 +22,9 @@ pub const SUPERBLOCK_LEN: usize = 4096;
 /// The places of the copies.
 pub const SUPERBLOCK_OFFSETS: [ByteOffset; 2] = [ByteOffset(0), ByteOffset(4096)];
 
+/// The place of the owner block, which says which process may change the files.
+pub const OWNER_BLOCK_OFFSET: ByteOffset = ByteOffset(8192);
+
 /// The first block that metadata or files may use.
 pub const DATA_START: Lba = Lba(ALIGNMENT);
 

@@ -5,6 +5,7 @@
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
+use nearflash::direct::{Ownership, OwnerOptions};
 use nearflash::{Client, Credentials};
 use nearflash_files_owner::{Disk as _, VolumeDisk};
 use nearflash_node_tests::{Door, Node, Place, nearflash};
@@ -178,4 +179,30 @@ fn no_flush_succeeds_after_a_connection_was_lost() {
     let message = disk.flush().unwrap_err().to_string();
     assert!(message.contains("earlier writes may be, too: repeat the command"), "{message}");
     node.terminate();
+}
+
+#[test]
+fn a_volume_that_another_process_changes_is_refused_until_it_is_taken_over() {
+    let place = Place::new();
+    let device = place.flash("128MiB");
+    let node = Node::with_direct(&place, &["--device", &device, "--volume", "data=64MiB@flash"]);
+    let url = format!("{}/data", Door::Tcp.url(&node));
+    done(&["format", &url]);
+    done(&["mkdir", &format!("{url}/first")]);
+
+    let client = Door::Tcp.anonymous(&node).unwrap();
+    let options = OwnerOptions::new("another program", "host7").offset(8192);
+    let other = Ownership::take(&client, "data", &options).unwrap();
+    let second = format!("{url}/second");
+    refused(&["mkdir", &second], 1, &["another program at host7", "use --take-over"]);
+    assert_eq!(names(&url), ["/first"], "reading needs no ownership");
+    done(&["mkdir", &second, "--take-over"]);
+    assert_eq!(names(&url), ["/first", "/second"]);
+    other.volume().write_at(&[7; 4096], 1 << 20).unwrap_err();
+
+    // Another format keeps the term: the former owner does not become the owner again.
+    done(&["format", &url, "--force"]);
+    other.volume().write_at(&[7; 4096], 1 << 20).unwrap_err();
+    let third = Ownership::take(&client, "data", &options).unwrap();
+    assert!(third.term() > other.term() + 1, "{} {}", third.term(), other.term());
 }

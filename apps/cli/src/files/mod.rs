@@ -20,7 +20,7 @@ use nearflash_files_owner::{
 };
 use nearflash_units::ByteLen;
 
-use crate::args::{FilesSubcommand, ReplaceArgs};
+use crate::args::{FilesSubcommand, OwnerArgs, ReplaceArgs};
 use crate::failure::Failure;
 use crate::output::{self, print};
 use place::Place;
@@ -89,21 +89,25 @@ pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure
             let file = show::Node::new(&place.path, number, &inode);
             output::show(&file, json, show::node)
         }
-        FilesSubcommand::Put { file, place, replace, json } => put(&file, &place, &replace, json)?,
+        FilesSubcommand::Put { file, place, replace, owner, json } => {
+            put(&file, &place, &replace, owner, json)?
+        }
         FilesSubcommand::Get { place, file, replace, json } => get(&place, &file, &replace, json)?,
-        FilesSubcommand::Mkdir { place, json } => {
+        FilesSubcommand::Mkdir { place, owner, json } => {
             let place: Place = place.parse()?;
-            changing(&place)?.mkdir(&place.path).map_err(FilesFailure::from)?;
+            changing(&place, owner)?.mkdir(&place.path).map_err(FilesFailure::from)?;
             output::show(&show::Done::new(&place.path), json, |it| {
                 format!("created {}/\n", it.path)
             })
         }
-        FilesSubcommand::Rm { place, json } => {
+        FilesSubcommand::Rm { place, owner, json } => {
             let place: Place = place.parse()?;
-            changing(&place)?.remove(&place.path).map_err(FilesFailure::from)?;
+            changing(&place, owner)?.remove(&place.path).map_err(FilesFailure::from)?;
             output::show(&show::Done::new(&place.path), json, |it| format!("removed {}\n", it.path))
         }
-        FilesSubcommand::Mv { from, to, replace, json } => rename(&from, &to, &replace, json)?,
+        FilesSubcommand::Mv { from, to, replace, owner, json } => {
+            rename(&from, &to, &replace, owner, json)?
+        }
         FilesSubcommand::Check { volume, json } => return check(&volume, json),
     };
     print(&said)?;
@@ -112,16 +116,22 @@ pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure
 
 /// The volume of a place.
 fn disk(place: &Place) -> Result<Arc<dyn Disk>, FilesFailure> {
-    let client = Client::connect_to(place.url.clone(), Credentials::NONE, Options::default())?;
-    Ok(Arc::new(VolumeDisk::new(client.open_named()?)))
+    Ok(Arc::new(VolumeDisk::new(connect(place)?.open_named()?)))
+}
+
+fn connect(place: &Place) -> Result<Client, FilesFailure> {
+    Ok(Client::connect_to(place.url.clone(), Credentials::NONE, Options::default())?)
 }
 
 fn reading(place: &Place) -> Result<Files, FilesFailure> {
     Ok(Files::open(disk(place)?)?)
 }
 
-fn changing(place: &Place) -> Result<Owner, FilesFailure> {
-    Ok(Owner::open(disk(place)?)?)
+fn changing(place: &Place, owner: OwnerArgs) -> Result<Owner, FilesFailure> {
+    let client = connect(place)?;
+    // As the volume is known to the node.
+    let volume = client.open_named()?.name().to_owned();
+    Ok(Owner::take(&client, &volume, owner.take_over)?)
 }
 
 fn may_replace(replace: &ReplaceArgs) -> Replace {
@@ -176,6 +186,7 @@ fn put(
     file: &LocalPath,
     place: &str,
     replace: &ReplaceArgs,
+    owner: OwnerArgs,
     json: bool,
 ) -> Result<String, FilesFailure> {
     let failed = |source| FilesFailure::Source { path: file.to_owned(), source };
@@ -190,7 +201,7 @@ fn put(
         }
         (Box::new(source), metadata.is_file().then_some(ByteLen(metadata.len())))
     };
-    let mut owner = changing(&place)?;
+    let mut owner = changing(&place, owner)?;
     let path = destination(owner.files(), &place, file)?;
     let mut progress = Progress::new(size);
     let options = Upload { size, replace: may_replace(replace) };
@@ -257,10 +268,16 @@ fn get(
     Ok(output::show(&node, json, |node| show::got(node, &file)))
 }
 
-fn rename(from: &str, to: &str, replace: &ReplaceArgs, json: bool) -> Result<String, FilesFailure> {
+fn rename(
+    from: &str,
+    to: &str,
+    replace: &ReplaceArgs,
+    owner: OwnerArgs,
+    json: bool,
+) -> Result<String, FilesFailure> {
     let from: Place = from.parse()?;
     let to = from.sibling(to)?;
-    let renamed = changing(&from)?.rename(&from.path, &to, may_replace(replace));
+    let renamed = changing(&from, owner)?.rename(&from.path, &to, may_replace(replace));
     renamed.map_err(named_remedy)?;
     let renamed = show::Renamed { from: from.path.to_string(), path: to.to_string() };
     Ok(output::show(&renamed, json, |it| format!("renamed {} to {}\n", it.from, it.path)))
