@@ -55,7 +55,7 @@ pub struct Superblock {
     pub metadata_runs: Vec<Run>,
 }
 
-/// What this version of the program can do with a volume.
+/// The use that this version of the program can make of a volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Support {
     /// It can read and write files.
@@ -210,7 +210,7 @@ impl Superblock {
         BLOCK.len(Blocks(count)).expect("runs that do not overlap fit the volume")
     }
 
-    /// What this program can do with the volume.
+    /// The use that this program can make of the volume.
     pub fn support(&self) -> Support {
         match (self.incompatible, self.write_incompatible) {
             (0, 0) => Support::Full,
