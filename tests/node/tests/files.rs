@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use nearflash::direct::{Ownership, OwnerOptions};
+use nearflash::direct::{OwnerOptions, Ownership};
 use nearflash::{Client, Credentials};
 use nearflash_files_owner::{Disk as _, VolumeDisk};
 use nearflash_node_tests::{Door, Node, Place, nearflash};
