@@ -386,23 +386,25 @@ fn a_replica_accepts_only_operations_of_its_term_and_session() {
 }
 
 #[test]
-fn a_steady_load_of_writes_needs_no_further_memory() {
+fn a_steady_load_of_writes_needs_one_device_write_on_each_replica_and_no_further_memory() {
     let mut mirrors = mirrors(entry(Role::Primary));
     let capacities = |m: &Mirrors| {
         let queues = (m.submissions.capacity(), m.ended.capacity(), m.granted.capacity());
         (m.jobs.capacity(), queues)
     };
-    let mut after_first = None;
+    let (mut after_first, mut device_operations) = (None, 0);
     for turn in 0..1000 {
         // The second write of each turn waits for the first one.
         (0..2).for_each(|number| mirrors.submit(MirrorId(0), request(2 * turn + number, write())));
         while let Some(Submission { request, tag, .. }) = mirrors.poll_device() {
+            device_operations += 1;
             if tag.is_some() {
                 mirrors.handle_received(request.id);
             }
             mirrors.handle_device(request.id, DeviceResult::Done);
         }
         assert!(mirrors.poll_ended().is_some() && mirrors.poll_ended().is_some());
+        assert_eq!(device_operations, 2 * 2 * (turn + 1), "nothing else is written");
         let now = capacities(&mirrors);
         assert_eq!(*after_first.get_or_insert(now), now);
     }
