@@ -24,7 +24,7 @@ use crate::args::{FilesSubcommand, OwnerArgs, ReplaceArgs};
 use crate::failure::Failure;
 use crate::output::{self, print};
 use place::Place;
-use progress::Progress;
+use progress::{Progress, waiting_for};
 
 /// The number of entries that are listed at a time.
 const PAGE_LEN: usize = 1000;
@@ -131,7 +131,8 @@ fn changing(place: &Place, owner: OwnerArgs) -> Result<Owner, FilesFailure> {
     let client = connect(place)?;
     // As the volume is known to the node.
     let volume = client.open_named()?.name().to_owned();
-    Ok(Owner::take(&client, &volume, owner.take_over)?)
+    let reason = "for a sign of life of the process that had the volume, 10 s at most";
+    Ok(waiting_for(reason, || Owner::take(&client, &volume, owner.take_over))?)
 }
 
 fn may_replace(replace: &ReplaceArgs) -> Replace {
