@@ -4,9 +4,13 @@ use std::fmt;
 use std::io;
 
 use nearflash::Volume;
-use nearflash::direct::Ownership;
+use nearflash::direct::{Ownership, Status};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
+
+/// The reason for which a node refuses writes of a part of a block.
+pub(crate) const NOT_LOCAL: &str =
+    "it is a volume of a cluster or of another node, and files need one of the node itself";
 
 /// The properties of a volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -96,7 +100,10 @@ impl Disk for VolumeDisk {
     }
 
     fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()> {
-        Ok(self.volume.write_at(bytes, offset.0)?)
+        self.volume.write_at(bytes, offset.0).map_err(|error| match error.status() {
+            Some(Status::UNSUPPORTED) => io::Error::new(io::ErrorKind::Unsupported, NOT_LOCAL),
+            _ => error.into(),
+        })
     }
 
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {

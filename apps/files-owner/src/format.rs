@@ -51,6 +51,8 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
     if !options.force {
         refuse_contents(&*disk, &properties)?;
     }
+    // A part of a block: if the node refuses this, nothing has been erased.
+    disk.write_at(&[0; 512], ByteOffset(0)).map_err(&failed)?;
     // The term of the owner block stays, so that no earlier owner takes itself for the present one.
     let is_formatted = copies(&*disk).map_err(&failed)?.iter().any(Result::is_ok);
     let kept = ByteLen(if is_formatted { BLOCK.bytes().into() } else { 0 });

@@ -8,9 +8,9 @@
 //! only after the commit that removed it. A loss of power at any moment therefore leaves the files
 //! of the last commit that had returned, or of the one under way.
 //!
-//! One process at a time may write a volume. [`Owner::take`] ensures this where the volume has
-//! compare-and-swap. On volumes of a cluster, and with [`Owner::open`], nothing prevents a second process,
-//! which would destroy files.
+//! One process at a time may write a volume, which [`Owner::take`] ensures. With [`Owner::open`], nothing
+//! prevents a second process, which would destroy files. Volumes of a cluster or of another node cannot
+//! hold files: nodes refuse compare-and-swap, and writes of a part of a block, on them.
 //!
 //! The crate knows nothing about command lines.
 

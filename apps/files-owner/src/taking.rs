@@ -1,7 +1,7 @@
 //! Taking a volume, so that one process at a time changes its files.
 
 use nearflash::Client;
-use nearflash::direct::{OwnerOptions, Ownership, Status, TakeError};
+use nearflash::direct::{OwnerOptions, Ownership};
 use nearflash_files::OWNER_BLOCK_OFFSET;
 
 use crate::{Disk as _, FilesError, VolumeDisk, format};
@@ -20,12 +20,7 @@ pub(crate) fn take(
     }
     let options = OwnerOptions::new("nearflash files", process());
     let options = options.offset(OWNER_BLOCK_OFFSET.0).take_over(take_over);
-    match Ownership::take(client, volume, &options) {
-        Ok(ownership) => Ok(VolumeDisk::owned(ownership)),
-        // The volume is one of a cluster or of another node, and has no compare-and-swap.
-        Err(TakeError::Client(error)) if error.status() == Some(Status::UNSUPPORTED) => Ok(disk),
-        Err(error) => Err(error.into()),
-    }
+    Ok(VolumeDisk::owned(Ownership::take(client, volume, &options)?))
 }
 
 /// This process, for people.
