@@ -69,7 +69,8 @@ fn a_join_that_was_interrupted_is_repeated() {
     fs::remove_dir_all(two.place.path("data")).unwrap();
     let token = format!("@{}", one.token().display());
     let (message, _) = two.refusal(&["join", &token, "--listen", &two.address]);
-    assert!(message.contains("restore the folder, or remove that member"), "{message}");
+    let remedy = format!("restore the folder, or run 'nearflash cluster remove {}", two.address);
+    assert!(message.contains(&remedy), "{message}");
 }
 
 #[test]
