@@ -129,7 +129,7 @@ fn a_loss_of_power_at_any_write_loses_no_call_that_returned() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "replays 100,000 losses of power, which takes some 5 minutes; another test of this file replays 900"]
 fn a_hundred_thousand_losses_of_power_lose_no_call_that_returned() {
     assert!(cut_power(seed(), 100_000) >= 100_000);
 }
