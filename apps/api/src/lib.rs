@@ -28,7 +28,7 @@ pub use access::{
 };
 pub use call::{Call, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
-pub use device::{DeviceClear, DeviceInfo, OneDevice};
+pub use device::{DeviceClear, DeviceInfo, EraseBucket, ErasesInfo, FlashInfo, OneDevice, PcmInfo};
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use io::{HostIo, Io, Latency, VolumeIo};

@@ -38,7 +38,7 @@ pub struct Ready {
 pub struct StatusShow {}
 
 /// The state of a node.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Status {
     /// The version of the program.
     pub version: String,

@@ -39,6 +39,8 @@ fn status() -> Status {
             block_size: 512,
             volatile_cache: true,
             suspect: false,
+            flash: None,
+            pcm: None,
         }],
         volumes: vec![volume()],
         cores: vec![CoreInfo {

@@ -76,11 +76,11 @@ impl DeviceOperation {
     }
 
     /// Whether data acknowledged earlier may be lost after this result. It is not if the device did
-    /// not try the operation, or if it is full and refused only this write. Another node itself keeps
+    /// not try the operation, or if it is full or worn out and refused only this write. Another node itself keeps
     /// in mind that its device has lost data.
     pub fn loses(self, result: DeviceResult) -> bool {
         match result {
-            DeviceResult::Unsupported | DeviceResult::Remote(_) => false,
+            DeviceResult::Unsupported | DeviceResult::WornOut | DeviceResult::Remote(_) => false,
             DeviceResult::NoSpace => self == Self::Flush,
             _ => self.makes_durable() && !result.is_done(),
         }
@@ -105,6 +105,9 @@ pub enum DeviceResult {
     NoSpace,
     /// The medium failed.
     MediumError,
+    /// The device is at the end of its life, and can only be read: it refused the operation, and has
+    /// lost nothing.
+    WornOut,
     /// The device is gone.
     Gone,
     /// The device does not support the operation.

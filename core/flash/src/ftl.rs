@@ -14,6 +14,9 @@
 //! - A free block holds no valid page, and the valid pages of a block are counted.
 //! - At least one block is free between two calls.
 //!
+//! Blocks may have a limited endurance ([`Ftl::with_endurance`]): worn blocks are retired as long as
+//! spare ones replace them.
+//!
 //! The FTL takes 8 bytes of memory for each page, and does not depend on time: the operations on
 //! the flash go to [`Chips`].
 
@@ -21,6 +24,7 @@ mod check;
 mod collector;
 mod config;
 mod levelling;
+mod retirement;
 #[cfg(test)]
 mod tests;
 
@@ -113,6 +117,8 @@ enum Phase {
     Open,
     /// Full, or filled as far as it will be.
     Closed,
+    /// Worn out, and out of use.
+    Retired,
 }
 
 /// The state of a block.
@@ -157,6 +163,7 @@ pub struct Ftl {
     /// Blocks closed so far.
     closings: u64,
     wear: levelling::Wear,
+    retirement: retirement::Retirement,
     counts: Counts,
 }
 
@@ -184,6 +191,7 @@ impl Ftl {
             frontiers: vec![None; config.frontier_count()],
             closings: 0,
             wear: levelling::Wear::default(),
+            retirement: retirement::Retirement::default(),
             counts: Counts::default(),
             config,
         })
@@ -238,8 +246,13 @@ impl Ftl {
         if self.frontiers[frontier].is_some() {
             return;
         }
-        while self.free.len() < FREE_BLOCKS_MIN {
-            self.collect(chips);
+        loop {
+            while self.free.len() < FREE_BLOCKS_MIN {
+                self.collect(chips);
+            }
+            if !self.retire_worn() {
+                break;
+            }
         }
         self.level_wear(chips);
         // The collector may have opened it, if it shares the host's frontiers.

@@ -68,6 +68,8 @@ impl Dies {
 struct Turn<'a> {
     dies: &'a mut Dies,
     now: Nanos,
+    /// When the content that the host programs is known.
+    ready: Nanos,
     /// The end of the host's program.
     programmed_at: Nanos,
     /// The end of the last copy.
@@ -77,7 +79,7 @@ struct Turn<'a> {
 impl Chips for Turn<'_> {
     fn program(&mut self, page: PhysicalPage) {
         let die = self.dies.die_of(page);
-        self.programmed_at = self.dies.occupy(die, self.now, self.dies.times.program);
+        self.programmed_at = self.dies.occupy(die, self.ready, self.dies.times.program);
     }
 
     fn copy(&mut self, from: PhysicalPage, to: PhysicalPage) {
@@ -113,6 +115,13 @@ impl TimedFtl {
         Ok(Self { ftl: Ftl::new(config)?, dies, now: Nanos(0) })
     }
 
+    /// The same over blocks that endure so many erases each ([`Ftl::with_endurance`]).
+    #[must_use]
+    pub fn with_endurance(mut self, erases: u32) -> Self {
+        self.ftl = self.ftl.with_endurance(erases);
+        self
+    }
+
     /// The FTL.
     pub fn ftl(&self) -> &Ftl {
         &self.ftl
@@ -130,7 +139,21 @@ impl TimedFtl {
     /// everything that the collector had to do first.
     pub fn write(&mut self, now: Nanos, page: LogicalPage, stream: Stream) -> Nanos {
         let now = self.arrive(now);
-        let mut turn = Turn { dies: &mut self.dies, now, programmed_at: now, copied_at: now };
+        self.write_when(now, page, stream)
+    }
+
+    /// A write of a part of a page that arrives at `now`: a page with content is read first, and
+    /// written as a whole. Returns the moment at which it is programmed.
+    pub fn modify(&mut self, now: Nanos, page: LogicalPage, stream: Stream) -> Nanos {
+        let read_at = self.read(now, page);
+        self.write_when(read_at, page, stream)
+    }
+
+    /// A write that has arrived, and whose content is known at `ready`.
+    fn write_when(&mut self, ready: Nanos, page: LogicalPage, stream: Stream) -> Nanos {
+        let now = self.now;
+        let mut turn =
+            Turn { dies: &mut self.dies, now, ready, programmed_at: now, copied_at: now };
         self.ftl.write(page, stream, &mut turn);
         turn.programmed_at
     }
@@ -185,6 +208,22 @@ mod tests {
         assert_eq!(flash.read(Nanos(7), LogicalPage(1)), Nanos(7));
         flash.trim(LogicalPage(0));
         assert_eq!(flash.read(Nanos(9), LogicalPage(0)), Nanos(9));
+    }
+
+    #[test]
+    fn a_part_of_a_page_is_read_before_it_is_programmed() {
+        let mut flash = flash(2);
+        let (first, other) = (LogicalPage(0), LogicalPage(1));
+        // Nothing to read yet.
+        assert_eq!(flash.modify(Nanos(0), first, Stream(0)), Nanos::from_micros(200));
+        let now = Nanos::from_millis(1);
+        assert_eq!(flash.modify(now, first, Stream(0)), now.plus(Nanos::from_micros(260)));
+        // The read does not advance the time of what arrives next.
+        let program = Nanos::from_micros(200);
+        assert_eq!(
+            flash.write(now, other, Stream(0)),
+            now.plus(Nanos::from_micros(60)).plus(program)
+        );
     }
 
     #[test]

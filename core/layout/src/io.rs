@@ -112,7 +112,9 @@ impl IoResult {
                 DeviceResult::MediumError,
                 DeviceOperation::Read { .. } | DeviceOperation::Allocation,
             ) => Self::Failed(Outcome::UnrecoveredRead),
-            (DeviceResult::MediumError, _) => Self::Failed(Outcome::WriteFault),
+            (DeviceResult::MediumError | DeviceResult::WornOut, _) => {
+                Self::Failed(Outcome::WriteFault)
+            }
         }
     }
 }

@@ -366,7 +366,7 @@ fn successes_of_one_core_wait_for_its_own_operations_too_and_end_with_the_last()
 }
 
 #[test]
-fn a_write_that_promises_nothing_a_full_device_and_one_that_cannot_flush_leave_it_believed() {
+fn a_write_that_promises_nothing_and_a_device_that_refuses_leave_it_believed() {
     let health = healthy();
     let mut layout = layout_over(1, &health);
     const DURABLE: IoKind = IoKind::Write { buffer: BUFFER, durable: true };
@@ -374,6 +374,7 @@ fn a_write_that_promises_nothing_a_full_device_and_one_that_cannot_flush_leave_i
         (WRITE, DeviceResult::MediumError),
         (IoKind::Flush, DeviceResult::Unsupported),
         (DURABLE, DeviceResult::NoSpace),
+        (DURABLE, DeviceResult::WornOut),
     ] {
         layout.submit(io(0, range(0, 1), kind));
         let asked = submitted(&mut layout)[0].id;

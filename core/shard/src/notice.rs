@@ -64,6 +64,9 @@ pub enum Notice {
         /// The operation was a flush or a durable write: writes acknowledged before may be lost.
         loses: bool,
     },
+    /// A device is at the end of its life, and has refused an operation. The requester gets an error
+    /// too.
+    DeviceWornOut(DeviceId),
     /// This core has a connection to another node.
     NodeReached(SocketAddr),
     /// This core cannot use another node, or a volume of it. Told once until the node is reached.

@@ -191,6 +191,7 @@ impl Bench {
             DeviceResult::MediumError,
             DeviceResult::Gone,
             DeviceResult::Unsupported,
+            DeviceResult::WornOut,
         ];
         let failed = results.get(usize::from(result).wrapping_sub(250));
         self.outside.end_operation(choice, failed.copied().unwrap_or(DeviceResult::Done));

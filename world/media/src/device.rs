@@ -11,9 +11,9 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use crate::RamRegion;
 use crate::file::{Storage, file_run, zero_range};
 use crate::spec::NullDelays;
+use crate::{ModelDevice, RamRegion};
 
 /// The length of the range that is zeroed between two reports of progress.
 const ZERO_STEP_LEN: u64 = 256 << 20;
@@ -42,6 +42,8 @@ pub enum Kind {
     Ram(RamRegion),
     /// None: reads return zeroes, writes are discarded, and each takes its delay.
     Null(NullDelays),
+    /// A model of flash or of phase-change memory: in memory, with the time that the model gives.
+    Model(Box<ModelDevice>),
     /// A volume of another node, which the cores reach over the network.
     Remote,
 }
@@ -100,6 +102,10 @@ impl Device {
                     goes_on(len)
                 }
                 Kind::Null(delays) => wait(delays.write, goes_on) && goes_on(len),
+                Kind::Model(model) => {
+                    model.zero(offset, len).map_err(io::Error::other)?;
+                    goes_on(len)
+                }
                 Kind::Remote => return Err(io::ErrorKind::Unsupported.into()),
             };
             if !is_whole {
@@ -108,7 +114,7 @@ impl Device {
         }
         match &self.kind {
             Kind::Uring(device) => self.sync(&device.fd, goes_on),
-            Kind::Ram(_) | Kind::Null(_) | Kind::Remote => Ok(true),
+            Kind::Ram(_) | Kind::Null(_) | Kind::Model(_) | Kind::Remote => Ok(true),
         }
     }
 
@@ -162,6 +168,7 @@ impl Device {
                 DeviceResult::run(!is_zero, len)
             }
             Kind::Null(_) => DeviceResult::run(false, len),
+            Kind::Model(model) => model.allocation(offset, len, ByteLen(RUN_UNIT).to_usize()),
             Kind::Remote => DeviceResult::Unsupported,
         }
     }
@@ -171,7 +178,7 @@ impl Device {
         &self.name
     }
 
-    /// The UUID in the label; for a device without a label (RAM, null), the one that the node
+    /// The UUID in the label; for a device without a label (RAM, null, a model), the one that the node
     /// records.
     pub fn uuid(&self) -> Uuid {
         self.uuid

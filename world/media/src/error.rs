@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use nearflash_flash::model::ModelConfigError;
 use nearflash_space::slice::SuperblockError;
 use nearflash_space::{LabelError, Name};
 use nearflash_units::ByteLen;
@@ -34,6 +35,29 @@ pub enum OpenError {
         size: ByteLen,
         /// The system's error.
         source: io::Error,
+    },
+    /// A model is out of its bounds.
+    #[error("device '{name}': {source}")]
+    Model {
+        /// The device.
+        name: Name,
+        /// The bound, and the remedy.
+        source: ModelConfigError,
+    },
+    /// A model takes more memory than the machine has.
+    #[error(
+        "device '{name}' needs {} of memory, and the machine has {}: {remedy}",
+        mebibytes(*needed), mebibytes(*memory)
+    )]
+    TooLarge {
+        /// The device.
+        name: Name,
+        /// The memory of its contents and of the model.
+        needed: ByteLen,
+        /// The machine's memory.
+        memory: ByteLen,
+        /// The remedy.
+        remedy: &'static str,
     },
     /// The file is absent, and the configuration gives no size to create it with.
     #[error(
@@ -252,6 +276,11 @@ pub enum OpenError {
 }
 
 /// The remedy of a failed call, where the system's error does not suggest it.
+/// A length, rounded up, that need not be a whole number of a larger unit.
+fn mebibytes(len: ByteLen) -> String {
+    format!("{} MiB", len.0.div_ceil(1 << 20))
+}
+
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => {

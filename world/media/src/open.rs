@@ -16,7 +16,7 @@ use crate::device::{Device, Kind, UringDevice};
 use crate::error::OpenError;
 use crate::file::{Asked, OpenFile, block_discards, punches, releases, write_at};
 use crate::probe::what_it_holds;
-use crate::{Backing, DeviceSpec, RamRegion};
+use crate::{Backing, DeviceSpec, ModelDevice, ModelSpec, RamRegion};
 
 /// The smallest device: the label area and one granule of data.
 const LEN_MIN: ByteLen = ByteLen(2 * GRANULE.0);
@@ -63,6 +63,7 @@ pub(crate) enum Medium {
     },
     Ram(RamRegion),
     Null(ByteLen, NullDelays),
+    Model(Box<ModelDevice>),
 }
 
 /// Opens a device and checks whether it can be taken. It creates an absent file, and writes nothing
@@ -104,20 +105,40 @@ pub fn open_after(
         }
         Backing::Ram { size } => {
             check_fits(name, *size, GRANULE)?;
-            let region = RamRegion::new(*size).map_err(|source| OpenError::Memory {
-                name: name.clone(),
-                size: *size,
-                source,
-            })?;
-            Medium::Ram(region)
+            Medium::Ram(reserve(name, *size)?)
         }
         Backing::Null { size, delays } => {
             check_fits(name, *size, GRANULE)?;
             Medium::Null(*size, *delays)
         }
+        Backing::Model(model) => {
+            check_fits(name, model.len(), GRANULE)?;
+            Medium::Model(Box::new(make_model(name, model)?))
+        }
     };
     let (node, cluster) = (claim.node, claim.cluster);
     Ok(Candidate { spec: spec.clone(), node, cluster, medium })
+}
+
+fn reserve(name: &Name, size: ByteLen) -> Result<RamRegion, OpenError> {
+    RamRegion::new(size).map_err(|source| OpenError::Memory { name: name.clone(), size, source })
+}
+
+/// A model that fits into the machine's memory. Its tables are filled at once; its contents take
+/// memory as they are written, and must not end the node later.
+fn make_model(name: &Name, spec: &ModelSpec) -> Result<ModelDevice, OpenError> {
+    let refused = |source| OpenError::Model { name: name.clone(), source };
+    let needed = spec.memory().map_err(refused)?;
+    let system = rustix::system::sysinfo();
+    let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
+    if needed.0 > memory {
+        let (name, memory) = (name.clone(), ByteLen(memory));
+        let remedy =
+            if spec.has_contents { "make it smaller, or add data=none" } else { "make it smaller" };
+        return Err(OpenError::TooLarge { name, needed, memory, remedy });
+    }
+    let contents = spec.has_contents.then(|| reserve(name, spec.len())).transpose()?;
+    ModelDevice::new(*spec, contents).map_err(refused)
 }
 
 fn open_or_create(
@@ -338,6 +359,10 @@ impl Candidate {
                 let properties = in_memory(len, true);
                 (Device::unlabelled(name, fresh, properties, Kind::Null(delays)), None)
             }
+            Medium::Model(model) => {
+                let properties = in_memory(model.spec().len(), model.contents().is_none());
+                (Device::unlabelled(name, fresh, properties, Kind::Model(model)), None)
+            }
             Medium::File { file, label: own, stale_copies } => {
                 let fresh = Label {
                     cluster: self.cluster,
@@ -463,7 +488,7 @@ fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {
     }
 }
 
-/// The properties of RAM and the null device, which have no volatile cache that a flush could save.
+/// The properties of RAM, the null device and the models, which have no volatile cache that a flush could save.
 fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
     DeviceProperties {
         len,
@@ -475,10 +500,11 @@ fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
 }
 
 impl DeviceSpec {
-    /// The configured size of a device in memory (RAM or null), which is recorded nowhere else.
+    /// The configured size of a device in memory (RAM, null or a model), which is recorded nowhere else.
     pub fn memory_size(&self) -> Option<ByteLen> {
         match &self.backing {
             Backing::Ram { size } | Backing::Null { size, .. } => Some(*size),
+            Backing::Model(model) => Some(model.len()),
             Backing::File { .. } | Backing::Block { .. } => None,
         }
     }
@@ -487,7 +513,7 @@ impl DeviceSpec {
     pub fn path(&self) -> &Path {
         match &self.backing {
             Backing::File { path, .. } | Backing::Block { path } => path,
-            Backing::Ram { .. } | Backing::Null { .. } => Path::new(""),
+            Backing::Ram { .. } | Backing::Null { .. } | Backing::Model(_) => Path::new(""),
         }
     }
 }

@@ -64,7 +64,7 @@ pub fn open_slice(
             (Some(label.device), superblock)
         }
         // In memory, and in a file without a label, nothing is left of an earlier run.
-        Medium::File { .. } | Medium::Ram(_) | Medium::Null(..) => (None, None),
+        Medium::File { .. } | Medium::Ram(_) | Medium::Null(..) | Medium::Model(_) => (None, None),
     };
     Ok(SliceCandidate { candidate, superblock, uuid, cluster, node })
 }

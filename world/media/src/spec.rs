@@ -1,13 +1,18 @@
 //! The text form of a device: `NAME=KIND:WHAT[,option…]`.
 
+mod model;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use nearflash_flash::model::ModelConfigError;
 use nearflash_space::{Name, ParseNameError};
 use nearflash_units::{
     ByteLen, Nanos, ParseDurationError, ParseSizeError, parse_duration, parse_size,
 };
+
+pub use model::{ModelConfig, ModelSpec};
 
 /// The delays of the null device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -56,6 +61,8 @@ pub enum Backing {
         /// The delays.
         delays: NullDelays,
     },
+    /// `flash:SIZE[,…]` and `pcm:SIZE[,…]`: a model of flash or of phase-change memory.
+    Model(ModelSpec),
 }
 
 /// The error of a text that is not a device.
@@ -64,7 +71,7 @@ pub enum ParseDeviceSpecError {
     /// The text does not have the form of a device.
     #[error(
         "'{text}' is not a valid device: write NAME=file:PATH,size=SIZE, NAME=block:/dev/…, \
-         NAME=ram:SIZE or NAME=null:SIZE"
+         NAME=ram:SIZE, NAME=null:SIZE, NAME=flash:SIZE or NAME=pcm:SIZE"
     )]
     Form {
         /// The text.
@@ -94,6 +101,26 @@ pub enum ParseDeviceSpecError {
         name: Name,
         /// The error of the delay.
         source: ParseDurationError,
+    },
+    /// The value of an option does not have its form.
+    #[error("device '{name}': '{key}={text}' is not valid: write {form}")]
+    Value {
+        /// The device.
+        name: Name,
+        /// The option.
+        key: &'static str,
+        /// Its value.
+        text: Box<str>,
+        /// The form of its value.
+        form: &'static str,
+    },
+    /// A model's configuration is out of its bounds.
+    #[error("device '{name}': {source}")]
+    Model {
+        /// The device.
+        name: Name,
+        /// The bound, and the remedy.
+        source: ModelConfigError,
     },
     /// This kind of device does not have this option.
     #[error("device '{name}': '{option}' is not a valid option: use {known}")]
@@ -139,6 +166,7 @@ impl fmt::Display for DeviceSpec {
             Backing::Null { size, delays: NullDelays { read, write } } => {
                 write!(f, "null:{size},read-delay={}ns,write-delay={}ns", read.0, write.0)?;
             }
+            Backing::Model(model) => write!(f, "{model}")?,
         }
         f.write_str(if self.wipe { ",wipe" } else { "" })
     }
@@ -146,7 +174,14 @@ impl fmt::Display for DeviceSpec {
 
 type Parser = fn(Name, &str, &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError>;
 
-const KINDS: [(&str, Parser); 4] = [("file", file), ("block", block), ("ram", ram), ("null", null)];
+const KINDS: [(&str, Parser); 6] = [
+    ("file", file),
+    ("block", block),
+    ("ram", ram),
+    ("null", null),
+    ("flash", model::flash),
+    ("pcm", model::pcm),
+];
 
 fn file(name: Name, path: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
     let (mut size, mut wipe) = (None, false);

@@ -32,7 +32,7 @@ static ZEROES: Aligned = Aligned([0; ZEROES_LEN as usize]);
 pub(crate) struct Devices {
     devices: Vec<Arc<Device>>,
     in_flight: Slab<InFlight>,
-    /// Operations of the null device, by the time of their end.
+    /// Operations of the null device and of models, by the time of their end.
     delayed: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
@@ -88,6 +88,23 @@ impl Devices {
                 }
                 do_in_memory(region, &request, &buffers);
                 return Submitted::Done(DeviceResult::Done);
+            }
+            Kind::Model(model) => {
+                if request.operation == DeviceOperation::Allocation {
+                    return Submitted::Done(device.allocation(request.offset, request.len));
+                }
+                let Ok(answer_at) = model.answer_at(&request, now) else {
+                    return Submitted::Done(DeviceResult::WornOut);
+                };
+                match model.contents() {
+                    Some(region) => do_in_memory(region, &request, &buffers),
+                    None => fill_with_zeroes(&request, &buffers),
+                }
+                if answer_at <= now {
+                    return Submitted::Done(DeviceResult::Done);
+                }
+                let slot = self.insert(request);
+                self.delayed.push(Reverse((answer_at, slot)));
             }
             Kind::Remote => unreachable!("the shard sends its operations to the other node"),
             // The ring has no such operation; the file system usually has the answer in memory.
@@ -165,7 +182,8 @@ impl Devices {
         let (offset, left) = (operation.offset().0, operation.len().0);
         let entry = match request.operation {
             DeviceOperation::Read { buffer, buffer_offset } => {
-                let buffer = buffer.expect("only the null device reads without a buffer");
+                let buffer =
+                    buffer.expect("only a device that reads as zeroes reads without a buffer");
                 let memory = place(buffers, buffer, buffer_offset, *done, left);
                 opcode::Read::new(fd, memory.as_ptr(), len_u32(left)).offset(offset).build()
             }
@@ -216,7 +234,7 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &Buffers<'
     let (offset, len) = (request.offset, request.len);
     match request.operation {
         DeviceOperation::Read { buffer, buffer_offset } => {
-            let buffer = buffer.expect("only the null device reads without a buffer");
+            let buffer = buffer.expect("only a device that reads as zeroes reads without a buffer");
             let memory = place(buffers, buffer, buffer_offset, 0, len.0);
             // SAFETY: `place` returned that many bytes, to which there are no references during the
             // call.
@@ -235,7 +253,7 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &Buffers<'
     }
 }
 
-/// The null device reads as zeroes, also into a buffer that the caller supplies.
+/// The null device and a model without contents read as zeroes, also into a buffer that the caller supplies.
 #[inline]
 fn fill_with_zeroes(request: &DeviceRequest, buffers: &Buffers<'_>) {
     let DeviceOperation::Read { buffer: Some(buffer), buffer_offset } = request.operation else {

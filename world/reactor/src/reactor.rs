@@ -415,7 +415,7 @@ fn make_ring() -> Result<IoUring, StartError> {
 fn device_fd(device: &Device) -> RawFd {
     match device.kind() {
         Kind::Uring(file) => file.fd().as_raw_fd(),
-        Kind::Ram(_) | Kind::Null(_) | Kind::Remote => -1,
+        Kind::Ram(_) | Kind::Null(_) | Kind::Model(_) | Kind::Remote => -1,
     }
 }
 
@@ -436,6 +436,9 @@ fn is_fault(result: DeviceResult) -> bool {
         | DeviceResult::Unmapped(_)
         | DeviceResult::Unsupported
         | DeviceResult::Remote(_) => false,
-        DeviceResult::NoSpace | DeviceResult::MediumError | DeviceResult::Gone => true,
+        DeviceResult::NoSpace
+        | DeviceResult::MediumError
+        | DeviceResult::WornOut
+        | DeviceResult::Gone => true,
     }
 }

@@ -1,6 +1,7 @@
 //! Tables of resources.
 
 mod status;
+mod wear;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::wear;
 use super::{rendered, size, table, volumes};
 use comfy_table::Table;
 use nearflash_api::{
@@ -83,7 +84,8 @@ fn devices(devices: &[DeviceInfo]) -> String {
              clear {name}'\n"
         )
     });
-    rendered(&table) + &suspect.collect::<String>()
+    let worn = devices.iter().map(wear::of);
+    rendered(&table) + &suspect.collect::<String>() + &worn.collect::<String>()
 }
 
 /// Counters of the volumes that had requests, and of each of their hosts; empty if none had any.

@@ -94,6 +94,8 @@ fn whole_status() -> Status {
             block_size: 512,
             volatile_cache: true,
             suspect: false,
+            flash: None,
+            pcm: None,
         }],
         volumes: vec![volume("data", 8 << 30)],
         cores: vec![CoreInfo {

@@ -1,14 +1,14 @@
 //! The state of the node, in the form of documents.
 
 use nearflash_api::{
-    COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo,
-    Status, VERSION,
+    COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
+    FlashInfo, HostInfo, InitiatorInfo, PcmInfo, Status, VERSION,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nearflash_device::DeviceId;
-use nearflash_media::{Device, Kind};
+use nearflash_media::{Device, FlashWear, Kind, ModelConfig, PcmWear, Wear};
 use nearflash_mirror::MirrorId;
 use nearflash_space::Volume;
 use nearflash_units::ByteLen;
@@ -92,6 +92,7 @@ impl Node {
             .filter(is_there)
             .map(|(number, (device, place))| {
                 let properties = device.properties();
+                let (flash, pcm) = wear(device.kind());
                 // A volume of another node may have grown since it was attached.
                 let remote = served.recorded.space.volume(device.name());
                 let remote = remote.filter(|_| matches!(device.kind(), Kind::Remote));
@@ -108,6 +109,8 @@ impl Node {
                     block_size: properties.block_size.bytes(),
                     volatile_cache: properties.volatile_cache,
                     suspect: device.health().is_suspect(),
+                    flash,
+                    pcm,
                 }
             })
             .collect()
@@ -120,7 +123,54 @@ fn kind_name(kind: &Kind) -> &'static str {
         Kind::Uring(_) => "file",
         Kind::Ram(_) => "ram",
         Kind::Null(_) => "null",
+        Kind::Model(model) => match model.spec().config {
+            ModelConfig::Flash(_) => "flash",
+            ModelConfig::Pcm(_) => "pcm",
+        },
         Kind::Remote => "remote",
+    }
+}
+
+/// The wear of a model.
+fn wear(kind: &Kind) -> (Option<FlashInfo>, Option<PcmInfo>) {
+    let Kind::Model(model) = kind else { return (None, None) };
+    match model.wear() {
+        Wear::Flash(wear) => (Some(flash_info(wear)), None),
+        Wear::Pcm(wear) => (None, Some(pcm_info(wear))),
+    }
+}
+
+fn flash_info(wear: FlashWear) -> FlashInfo {
+    let [min, median, max] = wear.erases;
+    let bucket = |(from, to, blocks)| EraseBucket { from, to, blocks };
+    let buckets = wear.buckets.into_iter().map(bucket).collect();
+    FlashInfo {
+        host_bytes: wear.host_bytes,
+        host_pages: wear.counts.host_pages,
+        moved_pages: wear.counts.moved_pages,
+        levelled_pages: wear.counts.levelled_pages,
+        write_amplification: wear.write_amplification,
+        erases: ErasesInfo { min, median, max, buckets },
+        endurance: wear.endurance,
+        life_used: wear.life_used,
+        retired_blocks: wear.retired_blocks,
+        replacement_blocks: wear.replacement_blocks,
+        worn_out: wear.is_worn_out,
+    }
+}
+
+fn pcm_info(wear: PcmWear) -> PcmInfo {
+    PcmInfo {
+        host_bytes: wear.host_bytes,
+        host_lines: wear.host_lines,
+        moved_lines: wear.moved_lines,
+        line_writes_max: wear.most,
+        line_writes_mean: wear.mean,
+        endurance: wear.endurance,
+        life_used: wear.life_used,
+        mean_read_ns: wear.mean_read.0,
+        mean_write_ns: wear.mean_write.0,
+        worn_out: wear.is_worn_out,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Faults of devices, as log lines: the first one at once, then one per period with the number of
 //! faults since. A medium that dies fails every request.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub(super) struct Faults {
     /// A `DeviceId` is an index into this list.
     names: Vec<Name>,
     said: HashMap<DeviceId, Said>,
+    /// Those that are known to be worn out, which they stay.
+    worn_out: HashSet<DeviceId>,
 }
 
 struct Said {
@@ -33,7 +35,7 @@ impl Faults {
     }
 
     fn of(names: Vec<Name>) -> Self {
-        Self { names, said: HashMap::new() }
+        Self { names, said: HashMap::new(), worn_out: HashSet::new() }
     }
 
     /// The line for a device that failed a flush or a durable write.
@@ -43,6 +45,18 @@ impl Faults {
             "device '{name}' may have lost writes that it had acknowledged: flushes and durable \
              writes fail until 'nearflash device clear {name}'"
         )
+    }
+
+    /// The line for a device that is worn out, once.
+    pub(super) fn worn_out(&mut self, device: DeviceId) -> Option<String> {
+        let is_new = self.worn_out.insert(device);
+        is_new.then(|| {
+            let name = self.name(device);
+            format!(
+                "device '{name}' is worn out, and refuses writes: read its volumes, and copy them to \
+                 another device"
+            )
+        })
     }
 
     /// The name of a device.
@@ -112,5 +126,16 @@ mod tests {
         let later = note(start + QUIET, 0, 5).unwrap();
         assert!(later.ends_with("(7 more since the last line)"), "{later}");
         assert_eq!(note(start + QUIET, 0, 5), None);
+    }
+    #[test]
+    fn a_worn_out_device_is_named_once() {
+        let mut faults = Faults::of(vec!["flash".parse().unwrap(), "other".parse().unwrap()]);
+        assert_eq!(
+            faults.worn_out(DeviceId(0)).unwrap(),
+            "device 'flash' is worn out, and refuses writes: read its volumes, and copy them to \
+             another device"
+        );
+        assert_eq!(faults.worn_out(DeviceId(0)), None);
+        assert!(faults.worn_out(DeviceId(1)).is_some());
     }
 }

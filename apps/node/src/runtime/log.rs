@@ -21,6 +21,11 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
                 return Some(Notice::DeviceFailed { device, offset, errno, loses });
             }
         }
+        Notice::DeviceWornOut(device) => {
+            if let Some(line) = faults.worn_out(device) {
+                error!("{line}");
+            }
+        }
         Notice::AcceptFailed(reason) => {
             warn!(
                 "cannot accept a connection: {reason} (is the limit of open files, LimitNOFILE, high enough?)"

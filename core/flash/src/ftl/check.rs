@@ -37,10 +37,14 @@ impl Ftl {
             let is_free = self.free.contains(&(state.erases, block));
             assert_eq!(is_free, state.phase == Phase::Free, "{block:?} is {:?}", state.phase);
             assert!(!is_free || valid == 0, "{block:?} is free, and holds valid pages");
+            let is_retired = state.phase == Phase::Retired;
+            assert!(!is_retired || valid == 0, "{block:?} is retired, and holds valid pages");
             let open = self.frontiers.iter().flatten().filter(|it| it.block == block).count();
             assert_eq!(open, usize::from(state.phase == Phase::Open), "{block:?} as a frontier");
         }
         let free = self.blocks.iter().filter(|state| state.phase == Phase::Free).count();
         assert_eq!(free, self.free.len(), "blocks stand twice in the free list");
+        let retired = self.blocks.iter().filter(|state| state.phase == Phase::Retired).count();
+        assert_eq!(retired, index(self.retired_blocks()), "retired blocks");
     }
 }

@@ -80,13 +80,23 @@ impl Config {
         }
         let pages = blocks.checked_mul(pages_per_block).filter(|&pages| pages < super::NONE);
         let pages = pages.ok_or(ConfigError::TooManyPages)?;
-        let kept = self.frontier_count() + FREE_BLOCKS_MIN;
-        let kept = u32::try_from(kept).expect("twice a number of 8 bits");
-        let most = blocks.saturating_sub(kept) * pages_per_block;
+        let most = blocks.saturating_sub(self.kept_blocks()) * pages_per_block;
         if logical_pages > most {
             return Err(ConfigError::TooLittleSpare { logical_pages, most });
         }
         Ok(pages)
+    }
+
+    /// The blocks that a valid configuration can do without.
+    pub(super) fn surplus_blocks(&self) -> u32 {
+        let Geometry { logical_pages, blocks, pages_per_block } = self.geometry;
+        blocks - logical_pages.div_ceil(pages_per_block) - self.kept_blocks()
+    }
+
+    /// The blocks that are open or free at the same time: all others can hold pages.
+    pub fn kept_blocks(&self) -> u32 {
+        let kept = self.frontier_count() + FREE_BLOCKS_MIN;
+        u32::try_from(kept).expect("twice a number of 8 bits")
     }
 
     pub(super) fn frontier_count(&self) -> usize {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::{opcode, types};
-use nearflash_device::DeviceRequest;
+use nearflash_device::{DeviceRequest, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
@@ -139,8 +139,12 @@ impl World for Reactor {
         let Self { devices, ring, pool, arena, rings, now, .. } = self;
         let buffers = Buffers { pool, arena, rings };
         let submitted = devices.submit(request, *now, buffers, |entry| push(ring, &entry));
-        if submitted == Submitted::Queued {
-            self.submit_early();
+        match submitted {
+            Submitted::Queued => self.submit_early(),
+            Submitted::Done(DeviceResult::WornOut) => {
+                (self.notices)(Notice::DeviceWornOut(request.device));
+            }
+            Submitted::Done(_) => {}
         }
         submitted
     }

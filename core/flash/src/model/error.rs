@@ -1,0 +1,119 @@
+//! The bounds of the models' configurations. Each message names the option, its bounds and the
+//! remedy; the caller puts the name of the device in front.
+
+use nearflash_units::{ByteLen, Nanos};
+
+use super::OPERATION_TIME_MAX;
+use super::flash::{ENDURANCE_MAX, FlashConfig, SPARE_PERCENT_MAX};
+use super::pcm::PcmConfig;
+
+/// The reason why the configuration of a model is not valid.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ModelConfigError {
+    /// The page has a length that pages do not have.
+    #[error(
+        "page={page} is not a power of two from {min} to {max}: use page=4KiB",
+        min = FlashConfig::PAGE_LEN_MIN,
+        max = FlashConfig::PAGE_LEN_MAX
+    )]
+    Page {
+        /// Its length.
+        page: ByteLen,
+    },
+    /// The block is not made of pages, or of too few or too many.
+    #[error(
+        "block={block} is not 2 to {} pages of {page}: use block={}",
+        FlashConfig::PAGES_PER_BLOCK_MAX, ByteLen(page.0 * 256)
+    )]
+    Block {
+        /// Its length.
+        block: ByteLen,
+        /// The length of a page.
+        page: ByteLen,
+    },
+    /// The spare is out of bounds.
+    #[error("spare={0}% is outside 1% to {SPARE_PERCENT_MAX}%: use spare=12%")]
+    Spare(u32),
+    /// The spare blocks do not suffice for the blocks that are open or free.
+    #[error(
+        "spare={percent}% is {spare} of {blocks} blocks, and garbage collection needs {needed}: use \
+         a larger spare, smaller blocks or a larger device"
+    )]
+    TooLittleSpare {
+        /// The configured spare.
+        percent: u32,
+        /// Spare blocks.
+        spare: u32,
+        /// Blocks of the host's pages.
+        blocks: u32,
+        /// The fewest spare blocks.
+        needed: u32,
+    },
+    /// There are too many pages to number.
+    #[error("{len} is 2^32 pages of {page} or more, with the spare: use larger pages")]
+    TooManyPages {
+        /// The length of the device.
+        len: ByteLen,
+        /// The length of a page.
+        page: ByteLen,
+    },
+    /// A block is striped over all dies, page by page.
+    #[error(
+        "dies={dies} is outside 1 to {pages}, the pages of a block, over which a block is striped: \
+         use dies=8"
+    )]
+    Dies {
+        /// The configured number.
+        dies: u32,
+        /// The pages of a block.
+        pages: u32,
+    },
+    /// An operation takes too long.
+    #[error("{option}={}ns is longer than {}s: use {option}={usual}", time.0, OPERATION_TIME_MAX.0 / 1_000_000_000)]
+    Time {
+        /// The option.
+        option: &'static str,
+        /// The configured time.
+        time: Nanos,
+        /// The usual value.
+        usual: &'static str,
+    },
+    /// The endurance is out of bounds.
+    #[error("endurance={endurance} is outside 1 to {}: use endurance={usual}", ENDURANCE_MAX)]
+    Endurance {
+        /// The configured number.
+        endurance: u32,
+        /// The usual number.
+        usual: u32,
+    },
+    /// There are too many lines to number.
+    #[error("{len} is more than {max} of lines: make the device smaller", max = PcmConfig::LEN_MAX)]
+    TooManyLines {
+        /// The length of the device.
+        len: ByteLen,
+    },
+    /// The gap's moves are out of bounds.
+    #[error(
+        "start-gap={writes} is outside 1 to {max} writes for each move of the gap: use start-gap=100",
+        max = PcmConfig::WRITES_PER_MOVE_MAX
+    )]
+    WritesPerMove {
+        /// The configured number.
+        writes: u32,
+    },
+    /// Addresses are randomised by start-gap alone.
+    #[error("'randomise' has no effect without start-gap: add start-gap=100, or remove it")]
+    RandomiseAlone,
+}
+
+/// Checks the time of an operation.
+pub(super) fn check_time(
+    option: &'static str,
+    time: Nanos,
+    usual: &'static str,
+) -> Result<(), ModelConfigError> {
+    if time > OPERATION_TIME_MAX {
+        return Err(ModelConfigError::Time { option, time, usual });
+    }
+    Ok(())
+}
