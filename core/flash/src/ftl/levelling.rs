@@ -3,6 +3,9 @@
 //! The FTL opens the least worn free block first, which levels the blocks that are collected. A
 //! block whose pages are never overwritten is not collected, and stays unworn. When its erase count
 //! falls too far behind, its pages move to the most worn free block, where they rest.
+//!
+//! Only blocks that rest are moved. Under uniform writes, erase counts also drift apart, but every
+//! block is collected soon: moving it would amplify writes by half, and level nothing.
 
 use nearflash_units::index;
 
@@ -32,11 +35,17 @@ impl Ftl {
             return;
         }
         self.wear.least = self.erases().min().unwrap_or(0);
-        let least_worn = self.closed().min_by_key(|(_, state)| state.erases);
+        let rested = self.closed().filter(|(_, state)| self.rests(state.written_at));
+        let least_worn = rested.min_by_key(|(_, state)| state.erases);
         let Some((cold, state)) = least_worn else { return };
         if self.wear.most - state.erases > spread_max {
             self.swap(cold, chips);
         }
+    }
+
+    /// Whether the host has written as many pages as it can address since then.
+    fn rests(&self, written_at: u64) -> bool {
+        self.counts.host_pages - written_at > u64::from(self.config.geometry.logical_pages)
     }
 
     /// Moves the pages of a block to the most worn free one, which is closed at once: further pages

@@ -219,3 +219,19 @@ fn cold_blocks_take_part_in_wear() {
     assert!(without > 500, "{without}");
     assert!(with <= 64 + 8, "{with}");
 }
+
+#[test]
+fn uniform_writes_are_not_levelled() {
+    for collector in [Collector::Greedy, Collector::CostBenefit] {
+        let mut ftl = Ftl::new(config(collector, Some(4))).unwrap();
+        let pages = ftl.config().geometry.logical_pages;
+        let mut random = Random::new(11);
+        for _ in 0..200_000 {
+            ftl.write(LogicalPage(random.below(pages)), Stream(0), &mut Untimed);
+        }
+        let spread = ftl.erases().max().unwrap() - ftl.erases().min().unwrap();
+        assert!(spread > 4, "{collector:?}: the counts drift apart");
+        let Counts { levelled_pages, moved_pages, .. } = ftl.counts();
+        assert!(levelled_pages * 100 < moved_pages, "{collector:?}: {:?}", ftl.counts());
+    }
+}
