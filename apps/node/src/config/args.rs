@@ -11,8 +11,12 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 
 const DEVICE_HELP: &str = "\
 Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
-NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE or \
-NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME]. A missing file is created, sparse";
+NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE, \
+NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME], \
+NAME=flash:SIZE[,spare=12%][,page=4KiB][,block=1MiB][,gc=greedy|cost-benefit|fifo][,moves=apart|mixed]\
+[,dies=8][,read=60us][,program=200us][,erase=2ms][,endurance=3000][,data=none] or \
+NAME=pcm:SIZE[,start-gap=100[,randomise]][,read=48ns][,write=150ns][,endurance=100000000][,data=none]. \
+A missing file is created, sparse. The contents of ram, flash and pcm end with the node";
 
 const VOLUME_HELP: &str = "\
 Volume to serve (repeatable), created on the first start: \
