@@ -7,10 +7,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
-use nearflash_flash::model::{FlashModel, Model, ModelConfigError, PcmModel, Wear, WornOut};
+use nearflash_flash::model::{FlashModel, Model, PcmModel, Wear, WornOut};
+use nearflash_space::Name;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::RamRegion;
+use crate::error::OpenError;
 use crate::spec::{ModelConfig, ModelSpec};
 
 /// See the module.
@@ -22,16 +24,27 @@ pub struct ModelDevice {
 }
 
 impl ModelDevice {
-    /// A new model. Without contents, it reads as zeroes.
-    pub(crate) fn new(
-        spec: ModelSpec,
-        contents: Option<RamRegion>,
-    ) -> Result<Self, ModelConfigError> {
+    /// A new model, if it fits into the machine's memory. Its tables are filled at once; its contents
+    /// take memory as they are written, and must not end the node later.
+    pub(crate) fn open(name: &Name, spec: &ModelSpec) -> Result<Self, OpenError> {
+        let refused = |source| OpenError::Model { name: name.clone(), source };
+        let needed = spec.memory().map_err(refused)?;
+        let system = rustix::system::sysinfo();
+        let memory = ByteLen(system.totalram.saturating_mul(u64::from(system.mem_unit)));
+        if needed > memory {
+            let remedy = match spec.has_contents {
+                true => "make it smaller, or add data=none",
+                false => "make it smaller",
+            };
+            return Err(OpenError::TooLarge { name: name.clone(), needed, memory, remedy });
+        }
+        let contents = spec.has_contents.then(|| RamRegion::reserve(name, spec.len()));
         let model = match spec.config {
-            ModelConfig::Flash(config) => Model::Flash(Box::new(FlashModel::new(config)?)),
-            ModelConfig::Pcm(config) => Model::Pcm(Box::new(PcmModel::new(config)?)),
+            ModelConfig::Flash(config) => FlashModel::new(config).map(Box::new).map(Model::Flash),
+            ModelConfig::Pcm(config) => PcmModel::new(config).map(Box::new).map(Model::Pcm),
         };
-        Ok(Self { model: Mutex::new(model), contents, spec })
+        let model = Mutex::new(model.map_err(refused)?);
+        Ok(Self { model, contents: contents.transpose()?, spec: *spec })
     }
 
     /// The configuration.

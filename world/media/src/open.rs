@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 use nearflash_device::DeviceProperties;
@@ -16,7 +15,7 @@ use crate::device::{Device, Kind, UringDevice};
 use crate::error::OpenError;
 use crate::file::{Asked, OpenFile, block_discards, punches, releases, write_at};
 use crate::probe::what_it_holds;
-use crate::{Backing, DeviceSpec, ModelDevice, ModelSpec, RamRegion};
+use crate::{Backing, DeviceSpec, ModelDevice, RamRegion};
 
 /// The smallest device: the label area and one granule of data.
 const LEN_MIN: ByteLen = ByteLen(2 * GRANULE.0);
@@ -105,7 +104,7 @@ pub fn open_after(
         }
         Backing::Ram { size } => {
             check_fits(name, *size, GRANULE)?;
-            Medium::Ram(reserve(name, *size)?)
+            Medium::Ram(RamRegion::reserve(name, *size)?)
         }
         Backing::Null { size, delays } => {
             check_fits(name, *size, GRANULE)?;
@@ -113,32 +112,11 @@ pub fn open_after(
         }
         Backing::Model(model) => {
             check_fits(name, model.len(), GRANULE)?;
-            Medium::Model(Box::new(make_model(name, model)?))
+            Medium::Model(Box::new(ModelDevice::open(name, model)?))
         }
     };
     let (node, cluster) = (claim.node, claim.cluster);
     Ok(Candidate { spec: spec.clone(), node, cluster, medium })
-}
-
-fn reserve(name: &Name, size: ByteLen) -> Result<RamRegion, OpenError> {
-    RamRegion::new(size).map_err(|source| OpenError::Memory { name: name.clone(), size, source })
-}
-
-/// A model that fits into the machine's memory. Its tables are filled at once; its contents take
-/// memory as they are written, and must not end the node later.
-fn make_model(name: &Name, spec: &ModelSpec) -> Result<ModelDevice, OpenError> {
-    let refused = |source| OpenError::Model { name: name.clone(), source };
-    let needed = spec.memory().map_err(refused)?;
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(u64::from(system.mem_unit));
-    if needed.0 > memory {
-        let (name, memory) = (name.clone(), ByteLen(memory));
-        let remedy =
-            if spec.has_contents { "make it smaller, or add data=none" } else { "make it smaller" };
-        return Err(OpenError::TooLarge { name, needed, memory, remedy });
-    }
-    let contents = spec.has_contents.then(|| reserve(name, spec.len())).transpose()?;
-    ModelDevice::new(*spec, contents).map_err(refused)
 }
 
 fn open_or_create(
@@ -496,25 +474,6 @@ fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
         volatile_cache: false,
         reads_as_zeroes,
         deallocates: true,
-    }
-}
-
-impl DeviceSpec {
-    /// The configured size of a device in memory (RAM, null or a model), which is recorded nowhere else.
-    pub fn memory_size(&self) -> Option<ByteLen> {
-        match &self.backing {
-            Backing::Ram { size } | Backing::Null { size, .. } => Some(*size),
-            Backing::Model(model) => Some(model.len()),
-            Backing::File { .. } | Backing::Block { .. } => None,
-        }
-    }
-
-    /// The path of the file or block device; empty for other kinds.
-    pub fn path(&self) -> &Path {
-        match &self.backing {
-            Backing::File { path, .. } | Backing::Block { path } => path,
-            Backing::Ram { .. } | Backing::Null { .. } | Backing::Model(_) => Path::new(""),
-        }
     }
 }
 

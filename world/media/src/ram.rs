@@ -9,8 +9,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{hint, io, ptr, thread};
 
+use nearflash_space::Name;
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use crate::error::OpenError;
 
 /// The length of a chunk, which is read and written atomically.
 const CHUNK_LEN: usize = 4096;
@@ -78,6 +81,11 @@ impl RamRegion {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let locks = (0..LOCKS).map(|_| AtomicBool::new(false)).collect();
         Ok(Self { start, len, page_len: rustix::param::page_size(), locks })
+    }
+
+    /// Reserves the memory of a device.
+    pub(crate) fn reserve(name: &Name, size: ByteLen) -> Result<Self, OpenError> {
+        Self::new(size).map_err(|source| OpenError::Memory { name: name.clone(), size, source })
     }
 
     /// The length of the region.

@@ -3,7 +3,7 @@
 mod model;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use nearflash_flash::model::ModelConfigError;
@@ -132,6 +132,25 @@ pub enum ParseDeviceSpecError {
         /// The options of this kind.
         known: &'static str,
     },
+}
+
+impl DeviceSpec {
+    /// The configured size of a device in memory (RAM, null or a model), which is recorded nowhere else.
+    pub fn memory_size(&self) -> Option<ByteLen> {
+        match &self.backing {
+            Backing::Ram { size } | Backing::Null { size, .. } => Some(*size),
+            Backing::Model(model) => Some(model.len()),
+            Backing::File { .. } | Backing::Block { .. } => None,
+        }
+    }
+
+    /// The path of the file or block device; empty for other kinds.
+    pub fn path(&self) -> &Path {
+        match &self.backing {
+            Backing::File { path, .. } | Backing::Block { path } => path,
+            Backing::Ram { .. } | Backing::Null { .. } | Backing::Model(_) => Path::new(""),
+        }
+    }
 }
 
 impl FromStr for DeviceSpec {
