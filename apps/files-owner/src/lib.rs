@@ -16,6 +16,7 @@
 
 mod disk;
 mod error;
+mod file_system;
 mod files;
 mod format;
 mod metadata;
@@ -27,6 +28,9 @@ mod upload;
 
 pub use disk::{Disk, DiskProperties, VolumeDisk};
 pub use error::FilesError;
+pub use file_system::{
+    Allocation, AttributeChanges, AttributeWrite, FileSystem, NewInode, Renaming, Usage,
+};
 pub use files::{CheckReport, Files};
 pub use format::{FormatOptions, VOLUME_LEN_MIN, format};
 pub use nearflash_files::{
