@@ -33,11 +33,11 @@ pub use inode::{
 pub use layered::{Changes, Layered};
 pub use name::{NAME_LEN_MAX, Name, NameError, PATH_LEN_MAX, Path};
 pub use namespace::{
-    ATTRIBUTE_LEN_MAX, ATTRIBUTES_LEN_MAX, AttributeWrite, Change, Damage, Entry, Error, Place,
-    Refusal, Renaming, Replace, TARGET_LEN_MAX, attribute, attributes, format, inode, list, locate,
-    lookup, stat, target,
+    ATTRIBUTE_LEN_MAX, ATTRIBUTES_LEN_MAX, AttributeWrite, Change, Damage, Effects, Entry, Error,
+    Place, Refusal, Renaming, Replace, TARGET_LEN_MAX, attribute, attributes, format, inode, list,
+    locate, lookup, stat, target,
 };
-pub use policy::{Extended, FILE_RUNS_MAX, NoSpaceError, allocate, extend, trim};
+pub use policy::{Extended, FILE_RUNS_MAX, NoSpaceError, Spare, allocate, extend, trim};
 pub use quarantine::Quarantine;
 pub use run::{BLOCK, Run, blocks_for};
 pub use superblock::{

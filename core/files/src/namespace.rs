@@ -17,7 +17,7 @@ pub(crate) use access::decode_entry;
 pub use access::{Place, attribute, attributes, inode, list, locate, lookup, stat, target};
 pub use attributes::{ATTRIBUTE_LEN_MAX, ATTRIBUTES_LEN_MAX, AttributeWrite};
 pub(crate) use change::next_inode;
-pub use change::{Change, format};
+pub use change::{Change, Effects, format};
 pub use rename::Renaming;
 
 /// The longest target of a symbolic link, in bytes.

@@ -78,28 +78,35 @@ pub struct Extended {
     /// Blocks whose contents must be copied first, and the place of the copy. The file no longer has
     /// the former.
     pub copy: Option<(Run, Run)>,
+    /// The blocks that were taken.
+    pub taken: Vec<Run>,
 }
 
-/// Takes space, so that a file with these runs has at least `needed` bytes: as much again as it has,
-/// 1 GiB at most, or less when the gaps are shorter.
+/// The space that a file gets in addition to the needed one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Spare {
+    /// None: the size is known.
+    None,
+    /// As much again as the file has, 1 GiB at most, or less when the gaps are shorter.
+    Doubling,
+}
+
+/// Takes space, so that a file with these runs has at least `needed` bytes.
 ///
 /// # Errors
 /// When the space is not free, or needs more runs than a file may have. Then nothing is taken.
 pub fn extend(
     runs: &[Run],
     needed: ByteLen,
+    spare: Spare,
     free: &mut FreeRuns,
 ) -> Result<Extended, NoSpaceError> {
-    let mut growing = Growing::new(runs, needed);
+    let mut growing = Growing::new(runs, needed, spare);
     let error = NoSpaceError::new(free, Blocks(growing.missing()));
-    if growing.missing() == 0 {
+    if growing.missing() == 0 || growing.in_place(free) || growing.in_further_runs(free) {
         return Ok(growing.done);
     }
-    let mut taken = Vec::new();
-    if growing.in_place(free, &mut taken) || growing.in_further_runs(free, &mut taken) {
-        return Ok(growing.done);
-    }
-    taken.into_iter().for_each(|run| free.release(run));
+    growing.done.taken.into_iter().for_each(|run| free.release(run));
     Err(error)
 }
 
@@ -113,13 +120,17 @@ struct Growing {
 }
 
 impl Growing {
-    fn new(runs: &[Run], needed: ByteLen) -> Self {
+    fn new(runs: &[Run], needed: ByteLen, spare: Spare) -> Self {
         let has = block_count(runs);
         let needed = blocks_for(needed).0;
-        let wanted = needed.max(has + has.clamp(STEP_MIN, STEP_MAX));
-        let unit = if wanted < ALIGNMENT { STEP_MIN } else { ALIGNMENT };
-        let wanted = wanted.next_multiple_of(unit);
-        Self { done: Extended { runs: runs.to_vec(), copy: None }, needed, wanted }
+        let doubled = needed.max(has + has.clamp(STEP_MIN, STEP_MAX));
+        let unit = if doubled < ALIGNMENT { STEP_MIN } else { ALIGNMENT };
+        let wanted = match spare {
+            Spare::None => needed,
+            Spare::Doubling => doubled.next_multiple_of(unit),
+        };
+        let done = Extended { runs: runs.to_vec(), copy: None, taken: Vec::new() };
+        Self { done, needed, wanted }
     }
 
     fn has(&self) -> u64 {
@@ -132,7 +143,7 @@ impl Growing {
     }
 
     /// Takes blocks behind the last run. Returns whether they suffice.
-    fn in_place(&mut self, free: &mut FreeRuns, taken: &mut Vec<Run>) -> bool {
+    fn in_place(&mut self, free: &mut FreeRuns) -> bool {
         let (missing, has, wanted) = (self.missing(), self.has(), self.wanted);
         let Some(last) = self.done.runs.last_mut() else { return false };
         let gap = free.gap_at(last.end()).0;
@@ -144,14 +155,14 @@ impl Growing {
         if more != 0 {
             let run = Run::between(last.end().0, last.end().0 + more);
             free.reserve(run).expect("the gap was looked up");
-            taken.push(run);
+            self.done.taken.push(run);
             last.count.0 += more;
         }
         more >= missing
     }
 
     /// Takes further runs, and moves the end of the last one into them. Returns whether they suffice.
-    fn in_further_runs(&mut self, free: &mut FreeRuns, taken: &mut Vec<Run>) -> bool {
+    fn in_further_runs(&mut self, free: &mut FreeRuns) -> bool {
         let end = self.cut_end();
         while self.missing() != 0 {
             let (missing, wished) = (Blocks(self.missing()), Blocks(self.wanted - self.has()));
@@ -162,7 +173,7 @@ impl Growing {
                 run.into_iter().for_each(|run| free.release(run));
                 return false;
             };
-            taken.push(run);
+            self.done.taken.push(run);
             if let Some(end) = end.filter(|_| self.done.copy.is_none()) {
                 let copy = Run::between(run.start.0, run.start.0 + end.count.0);
                 self.done.copy = Some((end, copy));
@@ -262,9 +273,9 @@ mod tests {
 
     /// The runs after growing to each of the lengths in turn.
     fn grown(free: &mut FreeRuns, lens: &[u64]) -> Extended {
-        let mut extended = Extended { runs: Vec::new(), copy: None };
+        let mut extended = Extended { runs: vec![], copy: None, taken: vec![] };
         for len in lens {
-            extended = extend(&extended.runs, ByteLen(*len), free).unwrap();
+            extended = extend(&extended.runs, ByteLen(*len), Spare::Doubling, free).unwrap();
             if let Some((from, _)) = extended.copy {
                 free.release(from);
             }
@@ -277,7 +288,8 @@ mod tests {
         let mut free = free(&[(0, 16 * 256)]);
         let extended = grown(&mut free, &[MIB, 2 * MIB, 4 * MIB, 8 * MIB]);
         assert_eq!(extended.runs, [run(8 * 256, 8 * 256)]);
-        let extended = extend(&extended.runs, ByteLen(9 * MIB), &mut free).unwrap();
+        let longer = ByteLen(9 * MIB);
+        let extended = extend(&extended.runs, longer, Spare::Doubling, &mut free).unwrap();
         assert_eq!(extended.runs[0], run(8 * 256, 8 * 256));
         assert_eq!(extended.runs.len(), 2, "the first half of the gap is the second run");
         let (kept, lost) = trim(&extended.runs, ByteLen(8 * MIB + 1));
@@ -290,9 +302,10 @@ mod tests {
     fn small_files_lie_close_together_and_move_when_they_grow() {
         let mut free = free(&[(0, 16 * 256)]);
         let first = grown(&mut free, &[1]);
-        assert_eq!(first, Extended { runs: vec![run(0, 16)], copy: None });
+        assert_eq!((&first.runs, first.copy), (&vec![run(0, 16)], None));
         assert_eq!(grown(&mut free, &[1]).runs, [run(16, 16)]);
-        let moved = extend(&first.runs, ByteLen(100_000), &mut free).unwrap();
+        let longer = ByteLen(100_000);
+        let moved = extend(&first.runs, longer, Spare::Doubling, &mut free).unwrap();
         assert_eq!(moved.runs, [run(32, 32)]);
         assert_eq!(moved.copy, Some((run(0, 16), run(32, 16))));
     }
@@ -301,7 +314,8 @@ mod tests {
     fn only_the_end_behind_the_last_whole_mebibyte_moves() {
         let mut free = free(&[(0, 600), (1024, 1024)]);
         free.reserve(run(0, 600)).unwrap();
-        let extended = extend(&[run(0, 600)], ByteLen(600 * 4096 + 1), &mut free).unwrap();
+        let (had, longer) = (run(0, 600), ByteLen(600 * 4096 + 1));
+        let extended = extend(&[had], longer, Spare::Doubling, &mut free).unwrap();
         assert_eq!(extended.runs[0], run(0, 512));
         let (from, to) = extended.copy.unwrap();
         assert_eq!((from, to.count), (run(512, 88), Blocks(88)));
@@ -312,9 +326,9 @@ mod tests {
     fn a_file_that_cannot_grow_takes_nothing() {
         let mut free = free(&[(512, 300)]);
         let before = free.clone();
-        assert!(extend(&[run(0, 512)], ByteLen(4 * MIB), &mut free).is_err());
+        assert!(extend(&[run(0, 512)], ByteLen(4 * MIB), Spare::None, &mut free).is_err());
         assert_eq!(free, before);
-        let same = extend(&[run(0, 512)], ByteLen(2 * MIB), &mut free).unwrap();
+        let same = extend(&[run(0, 512)], ByteLen(2 * MIB), Spare::Doubling, &mut free).unwrap();
         assert_eq!((same.runs, same.copy), (vec![run(0, 512)], None));
     }
 
@@ -323,7 +337,7 @@ mod tests {
         #[test]
         fn runs_of_a_file_hold_it_and_are_multiples_of_a_mebibyte(
             gaps in prop::collection::vec((1_u64..900, 1_u64..600), 1..12),
-            sizes in prop::collection::vec(0_u64..24 << 20, 1..8), is_known: bool
+            sizes in prop::collection::vec((0_u64..24 << 20, any::<bool>()), 1..8), is_known: bool
         ) {
             let mut at = 0;
             let gaps: Vec<(u64, u64)> = gaps.into_iter().map(|(count, used)| {
@@ -332,10 +346,11 @@ mod tests {
             }).collect();
             let mut free = free(&gaps);
             let before = free.clone();
-            let mut runs = if is_known { allocate(&mut free, ByteLen(sizes[0])).unwrap_or_default() } else { Vec::new() };
-            for size in sizes.into_iter().map(ByteLen) {
+            let mut runs = if is_known { allocate(&mut free, ByteLen(sizes[0].0)).unwrap_or_default() } else { Vec::new() };
+            for (size, is_exact) in sizes {
+                let (size, spare) = (ByteLen(size), if is_exact { Spare::None } else { Spare::Doubling });
                 let (free_before, runs_before) = (free.clone(), runs.clone());
-                let Ok(extended) = extend(&runs, size, &mut free) else {
+                let Ok(extended) = extend(&runs, size, spare, &mut free) else {
                     prop_assert_eq!(&free, &free_before);
                     continue;
                 };

@@ -197,7 +197,7 @@ fn apply(
             change.rename(locate(&before, &from)?, locate(&before, &to)?, renaming)?;
         }
     }
-    let freed = change.finish();
+    let freed = change.finish().freed;
     *tables = changed;
     Ok(freed)
 }

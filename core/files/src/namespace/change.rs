@@ -35,13 +35,23 @@ pub struct Change<'t, T> {
     pub(super) now: Nanos,
     is_open: &'t dyn Fn(InodeNumber) -> bool,
     freed: Vec<Run>,
+    inodes: i64,
+}
+
+/// The effects of a change outside the tables.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Effects {
+    /// The runs that the change has freed.
+    pub freed: Vec<Run>,
+    /// The number of inodes that it has created, less those that it has removed.
+    pub inodes: i64,
 }
 
 impl<'t, T: TablesMut> Change<'t, T> {
     /// A change of these tables at this time. An inode for which `is_open` is true outlives its last
     /// link, until [`Self::reap`].
     pub fn new(tables: &'t mut T, now: Nanos, is_open: &'t dyn Fn(InodeNumber) -> bool) -> Self {
-        Self { tables, now, is_open, freed: Vec::new() }
+        Self { tables, now, is_open, freed: Vec::new(), inodes: 0 }
     }
 
     /// The tables, for reading.
@@ -49,9 +59,14 @@ impl<'t, T: TablesMut> Change<'t, T> {
         &*self.tables
     }
 
-    /// Returns the runs that the change has freed.
-    pub fn finish(self) -> Vec<Run> {
-        self.freed
+    /// The time of the change.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Ends the change.
+    pub fn finish(self) -> Effects {
+        Effects { freed: self.freed, inodes: self.inodes }
     }
 
     /// Frees runs that an inode no longer has.
@@ -93,6 +108,7 @@ impl<'t, T: TablesMut> Change<'t, T> {
             self.unlink_inode(&old)?;
         }
         self.put(number, &inode)?;
+        self.inodes += 1;
         self.put_entry(place, number, inode.kind)?;
         self.touch_directory(place, i32::from(is_directory))?;
         Ok((number, inode))
@@ -283,6 +299,7 @@ impl<'t, T: TablesMut> Change<'t, T> {
         }
         self.tables.remove(Table::Inodes, &inode_key(number)).map_err(Error::Store)?;
         self.free(inode.runs);
+        self.inodes -= 1;
         Ok(())
     }
 
