@@ -69,24 +69,16 @@ impl Metadata {
     /// Reads bytes of the store.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let runs = self.superblock().metadata_runs;
-        let mut rest = out;
-        for (place, len) in places(&runs, offset, ByteLen::of(rest))? {
-            let (part, others) = rest.split_at_mut(len.to_usize());
-            self.disk.read_at(part, place)?;
-            rest = others;
+        let end = offset.checked_add(ByteLen::of(out).0);
+        if end.is_none_or(|end| end > runs_len(&runs).0) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(())
+        read_runs(&*self.disk, &runs, out, ByteOffset(offset))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let runs = self.superblock().metadata_runs;
-        let mut rest = data;
-        for (place, len) in places(&runs, offset, ByteLen::of(rest))? {
-            let (part, others) = rest.split_at(len.to_usize());
-            self.disk.write_at(part, place)?;
-            rest = others;
-        }
-        Ok(())
+        write_runs(&*self.disk, &runs, data, ByteOffset(offset))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -102,6 +94,54 @@ impl Metadata {
         }
         self.change(|superblock| superblock.metadata_len = ByteLen(len))
     }
+}
+
+/// The length of the runs.
+pub(crate) fn runs_len(runs: &[Run]) -> ByteLen {
+    ByteLen(runs.iter().map(|run| run.len().0).sum())
+}
+
+/// Fills `bytes` from `offset` of the concatenated runs; what lies behind them is zero.
+pub(crate) fn read_runs(
+    disk: &dyn Disk,
+    runs: &[Run],
+    bytes: &mut [u8],
+    offset: ByteOffset,
+) -> io::Result<()> {
+    let held = runs_len(runs).0.saturating_sub(offset.0).min(ByteLen::of(bytes).0);
+    let (mut rest, behind) = bytes.split_at_mut(ByteLen(held).to_usize());
+    behind.fill(0);
+    for (place, len) in places(runs, offset.0, ByteLen(held))? {
+        let (part, others) = rest.split_at_mut(len.to_usize());
+        disk.read_at(part, place)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Writes `bytes` at `offset` of the concatenated runs.
+pub(crate) fn write_runs(
+    disk: &dyn Disk,
+    runs: &[Run],
+    bytes: &[u8],
+    offset: ByteOffset,
+) -> io::Result<()> {
+    let mut rest = bytes;
+    for (place, len) in places(runs, offset.0, ByteLen::of(bytes))? {
+        let (part, others) = rest.split_at(len.to_usize());
+        disk.write_at(part, place)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Writes zeroes from `start` to `end` of the concatenated runs.
+pub(crate) fn zero_runs(disk: &dyn Disk, runs: &[Run], start: u64, end: u64) -> io::Result<()> {
+    let end = end.min(runs_len(runs).0);
+    for (place, len) in places(runs, start, ByteLen(end.saturating_sub(start)))? {
+        disk.write_zeroes(place, len)?;
+    }
+    Ok(())
 }
 
 /// Writes a superblock at its place, and makes it durable.

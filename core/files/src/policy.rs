@@ -50,24 +50,7 @@ impl NoSpaceError {
 /// # Errors
 /// When the free space does not hold the file in that number of runs. Then nothing is taken.
 pub fn allocate(free: &mut FreeRuns, size: ByteLen) -> Result<Vec<Run>, NoSpaceError> {
-    let wanted = blocks_for(size);
-    let error = NoSpaceError::new(free, wanted);
-    let mut missing = wanted;
-    let mut runs = Vec::new();
-    while missing.0 != 0 {
-        if let Some(run) = free.allocate(missing) {
-            runs.push(run);
-            break;
-        }
-        let has_room = runs.len() + 1 < FILE_RUNS_MAX;
-        let Some(run) = has_room.then(|| free.allocate_part(missing)).flatten() else {
-            runs.into_iter().for_each(|run| free.release(run));
-            return Err(error);
-        };
-        missing.0 -= run.count.0;
-        runs.push(run);
-    }
-    Ok(runs)
+    extend(&[], size, Spare::None, free).map(|extended| extended.runs)
 }
 
 /// The space of a file after it has grown.
@@ -117,6 +100,7 @@ struct Growing {
     needed: u64,
     /// The blocks that it should have.
     wanted: u64,
+    spare: Spare,
 }
 
 impl Growing {
@@ -130,7 +114,7 @@ impl Growing {
             Spare::Doubling => doubled.next_multiple_of(unit),
         };
         let done = Extended { runs: runs.to_vec(), copy: None, taken: Vec::new() };
-        Self { done, needed, wanted }
+        Self { done, needed, wanted, spare }
     }
 
     fn has(&self) -> u64 {
@@ -167,7 +151,7 @@ impl Growing {
         while self.missing() != 0 {
             let (missing, wished) = (Blocks(self.missing()), Blocks(self.wanted - self.has()));
             let has_room = self.done.runs.len() + 1 < FILE_RUNS_MAX;
-            let whole = place_for(free, wished, missing);
+            let whole = self.place_for(wished, missing, free);
             let run = whole.or_else(|| has_room.then(|| free.allocate_part(missing)).flatten());
             let Some(run) = run.filter(|_| self.done.runs.len() < FILE_RUNS_MAX) else {
                 run.into_iter().for_each(|run| free.release(run));
@@ -194,15 +178,14 @@ impl Growing {
         }
         (end.count.0 != 0).then_some(end)
     }
-}
 
-/// A run of the wished blocks, or of those that are needed. A long one has room for its neighbours.
-fn place_for(free: &mut FreeRuns, wished: Blocks, needed: Blocks) -> Option<Run> {
-    let wished_run = match wished.0 < ALIGNMENT {
-        true => free.allocate(wished),
-        false => free.allocate_apart(wished),
-    };
-    wished_run.or_else(|| free.allocate(needed))
+    /// A run of the wished blocks, or of those that are needed. A long one that may grow has room for
+    /// itself and its neighbours.
+    fn place_for(&self, wished: Blocks, needed: Blocks, free: &mut FreeRuns) -> Option<Run> {
+        let may_grow = self.spare == Spare::Doubling && wished.0 >= ALIGNMENT;
+        let run = if may_grow { free.allocate_apart(wished) } else { free.allocate(wished) };
+        run.or_else(|| free.allocate(needed))
+    }
 }
 
 fn block_count(runs: &[Run]) -> u64 {
