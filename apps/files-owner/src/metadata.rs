@@ -24,11 +24,29 @@ struct State {
     /// Whether changes are written. They are not while a volume is formatted, whose superblock is
     /// written last.
     is_written: bool,
+    /// Whether the last superblock that was written is durable. A loss of power may damage those that
+    /// are not, so only one copy is in this state.
+    is_durable: bool,
+}
+
+impl State {
+    /// Writes the superblock with a new generation, but does not make it durable.
+    fn write(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        if !self.is_written {
+            return Ok(());
+        }
+        if !self.is_durable {
+            disk.flush()?;
+        }
+        self.superblock.generation += 1;
+        self.is_durable = false;
+        disk.write_at(&self.superblock.encode(), self.superblock.offset())
+    }
 }
 
 impl Metadata {
     pub(crate) fn new(disk: Arc<dyn Disk>, superblock: Superblock, is_written: bool) -> Self {
-        Self { disk, state: Mutex::new(State { superblock, is_written }) }
+        Self { disk, state: Mutex::new(State { superblock, is_written, is_durable: true }) }
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
@@ -55,10 +73,26 @@ impl Metadata {
     pub(crate) fn change(&self, change: impl FnOnce(&mut Superblock)) -> io::Result<()> {
         let mut state = self.state();
         change(&mut state.superblock);
+        state.write(&*self.disk)?;
         if state.is_written {
-            state.superblock.generation += 1;
-            write_superblock(&*self.disk, &state.superblock)?;
+            self.disk.flush()?;
         }
+        state.is_durable = true;
+        Ok(())
+    }
+
+    /// Shortens the store. This need not be durable at once: as with a file, `redb` opens a store that
+    /// is longer than its header says.
+    fn shorten(&self, len: ByteLen) -> io::Result<()> {
+        let mut state = self.state();
+        state.superblock.metadata_len = len;
+        state.write(&*self.disk)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut state = self.state();
+        self.disk.flush()?;
+        state.is_durable = true;
         Ok(())
     }
 
@@ -87,11 +121,10 @@ impl Metadata {
         if len > superblock.metadata_capacity().0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if len > old {
-            for (place, len) in places(&superblock.metadata_runs, old, ByteLen(len - old))? {
-                self.disk.write_zeroes(place, len)?;
-            }
+        if len <= old {
+            return self.shorten(ByteLen(len));
         }
+        zero_runs(&*self.disk, &superblock.metadata_runs, old, len)?;
         self.change(|superblock| superblock.metadata_len = ByteLen(len))
     }
 }
@@ -193,7 +226,7 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.disk.flush()
+        self.0.flush()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
