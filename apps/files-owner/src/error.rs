@@ -6,6 +6,7 @@ use nearflash::direct::TakeError;
 use nearflash_files::{Damage, Error, NoSpaceError, Refusal, SuperblockError};
 use nearflash_units::ByteLen;
 use redb::StorageError;
+use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::VOLUME_LEN_MIN;
@@ -71,6 +72,11 @@ pub enum FilesError {
     /// Blocks belong to two files.
     #[error("volume '{volume}' is damaged: {fault}; copy its files elsewhere, and format it")]
     Inconsistent { volume: String, fault: nearflash_files::Fault },
+    /// An earlier commit has failed, so that its effect is unknown.
+    #[error(
+        "volume '{volume}': {reason}; open it again: files have the state of an earlier commit"
+    )]
+    Failed { volume: String, reason: String },
     /// The metadata cannot be read or written.
     #[error("metadata of volume '{volume}': {source}")]
     Store { volume: String, source: Box<redb::Error> },
@@ -80,6 +86,21 @@ pub enum FilesError {
 }
 
 impl FilesError {
+    /// The error number of POSIX for this error.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Refused(refusal) => refusal_errno(refusal),
+            Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
+            Self::NotWritable { .. } => Errno::ROFS,
+            Self::Disk { source, .. } => match source.kind() {
+                io::ErrorKind::StorageFull => Errno::NOSPC,
+                io::ErrorKind::PermissionDenied => Errno::ACCESS,
+                _ => Errno::IO,
+            },
+            _ => Errno::IO,
+        }
+    }
+
     pub(crate) fn store(volume: &str, error: impl Into<redb::Error>) -> Self {
         match error.into() {
             redb::Error::Io(source) => Self::Disk { volume: volume.to_owned(), source },
@@ -97,5 +118,26 @@ impl FilesError {
             Error::Damaged(damage) => Self::Damaged { volume: volume.to_owned(), damage },
             Error::Store(error) => Self::store(volume, error),
         }
+    }
+}
+
+fn refusal_errno(refusal: &Refusal) -> Errno {
+    match refusal {
+        Refusal::NotFound(_) => Errno::NOENT,
+        Refusal::Exists(_) | Refusal::AttributeExists(_) => Errno::EXIST,
+        Refusal::NotADirectory(_) => Errno::NOTDIR,
+        Refusal::IsADirectory(_) => Errno::ISDIR,
+        Refusal::NotEmpty(_) => Errno::NOTEMPTY,
+        Refusal::IntoItself(_) | Refusal::NotAFile(_) | Refusal::NotASymlink(_) => Errno::INVAL,
+        Refusal::Root => Errno::BUSY,
+        Refusal::TooManyLinks(_) => Errno::MLINK,
+        Refusal::LinkToDirectory(_) => Errno::PERM,
+        Refusal::Stale(_) => Errno::STALE,
+        Refusal::TooLong(_) => Errno::FBIG,
+        Refusal::TargetTooLong(_) => Errno::NAMETOOLONG,
+        Refusal::NoAttribute(_) => Errno::NODATA,
+        Refusal::AttributeName => Errno::RANGE,
+        Refusal::AttributeTooLong(_) => Errno::TOOBIG,
+        Refusal::TooManyAttributes(_) => Errno::NOSPC,
     }
 }

@@ -9,7 +9,7 @@ use nearflash_files::{
 use nearflash_units::{ByteLen, ByteOffset};
 use redb::{Database, ReadableDatabase};
 
-use crate::metadata::{Metadata, places};
+use crate::metadata::{Metadata, read_runs};
 use crate::overlay::Overlay;
 use crate::store::{self, Snapshot};
 use crate::{Disk, FilesError, format};
@@ -108,8 +108,13 @@ impl Files {
         after: Option<&Name>,
         count_max: usize,
     ) -> Result<Vec<Entry>, FilesError> {
-        let listed = nearflash_files::list(&self.snapshot()?, path, after, count_max);
-        listed.map_err(FilesError::names(&self.volume))
+        let snapshot = self.snapshot()?;
+        let failed = FilesError::names(&self.volume);
+        let (number, inode) = nearflash_files::stat(&snapshot, path).map_err(&failed)?;
+        if inode.kind != Kind::Directory {
+            return Err(Refusal::NotADirectory(path.clone()).into());
+        }
+        nearflash_files::list(&snapshot, number, after, count_max).map_err(failed)
     }
 
     /// Fills `bytes` from `offset` of a file.
@@ -127,13 +132,7 @@ impl Files {
         if end.is_none_or(|end| end.0 > inode.size.0) {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
-        let mut rest = bytes;
-        for (place, len) in places(&inode.runs, offset.0, ByteLen::of(rest)).map_err(&failed)? {
-            let (part, others) = rest.split_at_mut(len.to_usize());
-            self.metadata.disk().read_at(part, place).map_err(&failed)?;
-            rest = others;
-        }
-        Ok(())
+        read_runs(&**self.metadata.disk(), &inode.runs, bytes, offset).map_err(failed)
     }
 
     /// Copies a file to `sink`, and reports the length copied so far to `progress`.
@@ -146,9 +145,11 @@ impl Files {
         sink: &mut dyn Write,
         progress: &mut dyn FnMut(ByteLen),
     ) -> Result<Inode, FilesError> {
-        let (_, inode) = self.stat(path)?;
-        if inode.kind == Kind::Directory {
-            return Err(Refusal::IsADirectory(path.clone()).into());
+        let (number, inode) = self.stat(path)?;
+        match inode.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Refusal::IsADirectory(path.clone()).into()),
+            _ => return Err(Refusal::NotAFile(number).into()),
         }
         let whole = u64::try_from(PIECE_LEN).expect("a small constant");
         let mut bytes = vec![0; ByteLen(inode.size.0.min(whole)).to_usize()];

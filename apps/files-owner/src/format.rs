@@ -12,6 +12,7 @@ use nearflash_media::what_it_holds;
 use nearflash_units::{ByteLen, ByteOffset, MIB, Nanos};
 
 use crate::metadata::{Backend, Metadata, write_superblock};
+use crate::owner::{DIRECTORY_MODE, permissions};
 use crate::store::{self, Batch};
 use crate::{BLOCK, Disk, DiskProperties, FilesError};
 
@@ -77,7 +78,7 @@ fn fill(metadata: Arc<Metadata>) -> Result<(), redb::Error> {
     let database = store::open(Backend(metadata))?;
     let transaction = database.begin_write()?;
     let mut batch = Batch::new(&transaction)?;
-    nearflash_files::format(&mut batch, now())?;
+    nearflash_files::format(&mut batch, permissions(DIRECTORY_MODE), now())?;
     drop(batch);
     Ok(transaction.commit()?)
 }

@@ -1,7 +1,7 @@
 //! Files in a volume of a node, as a library: `nearflash-files` decides, this crate reads and writes.
 //!
 //! [`format()`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
-//! also changes them. The metadata is a `redb` database in runs of the volume itself.
+//! also changes them by their paths, and [`FileSystem`] has all the calls that a kernel makes. The metadata is a `redb` database in runs of the volume itself.
 //!
 //! The order of writes: the bytes of a file are written and flushed before the commit that names it,
 //! and the commit is durable before the call returns. The blocks of a removed file are used again
@@ -16,6 +16,7 @@
 
 mod disk;
 mod error;
+mod file_system;
 mod files;
 mod format;
 mod metadata;
@@ -27,11 +28,13 @@ mod upload;
 
 pub use disk::{Disk, DiskProperties, VolumeDisk};
 pub use error::FilesError;
+pub use file_system::{Allocation, AttributeChanges, FileSystem, NewInode, Usage};
 pub use files::{CheckReport, Files};
 pub use format::{FormatOptions, VOLUME_LEN_MIN, format};
 pub use nearflash_files::{
-    BLOCK, Damage, Entry, Inode, InodeNumber, Kind, Name, NameError, PATH_LEN_MAX, Path, Refusal,
-    Replace, Run,
+    AttributeWrite, BLOCK, Damage, Entry, FILE_LEN_MAX, Inode, InodeNumber, Kind, MODE_MASK,
+    NAME_LEN_MAX, Name, NameError, PATH_LEN_MAX, Path, Permissions, Refusal, Renaming, Replace,
+    Run,
 };
 pub use owner::Owner;
 pub use upload::Upload;

@@ -24,11 +24,29 @@ struct State {
     /// Whether changes are written. They are not while a volume is formatted, whose superblock is
     /// written last.
     is_written: bool,
+    /// Whether the last superblock that was written is durable. A loss of power may damage those that
+    /// are not, so only one copy is in this state.
+    is_durable: bool,
+}
+
+impl State {
+    /// Writes the superblock with a new generation, but does not make it durable.
+    fn write(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        if !self.is_written {
+            return Ok(());
+        }
+        if !self.is_durable {
+            disk.flush()?;
+        }
+        self.superblock.generation += 1;
+        self.is_durable = false;
+        disk.write_at(&self.superblock.encode(), self.superblock.offset())
+    }
 }
 
 impl Metadata {
     pub(crate) fn new(disk: Arc<dyn Disk>, superblock: Superblock, is_written: bool) -> Self {
-        Self { disk, state: Mutex::new(State { superblock, is_written }) }
+        Self { disk, state: Mutex::new(State { superblock, is_written, is_durable: true }) }
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
@@ -55,10 +73,26 @@ impl Metadata {
     pub(crate) fn change(&self, change: impl FnOnce(&mut Superblock)) -> io::Result<()> {
         let mut state = self.state();
         change(&mut state.superblock);
+        state.write(&*self.disk)?;
         if state.is_written {
-            state.superblock.generation += 1;
-            write_superblock(&*self.disk, &state.superblock)?;
+            self.disk.flush()?;
         }
+        state.is_durable = true;
+        Ok(())
+    }
+
+    /// Shortens the store. This need not be durable at once: as with a file, `redb` opens a store that
+    /// is longer than its header says.
+    fn shorten(&self, len: ByteLen) -> io::Result<()> {
+        let mut state = self.state();
+        state.superblock.metadata_len = len;
+        state.write(&*self.disk)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut state = self.state();
+        self.disk.flush()?;
+        state.is_durable = true;
         Ok(())
     }
 
@@ -69,24 +103,16 @@ impl Metadata {
     /// Reads bytes of the store.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let runs = self.superblock().metadata_runs;
-        let mut rest = out;
-        for (place, len) in places(&runs, offset, ByteLen::of(rest))? {
-            let (part, others) = rest.split_at_mut(len.to_usize());
-            self.disk.read_at(part, place)?;
-            rest = others;
+        let end = offset.checked_add(ByteLen::of(out).0);
+        if end.is_none_or(|end| end > runs_len(&runs).0) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(())
+        read_runs(&*self.disk, &runs, out, ByteOffset(offset))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let runs = self.superblock().metadata_runs;
-        let mut rest = data;
-        for (place, len) in places(&runs, offset, ByteLen::of(rest))? {
-            let (part, others) = rest.split_at(len.to_usize());
-            self.disk.write_at(part, place)?;
-            rest = others;
-        }
-        Ok(())
+        write_runs(&*self.disk, &runs, data, ByteOffset(offset))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -95,13 +121,60 @@ impl Metadata {
         if len > superblock.metadata_capacity().0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        if len > old {
-            for (place, len) in places(&superblock.metadata_runs, old, ByteLen(len - old))? {
-                self.disk.write_zeroes(place, len)?;
-            }
+        if len <= old {
+            return self.shorten(ByteLen(len));
         }
+        zero_runs(&*self.disk, &superblock.metadata_runs, old, len)?;
         self.change(|superblock| superblock.metadata_len = ByteLen(len))
     }
+}
+
+/// The length of the runs.
+pub(crate) fn runs_len(runs: &[Run]) -> ByteLen {
+    ByteLen(runs.iter().map(|run| run.len().0).sum())
+}
+
+/// Fills `bytes` from `offset` of the concatenated runs; what lies behind them is zero.
+pub(crate) fn read_runs(
+    disk: &dyn Disk,
+    runs: &[Run],
+    bytes: &mut [u8],
+    offset: ByteOffset,
+) -> io::Result<()> {
+    let held = runs_len(runs).0.saturating_sub(offset.0).min(ByteLen::of(bytes).0);
+    let (mut rest, behind) = bytes.split_at_mut(ByteLen(held).to_usize());
+    behind.fill(0);
+    for (place, len) in places(runs, offset.0, ByteLen(held))? {
+        let (part, others) = rest.split_at_mut(len.to_usize());
+        disk.read_at(part, place)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Writes `bytes` at `offset` of the concatenated runs.
+pub(crate) fn write_runs(
+    disk: &dyn Disk,
+    runs: &[Run],
+    bytes: &[u8],
+    offset: ByteOffset,
+) -> io::Result<()> {
+    let mut rest = bytes;
+    for (place, len) in places(runs, offset.0, ByteLen::of(bytes))? {
+        let (part, others) = rest.split_at(len.to_usize());
+        disk.write_at(part, place)?;
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Writes zeroes from `start` to `end` of the concatenated runs.
+pub(crate) fn zero_runs(disk: &dyn Disk, runs: &[Run], start: u64, end: u64) -> io::Result<()> {
+    let end = end.min(runs_len(runs).0);
+    for (place, len) in places(runs, start, ByteLen(end.saturating_sub(start)))? {
+        disk.write_zeroes(place, len)?;
+    }
+    Ok(())
 }
 
 /// Writes a superblock at its place, and makes it durable.
@@ -153,7 +226,7 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.disk.flush()
+        self.0.flush()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -1,35 +1,28 @@
-//! Changing the files of a volume.
+//! Changing the files of a volume by paths. Each change is durable when its call returns.
 
 use std::io::Read;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use nearflash::Client;
 use nearflash_files::{
-    Contents, Error, Fault, FreeRuns, Inode, InodeNumber, Path, Quarantine, Refusal, Replace, Run,
-    Support, inodes,
+    Change, Error, Inode, InodeNumber, Path, Permissions, Refusal, Renaming, Replace, locate,
 };
-use nearflash_units::{Blocks, ByteLen, MIB};
+use nearflash_units::ByteLen;
 use redb::StorageError;
 
+use crate::file_system::{FileSystem, View};
 use crate::files::Files;
-use crate::format::{self, now};
-use crate::metadata::{Backend, Metadata};
-use crate::store::Batch;
-use crate::taking;
-use crate::upload::{self, Upload};
-use crate::{BLOCK, CheckReport, Disk, FilesError, Kind};
+use crate::upload::{self, Space as _, Upload};
+use crate::{CheckReport, Disk, FilesError, Kind};
+
+/// The permission bits of new files and directories.
+const FILE_MODE: u32 = 0o644;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 /// The process that may change the files of a volume. Each change is durable when its call returns.
 #[derive(Debug)]
 pub struct Owner {
-    files: Files,
-    pub(crate) free: FreeRuns,
-    quarantine: Quarantine,
-    /// The number of the last commit that was begun.
-    commit: u64,
-    /// Whether a commit has failed, so that its effect is unknown.
-    is_uncertain: bool,
+    system: FileSystem,
 }
 
 impl Owner {
@@ -40,7 +33,7 @@ impl Owner {
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
     /// another process has it. `take_over`: such a process loses it.
     pub fn take(client: &Client, volume: &str, take_over: bool) -> Result<Self, FilesError> {
-        Self::open(Arc::new(taking::take(client, volume, take_over)?))
+        Ok(Self { system: FileSystem::take(client, volume, take_over)? })
     }
 
     /// Opens the files of a volume for changes. No other process may write the volume.
@@ -48,42 +41,28 @@ impl Owner {
     /// # Errors
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, FilesError> {
-        let properties = disk.properties();
-        let superblock = format::superblock(&*disk)?;
-        if superblock.support() != Support::Full {
-            return Err(FilesError::Features { volume: properties.name });
-        }
-        if !properties.is_writable {
-            return Err(FilesError::NotWritable { volume: properties.name });
-        }
-        let has_grown = superblock.volume_len < properties.len;
-        let metadata = Arc::new(Metadata::new(disk, superblock, true));
-        if has_grown {
-            let changed = metadata.change(|superblock| superblock.volume_len = properties.len);
-            changed.map_err(FilesError::disk(&properties.name))?;
-        }
-        let files = Files::over(Arc::clone(&metadata), Backend(metadata))?;
-        let free = free_runs(&files)?;
-        let quarantine = Quarantine::default();
-        Ok(Self { files, free, quarantine, commit: 0, is_uncertain: false })
+        Ok(Self { system: FileSystem::open(disk)? })
     }
 
     /// The files, for reading.
     pub fn files(&self) -> &Files {
-        &self.files
+        self.system.files()
     }
 
     /// [`Files::check`].
     ///
     /// # Errors
-    /// As [`Files::check`].
+    /// As [`Files::check`], and when the volume cannot be written.
     pub fn check(&mut self) -> Result<CheckReport, FilesError> {
-        self.files.check()
+        self.system.check()
     }
 
     /// The length of the space that files can still use.
-    pub fn free_len(&self) -> ByteLen {
-        BLOCK.len(self.free.count()).expect("it lies in the volume")
+    ///
+    /// # Errors
+    /// When an earlier commit has failed.
+    pub fn free_len(&self) -> Result<ByteLen, FilesError> {
+        Ok(self.system.usage()?.free)
     }
 
     /// Creates a file with the bytes of `source`, and reports the length copied so far to
@@ -100,25 +79,25 @@ impl Owner {
         progress: &mut dyn FnMut(ByteLen),
     ) -> Result<(InodeNumber, Inode), FilesError> {
         self.refuse_early(path, options.replace)?;
-        self.ensure_room_for_metadata()?;
-        let disk = Arc::clone(self.files.metadata().disk());
-        let copied = upload::copy(&*disk, &mut self.free, source, options.size, progress);
-        let volume = self.files.volume().to_owned();
-        let contents = copied.map_err(|error| error.in_volume(&volume))?;
+        self.system.make_room()?;
+        let disk = Arc::clone(self.system.disk());
+        let copied = upload::copy(&*disk, &self.system, source, options.size, progress);
+        let contents = copied.map_err(|error| error.in_volume(self.system.volume()))?;
         let runs = contents.runs.clone();
-        let created = disk.flush().map_err(FilesError::disk(&volume)).and_then(|()| {
-            self.commit(|batch, now| {
-                let size = contents.size;
-                let runs = contents.runs;
-                nearflash_files::create(batch, path, Contents { size, runs }, options.replace, now)
-            })
+        let created = self.system.apply_contents(|change| {
+            let inode = Inode::new(Kind::File, permissions(FILE_MODE), change.now());
+            let inode = Inode { size: contents.size, runs: contents.runs, ..inode };
+            let tables = change.tables();
+            let place = locate(tables, path)?;
+            change.create(place, inode, options.replace)
         });
-        // After a commit of unknown effect, the blocks may belong to the file.
-        if created.is_err() && !self.is_uncertain {
-            runs.into_iter().for_each(|run| self.free.release(run));
+        match created {
+            Ok((created, _)) => self.system.sync_all().map(|()| created),
+            Err(error) => {
+                self.system.give_back(runs);
+                Err(error)
+            }
         }
-        created?;
-        self.files.stat(path)
     }
 
     /// Creates an empty directory.
@@ -126,11 +105,12 @@ impl Owner {
     /// # Errors
     /// When the path is refused, or the volume is full or cannot be written.
     pub fn mkdir(&mut self, path: &Path) -> Result<(), FilesError> {
-        self.ensure_room_for_metadata()?;
-        self.commit(|batch, now| {
-            nearflash_files::mkdir(batch, path, now).map(|number| (number, Vec::new()))
-        })?;
-        Ok(())
+        self.system.make_room()?;
+        self.change(|change| {
+            let inode = Inode::new(Kind::Directory, permissions(DIRECTORY_MODE), change.now());
+            let place = locate(change.tables(), path)?;
+            change.create(place, inode, Replace::Never).map(drop)
+        })
     }
 
     /// Removes a file, or an empty directory.
@@ -138,12 +118,15 @@ impl Owner {
     /// # Errors
     /// When the path is refused, or the volume cannot be written.
     pub fn remove(&mut self, path: &Path) -> Result<Kind, FilesError> {
-        let (_, inode) = self.files.stat(path)?;
-        self.commit(|batch, now| match inode.kind {
-            Kind::File => nearflash_files::unlink(batch, path, now).map(|freed| ((), freed)),
-            Kind::Directory => nearflash_files::rmdir(batch, path, now).map(|()| ((), Vec::new())),
-        })?;
-        Ok(inode.kind)
+        self.change(|change| {
+            let place = locate(change.tables(), path)?;
+            let (_, inode) = nearflash_files::lookup(change.tables(), place)?;
+            match inode.kind {
+                Kind::Directory => change.rmdir(place)?,
+                _ => change.unlink(place)?,
+            }
+            Ok(inode.kind)
+        })
     }
 
     /// Renames a file or a directory.
@@ -151,46 +134,30 @@ impl Owner {
     /// # Errors
     /// When a path is refused, or the volume cannot be written.
     pub fn rename(&mut self, from: &Path, to: &Path, replace: Replace) -> Result<(), FilesError> {
-        self.commit(|batch, now| {
-            nearflash_files::rename(batch, from, to, replace, now).map(|freed| ((), freed))
+        self.system.make_room()?;
+        let renaming = match replace {
+            Replace::Never => Renaming::NoReplace,
+            Replace::Allowed => Renaming::Replace,
+        };
+        self.change(|change| {
+            let (from, to) = (locate(change.tables(), from)?, locate(change.tables(), to)?);
+            change.rename(from, to, renaming)
         })
     }
 
-    /// Carries out a change in a transaction, which is durable afterwards. The change returns the
-    /// runs that it frees.
-    fn commit<R>(
-        &mut self,
-        change: impl FnOnce(
-            &mut Batch<'_>,
-            nearflash_units::Nanos,
-        ) -> Result<(R, Vec<Run>), Error<StorageError>>,
+    /// Makes a change, durably.
+    fn change<R>(
+        &self,
+        make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
     ) -> Result<R, FilesError> {
-        let volume = self.files.volume().to_owned();
-        let failed = |error: redb::Error| FilesError::store(&volume, error);
-        let begun = self.files.database().begin_write();
-        let transaction = begun.map_err(|error| failed(error.into()))?;
-        let mut batch = Batch::new(&transaction).map_err(|error| failed(error.into()))?;
-        // Dropping a transaction undoes it.
-        let (result, freed) = change(&mut batch, now()).map_err(FilesError::names(&volume))?;
-        drop(batch);
-        self.commit += 1;
-        freed.into_iter().for_each(|run| self.quarantine.hold(self.commit, run));
-        transaction.commit().map_err(|error| {
-            self.is_uncertain = true;
-            failed(error.into())
-        })?;
-        for run in self.quarantine.released_by(self.commit) {
-            // The removal is durable, and a volume that releases nothing only uses more of its
-            // device. The next write reports a node that does not answer.
-            let _ = self.files.metadata().disk().discard(run.offset(), run.len());
-            self.free.release(run);
-        }
+        let result = self.system.apply(make)?;
+        self.system.sync_all()?;
         Ok(result)
     }
 
     /// Refuses a path to which no file can be put, before its bytes are copied.
     fn refuse_early(&self, path: &Path, replace: Replace) -> Result<(), FilesError> {
-        match self.files.stat(path) {
+        match self.files().stat(path) {
             Ok(_) if path.is_root() => Err(Refusal::Root.into()),
             Ok((_, inode)) if inode.kind == Kind::Directory => {
                 Err(Refusal::IsADirectory(path.clone()).into())
@@ -201,52 +168,10 @@ impl Owner {
             Ok(_) => Ok(()),
         }
     }
-
-    /// Gives the metadata a further run if its store could not double, which is how it grows. Names
-    /// can then still be removed when no further run is possible.
-    fn ensure_room_for_metadata(&mut self) -> Result<(), FilesError> {
-        let volume = self.files.volume().to_owned();
-        let metadata = self.files.metadata();
-        loop {
-            let superblock = metadata.superblock();
-            let capacity = superblock.metadata_capacity();
-            if capacity.0 >= superblock.metadata_len.0.saturating_mul(2).saturating_add(MIB) {
-                return Ok(());
-            }
-            if !metadata.has_room_for_run() {
-                return Err(FilesError::MetadataFull { volume });
-            }
-            let smallest = BLOCK.blocks_in(ByteLen(MIB)).0;
-            let halves = std::iter::successors(Some(BLOCK.blocks_in(capacity).0), |n| Some(n / 2));
-            let mut sizes = halves.take_while(|count| *count >= smallest);
-            let found = sizes.find_map(|count| self.free.allocate(Blocks(count)));
-            let run = found.ok_or_else(|| FilesError::MetadataFull { volume: volume.clone() })?;
-            metadata.add_run(run).map_err(FilesError::disk(&volume))?;
-        }
-    }
 }
 
-/// The free runs of a volume: those that neither its metadata nor a file uses.
-fn free_runs(files: &Files) -> Result<FreeRuns, FilesError> {
-    let mut free = files.unused()?;
-    let volume = || files.volume().to_owned();
-    let mut found = Ok(());
-    let scanned = inodes(&files.snapshot()?, |number, record| {
-        found = reserve(number, record, &mut free);
-        if found.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    scanned.map_err(|error| FilesError::store(files.volume(), error))?;
-    match found {
-        Ok(()) => Ok(free),
-        Err(fault) => Err(FilesError::Inconsistent { volume: volume(), fault }),
-    }
-}
-
-fn reserve(number: Option<InodeNumber>, record: &[u8], free: &mut FreeRuns) -> Result<(), Fault> {
-    let number = number.ok_or(Fault::Key)?;
-    let inode = Inode::decode(number, record).map_err(|error| Fault::Inode { number, error })?;
-    inode
-        .runs
-        .iter()
-        .try_for_each(|run| free.reserve(*run).map_err(|error| Fault::Run { number, error }))
+/// The permissions of an inode that this process creates.
+pub(crate) fn permissions(mode: u32) -> Permissions {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Permissions { mode, uid, gid }
 }

@@ -12,7 +12,13 @@ type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 const INODES: Definition = TableDefinition::new("inodes");
 const ENTRIES: Definition = TableDefinition::new("entries");
+const TARGETS: Definition = TableDefinition::new("targets");
+const ATTRIBUTES: Definition = TableDefinition::new("attributes");
+const ORPHANS: Definition = TableDefinition::new("orphans");
 const FACTS: Definition = TableDefinition::new("facts");
+
+/// The definitions, as [`Table::index`] counts them.
+const ALL: [Definition; Table::ALL.len()] = [INODES, ENTRIES, TARGETS, ATTRIBUTES, ORPHANS, FACTS];
 
 /// The memory for pages of the database.
 const CACHE_LEN: usize = 64 << 20;
@@ -24,34 +30,25 @@ pub(crate) fn open(backend: impl StorageBackend) -> Result<Database, DatabaseErr
 
 /// The tables as of one commit.
 pub(crate) struct Snapshot {
-    tables: [ReadOnlyTable<&'static [u8], &'static [u8]>; 3],
+    tables: Vec<ReadOnlyTable<&'static [u8], &'static [u8]>>,
 }
 
 impl Snapshot {
     pub(crate) fn new(transaction: &ReadTransaction) -> Result<Self, TableError> {
-        let open = |definition| transaction.open_table(definition);
-        Ok(Self { tables: [open(INODES)?, open(ENTRIES)?, open(FACTS)?] })
+        let tables = ALL.into_iter().map(|definition| transaction.open_table(definition));
+        Ok(Self { tables: tables.collect::<Result<_, _>>()? })
     }
 }
 
 /// The tables within a transaction that may change them.
 pub(crate) struct Batch<'t> {
-    tables: [redb::Table<'t, &'static [u8], &'static [u8]>; 3],
+    tables: Vec<redb::Table<'t, &'static [u8], &'static [u8]>>,
 }
 
 impl<'t> Batch<'t> {
     pub(crate) fn new(transaction: &'t WriteTransaction) -> Result<Self, TableError> {
-        let open = |definition| transaction.open_table(definition);
-        Ok(Self { tables: [open(INODES)?, open(ENTRIES)?, open(FACTS)?] })
-    }
-}
-
-/// The place of a table among those of a snapshot or a batch.
-fn index(table: Table) -> usize {
-    match table {
-        Table::Inodes => 0,
-        Table::Entries => 1,
-        Table::Facts => 2,
+        let tables = ALL.into_iter().map(|definition| transaction.open_table(definition));
+        Ok(Self { tables: tables.collect::<Result<_, _>>()? })
     }
 }
 
@@ -80,11 +77,11 @@ impl Tables for Snapshot {
     type Error = StorageError;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        get(&self.tables[index(table)], key)
+        get(&self.tables[table.index()], key)
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        scan(&self.tables[index(table)], from, visit)
+        scan(&self.tables[table.index()], from, visit)
     }
 }
 
@@ -92,20 +89,20 @@ impl Tables for Batch<'_> {
     type Error = StorageError;
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        get(&self.tables[index(table)], key)
+        get(&self.tables[table.index()], key)
     }
 
     fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        scan(&self.tables[index(table)], from, visit)
+        scan(&self.tables[table.index()], from, visit)
     }
 }
 
 impl TablesMut for Batch<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
-        self.tables[index(table)].insert(key, value).map(drop)
+        self.tables[table.index()].insert(key, value).map(drop)
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<(), StorageError> {
-        self.tables[index(table)].remove(key).map(drop)
+        self.tables[table.index()].remove(key).map(drop)
     }
 }

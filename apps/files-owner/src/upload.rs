@@ -2,13 +2,11 @@
 
 use std::io::{self, Read};
 
-use nearflash_files::{
-    BLOCK, Contents, FreeRuns, Growth, NoSpaceError, Replace, Run, allocate, blocks_for,
-};
-use nearflash_units::ByteLen;
+use nearflash_files::{BLOCK, Extended, NoSpaceError, Replace, Run, Spare, blocks_for, trim};
+use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::files::PIECE_LEN;
-use crate::metadata::places;
+use crate::metadata::{runs_len, write_runs};
 use crate::{Disk, FilesError};
 
 /// How a file is created.
@@ -18,6 +16,23 @@ pub struct Upload {
     pub size: Option<ByteLen>,
     /// Whether an existing file is replaced.
     pub replace: Replace,
+}
+
+/// The free space of a volume.
+pub(crate) trait Space {
+    /// [`nearflash_files::extend`].
+    fn extend(&self, runs: &[Run], needed: ByteLen, spare: Spare)
+    -> Result<Extended, NoSpaceError>;
+
+    /// Returns runs that were never part of a file.
+    fn give_back(&self, runs: Vec<Run>);
+}
+
+/// The contents of a new file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Contents {
+    pub(crate) size: ByteLen,
+    pub(crate) runs: Vec<Run>,
 }
 
 /// The reason why the bytes could not be copied.
@@ -40,37 +55,27 @@ impl CopyError {
     }
 }
 
-/// Copies `source` into blocks that it takes from `free`. If it fails, it returns them.
+/// Copies `source` into free blocks. If it fails, it returns them.
 pub(crate) fn copy(
     disk: &dyn Disk,
-    free: &mut FreeRuns,
+    space: &dyn Space,
     source: &mut dyn Read,
     size: Option<ByteLen>,
     progress: &mut dyn FnMut(ByteLen),
 ) -> Result<Contents, CopyError> {
-    match size {
-        Some(size) => {
-            let runs = allocate(free, size).map_err(CopyError::NoSpace)?;
-            let copied = copy_known(disk, &runs, source, size, progress);
-            match copied {
-                Ok(()) => Ok(Contents { size, runs }),
-                Err(error) => {
-                    runs.into_iter().for_each(|run| free.release(run));
-                    Err(error)
-                }
-            }
-        }
-        None => {
-            let mut growth = Growth::default();
-            match copy_unknown(disk, &mut growth, free, source, progress) {
-                Ok(size) => Ok(Contents { size, runs: growth.finish(size, free) }),
-                Err(error) => {
-                    growth.abandon(free);
-                    Err(error)
-                }
-            }
-        }
-    }
+    let mut runs = Vec::new();
+    let copied = match size {
+        Some(size) => space
+            .extend(&[], size, Spare::None)
+            .map_err(CopyError::NoSpace)
+            .map(|extended| runs = extended.runs)
+            .and_then(|()| copy_known(disk, &runs, source, size, progress))
+            .map(|()| size),
+        None => copy_unknown((disk, space), &mut runs, source, progress),
+    };
+    let (kept, lost) = trim(&runs, *copied.as_ref().unwrap_or(&ByteLen(0)));
+    space.give_back(lost);
+    copied.map(|size| Contents { size, runs: kept })
 }
 
 fn copy_known(
@@ -95,10 +100,10 @@ fn copy_known(
     Ok(())
 }
 
+/// Only whole pieces precede the last one, so runs have whole MiB, and no end of one is moved.
 fn copy_unknown(
-    disk: &dyn Disk,
-    growth: &mut Growth,
-    free: &mut FreeRuns,
+    (disk, space): (&dyn Disk, &dyn Space),
+    runs: &mut Vec<Run>,
     source: &mut dyn Read,
     progress: &mut dyn FnMut(ByteLen),
 ) -> Result<ByteLen, CopyError> {
@@ -109,10 +114,12 @@ fn copy_unknown(
         if read.0 == 0 {
             return Ok(done);
         }
-        while growth.len().0 < done.0 + read.0 {
-            growth.grow(free).map_err(CopyError::NoSpace)?;
+        let needed = ByteLen(done.0 + read.0);
+        if runs_len(runs) < needed {
+            let extended = space.extend(runs, needed, Spare::Doubling);
+            *runs = extended.map_err(CopyError::NoSpace)?.runs;
         }
-        piece.write(disk, growth.runs(), done).map_err(CopyError::Disk)?;
+        piece.write(disk, runs, done).map_err(CopyError::Disk)?;
         done.0 += read.0;
         progress(done);
     }
@@ -150,12 +157,6 @@ impl Piece {
         let block = nearflash_units::index(BLOCK.bytes());
         let end = self.len.next_multiple_of(block);
         self.bytes[self.len..end].fill(0);
-        let mut rest = &self.bytes[..end];
-        for (place, len) in places(runs, offset.0, ByteLen::of(rest))? {
-            let (part, others) = rest.split_at(len.to_usize());
-            disk.write_at(part, place)?;
-            rest = others;
-        }
-        Ok(())
+        write_runs(disk, runs, &self.bytes[..end], ByteOffset(offset.0))
     }
 }

@@ -10,7 +10,7 @@ use nearflash_units::ByteLen;
 use crate::namespace::decode_entry;
 use crate::{
     FreeRuns, Inode, InodeError, InodeNumber, Kind, NotFreeError, Run, Table, Tables, inodes,
-    namespace,
+    namespace, orphans,
 };
 
 /// The number of faults that a check reports; it counts all of them.
@@ -32,8 +32,16 @@ pub enum Fault {
     Dangling { directory: InodeNumber, inode: InodeNumber },
     #[error("inode {0} has an entry in inode {1}, which is not a directory")]
     InNoDirectory(InodeNumber, InodeNumber),
-    #[error("inode {number} has {entries} entries instead of 1")]
+    #[error("directory {number} has {entries} entries instead of 1")]
     Entries { number: InodeNumber, entries: u32 },
+    #[error("directory {number} has parent {found}, and {expected} is right")]
+    Parent { number: InodeNumber, found: InodeNumber, expected: InodeNumber },
+    #[error("inode {0} is in the table of orphans, and has links or does not exist")]
+    NoOrphan(InodeNumber),
+    #[error("symbolic link {0} has no target of its length")]
+    Target(InodeNumber),
+    #[error("inode {0} has a target or an attribute, and is no such inode")]
+    Belonging(InodeNumber),
     #[error("inode {number} has {found} links, and {expected} are right")]
     Links { number: InodeNumber, found: u32, expected: u32 },
     #[error("inode {0} is not reached from the root")]
@@ -51,6 +59,11 @@ pub struct Report {
     pub files: u64,
     /// The number of directories, the root included.
     pub directories: u64,
+    /// The number of symbolic links, FIFOs, sockets and device nodes.
+    pub others: u64,
+    /// The number of files and others without links, which are removed when the volume is next
+    /// opened for changes.
+    pub orphans: u64,
     /// The length of all files.
     pub file_len: ByteLen,
     /// The number of files of more than one run.
@@ -74,8 +87,27 @@ impl Report {
 struct Seen {
     kind: Kind,
     links: u32,
+    size: ByteLen,
+    parent: InodeNumber,
     entries: u32,
     directories: u32,
+    is_orphan: bool,
+}
+
+impl Seen {
+    fn new(inode: &Inode) -> Self {
+        let Inode { kind, links, size, parent, .. } = *inode;
+        Self { kind, links, size, parent, entries: 0, directories: 0, is_orphan: false }
+    }
+
+    /// The number of links that is right.
+    fn links_expected(&self) -> u32 {
+        match self.kind {
+            _ if self.is_orphan => 0,
+            Kind::Directory => 2 + self.directories,
+            _ => self.entries.max(1),
+        }
+    }
 }
 
 /// Checks the tables of a volume. `free` has the blocks that files may use; afterwards, it has those
@@ -86,7 +118,9 @@ struct Seen {
 pub fn check<T: Tables>(tables: &T, free: &mut FreeRuns) -> Result<Report, T::Error> {
     let mut report = Report::default();
     let mut seen = check_inodes(tables, free, &mut report)?;
+    check_orphans(tables, &mut seen, &mut report)?;
     let children = check_entries(tables, &mut seen, &mut report)?;
+    check_belongings(tables, &seen, &mut report)?;
     check_links(&seen, &mut report);
     check_reached(&seen, &children, &mut report);
     let last = seen.keys().next_back().map_or(0, |number| number.0);
@@ -111,8 +145,7 @@ fn check_inodes<T: Tables>(
             Ok(inode) => {
                 count(&inode, report);
                 reserve(number, &inode.runs, free, report);
-                let Inode { kind, links, .. } = inode;
-                seen.insert(number, Seen { kind, links, entries: 0, directories: 0 });
+                seen.insert(number, Seen::new(&inode));
             }
             Err(error) => report.add(Fault::Inode { number, error }),
         }
@@ -125,8 +158,11 @@ fn count(inode: &Inode, report: &mut Report) {
     match inode.kind {
         Kind::File => report.files += 1,
         Kind::Directory => report.directories += 1,
+        _ => report.others += 1,
     }
-    report.file_len.0 = report.file_len.0.saturating_add(inode.size.0);
+    if inode.kind == Kind::File {
+        report.file_len.0 = report.file_len.0.saturating_add(inode.size.0);
+    }
     report.split_files += u64::from(inode.runs.len() > 1);
 }
 
@@ -138,7 +174,52 @@ fn reserve(number: InodeNumber, runs: &[Run], free: &mut FreeRuns, report: &mut 
     }
 }
 
-/// Returns the directories of each directory.
+fn check_orphans<T: Tables>(
+    tables: &T,
+    seen: &mut BTreeMap<InodeNumber, Seen>,
+    report: &mut Report,
+) -> Result<(), T::Error> {
+    for number in orphans(tables)? {
+        match seen.get_mut(&number).filter(|inode| inode.links == 0) {
+            Some(inode) => {
+                inode.is_orphan = true;
+                report.orphans += 1;
+            }
+            None => report.add(Fault::NoOrphan(number)),
+        }
+    }
+    Ok(())
+}
+
+/// Checks that targets and attributes belong to inodes, and that every symbolic link has a target.
+fn check_belongings<T: Tables>(
+    tables: &T,
+    seen: &BTreeMap<InodeNumber, Seen>,
+    report: &mut Report,
+) -> Result<(), T::Error> {
+    let links = seen.iter().filter(|(_, inode)| inode.kind == Kind::Symlink);
+    let mut missing: BTreeMap<InodeNumber, ByteLen> =
+        links.map(|(number, inode)| (*number, inode.size)).collect();
+    tables.scan(Table::Targets, &[], &mut |key, target| {
+        let number = crate::tables::number_of(key).map_or(InodeNumber(0), |(it, _)| it);
+        match missing.remove(&number) {
+            Some(size) if size == ByteLen::of(target) => {}
+            Some(_) => report.add(Fault::Target(number)),
+            None => report.add(Fault::Belonging(number)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    missing.into_keys().for_each(|number| report.add(Fault::Target(number)));
+    tables.scan(Table::Attributes, &[], &mut |key, _| {
+        let number = crate::tables::number_of(key).map_or(InodeNumber(0), |(it, _)| it);
+        if !seen.contains_key(&number) {
+            report.add(Fault::Belonging(number));
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// Returns the entries of each directory.
 fn check_entries<T: Tables>(
     tables: &T,
     seen: &mut BTreeMap<InodeNumber, Seen>,
@@ -152,7 +233,13 @@ fn check_entries<T: Tables>(
             return ControlFlow::Continue(());
         };
         match seen.get_mut(&entry.inode).filter(|inode| inode.kind == entry.kind) {
-            Some(inode) => inode.entries = inode.entries.saturating_add(1),
+            Some(inode) => {
+                inode.entries = inode.entries.saturating_add(1);
+                let (number, found) = (entry.inode, inode.parent);
+                if entry.kind == Kind::Directory && found != directory {
+                    report.add(Fault::Parent { number, found, expected: directory });
+                }
+            }
             None => report.add(Fault::Dangling { directory, inode: entry.inode }),
         }
         match seen.get_mut(&directory).filter(|inode| inode.kind == Kind::Directory) {
@@ -169,14 +256,14 @@ fn check_entries<T: Tables>(
 
 fn check_links(seen: &BTreeMap<InodeNumber, Seen>, report: &mut Report) {
     for (number, inode) in seen {
-        let Seen { kind, links, entries, directories } = inode;
-        let entries_expected = u32::from(*number != InodeNumber::ROOT);
-        if *entries != entries_expected {
-            report.add(Fault::Entries { number: *number, entries: *entries });
+        let (number, entries) = (*number, inode.entries);
+        let entries_expected = u32::from(number != InodeNumber::ROOT && !inode.is_orphan);
+        if inode.kind == Kind::Directory && entries != entries_expected {
+            report.add(Fault::Entries { number, entries });
         }
-        let expected = if *kind == Kind::Directory { 2 + directories } else { 1 };
-        if *links != expected {
-            report.add(Fault::Links { number: *number, found: *links, expected });
+        let (found, expected) = (inode.links, inode.links_expected());
+        if found != expected {
+            report.add(Fault::Links { number, found, expected });
         }
     }
 }
@@ -198,7 +285,8 @@ fn check_reached(
             }
         }
     }
-    for number in seen.keys().filter(|number| !reached.contains(number)) {
+    let unreached = seen.iter().filter(|(number, _)| !reached.contains(number));
+    for (number, _) in unreached.filter(|(_, inode)| !inode.is_orphan) {
         report.add(Fault::Unreached(*number));
     }
 }

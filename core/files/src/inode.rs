@@ -9,11 +9,14 @@ use nearflash_units::{ByteLen, Nanos};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::Run;
 use crate::run::ALIGNMENT;
-use crate::{Run, blocks_for};
 
 /// The length of a record.
 pub const INODE_LEN: usize = 256;
+
+/// The greatest length of a file: offsets in it are signed in POSIX, and it ends with a whole block.
+pub const FILE_LEN_MAX: ByteLen = ByteLen((1 << 63) - 4096);
 
 /// The number of runs that a record has room for.
 pub const RUNS_MAX: usize = 8;
@@ -40,23 +43,64 @@ pub enum Kind {
     File,
     /// A directory.
     Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A FIFO, whose contents are the kernel's.
+    Fifo,
+    /// A socket, which is a name only.
+    Socket,
+    /// A character device, whose number is [`Inode::device`].
+    CharDevice,
+    /// A block device, whose number is [`Inode::device`].
+    BlockDevice,
 }
 
 impl Kind {
+    /// All kinds, in the order of their stored numbers, which begin at 1.
+    const ALL: [Self; 7] = [
+        Self::File,
+        Self::Directory,
+        Self::Symlink,
+        Self::Fifo,
+        Self::Socket,
+        Self::CharDevice,
+        Self::BlockDevice,
+    ];
+
     pub(crate) fn encode(self) -> u8 {
         match self {
             Self::File => 1,
             Self::Directory => 2,
+            Self::Symlink => 3,
+            Self::Fifo => 4,
+            Self::Socket => 5,
+            Self::CharDevice => 6,
+            Self::BlockDevice => 7,
         }
     }
 
     pub(crate) fn decode(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::File),
-            2 => Some(Self::Directory),
-            _ => None,
-        }
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
+
+    /// Whether inodes of this kind have the number of a device.
+    fn is_device(self) -> bool {
+        matches!(self, Self::CharDevice | Self::BlockDevice)
+    }
+}
+
+/// The permission bits of a mode, with set-user-ID, set-group-ID and the sticky bit.
+pub const MODE_MASK: u32 = 0o7777;
+
+/// The owner of an inode, and the rights of others.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Permissions {
+    /// The permission bits, within [`MODE_MASK`].
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
 }
 
 /// A file or a directory.
@@ -64,19 +108,36 @@ impl Kind {
 pub struct Inode {
     /// Its kind.
     pub kind: Kind,
-    /// The number of links as POSIX counts them: 1 for a file; 2 for a directory, and 1 more for each
-    /// directory in it.
+    /// The permission bits, within [`MODE_MASK`].
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The number of a device; 0 for other kinds.
+    pub device: u32,
+    /// The number of links as POSIX counts them: the entries of a file; 2 for a directory, and 1 more
+    /// for each directory in it. A file without links is removed when no process has it open.
     pub links: u32,
-    /// The length of a file; 0 for a directory.
+    /// The length of a file, or of a symbolic link's target; 0 for other kinds. The part of a file
+    /// behind its runs reads as zeroes.
     pub size: ByteLen,
+    /// Whether blocks behind the size stay when the file is closed, since fallocate(2) asked for them.
+    pub keeps_space: bool,
+    /// The directory of a directory; the root is its own. 0 for other kinds.
+    pub parent: InodeNumber,
     /// The version of `runs`, from 1 on.
     pub version: u32,
     /// Increases with every change of the inode or of a directory's entries.
     pub change: u64,
     /// Time of creation, since the start of 1970.
     pub created_at: Nanos,
+    /// Time of the last access that was recorded, since the start of 1970.
+    pub accessed_at: Nanos,
     /// Time of the last change of the contents, since the start of 1970.
     pub modified_at: Nanos,
+    /// Time of the last change of the inode, since the start of 1970.
+    pub changed_at: Nanos,
     /// The blocks that hold a file's bytes, in their order.
     pub runs: Vec<Run>,
 }
@@ -113,16 +174,26 @@ struct OnDisk {
     links: U32,
     size: U64,
     version: U32,
-    reserved_flags: U32,
+    flags: U32,
     change: U64,
     created_at: U64,
     modified_at: U64,
     runs: [OnDiskRun; RUNS_MAX],
-    reserved_end: [u8; 76],
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    device: U32,
+    accessed_at: U64,
+    changed_at: U64,
+    parent: U64,
+    reserved_end: [u8; 36],
     /// CRC-32C of the number and of the record with this field as zero.
     checksum: U32,
 }
 const _: () = assert!(size_of::<OnDisk>() == INODE_LEN);
+
+/// The bit of the flags for [`Inode::keeps_space`].
+const KEEPS_SPACE: u32 = 1;
 
 impl OnDisk {
     fn computed_checksum(mut self, number: InodeNumber) -> u32 {
@@ -132,18 +203,33 @@ impl OnDisk {
 }
 
 impl Inode {
-    /// A new inode.
-    pub(crate) fn new(kind: Kind, now: Nanos) -> Self {
+    /// A new inode without contents. A directory has no parent until it gets a name.
+    pub fn new(kind: Kind, permissions: Permissions, now: Nanos) -> Self {
+        let Permissions { mode, uid, gid } = permissions;
         Self {
             kind,
+            mode: mode & MODE_MASK,
+            uid,
+            gid,
+            device: 0,
             links: if kind == Kind::Directory { 2 } else { 1 },
             size: ByteLen(0),
+            keeps_space: false,
+            parent: InodeNumber(0),
             version: 1,
             change: 1,
             created_at: now,
+            accessed_at: now,
             modified_at: now,
+            changed_at: now,
             runs: Vec::new(),
         }
+    }
+
+    /// The inode changes, and its time of change with it.
+    pub fn touch(&mut self, now: Nanos) {
+        self.change = self.change.wrapping_add(1);
+        self.changed_at = now;
     }
 
     /// The record of this inode under its number.
@@ -158,9 +244,17 @@ impl Inode {
         raw.links = U32::new(self.links);
         raw.size = U64::new(self.size.0);
         raw.version = U32::new(self.version);
+        raw.flags = U32::new(if self.keeps_space { KEEPS_SPACE } else { 0 });
         raw.change = U64::new(self.change);
         raw.created_at = U64::new(self.created_at.0);
         raw.modified_at = U64::new(self.modified_at.0);
+        raw.mode = U32::new(self.mode);
+        raw.uid = U32::new(self.uid);
+        raw.gid = U32::new(self.gid);
+        raw.device = U32::new(self.device);
+        raw.accessed_at = U64::new(self.accessed_at.0);
+        raw.changed_at = U64::new(self.changed_at.0);
+        raw.parent = U64::new(self.parent.0);
         for (place, run) in raw.runs.iter_mut().zip(&self.runs) {
             place.start = U64::new(run.start.0);
             place.count = U64::new(run.count.0);
@@ -181,33 +275,46 @@ impl Inode {
         }
         let inode = Self {
             kind: Kind::decode(raw.kind).ok_or(InodeError::Field("kind"))?,
+            mode: raw.mode.get(),
+            uid: raw.uid.get(),
+            gid: raw.gid.get(),
+            device: raw.device.get(),
             links: raw.links.get(),
             size: ByteLen(raw.size.get()),
+            keeps_space: raw.flags.get() & KEEPS_SPACE != 0,
+            parent: InodeNumber(raw.parent.get()),
             version: raw.version.get(),
             change: raw.change.get(),
             created_at: Nanos(raw.created_at.get()),
+            accessed_at: Nanos(raw.accessed_at.get()),
             modified_at: Nanos(raw.modified_at.get()),
+            changed_at: Nanos(raw.changed_at.get()),
             runs: decode_runs(&raw).ok_or(InodeError::Field("runs"))?,
         };
         let reserved = [raw.reserved.as_slice(), &raw.reserved_end];
-        if raw.reserved_flags.get() != 0 || reserved.concat().iter().any(|byte| *byte != 0) {
+        if raw.flags.get() & !KEEPS_SPACE != 0 || reserved.concat().iter().any(|byte| *byte != 0) {
             return Err(InodeError::Field("reserved"));
         }
         inode.checked()
     }
 
     fn checked(self) -> Result<Self, InodeError> {
-        let held: u128 = self.runs.iter().map(|run| u128::from(run.count.0)).sum();
-        if self.kind == Kind::Directory && !(self.runs.is_empty() && self.size.0 == 0) {
-            return Err(InodeError::Field("runs of a directory"));
+        let kind = self.kind;
+        let is_sized = matches!(kind, Kind::File | Kind::Symlink);
+        let faults = [
+            (kind != Kind::File && !self.runs.is_empty(), "runs of no file"),
+            (!is_sized && self.size.0 != 0, "size"),
+            (self.size.0 > FILE_LEN_MAX.0, "size"),
+            (kind != Kind::File && self.keeps_space, "space of no file"),
+            (!kind.is_device() && self.device != 0, "device"),
+            ((kind == Kind::Directory) != (self.parent.0 != 0), "parent"),
+            (self.mode > MODE_MASK, "mode"),
+            (self.version == 0, "version"),
+        ];
+        match faults.iter().find(|(is_present, _)| *is_present) {
+            Some((_, field)) => Err(InodeError::Field(field)),
+            None => Ok(self),
         }
-        if held < u128::from(blocks_for(self.size).0) {
-            return Err(InodeError::Field("size"));
-        }
-        if self.version == 0 {
-            return Err(InodeError::Field("version"));
-        }
-        Ok(self)
     }
 }
 
@@ -230,13 +337,14 @@ mod tests {
     use proptest::prelude::*;
 
     const NUMBER: InodeNumber = InodeNumber(7);
+    const MODE: Permissions = Permissions { mode: 0o644, uid: 1000, gid: 100 };
 
     fn run(start: u64, count: u64) -> Run {
         Run { start: Lba(start), count: Blocks(count) }
     }
 
     fn file(size: u64, runs: Vec<Run>) -> Inode {
-        Inode { size: ByteLen(size), runs, ..Inode::new(Kind::File, Nanos(5)) }
+        Inode { size: ByteLen(size), runs, ..Inode::new(Kind::File, MODE, Nanos(5)) }
     }
 
     fn decoded(inode: &Inode) -> Result<Inode, InodeError> {
@@ -255,15 +363,26 @@ mod tests {
     #[test]
     fn a_record_whose_fields_contradict_each_other_is_refused() {
         let field = |inode: &Inode| decoded(inode).unwrap_err();
-        assert_eq!(field(&file(4097, vec![run(256, 1)])), InodeError::Field("size"));
         assert_eq!(field(&file(u64::MAX, vec![run(0, 1)])), InodeError::Field("size"));
         assert_eq!(field(&file(0, vec![run(256, 0)])), InodeError::Field("runs"));
         assert_eq!(field(&file(0, vec![run(u64::MAX, 2)])), InodeError::Field("runs"));
         assert_eq!(field(&file(0, vec![run(1 << 52, 1)])), InodeError::Field("runs"));
         let first_is_short = vec![run(256, 255), run(1024, 256)];
         assert_eq!(field(&file(0, first_is_short)), InodeError::Field("runs"));
-        let directory = Inode { size: ByteLen(1), ..Inode::new(Kind::Directory, Nanos(0)) };
-        assert_eq!(field(&directory), InodeError::Field("runs of a directory"));
+        let of = |kind| Inode { parent: InodeNumber(1), ..Inode::new(kind, MODE, Nanos(0)) };
+        let directory = of(Kind::Directory);
+        assert!(decoded(&directory).is_ok());
+        let with_size = Inode { size: ByteLen(1), ..directory.clone() };
+        assert_eq!(field(&with_size), InodeError::Field("size"));
+        let with_runs = Inode { runs: vec![run(256, 1)], ..directory.clone() };
+        assert_eq!(field(&with_runs), InodeError::Field("runs of no file"));
+        let without_parent = Inode { parent: InodeNumber(0), ..directory.clone() };
+        assert_eq!(field(&without_parent), InodeError::Field("parent"));
+        assert_eq!(field(&of(Kind::File)), InodeError::Field("parent"));
+        let with_mode = Inode { mode: MODE_MASK + 1, ..directory.clone() };
+        assert_eq!(field(&with_mode), InodeError::Field("mode"));
+        let with_device = Inode { device: 1, ..directory };
+        assert_eq!(field(&with_device), InodeError::Field("device"));
         let without_version = Inode { version: 0, ..file(0, vec![]) };
         assert_eq!(field(&without_version), InodeError::Field("version"));
     }
@@ -272,12 +391,15 @@ mod tests {
         #[test]
         fn a_record_reads_back_as_it_was_written(
             counts in prop::collection::vec(1_u64..1 << 20, 0..=RUNS_MAX),
-            start in 0_u64..1 << 40, links: u32, change: u64, times: (u64, u64),
+            start in 0_u64..1 << 40, links: u32, change: u64, times: (u64, u64, u64, u64),
+            mode in 0..=MODE_MASK, owner: (u32, u32), keeps_space: bool,
         ) {
             let runs: Vec<Run> = counts.iter().map(|count| run(start, count * ALIGNMENT)).collect();
             let size = counts.iter().sum::<u64>() << 20;
             let inode = Inode {
-                links, change, created_at: Nanos(times.0), modified_at: Nanos(times.1), ..file(size, runs)
+                links, change, mode, uid: owner.0, gid: owner.1, keeps_space,
+                created_at: Nanos(times.0), modified_at: Nanos(times.1),
+                accessed_at: Nanos(times.2), changed_at: Nanos(times.3), ..file(size, runs)
             };
             prop_assert_eq!(decoded(&inode), Ok(inode));
         }
@@ -292,7 +414,7 @@ mod tests {
         /// Any bytes with a valid checksum decode without a panic, and a decoded record is written
         /// as the same bytes.
         #[test]
-        fn hostile_records_are_refused_or_exact(mut bytes: [u8; INODE_LEN], kind in 0_u8..4, runs in 0_u8..10, sparse: bool) {
+        fn hostile_records_are_refused_or_exact(mut bytes: [u8; INODE_LEN], kind in 0_u8..9, runs in 0_u8..10, sparse: bool) {
             if sparse {
                 bytes[4..].fill(0);
                 bytes[16] = 1;

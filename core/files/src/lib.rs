@@ -9,12 +9,14 @@
 //! the volume, and knows nothing of the store behind [`Tables`], of connections or of clocks.
 //!
 //! Invariants, which [`check`](check()) verifies: no two runs overlap; every run lies within the
-//! volume; every entry has an inode of its kind; every inode has one entry, and is reached from the
-//! root; link counts are right.
+//! volume; every entry has an inode of its kind; every inode has an entry and is reached from the
+//! root, or is an orphan, which was open when it lost its last entry; link counts and the parents of
+//! directories are right; targets and attributes belong to an inode.
 
 mod check;
 mod free;
 mod inode;
+mod layered;
 mod name;
 mod namespace;
 mod policy;
@@ -25,17 +27,21 @@ mod tables;
 
 pub use check::{FAULTS_MAX, Fault, Report, check};
 pub use free::{FreeRuns, NotFreeError};
-pub use inode::{INODE_LEN, Inode, InodeError, InodeNumber, Kind, RUNS_MAX};
+pub use inode::{
+    FILE_LEN_MAX, INODE_LEN, Inode, InodeError, InodeNumber, Kind, MODE_MASK, Permissions, RUNS_MAX,
+};
+pub use layered::{Changes, Layered};
 pub use name::{NAME_LEN_MAX, Name, NameError, PATH_LEN_MAX, Path};
 pub use namespace::{
-    Contents, Damage, Entry, Error, Refusal, Replace, create, format, list, mkdir, rename, rmdir,
-    stat, unlink,
+    ATTRIBUTE_LEN_MAX, ATTRIBUTES_LEN_MAX, AttributeWrite, Change, Damage, Effects, Entry, Error,
+    Place, Refusal, Renaming, Replace, TARGET_LEN_MAX, attribute, attributes, format, inode, list,
+    locate, lookup, stat, target,
 };
-pub use policy::{FILE_RUNS_MAX, Growth, NoSpaceError, allocate};
+pub use policy::{Extended, FILE_RUNS_MAX, NoSpaceError, Spare, allocate, extend, trim};
 pub use quarantine::Quarantine;
 pub use run::{BLOCK, Run, blocks_for};
 pub use superblock::{
     DATA_START, METADATA_RUNS_MAX, OWNER_BLOCK_OFFSET, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS,
     Superblock, SuperblockError, Support,
 };
-pub use tables::{MemoryTables, Table, Tables, TablesMut, Visit, inodes};
+pub use tables::{MemoryTables, Table, Tables, TablesMut, Visit, inodes, orphans};

@@ -82,10 +82,27 @@ impl Path {
         self.0.is_empty()
     }
 
+    /// The path of the directory of the last name; the root for the root.
+    pub(crate) fn parent(&self) -> Self {
+        self.first(self.0.len().saturating_sub(1))
+    }
+
+    /// The path of the first `count` names.
+    pub(crate) fn first(&self, count: usize) -> Self {
+        Self(self.0[..count].to_vec())
+    }
+
     /// The path of the entry `name` of this directory.
     #[must_use]
     pub fn join(&self, name: &Name) -> Self {
         Self(self.0.iter().chain([name]).cloned().collect())
+    }
+}
+
+/// The path of an entry of the root.
+impl From<&Name> for Path {
+    fn from(name: &Name) -> Self {
+        Self(vec![name.clone()])
     }
 }
 

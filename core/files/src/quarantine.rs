@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use nearflash_units::Blocks;
+
 use crate::Run;
 
 /// Freed runs, in the order of the commits that freed them.
@@ -19,6 +21,11 @@ impl Quarantine {
         self.held.push_back((commit, run));
     }
 
+    /// The number of blocks that are held.
+    pub fn count(&self) -> Blocks {
+        Blocks(self.held.iter().map(|(_, run)| run.count.0).sum())
+    }
+
     /// The commits up to this number are durable: returns the runs that may be used again.
     pub fn released_by(&mut self, commit: u64) -> Vec<Run> {
         let released = self.held.partition_point(|(freed_by, _)| *freed_by <= commit);
@@ -29,7 +36,7 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_units::{Blocks, Lba};
+    use nearflash_units::Lba;
 
     #[test]
     fn a_run_is_released_by_the_durable_commit_that_freed_it() {

@@ -32,7 +32,8 @@ pub const DATA_START: Lba = Lba(ALIGNMENT);
 pub const METADATA_RUNS_MAX: usize = 64;
 
 const MAGIC: [u8; 8] = *b"nrfiles\x1a";
-const VERSION: u32 = 1;
+/// Version 1 had no permissions, and no kinds but files and directories.
+const VERSION: u32 = 2;
 
 /// The fields of a superblock.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -273,10 +274,10 @@ mod tests {
         assert_eq!(Superblock::decode(&[0; SUPERBLOCK_LEN]), Err(SuperblockError::Absent));
         assert_eq!(Superblock::decode(&[0xA5; SUPERBLOCK_LEN]), Err(SuperblockError::Absent));
         let mut raw: OnDisk = zerocopy::transmute!(superblock().encode());
-        raw.version = U32::new(2);
+        raw.version = U32::new(VERSION + 1);
         raw.checksum = U32::new(raw.computed_checksum());
         let decoded = Superblock::decode(&zerocopy::transmute!(raw));
-        assert_eq!(decoded, Err(SuperblockError::Version(2)));
+        assert_eq!(decoded, Err(SuperblockError::Version(VERSION + 1)));
     }
 
     #[test]

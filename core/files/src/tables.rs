@@ -13,13 +13,34 @@ pub enum Table {
     Inodes,
     /// The number of a directory, big-endian, and a name: the number and the kind of the inode.
     Entries,
+    /// The number of a symbolic link, big-endian: its target.
+    Targets,
+    /// The number of an inode, big-endian, and the name of an extended attribute: its value.
+    Attributes,
+    /// The number of an inode without links that a process had open, big-endian: nothing.
+    Orphans,
     /// A fact about the whole volume.
     Facts,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Self; 3] = [Self::Inodes, Self::Entries, Self::Facts];
+    pub const ALL: [Self; 6] =
+        [Self::Inodes, Self::Entries, Self::Targets, Self::Attributes, Self::Orphans, Self::Facts];
+}
+
+impl Table {
+    /// The place of the table in [`Self::ALL`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Inodes => 0,
+            Self::Entries => 1,
+            Self::Targets => 2,
+            Self::Attributes => 3,
+            Self::Orphans => 4,
+            Self::Facts => 5,
+        }
+    }
 }
 
 /// Takes a key and its value, and says whether the scan goes on.
@@ -57,6 +78,19 @@ pub trait TablesMut: Tables {
     /// # Errors
     /// When the store cannot be written.
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<(), Self::Error>;
+}
+
+/// Tables through a reference.
+impl<T: Tables> Tables for &T {
+    type Error = T::Error;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, T::Error> {
+        (*self).get(table, key)
+    }
+
+    fn scan(&self, table: Table, from: &[u8], visit: &mut Visit<'_>) -> Result<(), T::Error> {
+        (*self).scan(table, from, visit)
+    }
 }
 
 /// Tables in memory.
@@ -104,6 +138,11 @@ pub(crate) fn number_of(key: &[u8]) -> Option<(InodeNumber, &[u8])> {
     Some((InodeNumber(u64::from_be_bytes(*number)), rest))
 }
 
+/// The key of what belongs to an inode under a name: an entry of a directory, or an attribute.
+pub(crate) fn named_key(number: InodeNumber, name: &[u8]) -> Vec<u8> {
+    [&inode_key(number)[..], name].concat()
+}
+
 /// Visits every inode's number and record, in the order of the numbers, until `visit` breaks. Keys
 /// that are not a number are visited as `None`.
 ///
@@ -117,4 +156,17 @@ pub fn inodes<T: Tables>(
         let number = number_of(key).filter(|(_, rest)| rest.is_empty());
         visit(number.map(|(number, _)| number), record)
     })
+}
+
+/// The inodes without links that a process had open.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn orphans<T: Tables>(tables: &T) -> Result<Vec<InodeNumber>, T::Error> {
+    let mut orphans = Vec::new();
+    tables.scan(Table::Orphans, &[], &mut |key, _| {
+        orphans.extend(number_of(key).map(|(number, _)| number));
+        ControlFlow::Continue(())
+    })?;
+    Ok(orphans)
 }

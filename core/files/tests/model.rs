@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use nearflash_files::{
-    Contents, Error, FreeRuns, Kind, MemoryTables, Path, Refusal, Replace, Run, Superblock,
-    allocate, check, create, format, list, mkdir, rename, rmdir, stat, unlink,
+    Change, Error, FreeRuns, Inode, Kind, MemoryTables, Path, Permissions, Refusal, Renaming,
+    Replace, Run, Superblock, allocate, check, format, list, locate, stat,
 };
 use nearflash_units::{ByteLen, MIB, Nanos};
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn errno(error: &Error<std::convert::Infallible>) -> Errno {
         Refusal::NotEmpty(_) => Errno::Notempty,
         Refusal::IntoItself(_) => Errno::Inval,
         Refusal::Root => Errno::Busy,
-        Refusal::TooManyLinks(_) => panic!("{refusal}"),
+        _ => panic!("{refusal}"),
     }
 }
 
@@ -124,15 +124,14 @@ impl Model {
     }
 
     fn rename(&mut self, from: &str, to: &str, replace: bool) -> Result<(), Errno> {
-        if from.is_empty() {
-            return Err(Errno::Busy);
+        // The directories of both paths are found before the names.
+        for path in [from, to] {
+            if path.is_empty() {
+                return Err(Errno::Busy);
+            }
+            self.enter(path)?;
         }
-        self.enter(from)?;
         let moved = *self.0.get(from).ok_or(Errno::Noent)?;
-        if to.is_empty() {
-            return Err(Errno::Busy);
-        }
-        self.enter(to)?;
         if to.starts_with(&format!("{from}/")) {
             return Err(Errno::Inval);
         }
@@ -162,39 +161,50 @@ fn parsed(path: &str) -> Path {
     Path::parse(path.as_bytes()).unwrap()
 }
 
+const MODE: Permissions = Permissions { mode: 0o755, uid: 0, gid: 0 };
+
 /// Carries out a step on the tables; returns the runs that it frees.
 fn apply(
     tables: &mut MemoryTables,
     free: &mut FreeRuns,
     step: &Step,
 ) -> Result<Vec<Run>, Error<std::convert::Infallible>> {
-    let now = Nanos(1);
-    let may = |replace: bool| if replace { Replace::Allowed } else { Replace::Never };
-    // A failed operation may have changed the tables of its transaction, which is then dropped.
-    let mut changed = tables.clone();
-    let freed = match step {
+    // A failed operation may have changed the tables, whose changes are then dropped.
+    let (before, mut changed) = (tables.clone(), tables.clone());
+    let mut change = Change::new(&mut changed, Nanos(1), &|_| false);
+    let new = |kind| Inode::new(kind, MODE, Nanos(1));
+    match step {
         Step::Create { path, size, replace } => {
-            let runs = allocate(free, ByteLen(*size)).unwrap();
-            let contents = Contents { size: ByteLen(*size), runs: runs.clone() };
-            let created = create(&mut changed, &parsed(path), contents, may(*replace), now);
-            let created =
-                created.inspect_err(|_| runs.into_iter().for_each(|run| free.release(run)));
-            created.map(|(_, freed)| freed)
+            let (path, size) = (parsed(path), ByteLen(*size));
+            let place = locate(&before, &path)?;
+            let runs = allocate(free, size).unwrap();
+            let replace = if *replace { Replace::Allowed } else { Replace::Never };
+            let inode = Inode { size, runs: runs.clone(), ..new(Kind::File) };
+            if let Err(error) = change.create(place, inode, replace) {
+                runs.into_iter().for_each(|run| free.release(run));
+                return Err(error);
+            }
         }
-        Step::Mkdir { path } => mkdir(&mut changed, &parsed(path), now).map(|_| Vec::new()),
-        Step::Unlink { path } => unlink(&mut changed, &parsed(path), now),
-        Step::Rmdir { path } => rmdir(&mut changed, &parsed(path), now).map(|()| Vec::new()),
+        Step::Mkdir { path } => {
+            let path = parsed(path);
+            change.create(locate(&before, &path)?, new(Kind::Directory), Replace::Never)?;
+        }
+        Step::Unlink { path } => change.unlink(locate(&before, &parsed(path))?)?,
+        Step::Rmdir { path } => change.rmdir(locate(&before, &parsed(path))?)?,
         Step::Rename { from, to, replace } => {
-            rename(&mut changed, &parsed(from), &parsed(to), may(*replace), now)
+            let renaming = if *replace { Renaming::Replace } else { Renaming::NoReplace };
+            let (from, to) = (parsed(from), parsed(to));
+            change.rename(locate(&before, &from)?, locate(&before, &to)?, renaming)?;
         }
-    }?;
+    }
+    let freed = change.finish().freed;
     *tables = changed;
     Ok(freed)
 }
 
 /// Every path of the tables, as the model has them.
 fn contents(tables: &MemoryTables, directory: &str, all: &mut BTreeMap<String, Option<u64>>) {
-    let (_, inode) = stat(tables, &parsed(directory)).unwrap();
+    let (number, inode) = stat(tables, &parsed(directory)).unwrap();
     if inode.kind == Kind::File {
         all.insert(directory.to_owned(), Some(inode.size.0));
         return;
@@ -203,7 +213,7 @@ fn contents(tables: &MemoryTables, directory: &str, all: &mut BTreeMap<String, O
     let mut after = None;
     loop {
         // Two at a time, so that a listing continues.
-        let entries = list(tables, &parsed(directory), after.as_ref(), 2).unwrap();
+        let entries = list(tables, number, after.as_ref(), 2).unwrap();
         for entry in &entries {
             let separator = if directory.is_empty() { "" } else { "/" };
             contents(tables, &format!("{directory}{separator}{}", entry.name), all);
@@ -239,7 +249,7 @@ proptest! {
         let area = Superblock::area(ByteLen(8 * MIB)).unwrap();
         let (mut tables, mut model) = (MemoryTables::default(), Model::new());
         let mut free = FreeRuns::new(area);
-        format(&mut tables, Nanos(0)).unwrap();
+        format(&mut tables, MODE, Nanos(0)).unwrap();
         for step in &steps {
             let done = apply(&mut tables, &mut free, step);
             prop_assert_eq!(

@@ -301,7 +301,7 @@ fn walk(files: &Files, directory: &Path, all: &mut Tree) {
                 all.insert(path.to_string(), None);
                 walk(files, &path, all);
             }
-            Kind::File => {
+            _ => {
                 let found = stamp(files, &path).unwrap();
                 all.insert(path.to_string(), Some(found));
             }

@@ -1,8 +1,9 @@
 use nearflash_units::{Blocks, Lba, Nanos};
 
 use super::*;
+use crate::Name;
 use crate::tables::inode_key;
-use crate::{Contents, MemoryTables, Path, Replace, TablesMut, create, format, mkdir};
+use crate::{Change, MemoryTables, Path, Permissions, Place, Replace, TablesMut, format, locate};
 
 const AREA: Run = Run { start: Lba(256), count: Blocks(4096) };
 
@@ -14,16 +15,31 @@ fn run(start: u64, count: u64) -> Run {
     Run { start: Lba(start), count: Blocks(count) }
 }
 
-/// `/a/f` of 5 bytes, `/b`, `/g` without contents.
+const MODE: Permissions = Permissions { mode: 0o755, uid: 0, gid: 0 };
+
+/// Creates an inode without a target.
+fn add(tables: &mut MemoryTables, text: &str, kind: Kind, runs: Vec<Run>) {
+    let path = path(text);
+    let names = tables.clone();
+    let place: Place<'_> = locate(&names, &path).unwrap();
+    let size = ByteLen(if runs.is_empty() { 0 } else { 5 });
+    let inode = Inode { runs, size, ..Inode::new(kind, MODE, Nanos(1)) };
+    let mut change = Change::new(tables, Nanos(1), &|_| false);
+    match kind {
+        Kind::Symlink => change.symlink(place, inode, b"g").unwrap(),
+        _ => change.create(place, inode, Replace::Never).unwrap(),
+    };
+}
+
+/// `/a/f` of 5 bytes, `/b`, `/g` without contents, `/l`, which is a symbolic link to `g`.
 fn volume() -> MemoryTables {
     let mut tables = MemoryTables::default();
-    let now = Nanos(1);
-    format(&mut tables, now).unwrap();
-    mkdir(&mut tables, &path("a"), now).unwrap();
-    mkdir(&mut tables, &path("b"), now).unwrap();
-    let contents = Contents { size: ByteLen(5), runs: vec![run(512, 1)] };
-    create(&mut tables, &path("a/f"), contents, Replace::Never, now).unwrap();
-    create(&mut tables, &path("g"), Contents::default(), Replace::Never, now).unwrap();
+    format(&mut tables, MODE, Nanos(1)).unwrap();
+    add(&mut tables, "a", Kind::Directory, vec![]);
+    add(&mut tables, "b", Kind::Directory, vec![]);
+    add(&mut tables, "a/f", Kind::File, vec![run(512, 1)]);
+    add(&mut tables, "g", Kind::File, vec![]);
+    add(&mut tables, "l", Kind::Symlink, vec![]);
     tables
 }
 
@@ -47,7 +63,8 @@ fn faults_after(number: u64, change: impl FnOnce(&mut Inode)) -> Vec<Fault> {
 fn a_sound_volume_has_no_faults() {
     let mut free = FreeRuns::new(AREA);
     let report = check(&volume(), &mut free).unwrap();
-    let expected = Report { files: 2, directories: 3, file_len: ByteLen(5), ..Report::default() };
+    let expected =
+        Report { files: 2, directories: 3, others: 1, file_len: ByteLen(5), ..Report::default() };
     assert_eq!(report, expected);
     assert_eq!(free.count(), Blocks(4095));
 }
@@ -66,7 +83,9 @@ fn wrong_links_and_kinds_are_found() {
     let root = InodeNumber::ROOT;
     let links = faults_after(1, |root| root.links = 3);
     assert_eq!(links, [Fault::Links { number: root, found: 3, expected: 4 }]);
-    let kind = faults_after(5, |file| (file.kind, file.links) = (Kind::Directory, 2));
+    let kind = faults_after(5, |file| {
+        (file.kind, file.links, file.parent) = (Kind::Directory, 2, root);
+    });
     assert!(kind.contains(&Fault::Dangling { directory: root, inode: InodeNumber(5) }), "{kind:?}");
 }
 
@@ -79,13 +98,54 @@ fn lost_entries_inodes_and_facts_are_found() {
     };
     let entry = |directory: u64, name: &[u8]| [&directory.to_be_bytes()[..], name].concat();
     let lost = InodeNumber(5);
-    let entries = Fault::Entries { number: lost, entries: 0 };
-    assert_eq!(without(Table::Entries, &entry(1, b"g")), [entries, Fault::Unreached(lost)]);
+    assert_eq!(without(Table::Entries, &entry(1, b"g")), [Fault::Unreached(lost)]);
+    let directory = InodeNumber(3);
+    let entries = Fault::Entries { number: directory, entries: 0 };
+    let links = Fault::Links { number: InodeNumber::ROOT, found: 4, expected: 3 };
+    let found = without(Table::Entries, &entry(1, b"b"));
+    assert_eq!(found, [links, entries, Fault::Unreached(directory)]);
     let dangling = Fault::Dangling { directory: InodeNumber::ROOT, inode: lost };
     assert_eq!(without(Table::Inodes, &inode_key(lost)), [dangling]);
     assert_eq!(without(Table::Facts, b"next-inode"), [Fault::NextInode]);
     assert!(without(Table::Inodes, &inode_key(InodeNumber::ROOT)).contains(&Fault::NoRoot));
     assert_eq!(faults(&MemoryTables::default()), [Fault::NoRoot, Fault::NextInode]);
+}
+
+#[test]
+fn wrong_parents_orphans_targets_and_attributes_are_found() {
+    let (directory, file, link) = (InodeNumber(2), InodeNumber(5), InodeNumber(6));
+    let parent = faults_after(2, |directory| directory.parent = InodeNumber(3));
+    let expected = InodeNumber::ROOT;
+    assert_eq!(parent, [Fault::Parent { number: directory, found: InodeNumber(3), expected }]);
+    let after = |change: &dyn Fn(&mut MemoryTables)| {
+        let mut tables = volume();
+        change(&mut tables);
+        faults(&tables)
+    };
+    let orphan = after(&|tables| tables.put(Table::Orphans, &inode_key(file), b"").unwrap());
+    assert_eq!(orphan, [Fault::NoOrphan(file)]);
+    let target = after(&|tables| tables.remove(Table::Targets, &inode_key(link)).unwrap());
+    assert_eq!(target, [Fault::Target(link)]);
+    let target = after(&|tables| tables.put(Table::Targets, &inode_key(link), b"gg").unwrap());
+    assert_eq!(target, [Fault::Target(link)]);
+    let target = after(&|tables| tables.put(Table::Targets, &inode_key(file), b"g").unwrap());
+    assert_eq!(target, [Fault::Belonging(file)]);
+    let key = [&inode_key(InodeNumber(99))[..], b"user.x"].concat();
+    let attribute = after(&|tables| tables.put(Table::Attributes, &key, b"v").unwrap());
+    assert_eq!(attribute, [Fault::Belonging(InodeNumber(99))]);
+}
+
+#[test]
+fn an_orphan_is_no_fault() {
+    let mut tables = volume();
+    let name = Name::new(b"g").unwrap();
+    let mut change = Change::new(&mut tables, Nanos(2), &|_| true);
+    change.unlink(Place::new(InodeNumber::ROOT, &name)).unwrap();
+    let report = check(&tables, &mut FreeRuns::new(AREA)).unwrap();
+    assert_eq!((report.faults, report.orphans), (vec![], 1));
+    Change::new(&mut tables, Nanos(3), &|_| false).reap(InodeNumber(5)).unwrap();
+    let report = check(&tables, &mut FreeRuns::new(AREA)).unwrap();
+    assert_eq!((report.faults, report.orphans, report.files), (vec![], 0, 1));
 }
 
 #[test]

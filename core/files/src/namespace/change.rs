@@ -1,138 +1,322 @@
-//! Creating and removing files and directories.
+//! Creating, linking and removing.
 
 use nearflash_units::{ByteLen, Nanos};
 
-use super::access::{Place, entries, entry_key, entry_value, inode, locate};
-use super::{Contents, Damage, Entry, Error, Refusal, Replace};
-use crate::tables::inode_key;
-use crate::{Inode, InodeNumber, Kind, Path, Run, Table, TablesMut};
+use super::access::{Place, directory, entries, entry, entry_value, inode, named_inode};
+use super::{Damage, Entry, Error, Refusal, Replace, TARGET_LEN_MAX};
+use crate::tables::{inode_key, named_key};
+use crate::{Inode, InodeNumber, Kind, Permissions, Run, Table, Tables, TablesMut};
 
 /// The fact that the next inode has this number, little-endian.
 const NEXT_INODE: &[u8] = b"next-inode";
+
+/// Set-group-ID: on a directory, new inodes in it get its group (inode(7)).
+const SET_GROUP_ID: u32 = 0o2000;
 
 /// Creates the root directory in empty tables.
 ///
 /// # Errors
 /// When the store cannot be written.
-pub fn format<T: TablesMut>(tables: &mut T, now: Nanos) -> Result<(), T::Error> {
-    let root = Inode::new(Kind::Directory, now).encode(InodeNumber::ROOT);
-    tables.put(Table::Inodes, &inode_key(InodeNumber::ROOT), &root)?;
+pub fn format<T: TablesMut>(
+    tables: &mut T,
+    permissions: Permissions,
+    now: Nanos,
+) -> Result<(), T::Error> {
+    let root = Inode::new(Kind::Directory, permissions, now);
+    let root = Inode { parent: InodeNumber::ROOT, ..root };
+    let record = root.encode(InodeNumber::ROOT);
+    tables.put(Table::Inodes, &inode_key(InodeNumber::ROOT), &record)?;
     tables.put(Table::Facts, NEXT_INODE, &(InodeNumber::ROOT.0 + 1).to_le_bytes())
 }
 
-/// Creates a file whose contents are in place. Returns its number, and the runs of the file that it
-/// replaces.
-///
-/// # Errors
-/// When its directory does not exist, or the name exists and may not be replaced.
-pub fn create<T: TablesMut>(
-    tables: &mut T,
-    path: &Path,
-    contents: Contents,
-    replace: Replace,
-    now: Nanos,
-) -> Result<(InodeNumber, Vec<Run>), Error<T::Error>> {
-    let place = locate(tables, path)?;
-    let freed = match &place.entry {
-        None => Vec::new(),
-        Some(entry) if entry.kind == Kind::Directory => {
-            return Err(Refusal::IsADirectory(path.clone()).into());
+/// A change of the tables: one operation, or several that take effect together.
+pub struct Change<'t, T> {
+    pub(super) tables: &'t mut T,
+    pub(super) now: Nanos,
+    is_open: &'t dyn Fn(InodeNumber) -> bool,
+    freed: Vec<Run>,
+    inodes: i64,
+}
+
+/// The effects of a change outside the tables.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Effects {
+    /// The runs that the change has freed.
+    pub freed: Vec<Run>,
+    /// The number of inodes that it has created, less those that it has removed.
+    pub inodes: i64,
+}
+
+impl<'t, T: TablesMut> Change<'t, T> {
+    /// A change of these tables at this time. An inode for which `is_open` is true outlives its last
+    /// link, until [`Self::reap`].
+    pub fn new(tables: &'t mut T, now: Nanos, is_open: &'t dyn Fn(InodeNumber) -> bool) -> Self {
+        Self { tables, now, is_open, freed: Vec::new(), inodes: 0 }
+    }
+
+    /// The tables, for reading.
+    pub fn tables(&self) -> &impl Tables<Error = T::Error> {
+        &*self.tables
+    }
+
+    /// The time of the change.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Ends the change.
+    pub fn finish(self) -> Effects {
+        Effects { freed: self.freed, inodes: self.inodes }
+    }
+
+    /// Frees runs that an inode no longer has.
+    pub fn free(&mut self, runs: impl IntoIterator<Item = Run>) {
+        self.freed.extend(runs);
+    }
+
+    /// Creates an inode with a name. A new inode in a directory with set-group-ID gets its group.
+    ///
+    /// # Errors
+    /// When the directory does not exist, or the name exists and may not be replaced.
+    pub fn create(
+        &mut self,
+        place: Place<'_>,
+        mut inode: Inode,
+        replace: Replace,
+    ) -> Result<(InodeNumber, Inode), Error<T::Error>> {
+        let parent = directory(self.tables, place)?;
+        let old = entry(self.tables, place.directory, place.name)?;
+        let is_directory = inode.kind == Kind::Directory;
+        match &old {
+            Some(old) if !is_directory && old.kind == Kind::Directory => {
+                return Err(Refusal::IsADirectory(place.path()).into());
+            }
+            Some(_) if is_directory || replace == Replace::Never => {
+                return Err(Refusal::Exists(place.path()).into());
+            }
+            _ => {}
         }
-        Some(_) if replace == Replace::Never => return Err(Refusal::Exists(path.clone()).into()),
-        Some(entry) => drop_inode(tables, entry)?.runs,
-    };
-    let Contents { size, runs } = contents;
-    let file = Inode { size, runs, ..Inode::new(Kind::File, now) };
-    let number = add(tables, &place, &file)?;
-    touch(tables, place.directory(), now, |_| Some(()))?;
-    Ok((number, freed))
-}
-
-/// Creates an empty directory.
-///
-/// # Errors
-/// When its directory does not exist, or the name exists.
-pub fn mkdir<T: TablesMut>(
-    tables: &mut T,
-    path: &Path,
-    now: Nanos,
-) -> Result<InodeNumber, Error<T::Error>> {
-    let place = locate(tables, path)?;
-    if place.entry.is_some() {
-        return Err(Refusal::Exists(path.clone()).into());
+        if parent.mode & SET_GROUP_ID != 0 {
+            inode.gid = parent.gid;
+            inode.mode |= if is_directory { SET_GROUP_ID } else { 0 };
+        }
+        if is_directory {
+            inode.parent = place.directory;
+        }
+        let number = self.next_number()?;
+        if let Some(old) = old {
+            self.unlink_inode(&old)?;
+        }
+        self.put(number, &inode)?;
+        self.inodes += 1;
+        self.put_entry(place, number, inode.kind)?;
+        self.touch_directory(place, i32::from(is_directory))?;
+        Ok((number, inode))
     }
-    let number = add(tables, &place, &Inode::new(Kind::Directory, now))?;
-    let linked = touch(tables, place.directory(), now, |inode| {
-        inode.links = inode.links.checked_add(1)?;
-        Some(())
-    })?;
-    linked.ok_or_else(|| Refusal::TooManyLinks(path.clone()))?;
-    Ok(number)
-}
 
-/// Removes a file. Returns its runs.
-///
-/// # Errors
-/// When it does not exist, or is a directory.
-pub fn unlink<T: TablesMut>(
-    tables: &mut T,
-    path: &Path,
-    now: Nanos,
-) -> Result<Vec<Run>, Error<T::Error>> {
-    let (place, entry) = existing(tables, path)?;
-    if entry.kind == Kind::Directory {
-        return Err(Refusal::IsADirectory(path.clone()).into());
+    /// Creates a symbolic link.
+    ///
+    /// # Errors
+    /// As [`Self::create`], and when the target is empty or too long.
+    pub fn symlink(
+        &mut self,
+        place: Place<'_>,
+        inode: Inode,
+        target: &[u8],
+    ) -> Result<(InodeNumber, Inode), Error<T::Error>> {
+        if target.len() > TARGET_LEN_MAX {
+            return Err(Refusal::TargetTooLong(target.len()).into());
+        }
+        if target.is_empty() {
+            return Err(Refusal::NotFound(place.path()).into());
+        }
+        let inode = Inode { size: ByteLen::of(target), ..inode };
+        let (number, inode) = self.create(place, inode, Replace::Never)?;
+        self.tables.put(Table::Targets, &inode_key(number), target).map_err(Error::Store)?;
+        Ok((number, inode))
     }
-    let freed = drop_inode(tables, &entry)?.runs;
-    remove_entry(tables, &place)?;
-    touch(tables, place.directory(), now, |_| Some(()))?;
-    Ok(freed)
-}
 
-/// Removes an empty directory.
-///
-/// # Errors
-/// When it does not exist, is not a directory, or is not empty.
-pub fn rmdir<T: TablesMut>(tables: &mut T, path: &Path, now: Nanos) -> Result<(), Error<T::Error>> {
-    let (place, entry) = existing(tables, path)?;
-    if entry.kind != Kind::Directory {
-        return Err(Refusal::NotADirectory(path.clone()).into());
+    /// Gives an inode a further name.
+    ///
+    /// # Errors
+    /// When the inode or the directory does not exist, the name exists, or the inode is a directory.
+    pub fn link(
+        &mut self,
+        number: InodeNumber,
+        place: Place<'_>,
+    ) -> Result<Inode, Error<T::Error>> {
+        let mut inode = inode(self.tables, number)?;
+        directory(self.tables, place)?;
+        if inode.kind == Kind::Directory {
+            return Err(Refusal::LinkToDirectory(place.path()).into());
+        }
+        if entry(self.tables, place.directory, place.name)?.is_some() {
+            return Err(Refusal::Exists(place.path()).into());
+        }
+        if inode.links == 0 {
+            return Err(Refusal::Stale(number).into());
+        }
+        let links = inode.links.checked_add(1);
+        inode.links = links.ok_or_else(|| Refusal::TooManyLinks(place.path()))?;
+        inode.touch(self.now);
+        self.put(number, &inode)?;
+        self.put_entry(place, number, inode.kind)?;
+        self.touch_directory(place, 0)?;
+        Ok(inode)
     }
-    if !entries(tables, entry.inode, None, 1)?.is_empty() {
-        return Err(Refusal::NotEmpty(path.clone()).into());
-    }
-    drop_inode(tables, &entry)?;
-    remove_entry(tables, &place)?;
-    unlinked(tables, place.directory(), now)
-}
 
-/// The place and the entry of a path that must exist, and is not the root.
-pub(super) fn existing<'p, T: TablesMut>(
-    tables: &T,
-    path: &'p Path,
-) -> Result<(Place<'p>, Entry), Error<T::Error>> {
-    if path.is_root() {
-        return Err(Refusal::Root.into());
+    /// Removes the name of an inode that is not a directory.
+    ///
+    /// # Errors
+    /// When the name does not exist, or is a directory's.
+    pub fn unlink(&mut self, place: Place<'_>) -> Result<(), Error<T::Error>> {
+        let entry = self.existing(place)?;
+        if entry.kind == Kind::Directory {
+            return Err(Refusal::IsADirectory(place.path()).into());
+        }
+        self.remove_entry(place)?;
+        self.unlink_inode(&entry)?;
+        self.touch_directory(place, 0)
     }
-    let place = locate(tables, path)?;
-    let entry = place.entry.clone().ok_or_else(|| Refusal::NotFound(path.clone()))?;
-    Ok((place, entry))
-}
 
-/// Stores a new inode, and the entry that names it.
-fn add<T: TablesMut>(
-    tables: &mut T,
-    place: &Place<'_>,
-    inode: &Inode,
-) -> Result<InodeNumber, Error<T::Error>> {
-    let fact = tables.get(Table::Facts, NEXT_INODE).map_err(Error::Store)?;
-    let next = fact.as_deref().and_then(decode_next).ok_or(Damage::NextInode)?;
-    let number = InodeNumber(next);
-    let after = next.checked_add(1).ok_or(Damage::NextInode)?;
-    tables.put(Table::Facts, NEXT_INODE, &after.to_le_bytes()).map_err(Error::Store)?;
-    put_inode(tables, number, inode)?;
-    put_entry(tables, place, number, inode.kind)?;
-    Ok(number)
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// When it does not exist, is not a directory, or is not empty.
+    pub fn rmdir(&mut self, place: Place<'_>) -> Result<(), Error<T::Error>> {
+        let entry = self.existing(place)?;
+        if entry.kind != Kind::Directory {
+            return Err(Refusal::NotADirectory(place.path()).into());
+        }
+        self.refuse_if_not_empty(&entry, place)?;
+        self.remove_entry(place)?;
+        self.unlink_inode(&entry)?;
+        self.touch_directory(place, -1)
+    }
+
+    /// Changes an inode, and its time of change.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn update(
+        &mut self,
+        number: InodeNumber,
+        change: impl FnOnce(&mut Inode),
+    ) -> Result<Inode, Error<T::Error>> {
+        let mut inode = inode(self.tables, number)?;
+        inode.touch(self.now);
+        change(&mut inode);
+        self.put(number, &inode)?;
+        Ok(inode)
+    }
+
+    /// Stores an inode that exists, as it is.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub fn put(&mut self, number: InodeNumber, inode: &Inode) -> Result<(), Error<T::Error>> {
+        let record = inode.encode(number);
+        self.tables.put(Table::Inodes, &inode_key(number), &record).map_err(Error::Store)
+    }
+
+    /// Removes an inode if it has no links: it was open, and is not any more.
+    ///
+    /// # Errors
+    /// When it does not exist.
+    pub fn reap(&mut self, number: InodeNumber) -> Result<(), Error<T::Error>> {
+        let inode = inode(self.tables, number)?;
+        if inode.links == 0 {
+            self.tables.remove(Table::Orphans, &inode_key(number)).map_err(Error::Store)?;
+            self.remove_inode(number, inode)?;
+        }
+        Ok(())
+    }
+
+    /// The entry of a place, which must exist.
+    pub(super) fn existing(&self, place: Place<'_>) -> Result<Entry, Error<T::Error>> {
+        directory(self.tables, place)?;
+        let entry = entry(self.tables, place.directory, place.name)?;
+        Ok(entry.ok_or_else(|| Refusal::NotFound(place.path()))?)
+    }
+
+    pub(super) fn refuse_if_not_empty(
+        &self,
+        entry: &Entry,
+        place: Place<'_>,
+    ) -> Result<(), Error<T::Error>> {
+        match entries(self.tables, entry.inode, None, 1)?.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::NotEmpty(place.path()).into()),
+        }
+    }
+
+    fn next_number(&mut self) -> Result<InodeNumber, Error<T::Error>> {
+        let next = next_inode(self.tables).map_err(Error::Store)?.ok_or(Damage::NextInode)?;
+        let after = next.checked_add(1).ok_or(Damage::NextInode)?;
+        self.tables.put(Table::Facts, NEXT_INODE, &after.to_le_bytes()).map_err(Error::Store)?;
+        Ok(InodeNumber(next))
+    }
+
+    pub(super) fn put_entry(
+        &mut self,
+        place: Place<'_>,
+        number: InodeNumber,
+        kind: Kind,
+    ) -> Result<(), Error<T::Error>> {
+        let key = named_key(place.directory, place.name.as_bytes());
+        let value = entry_value(number, kind);
+        self.tables.put(Table::Entries, &key, &value).map_err(Error::Store)
+    }
+
+    pub(super) fn remove_entry(&mut self, place: Place<'_>) -> Result<(), Error<T::Error>> {
+        let key = named_key(place.directory, place.name.as_bytes());
+        self.tables.remove(Table::Entries, &key).map_err(Error::Store)
+    }
+
+    /// An inode has lost an entry. Without links, it is removed, or becomes an orphan while it is open.
+    pub(super) fn unlink_inode(&mut self, entry: &Entry) -> Result<(), Error<T::Error>> {
+        let number = entry.inode;
+        let mut inode = named_inode(self.tables, number)?;
+        inode.links = match inode.kind {
+            Kind::Directory => 0,
+            _ => inode.links.saturating_sub(1),
+        };
+        inode.touch(self.now);
+        if inode.links > 0 {
+            return self.put(number, &inode);
+        }
+        if (self.is_open)(number) {
+            self.put(number, &inode)?;
+            return self.tables.put(Table::Orphans, &inode_key(number), &[]).map_err(Error::Store);
+        }
+        self.remove_inode(number, inode)
+    }
+
+    fn remove_inode(&mut self, number: InodeNumber, inode: Inode) -> Result<(), Error<T::Error>> {
+        self.remove_attributes(number)?;
+        if inode.kind == Kind::Symlink {
+            self.tables.remove(Table::Targets, &inode_key(number)).map_err(Error::Store)?;
+        }
+        self.tables.remove(Table::Inodes, &inode_key(number)).map_err(Error::Store)?;
+        self.free(inode.runs);
+        self.inodes -= 1;
+        Ok(())
+    }
+
+    /// The entries of a place's directory have changed, and the number of directories among them by
+    /// `directories`.
+    pub(super) fn touch_directory(
+        &mut self,
+        place: Place<'_>,
+        directories: i32,
+    ) -> Result<(), Error<T::Error>> {
+        let mut inode = directory(self.tables, place)?;
+        inode.touch(self.now);
+        inode.modified_at = self.now;
+        let links = inode.links.checked_add_signed(directories);
+        inode.links = links.ok_or_else(|| Refusal::TooManyLinks(place.path()))?;
+        self.put(place.directory, &inode)
+    }
 }
 
 /// The number of the next inode, which is above the root's.
@@ -142,80 +326,6 @@ pub(crate) fn decode_next(fact: &[u8]) -> Option<u64> {
 }
 
 /// The stored number of the next inode.
-pub(crate) fn next_inode<T: crate::Tables>(tables: &T) -> Result<Option<u64>, T::Error> {
+pub(crate) fn next_inode<T: Tables>(tables: &T) -> Result<Option<u64>, T::Error> {
     Ok(tables.get(Table::Facts, NEXT_INODE)?.as_deref().and_then(decode_next))
-}
-
-pub(super) fn put_entry<T: TablesMut>(
-    tables: &mut T,
-    place: &Place<'_>,
-    number: InodeNumber,
-    kind: Kind,
-) -> Result<(), Error<T::Error>> {
-    let name = place.name.ok_or(Refusal::Root)?;
-    let key = entry_key(place.directory(), name);
-    tables.put(Table::Entries, &key, &entry_value(number, kind)).map_err(Error::Store)
-}
-
-pub(super) fn remove_entry<T: TablesMut>(
-    tables: &mut T,
-    place: &Place<'_>,
-) -> Result<(), Error<T::Error>> {
-    let name = place.name.ok_or(Refusal::Root)?;
-    tables.remove(Table::Entries, &entry_key(place.directory(), name)).map_err(Error::Store)
-}
-
-fn put_inode<T: TablesMut>(
-    tables: &mut T,
-    number: InodeNumber,
-    inode: &Inode,
-) -> Result<(), Error<T::Error>> {
-    tables.put(Table::Inodes, &inode_key(number), &inode.encode(number)).map_err(Error::Store)
-}
-
-/// Removes the inode that an entry names.
-pub(super) fn drop_inode<T: TablesMut>(
-    tables: &mut T,
-    entry: &Entry,
-) -> Result<Inode, Error<T::Error>> {
-    let inode = inode(tables, entry.inode)?;
-    tables.remove(Table::Inodes, &inode_key(entry.inode)).map_err(Error::Store)?;
-    Ok(inode)
-}
-
-/// Changes a directory whose entries have changed. `None` if `change` cannot be made.
-pub(super) fn touch<T: TablesMut>(
-    tables: &mut T,
-    directory: InodeNumber,
-    now: Nanos,
-    change: impl FnOnce(&mut Inode) -> Option<()>,
-) -> Result<Option<()>, Error<T::Error>> {
-    let mut inode = inode(tables, directory)?;
-    inode.change = inode.change.wrapping_add(1);
-    inode.modified_at = now;
-    if change(&mut inode).is_none() {
-        return Ok(None);
-    }
-    put_inode(tables, directory, &inode)?;
-    Ok(Some(()))
-}
-
-/// A directory in this directory was removed or moved away.
-pub(super) fn unlinked<T: TablesMut>(
-    tables: &mut T,
-    directory: InodeNumber,
-    now: Nanos,
-) -> Result<(), Error<T::Error>> {
-    let changed = touch(tables, directory, now, |inode| {
-        inode.links = inode.links.checked_sub(1)?;
-        Some(())
-    })?;
-    Ok(changed.ok_or(Damage::Entry(directory))?)
-}
-
-/// A new file without contents has no blocks.
-impl Default for Contents {
-    fn default() -> Self {
-        Self { size: ByteLen(0), runs: Vec::new() }
-    }
 }

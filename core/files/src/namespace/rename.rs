@@ -1,77 +1,124 @@
-//! Renaming, which replaces what has the new name, in one transaction.
+//! Renaming, which replaces the inode that has the new name, or exchanges the two names.
 
-use nearflash_units::Nanos;
+use super::access::{Place, directory, entry, inode, named_inode};
+use super::{Change, Damage, Entry, Error, Refusal};
+use crate::{InodeNumber, Kind, TablesMut};
 
-use super::access::{entries, locate};
-use super::change::{drop_inode, existing, put_entry, remove_entry, touch, unlinked};
-use super::{Entry, Error, Refusal, Replace};
-use crate::{Kind, Path, Run, TablesMut};
+/// The deepest directory that a rename follows to the root: `PATH_MAX` allows for no deeper ones.
+const DEPTH_MAX: usize = 1 << 16;
 
-/// Renames a file or a directory. Returns the runs of the file that it replaces.
-///
-/// # Errors
-/// As rename(2), and as renameat2(2) with `RENAME_NOREPLACE` for [`Replace::Never`].
-pub fn rename<T: TablesMut>(
-    tables: &mut T,
-    from: &Path,
-    to: &Path,
-    replace: Replace,
-    now: Nanos,
-) -> Result<Vec<Run>, Error<T::Error>> {
-    let (old, entry) = existing(tables, from)?;
-    if to.is_root() {
-        return Err(Refusal::Root.into());
-    }
-    let new = locate(tables, to)?;
-    if new.directories.contains(&entry.inode) {
-        return Err(Refusal::IntoItself(from.clone()).into());
-    }
-    let mut freed = Vec::new();
-    if let Some(target) = &new.entry {
-        if replace == Replace::Never {
-            return Err(Refusal::Exists(to.clone()).into());
-        }
-        if target.inode == entry.inode {
-            return Ok(freed);
-        }
-        may_replace(tables, &entry, target, to)?;
-        freed = drop_inode(tables, target)?.runs;
-        if target.kind == Kind::Directory {
-            unlinked(tables, new.directory(), now)?;
-        }
-    }
-    remove_entry(tables, &old)?;
-    put_entry(tables, &new, entry.inode, entry.kind)?;
-    if entry.kind == Kind::Directory && old.directory() != new.directory() {
-        unlinked(tables, old.directory(), now)?;
-        let linked = touch(tables, new.directory(), now, |inode| {
-            inode.links = inode.links.checked_add(1)?;
-            Some(())
-        })?;
-        linked.ok_or_else(|| Refusal::TooManyLinks(to.clone()))?;
-    } else {
-        touch(tables, old.directory(), now, |_| Some(()))?;
-        touch(tables, new.directory(), now, |_| Some(()))?;
-    }
-    Ok(freed)
+/// How a rename treats an entry that has the new name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Renaming {
+    /// It is replaced, if it is of the same kind, and empty if it is a directory.
+    Replace,
+    /// `RENAME_NOREPLACE`: the rename is refused.
+    NoReplace,
+    /// `RENAME_EXCHANGE`: both must exist, and exchange their names.
+    Exchange,
 }
 
-/// Whether `entry` may replace `target`, the entry of the path `to`.
-fn may_replace<T: TablesMut>(
-    tables: &T,
-    entry: &Entry,
-    target: &Entry,
-    to: &Path,
-) -> Result<(), Error<T::Error>> {
-    match (entry.kind, target.kind) {
-        (Kind::File, Kind::File) => Ok(()),
-        (Kind::File, Kind::Directory) => Err(Refusal::IsADirectory(to.clone()).into()),
-        (Kind::Directory, Kind::File) => Err(Refusal::NotADirectory(to.clone()).into()),
-        (Kind::Directory, Kind::Directory) => {
-            match entries(tables, target.inode, None, 1)?.is_empty() {
-                true => Ok(()),
-                false => Err(Refusal::NotEmpty(to.clone()).into()),
+impl<T: TablesMut> Change<'_, T> {
+    /// Renames an inode.
+    ///
+    /// # Errors
+    /// As renameat2(2).
+    pub fn rename(
+        &mut self,
+        from: Place<'_>,
+        to: Place<'_>,
+        renaming: Renaming,
+    ) -> Result<(), Error<T::Error>> {
+        let moved = self.existing(from)?;
+        directory(self.tables, to)?;
+        let target = entry(self.tables, to.directory, to.name)?;
+        self.refuse_into_itself(&moved, from, to)?;
+        match (target, renaming) {
+            (None, Renaming::Exchange) => Err(Refusal::NotFound(to.path()).into()),
+            (Some(_), Renaming::NoReplace) => Err(Refusal::Exists(to.path()).into()),
+            (Some(target), _) if target.inode == moved.inode => Ok(()),
+            (Some(target), Renaming::Exchange) => self.exchange((from, &moved), (to, &target)),
+            (target, _) => self.replace((from, &moved), (to, target.as_ref())),
+        }
+    }
+
+    fn replace(
+        &mut self,
+        (from, moved): (Place<'_>, &Entry),
+        (to, target): (Place<'_>, Option<&Entry>),
+    ) -> Result<(), Error<T::Error>> {
+        let mut directories_in_to = 0;
+        if let Some(target) = target {
+            self.may_replace(moved, target, to)?;
+            self.unlink_inode(target)?;
+            directories_in_to -= i32::from(target.kind == Kind::Directory);
+        }
+        self.remove_entry(from)?;
+        self.give(to, moved)?;
+        let is_directory = i32::from(moved.kind == Kind::Directory);
+        self.touch_directory(from, -is_directory)?;
+        self.touch_directory(to, directories_in_to + is_directory)
+    }
+
+    fn exchange(
+        &mut self,
+        (from, moved): (Place<'_>, &Entry),
+        (to, target): (Place<'_>, &Entry),
+    ) -> Result<(), Error<T::Error>> {
+        self.refuse_into_itself(target, to, from)?;
+        self.give(to, moved)?;
+        self.give(from, target)?;
+        let more = i32::from(moved.kind == Kind::Directory);
+        let less = i32::from(target.kind == Kind::Directory);
+        self.touch_directory(from, less - more)?;
+        self.touch_directory(to, more - less)
+    }
+
+    /// Gives an inode the name of a place.
+    fn give(&mut self, place: Place<'_>, entry: &Entry) -> Result<(), Error<T::Error>> {
+        self.put_entry(place, entry.inode, entry.kind)?;
+        let mut inode = named_inode(self.tables, entry.inode)?;
+        inode.touch(self.now);
+        if entry.kind == Kind::Directory {
+            inode.parent = place.directory;
+        }
+        self.put(entry.inode, &inode)
+    }
+
+    /// Refuses to move a directory from one place to another in its own tree.
+    fn refuse_into_itself(
+        &self,
+        moved: &Entry,
+        from: Place<'_>,
+        to: Place<'_>,
+    ) -> Result<(), Error<T::Error>> {
+        if moved.kind != Kind::Directory {
+            return Ok(());
+        }
+        let mut at = to.directory;
+        for _ in 0..DEPTH_MAX {
+            if at == moved.inode {
+                return Err(Refusal::IntoItself(from.path()).into());
             }
+            if at == InodeNumber::ROOT {
+                return Ok(());
+            }
+            at = inode(self.tables, at)?.parent;
+        }
+        Err(Damage::Parents(to.directory).into())
+    }
+
+    fn may_replace(
+        &self,
+        moved: &Entry,
+        target: &Entry,
+        to: Place<'_>,
+    ) -> Result<(), Error<T::Error>> {
+        match (moved.kind == Kind::Directory, target.kind == Kind::Directory) {
+            (false, false) => Ok(()),
+            (false, true) => Err(Refusal::IsADirectory(to.path()).into()),
+            (true, false) => Err(Refusal::NotADirectory(to.path()).into()),
+            (true, true) => self.refuse_if_not_empty(target, to),
         }
     }
 }

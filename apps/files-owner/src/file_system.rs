@@ -1,0 +1,371 @@
+//! The files of a volume by inode number, for many threads: the calls that a kernel makes.
+//!
+//! A change of names or attributes is made in memory, as a layer above the metadata store. Layers are
+//! committed in their order, all that have gathered at once: see [`commit`](self). The bytes of files
+//! are written to the volume at once, at the places that their inodes name.
+//!
+//! Of the three locks, the one of a file's contents is taken first, then the one of the state, then
+//! the one of the open files.
+//!
+//! Invariant: the bytes of a file up to its size that lie in its runs were written by its writers, or
+//! are zero. Those behind the size are undefined; they are zeroed when the size grows over them.
+
+mod commit;
+mod contents;
+mod names;
+mod open_files;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+
+use nearflash_files::{
+    BLOCK, Change, Changes, Effects, Error, Extended, Fault, FreeRuns, Inode, InodeNumber, Layered,
+    NoSpaceError, Quarantine, Run, Spare, Superblock, Support, extend, inodes, orphans,
+};
+use nearflash_units::{ByteLen, Nanos};
+use redb::StorageError;
+
+use crate::files::{CheckReport, Files};
+use crate::format::{self, now};
+use crate::metadata::{Backend, Metadata};
+use crate::store::Snapshot;
+use crate::upload::Space;
+use crate::{Disk, FilesError};
+
+pub use contents::Allocation;
+pub use names::{AttributeChanges, NewInode};
+
+use open_files::OpenFile;
+
+/// The tables as an operation sees them: the store of the last commit with all later changes.
+pub(crate) type View<'a> = Layered<'a, Snapshot>;
+
+/// The space of a volume of files.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Usage {
+    /// The space for files, used and free.
+    pub total: ByteLen,
+    /// The space that is free, or will be after the next commit.
+    pub free: ByteLen,
+    /// The number of inodes.
+    pub inodes: u64,
+}
+
+/// The files of a volume that this process owns. All calls may come from any thread.
+///
+/// Changes of names and attributes become durable in their order: with [`Self::sync`] of any inode,
+/// and with [`Self::sync_all`], which a caller makes from time to time.
+pub struct FileSystem {
+    files: Files,
+    state: Mutex<State>,
+    /// A commit has ended.
+    committed: Condvar,
+    open: RwLock<HashMap<InodeNumber, Arc<OpenFile>>>,
+}
+
+struct State {
+    /// The store as of the last commit; `None` during a check, which has the files for itself.
+    store: Option<Snapshot>,
+    /// The changes that are being committed.
+    committing: Option<Arc<Changes>>,
+    /// The later changes.
+    pending: Changes,
+    /// The number of the group of changes that `pending` belongs to.
+    group: u64,
+    /// The number of the last group that is durable.
+    durable: u64,
+    /// Whether the pending changes give files bytes that may not be durable.
+    has_contents: bool,
+    free: FreeRuns,
+    quarantine: Quarantine,
+    inodes: u64,
+    /// The reason for which nothing can be changed any more.
+    failure: Option<String>,
+}
+
+impl std::fmt::Debug for FileSystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSystem").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl FileSystem {
+    /// Takes a volume for this process, and opens its files. The volume is released when the value is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
+    /// another process has it. `take_over`: such a process loses it.
+    pub fn take(
+        client: &nearflash::Client,
+        volume: &str,
+        take_over: bool,
+    ) -> Result<Self, FilesError> {
+        Self::open(Arc::new(crate::taking::take(client, volume, take_over)?))
+    }
+
+    /// Opens the files of a volume. No other process may write the volume.
+    ///
+    /// # Errors
+    /// When the volume is not formatted for files, not writable, damaged, or cannot be read.
+    pub fn open(disk: Arc<dyn Disk>) -> Result<Self, FilesError> {
+        let properties = disk.properties();
+        let superblock = format::superblock(&*disk)?;
+        if superblock.support() != Support::Full {
+            return Err(FilesError::Features { volume: properties.name });
+        }
+        if !properties.is_writable {
+            return Err(FilesError::NotWritable { volume: properties.name });
+        }
+        let has_grown = superblock.volume_len < properties.len;
+        let metadata = Arc::new(Metadata::new(disk, superblock, true));
+        if has_grown {
+            let changed = metadata.change(|superblock| superblock.volume_len = properties.len);
+            changed.map_err(FilesError::disk(&properties.name))?;
+        }
+        let files = Files::over(Arc::clone(&metadata), Backend(metadata))?;
+        let scanned = Scanned::new(&files)?;
+        let state = State {
+            store: Some(files.snapshot()?),
+            committing: None,
+            pending: Changes::default(),
+            group: 1,
+            durable: 0,
+            has_contents: false,
+            free: scanned.free,
+            quarantine: Quarantine::default(),
+            inodes: scanned.inodes,
+            failure: None,
+        };
+        let (state, committed, open) = (Mutex::new(state), Condvar::new(), RwLock::default());
+        let opened = Self { files, state, committed, open };
+        opened.recover(&scanned.surplus)?;
+        Ok(opened)
+    }
+
+    /// Removes the inodes that were open without links when the last owner ended, and the space behind
+    /// the ends of files that were open.
+    fn recover(&self, surplus: &[InodeNumber]) -> Result<(), FilesError> {
+        let orphans = orphans(self.state()?.store());
+        let orphans = orphans.map_err(|error| FilesError::store(self.volume(), error))?;
+        for number in orphans {
+            self.apply(|change| change.reap(number))?;
+        }
+        for number in surplus {
+            self.apply(|change| {
+                let mut inode = nearflash_files::inode(change.tables(), *number)?;
+                let (kept, lost) = nearflash_files::trim(&inode.runs, inode.size);
+                change.free(lost);
+                inode.runs = kept;
+                change.put(*number, &inode)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The name of the volume.
+    pub fn volume(&self) -> &str {
+        self.files.volume()
+    }
+
+    /// The files as of the last commit.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Makes all changes durable, and checks all metadata as [`Files::check`] does.
+    ///
+    /// # Errors
+    /// When the volume cannot be read or written.
+    pub fn check(&mut self) -> Result<CheckReport, FilesError> {
+        self.sync_all()?;
+        self.state.get_mut().expect("nothing panics while it holds the state").store = None;
+        let report = self.files.check();
+        let store = self.files.snapshot()?;
+        self.state.get_mut().expect("nothing panics while it holds the state").store = Some(store);
+        report
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        self.files.metadata().disk()
+    }
+
+    /// The space that is used and free.
+    ///
+    /// # Errors
+    /// When an earlier commit has failed.
+    pub fn usage(&self) -> Result<Usage, FilesError> {
+        let state = self.state()?;
+        let superblock = self.files.metadata().superblock();
+        let area = Superblock::area(superblock.volume_len).expect("it was checked when opened");
+        let metadata: u64 = superblock.metadata_runs.iter().map(|run| run.len().0).sum();
+        let held = state.quarantine.count().0;
+        let bytes = |blocks| BLOCK.len(nearflash_units::Blocks(blocks)).expect("in the volume");
+        Ok(Usage {
+            total: ByteLen(area.len().0 - metadata),
+            free: bytes(state.free.count().0 + held),
+            inodes: state.inodes,
+        })
+    }
+
+    /// The state, unless a commit has failed.
+    fn state(&self) -> Result<MutexGuard<'_, State>, FilesError> {
+        let state = self.state.lock().expect("nothing panics while it holds the state");
+        match &state.failure {
+            None => Ok(state),
+            Some(reason) => {
+                let (volume, reason) = (self.volume().to_owned(), reason.clone());
+                Err(FilesError::Failed { volume, reason })
+            }
+        }
+    }
+
+    /// Reads the tables as they are now.
+    pub(crate) fn view<R>(
+        &self,
+        read: impl FnOnce(&View<'_>) -> Result<R, Error<StorageError>>,
+    ) -> Result<R, FilesError> {
+        let state = self.state()?;
+        let layers = state.layers();
+        let view = Layered::new(state.store(), &layers);
+        read(&view).map_err(FilesError::names(self.volume()))
+    }
+
+    /// Makes a change. If it fails, nothing has changed.
+    pub(crate) fn apply<R>(
+        &self,
+        make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
+    ) -> Result<R, FilesError> {
+        let mut state = self.state()?;
+        self.apply_to(&mut state, make)
+    }
+
+    /// [`Self::apply`], of a change that gives bytes to a file. They are durable before the change.
+    pub(crate) fn apply_contents<R>(
+        &self,
+        make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
+    ) -> Result<(R, u64), FilesError> {
+        let mut state = self.state()?;
+        let result = self.apply_to(&mut state, make)?;
+        state.has_contents = true;
+        Ok((result, state.group))
+    }
+
+    fn apply_to<R>(
+        &self,
+        state: &mut State,
+        make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
+    ) -> Result<R, FilesError> {
+        let is_open = |number| self.is_open(number);
+        let (result, effects, changes) = {
+            let layers = state.layers();
+            let mut view = Layered::new(state.store(), &layers);
+            let mut change = Change::new(&mut view, now(), &is_open);
+            let result = make(&mut change).map_err(FilesError::names(self.volume()))?;
+            let effects = change.finish();
+            (result, effects, view.into_changes())
+        };
+        state.take(effects, changes);
+        Ok(result)
+    }
+}
+
+impl State {
+    fn store(&self) -> &Snapshot {
+        self.store.as_ref().expect("no operation meets a check")
+    }
+
+    /// The changes above the store, the latest last.
+    fn layers(&self) -> Vec<&Changes> {
+        self.committing.as_deref().into_iter().chain([&self.pending]).collect()
+    }
+
+    fn take(&mut self, Effects { freed, inodes }: Effects, changes: Changes) {
+        self.pending.merge(changes);
+        freed.into_iter().for_each(|run| self.quarantine.hold(self.group, run));
+        self.inodes = self.inodes.saturating_add_signed(inodes);
+    }
+
+    /// Whether the group has changes, or is the last that had.
+    fn last_group(&self) -> u64 {
+        if self.pending.is_empty() { self.group - 1 } else { self.group }
+    }
+}
+
+impl Space for FileSystem {
+    fn extend(
+        &self,
+        runs: &[Run],
+        needed: ByteLen,
+        spare: Spare,
+    ) -> Result<Extended, NoSpaceError> {
+        let extended = {
+            let mut state = self.state.lock().expect("nothing panics while it holds the state");
+            let extended = extend(runs, needed, spare, &mut state.free);
+            if extended.is_ok() || state.quarantine.count().0 == 0 {
+                return extended;
+            }
+            extended
+        };
+        // Blocks of removed files become free with a commit.
+        if self.sync_all().is_err() {
+            return extended;
+        }
+        let mut state = self.state.lock().expect("nothing panics while it holds the state");
+        extend(runs, needed, spare, &mut state.free)
+    }
+
+    fn give_back(&self, runs: Vec<Run>) {
+        let mut state = self.state.lock().expect("nothing panics while it holds the state");
+        runs.into_iter().for_each(|run| state.free.release(run));
+    }
+}
+
+/// The results of the pass over all inodes when a volume is opened.
+struct Scanned {
+    free: FreeRuns,
+    inodes: u64,
+    /// The files with names that have space behind their ends, and were open.
+    surplus: Vec<InodeNumber>,
+}
+
+impl Scanned {
+    fn new(files: &Files) -> Result<Self, FilesError> {
+        let mut scanned = Self { free: files.unused()?, inodes: 0, surplus: Vec::new() };
+        let mut found = Ok(());
+        let visited = inodes(&files.snapshot()?, |number, record| {
+            found = scanned.add(number, record);
+            if found.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        visited.map_err(|error| FilesError::store(files.volume(), error))?;
+        match found {
+            Ok(()) => Ok(scanned),
+            Err(fault) => {
+                Err(FilesError::Inconsistent { volume: files.volume().to_owned(), fault })
+            }
+        }
+    }
+
+    fn add(&mut self, number: Option<InodeNumber>, record: &[u8]) -> Result<(), Fault> {
+        let number = number.ok_or(Fault::Key)?;
+        let inode =
+            Inode::decode(number, record).map_err(|error| Fault::Inode { number, error })?;
+        self.inodes += 1;
+        for run in &inode.runs {
+            self.free.reserve(*run).map_err(|error| Fault::Run { number, error })?;
+        }
+        let (_, lost) = nearflash_files::trim(&inode.runs, inode.size);
+        // An orphan is removed with all its space.
+        if inode.links > 0 && !inode.keeps_space && !lost.is_empty() {
+            self.surplus.push(number);
+        }
+        Ok(())
+    }
+}
+
+/// The time of this machine, never 0.
+fn time() -> u64 {
+    let Nanos(now) = now();
+    now.max(1)
+}

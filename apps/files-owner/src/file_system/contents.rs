@@ -1,0 +1,284 @@
+//! The bytes of open files: reading, writing, growing and cutting.
+
+use std::sync::{Arc, RwLockWriteGuard};
+
+use nearflash_files::{FILE_LEN_MAX, InodeNumber, Refusal, Run, Spare, inode, trim};
+use nearflash_units::{ByteLen, ByteOffset};
+
+use super::FileSystem;
+use super::open_files::{Contents, OpenFile};
+use crate::FilesError;
+use crate::metadata::{read_runs, runs_len, write_runs, zero_runs};
+use crate::upload::Space as _;
+
+/// The effect of fallocate(2) on a range.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Allocation {
+    /// Space is taken, and the file is extended.
+    Extend,
+    /// `FALLOC_FL_KEEP_SIZE`: space is taken.
+    KeepSize,
+    /// `FALLOC_FL_PUNCH_HOLE`, or `FALLOC_FL_ZERO_RANGE` with `FALLOC_FL_KEEP_SIZE`: the range reads as
+    /// zeroes. The file keeps its space.
+    Zero,
+    /// `FALLOC_FL_ZERO_RANGE`: the range reads as zeroes, and the file is extended.
+    ZeroAndExtend,
+}
+
+impl FileSystem {
+    /// Reads from an open file, and returns the number of bytes: fewer at the end of the file.
+    ///
+    /// # Errors
+    /// When the inode is not an open file, or the volume cannot be read.
+    pub fn read(
+        &self,
+        number: InodeNumber,
+        bytes: &mut [u8],
+        offset: ByteOffset,
+    ) -> Result<usize, FilesError> {
+        let file = self.open_regular(number)?;
+        // Held until the bytes are read: its blocks do not become another file's meanwhile.
+        let contents = file.contents();
+        let left = ByteLen(contents.size.0.saturating_sub(offset.0));
+        let len = left.min(ByteLen::of(bytes)).to_usize();
+        let read = read_runs(&**self.disk(), &contents.runs, &mut bytes[..len], offset);
+        read.map_err(FilesError::disk(self.volume()))?;
+        Ok(len)
+    }
+
+    /// Writes to an open file, which grows if the bytes end behind its end.
+    ///
+    /// # Errors
+    /// When the inode is not an open file, the volume is full or cannot be written.
+    pub fn write(
+        &self,
+        number: InodeNumber,
+        bytes: &[u8],
+        offset: ByteOffset,
+    ) -> Result<(), FilesError> {
+        let file = self.open_regular(number)?;
+        let end = end_of(offset, ByteLen::of(bytes))?;
+        {
+            let contents = file.contents();
+            if end <= contents.size.0 && end <= runs_len(&contents.runs).0 {
+                let written = write_runs(&**self.disk(), &contents.runs, bytes, offset);
+                file.mark_modified();
+                return written.map_err(FilesError::disk(self.volume()));
+            }
+        }
+        self.extending(&file).write(bytes, offset)
+    }
+
+    /// Writes at the end of an open file, and returns the offset of the bytes.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn append(&self, number: InodeNumber, bytes: &[u8]) -> Result<ByteOffset, FilesError> {
+        let file = self.open_regular(number)?;
+        let mut extending = self.extending(&file);
+        let offset = ByteOffset(extending.contents.size.0);
+        end_of(offset, ByteLen::of(bytes))?;
+        extending.write(bytes, offset)?;
+        Ok(offset)
+    }
+
+    /// Takes space for a range of an open file, or zeroes the range.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn allocate(
+        &self,
+        number: InodeNumber,
+        offset: ByteOffset,
+        len: ByteLen,
+        allocation: Allocation,
+    ) -> Result<(), FilesError> {
+        let file = self.open_regular(number)?;
+        let end = end_of(offset, len)?;
+        let mut extending = self.extending(&file);
+        match allocation {
+            Allocation::KeepSize => extending.reserve(end),
+            Allocation::Extend => extending.reserve(end).and_then(|()| extending.extend(end)),
+            Allocation::Zero => extending.zero(offset.0, end),
+            Allocation::ZeroAndExtend => {
+                extending.reserve(end)?;
+                extending.zero(offset.0, end)?;
+                extending.extend(end)
+            }
+        }
+    }
+
+    /// Sets the length of a file: truncate(2).
+    pub(super) fn truncate(&self, file: &Arc<OpenFile>, size: ByteLen) -> Result<(), FilesError> {
+        end_of(ByteOffset(0), size)?;
+        let mut extending = self.extending(file);
+        match size < extending.contents.size {
+            true => extending.cut(size),
+            false => extending.extend(size.0),
+        }
+    }
+
+    fn extending<'f>(&'f self, file: &'f OpenFile) -> Extending<'f> {
+        Extending { files: self, file, contents: file.contents_mut() }
+    }
+}
+
+/// The end of a range of a file.
+fn end_of(offset: ByteOffset, len: ByteLen) -> Result<u64, FilesError> {
+    let end = offset.0.checked_add(len.0).filter(|end| *end <= FILE_LEN_MAX.0);
+    end.ok_or_else(|| Refusal::TooLong(FILE_LEN_MAX).into())
+}
+
+/// A file whose size or runs may change.
+struct Extending<'f> {
+    files: &'f FileSystem,
+    file: &'f OpenFile,
+    contents: RwLockWriteGuard<'f, Contents>,
+}
+
+impl Extending<'_> {
+    fn write(&mut self, bytes: &[u8], offset: ByteOffset) -> Result<(), FilesError> {
+        let (start, end) = (offset.0, offset.0 + ByteLen::of(bytes).0);
+        let mut next = self.grown(end, Spare::Doubling)?;
+        let disk = &**self.files.disk();
+        // Bytes that the file has not had so far, before and behind those that are written.
+        let valid = self.valid_end();
+        let size = self.contents.size.0;
+        let done = zero_runs(disk, &next.runs, valid, start)
+            .and_then(|()| write_runs(disk, &next.runs, bytes, offset))
+            .and_then(|()| zero_runs(disk, &next.runs, end.max(valid), size));
+        self.file.mark_modified();
+        next.size = size.max(end);
+        self.finish(next, done)
+    }
+
+    /// Takes space up to `end`, and keeps it when the file is closed.
+    fn reserve(&mut self, end: u64) -> Result<(), FilesError> {
+        let mut next = self.grown(end, Spare::None)?;
+        let (valid, size) = (self.valid_end(), self.contents.size.0);
+        let done = zero_runs(&**self.files.disk(), &next.runs, valid, size);
+        next.keeps_space = Some(true);
+        self.finish(next, done)
+    }
+
+    /// Extends the file, if it is shorter.
+    fn extend(&mut self, size: u64) -> Result<(), FilesError> {
+        let mut next = self.unchanged();
+        next.size = next.size.max(size);
+        let valid = self.valid_end();
+        let done = zero_runs(&**self.files.disk(), &next.runs, valid, next.size);
+        self.file.mark_modified();
+        self.finish(next, done)
+    }
+
+    fn zero(&mut self, start: u64, end: u64) -> Result<(), FilesError> {
+        let end = end.min(self.contents.size.0);
+        let zeroed = zero_runs(&**self.files.disk(), &self.contents.runs, start, end);
+        self.file.mark_modified();
+        zeroed.map_err(FilesError::disk(self.files.volume()))
+    }
+
+    fn cut(&mut self, size: ByteLen) -> Result<(), FilesError> {
+        let (runs, lost) = trim(&self.contents.runs, size);
+        let mut next = self.unchanged();
+        (next.size, next.runs, next.lost, next.keeps_space) = (size.0, runs, lost, Some(false));
+        self.file.mark_modified();
+        self.finish(next, Ok(()))
+    }
+
+    /// The end of the bytes that are those of the file. Its blocks behind it hold anything.
+    fn valid_end(&self) -> u64 {
+        self.contents.size.0.min(runs_len(&self.contents.runs).0)
+    }
+
+    fn unchanged(&self) -> Next {
+        let (size, runs) = (self.contents.size.0, self.contents.runs.clone());
+        Next { size, runs, lost: Vec::new(), taken: Vec::new(), keeps_space: None }
+    }
+
+    /// The file with space up to `end`.
+    fn grown(&self, end: u64, spare: Spare) -> Result<Next, FilesError> {
+        let mut next = self.unchanged();
+        if runs_len(&next.runs).0 >= end {
+            return Ok(next);
+        }
+        let volume = || self.files.volume().to_owned();
+        let extended = self.files.extend(&next.runs, ByteLen(end), spare);
+        let extended = extended.map_err(|error| FilesError::NoSpace { volume: volume(), error })?;
+        (next.runs, next.taken) = (extended.runs, extended.taken);
+        if let Some((from, to)) = extended.copy {
+            let copied = self.copy(from, to);
+            next.lost.push(from);
+            if let Err(error) = copied {
+                self.files.give_back(next.taken);
+                return Err(error);
+            }
+        }
+        Ok(next)
+    }
+
+    fn copy(&self, from: Run, to: Run) -> Result<(), FilesError> {
+        let mut bytes = vec![0; from.len().to_usize()];
+        let disk = self.files.disk();
+        let copied = disk.read_at(&mut bytes, from.offset());
+        let copied = copied.and_then(|()| disk.write_at(&bytes, to.offset()));
+        copied.map_err(FilesError::disk(self.files.volume()))
+    }
+
+    /// Gives the file its new size and runs, unless the bytes could not be written.
+    fn finish(&mut self, next: Next, done: std::io::Result<()>) -> Result<(), FilesError> {
+        let Next { size, runs, lost, taken, keeps_space } = next;
+        let size = ByteLen(size);
+        let done = done.map_err(FilesError::disk(self.files.volume()));
+        let is_same = size == self.contents.size && runs == self.contents.runs;
+        if done.is_ok() && is_same && keeps_space.is_none() {
+            return Ok(());
+        }
+        let changed = done.and_then(|()| self.store(size, &runs, lost, keeps_space));
+        match changed {
+            Ok(group) => {
+                *self.contents = Contents { size, runs, group };
+                Ok(())
+            }
+            Err(error) => {
+                self.files.give_back(taken);
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores the size and the runs. Returns the group of the change.
+    fn store(
+        &self,
+        size: ByteLen,
+        runs: &[Run],
+        lost: Vec<Run>,
+        keeps_space: Option<bool>,
+    ) -> Result<u64, FilesError> {
+        let number = self.file.number;
+        self.files.make_room()?;
+        let ((), group) = self.files.apply_contents(|change| {
+            let mut inode = inode(change.tables(), number)?;
+            if inode.runs != runs {
+                inode.version = inode.version.checked_add(1).unwrap_or(1);
+            }
+            (inode.size, inode.runs) = (size, runs.to_vec());
+            inode.keeps_space = keeps_space.unwrap_or(inode.keeps_space);
+            inode.touch(change.now());
+            change.free(lost);
+            change.put(number, &inode)
+        })?;
+        Ok(group)
+    }
+}
+
+/// The size and the place of a file after a change.
+struct Next {
+    size: u64,
+    runs: Vec<Run>,
+    /// The blocks that it loses.
+    lost: Vec<Run>,
+    /// The blocks that were taken for it.
+    taken: Vec<Run>,
+    keeps_space: Option<bool>,
+}

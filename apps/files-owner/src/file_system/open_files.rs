@@ -1,0 +1,165 @@
+//! The files that are open, and where their bytes lie.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use nearflash_files::{Inode, InodeNumber, Kind, Refusal, Run, inode, trim};
+use nearflash_units::{ByteLen, Nanos};
+
+use super::{FileSystem, State, time};
+use crate::FilesError;
+
+/// An inode that is open.
+pub(super) struct OpenFile {
+    pub(super) number: InodeNumber,
+    kind: Kind,
+    /// The number of times that it is open.
+    count: AtomicU64,
+    contents: RwLock<Contents>,
+    /// The time of the last write that the tables do not have yet; 0 if they have it.
+    modified_at: AtomicU64,
+}
+
+/// The bytes of an open file. Writers that change no size and no place share the lock.
+#[derive(Clone, Debug)]
+pub(super) struct Contents {
+    pub(super) size: ByteLen,
+    pub(super) runs: Vec<Run>,
+    /// The group of the last change of the size or the runs.
+    pub(super) group: u64,
+}
+
+impl OpenFile {
+    fn new(number: InodeNumber, inode: &Inode, group: u64) -> Self {
+        let contents = Contents { size: inode.size, runs: inode.runs.clone(), group };
+        Self {
+            number,
+            kind: inode.kind,
+            count: AtomicU64::new(0),
+            contents: RwLock::new(contents),
+            modified_at: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn contents(&self) -> RwLockReadGuard<'_, Contents> {
+        self.contents.read().expect("nothing panics while it holds contents")
+    }
+
+    pub(super) fn contents_mut(&self) -> RwLockWriteGuard<'_, Contents> {
+        self.contents.write().expect("nothing panics while it holds contents")
+    }
+
+    /// The group that must be durable so that the bytes of the file are found.
+    pub(super) fn group(&self) -> u64 {
+        self.contents().group
+    }
+
+    /// The file was written now.
+    pub(super) fn mark_modified(&self) {
+        self.modified_at.store(time(), Ordering::Relaxed);
+    }
+
+    /// The time of the last write, if the tables do not have it.
+    pub(super) fn modified_at(&self) -> Option<Nanos> {
+        Some(self.modified_at.load(Ordering::Relaxed)).filter(|time| *time != 0).map(Nanos)
+    }
+
+    /// [`Self::modified_at`], which the caller stores in the tables.
+    pub(super) fn take_modified_at(&self) -> Option<Nanos> {
+        Some(self.modified_at.swap(0, Ordering::Relaxed)).filter(|time| *time != 0).map(Nanos)
+    }
+}
+
+impl FileSystem {
+    /// An inode is open once more. It stays until [`Self::release`], even without links. The bytes of
+    /// an inode can be read and written while it is open.
+    ///
+    /// # Errors
+    /// When the inode does not exist.
+    pub fn retain(&self, number: InodeNumber) -> Result<(), FilesError> {
+        self.retained(number).map(drop)
+    }
+
+    pub(super) fn retained(&self, number: InodeNumber) -> Result<Arc<OpenFile>, FilesError> {
+        // No inode is removed while the state is locked.
+        let mut state = self.state()?;
+        let known = self.find_open(number);
+        let file = match known {
+            Some(file) => file,
+            None => {
+                let inode = self.apply_to(&mut state, |change| inode(change.tables(), number))?;
+                // Whether earlier changes of the inode are durable is not known.
+                let group = state.last_group();
+                let file = Arc::new(OpenFile::new(number, &inode, group));
+                let mut open = self.open.write().expect("nothing panics while it holds the map");
+                open.insert(number, Arc::clone(&file));
+                file
+            }
+        };
+        file.count.fetch_add(1, Ordering::Relaxed);
+        Ok(file)
+    }
+
+    /// Ends one [`Self::retain`]. With the last one, space behind the end of the file becomes free, and
+    /// an inode without links is removed.
+    pub fn release(&self, number: InodeNumber) {
+        let Ok(mut state) = self.state() else { return };
+        let Some(file) = self.find_open(number) else { return };
+        if file.count.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
+        // A failure leaves an orphan, or space behind the end, to the next owner.
+        let _ = self.close_file(&mut state, &file);
+        self.open.write().expect("nothing panics while it holds the map").remove(&number);
+    }
+
+    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<(), FilesError> {
+        let number = file.number;
+        let modified_at = file.take_modified_at();
+        self.apply_to(state, |change| {
+            let mut inode = inode(change.tables(), number)?;
+            if inode.links == 0 {
+                return change.reap(number);
+            }
+            let (kept, lost) = match inode.keeps_space {
+                true => (inode.runs.clone(), Vec::new()),
+                false => trim(&inode.runs, inode.size),
+            };
+            if modified_at.is_none() && lost.is_empty() {
+                return Ok(());
+            }
+            change.free(lost);
+            inode.runs = kept;
+            if let Some(time) = modified_at {
+                inode.touch(time);
+                inode.modified_at = time;
+            }
+            change.put(number, &inode)
+        })
+    }
+
+    /// The open inode of this number.
+    pub(super) fn open_file(&self, number: InodeNumber) -> Result<Arc<OpenFile>, FilesError> {
+        self.find_open(number).ok_or_else(|| Refusal::Stale(number).into())
+    }
+
+    /// The open regular file of this number.
+    pub(super) fn open_regular(&self, number: InodeNumber) -> Result<Arc<OpenFile>, FilesError> {
+        let file = self.open_file(number)?;
+        if file.kind == Kind::File { Ok(file) } else { Err(Refusal::NotAFile(number).into()) }
+    }
+
+    pub(super) fn find_open(&self, number: InodeNumber) -> Option<Arc<OpenFile>> {
+        self.open.read().expect("nothing panics while it holds the map").get(&number).cloned()
+    }
+
+    pub(super) fn is_open(&self, number: InodeNumber) -> bool {
+        self.open.read().expect("nothing panics while it holds the map").contains_key(&number)
+    }
+
+    pub(super) fn open_files(&self) -> Vec<(InodeNumber, Arc<OpenFile>)> {
+        let open = self.open.read().expect("nothing panics while it holds the map");
+        let written = open.iter().filter(|(_, file)| file.modified_at().is_some());
+        written.map(|(number, file)| (*number, Arc::clone(file))).collect()
+    }
+}
