@@ -3,7 +3,7 @@
 use std::io;
 
 use nearflash::direct::TakeError;
-use nearflash_files::{Damage, Error, NoSpaceError, Refusal, SuperblockError};
+use nearflash_files::{Damage, Error, NoSpaceError, Path, Refusal, SuperblockError};
 use nearflash_units::ByteLen;
 use redb::StorageError;
 use uuid::Uuid;
@@ -56,6 +56,12 @@ pub enum FilesError {
          format this one with --force, which erases it"
     )]
     Copied { volume: String, original: Uuid },
+    /// A file that is being read is not the same any more.
+    #[error("{path} of volume '{volume}' was removed, replaced or changed: open it again")]
+    Stale { volume: String, path: Path },
+    /// The files were changed each time that they were read.
+    #[error("the files of volume '{volume}' change too fast to be read: try again")]
+    Changing { volume: String },
     /// There is no right to write.
     #[error("volume '{volume}' cannot be written with this credential: grant it --rights rw")]
     NotWritable { volume: String },

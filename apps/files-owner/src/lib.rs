@@ -1,7 +1,7 @@
 //! Files in a volume of a node, as a library: `nearflash-files` decides, this crate reads and writes.
 //!
 //! [`format()`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
-//! also changes them. The metadata is a `redb` database in runs of the volume itself.
+//! also changes them. [`Reader`] reads them while an owner in another process changes them. The metadata is a `redb` database in runs of the volume itself.
 //!
 //! The order of writes: the bytes of a file are written and flushed before the commit that names it,
 //! and the commit is durable before the call returns. The blocks of a removed file are used again
@@ -21,6 +21,7 @@ mod format;
 mod metadata;
 mod overlay;
 mod owner;
+mod reader;
 mod store;
 mod taking;
 mod upload;
@@ -33,5 +34,6 @@ pub use nearflash_files::{
     BLOCK, Damage, Entry, Inode, InodeNumber, Kind, Name, NameError, PATH_LEN_MAX, Path, Refusal,
     Replace, Run,
 };
-pub use owner::Owner;
+pub use owner::{Owner, Pending};
+pub use reader::{OpenedFile, Reader};
 pub use upload::Upload;

@@ -1,5 +1,7 @@
 //! Changing the files of a volume.
 
+mod pending;
+
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,6 +21,8 @@ use crate::store::Batch;
 use crate::taking;
 use crate::upload::{self, Upload};
 use crate::{BLOCK, CheckReport, Disk, FilesError, Kind};
+
+pub use pending::Pending;
 
 /// The process that may change the files of a volume. Each change is durable when its call returns.
 #[derive(Debug)]
@@ -168,7 +172,9 @@ impl Owner {
         let volume = self.files.volume().to_owned();
         let failed = |error: redb::Error| FilesError::store(&volume, error);
         let begun = self.files.database().begin_write();
-        let transaction = begun.map_err(|error| failed(error.into()))?;
+        let mut transaction = begun.map_err(|error| failed(error.into()))?;
+        // Commits in two phases, on which readers rely, and which need no repair after a crash.
+        transaction.set_quick_repair(true);
         let mut batch = Batch::new(&transaction).map_err(|error| failed(error.into()))?;
         // Dropping a transaction undoes it.
         let (result, freed) = change(&mut batch, now()).map_err(FilesError::names(&volume))?;

@@ -213,7 +213,7 @@ fn a_metadata_page_that_is_damaged_is_found() {
 }
 
 #[test]
-fn a_change_of_names_costs_one_flush_and_a_file_one_more() {
+fn a_change_of_names_costs_two_flushes_and_a_file_one_more() {
     let device = formatted(LEN);
     let mut owner = Owner::open(device.disk()).unwrap();
     let mut flushes = |change: &mut dyn FnMut(&mut Owner)| {
@@ -223,10 +223,11 @@ fn a_change_of_names_costs_one_flush_and_a_file_one_more() {
         let fresh = operations[before..].iter();
         fresh.filter(|operation| matches!(operation, Operation::Flush)).count()
     };
-    assert_eq!(flushes(&mut |owner| owner.mkdir(&path("d")).unwrap()), 1);
-    assert_eq!(flushes(&mut |owner| put(owner, "d/f", 1, 9000).unwrap()), 2);
+    assert_eq!(flushes(&mut |owner| owner.mkdir(&path("d")).unwrap()), 2);
+    assert_eq!(flushes(&mut |owner| put(owner, "d/f", 1, 9000).unwrap()), 3);
     let rename = |owner: &mut Owner| owner.rename(&path("d/f"), &path("f"), Replace::Never);
-    assert_eq!(flushes(&mut |owner| rename(owner).unwrap()), 1);
+    assert_eq!(flushes(&mut |owner| rename(owner).unwrap()), 2);
     let remove = |owner: &mut Owner| owner.remove(&path("f")).map(|_| ());
-    assert_eq!(flushes(&mut |owner| remove(owner).unwrap()), 1);
+    // The store may become shorter, which the superblock records.
+    assert!((2..=3).contains(&flushes(&mut |owner| remove(owner).unwrap())));
 }
