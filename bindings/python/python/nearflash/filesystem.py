@@ -435,7 +435,8 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
             owner.rename(old.name, target, replace=True)
 
     async def _cp_file(self, path1: str, path2: str, **_options: Any) -> None:
-        """Copies the file `path1` to `path2`; a directory is created."""
+        """Copies the file `path1` to `path2`, whose directories are created. A directory is created
+        without its entries."""
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if (await self._info(path1))["type"] == "directory":
             await self._makedirs(path2, exist_ok=True)
@@ -443,6 +444,11 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
 
         def copy() -> None:
             place = self.place(path1)
+            # The entries of a directory are copied at the same time as the directory is created.
+            parent = self._find_named(path2.rsplit("/", 1)[0], is_written=True)
+            if parent is not None and not parent.is_root:
+                with self._owned(parent) as owner:
+                    parent.makedirs(owner, exist_ok=True)
             starts = range(0, place.length, COPIED_AT_A_TIME)
             parts = (place.read(start, start + COPIED_AT_A_TIME) for start in starts)
             self._write(path2, parts, place.length)
