@@ -426,7 +426,7 @@ def test_ranges_are_not_written_once_the_volume_holds_files(start):
     files.pipe_file(f"{path}/0", b"file")
     assert files.ls(path, detail=False) == [f"{path}/0"]
     with pytest.raises(NotImplementedError, match="not in a volume of files"):
-        files.mkdir(f"{node.address}/files/dir")
+        files.rm_file(f"{node.address}/files/0")
 
 
 def test_pandas_writes_a_directory_that_duckdb_reads_with_a_wildcard(place, table):

@@ -348,7 +348,9 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         path = self._strip_protocol(path)
 
         def mkdir() -> None:
-            named = self._in_files(path)
+            named = self._find_named(path, is_written=True)
+            if named is None:
+                return  # ranges lie in no directory
             with self._owned(named) as owner:
                 if create_parents or named.is_root:
                     named.makedirs(owner, exist_ok=False)
@@ -363,7 +365,9 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         path = self._strip_protocol(path)
 
         def makedirs() -> None:
-            named = self._in_files(path)
+            named = self._find_named(path, is_written=True)
+            if named is None:
+                return  # ranges lie in no directory
             if exist_ok:
                 with contextlib.suppress(FileNotFoundError):
                     if named.info()["type"] == "directory":
