@@ -279,7 +279,13 @@ class NamedFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no typ
         self._handled = sys.exc_info()[1]
         self._lease: Lease | None = lease
         size = options.pop("size", None)
-        self._upload = lease.owner.upload(named.name, replace=mode == "wb", size=size)
+        try:
+            self._upload = lease.owner.upload(named.name, replace=mode == "wb", size=size)
+        except BaseException as error:
+            self._lease = None
+            lease.note(error)
+            lease.release()
+            raise
         super().__init__(fs, named.path, **{**options, "mode": mode})
 
     def write(self, data: "Buffer") -> int:
