@@ -3,7 +3,7 @@
 use std::io;
 
 use nearflash::direct::TakeError;
-use nearflash_files::{Damage, Error, NoSpaceError, Refusal, SuperblockError};
+use nearflash_files::{Damage, Error, NoSpaceError, Path, Refusal, SuperblockError};
 use nearflash_units::ByteLen;
 use redb::StorageError;
 use rustix::io::Errno;
@@ -27,6 +27,9 @@ pub enum FilesError {
     /// The source of a file ended early.
     #[error("the source ended after {read} of {expected}: repeat the command when it is complete")]
     SourceShort { expected: ByteLen, read: ByteLen },
+    /// The source of a file is longer than was said.
+    #[error("the source is longer than {expected}: repeat the command with its length")]
+    SourceLong { expected: ByteLen },
     /// The source of a file could not be read.
     #[error("cannot read the source: {0}")]
     Source(io::Error),
@@ -57,6 +60,12 @@ pub enum FilesError {
          format this one with --force, which erases it"
     )]
     Copied { volume: String, original: Uuid },
+    /// A file that is being read is not the same any more.
+    #[error("{path} of volume '{volume}' was removed, replaced or changed: open it again")]
+    Stale { volume: String, path: Path },
+    /// The files were changed each time that they were read.
+    #[error("the files of volume '{volume}' change too fast to be read: try again")]
+    Changing { volume: String },
     /// There is no right to write.
     #[error("volume '{volume}' cannot be written with this credential: grant it --rights rw")]
     NotWritable { volume: String },
@@ -91,7 +100,10 @@ impl FilesError {
         match self {
             Self::Refused(refusal) => refusal_errno(refusal),
             Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
-            Self::NotWritable { .. } => Errno::ROFS,
+            Self::NotWritable { .. } => Errno::ACCESS,
+            Self::Stale { .. } => Errno::STALE,
+            Self::Changing { .. } | Self::Take(TakeError::Raced { .. }) => Errno::AGAIN,
+            Self::NotFormatted { .. } => Errno::MEDIUMTYPE,
             Self::Disk { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Errno::NOSPC,
                 io::ErrorKind::PermissionDenied => Errno::ACCESS,

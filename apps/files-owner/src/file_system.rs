@@ -30,7 +30,6 @@ use crate::files::{CheckReport, Files};
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
 use crate::store::Snapshot;
-use crate::upload::Space;
 use crate::{Disk, FilesError};
 
 pub use contents::Allocation;
@@ -75,8 +74,6 @@ struct State {
     group: u64,
     /// The number of the last group that is durable.
     durable: u64,
-    /// Whether the pending changes give files bytes that may not be durable.
-    has_contents: bool,
     free: FreeRuns,
     quarantine: Quarantine,
     inodes: u64,
@@ -132,7 +129,6 @@ impl FileSystem {
             pending: Changes::default(),
             group: 1,
             durable: 0,
-            has_contents: false,
             free: scanned.free,
             quarantine: Quarantine::default(),
             inodes: scanned.inodes,
@@ -241,17 +237,6 @@ impl FileSystem {
         self.apply_to(&mut state, make)
     }
 
-    /// [`Self::apply`], of a change that gives bytes to a file. They are durable before the change.
-    pub(crate) fn apply_contents<R>(
-        &self,
-        make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
-    ) -> Result<(R, u64), FilesError> {
-        let mut state = self.state()?;
-        let result = self.apply_to(&mut state, make)?;
-        state.has_contents = true;
-        Ok((result, state.group))
-    }
-
     fn apply_to<R>(
         &self,
         state: &mut State,
@@ -293,8 +278,9 @@ impl State {
     }
 }
 
-impl Space for FileSystem {
-    fn extend(
+impl FileSystem {
+    /// [`nearflash_files::extend`], with a commit if the space of removed files is needed.
+    pub(crate) fn extend(
         &self,
         runs: &[Run],
         needed: ByteLen,
@@ -308,7 +294,6 @@ impl Space for FileSystem {
             }
             extended
         };
-        // Blocks of removed files become free with a commit.
         if self.sync_all().is_err() {
             return extended;
         }
@@ -316,7 +301,8 @@ impl Space for FileSystem {
         extend(runs, needed, spare, &mut state.free)
     }
 
-    fn give_back(&self, runs: Vec<Run>) {
+    /// Gives back runs that were never part of a file.
+    pub(crate) fn give_back(&self, runs: Vec<Run>) {
         let mut state = self.state.lock().expect("nothing panics while it holds the state");
         runs.into_iter().for_each(|run| state.free.release(run));
     }

@@ -1,7 +1,8 @@
 //! Files in a volume of a node, as a library: `nearflash-files` decides, this crate reads and writes.
 //!
 //! [`format()`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
-//! also changes them by their paths, and [`FileSystem`] has all the calls that a kernel makes. The metadata is a `redb` database in runs of the volume itself.
+//! also changes them by their paths, and [`FileSystem`] has all the calls that a kernel makes.
+//! [`Reader`] reads files while an owner in another process changes them. The metadata is a `redb` database in runs of the volume itself.
 //!
 //! The order of writes: the bytes of a file are written and flushed before the commit that names it,
 //! and the commit is durable before the call returns. The blocks of a removed file are used again
@@ -22,9 +23,10 @@ mod format;
 mod metadata;
 mod overlay;
 mod owner;
+mod pending;
+mod reader;
 mod store;
 mod taking;
-mod upload;
 
 pub use disk::{Disk, DiskProperties, VolumeDisk};
 pub use error::FilesError;
@@ -37,4 +39,5 @@ pub use nearflash_files::{
     Run,
 };
 pub use owner::Owner;
-pub use upload::Upload;
+pub use pending::{Pending, Upload};
+pub use reader::{OpenedFile, Reader};

@@ -1,25 +1,24 @@
-//! Changing the files of a volume by paths. Each change is durable when its call returns.
+//! Changing the files of a volume by paths.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use nearflash::Client;
 use nearflash_files::{
-    Change, Error, Inode, InodeNumber, Path, Permissions, Refusal, Renaming, Replace, locate,
+    Change, Error, Inode, Path, Permissions, Refusal, Renaming, Replace, locate,
 };
 use nearflash_units::ByteLen;
 use redb::StorageError;
 
 use crate::file_system::{FileSystem, View};
 use crate::files::Files;
-use crate::upload::{self, Space as _, Upload};
 use crate::{CheckReport, Disk, FilesError, Kind};
 
 /// The permission bits of new files and directories.
-const FILE_MODE: u32 = 0o644;
+pub(crate) const FILE_MODE: u32 = 0o644;
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 /// The process that may change the files of a volume. Each change is durable when its call returns.
+/// Threads may share it.
 #[derive(Debug)]
 pub struct Owner {
     system: FileSystem,
@@ -49,6 +48,10 @@ impl Owner {
         self.system.files()
     }
 
+    pub(crate) fn system(&self) -> &FileSystem {
+        &self.system
+    }
+
     /// [`Files::check`].
     ///
     /// # Errors
@@ -65,46 +68,11 @@ impl Owner {
         Ok(self.system.usage()?.free)
     }
 
-    /// Creates a file with the bytes of `source`, and reports the length copied so far to
-    /// `progress`. A file that it replaces is there, whole, until the new one is.
-    ///
-    /// # Errors
-    /// When the path is refused, the source cannot be read, or the volume is full or cannot be
-    /// written. Then no file has been created or replaced, unless the commit failed.
-    pub fn put(
-        &mut self,
-        path: &Path,
-        source: &mut dyn Read,
-        options: Upload,
-        progress: &mut dyn FnMut(ByteLen),
-    ) -> Result<(InodeNumber, Inode), FilesError> {
-        self.refuse_early(path, options.replace)?;
-        self.system.make_room()?;
-        let disk = Arc::clone(self.system.disk());
-        let copied = upload::copy(&*disk, &self.system, source, options.size, progress);
-        let contents = copied.map_err(|error| error.in_volume(self.system.volume()))?;
-        let runs = contents.runs.clone();
-        let created = self.system.apply_contents(|change| {
-            let inode = Inode::new(Kind::File, permissions(FILE_MODE), change.now());
-            let inode = Inode { size: contents.size, runs: contents.runs, ..inode };
-            let tables = change.tables();
-            let place = locate(tables, path)?;
-            change.create(place, inode, options.replace)
-        });
-        match created {
-            Ok((created, _)) => self.system.sync_all().map(|()| created),
-            Err(error) => {
-                self.system.give_back(runs);
-                Err(error)
-            }
-        }
-    }
-
     /// Creates an empty directory.
     ///
     /// # Errors
     /// When the path is refused, or the volume is full or cannot be written.
-    pub fn mkdir(&mut self, path: &Path) -> Result<(), FilesError> {
+    pub fn mkdir(&self, path: &Path) -> Result<(), FilesError> {
         self.system.make_room()?;
         self.change(|change| {
             let inode = Inode::new(Kind::Directory, permissions(DIRECTORY_MODE), change.now());
@@ -117,7 +85,7 @@ impl Owner {
     ///
     /// # Errors
     /// When the path is refused, or the volume cannot be written.
-    pub fn remove(&mut self, path: &Path) -> Result<Kind, FilesError> {
+    pub fn remove(&self, path: &Path) -> Result<Kind, FilesError> {
         self.change(|change| {
             let place = locate(change.tables(), path)?;
             let (_, inode) = nearflash_files::lookup(change.tables(), place)?;
@@ -133,7 +101,7 @@ impl Owner {
     ///
     /// # Errors
     /// When a path is refused, or the volume cannot be written.
-    pub fn rename(&mut self, from: &Path, to: &Path, replace: Replace) -> Result<(), FilesError> {
+    pub fn rename(&self, from: &Path, to: &Path, replace: Replace) -> Result<(), FilesError> {
         self.system.make_room()?;
         let renaming = match replace {
             Replace::Never => Renaming::NoReplace,
@@ -156,7 +124,7 @@ impl Owner {
     }
 
     /// Refuses a path to which no file can be put, before its bytes are copied.
-    fn refuse_early(&self, path: &Path, replace: Replace) -> Result<(), FilesError> {
+    pub(crate) fn refuse_early(&self, path: &Path, replace: Replace) -> Result<(), FilesError> {
         match self.files().stat(path) {
             Ok(_) if path.is_root() => Err(Refusal::Root.into()),
             Ok((_, inode)) if inode.kind == Kind::Directory => {

@@ -14,7 +14,7 @@ use nearflash_units::{ByteLen, MIB};
 const LEN: ByteLen = ByteLen(16 * MIB);
 
 /// Carries out a random operation. Requests that are refused, and a full volume, change nothing.
-fn operate(owner: &mut Owner, stamp: u64, dice: &mut Dice) -> Result<(), FilesError> {
+fn operate(owner: &Owner, stamp: u64, dice: &mut Dice) -> Result<(), FilesError> {
     let name = |dice: &mut Dice| ["a", "b", "c", "d"][usize::try_from(dice.below(4)).unwrap()];
     let place = |dice: &mut Dice| match dice.below(2) {
         0 => path(name(dice)),
@@ -52,11 +52,11 @@ struct History {
 fn history(seed: u64, calls: u64) -> History {
     let (device, mut dice) = (Device::new(LEN), Dice(seed));
     format(device.disk(), FormatOptions::default()).unwrap();
-    let mut owner = Owner::open(device.disk()).unwrap();
+    let owner = Owner::open(device.disk()).unwrap();
     let mut states = vec![Tree::new()];
     let mut returned_at = vec![device.operation_count()];
     for stamp in 1..=calls {
-        operate(&mut owner, stamp, &mut dice).unwrap();
+        operate(&owner, stamp, &mut dice).unwrap();
         states.push(tree(owner.files()));
         returned_at.push(device.operation_count());
     }
@@ -77,7 +77,7 @@ fn check_after(image: Image, possible: &[Tree], dice: &mut Dice) -> Result<(), F
     // Later files take no block of those that are there: `tree` compares every byte.
     for stamp in (1..=dice.below(3)).map(|nth| u64::MAX - nth) {
         let before = tree(owner.files());
-        operate(&mut owner, stamp, dice)?;
+        operate(&owner, stamp, dice)?;
         let after = tree(owner.files());
         let is_known = |file: &(u64, u64)| {
             file.0 == stamp || before.values().flatten().any(|known| known == file)
@@ -143,10 +143,10 @@ fn a_node_that_fails_at_any_write_leaves_a_sound_volume() {
         format(device.disk(), FormatOptions::default()).unwrap();
         device.fail_after(operations_max);
         let mut returned = 0;
-        if let Ok(mut owner) = Owner::open(device.disk()) {
+        if let Ok(owner) = Owner::open(device.disk()) {
             let mut stamps = 1..=calls;
             while let Some(stamp) = stamps.next()
-                && operate(&mut owner, stamp, &mut dice).is_ok()
+                && operate(&owner, stamp, &mut dice).is_ok()
             {
                 returned += 1;
             }

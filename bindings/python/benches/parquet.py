@@ -1,6 +1,6 @@
 """DuckDB scans Parquet: a volume through fsspec, compared with a local file.
 
-    python benches/parquet.py target/release/nearflash FOLDER [--gib 1] [--rounds 7]
+    python benches/parquet.py target/release/nearflash FOLDER [--gib 1] [--rounds 7] [--names]
 
 Writes a file of random values to FOLDER, which a later run uses again, and copies it to the volumes
 of two nodes: one serves a file in FOLDER, the other memory. Then scans all of them in turn, in each
@@ -9,7 +9,8 @@ other; then the same of the processor time of this process and the nodes.
 
 The node reads its file without the page cache (O_DIRECT). So it is compared with the local file
 that the page cache does not hold, and the node on memory with the local file that the page cache
-holds. DuckDB's own cache of files is off, so that every scan reads every byte.
+holds. With `--names`, the volumes are formatted for files, and hold the file by its name.
+DuckDB's own cache of files is off, so that every scan reads every byte.
 """
 
 import argparse
@@ -143,6 +144,7 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--gib", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--names", action="store_true")
     options = parser.parse_args()
     path = pathlib.Path(options.folder).resolve() / f"{options.gib}gib.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +157,7 @@ def main() -> None:
     ):
         place = pathlib.Path(folder).resolve()
         urls = {"local file, warm": str(path), "local file, cold": str(path)}
-        size = -(-length // (1 << 20)) << 20
+        size = (-(-length // (1 << 20)) << 20) + (32 << 20)
         devices = {
             "a file": f"file:{place / 'flash.img'},size={2 * size}",
             "memory": f"ram:{2 * size}",
@@ -165,9 +167,15 @@ def main() -> None:
             node = serving(options.binary, place / what.split()[-1], device, size)
             pid, places = stack.enter_context(node)
             nodes.append(pid)
+            if options.names:
+                volume = places[0].removesuffix("/0").replace("nearflash", "direct")
+                subprocess.run([options.binary, "files", "format", volume], check=True)
+                places = [url.removesuffix("0") + "table.parquet" for url in places]
+            else:
+                places = [f"{url}+{length}" for url in places]
             for how, url in zip(["TCP", "shared memory"], places, strict=True):
-                urls[f"node on {what}, {how}"] = f"{url}+{length}"
-            fsspec.filesystem("nearflash").put_file(str(path), f"{url}+{length}")
+                urls[f"node on {what}, {how}"] = url
+            fsspec.filesystem("nearflash").put_file(str(path), places[-1])
         print(f"{length / 2**30:.2f} GiB, {options.rounds} rounds; median and quartiles")
         for name, query in QUERIES.items():
             print(name)

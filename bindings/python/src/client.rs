@@ -8,6 +8,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::error::raised;
+use crate::file_errors::files_raised;
+use crate::files::Files;
+use crate::owner::Owner;
 use crate::queue_pair::QueuePair;
 use crate::seconds::seconds;
 use crate::volume::Volume;
@@ -111,13 +114,39 @@ impl Client {
         let options = default
             .depth(depth.unwrap_or(default.depth))
             .shared_len(shared_length.unwrap_or(default.shared_len));
-        let name = name.or(self.inner.volume_name());
-        let name = name.ok_or_else(|| raised(py, &nearflash::Error::NoVolume))?;
+        let name = self.named(py, name)?;
         let opened = py.detach(|| self.inner.queue_pair(name, options));
         Ok(QueuePair::new(name, opened.map_err(|error| raised(py, &error))?))
     }
 
+    /// Opens the files of a volume that is formatted for files, for reading; without a name, those of
+    /// the volume that the URL names.
+    #[pyo3(signature = (name=None))]
+    fn files(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Files> {
+        let name = self.named(py, name)?;
+        let opened = py.detach(|| Files::of_volume(&self.inner, name));
+        opened.map_err(|error| files_raised(py, &error))
+    }
+
+    /// Takes a volume that is formatted for files, to change them; without a name, the volume that
+    /// the URL names. Raises `BlockingIOError` if another process has the volume, which loses it
+    /// with `take_over`.
+    #[pyo3(signature = (name=None, *, take_over=false))]
+    fn owner(&self, py: Python<'_>, name: Option<&str>, take_over: bool) -> PyResult<Owner> {
+        let name = self.named(py, name)?;
+        let taken = py.detach(|| Owner::take(&self.inner, name, take_over));
+        taken.map_err(|error| files_raised(py, &error))
+    }
+
     fn __repr__(&self) -> String {
         format!("<nearflash.Client volume_name={:?}>", self.inner.volume_name())
+    }
+}
+
+impl Client {
+    /// The name of a volume, or of the one that the URL names.
+    fn named<'n>(&'n self, py: Python<'_>, name: Option<&'n str>) -> PyResult<&'n str> {
+        let name = name.or(self.inner.volume_name());
+        name.ok_or_else(|| raised(py, &nearflash::Error::NoVolume))
     }
 }

@@ -1,4 +1,4 @@
-//! The Rust part of the Python package `nearflash`: volumes, queue pairs and their errors.
+//! The Rust part of the Python package `nearflash`: volumes, queue pairs, files and their errors.
 //!
 //! Parts that are specific to Python (exceptions, asyncio, fsspec) are written in Python, in
 //! `python/nearflash`; this crate wraps the client library. Every call that may wait lets other
@@ -14,8 +14,11 @@
 mod bytes;
 mod client;
 mod error;
+mod file_errors;
+mod files;
 mod forks;
 mod memory;
+mod owner;
 mod queue_pair;
 mod seconds;
 mod volume;
@@ -30,7 +33,11 @@ mod _nearflash {
     #[pymodule_export]
     use super::error::codes;
     #[pymodule_export]
+    use super::files::{File, Files, Stat};
+    #[pymodule_export]
     use super::memory::bytes_of;
+    #[pymodule_export]
+    use super::owner::{Owner, Upload};
     #[pymodule_export]
     use super::queue_pair::QueuePair;
     #[pymodule_export]

@@ -16,14 +16,21 @@ BINARY = os.environ.get("NEARFLASH_BIN", ROOT / "target" / "release" / "nearflas
 MIB = 1 << 20
 
 
-class Node:
-    """A running node, whose volume `data` has 32 MiB."""
+def format_files(url):
+    """Formats a volume for files, without those of an earlier test."""
+    command = [BINARY, "files", "format", "--force", url]
+    subprocess.run(command, check=True, capture_output=True)
 
-    def __init__(self, folder, address="127.0.0.1:0", device="ram:64MiB"):
+
+class Node:
+    """A running node, whose volume `data` has 32 MiB, as has `files`."""
+
+    def __init__(self, folder, address="127.0.0.1:0", device="ram:96MiB"):
         self.folder = folder
         self.socket = folder / "direct.sock"
         command = [
             BINARY, "serve", "--device", f"flash={device}", "--volume", "data=32MiB@flash",
+            "--volume", "files=32MiB@flash",
             "--direct", address, "--direct-local", self.socket, "--nvme-tcp", "127.0.0.1:0",
             "--data-dir", folder / "state",
         ]  # fmt: skip
@@ -66,7 +73,7 @@ def start(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def start_node(address="127.0.0.1:0"):
-            node = Node(tmp_path, address, f"file:{tmp_path / 'flash.img'},size=64MiB")
+            node = Node(tmp_path, address, f"file:{tmp_path / 'flash.img'},size=96MiB")
             stack.callback(node.end, signal.SIGKILL)
             return node
 
@@ -77,6 +84,7 @@ def start(tmp_path):
 def node(tmp_path_factory):
     """The node that most tests share."""
     node = Node(tmp_path_factory.mktemp("node"))
+    format_files(f"direct://{node.address}/files")
     yield node
     node.end()
 

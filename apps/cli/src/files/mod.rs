@@ -155,7 +155,7 @@ fn format_volume(volume: &str, force: bool, json: bool) -> Result<String, FilesF
     let formatted = show::Formatted {
         volume: disk.properties().name,
         bytes: disk.properties().len.0,
-        free_bytes: Owner::open(disk)?.free_len().0,
+        free_bytes: Owner::open(disk)?.free_len()?.0,
     };
     Ok(output::show(&formatted, json, show::formatted))
 }
@@ -165,7 +165,7 @@ fn list(place: &str, json: bool) -> Result<String, FilesFailure> {
     let files = reading(&place)?;
     let (number, inode) = files.stat(&place.path)?;
     let mut nodes = Vec::new();
-    if inode.kind == Kind::File {
+    if inode.kind != Kind::Directory {
         nodes.push(show::Node::new(&place.path, number, &inode));
     } else {
         let mut after = None;
@@ -202,7 +202,7 @@ fn put(
         }
         (Box::new(source), metadata.is_file().then_some(ByteLen(metadata.len())))
     };
-    let mut owner = changing(&place, owner)?;
+    let owner = changing(&place, owner)?;
     let path = destination(owner.files(), &place, file)?;
     let mut progress = Progress::new(size);
     let options = Upload { size, replace: may_replace(replace) };

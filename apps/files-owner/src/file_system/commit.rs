@@ -4,9 +4,11 @@
 //! changes are in the next group if they are not in this one. Changes go on meanwhile, in a layer
 //! above the one that is being committed.
 //!
-//! A commit of the store has one flush, after the header that makes its pages count. Bytes that files
-//! have got are therefore flushed before it, since their blocks may have held other files. After a commit that failed, its effect is unknown, so
-//! nothing is changed any more.
+//! The store commits in two phases: its pages are flushed before the header that makes them count is
+//! written, and flushed. The bytes that a group gives to files are therefore durable before the
+//! group, as their blocks may have held other files; and a reader in another process can rely on the
+//! header that it sees. After a commit that failed, its effect is unknown, so nothing is changed any
+//! more.
 
 use std::sync::Arc;
 
@@ -106,7 +108,7 @@ impl FileSystem {
     /// Commits all groups up to this one.
     fn commit_through(&self, group: u64) -> Result<(), FilesError> {
         loop {
-            let (changes, number, has_contents) = {
+            let (changes, number) = {
                 let mut state = self.state()?;
                 if state.durable >= group {
                     return Ok(());
@@ -120,11 +122,9 @@ impl FileSystem {
                 let changes = Arc::new(std::mem::take(&mut state.pending));
                 state.committing = Some(Arc::clone(&changes));
                 state.group += 1;
-                (changes, state.group - 1, std::mem::take(&mut state.has_contents))
+                (changes, state.group - 1)
             };
-            let flushed = if has_contents { self.disk().flush() } else { Ok(()) };
-            let flushed = flushed.map_err(FilesError::disk(self.volume()));
-            let written = flushed.and_then(|()| self.write_group(&changes));
+            let written = self.write_group(&changes);
             self.end_commit(number, written)?;
         }
     }
@@ -133,7 +133,9 @@ impl FileSystem {
     fn write_group(&self, changes: &Changes) -> Result<crate::store::Snapshot, FilesError> {
         let failed = |error: redb::Error| FilesError::store(self.volume(), error);
         let begun = self.files.database().begin_write();
-        let transaction = begun.map_err(|error| failed(error.into()))?;
+        let mut transaction = begun.map_err(|error| failed(error.into()))?;
+        // Commits in two phases, and needs no repair after a loss of power.
+        transaction.set_quick_repair(true);
         let mut batch = Batch::new(&transaction).map_err(|error| failed(error.into()))?;
         changes.apply(&mut batch).map_err(|error| failed(error.into()))?;
         drop(batch);

@@ -9,7 +9,6 @@ use super::FileSystem;
 use super::open_files::{Contents, OpenFile};
 use crate::FilesError;
 use crate::metadata::{read_runs, runs_len, write_runs, zero_runs};
-use crate::upload::Space as _;
 
 /// The effect of fallocate(2) on a range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -257,7 +256,8 @@ impl Extending<'_> {
     ) -> Result<u64, FilesError> {
         let number = self.file.number;
         self.files.make_room()?;
-        let ((), group) = self.files.apply_contents(|change| {
+        let mut state = self.files.state()?;
+        self.files.apply_to(&mut state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.runs != runs {
                 inode.version = inode.version.checked_add(1).unwrap_or(1);
@@ -268,7 +268,7 @@ impl Extending<'_> {
             change.free(lost);
             change.put(number, &inode)
         })?;
-        Ok(group)
+        Ok(state.group)
     }
 }
 

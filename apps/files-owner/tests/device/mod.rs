@@ -50,7 +50,7 @@ impl Image {
         }
     }
 
-    fn read(&self, bytes: &mut [u8], offset: usize) {
+    pub(crate) fn read(&self, bytes: &mut [u8], offset: usize) {
         let mut done = 0;
         while done < bytes.len() {
             let (page, within) = ((offset + done) / PAGE_LEN, (offset + done) % PAGE_LEN);
@@ -63,7 +63,7 @@ impl Image {
         }
     }
 
-    fn apply(&mut self, operation: &Operation) {
+    pub(crate) fn apply(&mut self, operation: &Operation) {
         if let Operation::Write { bytes, offset } = operation {
             self.write(bytes, *offset);
         }

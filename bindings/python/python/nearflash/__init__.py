@@ -9,18 +9,31 @@
 
 `open` returns a `Volume`, for blocking calls from any number of threads. `connect` returns a
 `Client`, which opens volumes by name, and queue pairs for many operations in flight from one
-thread. `nearflash.aio` is the counterpart for asyncio, and `nearflash.filesystem` presents volumes
-as files of fsspec, for pandas, pyarrow, Dask and DuckDB.
+thread. `Client.files` reads the files of a volume that is formatted for files, and `Client.owner`
+changes them. `nearflash.aio` is the counterpart for asyncio, and `nearflash.filesystem` presents
+volumes as files of fsspec, for pandas, pyarrow, Dask and DuckDB.
 
 Offsets and lengths are in bytes, of any alignment, and times in seconds. Every call takes the
-offset first, and then the length, the data or the buffer. Every error is a `nearflash.Error`, with
-a class in `nearflash.errors`.
+offset first, and then the length, the data or the buffer. Every error of a node is a
+`nearflash.Error`, with a class in `nearflash.errors`. Files by name raise Python's own errors, such
+as `FileNotFoundError`.
 """
 
 from os import PathLike
 
 from nearflash import errors
-from nearflash._nearflash import Client, QueuePair, Volume, __version__, connect
+from nearflash._nearflash import (
+    Client,
+    File,
+    Files,
+    Owner,
+    QueuePair,
+    Stat,
+    Upload,
+    Volume,
+    __version__,
+    connect,
+)
 from nearflash.errors import (
     Aborted,
     AuthenticationFailed,
@@ -77,6 +90,8 @@ __all__ = [
     "DeviceUnavailable",
     "DuplicateTag",
     "Error",
+    "File",
+    "Files",
     "HeaderDigest",
     "InvalidCredentials",
     "InvalidField",
@@ -89,6 +104,7 @@ __all__ = [
     "NotPrimary",
     "OutOfRange",
     "OutcomeUnknown",
+    "Owner",
     "PathLost",
     "QueueFull",
     "QueuePair",
@@ -99,11 +115,13 @@ __all__ = [
     "ShuttingDown",
     "StaleEpoch",
     "StaleTerm",
+    "Stat",
     "Superseded",
     "Timeout",
     "Unreachable",
     "UnrecoveredRead",
     "Unsupported",
+    "Upload",
     "Version",
     "Volume",
     "WriteFault",

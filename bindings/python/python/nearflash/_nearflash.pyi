@@ -7,14 +7,27 @@ then the length, the data or the buffer.
 from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 from uuid import UUID
 
 from typing_extensions import Buffer
 
 from nearflash.errors import Error
 
-__all__ = ["Client", "QueuePair", "Volume", "__version__", "_bytes_of", "_codes", "connect"]
+__all__ = [
+    "Client",
+    "File",
+    "Files",
+    "Owner",
+    "QueuePair",
+    "Stat",
+    "Upload",
+    "Volume",
+    "__version__",
+    "_bytes_of",
+    "_codes",
+    "connect",
+]
 
 __version__: str
 """The version of the package."""
@@ -68,6 +81,18 @@ class Client:
         `depth` is the maximum number of operations in flight (128). `shared_length` is the memory
         in bytes that is shared with a node on this machine (16 MiB); with 0, the socket carries the
         payload.
+        """
+
+    def files(self, name: str | None = None) -> Files:
+        """Opens the files of the volume `name`, which is formatted for files, for reading; without
+        a name, those of the volume that the URL names."""
+
+    def owner(self, name: str | None = None, *, take_over: bool = False) -> Owner:
+        """Takes the volume `name`, which is formatted for files, to change them; without a name,
+        the volume that the URL names.
+
+        Raises `BlockingIOError` if another process has the volume. With `take_over`, that process
+        loses it.
         """
 
 @final
@@ -314,6 +339,177 @@ class QueuePair:
     ) -> None:
         """Closes the connection, whether `type`, `value` and `traceback` report an exception or
         not."""
+
+@final
+class Files:
+    """The files of a volume, for reading from any number of threads. Every call sees the changes
+    that were durable when it began, also those of other processes."""
+
+    @property
+    def name(self) -> str:
+        """The volume's name."""
+
+    def stat(self, path: str | PathLike[str]) -> Stat:
+        """The properties of the file or directory `path`."""
+
+    def list(
+        self, path: str | PathLike[str], after: str | None = None, count_max: int = 1000
+    ) -> list[tuple[str, Stat]]:
+        """At most `count_max` entries of the directory `path`, in the order of their names' bytes,
+        from the first behind the name `after` on: pairs of a name and its properties, all as of one
+        moment."""
+
+    def open(self, path: str | PathLike[str]) -> File:
+        """Opens the file `path` for reading."""
+
+    def close(self) -> None:
+        """Closes the connections once the calls of other threads have returned and no file is used
+        any more."""
+
+    def __enter__(self) -> Self:
+        """Returns the object itself."""
+
+    def __exit__(
+        self,
+        type: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the object, whether `type`, `value` and `traceback` report an exception or not."""
+
+@final
+class File:
+    """A file that was opened for reading, from any number of threads.
+
+    After the file was removed, replaced or changed, every read raises an `OSError` with
+    `errno.ESTALE`.
+    """
+
+    @property
+    def size(self) -> int:
+        """The length in bytes."""
+
+    def stat(self) -> Stat:
+        """The properties when the file was opened."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Reads the `length` bytes at the byte `offset`."""
+
+    def readinto(self, offset: int, buffer: Buffer) -> int:
+        """Reads from the byte `offset` on, until `buffer` is full. Returns the number of bytes. If
+        it raises, the buffer's contents are not valid."""
+
+@final
+class Stat:
+    """The properties of a file or a directory."""
+
+    @property
+    def number(self) -> int:
+        """The number of the inode, which no other file of the volume ever has."""
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+
+    @property
+    def size(self) -> int:
+        """The length of a file in bytes; 0 for a directory."""
+
+    @property
+    def created_ns(self) -> int:
+        """The time of creation, in nanoseconds since the start of 1970."""
+
+    @property
+    def modified_ns(self) -> int:
+        """The time of the last change of the contents, in nanoseconds since the start of 1970."""
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The offset in the volume and the length in bytes of each run of blocks, in order."""
+
+@final
+class Owner:
+    """The process that may change the files of a volume, until `close`. Threads may share it. Every
+    change is durable when its call returns."""
+
+    @property
+    def name(self) -> str:
+        """The volume's name."""
+
+    @property
+    def free(self) -> int:
+        """The length in bytes of the space that files can still use."""
+
+    def stat(self, path: str | PathLike[str]) -> Stat:
+        """The properties of the file or directory `path`."""
+
+    def upload(
+        self,
+        path: str | PathLike[str],
+        *,
+        replace: bool = False,
+        size: int | None = None,
+    ) -> Upload:
+        """Begins the file `path`, whose bytes `Upload.write` appends. It appears with
+        `Upload.commit`; with `replace`, in place of a file of that name. If its `size` is known, it
+        gets exactly the space that it needs."""
+
+    def put(
+        self,
+        path: str | PathLike[str],
+        source: Any,
+        *,
+        replace: bool = False,
+        size: int | None = None,
+    ) -> Stat:
+        """Creates the file `path` with the bytes of `source`: any object with a C-contiguous
+        buffer, or with a method `read`, whose `size` may be given. With `replace`, it takes the
+        place of a file of that name. Returns its properties."""
+
+    def mkdir(self, path: str | PathLike[str]) -> None:
+        """Creates the empty directory `path`."""
+
+    def remove(self, path: str | PathLike[str]) -> None:
+        """Removes `path`, a file or an empty directory."""
+
+    def rename(
+        self,
+        source: str | PathLike[str],
+        target: str | PathLike[str],
+        *,
+        replace: bool = False,
+    ) -> None:
+        """Renames `source`, a file or a directory, to `target`. With `replace`, a file or an empty
+        directory of the same kind is replaced."""
+
+    def close(self) -> None:
+        """Releases the volume once the calls of other threads have returned. Files that were not
+        committed are discarded."""
+
+    def __enter__(self) -> Self:
+        """Returns the object itself."""
+
+    def __exit__(
+        self,
+        type: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the object, whether `type`, `value` and `traceback` report an exception or not."""
+
+@final
+class Upload:
+    """A file that is not part of its volume before `commit`. Nobody else sees any of it."""
+
+    def write(self, data: Buffer) -> int:
+        """Appends `data`, any object with a C-contiguous buffer. Returns the number of bytes. After
+        an error, the file is discarded."""
+
+    def commit(self) -> Stat:
+        """Makes the file part of the volume, durably. Returns its properties."""
+
+    def discard(self) -> None:
+        """Gives the space back. A file that was committed or discarded stays as it is."""
 
 def _bytes_of(object: Buffer, is_written: bool) -> memoryview:
     """A view of the bytes of `object`, any object with a C-contiguous buffer of any item type. With

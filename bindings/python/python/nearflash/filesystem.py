@@ -1,6 +1,19 @@
 """Volumes as files of fsspec, so that pandas, pyarrow, Dask and DuckDB read and write them.
 
-A file is a range of a volume, which its name gives:
+A volume that is formatted for files (`nearflash files format`) holds directories and files:
+
+    nearflash://HOST:PORT/VOLUME/DIRECTORY/FILE
+
+They are listed, matched with wildcards, copied, renamed and removed as those of other file systems.
+A file appears when it is closed, whole and durable, in place of one of the same name; after an
+exception in its `with` block it does not appear at all. A process owns the volume while it writes a
+file. Its threads write at the same time; another process waits for `take_timeout` seconds, and
+then gets a `BlockingIOError` that names the owner. With `take`, the process keeps the volume after
+its first write, until `release`. Reading needs no ownership: every call sees the changes that were
+durable when it began, and a file that is open stays the same. If it is removed or replaced, reading
+it raises an `OSError` with `errno.ESTALE`, and never returns other bytes.
+
+In any other volume, a file is a range of it, which its name gives:
 
     nearflash://HOST:PORT/VOLUME                    the whole volume
     nearflash://HOST:PORT/VOLUME/OFFSET             from this offset to the volume's end
@@ -23,9 +36,9 @@ Python code runs. A task that is cancelled does not wait for its call, which may
     files = fsspec.filesystem("nearflash", asynchronous=True)
     head, tail = await files._cat_ranges([path, path], [0, -8], [8, None])
 
-Storage options are `key`, `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` as
-in `nearflash.connect`, and `digest`: "header", "data" or "header,data", the CRC32C digests that
-protect the connection.
+Storage options are `take` and `take_timeout`; `key`, `secret`, `secret_file`, `silence_max`,
+`reconnect_max` and `spin_max` as in `nearflash.connect`; and `digest`: "header", "data" or
+"header,data", the CRC32C digests that protect the connection.
 
 A file system that is sent to another process, as Dask does, takes its storage options along. With
 `secret_file`, these hold no secret: each process reads the file when it connects.
@@ -35,20 +48,25 @@ A file system that is sent to another process, as Dask does, takes its storage o
 """
 
 import asyncio
+import contextlib
 import datetime
+import errno
 import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fsspec.asyn import AbstractAsyncStreamedFile, AsyncFileSystem, get_loop
 from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.core import has_magic
 from fsspec.spec import AbstractBufferedFile
 
 import nearflash
+from nearflash import _named
+from nearflash._named import Named, NamedFile, NamedPlace
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -74,6 +92,10 @@ VOLUMES_MAX = 64
 """The maximum number of volumes that a file system keeps open. The least recently used one is
 closed as soon as no file uses it."""
 
+TAKE_TIMEOUT = 30.0
+"""The time in seconds for which a writer waits for another process to release the volume."""
+
+_NAMED = re.compile(r"(?P<node>/.+?\.sock|[^/]+)/(?P<volume>[^/+]+)(?P<name>/.*)?", re.DOTALL)
 _PATH = re.compile(
     r"(?P<node>/.+\.sock|[^/]+)/(?P<volume>[^/+]+)"
     r"(?:/(?P<offset>[0-9]+)(?:\+(?P<length>[0-9]+))?)?"
@@ -110,8 +132,12 @@ class Range(NamedTuple):
     @property
     def url(self) -> str:
         """The URL of the volume."""
-        scheme = "direct+local:" if self.node.startswith("/") else "direct://"
-        return f"{scheme}{self.node}/{self.volume}"
+        return _url(self.node, self.volume)
+
+
+def _url(node: str, volume: str) -> str:
+    scheme = "direct+local:" if node.startswith("/") else "direct://"
+    return f"{scheme}{node}/{volume}"
 
 
 class Place(NamedTuple):
@@ -127,6 +153,10 @@ class Place(NamedTuple):
         first, last, _ = slice(start, end).indices(self.length)
         return self.volume.read(self.offset + first, max(last - first, 0))
 
+    def readinto(self, start: int, buffer: "Buffer") -> int:
+        """Fills `buffer` from `start` on."""
+        return self.volume.readinto(self.offset + start, buffer)
+
     def write(self, start: int, data: "Buffer") -> int:
         """Writes `data` from `start` on. Returns the number of bytes."""
         self.check_room(start, data)
@@ -139,9 +169,11 @@ class Place(NamedTuple):
 
 
 class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Ranges of volumes as files.
+    """Volumes as files: files by name, or ranges.
 
-    `key`, `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` are those of
+    With `take`, the process keeps a volume of files after its first write, until `release`.
+    `take_timeout` is the time in seconds for which a writer waits for another process (30). `key`,
+    `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` are those of
     `nearflash.connect`. `digest` names the digests of the connection: "header", "data" or
     "header,data". The other options are those of `fsspec.asyn.AsyncFileSystem`.
     """
@@ -157,6 +189,8 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         secret: str | None = None,
         *,
         digest: str | None = None,
+        take: bool = False,
+        take_timeout: float = TAKE_TIMEOUT,
         **options: Any,
     ) -> None:
         if digest is not None and not {*digest.split(",")} <= {"header", "data"}:
@@ -172,11 +206,18 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         def volume(_process: int, url: str) -> nearflash.Volume:
             return nearflash.open(url + query, key, secret, **given)
 
+        @functools.lru_cache(VOLUMES_MAX)
+        def bucket(_process: int, url: str) -> _named.Bucket:
+            return _named.bucket(url + query, key, secret, given)
+
         @functools.lru_cache(1)
         def threads(_process: int) -> ThreadPoolExecutor:
             return ThreadPoolExecutor(RANGES_IN_FLIGHT, "nearflash")
 
-        self._volume, self._threads = volume, threads
+        self._volume, self._bucket, self._threads = volume, bucket, threads
+        self._holds_files: dict[tuple[int, str], bool] = {}
+        self._take, self._take_timeout = take, take_timeout
+        self._kept: dict[_named.Bucket, _named.Lease] = {}
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -190,9 +231,58 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         threads = self._threads(os.getpid())
         return await asyncio.get_running_loop().run_in_executor(threads, call, *arguments)
 
-    def place(self, path: str) -> Place:
-        """The place of the file `path`. Its volume is opened once for all of its files."""
+    def _find_named(self, path: str, *, is_written: bool = False) -> Named | None:
+        """A path in a volume that is formatted for files; None for a range of another volume."""
+        found = _NAMED.fullmatch(path)
+        if not found:
+            return None
+        url = _url(found["node"], found["volume"])
+        place = (os.getpid(), url)
+        # A volume may be formatted after its ranges were read. They are not written from then on.
+        if place not in self._holds_files or (is_written and not self._holds_files[place]):
+            self._holds_files[place] = _named.holds_files(self._volume(*place))
+        if not self._holds_files[place]:
+            return None
+        volume = f"{found['node']}/{found['volume']}"
+        return Named(path, volume, self._bucket(*place), found["name"] or "/")
+
+    def _in_files(self, path: str) -> Named:
+        """A path in a volume that must be formatted for files."""
         path = self._strip_protocol(path)
+        named = self._find_named(path, is_written=True)
+        if named is None:
+            raise NotImplementedError(
+                f"'{path}' is not in a volume of files: 'nearflash files format' makes one"
+            )
+        return named
+
+    def _lease(self, bucket: _named.Bucket) -> _named.Lease:
+        """Takes a volume for a change, and keeps it if the options say so."""
+        if self._take:
+            kept = self._kept.get(bucket)
+            if kept is None or not bucket.is_held_by(kept.held):
+                self._kept[bucket] = bucket.lease(self._take_timeout)
+        return bucket.lease(self._take_timeout)
+
+    def _owned(self, named: Named) -> contextlib.AbstractContextManager[nearflash.Owner]:
+        if self._take:
+            self._lease(named.bucket).release()
+        return named.bucket.owned(self._take_timeout)
+
+    def release(self) -> None:
+        """Releases the volumes that the option `take` has kept."""
+        kept, self._kept = self._kept, {}
+        for lease in kept.values():
+            lease.release()
+
+    def place(self, path: str) -> Place | NamedPlace:
+        """The place of the file `path`, which is opened for reading if it has a name."""
+        path = self._strip_protocol(path)
+        named = self._find_named(path)
+        return named.open() if named else self._range(path)
+
+    def _range(self, path: str, *, is_written: bool = False) -> Place:
+        """The place of a range. Its volume is opened once for all of them."""
         wanted = Range.parse(path)
         volume = self._volume(os.getpid(), wanted.url)
         left = volume.size - wanted.offset
@@ -202,8 +292,16 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         return Place(path, volume, wanted.offset, length)
 
     async def _info(self, path: str, **_options: Any) -> dict[str, Any]:
-        """The name, size in bytes, volume, and offset in bytes of the file `path`."""
-        place = await self._run(self.place, path)
+        """The name, type and size in bytes of `path`. A file by name also has its number `ino` and
+        the times `created` and `mtime`, a range its volume and its offset in bytes."""
+        info: dict[str, Any] = await self._run(self._describe, self._strip_protocol(path))
+        return info
+
+    def _describe(self, path: str) -> dict[str, Any]:
+        named = self._find_named(path)
+        if named:
+            return named.info()
+        place = self._range(path)
         return {
             "name": place.path,
             "type": "file",
@@ -213,20 +311,169 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         }
 
     async def _exists(self, path: str, **_options: Any) -> bool:
-        """Whether `path` names a range of a volume that can be opened."""
-        return bool(await self._isfile(path))
+        """Whether `path` exists, or names a range of a volume that can be opened."""
+        try:
+            await self._info(path)
+        except Exception:
+            return False
+        return True
 
     async def _ls(self, path: str, detail: bool = True, **_options: Any) -> list[Any]:
-        """The file `path` itself, since nodes do not list their volumes to clients: as `info` with
-        `detail`, otherwise by name."""
-        info = await self._info(path)
-        return [info if detail else info["name"]]
+        """The entries of the directory `path`, or the file `path` itself: as `info` with `detail`,
+        otherwise by name. Nodes do not list their volumes to clients."""
+        path = self._strip_protocol(path)
+
+        def ls() -> list[dict[str, Any]]:
+            named = self._find_named(path)
+            return named.entries() if named else [self._describe(path)]
+
+        entries = await self._run(ls)
+        return [entry if detail else entry["name"] for entry in entries]
+
+    def created(self, path: str) -> datetime.datetime:
+        """The time at which the file `path` was created."""
+        created: datetime.datetime = self._in_files(path).info()["created"]
+        return created
 
     def modified(self, path: str) -> datetime.datetime:
-        """The current time, for every `path`: a volume stores no times, and may have changed up to
-        now. A cache that compares times therefore reads from the node again."""
-        self.place(path)
-        return datetime.datetime.now(datetime.UTC)
+        """The time of the last change of the file `path`. For a range it is the current time: a
+        volume stores no times, and may have changed up to now. A cache that compares times
+        therefore reads from the node again."""
+        info = self._describe(self._strip_protocol(path))
+        time: datetime.datetime = info.get("mtime") or datetime.datetime.now(datetime.UTC)
+        return time
+
+    async def _mkdir(self, path: str, create_parents: bool = True, **_options: Any) -> None:
+        """Creates the directory `path`, and with `create_parents` those in which it lies."""
+        path = self._strip_protocol(path)
+
+        def mkdir() -> None:
+            named = self._find_named(path, is_written=True)
+            if named is None:
+                return  # ranges lie in no directory
+            with self._owned(named) as owner:
+                if create_parents or named.is_root:
+                    named.makedirs(owner, exist_ok=False)
+                else:
+                    owner.mkdir(named.name)
+
+        await self._run(mkdir)
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Creates the directory `path`, and those in which it lies. With `exist_ok`, it may
+        exist."""
+        path = self._strip_protocol(path)
+
+        def makedirs() -> None:
+            named = self._find_named(path, is_written=True)
+            if named is None:
+                return  # ranges lie in no directory
+            if exist_ok:
+                with contextlib.suppress(FileNotFoundError):
+                    if named.info()["type"] == "directory":
+                        return
+            with self._owned(named) as owner:
+                named.makedirs(owner, exist_ok=exist_ok)
+
+        await self._run(makedirs)
+
+    def rmdir(self, path: str) -> None:
+        """Removes the empty directory `path`."""
+        named = self._in_files(path)
+        if named.info()["type"] != "directory":
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        with self._owned(named) as owner:
+            owner.remove(named.name)
+
+    async def _rm_file(self, path: str, **_options: Any) -> None:
+        """Removes the file `path`."""
+        await self._run(self._remove, [self._strip_protocol(path)], False)
+
+    async def _rm(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **_options: Any,
+    ) -> None:
+        """Removes files, by `path` or by pattern, with `recursive` also directories and everything
+        in them, up to `maxdepth` below. `batch_size` has no effect."""
+        paths = await self._expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        # A directory comes after its entries.
+        await self._run(self._remove, sorted(paths, reverse=True), recursive)
+
+    def _remove(self, paths: list[str], with_directories: bool) -> None:
+        with contextlib.ExitStack() as leases:
+            for path in paths:
+                named = self._in_files(path)
+                if with_directories and named.is_root:
+                    continue
+                if not with_directories and named.info()["type"] == "directory":
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+                leases.callback(self._lease(named.bucket).release)
+                with self._owned(named) as owner:
+                    owner.remove(named.name)
+
+    def mv(
+        self,
+        path1: str,
+        path2: str,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Renames the file or directory `path1` to `path2`, or into `path2` if that is a directory.
+        A file of that name is replaced. Between volumes, and with wildcards or `maxdepth`, files
+        are copied and then removed, directories with `recursive`."""
+        old = None if _is_pattern(path1) or maxdepth else self._in_files(path1)
+        new = None if _is_pattern(path2) else self._in_files(path2)
+        if old is None or new is None or old.bucket is not new.bucket:
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
+            return
+        target = new.name
+        with contextlib.suppress(FileNotFoundError):
+            if new.info()["type"] == "directory":
+                target = f"{new.name.rstrip('/')}/{old.name.rsplit('/', 1)[-1]}"
+        with self._owned(new) as owner:
+            owner.rename(old.name, target, replace=True)
+
+    async def _cp_file(self, path1: str, path2: str, **_options: Any) -> None:
+        """Copies the file `path1` to `path2`, whose directories are created. A directory is created
+        without its entries."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if (await self._info(path1))["type"] == "directory":
+            await self._makedirs(path2, exist_ok=True)
+            return
+
+        def copy() -> None:
+            place = self.place(path1)
+            # The entries of a directory are copied at the same time as the directory is created.
+            parent = self._find_named(path2.rsplit("/", 1)[0], is_written=True)
+            if parent is not None and not parent.is_root:
+                with self._owned(parent) as owner:
+                    parent.makedirs(owner, exist_ok=True)
+            starts = range(0, place.length, COPIED_AT_A_TIME)
+            parts = (place.read(start, start + COPIED_AT_A_TIME) for start in starts)
+            self._write(path2, parts, place.length)
+
+        await self._run(copy)
+
+    def _write(
+        self, path: str, parts: Iterable["Buffer"], size: int | None, mode: str = "overwrite"
+    ) -> None:
+        """Writes a file, durably: whole, or not at all if it has a name."""
+        named = self._find_named(path, is_written=True)
+        if named is None:
+            place, start = self._range(path, is_written=True), 0
+            for part in parts:
+                start += place.write(start, part)
+            place.volume.flush()
+            return
+        how = "xb" if mode == "create" else "wb"
+        with NamedFile(self, named, how, self._lease(named.bucket), size=size) as file:
+            for part in parts:
+                file.write(part)
 
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_options: Any
@@ -260,58 +507,88 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         reads = map(self._cat_file, paths, firsts, lasts)
         return await asyncio.gather(*reads, return_exceptions=on_error == "return")
 
-    async def _pipe_file(self, path: str, value: "Buffer", **_options: Any) -> None:
-        """Writes `value` as the file `path`, durably."""
-
-        def pipe() -> None:
-            place = self.place(path)
-            place.write(0, value)
-            place.volume.flush()
-
-        await self._run(pipe)
+    async def _pipe_file(
+        self, path: str, value: "Buffer", mode: str = "overwrite", **_options: Any
+    ) -> None:
+        """Writes `value` as the file `path`, durably. With the `mode` "create", a file of that name
+        must not exist."""
+        size = memoryview(value).nbytes
+        await self._run(self._write, self._strip_protocol(path), [value], size, mode)
 
     async def _get_file(
         self, rpath: str, lpath: str, callback: Any = DEFAULT_CALLBACK, **_options: Any
     ) -> None:
         """Copies the file `rpath` to the local file `lpath`, and tells `callback`."""
+        if (await self._info(rpath))["type"] == "directory":
+            os.makedirs(lpath, exist_ok=True)
+            return
 
         def get() -> None:
             place = self.place(rpath)
             callback.set_size(place.length)
+            buffer = memoryview(bytearray(min(place.length, COPIED_AT_A_TIME)))
             with open(lpath, "wb") as target:
                 for start in range(0, place.length, COPIED_AT_A_TIME):
-                    data = place.read(start, start + COPIED_AT_A_TIME)
-                    callback.relative_update(target.write(data))
+                    part = buffer[: min(place.length - start, COPIED_AT_A_TIME)]
+                    place.readinto(start, part)
+                    callback.relative_update(target.write(part))
 
         await self._run(get)
 
     async def _put_file(
-        self, lpath: str, rpath: str, callback: Any = DEFAULT_CALLBACK, **_options: Any
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Any = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **_options: Any,
     ) -> None:
-        """Copies the local file `lpath` to the file `rpath`, durably, and tells `callback`."""
+        """Copies the local file `lpath` to the file `rpath`, durably, and tells `callback`. With
+        the `mode` "create", a file of that name must not exist."""
+        if os.path.isdir(lpath):
+            await self._makedirs(rpath, exist_ok=True)
+            return
 
         def put() -> None:
-            place = self.place(rpath)
             with open(lpath, "rb") as source:
-                callback.set_size(os.fstat(source.fileno()).st_size)
-                start = 0
-                while data := source.read(COPIED_AT_A_TIME):
-                    start += place.write(start, data)
-                    callback.relative_update(len(data))
-            place.volume.flush()
+                size = os.fstat(source.fileno()).st_size
+                callback.set_size(size)
+
+                def parts() -> Iterator[bytes]:
+                    while data := source.read(COPIED_AT_A_TIME):
+                        yield data
+                        callback.relative_update(len(data))
+
+                self._write(self._strip_protocol(rpath), parts(), size, mode)
 
         await self._run(put)
 
-    def _open(self, path: str, mode: str = "rb", **options: Any) -> "VolumeFile":
-        return VolumeFile(self, self.place(path), mode, **options)
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> "VolumeFile | NamedFile":
+        path = self._strip_protocol(path)
+        named = self._find_named(path, is_written=mode != "rb")
+        if named is None:
+            return VolumeFile(self, self._range(path), mode, **options)
+        if mode == "rb":
+            return VolumeFile(self, named.open(), mode, **{**options, "autocommit": True})
+        if mode not in ("wb", "xb"):
+            raise ValueError(f"a file is opened as 'rb', 'wb' or 'xb', not '{mode}'")
+        return NamedFile(self, named, mode, self._lease(named.bucket), **options)
 
     async def open_async(self, path: str, mode: str = "rb", **options: Any) -> "AsyncVolumeFile":
         """Opens the file `path` for coroutines, as `mode` "rb" or "wb". The `options` are those of
         `open`."""
+        path = self._strip_protocol(path)
+        named = await self._run(lambda: self._find_named(path, is_written=mode != "rb"))
+        if named is not None and mode != "rb":
+            raise NotImplementedError(f"'{path}': use _pipe_file or _put_file to write it")
         return AsyncVolumeFile(self, await self._run(self.place, path), mode, **options)
 
 
-def _options(mode: str, place: Place, options: dict[str, Any]) -> dict[str, Any]:
+def _is_pattern(path: Any) -> bool:
+    return not isinstance(path, str) or has_magic(path)
+
+
+def _options(mode: str, place: Place | NamedPlace, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a file for its base class."""
     if mode not in ("rb", "wb"):
         raise ValueError(f"a volume's file is opened as 'rb' or 'wb', not '{mode}'")
@@ -330,7 +607,9 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
 
     loc: int
 
-    def __init__(self, fs: VolumeFileSystem, place: Place, mode: str, **options: Any) -> None:
+    def __init__(
+        self, fs: VolumeFileSystem, place: Place | NamedPlace, mode: str, **options: Any
+    ) -> None:
         self._place = place
         self._sought: dict[int, int] = {}  # positions for the next read, by thread
         self._last = (0, 0)  # the previous read
@@ -370,6 +649,25 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
         self.loc, self._last = end, (start, end)
         return data
 
+    def readinto(self, b: "Buffer") -> int:
+        """Fills `b` with the next bytes, as many as are left. Returns their number."""
+        target = memoryview(b).cast("B")
+        start = self.tell()
+        wanted: int = min(target.nbytes, max(self.size - start, 0))
+        if wanted < LONG_READ:
+            data = self.read(wanted)
+            target[: len(data)] = data
+            return len(data)
+        if not self.readable():
+            raise ValueError("the file is closed, or not opened for reading")
+        # The bytes go where they are wanted, without a copy.
+        if self._sought.pop(threading.get_ident(), None) is None:
+            self._sought.clear()
+        self._place.readinto(start, target[:wanted])
+        self.loc = start + wanted
+        self._last = (start, self.loc)
+        return wanted
+
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
         """Reads up to and including `char`, or all that is left. `blocks` is the number of bytes
         that are searched at a time."""
@@ -381,10 +679,12 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
     def write(self, data: "Buffer") -> int:
         """Appends `data` to the data written so far, up to the range's end. Returns the number of
         bytes."""
-        self._place.check_room(self.loc, data)
+        if isinstance(self._place, Place):
+            self._place.check_room(self.loc, data)
         return int(super().write(data))
 
     def _upload_chunk(self, final: bool = False) -> bool:
+        assert isinstance(self._place, Place), "files by name are written as NamedFile"
         with self.buffer.getbuffer() as data:
             self._place.write(self.offset, data)
         if final:
@@ -395,7 +695,9 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
 class AsyncVolumeFile(AbstractAsyncStreamedFile):  # type: ignore[misc] # fsspec has no types
     """A range of a volume, opened for coroutines. Reads are not buffered."""
 
-    def __init__(self, fs: VolumeFileSystem, place: Place, mode: str, **options: Any) -> None:
+    def __init__(
+        self, fs: VolumeFileSystem, place: Place | NamedPlace, mode: str, **options: Any
+    ) -> None:
         self._place = place
         super().__init__(fs, place.path, **_options(mode, place, options))
 
@@ -406,7 +708,8 @@ class AsyncVolumeFile(AbstractAsyncStreamedFile):  # type: ignore[misc] # fsspec
     async def write(self, data: "Buffer") -> int:
         """Appends `data` to the data written so far, up to the range's end. Returns the number of
         bytes."""
-        self._place.check_room(self.loc, data)
+        if isinstance(self._place, Place):
+            self._place.check_room(self.loc, data)
         return int(await super().write(data))
 
     async def _upload_chunk(self, final: bool = False) -> bool:

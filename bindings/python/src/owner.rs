@@ -1,0 +1,273 @@
+//! Changing the files of a volume.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use nearflash_files_owner::{
+    FilesError, Owner as Inner, Path, Pending, Replace, Upload as Options,
+};
+use nearflash_units::ByteLen;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::bytes::Bytes;
+use crate::file_errors::files_raised;
+use crate::files::{Stat, parsed};
+use crate::forks::Owned;
+
+/// The bytes that are asked of a stream at a time.
+const PIECE_LEN: usize = 4 << 20;
+
+type Shared = Arc<Inner>;
+/// The owner, which a file does not keep, and the file until it is committed or discarded.
+type Begun = (Weak<Inner>, Mutex<Option<Pending>>);
+
+/// The process that may change the files of a volume, until `close`. Threads may share it. Every
+/// change is durable when its call returns.
+#[pyclass(frozen, module = "nearflash", weakref)]
+pub(crate) struct Owner {
+    name: Box<str>,
+    open: Owned<Mutex<Option<Shared>>>,
+}
+
+fn replace(is_allowed: bool) -> Replace {
+    if is_allowed { Replace::Allowed } else { Replace::Never }
+}
+
+impl Owner {
+    pub(crate) fn take(
+        client: &nearflash::Client,
+        name: &str,
+        take_over: bool,
+    ) -> Result<Self, FilesError> {
+        let owner = Arc::new(Inner::take(client, name, take_over)?);
+        Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(owner))) })
+    }
+
+    fn shared(&self) -> PyResult<Shared> {
+        let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| released(&self.name))
+    }
+
+    /// Runs a change, while other Python threads run.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&Inner) -> Result<T, FilesError> + Send,
+    ) -> PyResult<T> {
+        let owner = self.shared()?;
+        let result = py.detach(move || change(&owner));
+        result.map_err(|error| files_raised(py, &error))
+    }
+
+    fn begin(&self, py: Python<'_>, path: &Path, options: Options) -> PyResult<Upload> {
+        let owner = self.shared()?;
+        let begun = py.detach(|| Pending::begin(&owner, path, options));
+        let pending = Mutex::new(Some(begun.map_err(|error| files_raised(py, &error))?));
+        let (name, owner) = (self.name.clone(), Arc::downgrade(&owner));
+        Ok(Upload { name, open: Owned::new((owner, pending)) })
+    }
+}
+
+#[cold]
+fn released(name: &str) -> PyErr {
+    PyValueError::new_err(format!("volume '{name}' was released: take it again"))
+}
+
+#[pymethods]
+impl Owner {
+    /// The volume's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The length in bytes of the space that files can still use.
+    #[getter]
+    fn free(&self, py: Python<'_>) -> PyResult<u64> {
+        self.change(py, |owner| Ok(owner.free_len()?.0))
+    }
+
+    /// The properties of the file or directory `path`.
+    fn stat(&self, py: Python<'_>, path: PathBuf) -> PyResult<Stat> {
+        let path = parsed(&path)?;
+        let (number, inode) = self.change(py, |owner| owner.files().stat(&path))?;
+        Ok(Stat { number, inode })
+    }
+
+    /// Begins the file `path`, whose bytes `Upload.write` appends. It appears with `Upload.commit`.
+    /// If its `size` is known, it gets exactly the space that it needs.
+    #[pyo3(signature = (path, *, replace=false, size=None))]
+    fn upload(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        replace: bool,
+        size: Option<u64>,
+    ) -> PyResult<Upload> {
+        let path = parsed(&path)?;
+        let replace = self::replace(replace);
+        self.begin(py, &path, Options { size: size.map(ByteLen), replace })
+    }
+
+    /// Creates the file `path` with the bytes of `source`: any object with a C-contiguous buffer, or
+    /// with a method `read`, whose `size` may be given.
+    #[pyo3(signature = (path, source, *, replace=false, size=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        source: &Bound<'_, PyAny>,
+        replace: bool,
+        size: Option<u64>,
+    ) -> PyResult<Stat> {
+        if !source.hasattr("read")? {
+            let len = Bytes::readable(source)?.len();
+            let size = Some(u64::try_from(len).expect("usize is at most 64 bits wide"));
+            let upload = self.upload(py, path, replace, size)?;
+            upload.write(py, source)?;
+            return upload.commit(py);
+        }
+        let upload = self.upload(py, path, replace, size)?;
+        let copied = (|| {
+            loop {
+                let piece = source.call_method1("read", (PIECE_LEN,))?;
+                if upload.write(py, &piece)? == 0 {
+                    return Ok(());
+                }
+            }
+        })();
+        match copied {
+            Ok(()) => upload.commit(py),
+            Err(error) => {
+                upload.discard(py)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Creates the empty directory `path`.
+    fn mkdir(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let path = parsed(&path)?;
+        self.change(py, |owner| owner.mkdir(&path))
+    }
+
+    /// Removes `path`, a file or an empty directory.
+    fn remove(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let path = parsed(&path)?;
+        self.change(py, |owner| owner.remove(&path).map(drop))
+    }
+
+    /// Renames `source`, a file or a directory, to `target`. With `replace`, a file or an empty
+    /// directory of the same kind is replaced.
+    #[pyo3(signature = (source, target, *, replace=false))]
+    fn rename(
+        &self,
+        py: Python<'_>,
+        source: PathBuf,
+        target: PathBuf,
+        replace: bool,
+    ) -> PyResult<()> {
+        let (from, to) = (parsed(&source)?, parsed(&target)?);
+        self.change(py, |owner| owner.rename(&from, &to, self::replace(replace)))
+    }
+
+    /// Releases the volume, when calls of other threads have returned. Files that were not committed
+    /// are discarded.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(open));
+        Ok(())
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _type: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nearflash.Owner '{}'>", self.name)
+    }
+}
+
+/// A file that is not part of its volume before `commit`. Nobody else sees any of it.
+#[pyclass(frozen, module = "nearflash")]
+pub(crate) struct Upload {
+    name: Box<str>,
+    open: Owned<Begun>,
+}
+
+impl Upload {
+    /// Runs a step, while other Python threads run.
+    fn step<T: Send>(
+        &self,
+        py: Python<'_>,
+        step: impl FnOnce(&Inner, &mut Option<Pending>) -> Result<T, FilesError> + Send,
+    ) -> PyResult<T> {
+        let (owner, pending) = self.open.get()?;
+        let owner = owner.upgrade().ok_or_else(|| released(&self.name))?;
+        let done = py.detach(|| {
+            let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = pending.is_some().then(|| step(&owner, &mut pending));
+            drop((pending, owner));
+            done
+        });
+        let ended = || PyValueError::new_err("the file was committed or discarded already");
+        done.ok_or_else(ended)?.map_err(|error| files_raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl Upload {
+    /// Appends `data`, any object with a C-contiguous buffer. Returns the number of bytes. After an
+    /// error, the file is discarded.
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let bytes = Bytes::readable(data)?;
+        let place = bytes.as_slice();
+        self.step(py, |owner, held| {
+            let written = held.as_mut().map_or(Ok(()), |pending| pending.write(owner, place));
+            if written.is_err()
+                && let Some(pending) = held.take()
+            {
+                pending.abandon(owner);
+            }
+            written
+        })?;
+        Ok(bytes.len())
+    }
+
+    /// Makes the file part of the volume, durably. Returns its properties.
+    fn commit(&self, py: Python<'_>) -> PyResult<Stat> {
+        let finished = self
+            .step(py, |owner, held| held.take().map(|pending| pending.finish(owner)).transpose());
+        let (number, inode) = finished?.expect("a step has a file");
+        Ok(Stat { number, inode })
+    }
+
+    /// Gives the space back. A file that was committed or discarded stays as it is.
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        let (owner, pending) = self.open.get()?;
+        let Some(owner) = owner.upgrade() else { return Ok(()) };
+        py.detach(|| {
+            let taken = pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(pending) = taken {
+                pending.abandon(&owner);
+            }
+            drop(owner);
+        });
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nearflash.Upload to '{}'>", self.name)
+    }
+}
