@@ -23,8 +23,9 @@ use nearflash_units::ByteLen;
 use crate::args::{FilesSubcommand, OwnerArgs, ReplaceArgs};
 use crate::failure::Failure;
 use crate::output::{self, print};
+use crate::waiting::waiting_for;
 use place::Place;
-use progress::{Progress, waiting_for};
+use progress::Progress;
 
 /// The number of entries that are listed at a time.
 const PAGE_LEN: usize = 1000;
@@ -155,7 +156,7 @@ fn format_volume(volume: &str, force: bool, json: bool) -> Result<String, FilesF
     let formatted = show::Formatted {
         volume: disk.properties().name,
         bytes: disk.properties().len.0,
-        free_bytes: Owner::open(disk)?.free_len().0,
+        free_bytes: Owner::open(disk)?.free_len()?.0,
     };
     Ok(output::show(&formatted, json, show::formatted))
 }
@@ -165,7 +166,7 @@ fn list(place: &str, json: bool) -> Result<String, FilesFailure> {
     let files = reading(&place)?;
     let (number, inode) = files.stat(&place.path)?;
     let mut nodes = Vec::new();
-    if inode.kind == Kind::File {
+    if inode.kind != Kind::Directory {
         nodes.push(show::Node::new(&place.path, number, &inode));
     } else {
         let mut after = None;

@@ -67,6 +67,11 @@ impl Node {
         let kind = match inode.kind {
             Kind::File => "file",
             Kind::Directory => "directory",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::CharDevice => "character device",
+            Kind::BlockDevice => "block device",
         };
         let run = |run: &nearflash_files_owner::Run| RunOfFile {
             start: run.offset().0,
@@ -132,7 +137,7 @@ pub(super) struct Listing {
 pub(super) fn listing(listing: &Listing) -> String {
     let line = |node: &Node| {
         let size = if node.kind == "file" { tables::size(node.bytes) } else { String::new() };
-        let slash = if node.kind == "file" { "" } else { "/" };
+        let slash = if node.kind == "directory" { "/" } else { "" };
         format!("{size:>9}  {}  {}{slash}\n", show_moment(node.modified_at), node.path)
     };
     listing.entries.iter().map(line).collect()
