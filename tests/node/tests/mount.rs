@@ -305,3 +305,32 @@ fn a_mount_whose_volume_was_taken_over_ends_and_writes_nothing() {
     assert_eq!(bench.direct("file"), b"first");
     bench.terminate();
 }
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn reads_outlast_a_restart_of_the_node_and_lost_writes_are_reported() {
+    let place = Place::new();
+    let mut bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    fs::write(bench.at("kept"), bytes(300_000)).unwrap();
+    File::open(bench.at("kept")).unwrap().sync_all().unwrap();
+    let lost = File::create_new(bench.at("lost")).unwrap();
+    lost.write_all_at(&bytes(5000), 0).unwrap();
+    let pid = mount.pid();
+
+    bench = bench.restart_node();
+    assert!(fs::read(bench.at("kept")).unwrap() == bytes(300_000));
+    // The node may have lost its power, and with it the write that was not synchronised.
+    let error = lost.sync_all().unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+    eventually("a mount whose changes are lost ends", || has_ended(pid));
+    assert!(mount.log().contains("the mount has ended"), "{}", mount.log());
+    drop(lost);
+    mount.unmount();
+
+    let mount = bench.mount(&[]);
+    assert!(fs::read(bench.at("kept")).unwrap() == bytes(300_000));
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
