@@ -326,7 +326,7 @@ impl Space for FileSystem {
 struct Scanned {
     free: FreeRuns,
     inodes: u64,
-    /// The files that have space behind their ends, and were open.
+    /// The files with names that have space behind their ends, and were open.
     surplus: Vec<InodeNumber>,
 }
 
@@ -356,7 +356,8 @@ impl Scanned {
             self.free.reserve(*run).map_err(|error| Fault::Run { number, error })?;
         }
         let (_, lost) = nearflash_files::trim(&inode.runs, inode.size);
-        if !inode.keeps_space && !lost.is_empty() {
+        // An orphan is removed with all its space.
+        if inode.links > 0 && !inode.keeps_space && !lost.is_empty() {
             self.surplus.push(number);
         }
         Ok(())

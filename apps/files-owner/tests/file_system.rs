@@ -1,0 +1,503 @@
+//! Random histories of a file system, compared with a model in memory: without failures, and after a
+//! loss of power at any write. Then the names and sizes are those of one moment since the last sync,
+//! bytes that were synced are there unless they were written again, and every other byte is one that
+//! its file had at this offset, or zero where the file had not been written.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+mod device;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use device::{Device, Dice, Image, replay};
+use nearflash_files_owner::{
+    Allocation, AttributeChanges, FileSystem, FilesError, FormatOptions, InodeNumber, Kind, Name,
+    NewInode, Permissions, Renaming, format,
+};
+use nearflash_units::{ByteLen, ByteOffset, MIB};
+
+const LEN: ByteLen = ByteLen(24 * MIB);
+const ROOT: InodeNumber = InodeNumber::ROOT;
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+/// A bit for each value that a byte may have, modulo 64.
+type Values = u64;
+
+fn bit(byte: u8) -> Values {
+    1 << (byte % 64)
+}
+
+/// The names of the root, with the inode and the size of each file.
+type Tree = BTreeMap<String, (InodeNumber, u64)>;
+
+/// The bytes that a loss of power may leave, by file and offset.
+type Possible = BTreeMap<InodeNumber, Arc<Vec<Values>>>;
+
+/// The files as they must be.
+#[derive(Clone, Default)]
+struct Model {
+    names: BTreeMap<String, InodeNumber>,
+    bytes: BTreeMap<InodeNumber, Vec<u8>>,
+    open: BTreeSet<InodeNumber>,
+    possible: Possible,
+}
+
+impl Model {
+    fn tree(&self) -> Tree {
+        let size = |number| u64::try_from(self.bytes[number].len()).unwrap();
+        self.names.iter().map(|(name, number)| (name.clone(), (*number, size(number)))).collect()
+    }
+
+    fn is_linked(&self, number: InodeNumber) -> bool {
+        self.names.values().any(|known| *known == number)
+    }
+
+    fn write(&mut self, number: InodeNumber, offset: usize, bytes: &[u8]) {
+        self.resize(number, self.bytes[&number].len().max(offset + bytes.len()));
+        self.bytes.get_mut(&number).unwrap()[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let possible = Arc::make_mut(self.possible.get_mut(&number).unwrap());
+        for (values, byte) in possible[offset..].iter_mut().zip(bytes) {
+            *values |= bit(*byte);
+        }
+    }
+
+    fn resize(&mut self, number: InodeNumber, len: usize) {
+        let bytes = self.bytes.get_mut(&number).unwrap();
+        let possible = Arc::make_mut(self.possible.get_mut(&number).unwrap());
+        let old = bytes.len();
+        bytes.resize(len, 0);
+        possible.resize(possible.len().max(len), 0);
+        for values in &mut possible[old.min(len)..len] {
+            *values |= bit(0);
+        }
+    }
+
+    /// The bytes of a file are durable.
+    fn sync(&mut self, number: InodeNumber) {
+        let bytes = self.bytes[&number].iter();
+        self.possible.insert(number, Arc::new(bytes.map(|byte| bit(*byte)).collect()));
+    }
+
+    fn sync_all(&mut self) {
+        let numbers: Vec<InodeNumber> = self.bytes.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.sync(number));
+    }
+}
+
+/// A file system, its model, and the dice that choose what happens.
+struct Run {
+    files: FileSystem,
+    model: Model,
+    dice: Dice,
+    /// The greatest offset of writes.
+    reach: u64,
+    /// The moment of the last change that must be durable, among those of the trees.
+    lower: usize,
+    trees: Vec<Tree>,
+}
+
+impl Run {
+    fn new(device: &Device, seed: u64, reach: u64) -> Self {
+        let files = FileSystem::open(device.disk()).unwrap();
+        let trees = vec![Tree::new()];
+        Self { files, model: Model::default(), dice: Dice(seed), reach, lower: 0, trees }
+    }
+
+    fn pick<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        let count = u64::try_from(all.len()).unwrap();
+        (count != 0).then(|| all[usize::try_from(self.dice.below(count)).unwrap()].clone())
+    }
+
+    fn any_name(&mut self) -> String {
+        self.pick(&NAMES).unwrap().to_owned()
+    }
+
+    /// Carries out a random call. A full volume changes nothing.
+    fn step(&mut self) -> Result<(), FilesError> {
+        let before = self.model.clone();
+        let done = match self.dice.below(16) {
+            0 | 1 => self.create(),
+            2 => self.remove(),
+            3 => self.rename(),
+            4 => self.link(),
+            5 => self.release(),
+            6 => self.truncate(),
+            7 => self.allocate(),
+            8 => self.sync(),
+            9 => self.sync_all(),
+            10 => self.append(),
+            _ => self.write(),
+        };
+        self.trees.push(self.model.tree());
+        match done {
+            Err(FilesError::NoSpace { .. }) => {
+                let open = std::mem::take(&mut self.model.open);
+                self.model = Model { open, ..before };
+                self.trees.pop();
+                self.trees.push(self.model.tree());
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn create(&mut self) -> Result<(), FilesError> {
+        let text = self.any_name();
+        let permissions = Permissions { mode: 0o600, uid: 0, gid: 0 };
+        let new = NewInode { kind: Kind::File, permissions, device: 0, target: Vec::new() };
+        match self.files.create(ROOT, &name(&text), new) {
+            Err(FilesError::Refused(_)) => assert!(self.model.names.contains_key(&text)),
+            created => {
+                let (number, _) = created?;
+                self.files.retain(number)?;
+                assert!(self.model.names.insert(text, number).is_none());
+                self.model.bytes.insert(number, Vec::new());
+                self.model.possible.insert(number, Arc::default());
+                self.model.open.insert(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self) -> Result<(), FilesError> {
+        let text = self.any_name();
+        match self.files.unlink(ROOT, &name(&text)) {
+            Err(FilesError::Refused(_)) => assert!(!self.model.names.contains_key(&text)),
+            removed => {
+                removed?;
+                self.model.names.remove(&text).unwrap();
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self) -> Result<(), FilesError> {
+        let (from, to) = (self.any_name(), self.any_name());
+        let how = self.pick(&[Renaming::Replace, Renaming::Replace, Renaming::Exchange]).unwrap();
+        let (known, target) = (self.model.names.get(&from).copied(), self.model.names.get(&to));
+        let target = target.copied();
+        let is_valid = known.is_some() && (how == Renaming::Replace || target.is_some());
+        match self.files.rename((ROOT, &name(&from)), (ROOT, &name(&to)), how) {
+            Err(FilesError::Refused(_)) => assert!(!is_valid),
+            renamed => {
+                renamed?;
+                let known = known.unwrap();
+                if target == Some(known) {
+                    return Ok(());
+                }
+                match (how, target) {
+                    (Renaming::Exchange, target) => {
+                        self.model.names.insert(from, target.unwrap());
+                    }
+                    _ => drop(self.model.names.remove(&from)),
+                }
+                self.model.names.insert(to, known);
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self) -> Result<(), FilesError> {
+        let (from, to) = (self.any_name(), self.any_name());
+        let Some(number) = self.model.names.get(&from).copied() else { return Ok(()) };
+        match self.files.link(number, ROOT, &name(&to)) {
+            Err(FilesError::Refused(_)) => assert!(self.model.names.contains_key(&to)),
+            linked => {
+                linked?;
+                assert!(self.model.names.insert(to, number).is_none());
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), FilesError> {
+        if let Some(number) = self.any_open() {
+            self.files.release(number);
+            self.model.open.remove(&number);
+        }
+        Ok(())
+    }
+
+    /// An open file; one that has a name is opened if there is none.
+    fn any_open(&mut self) -> Option<InodeNumber> {
+        let open: Vec<InodeNumber> = self.model.open.iter().copied().collect();
+        if let Some(number) = self.pick(&open) {
+            return Some(number);
+        }
+        let named: Vec<InodeNumber> = self.model.names.values().copied().collect();
+        let number = self.pick(&named)?;
+        self.files.retain(number).unwrap();
+        self.model.open.insert(number);
+        Some(number)
+    }
+
+    fn truncate(&mut self) -> Result<(), FilesError> {
+        let named: Vec<InodeNumber> = self.model.names.values().copied().collect();
+        let Some(number) = self.pick(&named) else { return Ok(()) };
+        let size = self.dice.below(self.reach);
+        let changes = AttributeChanges { size: Some(ByteLen(size)), ..Default::default() };
+        assert_eq!(self.files.change(number, changes)?.size, ByteLen(size));
+        self.model.resize(number, usize::try_from(size).unwrap());
+        Ok(())
+    }
+
+    fn allocate(&mut self) -> Result<(), FilesError> {
+        let Some(number) = self.any_open() else { return Ok(()) };
+        let (start, len) = (self.dice.below(self.reach), 1 + self.dice.below(self.reach / 4));
+        let all =
+            [Allocation::Extend, Allocation::KeepSize, Allocation::Zero, Allocation::ZeroAndExtend];
+        let allocation = self.pick(&all).unwrap();
+        let (from, end) = (usize::try_from(start).unwrap(), usize::try_from(start + len).unwrap());
+        let size = self.model.bytes[&number].len();
+        if matches!(allocation, Allocation::Zero | Allocation::ZeroAndExtend) {
+            let until = end.min(size);
+            let zeroes = vec![0; until.saturating_sub(from)];
+            if !zeroes.is_empty() {
+                self.model.write(number, from, &zeroes);
+            }
+        }
+        if matches!(allocation, Allocation::Extend | Allocation::ZeroAndExtend) && end > size {
+            self.model.resize(number, end);
+        }
+        self.files.allocate(number, ByteOffset(start), ByteLen(len), allocation)
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        let len = match self.dice.below(4) {
+            0 => 1 + self.dice.below(600),
+            1 => 4096,
+            _ => 1 + self.dice.below(self.reach / 4),
+        };
+        let mut stream = Dice(self.dice.next());
+        (0..len).map(|_| stream.next().to_le_bytes()[0]).collect()
+    }
+
+    fn write(&mut self) -> Result<(), FilesError> {
+        let Some(number) = self.any_open() else { return Ok(()) };
+        let (offset, bytes) = (self.dice.below(self.reach), self.payload());
+        self.model.write(number, usize::try_from(offset).unwrap(), &bytes);
+        self.files.write(number, &bytes, ByteOffset(offset))
+    }
+
+    fn append(&mut self) -> Result<(), FilesError> {
+        let Some(number) = self.any_open() else { return Ok(()) };
+        let bytes = self.payload();
+        let offset = self.model.bytes[&number].len();
+        self.model.write(number, offset, &bytes);
+        let at = self.files.append(number, &bytes)?;
+        assert_eq!(usize::try_from(at.0).unwrap(), offset);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), FilesError> {
+        let Some(number) = self.any_open() else { return Ok(()) };
+        let is_data_only = self.dice.below(2) == 0;
+        self.files.sync(number, is_data_only)?;
+        self.model.sync(number);
+        let size = self.model.bytes[&number].len();
+        let has_size = |tree: &Tree| {
+            let size = u64::try_from(size).unwrap();
+            tree.values().any(|(known, len)| *known == number && *len == size)
+        };
+        self.lower = match is_data_only {
+            false => self.trees.len() - 1,
+            // The last change of the size is durable.
+            true if self.model.is_linked(number) => {
+                let without = self.trees.iter().rposition(|tree| !has_size(tree));
+                self.lower.max(without.map_or(0, |moment| moment + 1).min(self.trees.len() - 1))
+            }
+            true => self.lower,
+        };
+        Ok(())
+    }
+
+    fn sync_all(&mut self) -> Result<(), FilesError> {
+        self.files.sync_all()?;
+        self.model.sync_all();
+        self.lower = self.trees.len() - 1;
+        Ok(())
+    }
+
+    /// Compares everything that can be seen with the model.
+    fn compare(&self) {
+        assert_eq!(tree(&self.files), self.model.tree());
+        for number in &self.model.open {
+            assert_eq!(bytes(&self.files, *number), self.model.bytes[number], "inode {number}");
+        }
+    }
+}
+
+fn tree(files: &FileSystem) -> Tree {
+    let entries = files.list(ROOT, None, usize::MAX).unwrap();
+    let described = entries.into_iter().map(|entry| {
+        let (number, inode) = files.lookup(ROOT, &entry.name).unwrap();
+        (entry.name.to_string(), (number, inode.size.0))
+    });
+    described.collect()
+}
+
+fn bytes(files: &FileSystem, number: InodeNumber) -> Vec<u8> {
+    files.retain(number).unwrap();
+    let mut bytes = vec![0; files.inode(number).unwrap().size.to_usize() + 1];
+    let len = files.read(number, &mut bytes, ByteOffset(0)).unwrap();
+    assert_eq!(len + 1, bytes.len());
+    bytes.truncate(len);
+    files.release(number);
+    bytes
+}
+
+fn formatted() -> Device {
+    let device = Device::new(LEN);
+    format(device.disk(), FormatOptions::default()).unwrap();
+    device
+}
+
+fn seed() -> u64 {
+    std::env::var("FILES_SEED").map_or(1, |seed| seed.parse().unwrap())
+}
+
+#[test]
+fn a_file_system_does_what_a_model_in_memory_does() {
+    for seed in seed()..seed() + 16 {
+        println!("FILES_SEED={seed} begins with this history");
+        let device = formatted();
+        // Every other history has files of several MiB, whose ends move, and fills the volume.
+        let reach = if seed % 2 == 0 { 5 * MIB } else { 200_000 };
+        let mut run = Run::new(&device, seed, reach);
+        for _ in 0..120 {
+            run.step().unwrap();
+            if run.dice.below(4) == 0 {
+                run.compare();
+            }
+        }
+        let Run { files, mut model, .. } = run;
+        files.sync_all().unwrap();
+        drop(files);
+        // What was open without a name is gone, and its space is free.
+        let mut files = FileSystem::open(device.disk()).unwrap();
+        assert_eq!(tree(&files), model.tree());
+        for (text, number) in std::mem::take(&mut model.names) {
+            assert_eq!(bytes(&files, number), model.bytes[&number], "{text}");
+            files.unlink(ROOT, &name(&text)).unwrap();
+        }
+        let report = files.check().unwrap();
+        assert!(report.is_sound(), "{report:?}");
+        assert_eq!((report.report.orphans, report.report.files), (0, 0));
+        let usage = files.usage().unwrap();
+        assert_eq!((usage.free, usage.inodes), (usage.total, 1));
+    }
+}
+
+/// The state that a loss of power may leave, from one moment of a history on.
+struct Bounds {
+    /// The number of operations of the device when the call returned.
+    returned_at: usize,
+    /// The trees that are possible before and after the call.
+    trees: Vec<Tree>,
+    /// The bytes that are possible until the call has returned, and afterwards.
+    during: Possible,
+    after: Possible,
+}
+
+fn united(one: &Possible, other: &Possible) -> Possible {
+    let mut united = one.clone();
+    for (number, values) in other {
+        let mine = Arc::make_mut(united.entry(*number).or_default());
+        mine.resize(mine.len().max(values.len()), 0);
+        mine.iter_mut().zip(values.iter()).for_each(|(mine, other)| *mine |= other);
+    }
+    united
+}
+
+fn history(seed: u64, calls: usize) -> (Device, Vec<Bounds>) {
+    let device = formatted();
+    let mut run = Run::new(&device, seed, 150_000);
+    let mut bounds = vec![Bounds {
+        returned_at: device.operation_count(),
+        trees: run.trees.clone(),
+        during: Possible::new(),
+        after: Possible::new(),
+    }];
+    for _ in 0..calls {
+        let (lower, before) = (run.lower, run.model.possible.clone());
+        run.step().unwrap();
+        bounds.push(Bounds {
+            returned_at: device.operation_count(),
+            trees: run.trees[lower..].to_vec(),
+            during: united(&before, &run.model.possible),
+            after: run.model.possible.clone(),
+        });
+        // From now on, the trees before the last sync are not possible.
+        let lower = run.lower;
+        bounds.last_mut().unwrap().trees.shrink_to_fit();
+        if lower > 0 {
+            let kept = run.trees[lower..].to_vec();
+            run.trees = kept;
+            run.lower = 0;
+        }
+    }
+    (device, bounds)
+}
+
+fn check_after(image: Image, trees: &[Tree], possible: &Possible) -> Result<(), FilesError> {
+    let device = Device::holding(image, LEN);
+    let mut files = FileSystem::open(device.disk())?;
+    let tree = tree(&files);
+    assert!(trees.contains(&tree), "{tree:?} is none of {trees:?}");
+    for (text, (number, _)) in &tree {
+        let possible = possible.get(number).map_or(&[][..], |values| values);
+        for (offset, byte) in bytes(&files, *number).into_iter().enumerate() {
+            let is_possible = possible.get(offset).is_some_and(|values| values & bit(byte) != 0);
+            assert!(is_possible, "{text} has {byte} at {offset}, which it never had there");
+        }
+    }
+    let report = files.check()?;
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(report.report.orphans, 0);
+    Ok(())
+}
+
+/// Cuts the power of random histories at every write, about `points_min` times.
+fn cut_power(points_min: usize) {
+    let mut points = 0;
+    for seed in seed().. {
+        if points >= points_min {
+            return;
+        }
+        println!("FILES_SEED={seed} begins with this history");
+        let (device, bounds) = history(seed, 24);
+        let mut dice = Dice(!seed);
+        replay(&device.operations(), &mut dice, |moment, image, _| {
+            let returned = bounds.partition_point(|bounds| bounds.returned_at <= moment);
+            let checked =
+                match (returned.checked_sub(1).map(|at| &bounds[at]), bounds.get(returned)) {
+                    (None, _) => check_after(image, &bounds[0].trees, &bounds[0].after),
+                    (Some(last), None) => check_after(image, &last.trees, &last.after),
+                    (Some(_), Some(next)) => check_after(image, &next.trees, &next.during),
+                };
+            match checked {
+                Ok(()) => {}
+                // The superblock is written last.
+                Err(FilesError::NotFormatted { .. } | FilesError::Superblock { .. })
+                    if returned == 0 => {}
+                Err(error) => panic!("seed {seed}, after {moment} operations: {error}"),
+            }
+            points += 1;
+        });
+    }
+}
+
+#[test]
+fn a_loss_of_power_loses_no_byte_that_was_synced_and_shows_no_foreign_byte() {
+    cut_power(900);
+}
+
+#[test]
+#[ignore = "replays 100,000 losses of power, which takes some minutes; another test of this file replays 900"]
+fn a_hundred_thousand_losses_of_power_lose_no_byte_that_was_synced() {
+    cut_power(100_000);
+}
