@@ -74,6 +74,11 @@ pub(crate) fn without_privileges(inode: &Inode) -> Option<u32> {
     (inode.kind != Kind::Directory && cleared != inode.mode).then_some(cleared)
 }
 
+/// Whether a write may have to clear bits of this inode.
+pub(crate) fn is_privileged(inode: &Inode) -> bool {
+    inode.mode & (SET_USER | SET_GROUP) != 0
+}
+
 /// The group of a new inode, and its mode: a directory with the set-group-ID bit passes its group on.
 pub(crate) fn inherited(parent: &Inode, kind: Kind, mode: u32, gid: u32) -> (u32, u32) {
     if parent.mode & SET_GROUP == 0 {

@@ -13,6 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The number of commands that can wait; more are not answered.
 const WAITING_MAX: usize = 16;
+/// The process has noticed the command, and will answer it.
+const NOTICED: u8 = b'+';
 /// The answer when everything is durable.
 const DURABLE: &str = "durable";
 /// The longest answer.
@@ -34,9 +36,9 @@ impl Waiting {
         let connections = Arc::new(Mutex::new(Vec::new()));
         let accepted = Arc::clone(&connections);
         thread::Builder::new().name("umount".to_owned()).spawn(move || {
-            for connection in listener.incoming().flatten() {
+            for mut connection in listener.incoming().flatten() {
                 let mut accepted = accepted.lock().unwrap_or_else(PoisonError::into_inner);
-                if accepted.len() < WAITING_MAX {
+                if accepted.len() < WAITING_MAX && connection.write_all(&[NOTICED]).is_ok() {
                     accepted.push(connection);
                 }
             }
@@ -63,8 +65,11 @@ impl Waiting {
 pub(crate) struct Wait(UnixStream);
 
 impl Wait {
+    /// Returns when the process has noticed it, so that unmounting is not too early.
     pub(crate) fn connect(place: &[u8]) -> io::Result<Self> {
-        UnixStream::connect_addr(&SocketAddr::from_abstract_name(place)?).map(Self)
+        let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(place)?)?;
+        stream.read_exact(&mut [0])?;
+        Ok(Self(stream))
     }
 
     /// Waits until everything is durable; otherwise returns the reason.
@@ -86,10 +91,6 @@ mod tests {
     fn waited(act: impl FnOnce(Waiting)) -> Result<(), String> {
         let waiting = Waiting::listen().unwrap();
         let wait = Wait::connect(waiting.place().as_bytes()).unwrap();
-        // Accepted, once the second one is connected and counted.
-        while waiting.connections.lock().unwrap().is_empty() {
-            thread::yield_now();
-        }
         act(waiting);
         wait.finish()
     }

@@ -10,11 +10,11 @@ mod extended;
 mod init;
 mod names;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -25,7 +25,7 @@ use fuser::{
 };
 use nearflash_files_owner::{Inode, InodeNumber};
 
-use crate::attributes::{attributes, file_type, number};
+use crate::attributes::{attributes, file_type, is_privileged, number};
 use crate::directories::{Directories, Item, Listing, PAGE_LEN};
 use crate::gate::Gate;
 use crate::session::Cache;
@@ -48,14 +48,40 @@ pub(crate) struct Translator {
     /// The value of the attribute that `nearflash umount` reads.
     waiting_place: String,
     directories: Directories,
+    /// The inodes that the kernel knows and that had a set-user-ID or set-group-ID bit when it learnt
+    /// their attributes: a write looks for these bits at no others.
+    privileged: RwLock<HashSet<InodeNumber>>,
 }
 
 impl Translator {
     pub(crate) fn new(files: Arc<Gate>, cache: Cache, waiting_place: String) -> Self {
-        Self { files, cache, waiting_place, directories: Directories::default() }
+        let (directories, privileged) = (Directories::default(), RwLock::default());
+        Self { files, cache, waiting_place, directories, privileged }
     }
 
-    fn listing(&self, handle: FileHandle) -> Result<Arc<std::sync::Mutex<Listing>>, Errno> {
+    /// The attributes of an inode, for the kernel.
+    fn shown(&self, number: InodeNumber, inode: &Inode) -> FileAttr {
+        if is_privileged(inode) {
+            self.privileged.write().unwrap_or_else(PoisonError::into_inner).insert(number);
+        }
+        attributes(number, inode)
+    }
+
+    fn reply_entry(&self, reply: ReplyEntry, found: Result<(InodeNumber, Inode), Errno>) {
+        match found {
+            Ok((number, inode)) => reply.entry(&TTL, &self.shown(number, &inode), GENERATION),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn reply_attributes(&self, reply: ReplyAttr, number: InodeNumber, inode: Result<Inode, Errno>) {
+        match inode {
+            Ok(inode) => reply.attr(&TTL, &self.shown(number, &inode)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn listing(&self, handle: FileHandle) -> Result<Arc<Mutex<Listing>>, Errno> {
         self.directories.get(handle)
     }
 
@@ -83,20 +109,6 @@ impl Translator {
     }
 }
 
-fn reply_entry(reply: ReplyEntry, found: Result<(InodeNumber, Inode), Errno>) {
-    match found {
-        Ok((number, inode)) => reply.entry(&TTL, &attributes(number, &inode), GENERATION),
-        Err(error) => reply.error(error),
-    }
-}
-
-fn reply_attributes(reply: ReplyAttr, number: InodeNumber, inode: Result<Inode, Errno>) {
-    match inode {
-        Ok(inode) => reply.attr(&TTL, &attributes(number, &inode)),
-        Err(error) => reply.error(error),
-    }
-}
-
 fn reply_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
     match done {
         Ok(()) => reply.ok(),
@@ -117,16 +129,7 @@ fn reply_extended(reply: ReplyXattr, len_max: u32, value: Result<Vec<u8>, Errno>
     }
 }
 
-/// An item for the kernel: its name, and its attributes.
-fn plus(
-    item: &Item,
-    inode: impl FnOnce(InodeNumber) -> Result<Inode, Errno>,
-) -> Option<(&OsStr, FileAttr)> {
-    let (name, number) = named(item);
-    // An entry that was removed meanwhile is left out.
-    inode(number).ok().map(|inode| (name, attributes(number, &inode)))
-}
-
+/// The name of an item, and the inode that it names.
 fn named(item: &Item) -> (&OsStr, InodeNumber) {
     use std::os::unix::ffi::OsStrExt as _;
     match item {
@@ -146,13 +149,13 @@ impl Filesystem for Translator {
         match self.lookup_name(parent, name) {
             // The kernel remembers for a while that the name does not exist.
             Err(Errno::ENOENT) => reply.entry(&TTL, &init::no_entry(), GENERATION),
-            found => reply_entry(reply, found),
+            found => self.reply_entry(reply, found),
         }
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let number = number(ino);
-        reply_attributes(reply, number, self.files.call(|files| files.inode(number)));
+        self.reply_attributes(reply, number, self.files.call(|files| files.inode(number)));
     }
 
     fn setattr(
@@ -175,7 +178,7 @@ impl Filesystem for Translator {
     ) {
         let number = number(ino);
         let changes = attributes::changes(mode, (uid, gid), size, (accessed_at, modified_at));
-        reply_attributes(reply, number, self.change(request, number, changes));
+        self.reply_attributes(reply, number, self.change(request, number, changes));
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -195,7 +198,7 @@ impl Filesystem for Translator {
         device: u32,
         reply: ReplyEntry,
     ) {
-        reply_entry(reply, self.make_node(request, (parent, name), mode, device));
+        self.reply_entry(reply, self.make_node(request, (parent, name), mode, device));
     }
 
     fn mkdir(
@@ -207,7 +210,7 @@ impl Filesystem for Translator {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        reply_entry(reply, self.make_directory(request, (parent, name), mode));
+        self.reply_entry(reply, self.make_directory(request, (parent, name), mode));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -226,7 +229,7 @@ impl Filesystem for Translator {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        reply_entry(reply, self.make_symlink(request, (parent, name), target));
+        self.reply_entry(reply, self.make_symlink(request, (parent, name), target));
     }
 
     fn rename(
@@ -250,7 +253,7 @@ impl Filesystem for Translator {
         new_name: &OsStr,
         reply: ReplyEntry,
     ) {
-        reply_entry(reply, self.add_link(ino, new_parent, new_name));
+        self.reply_entry(reply, self.add_link(ino, new_parent, new_name));
     }
 
     fn open(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -361,7 +364,10 @@ impl Filesystem for Translator {
     ) {
         let inode = |number| self.files.call(|files| files.inode(number));
         let listed = self.list(handle, offset, |next, item| {
-            plus(&item, inode).is_some_and(|(name, attributes)| {
+            // An entry that was removed meanwhile is left out.
+            let (name, number) = named(&item);
+            inode(number).is_ok_and(|inode| {
+                let attributes = self.shown(number, &inode);
                 reply.add(attributes.ino, next, name, &TTL, &attributes, GENERATION)
             })
         });
@@ -435,7 +441,7 @@ impl Filesystem for Translator {
     ) {
         match self.create_and_open(request, (parent, name), mode) {
             Ok((number, inode)) => {
-                let attributes = attributes(number, &inode);
+                let attributes = self.shown(number, &inode);
                 let flags = self.open_flags();
                 reply.created(&TTL, &attributes, GENERATION, FileHandle(0), flags);
             }

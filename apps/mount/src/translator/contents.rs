@@ -1,6 +1,7 @@
 //! Reading and writing, and the space of files.
 
 use std::cell::RefCell;
+use std::sync::PoisonError;
 
 use fuser::{Errno, FopenFlags, OpenFlags, ReplyData, ReplyStatfs, WriteFlags};
 use nearflash_files_owner::{
@@ -63,13 +64,16 @@ impl Translator {
             true => files.append(number, bytes).map(|_| ()),
             false => files.write(number, bytes, ByteOffset(offset)),
         })?;
-        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+        // The caller has no CAP_FSETID.
+        let is_cleared = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let privileged = || self.privileged.read().unwrap_or_else(PoisonError::into_inner);
+        if is_cleared && privileged().contains(&number) {
             self.clear_privileges(number)?;
         }
         Ok(())
     }
 
-    /// Clears the set-user-ID bits after a write by a caller without CAP_FSETID.
+    /// Clears the set-user-ID bits, as a write does.
     fn clear_privileges(&self, number: InodeNumber) -> Result<(), Errno> {
         self.files.call(|files| match without_privileges(&files.inode(number)?) {
             Some(mode) => {
@@ -101,7 +105,7 @@ impl Translator {
     pub(super) fn report_usage(&self, reply: ReplyStatfs) {
         match self.files.call(FileSystem::usage) {
             Ok(usage) => {
-                let block = u32::try_from(BLOCK.bytes()).expect("a block is short");
+                let block = BLOCK.bytes();
                 let blocks = |len: ByteLen| len.0 / u64::from(block);
                 let free = blocks(usage.free);
                 // A new inode takes some of the free space, as a file does.
