@@ -44,8 +44,8 @@ fn use_contents(bench: &MountBench<'_>) {
     let append = || OpenOptions::new().append(true).create(true).open(bench.at("log")).unwrap();
     let (mut one, mut two) = (append(), append());
     for at in 0..100 {
-        write!(one, "one {at}\n").unwrap();
-        write!(two, "two {at}\n").unwrap();
+        writeln!(one, "one {at}").unwrap();
+        writeln!(two, "two {at}").unwrap();
     }
     let expected: String = (0..100).map(|at| format!("one {at}\ntwo {at}\n")).collect();
     assert_eq!(fs::read_to_string(bench.at("log")).unwrap(), expected);
@@ -232,10 +232,10 @@ fn wrong_inputs_of_mount_and_umount_are_refused_by_name() {
     refused(&["mount", bench.url(), &file], 1, &["file: it is not a directory"]);
     refused(&["mount", bench.url(), "/proc"], 1, &["/proc", "'proc' is mounted there"]);
     refused(&["mount", bench.url(), dir, "--log", "/no/log"], 1, &["cannot write the log /no/log"]);
-    let none = format!("{}/none", Door::Tcp.url(&bench.node()));
+    let none = format!("{}/none", Door::Tcp.url(bench.node()));
     refused(&["mount", &none, dir], 1, &["'none'"]);
     bench.node().command(&["volume", "create", "raw=16MiB@flash"]);
-    let raw = format!("{}/raw", Door::Tcp.url(&bench.node()));
+    let raw = format!("{}/raw", Door::Tcp.url(bench.node()));
     refused(&["mount", &raw, dir], 1, &["'raw' is not formatted", "nearflash files format"]);
     refused(&["umount", dir], 1, &["is not a mount of nearflash"]);
     refused(&["umount", &missing], 1, &["is not a mount of nearflash"]);
