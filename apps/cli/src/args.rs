@@ -14,6 +14,7 @@ use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
 use crate::demo::DemoArgs;
+use crate::mount::MountArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -144,6 +145,21 @@ Examples:
 
 One process at a time changes the files of a volume.";
 
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  nearflash files format direct://127.0.0.1:4421/data
+  nearflash mount direct://127.0.0.1:4421/data /mnt
+  nearflash mount 'direct://192.0.2.1:4421/data?key=app&secret-file=app.secret' /mnt --allow-other
+  nearflash mount direct+local:/run/nearflash/direct.sock/data /mnt --cache read
+  nearflash umount /mnt
+
+The volume is formatted for files. One process at a time changes its files, and that is the mount as
+long as it lasts. Normal users need fusermount3, of the package fuse3. SIGTERM unmounts.";
+
+const UMOUNT_EXAMPLES: &str = "\
+Examples:
+  nearflash umount /mnt";
+
 const DEMO_EXAMPLES: &str = "\
 Examples:
   nearflash demo
@@ -212,6 +228,15 @@ pub(crate) enum Subcommand {
     /// Keep files in a volume: copy them in and out, list, rename and remove them
     #[command(subcommand, after_help = FILES_EXAMPLES)]
     Files(FilesSubcommand),
+    /// Mount a volume of files on a directory, for all programs of this machine
+    #[command(after_help = MOUNT_EXAMPLES)]
+    Mount(MountArgs),
+    /// Unmount a volume of files, and wait until all its changes are durable
+    #[command(after_help = UMOUNT_EXAMPLES)]
+    Umount {
+        /// The directory on which the volume is mounted
+        dir: PathBuf,
+    },
     /// Measure a file, a remote volume, or the network alone
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),

@@ -17,6 +17,9 @@ pub(crate) enum Failure {
     /// A command about files failed.
     #[error(transparent)]
     Files(#[from] crate::files::FilesFailure),
+    /// A volume could not be mounted or unmounted.
+    #[error(transparent)]
+    Mount(#[from] crate::mount::MountFailure),
     /// The measurement failed.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
@@ -70,6 +73,7 @@ impl Failure {
             Self::Node(error) => error.exit_code().into(),
             Self::Cluster(error) => error.exit_code().into(),
             Self::Files(error) => error.exit_code().into(),
+            Self::Mount(error) => error.exit_code().into(),
             Self::Volume(_) | Self::DataDir(_) => 2.into(),
             Self::Control(_)
             | Self::Job { .. }

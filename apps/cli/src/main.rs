@@ -12,10 +12,12 @@ mod demo;
 mod failure;
 mod files;
 mod job;
+mod mount;
 mod output;
 mod secret;
 mod study;
 mod tables;
+mod waiting;
 mod zeroing;
 
 use std::process::ExitCode;
@@ -52,6 +54,8 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
+        Subcommand::Mount(args) => mount::run_mount(&args),
+        Subcommand::Umount { dir } => mount::run_unmount(&dir),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
         Subcommand::Demo(args) => {

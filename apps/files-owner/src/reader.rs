@@ -222,9 +222,7 @@ impl Reader {
 
 /// Whether a file still has the same contents in the same place.
 fn is_same(one: &Inode, other: &Inode) -> bool {
-    one.size == other.size
-        && one.version == other.version
-        && one.runs == other.runs
+    one.size == other.size && one.version == other.version && one.runs == other.runs
 }
 
 /// A state that is whole whenever a thread panics.

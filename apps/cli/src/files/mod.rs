@@ -23,8 +23,9 @@ use nearflash_units::ByteLen;
 use crate::args::{FilesSubcommand, OwnerArgs, ReplaceArgs};
 use crate::failure::Failure;
 use crate::output::{self, print};
+use crate::waiting::waiting_for;
 use place::Place;
-use progress::{Progress, waiting_for};
+use progress::Progress;
 
 /// The number of entries that are listed at a time.
 const PAGE_LEN: usize = 1000;

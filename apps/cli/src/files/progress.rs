@@ -1,7 +1,6 @@
 //! The progress of a command, on a terminal, when it takes longer than a second.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use nearflash_units::ByteLen;
@@ -10,25 +9,6 @@ use crate::tables;
 
 /// Interval of the display.
 const PERIOD: Duration = Duration::from_secs(1);
-
-/// Does something that may wait, and says for what, on a terminal, if it takes longer than a second.
-pub(super) fn waiting_for<T>(reason: &'static str, act: impl FnOnce() -> T) -> T {
-    if !io::stderr().is_terminal() {
-        return act();
-    }
-    let (alive, is_over) = channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            if is_over.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                // A failure to show progress is ignored.
-                let _ = writeln!(io::stderr(), "nearflash: waiting {reason}");
-            }
-        });
-        let result = act();
-        drop(alive);
-        result
-    })
-}
 
 /// A display, which is removed when it is dropped.
 pub(super) struct Progress {

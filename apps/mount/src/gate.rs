@@ -1,0 +1,71 @@
+//! The file system while it is open: calls pass, until it is closed.
+
+use std::sync::RwLock;
+use std::sync::mpsc::Sender;
+
+use fuser::Errno;
+use nearflash_files_owner::{FileSystem, FilesError};
+
+use crate::session::Event;
+
+/// The file system, for the threads that answer the kernel.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    files: RwLock<Option<FileSystem>>,
+    events: Sender<Event>,
+}
+
+impl Gate {
+    pub(crate) fn new(files: FileSystem, events: Sender<Event>) -> Self {
+        Self { files: RwLock::new(Some(files)), events }
+    }
+
+    /// Calls the file system. A failure that is not the caller's fault is logged.
+    pub(crate) fn call<T>(
+        &self,
+        act: impl FnOnce(&FileSystem) -> Result<T, FilesError>,
+    ) -> Result<T, Errno> {
+        // A thread that panics ends the process, so the lock is never poisoned.
+        let Ok(files) = self.files.read() else { return Err(Errno::EIO) };
+        let Some(files) = files.as_ref() else { return Err(Errno::ESTALE) };
+        act(files).map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &FilesError) -> Errno {
+        if is_fatal(error) {
+            // The receiver is gone when the mount ends anyway.
+            let _ = self.events.send(Event::Failed(error.to_string()));
+            return Errno::ESTALE;
+        }
+        let errno = Errno::from_i32(error.errno().raw_os_error());
+        if errno == Errno::EIO {
+            tracing::error!("{error}");
+        }
+        errno
+    }
+
+    /// Makes all changes durable, and ends the mount if that is not possible.
+    pub(crate) fn sync(&self) {
+        // The gate reports the failure.
+        let _ = self.call(FileSystem::sync_all);
+    }
+
+    /// Waits for the calls under way, and makes everything durable. Later calls fail with `ESTALE`.
+    pub(crate) fn close(&self) -> Result<(), FilesError> {
+        let files = self.files.write().ok().and_then(|mut files| files.take());
+        files.map_or(Ok(()), |files| files.sync_all())
+    }
+}
+
+/// Whether nothing can be changed any more: an earlier commit has failed, or another process has taken
+/// the volume over.
+fn is_fatal(error: &FilesError) -> bool {
+    match error {
+        FilesError::Failed { .. } => true,
+        FilesError::Disk { source, .. } => {
+            let cause = source.get_ref().and_then(|cause| cause.downcast_ref::<nearflash::Error>());
+            matches!(cause, Some(nearflash::Error::Superseded { .. }))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,202 @@
+//! A mount: from taking the volume to its last durable change.
+
+use std::mem::{self, ManuallyDrop};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use nearflash::direct::{Options, Url};
+use nearflash::{Client, Credentials};
+use nearflash_files_owner::FileSystem;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::ending::Waiting;
+use crate::gate::Gate;
+use crate::mount_point;
+use crate::translator::Translator;
+use crate::unmounting::detach;
+use crate::{MountError, UnmountError};
+
+/// The interval at which changes become durable that no program has synchronised.
+const SYNC_PERIOD: Duration = Duration::from_secs(5);
+
+/// The contents that the kernel keeps.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Cache {
+    /// None: every read and write of a program is one of the volume.
+    #[default]
+    None,
+    /// What was read or written, in the page cache. Writes are still written to the volume at once.
+    Read,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MountOptions {
+    /// The contents that the kernel keeps.
+    pub cache: Cache,
+    /// Whether other users see the files. Their permissions decide.
+    pub allow_other: bool,
+    /// The number of threads, which is the number of requests that are answered at a time.
+    pub threads: NonZero<usize>,
+    /// Whether the volume is also taken from a process that is alive.
+    pub take_over: bool,
+}
+
+impl MountOptions {
+    /// The default number of threads.
+    pub const THREADS: NonZero<usize> = NonZero::new(2).expect("not zero");
+}
+
+/// The end of a mount.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The file system was unmounted, or the kernel ended the connection.
+    Unmounted(std::io::Result<()>),
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// Nothing can be changed any more, since another process has taken the volume over, for example.
+    Failed(String),
+}
+
+/// A mounted volume.
+#[derive(Debug)]
+pub struct Mount {
+    dir: PathBuf,
+    files: Arc<Gate>,
+    waiting: Waiting,
+    own_events: Sender<Event>,
+    events: Receiver<Event>,
+}
+
+impl Mount {
+    /// Takes a volume, and mounts it on a directory. Programs can use it once this returns.
+    ///
+    /// # Errors
+    /// When the directory cannot be mounted on, FUSE is not available, or the volume cannot be taken.
+    pub fn new(url: Url, dir: &Path, options: MountOptions) -> Result<Self, MountError> {
+        let dir = mount_point::checked(dir)?;
+        mount_point::check_fuse()?;
+        let source = mount_point::source(&url);
+        let client = Client::connect_to(url, Credentials::NONE, Options::default())?;
+        // As the volume is known to the node.
+        let volume = client.open_named()?.name().to_owned();
+        let files = FileSystem::take(&client, &volume, options.take_over)?;
+        let (sender, events) = channel();
+        let waiting = Waiting::listen().map_err(MountError::Listen)?;
+        let files = Arc::new(Gate::new(files, sender.clone()));
+        watch_signals(sender.clone()).map_err(MountError::Signals)?;
+        let place = waiting.place().to_owned();
+        let translator = Translator::new(Arc::clone(&files), options.cache, place);
+        let refused = |source| MountError::Refused { dir: dir.clone(), source };
+        let session = Session::new(translator, &dir, &config(source, options)).map_err(refused)?;
+        let guard = serve(session).map_err(MountError::Kernel)?;
+        sync_by_and_by(&files);
+        let own_events = sender.clone();
+        thread::spawn(move || {
+            let ended = guard.join().unwrap_or_else(|_| Err(std::io::Error::other("a panic")));
+            // The receiver is gone when the process ends.
+            let _ = sender.send(Event::Unmounted(ended));
+        });
+        Ok(Self { dir, files, waiting, own_events, events })
+    }
+
+    /// The directory on which the volume is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes [`Self::run`] unmount, as SIGTERM does.
+    pub fn end(&self) {
+        // The receiver is part of this mount.
+        let _ = self.own_events.send(Event::Signal);
+    }
+
+    /// Answers the kernel until the file system is unmounted, which SIGTERM and SIGINT also do. Then
+    /// waits for the calls under way, and makes everything durable.
+    ///
+    /// # Errors
+    /// When changes cannot be made durable, or another process has taken the volume over. The mount
+    /// point of such a mount stays, and every call fails, so that no program writes to the directory
+    /// below.
+    pub fn run(self) -> Result<(), MountError> {
+        let mut ended = self.wait();
+        let closed = self.files.close().map_err(MountError::from);
+        ended = ended.and(closed);
+        let failure = ended.as_ref().err().map(ToString::to_string);
+        self.waiting.answer(failure.as_deref());
+        ended
+    }
+
+    fn wait(&self) -> Result<(), MountError> {
+        loop {
+            // A sender exists as long as the mount.
+            match self.events.recv().unwrap_or(Event::Signal) {
+                Event::Unmounted(ended) => return ended.map_err(MountError::Kernel),
+                Event::Failed(reason) => return Err(MountError::Failed(reason)),
+                Event::Signal => match detach(&self.dir, false) {
+                    // The kernel then ends the session.
+                    Ok(()) => {}
+                    Err(UnmountError::Busy(dir)) => {
+                        tracing::warn!("{} is in use: its open files fail now", dir.display());
+                        let _ = detach(&dir, true);
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        tracing::warn!("{error}");
+                        return Ok(());
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn config(source: String, options: MountOptions) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(source),
+        MountOption::Subtype("nearflash".to_owned()),
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.get());
+    config
+}
+
+/// Answers on threads of the session.
+///
+/// The session's own unmounting is never used: it does not notice that the file system was unmounted
+/// already, and would unmount what another process has mounted on the directory since.
+fn serve(session: Session<Translator>) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
+    let mut session = ManuallyDrop::new(session.spawn()?);
+    Ok(mem::replace(&mut session.guard, thread::spawn(|| Ok(()))))
+}
+
+/// Makes changes durable that no program has synchronised, until the mount ends.
+fn sync_by_and_by(files: &Arc<Gate>) {
+    let files = Arc::downgrade(files);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(SYNC_PERIOD);
+            let Some(files) = files.upgrade() else { return };
+            files.sync();
+        }
+    });
+}
+
+fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            // The receiver is gone when the process ends.
+            let _ = events.send(Event::Signal);
+        }
+    })?;
+    Ok(())
+}

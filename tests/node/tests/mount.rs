@@ -1,0 +1,336 @@
+//! Files of a volume through a mount: programs read and write them with the calls of the kernel; what
+//! they synchronised outlives the process of the mount; wrong inputs are refused on one line.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::process::Command;
+
+use nearflash_node_tests::{Door, MountBench, Place, done, eventually, refused_command as refused};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Whether the process has ended. Its number is not in use again yet.
+fn has_ended(pid: Pid) -> bool {
+    rustix::process::test_kill_process(pid) == Err(Errno::SRCH)
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from((at / 4096 + at) % 251).unwrap()).collect()
+}
+
+/// Everything that programs do with contents.
+fn use_contents(bench: &MountBench<'_>) {
+    let long = bytes(5 * 1024 * 1024 + 17);
+    fs::write(bench.at("long"), &long).unwrap();
+    assert!(fs::read(bench.at("long")).unwrap() == long);
+
+    let mut file = File::create_new(bench.at("file")).unwrap();
+    file.write_all(b"0123456789").unwrap();
+    file.write_all_at(b"ab", 3).unwrap();
+    file.set_len(12).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "012ab56789\0\0");
+    file.set_len(4).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(bench.direct("file"), b"012a", "a synchronised file is read without the mount");
+
+    let append = || OpenOptions::new().append(true).create(true).open(bench.at("log")).unwrap();
+    let (mut one, mut two) = (append(), append());
+    for at in 0..100 {
+        writeln!(one, "one {at}").unwrap();
+        writeln!(two, "two {at}").unwrap();
+    }
+    let expected: String = (0..100).map(|at| format!("one {at}\ntwo {at}\n")).collect();
+    assert_eq!(fs::read_to_string(bench.at("log")).unwrap(), expected);
+
+    let hidden = File::create_new(bench.at("hidden")).unwrap();
+    hidden.write_all_at(b"still here", 0).unwrap();
+    fs::remove_file(bench.at("hidden")).unwrap();
+    let mut read = [0; 10];
+    hidden.read_exact_at(&mut read, 0).unwrap();
+    assert_eq!((&read, hidden.metadata().unwrap().nlink()), (b"still here", 0));
+
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, punch, 1, 2).unwrap();
+    assert_eq!(&fs::read(bench.at("file")).unwrap()[..5], b"0\0\0a\0");
+    let direct = OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+        .open(bench.at("long"))
+        .unwrap();
+    let mut block = vec![0; 8192];
+    direct.read_exact_at(&mut block, 4096).unwrap();
+    assert!(block == long[4096..12288]);
+}
+
+/// Everything that programs do with names.
+fn use_names(bench: &MountBench<'_>) {
+    let at = |name: &str| bench.at(name);
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::write(at("a/b/file"), "contents").unwrap();
+    fs::hard_link(at("a/b/file"), at("a/second")).unwrap();
+    assert_eq!(fs::metadata(at("a/second")).unwrap().nlink(), 2);
+    std::os::unix::fs::symlink("b/file", at("a/link")).unwrap();
+    assert_eq!(fs::read_to_string(at("a/link")).unwrap(), "contents");
+    rustix::fs::mknodat(CWD, at("a/fifo"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    assert!(fs::metadata(at("a/fifo")).unwrap().file_type().is_fifo());
+
+    fs::rename(at("a/b/file"), at("renamed")).unwrap();
+    let exchange = RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(CWD, at("renamed"), CWD, at("a/link"), exchange).unwrap();
+    assert_eq!(fs::read_link(at("renamed")).unwrap(), Path::new("b/file"));
+    let kept = RenameFlags::NOREPLACE;
+    let error = rustix::fs::renameat_with(CWD, at("a/link"), CWD, at("a/second"), kept);
+    assert_eq!(error, Err(Errno::EXIST));
+    assert_eq!(fs::remove_dir(at("a")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+
+    rustix::fs::setxattr(at("a"), "user.note", b"value", XattrFlags::CREATE).unwrap();
+    let again = rustix::fs::setxattr(at("a"), "user.note", b"value", XattrFlags::CREATE);
+    assert_eq!(again, Err(Errno::EXIST));
+    let own = rustix::fs::setxattr(at("a"), "user.nearflash.runs", b"9", XattrFlags::empty());
+    assert_eq!(own, Err(Errno::PERM));
+    let mut runs = [0; 8];
+    let len = rustix::fs::getxattr(at("long"), "user.nearflash.runs", &mut runs).unwrap();
+    assert_eq!(&runs[..len], b"1");
+
+    rustix::fs::chmodat(CWD, at("a/b"), Mode::from(0o2775), AtFlags::empty()).unwrap();
+    std::os::unix::fs::chown(at("a/b"), Some(7), Some(8)).unwrap();
+    fs::create_dir(at("a/b/child")).unwrap();
+    let child = fs::metadata(at("a/b/child")).unwrap();
+    assert_eq!((child.gid(), child.mode() & 0o2000), (8, 0o2000), "the group is passed on");
+    let space = rustix::fs::statvfs(bench.dir()).unwrap();
+    assert!(space.f_bavail < space.f_blocks && space.f_namemax == 255);
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn programs_use_files_through_a_mount_and_find_them_in_the_next_one() {
+    for (door, cache) in [(Door::Local, "none"), (Door::Tcp, "read")] {
+        let place = Place::new();
+        let bench = MountBench::new(&place, door);
+        let mount = bench.mount(&["--cache", cache]);
+        use_contents(&bench);
+        use_names(&bench);
+        mount.unmount();
+        bench.check();
+
+        let mount = bench.mount(&["--cache", cache]);
+        assert!(fs::read(bench.at("long")).unwrap() == bytes(5 * 1024 * 1024 + 17));
+        assert_eq!(fs::read_to_string(bench.at("a/second")).unwrap(), "contents");
+        let mut value = [0; 8];
+        let len = rustix::fs::getxattr(bench.at("a"), "user.note", &mut value).unwrap();
+        assert_eq!(&value[..len], b"value");
+        let directory = fs::metadata(bench.at("a/b")).unwrap();
+        assert_eq!((directory.uid(), directory.mode() & 0o7777), (7, 0o2775));
+        let names: BTreeSet<_> =
+            fs::read_dir(bench.dir()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(names, ["a", "file", "log", "long", "renamed"].map(Into::into).into());
+        mount.unmount();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn bytes_that_a_program_wrote_through_a_mapping_are_read_without_the_mount() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let program = "import mmap, os, sys\n\
+        fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n\
+        os.ftruncate(fd, 10000)\n\
+        with mmap.mmap(fd, 10000) as mapping:\n\
+        \x20   mapping[4090:4100] = b'0123456789'\n\
+        \x20   mapping.flush()\n\
+        \x20   assert os.pread(fd, 10, 4090) == b'0123456789'\n\
+        \x20   os.pwrite(fd, b'ab', 4092)\n\
+        \x20   assert mapping[4090:4096] == b'01ab45'\n\
+        os.fsync(fd)\n";
+    let status = Command::new("python3").args(["-c", program]).arg(bench.at("mapped")).status();
+    assert!(status.unwrap().success());
+    let found = bench.direct("mapped");
+    assert_eq!((found.len(), &found[4088..4101]), (10000, &b"\0\x0001ab456789\0"[..]));
+    mount.unmount();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_directory_of_ten_thousand_files_is_listed_and_emptied_while_it_is_read() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let many = bench.at("many");
+    fs::create_dir(&many).unwrap();
+    for at in 0..10_000 {
+        File::create(many.join(format!("file {at}"))).unwrap();
+    }
+    let listed: BTreeSet<_> =
+        fs::read_dir(&many).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(listed.len(), 10_000);
+    let mut removed = 0;
+    for entry in fs::read_dir(&many).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+        removed += 1;
+    }
+    assert_eq!((removed, fs::read_dir(&many).unwrap().count()), (10_000, 0));
+    fs::remove_dir(&many).unwrap();
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn synchronised_files_are_whole_after_the_process_of_the_mount_was_killed() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let dir = bench.dir_text();
+    for round in 0..3 {
+        let mount = bench.mount(if round == 0 { &[] } else { &["--take-over"] });
+        for before in 0..round {
+            assert!(fs::read(bench.at(&format!("kept {before}"))).unwrap() == bytes(300_000));
+        }
+        let mut file = File::create(bench.at(&format!("kept {round}"))).unwrap();
+        file.write_all(&bytes(300_000)).unwrap();
+        file.sync_all().unwrap();
+        File::open(bench.dir()).unwrap().sync_all().unwrap();
+        let mut lost = File::create(bench.at("lost")).unwrap();
+        lost.write_all(b"not synchronised").unwrap();
+        let pid = mount.pid();
+        kill_process(pid, Signal::KILL).unwrap();
+        eventually("the process is gone", || has_ended(pid));
+        let error = fs::metadata(bench.dir()).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN));
+        refused(&["mount", bench.url(), dir], 1, &["lost its process", "nearflash umount"]);
+        drop((file, lost));
+        mount.unmount();
+        bench.check();
+    }
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn wrong_inputs_of_mount_and_umount_are_refused_by_name() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Tcp);
+    let dir = bench.dir_text();
+    let (file, missing) = (place.text("file"), place.text("missing"));
+    fs::write(&file, "").unwrap();
+    refused(&["mount", "/dev/sdb", dir], 2, &["direct://HOST:PORT/VOLUME"]);
+    refused(&["mount", bench.url(), &missing], 1, &["missing", "create the directory"]);
+    refused(&["mount", bench.url(), &file], 1, &["file: it is not a directory"]);
+    refused(&["mount", bench.url(), "/proc"], 1, &["/proc", "'proc' is mounted there"]);
+    refused(&["mount", bench.url(), dir, "--log", "/no/log"], 1, &["cannot write the log /no/log"]);
+    let none = format!("{}/none", Door::Tcp.url(bench.node()));
+    refused(&["mount", &none, dir], 1, &["'none'"]);
+    bench.node().command(&["volume", "create", "raw=16MiB@flash"]);
+    let raw = format!("{}/raw", Door::Tcp.url(bench.node()));
+    refused(&["mount", &raw, dir], 1, &["'raw' is not formatted", "nearflash files format"]);
+    refused(&["umount", dir], 1, &["is not a mount of nearflash"]);
+    refused(&["umount", &missing], 1, &["is not a mount of nearflash"]);
+
+    let mount = bench.mount(&[]);
+    refused(&["mount", bench.url(), dir], 1, &["is mounted there", "unmount it"]);
+    let other = place.text("other");
+    fs::create_dir(&other).unwrap();
+    refused(&["mount", bench.url(), &other], 1, &["has an owner", "--take-over"]);
+    let busy = File::create(bench.at("busy")).unwrap();
+    refused(&["umount", dir], 1, &["it is in use", "fuser -vm"]);
+    drop(busy);
+    mount.unmount();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn sigterm_unmounts_and_everything_is_durable() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    fs::write(bench.at("file"), bytes(100_000)).unwrap();
+    let pid = mount.pid();
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("the process ends", || has_ended(pid));
+    assert!(mount.log().contains("is unmounted from"), "{}", mount.log());
+    assert!(bench.direct("file") == bytes(100_000));
+
+    drop(mount);
+
+    // A file that is open is no reason to stay: its later calls fail.
+    let mount = bench.mount(&[]);
+    let open = File::options().write(true).open(bench.at("file")).unwrap();
+    let pid = mount.pid();
+    kill_process(pid, Signal::TERM).unwrap();
+    eventually("the process ends", || has_ended(pid));
+    open.write_all_at(b"late", 0).unwrap_err();
+    drop(open);
+    assert!(bench.direct("file") == bytes(100_000));
+    assert!(mount.log().contains("is in use"), "{}", mount.log());
+    drop(mount);
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_mount_whose_volume_was_taken_over_ends_and_writes_nothing() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    fs::write(bench.at("file"), "first").unwrap();
+    let open = File::options().write(true).open(bench.at("file")).unwrap();
+    open.sync_all().unwrap();
+    let pid = mount.pid();
+    done(&["files", "mkdir", &format!("{}/taken", bench.url()), "--take-over"]);
+    let written = open.write_all_at(b"second", 0).and_then(|()| open.sync_all());
+    written.unwrap_err();
+    eventually("the process ends", || has_ended(pid));
+    assert!(mount.log().contains("has another owner"), "{}", mount.log());
+    drop(open);
+    // Programs do not write to the directory below by mistake.
+    let error = File::create(bench.at("astray")).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTCONN));
+    mount.unmount();
+    bench.check();
+    assert_eq!(bench.direct("file"), b"first");
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn reads_outlast_a_restart_of_the_node_and_lost_writes_are_reported() {
+    let place = Place::new();
+    let mut bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    fs::write(bench.at("kept"), bytes(300_000)).unwrap();
+    File::open(bench.at("kept")).unwrap().sync_all().unwrap();
+    let lost = File::create_new(bench.at("lost")).unwrap();
+    lost.write_all_at(&bytes(5000), 0).unwrap();
+    let pid = mount.pid();
+
+    bench = bench.restart_node();
+    assert!(fs::read(bench.at("kept")).unwrap() == bytes(300_000));
+    // The node may have lost its power, and with it the write that was not synchronised.
+    let error = lost.sync_all().unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+    eventually("a mount whose changes are lost ends", || has_ended(pid));
+    assert!(mount.log().contains("the mount has ended"), "{}", mount.log());
+    drop(lost);
+    mount.unmount();
+
+    let mount = bench.mount(&[]);
+    assert!(fs::read(bench.at("kept")).unwrap() == bytes(300_000));
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
