@@ -159,6 +159,7 @@ fn direct_pair(input: &[u8]) {
         with_key: options & 4 != 0,
         by_rings: options & 8 != 0,
         large_blocks: options & 16 != 0,
+        sealed: options & 32 != 0,
         operations: usize::from(*operations),
     });
 }

@@ -17,6 +17,9 @@ pub use target::{
     stream_of,
 };
 
+/// The node's time in these checks.
+pub(crate) const NOW: nearflash_units::Nanos = nearflash_units::Nanos::from_secs(100);
+
 /// A place as one of memory.
 fn range(place: crate::serving::Place) -> std::ops::Range<usize> {
     let start = usize::try_from(place.offset).expect("the area is in memory");

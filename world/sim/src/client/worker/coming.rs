@@ -45,6 +45,8 @@ impl Client {
                 ClientEvent::Attached(_)
                 | ClientEvent::Claimed(_)
                 | ClientEvent::Received(_)
+                | ClientEvent::SealKey { .. }
+                | ClientEvent::Revoked { .. }
                 | ClientEvent::Pong => {
                     assert!(is_crooked, "nobody asked");
                 }
