@@ -5,6 +5,7 @@
 
 mod client;
 mod pair;
+mod seal;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ pub(crate) mod volume;
 
 pub use client::check_client_never_panics;
 pub use pair::{PairScenario, check_pair};
+pub use seal::check_seal;
 pub use target::{
     EPOCH, NAME, check_segmentation_does_not_matter, check_target_never_panics, greeting_of,
     stream_of,

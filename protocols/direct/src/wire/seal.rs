@@ -36,7 +36,7 @@ pub const SEAL_LEN_MAX: usize =
 const KEY_LABEL: &[u8] = b"nearflash direct 1 seal key";
 
 /// Every run but the last is a multiple of this, so that no segment of a request lies in two runs.
-const RUN_UNIT: u64 = SEGMENT_LEN_MAX as u64;
+pub(crate) const RUN_UNIT: u64 = SEGMENT_LEN_MAX as u64;
 
 /// The smallest block of any volume. The node checks the blocks of the volume itself.
 const BLOCK_LEN_MIN: u64 = 512;
