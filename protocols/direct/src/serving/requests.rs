@@ -286,9 +286,7 @@ impl Kind {
     pub(super) fn segments(self, offset: u64, len: u32, runs: &Runs) -> u32 {
         match self {
             Self::Read | Self::Write => segments::count(offset, len),
-            Self::Zero { .. } => {
-                u32::try_from(runs.parts(offset, len).count()).expect("a seal has few runs")
-            }
+            Self::Zero { .. } => runs.count(offset, len),
             _ => 1,
         }
     }

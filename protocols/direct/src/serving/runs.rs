@@ -12,11 +12,11 @@ use crate::wire::SEGMENT_LEN_MAX;
 
 /// The runs of a handle, or of one request.
 #[derive(Clone, Debug)]
-pub(super) enum Runs {
-    /// All bytes lie in one run, this far from their own offset, modulo 2^64.
-    One { base: u64 },
-    /// In several ones, in the order of the object's bytes. The first begins at 0.
-    Many(Arc<[Placed]>),
+pub(super) struct Runs {
+    /// How far from their own offset the bytes lie, modulo 2^64, if they lie in one run.
+    base: u64,
+    /// The runs, if they are several, in the order of the object's bytes. The first begins at 0.
+    several: Option<Arc<[Placed]>>,
 }
 
 /// A run by the offset of its first byte in the object.
@@ -28,12 +28,12 @@ pub(super) struct Placed {
 
 impl Runs {
     /// A volume's own bytes.
-    pub(super) const WHOLE: Self = Self::One { base: 0 };
+    pub(super) const WHOLE: Self = Self { base: 0, several: None };
 
     /// The runs of a seal: at least one.
     pub(super) fn of(runs: &[Run]) -> Self {
         if let [run] = runs {
-            return Self::One { base: run.start };
+            return Self { base: run.start, several: None };
         }
         let mut from = 0_u64;
         let placed = runs.iter().map(|run| {
@@ -41,42 +41,37 @@ impl Runs {
             from += run.len;
             placed
         });
-        Self::Many(placed.collect())
+        Self { base: 0, several: Some(placed.collect()) }
     }
 
     /// The runs that a request's bytes need: one in most cases.
     #[inline]
     pub(super) fn of_range(&self, offset: u64, len: u32) -> Self {
-        match self {
-            Self::One { base } => Self::One { base: *base },
-            Self::Many(runs) => {
-                let last = offset.saturating_add(u64::from(len).saturating_sub(1));
-                let (first, last) = (run_at(runs, offset), run_at(runs, last));
-                if first == last {
-                    Self::One { base: runs[first].base }
-                } else {
-                    Self::Many(Arc::clone(runs))
-                }
-            }
+        match &self.several {
+            None => Self { base: self.base, several: None },
+            Some(runs) => needed(runs, offset, len),
         }
     }
 
     /// The offset in the volume of a byte of the object.
     #[inline]
     pub(super) fn place(&self, offset: u64) -> u64 {
-        let base = match self {
-            Self::One { base } => *base,
-            Self::Many(runs) => runs[run_at(runs, offset)].base,
+        let base = match &self.several {
+            None => self.base,
+            Some(runs) => base_at(runs, offset),
         };
         offset.wrapping_add(base)
     }
 
+    /// The number of runs in which a range lies.
+    #[cold]
+    pub(super) fn count(&self, offset: u64, len: u32) -> u32 {
+        u32::try_from(self.parts(offset, len).count()).expect("a seal has few runs")
+    }
+
     /// The parts of a range in the volume, one for each run, and their lengths.
     pub(super) fn parts(&self, offset: u64, len: u32) -> impl Iterator<Item = (u64, u64)> {
-        let runs = match self {
-            Self::One { .. } => &[][..],
-            Self::Many(runs) => runs,
-        };
+        let runs = self.several.as_deref().unwrap_or_default();
         let end = offset + u64::from(len);
         let mut at = offset;
         std::iter::from_fn(move || {
@@ -87,6 +82,23 @@ impl Runs {
             (part.1 > 0).then_some(part)
         })
     }
+}
+
+/// The runs among several ones that a request's bytes need.
+#[inline(never)]
+fn needed(runs: &Arc<[Placed]>, offset: u64, len: u32) -> Runs {
+    let last = offset.saturating_add(u64::from(len).saturating_sub(1));
+    let (first, last) = (run_at(runs, offset), run_at(runs, last));
+    if first == last {
+        return Runs { base: runs[first].base, several: None };
+    }
+    Runs { base: 0, several: Some(Arc::clone(runs)) }
+}
+
+/// How far from its own offset a byte of an object of several runs lies.
+#[inline(never)]
+fn base_at(runs: &[Placed], offset: u64) -> u64 {
+    runs[run_at(runs, offset)].base
 }
 
 /// The run of an object's byte. A byte past the end belongs to the last one.
@@ -168,8 +180,9 @@ mod tests {
     #[test]
     fn a_request_within_a_run_takes_no_list_with_it() {
         let runs = Runs::of(&[Run { start: 8 * MIB, len: MIB }, Run { start: 0, len: MIB }]);
-        assert!(matches!(runs.of_range(0, 1 << 20), Runs::One { base } if base == 8 * MIB));
-        assert!(matches!(runs.of_range(MIB, 1), Runs::One { .. }));
-        assert!(matches!(runs.of_range(MIB - 1, 2), Runs::Many(_)));
+        assert_eq!(runs.of_range(0, 1 << 20).base, 8 * MIB);
+        assert!(runs.of_range(0, 1 << 20).several.is_none());
+        assert!(runs.of_range(MIB, 1).several.is_none());
+        assert!(runs.of_range(MIB - 1, 2).several.is_some());
     }
 }
