@@ -49,6 +49,18 @@ pub struct Revocation {
 }
 
 impl Revocation {
+    /// The seals of an object below a version.
+    #[cfg(test)]
+    pub(super) fn of_object(
+        minter: &str,
+        uuid: [u8; 16],
+        volume: VolumeId,
+        (object, version): (u64, u32),
+    ) -> Self {
+        let key = KeyName { minter: minter.into(), volume: uuid };
+        Self { key, volume, void: Void::Object { object, version } }
+    }
+
     /// The volume whose requests may be concerned.
     pub const fn volume(&self) -> VolumeId {
         self.volume
