@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use nearflash_direct::Seal;
+
 use super::credentials::Credentials;
 use super::error::Error;
 use super::link::{Link, LinkIdentity};
 use super::options::{Options, QueueOptions};
-use super::queue_pair::QueuePair;
+use super::queue_pair::{QueuePair, Source};
 use super::shared::Shared;
 use super::slots::Slots;
 use super::url::Url;
@@ -67,7 +69,20 @@ impl Client {
     /// # Errors
     /// As [`Self::open`].
     pub fn queue_pair(&self, volume: &str, options: QueueOptions) -> Result<QueuePair, Error> {
-        QueuePair::connect(Arc::clone(&self.shared), volume, options)
+        self.queue_pair_until(volume, options, None)
+    }
+
+    /// [`Self::queue_pair`] for a sealed object. The client needs no grant.
+    ///
+    /// # Errors
+    /// As [`QueuePair::open_sealed`].
+    pub fn sealed_queue_pair(
+        &self,
+        seal: &Seal,
+        options: QueueOptions,
+    ) -> Result<QueuePair, Error> {
+        let source = Source::Seal(Arc::new(seal.clone()));
+        QueuePair::connect_until(Arc::clone(&self.shared), source, options, None)
     }
 
     /// [`Self::queue_pair`], given up at `deadline`.
@@ -77,7 +92,8 @@ impl Client {
         options: QueueOptions,
         deadline: Option<Instant>,
     ) -> Result<QueuePair, Error> {
-        QueuePair::connect_until(Arc::clone(&self.shared), volume, options, deadline)
+        let source = Source::Name(volume.into());
+        QueuePair::connect_until(Arc::clone(&self.shared), source, options, deadline)
     }
 
     pub(super) fn options(&self) -> &Options {

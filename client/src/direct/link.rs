@@ -3,6 +3,7 @@
 //! A link is a TCP or Unix connection with a session: the handshake is done, and a volume is open.
 //! It moves whole batches, and does not interpret them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -15,7 +16,7 @@ use nearflash_direct::client::{
     VolumeHandle, VolumeInfo,
 };
 use nearflash_direct::wire::IDENTITY_LEN;
-use nearflash_direct::{Digests, PeerError, Status, segments};
+use nearflash_direct::{Digests, PeerError, Seal, Status, segments};
 use nearflash_request::BufferId;
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -60,6 +61,8 @@ pub(super) struct Link {
     connection: Connection,
     /// The rings, if the node shares memory with the client.
     ring: Option<Ring>,
+    /// Events that came while another one was awaited.
+    passed: VecDeque<ClientEvent>,
 }
 
 impl Link {
@@ -82,7 +85,7 @@ impl Link {
         };
         let session = ClientSession::new(config);
         let connection = Connection::new(socket, session, slots, STAGING_LEN);
-        let mut link = Self { connection, ring: None };
+        let mut link = Self { connection, ring: None, passed: VecDeque::new() };
         link.await_event(shared, "HELLO", |event| (*event == ClientEvent::Ready).then_some(()))?;
         let agreed = link.connection.session.agreed().expect("the handshake is over");
         let wanted = (shared.url.header_digest, shared.url.data_digest);
@@ -133,7 +136,42 @@ impl Link {
         opened.map_err(|status| Error::Open { volume: volume.to_owned(), status })
     }
 
-    fn await_event<T>(
+    /// Opens a sealed object, in place of a handle or as a new one.
+    pub(super) fn open_sealed(
+        &mut self,
+        shared: &Shared,
+        seal: &Seal,
+        into: Option<VolumeHandle>,
+    ) -> Result<VolumeInfo, Error> {
+        let open = self.connection.session.open_sealed(seal, into);
+        let number = open.map_err(Self::unasked)?;
+        let opened = self.await_event(shared, "OPEN_SEALED", |event| match event {
+            ClientEvent::Opened { number: of, result } if *of == number => Some(*result),
+            _ => None,
+        })?;
+        opened.map_err(Error::Status)
+    }
+
+    /// Closes a handle.
+    pub(super) fn close(&mut self, volume: VolumeHandle) -> Result<(), SubmitError> {
+        self.connection.session.close(volume)
+    }
+
+    /// The error of a message that the session does not send.
+    pub(super) fn unasked(error: SubmitError) -> Error {
+        match error {
+            SubmitError::NotAgreed => Error::Status(Status::INVALID_OPCODE),
+            SubmitError::NotOpen => Error::Status(Status::NO_SUCH_VOLUME),
+            _ => Error::ConnectionLost(Lost::Closed),
+        }
+    }
+
+    pub(super) fn session_mut(&mut self) -> &mut ClientSession {
+        &mut self.connection.session
+    }
+
+    /// Waits for an event. The others are kept.
+    pub(super) fn await_event<T>(
         &mut self,
         shared: &Shared,
         what: &'static str,
@@ -141,9 +179,13 @@ impl Link {
     ) -> Result<T, Error> {
         let timeout = nanos(shared.options.silence_max);
         let mut found = None;
+        let passed = &mut self.passed;
         let is_found = self.connection.turn_until(timeout, |connection| {
             while let Some(event) = connection.session.poll_event() {
-                found = wanted(&event).or(found.take());
+                match wanted(&event) {
+                    Some(it) => found = Some(it),
+                    None => passed.push_back(event),
+                }
             }
             found.is_some()
         });
@@ -243,12 +285,12 @@ impl Link {
 
     #[inline]
     pub(super) fn poll_event(&mut self) -> Option<ClientEvent> {
-        self.connection.session.poll_event()
+        self.passed.pop_front().or_else(|| self.connection.session.poll_event())
     }
 
-    /// Requests the current properties of the volume.
-    pub(super) fn refresh(&mut self, volume: VolumeHandle) -> Result<(), SubmitError> {
-        self.connection.session.refresh(volume).map(|_| ())
+    /// Requests the current properties of the volume. Returns the number of the answer.
+    pub(super) fn refresh(&mut self, volume: VolumeHandle) -> Result<u32, SubmitError> {
+        self.connection.session.refresh(volume)
     }
 
     /// Sends a PING.

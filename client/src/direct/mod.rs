@@ -49,6 +49,7 @@ mod queue_pair;
 #[cfg(feature = "tokio")]
 mod readiness;
 mod ring;
+mod seal_key;
 mod session;
 mod shared;
 mod silence;
@@ -72,10 +73,12 @@ pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
 #[cfg(feature = "ownership")]
 pub use ownership::{OwnerOptions, Ownership, TakeError};
-pub use queue_pair::{QueuePair, WithTimeout};
+pub use queue_pair::{Handle, QueuePair, WithTimeout};
+pub use seal_key::SealKey;
 pub use url::{Place, Url};
 pub use volume::Volume;
 pub use volume_info::VolumeInfo;
 
 pub use crate::url::UrlError;
-pub use nearflash_direct::{PeerError, Status};
+pub use nearflash_direct::wire::Rights;
+pub use nearflash_direct::{PeerError, Run, Seal, SealError, SealTerms, Status};

@@ -1,5 +1,6 @@
 //! A queue pair: the owning thread posts operations and polls completions, in any order.
 
+mod handles;
 mod post;
 mod reconnect;
 mod timed;
@@ -9,10 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearflash_direct::Status;
-use nearflash_direct::client::{ClientCompletion, ClientEvent, VolumeInfo as OpenVolume};
-use nearflash_direct::wire::Rights;
+use nearflash_direct::client::{ClientCompletion, ClientEvent};
 use nearflash_request::BufferId;
 
+pub use handles::Handle;
+use handles::Handles;
+pub(super) use handles::Source;
+use reconnect::same_volume;
 pub use timed::WithTimeout;
 
 use super::buffer::Buffer;
@@ -36,11 +40,10 @@ use super::volume_info::VolumeInfo;
 pub struct QueuePair {
     link: Link,
     shared: Arc<Shared>,
-    name: Box<str>,
     identity: LinkIdentity,
     /// The length of the memory to share with a node on this machine.
     shared_len: usize,
-    volume: OpenVolume,
+    handles: Handles,
     silence: Silence,
     /// The cause, once the connection is lost.
     lost: Option<Lost>,
@@ -49,7 +52,6 @@ pub struct QueuePair {
     /// Operations refused for their epoch, which had no effect; they are submitted again with the
     /// current epoch.
     stale: Vec<BufferId>,
-    is_refreshing: bool,
     /// Whether the last poll returned more than one completion.
     is_in_burst: bool,
     /// Whether the last poll may have left completions for the next one.
@@ -63,29 +65,21 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    pub(super) fn connect(
-        shared: Arc<Shared>,
-        name: &str,
-        options: QueueOptions,
-    ) -> Result<Self, Error> {
-        Self::connect_until(shared, name, options, None)
-    }
-
-    /// [`Self::connect`], given up at `deadline`.
+    /// Connects, and opens a volume or a sealed object as its own; given up at `deadline`.
     pub(super) fn connect_until(
         shared: Arc<Shared>,
-        name: &str,
+        source: Source,
         options: QueueOptions,
         deadline: Option<Instant>,
     ) -> Result<Self, Error> {
         let identity = LinkIdentity::given_or_drawn(options.identity)?;
-        Self::connect_as(identity, shared, name, options, deadline)
+        Self::connect_as(identity, shared, source, options, deadline)
     }
 
     fn connect_as(
         identity: LinkIdentity,
         shared: Arc<Shared>,
-        name: &str,
+        source: Source,
         options: QueueOptions,
         deadline: Option<Instant>,
     ) -> Result<Self, Error> {
@@ -95,19 +89,17 @@ impl QueuePair {
         // Token indices stay below this depth over later connections, too.
         let depth = link.slots().depth().min(link.credits_max()).max(1);
         *link.slots_mut() = Slots::new(depth);
-        let volume = link.open(&shared.until(deadline), name)?;
+        let own = source.open(&mut link, &shared.until(deadline), None)?;
         Ok(Self {
             link,
-            name: name.into(),
             identity,
             shared_len,
-            volume,
+            handles: Handles::new(source, own),
             silence: Silence::new(shared.options.silence_max),
             shared,
             lost: None,
             orphans: Vec::new(),
             stale: Vec::new(),
-            is_refreshing: false,
             is_in_burst: false,
             has_more: false,
             unsent: 0,
@@ -116,27 +108,25 @@ impl QueuePair {
         })
     }
 
-    /// The volume's name.
+    /// The volume's name; empty for a sealed object.
     pub fn name(&self) -> &str {
-        &self.name
+        self.handles.own_source().name()
     }
 
     /// The volume's size in bytes, as of the last answer.
     #[expect(clippy::len_without_is_empty, reason = "no volume is empty")]
     pub fn len(&self) -> u64 {
-        self.volume.bytes
+        self.handles.own_info().bytes
     }
 
     /// The size of a logical block, in bytes.
     pub fn block_size(&self) -> u32 {
-        self.volume.block_size
+        self.handles.own_info().block_size
     }
 
     /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
-        let OpenVolume { bytes, block_size, epoch, uuid, rights, .. } = self.volume;
-        let (is_readable, is_writable) = (rights.has(Rights::READ), rights.has(Rights::WRITE));
-        VolumeInfo { len: bytes, block_size, uuid, epoch, is_readable, is_writable }
+        (*self.handles.own_info()).into()
     }
 
     /// The maximum number of operations that may be in flight.
@@ -300,7 +290,10 @@ impl QueuePair {
         completions: &mut Vec<Completion>,
     ) {
         if done.status == Status::STALE_EPOCH {
-            return self.became_stale(slot);
+            let handle = self.link.slots().get(slot).handle;
+            if self.handles.repeats(handle) {
+                return self.became_stale(slot, handle);
+            }
         }
         let ended = self.link.slots_mut().empty(slot);
         let result = match done.status {
@@ -313,49 +306,61 @@ impl QueuePair {
     /// Keeps an operation that had no effect since the volume's layout has changed, and requests
     /// the new properties.
     #[cold]
-    fn became_stale(&mut self, slot: BufferId) {
+    fn became_stale(&mut self, slot: BufferId, handle: Handle) {
         self.stale.push(slot);
-        if !self.is_refreshing {
-            // The next turn reports a session that has ended.
-            self.is_refreshing = self.link.refresh(self.volume.handle).is_ok();
-        }
+        self.handles.refresh(handle, &mut self.link);
     }
 
     #[inline]
     fn handle_events(&mut self) {
         while let Some(event) = self.link.poll_event() {
-            if let ClientEvent::Opened { result, .. } = event {
-                self.is_refreshing = false;
-                match result {
-                    Ok(volume) => self.volume = volume,
-                    Err(status) => self.end_stale(&Error::Status(status)),
-                }
+            if let ClientEvent::Opened { number, result } = event
+                && let Some((handle, status)) = self.handles.refreshed(number, result)
+            {
+                self.end_stale(|of| of == handle, &Error::Status(status));
             }
         }
-        if !self.stale.is_empty() && !self.is_refreshing {
+        if !self.stale.is_empty() {
             self.submit_stale();
         }
     }
 
-    /// Submits the stale operations again, up to the available credits.
+    /// Submits the stale operations again, up to the available credits, unless the properties of their
+    /// volumes are still to come.
     #[cold]
     fn submit_stale(&mut self) {
-        let handle = self.volume.handle;
-        while let Some(slot) = self.stale.pop() {
-            if self.link.submit(handle, slot).is_err() {
-                self.stale.push(slot);
-                return;
+        let mut left = Vec::new();
+        for slot in std::mem::take(&mut self.stale) {
+            let handle = self.link.slots().get(slot).handle;
+            match self.handles.of_node(handle) {
+                Ok(of_node) if !self.handles.is_refreshing(handle) => {
+                    if self.link.submit(of_node, slot).is_err() {
+                        left.push(slot);
+                    }
+                }
+                Ok(_) => left.push(slot),
+                Err(status) => self.end_one(slot, Err(Error::Status(status))),
             }
         }
+        self.stale = left;
         self.ring_doorbell();
     }
 
     #[cold]
-    fn end_stale(&mut self, error: &Error) {
-        for slot in std::mem::take(&mut self.stale) {
-            let ended = self.link.slots_mut().empty(slot);
-            self.orphans.push(Completion::of(ended, Err(error.clone())));
+    fn end_stale(&mut self, is_meant: impl Fn(Handle) -> bool, error: &Error) {
+        let slots = self.link.slots();
+        let (ended, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stale)
+            .into_iter()
+            .partition(|slot| is_meant(slots.get(*slot).handle));
+        self.stale = left;
+        for slot in ended {
+            self.end_one(slot, Err(error.clone()));
         }
+    }
+
+    fn end_one(&mut self, slot: BufferId, result: Result<u64, Error>) {
+        let ended = self.link.slots_mut().empty(slot);
+        self.orphans.push(Completion::of(ended, result));
     }
 
     /// Sends a PING to a node that owes an answer and is silent, and later gives up on it.
@@ -375,8 +380,8 @@ impl QueuePair {
     pub(super) fn lose(&mut self, lost: Lost) {
         self.lost = Some(lost);
         self.next_deadline = None;
-        self.is_refreshing = false;
-        self.end_stale(&Error::ConnectionLost(lost));
+        self.handles.lose();
+        self.end_stale(|_| true, &Error::ConnectionLost(lost));
         for slot in self.link.give_up() {
             let result = Err(Error::ConnectionLost(lost).after_changes(slot.changes_volume()));
             self.orphans.push(Completion::of(slot, result));
@@ -472,7 +477,7 @@ impl fmt::Debug for QueuePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueuePair")
             .field("url", &self.shared.url.to_string())
-            .field("volume", &self.name)
+            .field("volume", &self.name())
             .field("in_flight", &self.in_flight())
             .field("lost", &self.lost)
             .finish_non_exhaustive()

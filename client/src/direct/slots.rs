@@ -8,6 +8,7 @@ use nearflash_direct::client::{ClientOperation, RequestTag};
 use nearflash_request::BufferId;
 
 use super::buffer::Buffer;
+use super::queue_pair::Handle;
 use crate::stream;
 
 /// The number of low bits of a token that hold the slot's number; the number of the post is above
@@ -42,6 +43,8 @@ impl From<Buffer> for Payload {
 pub(super) struct Slot {
     pub(super) token: u64,
     pub(super) operation: ClientOperation,
+    /// What it is on.
+    pub(super) handle: Handle,
     pub(super) payload: Payload,
     /// The time at which the caller gives it up.
     deadline: Option<Instant>,
@@ -52,6 +55,7 @@ impl Slot {
     const IDLE: Self = Self {
         token: 0,
         operation: ClientOperation::Flush,
+        handle: Handle::OWN,
         payload: Payload::NONE,
         deadline: None,
         in_flight: false,
@@ -108,14 +112,15 @@ impl Slots {
     #[inline]
     pub(super) fn fill(
         &mut self,
-        operation: ClientOperation,
+        (operation, handle): (ClientOperation, Handle),
         payload: Payload,
         deadline: Option<Instant>,
     ) -> u64 {
         let number = self.free.pop().expect("next() named a slot");
         self.posts += 1;
         let token = self.posts << SLOT_BITS | u64::from(number);
-        self.slots[index(number)] = Slot { token, operation, payload, deadline, in_flight: true };
+        self.slots[index(number)] =
+            Slot { token, operation, handle, payload, deadline, in_flight: true };
         token
     }
 
@@ -230,7 +235,7 @@ mod tests {
     use super::*;
 
     fn fill(slots: &mut Slots) -> u64 {
-        slots.fill(ClientOperation::Flush, Payload::NONE, None)
+        slots.fill((ClientOperation::Flush, Handle::OWN), Payload::NONE, None)
     }
 
     #[test]

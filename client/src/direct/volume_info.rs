@@ -1,5 +1,8 @@
 //! The properties of a volume.
 
+use nearflash_direct::client::VolumeInfo as OpenVolume;
+use nearflash_direct::wire::Rights;
+
 /// The properties of a volume, as the node reports them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -16,4 +19,12 @@ pub struct VolumeInfo {
     pub is_readable: bool,
     /// Whether some of the volume may be written.
     pub is_writable: bool,
+}
+
+impl From<OpenVolume> for VolumeInfo {
+    fn from(open: OpenVolume) -> Self {
+        let OpenVolume { bytes, block_size, epoch, uuid, rights, .. } = open;
+        let (is_readable, is_writable) = (rights.has(Rights::READ), rights.has(Rights::WRITE));
+        Self { len: bytes, block_size, uuid, epoch, is_readable, is_writable }
+    }
 }

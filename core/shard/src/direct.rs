@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use nearflash_direct::Face;
 use nearflash_direct::serving::{Exports, SessionConfig, TargetSession};
-use nearflash_direct::wire::NONCE_LEN;
+use nearflash_direct::wire::{NONCE_LEN, SALT_LEN};
 use nearflash_engine::{CoreId, Reserve};
 use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
@@ -32,12 +32,16 @@ pub struct DirectConfig {
     pub session: SessionConfig,
     /// The exports at the start.
     pub exports: Arc<Exports>,
+    /// The salt of seal keys: random, another one for each start of the node, and the same for all its
+    /// cores.
+    pub salt: [u8; SALT_LEN],
 }
 
 /// The usual limits, and nothing to reach.
 impl Default for DirectConfig {
     fn default() -> Self {
-        Self { session: SessionConfig::with_nonce([0; NONCE_LEN]), exports: Arc::default() }
+        let session = SessionConfig::with_nonce([0; NONCE_LEN]);
+        Self { session, exports: Arc::default(), salt: [0; SALT_LEN] }
     }
 }
 
@@ -82,22 +86,24 @@ impl Shard {
         exports: Arc<Exports>,
         world: &mut W,
     ) -> Box<[VolumeId]> {
+        let mut changed = exports.changed_since(&self.clients.config.exports).into_vec();
         for key in self.connections.keys(|connection| connection.role == Role::Direct) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if let Some(session) = connection.session.direct_mut() {
-                session.set_exports(Arc::clone(&exports));
+                // A seal can end although the rights of no credential on its volume have changed.
+                let ended = session.set_exports(Arc::clone(&exports));
+                changed.extend(ended);
             }
             self.cancel_disallowed(key, world);
             // The session may have output now, or have ended.
             self.mark_dirty(key);
         }
-        let changed = exports.changed_since(&self.clients.config.exports);
         self.clients.config.exports = exports;
-        changed
+        changed.into()
     }
 
     /// Ends the requests of a client that have not begun and are no longer allowed.
-    fn cancel_disallowed<W: World>(&mut self, key: Key, world: &mut W) {
+    pub(crate) fn cancel_disallowed<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(session) = connection.session.direct_mut() else { return };
         let is_meant = |tag| !session.is_still_allowed(tag);

@@ -26,6 +26,7 @@ mod peers;
 mod progress;
 mod receive;
 mod rings;
+mod seals;
 mod send;
 mod session;
 mod shard;
@@ -44,6 +45,7 @@ pub use peers::{
     RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
 };
 pub use progress::PROGRESS_MIN;
+pub use seals::RevokeOrder;
 pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
 pub use world::{

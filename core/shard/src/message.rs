@@ -17,6 +17,7 @@ use nearflash_units::Nanos;
 
 use crate::connection::Connection;
 use crate::peers::PeerConfig;
+use crate::seals::RevokeOrder;
 
 /// A direct client's connection and its core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -95,6 +96,11 @@ pub enum Message {
     /// To the first core: a connection that claimed an identity is gone, and all its requests have
     /// ended.
     ClientGone(Box<ClientIdentity>, ClientPlace),
+    /// To every core: these seals are void. Answered by [`Self::Revoked`] when nothing that they allowed
+    /// is under way on the core.
+    Revoke(Box<RevokeOrder>),
+    /// To the core that asked for the revocation of this number: it is done on another one.
+    Revoked(u64),
     /// From the first core: end this connection of an initiator.
     EndConnection(iscsi::ConnectionPlace),
     /// To the first core: a connection of an initiator's session is gone, and all its requests have

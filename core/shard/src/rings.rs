@@ -88,6 +88,8 @@ impl Shard {
             Demand::Request(request) => self.submit(key, request, world),
             Demand::Claim(identity) => self.claim(key, identity, world),
             Demand::Attach(demand) => self.attach_ring(key, demand, world),
+            Demand::Seals => self.tell_seals(key, world),
+            Demand::Revoke(demand) => self.ask_to_revoke(key, demand, world),
             Demand::Lend(demand) => self.lend(key, demand, world),
             Demand::CopyIn(demand) => self.copy_in(key, demand, world),
         }

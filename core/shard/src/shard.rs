@@ -27,6 +27,7 @@ use crate::mirroring::Mirroring;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::peers::{PeerConfig, Peers};
 use crate::rings::Rings;
+use crate::seals::Seals;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
 use nearflash_session::ServingEnd;
 
@@ -78,6 +79,7 @@ pub struct Shard {
     pub(crate) initiators: Initiators,
     pub(crate) identities: ClientIdentities,
     pub(crate) rings: Rings,
+    pub(crate) seals: Seals,
     pub(crate) peers: Peers,
     pub(crate) mirroring: Mirroring,
     pub(crate) staging: Box<[u8]>,
@@ -113,6 +115,7 @@ impl Shard {
         let mut shard = Self {
             mirroring,
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
+            seals: Seals::new(direct.salt),
             clients: Clients::new(direct),
             initiators: Initiators::new(iscsi, engine.core_count),
             identities: ClientIdentities::default(),
@@ -172,7 +175,7 @@ impl Shard {
         self.watch_the_clock(world);
         // Connections that have just ended leave answers.
         self.settle(world);
-        self.confirm(world);
+        moved += self.confirm(world);
         // Their buffers are free again: other connections may have waited for them.
         moved += std::mem::take(&mut self.ended);
         moved + self.lists.woken.len()
@@ -277,6 +280,8 @@ impl Shard {
             Message::Claimed(owner) => self.claimed(owner),
             Message::EndClient(owner) => self.kill(Key::from_owner(owner), world),
             Message::ClientGone(identity, place) => self.client_gone(&identity, place, world),
+            Message::Revoke(order) => self.revoke(*order, world),
+            Message::Revoked(number) => self.revoked(number),
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
             Message::Iscsi(number, exports) => {
@@ -359,16 +364,23 @@ impl Shard {
         world.notice(Notice::Shown(self.config.engine.core, number));
     }
 
-    /// Sends the control plane the answers that are due.
-    fn confirm<W: World>(&mut self, world: &mut W) {
+    /// Sends the control plane, and the clients that revoke seals, the answers that are due. Returns how
+    /// many went to clients.
+    fn confirm<W: World>(&mut self, world: &mut W) -> usize {
         let core = self.config.engine.core;
+        let mut to_clients = 0;
         while let Some(number) = self.engine.poll_over().or_else(|| self.initiators.poll_ended()) {
-            world.notice(Notice::Quiesced(core, number));
+            if self.is_over_for_seals(number, world) {
+                to_clients += 1;
+            } else {
+                world.notice(Notice::Quiesced(core, number));
+            }
         }
         if !self.drained && self.is_drained() {
             self.drained = true;
             world.notice(Notice::Drained(core));
         }
+        to_clients
     }
 
     fn watch_the_clock<W: World>(&mut self, world: &mut W) {

@@ -2,7 +2,8 @@
 //! sockets and without moving payload.
 //!
 //! `BENCH=1 cargo bench -p nearflash-direct` runs the full size; without it a small one, so that it
-//! cannot rot. The hash is of the bytes exchanged: the same work is done each time.
+//! cannot rot. `ONLY=read_512` runs one kind of request, for a profiler. The hash is of the bytes
+//! exchanged: the same work is done each time.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -16,9 +17,10 @@ use std::time::Instant;
 
 use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
 use nearflash_direct::serving::{
-    Access, CredentialExport, Demand, Export, Exports, ServingEnd, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, Revoked, ServingEnd, SessionConfig,
+    TargetSession,
 };
-use nearflash_direct::wire::Rights;
+use nearflash_direct::wire::{Rights, Run, SALT_LEN, SealKey, SealTerms};
 use nearflash_direct::{Chunk, Digests, Receiving, Secret, block_digest};
 use nearflash_request::{BufferId, Completion, Outcome, Payload, VolumeId};
 use nearflash_units::{BlockSize, Nanos};
@@ -34,12 +36,17 @@ struct Setup {
     digests: Digests,
     /// Grants in the session; 0 for a door that is open to everybody.
     grants: u64,
+    /// Sealed objects that are open, and the runs of each; the requests go to all of them in turn.
+    seals: Option<(u16, u64)>,
 }
 
 struct Pair {
     client: ClientSession,
     target: TargetSession,
-    volume: VolumeHandle,
+    /// The volume, or the sealed objects.
+    handles: Vec<VolumeHandle>,
+    /// The length of each.
+    len: u64,
 }
 
 fn exports(grants: u64) -> Exports {
@@ -76,12 +83,46 @@ impl Pair {
             nonce: [2; 16],
         });
         let target = TargetSession::new(config, Arc::new(exports(setup.grants)), Nanos(0));
-        let mut pair = Self { client, target, volume: VolumeHandle(0) };
+        let handles = vec![VolumeHandle(0)];
+        let mut pair = Self { client, target, handles, len: VOLUME_LEN };
         pair.exchange();
         pair.client.open("bench").expect("the session is ready");
         pair.exchange();
-        assert!(pair.client.volume(pair.volume).is_some(), "the volume is open");
+        assert!(pair.client.volume(VolumeHandle(0)).is_some(), "the volume is open");
+        if let Some((objects, runs)) = setup.seals {
+            pair.open_sealed(objects, runs);
+        }
         pair
+    }
+
+    fn open_sealed(&mut self, objects: u16, runs: u64) {
+        const MIB: u64 = 1 << 20;
+        self.len = VOLUME_LEN / u64::from(objects) / runs / MIB * MIB * runs;
+        let key = SealKey::derive(None, 1, [0; 16], [5; SALT_LEN]);
+        let mut revoked = Revoked::new([5; SALT_LEN]);
+        for object in 0..objects {
+            let start = u64::from(object) * self.len;
+            let run = |at| Run { start: start + at * (self.len / runs), len: self.len / runs };
+            let terms = SealTerms {
+                object: object.into(),
+                uuid: [1; 16],
+                version: 1,
+                rights: Rights::READ,
+                good_until: 0,
+                runs: (0..runs).rev().map(run).collect(),
+            };
+            let seal = key.mint(terms).expect("sound terms");
+            self.client.open_sealed(&seal, None).expect("the session is ready");
+            let stream = bytes_of(self.client.output());
+            self.client.advance_output(stream.len());
+            assert_eq!(self.target.handle_input(&stream), Ok(stream.len()));
+            assert_eq!(self.target.poll_demand(), Some(Demand::Seals));
+            self.target.handle_seals(&mut revoked, Nanos(0));
+            self.exchange();
+        }
+        self.handles = (1..=objects).map(VolumeHandle).collect();
+        let is_open = |handle: &VolumeHandle| self.client.volume(*handle).is_some();
+        assert!(self.handles.iter().all(is_open), "the objects are open");
     }
 
     /// Until neither end has anything to say.
@@ -99,9 +140,11 @@ impl Pair {
     fn submit(&mut self, len: u32) {
         for number in 0..u64::from(DEPTH) {
             // Far apart, as random reads are, and never in a hole between two grants.
-            let offset = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % VOLUME_LEN) & !0xFFF;
+            let offset = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.len) & !0xFFF;
+            // Not in their order.
+            let at = usize::try_from(number).expect("below the depth") * 7919 % self.handles.len();
             let operation = ClientOperation::Read { buffer: BufferId(0), offset, len };
-            self.client.submit(self.volume, &operation, &[]).expect("there is a credit");
+            self.client.submit(self.handles[at], &operation, &[]).expect("there is a credit");
         }
     }
 }
@@ -235,7 +278,8 @@ fn digests_alone(rounds: u32) {
 
 fn main() {
     let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
-    let open = Setup { name: "read_512", len: 512, digests: Digests::NONE, grants: 0 };
+    let only = std::env::var("ONLY").ok();
+    let open = Setup { name: "read_512", len: 512, digests: Digests::NONE, grants: 0, seals: None };
     for grants in [1, 1000] {
         access_alone(grants, rounds);
     }
@@ -243,6 +287,9 @@ fn main() {
     for setup in [
         open,
         Setup { name: "read_4k", len: 4096 - 512, ..open },
+        Setup { name: "read_512_sealed", seals: Some((1, 1)), ..open },
+        Setup { name: "read_512_sealed_8_runs", seals: Some((1, 8)), ..open },
+        Setup { name: "read_512_1000_sealed", seals: Some((1000, 1)), ..open },
         Setup { name: "read_512_1_grant", grants: 1, ..open },
         Setup { name: "read_512_1000_grants", grants: 1000, ..open },
         Setup {
@@ -251,7 +298,9 @@ fn main() {
             ..open
         },
     ] {
-        target_alone(setup, rounds);
-        client_alone(setup, rounds);
+        if only.as_deref().is_none_or(|only| only == setup.name) {
+            target_alone(setup, rounds);
+            client_alone(setup, rounds);
+        }
     }
 }

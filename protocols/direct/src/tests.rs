@@ -153,6 +153,9 @@ fn every_bound_is_in_the_document_as_it_is_here() {
         ("DIGEST_BLOCK_LEN", wire::DIGEST_BLOCK_LEN),
         ("DIGEST_KEY_LEN", u32::try_from(wire::DIGEST_KEY_LEN).unwrap()),
         ("BLOCK_DIGEST_LEN", wire::BLOCK_DIGEST_LEN),
+        ("SEAL_RUNS_MAX", u32::try_from(wire::SEAL_RUNS_MAX).unwrap()),
+        ("SEAL_LEN_MAX", u32::try_from(wire::SEAL_LEN_MAX).unwrap()),
+        ("SEAL_GOOD_MAX", u32::try_from(wire::SEAL_GOOD_MAX).unwrap()),
     ] {
         let row = format!("| `{name}` | {value} |");
         assert!(DOCUMENT.contains(&row), "{row}");

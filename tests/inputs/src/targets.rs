@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 /// All targets. Each needs a directory in `fuzz/corpus` and a row in `fuzz/README.md`.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     Target { name: "nvme_commands", check: nvme::check_decode_never_panics },
     Target { name: "nvme_parsers", check: structures::check_structures },
     Target { name: "nvme_connect", check: nvme::check_connect_never_panics },
@@ -38,6 +38,7 @@ pub const TARGETS: [Target; 24] = [
     Target { name: "direct_segments", check: direct_segments },
     Target { name: "direct_client", check: direct::check_client_never_panics },
     Target { name: "direct_pair", check: direct_pair },
+    Target { name: "direct_seal", check: direct::check_seal },
     Target { name: "shard", check: shard::check_shard },
     Target { name: "on_disk", check: on_disk::check_on_disk },
     Target { name: "texts", check: |input| texts::check_texts(text_of(input)) },
@@ -159,6 +160,7 @@ fn direct_pair(input: &[u8]) {
         with_key: options & 4 != 0,
         by_rings: options & 8 != 0,
         large_blocks: options & 16 != 0,
+        sealed: options & 32 != 0,
         operations: usize::from(*operations),
     });
 }

@@ -22,7 +22,7 @@
 //! - On the direct clients' own volume, each byte that only one client writes holds its last write,
 //!   whatever others write in the same block. Words hold a value that some order of atomic operations
 //!   explains (`ownership`, `words`). Once a revocation is confirmed, no request of its client has
-//!   any effect.
+//!   any effect. The same holds for the requests through a seal that was revoked (`witness`).
 //! - A comparison fails only if the block may have held something else (`history`).
 //! - From the answer to a reservation command on, exactly the excluded peers are excluded, over every
 //!   protocol (`reservations`), and none of their earlier commands takes effect (`history`, `witness`,

@@ -98,6 +98,8 @@ pub(crate) struct Node {
     changes: u64,
     /// The number of its start, in answers to direct clients; 0 where no node connects to it.
     boot: u64,
+    /// How often its machine has started.
+    starts: u64,
     pub(crate) grants: Grants,
     pub(crate) confirmed: Confirmed,
 }
@@ -127,6 +129,7 @@ impl Node {
             reservations,
             changes: 0,
             boot: 0,
+            starts: 0,
             grants,
             confirmed: Confirmed::default(),
         };
@@ -163,6 +166,7 @@ impl Node {
         }
         let devices = self.devices().len();
         self.health = (0..devices).map(|_| Arc::default()).collect();
+        self.starts = machine_starts;
         self.boot = if self.far.is_some() { machine_starts } else { 0 };
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen(self.id);
@@ -203,6 +207,7 @@ impl Node {
                 ..DirectConfig::default().session
             },
             exports: self.direct_exports(),
+            salt: u128::from(self.starts).to_le_bytes(),
         };
         let IscsiConfig { session: limits, .. } = IscsiConfig::default();
         let iscsi = IscsiConfig {

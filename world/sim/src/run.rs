@@ -41,6 +41,8 @@ pub struct Report {
     pub direct_succeeded: u64,
     /// Requests made over rings.
     pub direct_by_ring: u64,
+    /// Direct requests through seals, those refused because the seal is void, and confirmed revocations.
+    pub seals: [u64; 3],
     /// Refused requests: missing grants, stale epochs.
     pub direct_refused: u64,
     /// Refused requests for other clients' bytes.
@@ -191,6 +193,11 @@ impl Sim {
             direct_succeeded: direct(|common| common.succeeded),
             direct_refused: direct(|common| common.refused + common.stale),
             direct_by_ring: direct(|common| common.by_ring),
+            seals: [
+                direct(|common| common.sealed),
+                direct(|common| common.seals_stale),
+                direct(|common| common.seals_revoked),
+            ],
             direct_trespasses: direct(|common| common.trespasses),
             direct_lost: direct(|common| common.lost),
             direct_judged: direct(|common| common.words.judged)

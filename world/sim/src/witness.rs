@@ -11,7 +11,7 @@
 //! operation of its old connections is under way. The same holds when the node reports that a
 //! client or an initiator's session is gone.
 //!
-//! A peer may lose its access, by a reservation or because its grants were revoked. From the moment
+//! A peer may lose its access, by a reservation or because its grants or its seal were revoked. From the moment
 //! at which the node confirms this, none of its operations is under way, and none begins.
 //!
 //! Invariants checked: each write is given to a device at most once; a write answered as not done
@@ -106,6 +106,8 @@ pub(crate) struct Witness {
     in_force: BTreeMap<u32, Vec<Rules>>,
     /// Clients without any grant.
     revoked: BTreeSet<Who>,
+    /// Writers whose seal is void.
+    voided: BTreeSet<Writer>,
     /// Blocks that a peer rewrites with their own content, by connection, with the number of such
     /// requests under way.
     touched: BTreeMap<(Block, Writer), u32>,
@@ -220,6 +222,12 @@ impl Witness {
         volumes.into_iter().for_each(|volume| self.check_rights(volume));
     }
 
+    /// The node has confirmed that the seal of a writer is void.
+    pub(crate) fn void(&mut self, writer: Writer, volume: u32) {
+        self.voided.insert(writer);
+        self.check_rights(volume);
+    }
+
     fn check_rights(&self, volume: u32) {
         for place in self.under_way(first_of(volume)..first_of(volume + 1)) {
             let may = self.may_write(volume, place.2);
@@ -232,6 +240,7 @@ impl Witness {
         let Some(Connection { opened, .. }) = self.writers.get(&writer) else { return true };
         let allows = |rules: &Rules| rules.allow(opened.nexus, Access::Write);
         !self.revoked.contains(&opened.who)
+            && !self.voided.contains(&writer)
             && self.in_force.get(&volume).is_none_or(|rules| rules.iter().any(allows))
     }
 

@@ -56,7 +56,7 @@ const MANY: u64 = 64;
 /// How often each event must occur in this many runs: far less often than it does, so that no set
 /// of seeds falls short by chance, and often enough that no missing check, protocol or fault goes
 /// unnoticed.
-const FLOOR: [(&str, u64); 47] = [
+const FLOOR: [(&str, u64); 50] = [
     ("reads judged", 10_000),
     ("writes acknowledged to hosts", 900),
     ("writes acknowledged to initiators", 100),
@@ -75,6 +75,9 @@ const FLOOR: [(&str, u64); 47] = [
     ("blocks written back as they were", 40),
     ("bytes and words of direct clients judged", 3_000_000),
     ("requests by rings", 300),
+    ("requests through seals", 150),
+    ("requests through void seals", 50),
+    ("seals revoked", 150),
     ("commands lost", 700),
     ("commands failed", 500),
     ("commands aborted", 5),
@@ -132,6 +135,9 @@ impl Total {
             ("blocks written back as they were", report.touched),
             ("bytes and words of direct clients judged", report.direct_judged),
             ("requests by rings", report.direct_by_ring),
+            ("requests through seals", report.seals[0]),
+            ("requests through void seals", report.seals[1]),
+            ("seals revoked", report.seals[2]),
             ("commands lost", report.lost),
             ("commands failed", report.failed),
             ("commands aborted", report.aborted),

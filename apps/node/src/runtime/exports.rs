@@ -90,7 +90,9 @@ pub(super) fn direct_config(
         boot,
         ..usual.session
     };
-    DirectConfig { session, exports: Arc::new(direct(access)) }
+    // No key of an earlier start of the node is valid.
+    let salt = uuid::Uuid::new_v4().into_bytes();
+    DirectConfig { session, exports: Arc::new(direct(access)), salt }
 }
 
 /// The exports of direct sessions: the grants of each credential become one table per volume.

@@ -12,7 +12,7 @@ use super::super::error::{Error, LATE, Lost};
 use super::super::ring::Refused;
 use super::super::slices::{Source, len_of};
 use super::super::slots::Payload;
-use super::{QueuePair, no_memory};
+use super::{Handle, QueuePair, no_memory};
 
 impl QueuePair {
     /// Reads at `offset` as many bytes as the buffer's length; both are in bytes and of any
@@ -23,7 +23,24 @@ impl QueuePair {
     /// is lost. The error returns the buffer.
     #[inline]
     pub fn post_read_at(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_buffer(buffer, |buffer, len| ClientOperation::Read { buffer, offset, len })
+        self.post_read_on(Handle::OWN, buffer, offset)
+    }
+
+    /// [`Self::post_read_at`] on another volume or a sealed object.
+    ///
+    /// # Errors
+    /// As [`Self::post_read_at`], and with [`Status::STALE_EPOCH`] when a seal could not be opened again
+    /// after a reconnect: its owner gives a new one. The completion has this status when the seal was
+    /// revoked.
+    #[inline]
+    pub fn post_read_on(
+        &mut self,
+        handle: Handle,
+        buffer: Buffer,
+        offset: u64,
+    ) -> Result<Token, PostError> {
+        let read = |buffer, len| ClientOperation::Read { buffer, offset, len };
+        self.post_buffer(handle, buffer, read)
     }
 
     /// Writes the buffer at `offset`. The write is atomic for each logical block, and durable after
@@ -33,12 +50,35 @@ impl QueuePair {
     /// As [`Self::post_read_at`].
     #[inline]
     pub fn post_write_at(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
+        self.post_write_on(Handle::OWN, buffer, offset)
+    }
+
+    /// [`Self::post_write_at`] on another volume or a sealed object.
+    ///
+    /// # Errors
+    /// As [`Self::post_read_on`].
+    #[inline]
+    pub fn post_write_on(
+        &mut self,
+        handle: Handle,
+        buffer: Buffer,
+        offset: u64,
+    ) -> Result<Token, PostError> {
+        self.post_buffer(handle, buffer, |buffer, len| ClientOperation::Write {
             buffer,
             offset,
             len,
             durable: false,
         })
+    }
+
+    /// [`Self::post_flush`] on another volume, or on the volume of a sealed object.
+    ///
+    /// # Errors
+    /// As [`Self::post_flush`] and [`Self::post_read_on`].
+    pub fn post_flush_on(&mut self, handle: Handle) -> Result<Token, Error> {
+        let posted = self.post_on(handle, Payload::default(), |_| ClientOperation::Flush);
+        posted.map_err(|(error, _)| error)
     }
 
     /// Writes the buffer at `offset`; the data is on stable media before the completion.
@@ -50,7 +90,7 @@ impl QueuePair {
         buffer: Buffer,
         offset: u64,
     ) -> Result<Token, PostError> {
-        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
+        self.post_buffer(Handle::OWN, buffer, |buffer, len| ClientOperation::Write {
             buffer,
             offset,
             len,
@@ -199,14 +239,17 @@ impl QueuePair {
     #[inline]
     fn post_buffer(
         &mut self,
+        handle: Handle,
         buffer: Buffer,
         operation: impl FnOnce(BufferId, u32) -> ClientOperation,
     ) -> Result<Token, PostError> {
         let Ok(len) = u32::try_from(buffer.len()) else {
             return Err(PostError { error: self.length_refused(wide(buffer.len())), buffer });
         };
-        self.post(buffer.into(), |slot| operation(slot, len)).map_err(|(error, payload)| {
-            PostError { error, buffer: payload.buffer.expect("it comes back") }
+        let posted = self.post_on(handle, buffer.into(), |slot| operation(slot, len));
+        posted.map_err(|(error, payload)| PostError {
+            error,
+            buffer: payload.buffer.expect("it comes back"),
         })
     }
 
@@ -236,6 +279,18 @@ impl QueuePair {
         payload: Payload,
         operation: impl FnOnce(BufferId) -> ClientOperation,
     ) -> Result<Token, (Error, Payload)> {
+        self.post_on(Handle::OWN, payload, operation)
+    }
+
+    /// The same, on what a handle is of.
+    #[inline]
+    #[allow(clippy::result_large_err, reason = "inlined, and taken apart at once")]
+    fn post_on(
+        &mut self,
+        handle: Handle,
+        payload: Payload,
+        operation: impl FnOnce(BufferId) -> ClientOperation,
+    ) -> Result<Token, (Error, Payload)> {
         if let Some(lost) = self.lost {
             return Err((Error::ConnectionLost(lost), payload));
         }
@@ -245,8 +300,13 @@ impl QueuePair {
         let Some(slot) = self.link.slots().next() else {
             return Err((self.full(), payload));
         };
-        let token = self.link.slots_mut().fill(operation(slot), payload, self.deadline);
-        if let Err(refused) = self.link.submit(self.volume.handle, slot) {
+        let of_node = match self.handles.of_node(handle) {
+            Ok(of_node) => of_node,
+            Err(status) => return Err((Error::Status(status), payload)),
+        };
+        let work = (operation(slot), handle);
+        let token = self.link.slots_mut().fill(work, payload, self.deadline);
+        if let Err(refused) = self.link.submit(of_node, slot) {
             let ended = self.link.slots_mut().empty(slot);
             return Err((self.refused(refused, &ended.operation), ended.payload));
         }

@@ -19,14 +19,15 @@ impl QueuePair {
     pub(in super::super) fn reconnector(
         &self,
     ) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
-        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
+        let (shared, source) = (Arc::clone(&self.shared), self.handles.own_source().clone());
         let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
-        let (uuid, identity) = (self.volume.uuid, self.identity);
+        let (uuid, identity) = (self.handles.own_info().uuid, self.identity);
         move || {
             let options = QueueOptions { depth, shared_len, identity: None };
             persist(shared.options.reconnect_max, || {
-                let pair = Self::connect_as(identity, Arc::clone(&shared), &name, options, None)?;
-                same_volume(&name, uuid, pair.volume.uuid)?;
+                let (shared, own) = (Arc::clone(&shared), source.clone());
+                let pair = Self::connect_as(identity, shared, own, options, None)?;
+                same_volume(source.name(), uuid, pair.handles.own_info().uuid)?;
                 Ok(pair)
             })
         }
@@ -76,9 +77,8 @@ impl QueuePair {
         let slots = self.link.slots().successor();
         let shared = self.shared.until(deadline);
         let mut link = Link::connect(&shared, self.identity, slots, self.shared_len)?;
-        let volume = link.open(&self.shared.until(deadline), &self.name)?;
-        same_volume(&self.name, self.volume.uuid, volume.uuid)?;
-        (self.link, self.volume, self.lost) = (link, volume, None);
+        let handles = self.handles.reopened(&mut link, &self.shared.until(deadline))?;
+        (self.link, self.handles, self.lost) = (link, handles, None);
         self.silence.broken();
         Ok(())
     }
@@ -102,7 +102,7 @@ fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> 
 }
 
 /// Checks the UUID: another volume of the same name does not have the data written to the first.
-fn same_volume(name: &str, was: [u8; 16], is: [u8; 16]) -> Result<(), Error> {
+pub(super) fn same_volume(name: &str, was: [u8; 16], is: [u8; 16]) -> Result<(), Error> {
     if was == is {
         return Ok(());
     }

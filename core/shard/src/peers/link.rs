@@ -332,7 +332,10 @@ impl Link {
                 }
                 ClientEvent::Opened { number, result } => self.opened(number, result, world),
                 ClientEvent::Received(tag) => self.note_received(tag),
-                ClientEvent::Pong | ClientEvent::Attached(_) => {}
+                ClientEvent::Pong
+                | ClientEvent::Attached(_)
+                | ClientEvent::SealKey { .. }
+                | ClientEvent::Revoked { .. } => {}
             }
         }
         self.take_completions(world, ended);

@@ -5,6 +5,7 @@
 
 mod client;
 mod pair;
+mod seal;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
@@ -12,10 +13,14 @@ pub(crate) mod volume;
 
 pub use client::check_client_never_panics;
 pub use pair::{PairScenario, check_pair};
+pub use seal::check_seal;
 pub use target::{
     EPOCH, NAME, check_segmentation_does_not_matter, check_target_never_panics, greeting_of,
     stream_of,
 };
+
+/// The node's time in these checks.
+pub(crate) const NOW: nearflash_units::Nanos = nearflash_units::Nanos::from_secs(100);
 
 /// A place as one of memory.
 fn range(place: crate::serving::Place) -> std::ops::Range<usize> {

@@ -8,8 +8,8 @@ use nearflash_request::{BufferId, Payload, Request, SentIn};
 use nearflash_session::Receiving;
 use nearflash_units::{BlockSize, Nanos};
 
-use super::range;
 use super::volume::{VOLUME, Volume};
+use super::{NOW, range};
 use crate::block_digest::{block_digest, digests_len};
 use crate::client::{
     ClientCompletion, ClientConfig, ClientEvent, ClientOperation, ClientSession, RequestTag,
@@ -17,10 +17,10 @@ use crate::client::{
 };
 use crate::secret::Secret;
 use crate::serving::{
-    Access, CredentialExport, Demand, Export, Exports, RingOutput, ServingEnd, SessionConfig,
-    TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, Revoked, RingOutput, ServingEnd,
+    SessionConfig, TargetSession,
 };
-use crate::wire::{DIGEST_BLOCK_LEN, HEADER_LEN, Rights, Status, WORD_LEN};
+use crate::wire::{DIGEST_BLOCK_LEN, HEADER_LEN, Rights, Run, SealTerms, Status, WORD_LEN};
 use crate::{Digests, Face};
 use nearflash_session::check::{Choices, Memory};
 
@@ -29,6 +29,13 @@ const VOLUME_LEN: usize = (2 << 20) + (128 << 10);
 const MIB: usize = 1 << 20;
 /// The length of the blocks that have digests.
 const PAGE: usize = DIGEST_BLOCK_LEN as usize;
+/// The runs of the sealed object, which has as many bytes, and the length of its volume.
+const RUNS: [Run; 3] = [
+    Run { start: (3 << 20) + 8192, len: 1 << 20 },
+    Run { start: 4096, len: 1 << 20 },
+    Run { start: (5 << 20) - (256 << 10), len: 128 << 10 },
+];
+const SEALED_VOLUME_LEN: usize = 5 << 20;
 const KEY: &str = "check";
 const NAME: &str = "data";
 const ENTRIES: u32 = 8;
@@ -47,6 +54,8 @@ pub struct PairScenario {
     pub by_rings: bool,
     /// The volume's blocks have 4 KiB instead of 512 bytes.
     pub large_blocks: bool,
+    /// The client uses a sealed object of three runs.
+    pub sealed: bool,
     /// The number of operations.
     pub operations: usize,
 }
@@ -54,7 +63,7 @@ pub struct PairScenario {
 impl PairScenario {
     /// The client is another node of the cluster, and the volume the replica face of a mirror.
     const fn on_replica(self) -> bool {
-        self.with_key && !self.by_rings && self.seed.is_multiple_of(2)
+        self.with_key && !self.by_rings && !self.sealed && self.seed.is_multiple_of(2)
     }
 }
 
@@ -79,6 +88,7 @@ struct Pair {
     model: Vec<u8>,
     expected: HashMap<RequestTag, Expected>,
     target: TargetSession,
+    revoked: Revoked,
     target_memory: Memory,
     volume: Volume,
     requests: Vec<Request>,
@@ -108,9 +118,10 @@ impl Pair {
     fn new(scenario: PairScenario) -> Self {
         let block_size = if scenario.large_blocks { BlockSize::B4096 } else { BlockSize::B512 };
         let on_replica = scenario.on_replica();
+        let volume_len = if scenario.sealed { SEALED_VOLUME_LEN } else { VOLUME_LEN };
         let export = Export {
             volume: VOLUME,
-            bytes: u64::try_from(VOLUME_LEN).expect("a small volume"),
+            bytes: u64::try_from(volume_len).expect("a small volume"),
             block_size,
             epoch: 3,
             uuid: [9; 16],
@@ -150,8 +161,9 @@ impl Pair {
             model: vec![0; VOLUME_LEN],
             expected: HashMap::new(),
             target: TargetSession::new(config, Arc::new(exports), Nanos(0)),
+            revoked: Revoked::new([6; 16]),
             target_memory: Memory::default(),
-            volume: Volume::new(VOLUME_LEN, block_size),
+            volume: Volume::new(volume_len, block_size),
             requests: Vec::new(),
             to_target: Vec::new(),
             to_client: Vec::new(),
@@ -173,10 +185,36 @@ impl Pair {
             }
             other => panic!("{other:?}"),
         }
+        if self.scenario.sealed {
+            self.open_sealed();
+        }
         if self.scenario.by_rings {
             let len = u64::try_from(AREA_LEN).expect("a small area");
             self.client.attach(ENTRIES, len).expect("nothing is in flight");
             assert_eq!(self.await_event(), ClientEvent::Attached(Ok(())));
+        }
+    }
+
+    /// The client mints a seal for an object of the volume, and uses it.
+    fn open_sealed(&mut self) {
+        self.client.seal_key(self.handle).expect("the volume is open");
+        let ClientEvent::SealKey { result: Ok(granted), .. } = self.await_event() else {
+            panic!("the client may write")
+        };
+        let terms = SealTerms {
+            object: 1,
+            uuid: [4; 16],
+            version: 2,
+            rights: Rights::READ_WRITE,
+            good_until: granted.seconds,
+            runs: RUNS.into(),
+        };
+        let seal = granted.key.mint(terms).expect("sound terms");
+        let into = self.choices.once_in(2).then_some(self.handle);
+        self.client.open_sealed(&seal, into).expect("the session is ready");
+        match self.await_event() {
+            ClientEvent::Opened { result: Ok(info), .. } => self.handle = info.handle,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -485,6 +523,12 @@ impl Pair {
             match demand {
                 Demand::Request(request) => self.requests.push(request),
                 Demand::Claim(_) => self.target.handle_claimed(),
+                Demand::Seals => self.target.handle_seals(&mut self.revoked, NOW),
+                Demand::Revoke(demand) => {
+                    self.revoked.revoke(&demand.revocation, NOW);
+                    self.target.revoke(&demand.revocation);
+                    self.target.handle_revoked(demand.number, Ok(()));
+                }
                 Demand::Attach(attach) => {
                     assert_eq!(attach.entries, ENTRIES);
                     self.target_memory.area =
@@ -601,13 +645,30 @@ impl Pair {
         }
     }
 
+    /// The bytes of the object. All others of the volume are as they were.
+    fn object_bytes(&self) -> Vec<u8> {
+        if !self.scenario.sealed {
+            return self.volume.bytes.clone();
+        }
+        let mut others = self.volume.bytes.clone();
+        let mut bytes = Vec::new();
+        for run in &RUNS {
+            let place = |at: u64| usize::try_from(at).expect("a small volume");
+            let run = place(run.start)..place(run.start + run.len);
+            bytes.extend_from_slice(&others[run.clone()]);
+            others[run].fill(0);
+        }
+        assert!(others.iter().all(|byte| *byte == 0), "nothing lies outside of the object");
+        bytes
+    }
+
     fn check_over(&mut self) {
         while self.target.output_len() > 0 || self.target.requests_in_flight() > 0 {
             self.send_from_target();
         }
         let memory = &mut self.target_memory;
         self.target.advance_output(0, &mut |buffer| memory.give_back(buffer));
-        assert!(self.volume.bytes == self.model, "the volume holds what was written");
+        assert!(self.object_bytes() == self.model, "the volume holds what was written");
         assert_eq!(self.target.requests_in_flight(), 0);
         assert_eq!(self.target_memory.taken(), 0, "the target gave every buffer back");
         assert_eq!(self.client_memory.taken(), 0, "the client gave every buffer back");

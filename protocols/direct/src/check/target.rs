@@ -9,8 +9,8 @@ use nearflash_units::{BlockSize, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::range;
 use super::volume::{VOLUME, Volume};
+use super::{NOW, range};
 use crate::Digests;
 use crate::Face;
 use crate::digest::digest;
@@ -19,13 +19,14 @@ use crate::proof::client_proof;
 use crate::secret::Secret;
 use crate::segments;
 use crate::serving::{
-    Access, CredentialExport, Demand, Export, Exports, RingOutput, ServingEnd, SessionConfig,
-    TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, Revoked, RingOutput, ServingEnd,
+    SessionConfig, TargetSession,
 };
 use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
     AttachRequest, DIGEST_KEY_LEN, DigestRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest,
-    IDENTITY_LEN, Opcode, RequestHeader, Rights, VERSION,
+    IDENTITY_LEN, Opcode, RequestHeader, RevokeRequest, Rights, Run, SALT_LEN, SEAL_GOOD_MAX,
+    SealKey, SealTerms, VERSION,
 };
 use nearflash_session::check::Memory;
 
@@ -38,6 +39,11 @@ pub(crate) const VOLUME_LEN: u64 = (1 << 20) + (64 << 10);
 pub(crate) const CREDITS: u32 = 8;
 pub(crate) const LEN_MAX: u32 = 256 << 10;
 const AREA_LEN: u64 = 64 << 10;
+const SEGMENT: u64 = 1 << 20;
+/// The salt of the node's seal keys.
+pub(crate) const SALT: [u8; SALT_LEN] = [6; SALT_LEN];
+/// The UUID of the volume.
+pub(crate) const UUID: [u8; 16] = [9; 16];
 
 /// The relation of a client and a node: bits of a fuzzer's first byte.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +77,8 @@ impl Stand {
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) target: TargetSession,
+    /// The seals that are void.
+    pub(crate) revoked: Revoked,
     pub(crate) memory: Memory,
     volume: Volume,
     pub(crate) requests: VecDeque<Request>,
@@ -101,7 +109,7 @@ fn export(epoch: u32) -> Export {
         bytes: VOLUME_LEN,
         block_size: BlockSize::B512,
         epoch,
-        uuid: [9; 16],
+        uuid: UUID,
         is_remote: false,
         is_public: true,
         face: None,
@@ -152,6 +160,7 @@ impl Bench {
         let len = usize::try_from(VOLUME_LEN).expect("a small volume");
         Self {
             target: TargetSession::new(config, exports, Nanos(0)),
+            revoked: Revoked::new(SALT),
             memory: Memory::default(),
             volume: Volume::new(len, BlockSize::B512),
             requests: VecDeque::new(),
@@ -261,6 +270,12 @@ impl Bench {
             match demand {
                 Demand::Request(request) => self.requests.push_back(request),
                 Demand::Claim(_) => self.target.handle_claimed(),
+                Demand::Seals => self.target.handle_seals(&mut self.revoked, NOW),
+                Demand::Revoke(demand) => {
+                    self.revoked.revoke(&demand.revocation, NOW);
+                    self.target.revoke(&demand.revocation);
+                    self.target.handle_revoked(demand.number, Ok(()));
+                }
                 Demand::Attach(attach) => {
                     let len = usize::try_from(attach.data_len).ok().filter(|len| *len <= 1 << 20);
                     let made = len.map(|len| self.memory.area = vec![0xEE; len]);
@@ -397,7 +412,7 @@ pub fn greeting_of(selector: u8) -> Vec<u8> {
     [hello(stand), open].concat()
 }
 
-const OPCODES: [Opcode; 19] = [
+const OPCODES: [Opcode; 22] = [
     Opcode::READ,
     Opcode::READ,
     Opcode::WRITE,
@@ -417,6 +432,9 @@ const OPCODES: [Opcode; 19] = [
     Opcode::HELLO,
     Opcode::ZERO,
     Opcode::DIGEST,
+    Opcode::SEAL_KEY,
+    Opcode::OPEN_SEALED,
+    Opcode::REVOKE,
 ];
 
 /// Almost valid messages, each from eight bytes: opcode, tag, offset, length, and the error.
@@ -461,6 +479,12 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         }
         Opcode::OPEN if fill < 200 => NAME.as_bytes().to_vec(),
         Opcode::CLAIM if fill < 200 => vec![fill; IDENTITY_LEN],
+        Opcode::OPEN_SEALED if fill < 240 => sealed(fill & 4 != 0, at, fill),
+        Opcode::REVOKE if fill < 240 => {
+            let (object, version) = (U64::new(u64::from(at & 1)), U32::new(u32::from(fill & 7)));
+            let what = U32::new(u32::from(at / 128));
+            RevokeRequest { object, version, what }.as_bytes().to_vec()
+        }
         Opcode::ATTACH => {
             let (entries, data_len) = (1 << (fill & 7), u64::from(at) << 12);
             let entries = U32::new(entries);
@@ -471,8 +495,8 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         opcode if opcode.has_payload() => vec![fill; usize::from(at)],
         _ => Vec::new(),
     };
-    let handle =
-        if opcode == Opcode::OPEN && fill & 1 == 0 { 0xFFFF } else { u16::from(fill / 250) };
+    let is_new = matches!(opcode, Opcode::OPEN | Opcode::OPEN_SEALED) && fill & 1 == 0;
+    let handle = if is_new { 0xFFFF } else { u16::from(fill / 128) };
     let header = RequestHeader {
         volume: U16::new(handle),
         tag: U32::new(u32::from(tag % 10).min(u32::from(tag))),
@@ -488,6 +512,25 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         ..RequestHeader::default()
     };
     message(opcode, header, &payload, digests)
+}
+
+/// A seal of a few versions, of one run or two. Few are not valid.
+fn sealed(with_key: bool, at: u8, fill: u8) -> Vec<u8> {
+    let secret = secret();
+    let minter = with_key.then_some((KEY, &secret));
+    let key = SealKey::derive(minter, 1 + u32::from(fill / 200), UUID, SALT);
+    let first = Run { start: u64::from(at & 15) * 512, len: SEGMENT };
+    let second = Run { start: u64::from(at) * 512, len: (1 + u64::from(fill)) * 512 };
+    let runs = if at & 32 == 0 { vec![second] } else { vec![first, second] };
+    let terms = SealTerms {
+        object: u64::from(at & 1),
+        uuid: [at; 16],
+        version: EPOCH,
+        rights: Rights(1 + fill % 3),
+        good_until: NOW.0 / Nanos::from_secs(1).0 + if at == 99 { SEAL_GOOD_MAX + 1 } else { 0 },
+        runs: runs.into(),
+    };
+    key.mint(terms).expect("sound terms").encode()
 }
 
 /// For all input of a client, over the stream or the rings: there is no panic and no endless loop,

@@ -14,10 +14,12 @@ proptest! {
     #[test]
     fn both_ends_agree_with_a_model_of_the_volume(
         seed: u64, header: bool, data: bool, with_key: bool, by_rings: bool, large_blocks: bool,
-        operations in 0usize..120,
+        sealed: bool, operations in 0usize..120,
     ) {
         let digests = Digests { header, data };
-        check_pair(PairScenario { seed, digests, with_key, by_rings, large_blocks, operations });
+        check_pair(PairScenario {
+            seed, digests, with_key, by_rings, large_blocks, sealed, operations,
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Digests;
 use crate::secret::Secret;
-use crate::wire::{NONCE_LEN, Rights, Status};
+use crate::wire::{NONCE_LEN, Rights, SealKey, Status};
 
 /// The configuration of a client session.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub struct Agreed {
     pub rings: bool,
     /// The node supports [`super::ClientOperation::Zero`].
     pub zero: bool,
+    /// The node supports seals: [`super::ClientSession::seal_key`].
+    pub seals: bool,
     /// Another number than at the last connection: writes that were answered, and that no answered
     /// flush followed, may have been lost. 0: the node does not say.
     pub boot: u64,
@@ -91,16 +93,37 @@ pub struct ClientCompletion {
     pub value: u64,
 }
 
+/// A seal key that the node has confirmed.
+#[derive(Clone, Debug)]
+pub struct GrantedKey {
+    /// The key.
+    pub key: SealKey,
+    /// The node's time in seconds when it answered.
+    pub seconds: u64,
+}
+
+/// Two keys are not compared, only their names.
+impl PartialEq for GrantedKey {
+    fn eq(&self, other: &Self) -> bool {
+        let name =
+            |granted: &Self| (granted.key.volume(), granted.key.generation(), granted.seconds);
+        name(self) == name(other)
+    }
+}
+
+impl Eq for GrantedKey {}
+
 /// An event other than a completion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ClientEvent {
     /// The handshake is complete: volumes can be opened.
     Ready,
-    /// The answer to [`super::ClientSession::open`] and [`super::ClientSession::refresh`].
+    /// The answer to [`super::ClientSession::open`], [`super::ClientSession::open_sealed`] and
+    /// [`super::ClientSession::refresh`].
     Opened {
-        /// As `open` or `refresh` returned it.
+        /// As the call returned it.
         number: u32,
-        /// The volume, or why not.
+        /// The volume or the object, or why not.
         result: Result<VolumeInfo, Status>,
     },
     /// The answer to [`super::ClientSession::attach`]; the descriptors came with its bytes.
@@ -108,6 +131,20 @@ pub enum ClientEvent {
     /// The answer to [`super::ClientSession::claim`]; `INVALID_OPCODE` from a node that does not
     /// support it.
     Claimed(Result<(), Status>),
+    /// The answer to [`super::ClientSession::seal_key`].
+    SealKey {
+        /// As `seal_key` returned it.
+        number: u32,
+        /// The key, or why not.
+        result: Result<GrantedKey, Status>,
+    },
+    /// The answer to [`super::ClientSession::revoke`].
+    Revoked {
+        /// As `revoke` returned it.
+        number: u32,
+        /// Whether nothing that the seals allowed is under way.
+        result: Result<(), Status>,
+    },
     /// The answer to [`super::ClientSession::ping`].
     Pong,
     /// The node has accepted this write on the replica face of a mirror, and will apply it. Its completion

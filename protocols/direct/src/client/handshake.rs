@@ -20,7 +20,7 @@ pub(super) fn hello(config: &ClientConfig) -> (Vec<u8>, u32) {
     assert!(!is_named || !key.is_empty(), "a key has a name");
     assert!(key.len() <= NAME_LEN_MAX, "a key's name has at most {NAME_LEN_MAX} bytes");
     let rings = if config.rings { Features::RINGS } else { 0 };
-    let wanted = Features::of(config.digests) | Features::ZERO | rings;
+    let wanted = Features::of(config.digests) | Features::ZERO | Features::SEALS | rings;
     let payload = HelloRequest {
         magic: HelloRequest::MAGIC,
         version_min: U16::new(VERSION),
@@ -92,6 +92,7 @@ impl ClientSession {
             digests: features.digests(),
             rings: features.has(Features::RINGS),
             zero: features.has(Features::ZERO),
+            seals: features.has(Features::SEALS),
             boot: answer.boot.get(),
             len_max,
             credits_max,

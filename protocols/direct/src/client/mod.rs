@@ -23,6 +23,7 @@ mod handshake;
 mod input;
 mod operation;
 mod rings;
+mod seals;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -33,10 +34,11 @@ use std::collections::VecDeque;
 use nearflash_session::{Chunk, Output, Posted};
 
 pub use config::{
-    Agreed, ClientCompletion, ClientConfig, ClientEvent, RequestTag, SubmitError, VolumeHandle,
-    VolumeInfo,
+    Agreed, ClientCompletion, ClientConfig, ClientEvent, GrantedKey, RequestTag, SubmitError,
+    VolumeHandle, VolumeInfo,
 };
 pub use operation::ClientOperation;
+pub use seals::Void;
 
 use crate::error::PeerError;
 use crate::secret::Secret;

@@ -16,6 +16,9 @@ pub(super) enum Asked {
     Ping,
     Attach { entries: u32 },
     Claim,
+    OpenSealed { into: Option<VolumeHandle> },
+    SealKey { volume: [u8; 16] },
+    Revoke,
 }
 
 impl Asked {
@@ -26,17 +29,21 @@ impl Asked {
             Self::Ping => Opcode::PING,
             Self::Attach { .. } => Opcode::ATTACH,
             Self::Claim => Opcode::CLAIM,
+            Self::OpenSealed { .. } => Opcode::OPEN_SEALED,
+            Self::SealKey { .. } => Opcode::SEAL_KEY,
+            Self::Revoke => Opcode::REVOKE,
         }
     }
 }
 
 #[derive(Debug)]
 struct Volume {
-    name: Box<str>,
+    /// `None` for a sealed object.
+    name: Option<Box<str>>,
     info: VolumeInfo,
 }
 
-/// The open volumes, by handle.
+/// The open volumes and sealed objects, by handle.
 #[derive(Debug, Default)]
 pub(super) struct Volumes(Vec<Option<Volume>>);
 
@@ -47,10 +54,10 @@ impl Volumes {
     }
 
     fn name(&self, volume: VolumeHandle) -> Option<&str> {
-        self.0.get(usize::from(volume.0))?.as_ref().map(|volume| &*volume.name)
+        self.0.get(usize::from(volume.0))?.as_ref()?.name.as_deref()
     }
 
-    fn put(&mut self, name: Box<str>, info: VolumeInfo) {
+    pub(super) fn put(&mut self, name: Option<Box<str>>, info: VolumeInfo) {
         let index = usize::from(info.handle.0);
         if self.0.len() <= index {
             self.0.resize_with(index + 1, || None);
@@ -119,7 +126,7 @@ impl ClientSession {
             Asked::Open { name } => {
                 let result = opened(header, payload)?;
                 if let Ok(info) = result {
-                    self.volumes.put(name, info);
+                    self.volumes.put(Some(name), info);
                 }
                 self.events.push_back(ClientEvent::Opened { number, result });
             }
@@ -136,6 +143,20 @@ impl ClientSession {
                 let result = if status.is_ok() { Ok(()) } else { Err(status) };
                 self.events.push_back(ClientEvent::Claimed(result));
             }
+            Asked::OpenSealed { into } => {
+                let result = opened(header, payload)?;
+                let result = result.and_then(|info| self.unsealed(into, info));
+                self.events.push_back(ClientEvent::Opened { number, result });
+            }
+            Asked::SealKey { volume } => {
+                let result = self.granted_key(volume, header, payload)?;
+                self.events.push_back(ClientEvent::SealKey { number, result });
+            }
+            Asked::Revoke => {
+                let status = header.status();
+                let result = if status.is_ok() { Ok(()) } else { Err(status) };
+                self.events.push_back(ClientEvent::Revoked { number, result });
+            }
         }
         Ok(())
     }
@@ -146,7 +167,7 @@ impl ClientSession {
         let is_same = self.volumes.get(volume).is_some_and(|old| old.uuid == info.uuid);
         if is_same && info.handle == volume {
             let name = name.into();
-            self.volumes.put(name, info);
+            self.volumes.put(Some(name), info);
             return Ok(info);
         }
         let _ = self.close(volume);

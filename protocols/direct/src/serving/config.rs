@@ -4,6 +4,7 @@ use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId}
 use nearflash_units::{BlockSize, Nanos};
 
 use super::claim::ClientIdentity;
+use super::seals::RevokeDemand;
 use crate::Digests;
 use crate::wire::{LEN_MAX, NONCE_LEN};
 
@@ -21,7 +22,7 @@ pub struct SessionConfig {
     /// The unit in which every device writes. Devices transfer directly to and from a client's
     /// memory only for whole units of a volume.
     pub unit: BlockSize,
-    /// The number of volumes that a client may have open: 1 to 65,535.
+    /// The number of volumes and sealed objects that a client may have open: 1 to 65,534.
     pub handles_max: u16,
     /// The digests that a client may request.
     pub digests: Digests,
@@ -46,7 +47,7 @@ impl SessionConfig {
             len_max: LEN_MAX,
             credits: 256,
             unit: BlockSize::B512,
-            handles_max: 64,
+            handles_max: 4096,
             digests: Digests::BOTH,
             handshake_timeout: Nanos::from_secs(10),
             boot: 0,
@@ -66,6 +67,11 @@ pub enum Demand {
     Claim(ClientIdentity),
     /// Create rings; answered with [`super::TargetSession::handle_attached`].
     Attach(AttachDemand),
+    /// Tell the seals that are void: answered at once with [`super::TargetSession::handle_seals`].
+    Seals,
+    /// Revoke seals on all cores; answered with [`super::TargetSession::handle_revoked`] when nothing
+    /// that they allowed is under way any more.
+    Revoke(RevokeDemand),
     /// A request for the engine, with a foreign buffer over a place of the data area; answered like
     /// a request.
     Lend(LendDemand),

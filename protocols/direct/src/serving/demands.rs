@@ -53,7 +53,7 @@ impl Around {
     #[inline]
     pub(super) fn of(slot: &Slot, segment: Segment) -> Self {
         let (shift, mask) = (slot.block_size.shift(), mask(slot.block_size));
-        let start = slot.offset + u64::from(segment.start);
+        let start = slot.runs.place(slot.offset + u64::from(segment.start));
         let end = start + u64::from(segment.len);
         let first = start >> shift;
         let count = ((end + mask) >> shift) - first;
@@ -105,7 +105,11 @@ impl TargetSession {
                 return Some(Demand::Request(request));
             }
         }
-        self.attach.take().map(Demand::Attach).or_else(|| self.claim_demand())
+        self.attach
+            .take()
+            .map(Demand::Attach)
+            .or_else(|| self.claim_demand())
+            .or_else(|| self.seals_demand())
     }
 
     /// Everything except reads over the stream. `None` if the request only had to be answered.
@@ -137,18 +141,17 @@ impl TargetSession {
             }
             Kind::Digest { .. } => (around_all(slot).range, Operation::Read),
             Kind::Flush => (NO_RANGE, Operation::Flush),
-            Kind::Discard => match whole_blocks(slot) {
-                Some(range) => {
-                    let operation = Operation::Deallocate { ranges: [range].into(), zeroes: false };
-                    (NO_RANGE, operation)
-                }
-                None => {
+            Kind::Discard => {
+                let ranges: Box<[BlockRange]> = whole_blocks(slot).collect();
+                if ranges.is_empty() {
                     self.end_part(number);
                     return None;
                 }
-            },
+                (NO_RANGE, Operation::Deallocate { ranges, zeroes: false })
+            }
             Kind::Zero { deallocate } => {
-                let range = whole_blocks(slot).expect("its range is whole blocks");
+                let range = whole_blocks(slot).nth(crate::length(segment));
+                let range = range.expect("its range is whole blocks");
                 (range, Operation::WriteZeroes { deallocate, force_unit_access })
             }
             Kind::CompareAndSwap { expected, new } => {
@@ -180,13 +183,16 @@ fn around_all(slot: &Slot) -> Around {
     Around::of(slot, Segment { start: 0, len: slot.len })
 }
 
-/// The whole blocks within a request's range, which a DISCARD can deallocate.
-fn whole_blocks(slot: &Slot) -> Option<BlockRange> {
+/// The whole blocks within a request's range that a DISCARD can deallocate, and a ZERO zeroes: one range
+/// for each run.
+fn whole_blocks(slot: &Slot) -> impl Iterator<Item = BlockRange> {
     let (shift, mask) = (slot.block_size.shift(), mask(slot.block_size));
-    let end = (slot.offset + u64::from(slot.len)) >> shift;
-    let first = (slot.offset + mask) >> shift;
-    let count = end.checked_sub(first).filter(|count| *count > 0)?;
-    Some(BlockRange { start: Lba(first), count: Blocks(count) })
+    slot.runs.parts(slot.offset, slot.len).filter_map(move |(start, len)| {
+        let end = (start + len) >> shift;
+        let first = (start + mask) >> shift;
+        let count = end.checked_sub(first).filter(|count| *count > 0)?;
+        Some(BlockRange { start: Lba(first), count: Blocks(count) })
+    })
 }
 
 #[inline]

@@ -53,6 +53,8 @@ pub struct CredentialExport {
 #[derive(Debug, Default)]
 pub struct Exports {
     volumes: BTreeMap<Box<str>, Export>,
+    /// The same by their UUIDs, for seals. Faces of mirrors are not among them.
+    by_uuid: HashMap<[u8; 16], Export>,
     credentials: BTreeMap<Box<str>, Arc<CredentialExport>>,
     peers: Option<Peers>,
 }
@@ -73,8 +75,10 @@ impl Exports {
     ) -> Self {
         let credentials =
             credentials.into_iter().map(|(key, credential)| (key, Arc::new(credential)));
-        let (volumes, credentials) = (volumes.into_iter().collect(), credentials.collect());
-        Self { volumes, credentials, peers: None }
+        let volumes: BTreeMap<Box<str>, Export> = volumes.into_iter().collect();
+        let of_clients = volumes.values().filter(|export| export.face.is_none());
+        let by_uuid = of_clients.map(|export| (export.uuid, *export)).collect();
+        Self { volumes, by_uuid, credentials: credentials.collect(), peers: None }
     }
 
     /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
@@ -131,6 +135,11 @@ impl Exports {
     /// The export of a volume that was found by name before.
     pub(super) fn same_volume(&self, name: &str, volume: VolumeId) -> Option<&Export> {
         self.volume(name).filter(|export| export.volume == volume)
+    }
+
+    /// The export of a volume by its UUID.
+    pub(super) fn of_uuid(&self, uuid: &[u8; 16]) -> Option<&Export> {
+        self.by_uuid.get(uuid)
     }
 
     pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {

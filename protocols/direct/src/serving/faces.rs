@@ -52,7 +52,7 @@ impl TargetSession {
     pub fn handle_refused(&mut self, tag: Tag, status: Status, term: u32) {
         let (number, _) = parts_of(tag);
         let slot = &mut self.slots[number];
-        if slot.kind.segments(slot.offset, slot.len) > 1 {
+        if slot.kind.segments(slot.offset, slot.len, &slot.runs) > 1 {
             slot.fail(Status::PATH_LOST, 0);
         } else {
             slot.fail(status, term.into());

@@ -1,14 +1,18 @@
-//! The volumes that a client has open, and its access to each.
+//! The volumes and sealed objects that a client has open, and its access to each.
 //!
 //! Compiled anew when the exports change, so that a request's check is one array access, the
 //! epoch, the range, and one lookup among the grants.
 
 use std::sync::Arc;
 
+use nearflash_request::VolumeId;
+
 use super::access::Access;
 use super::exports::{CredentialExport, Export, Exports};
+use super::revoked::{Revocation, Void};
+use super::runs::Runs;
 use crate::secret::Secret;
-use crate::wire::{Rights, Status};
+use crate::wire::{Rights, Seal, Status};
 
 /// The identity of a client.
 #[derive(Clone, Debug)]
@@ -35,6 +39,8 @@ pub(super) enum Reach {
     Full,
     /// The ranges that its grants cover.
     Granted(Arc<Access>),
+    /// These rights on the whole object. The minter's grants cover all its runs.
+    Sealed(Rights),
 }
 
 impl Reach {
@@ -43,6 +49,7 @@ impl Reach {
         match self {
             Self::Full => true,
             Self::Granted(access) => access.allows(offset..offset + u64::from(len), rights),
+            Self::Sealed(sealed) => sealed.has(rights),
         }
     }
 
@@ -50,11 +57,22 @@ impl Reach {
         match self {
             Self::Full => Rights::READ_WRITE,
             Self::Granted(access) => access.hull(),
+            Self::Sealed(sealed) => *sealed,
         }
     }
 }
 
 impl Who {
+    /// Whether the client would still be admitted.
+    fn is_admitted(&self, exports: &Exports) -> bool {
+        match self {
+            Self::Anonymous => exports.is_open(),
+            Self::Key(key, secret) => exports
+                .credential(key)
+                .is_some_and(|credential| credential.secret == *secret && !credential.expired),
+        }
+    }
+
     /// The rights of this client on a volume, according to `exports`.
     fn reach(&self, exports: &Exports, export: &Export) -> Result<Reach, Status> {
         if export.face.is_some() && !self.key().is_some_and(|key| exports.is_of_peers(key)) {
@@ -79,12 +97,29 @@ impl Who {
     }
 }
 
-/// A volume that a client has open.
+/// A volume, or a sealed object of one, that a client has open.
 #[derive(Clone, Debug)]
 pub(super) struct Handle {
-    name: Box<str>,
+    opened: Opened,
     pub(super) export: Export,
+    /// What its requests carry: the epoch of the volume, or the version of the seal.
+    pub(super) epoch: u32,
+    /// The length of the volume, or of the object.
+    bytes: u64,
+    /// Where its bytes lie in the volume.
+    pub(super) runs: Runs,
+    /// Distinguishes the sealed objects that the session has opened; 0 for a volume.
+    pub(super) serial: u32,
     reach: Result<Reach, Status>,
+}
+
+/// By what a handle was opened.
+#[derive(Clone, Debug)]
+enum Opened {
+    /// By the volume's name.
+    Name(Box<str>),
+    /// By a seal of this minter.
+    Seal(Box<(Seal, Who)>),
 }
 
 /// The parameters of a request that [`Handle::check`] checks.
@@ -102,17 +137,98 @@ impl Handle {
     pub(super) fn open(name: &str, who: &Who, exports: &Exports) -> Result<Self, Status> {
         let export = *exports.volume(name).ok_or(Status::NO_SUCH_VOLUME)?;
         let reach = who.reach(exports, &export)?;
-        Ok(Self { name: name.into(), export, reach: Ok(reach) })
+        Ok(Self {
+            opened: Opened::Name(name.into()),
+            epoch: export.epoch,
+            bytes: export.bytes,
+            export,
+            runs: Runs::WHOLE,
+            serial: 0,
+            reach: Ok(reach),
+        })
     }
 
-    /// The exports have changed.
-    fn recompile(&mut self, who: &Who, exports: &Exports) {
-        match exports.same_volume(&self.name, self.export.volume) {
-            Some(export) => {
-                self.export = *export;
-                self.reach = who.reach(exports, export);
+    /// Opens a seal that its key has minted and that is not void.
+    pub(super) fn open_sealed(
+        seal: Seal,
+        minter: Who,
+        exports: &Exports,
+        serial: u32,
+    ) -> Result<Self, Status> {
+        let export = *exports.of_uuid(&seal.volume()).ok_or(Status::NO_SUCH_VOLUME)?;
+        let reach = sealed_reach(&seal, &minter, exports, &export)?;
+        let terms = seal.terms();
+        Ok(Self {
+            epoch: terms.version,
+            bytes: terms.len(),
+            runs: Runs::of(&terms.runs),
+            export,
+            serial,
+            reach: Ok(reach),
+            opened: Opened::Seal(Box::new((seal, minter))),
+        })
+    }
+
+    /// The exports have changed. Returns whether this has ended a seal.
+    fn recompile(&mut self, who: &Who, exports: &Exports) -> bool {
+        match &self.opened {
+            Opened::Name(name) => {
+                match exports.same_volume(name, self.export.volume) {
+                    Some(export) => {
+                        (self.export, self.epoch, self.bytes) =
+                            (*export, export.epoch, export.bytes);
+                        self.reach = who.reach(exports, export);
+                    }
+                    None => self.reach = Err(Status::NO_SUCH_VOLUME),
+                }
+                false
             }
-            None => self.reach = Err(Status::NO_SUCH_VOLUME),
+            // What is void stays so.
+            Opened::Seal(_) if self.reach.is_err() => false,
+            Opened::Seal(opened) => {
+                let (seal, minter) = &**opened;
+                let same = exports.of_uuid(&seal.volume());
+                let same = same.filter(|export| export.volume == self.export.volume);
+                self.reach = match same {
+                    Some(export) if who.is_admitted(exports) => {
+                        self.export = *export;
+                        sealed_reach(seal, minter, exports, export)
+                    }
+                    Some(_) => Err(Status::NOT_GRANTED),
+                    None => Err(Status::NO_SUCH_VOLUME),
+                };
+                self.reach.is_err()
+            }
+        }
+    }
+
+    /// Ends the handle of a seal that a revocation voids.
+    fn revoke(&mut self, revocation: &Revocation) {
+        if let Opened::Seal(opened) = &self.opened
+            && revocation.voids(&opened.0)
+        {
+            if let Void::Object { version, .. } = revocation.void {
+                self.epoch = self.epoch.max(version);
+            }
+            self.reach = Err(Status::STALE_EPOCH);
+        }
+    }
+
+    /// The name of the volume that it is, unless it is a sealed object.
+    pub(super) const fn is_volume(&self) -> bool {
+        matches!(self.opened, Opened::Name(_))
+    }
+
+    /// The length of the volume, or of the object.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The UUID of the volume, or of the object.
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        match &self.opened {
+            Opened::Name(_) => self.export.uuid,
+            Opened::Seal(opened) => opened.0.terms().uuid,
         }
     }
 
@@ -125,19 +241,21 @@ impl Handle {
     #[inline]
     pub(super) fn check(&self, wanted: Wanted) -> Result<(), (Status, u64)> {
         let refused = |status| Err((status, 0));
+        let stale = Err((Status::STALE_EPOCH, u64::from(self.epoch)));
         let reach = match &self.reach {
             Ok(reach) => reach,
+            Err(Status::STALE_EPOCH) => return stale,
             Err(status) => return refused(*status),
         };
-        if wanted.epoch != self.export.epoch && self.export.face.is_none() {
-            return Err((Status::STALE_EPOCH, u64::from(self.export.epoch)));
+        if wanted.epoch != self.epoch && self.export.face.is_none() {
+            return stale;
         }
         let Wanted { offset, len, rights, .. } = wanted;
         if wanted.is_anywhere {
             let granted = reach.hull().has(rights);
             return if granted { Ok(()) } else { refused(Status::NOT_GRANTED) };
         }
-        let fits = offset.checked_add(u64::from(len)).is_some_and(|end| end <= self.export.bytes);
+        let fits = offset.checked_add(u64::from(len)).is_some_and(|end| end <= self.bytes);
         if !fits {
             return refused(Status::OUT_OF_RANGE);
         }
@@ -145,16 +263,49 @@ impl Handle {
     }
 }
 
-/// The handles of one connection, by number.
+/// The rights of a seal: at most its minter's. All its runs are whole blocks of the volume.
+fn sealed_reach(
+    seal: &Seal,
+    minter: &Who,
+    exports: &Exports,
+    export: &Export,
+) -> Result<Reach, Status> {
+    if export.is_remote {
+        return Err(Status::UNSUPPORTED);
+    }
+    let granted = minter.reach(exports, export)?;
+    let terms = seal.terms();
+    let block_len = u64::from(export.block_size.bytes());
+    for run in &terms.runs {
+        if !run.start.is_multiple_of(block_len) || !run.len.is_multiple_of(block_len) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let end = run.start.checked_add(run.len).filter(|end| *end <= export.bytes);
+        let range = run.start..end.ok_or(Status::OUT_OF_RANGE)?;
+        let is_granted = match &granted {
+            Reach::Full => true,
+            Reach::Granted(access) => access.allows(range, terms.rights),
+            Reach::Sealed(_) => false,
+        };
+        if !is_granted {
+            return Err(Status::NOT_GRANTED);
+        }
+    }
+    Ok(Reach::Sealed(terms.rights))
+}
+
+/// The handles of one connection, by number. Memory is taken for those that were opened.
 #[derive(Debug)]
 pub(super) struct Handles {
     handles: Vec<Option<Handle>>,
+    /// No number below is free.
+    free_from: usize,
     max: u16,
 }
 
 impl Handles {
     pub(super) const fn new(max: u16) -> Self {
-        Self { handles: Vec::new(), max }
+        Self { handles: Vec::new(), free_from: 0, max }
     }
 
     /// The most handles.
@@ -169,15 +320,14 @@ impl Handles {
 
     /// Stores a handle under a free number; `None` when all numbers are taken.
     pub(super) fn insert(&mut self, handle: Handle) -> Option<u16> {
-        let free = self.handles.iter().position(Option::is_none);
-        let number = u16::try_from(free.unwrap_or(self.handles.len())).ok()?;
-        if number >= self.max {
-            return None;
+        let free = self.handles[self.free_from..].iter().position(Option::is_none);
+        let free = free.map_or(self.handles.len(), |after| self.free_from + after);
+        let number = u16::try_from(free).ok().filter(|number| *number < self.max)?;
+        if free == self.handles.len() {
+            self.handles.push(None);
         }
-        match free {
-            Some(free) => self.handles[free] = Some(handle),
-            None => self.handles.push(Some(handle)),
-        }
+        self.handles[free] = Some(handle);
+        self.free_from = free + 1;
         Some(number)
     }
 
@@ -198,12 +348,33 @@ impl Handles {
 
     /// Frees a number. Whether it was taken.
     pub(super) fn remove(&mut self, number: u16) -> bool {
+        self.free_from = self.free_from.min(usize::from(number));
         self.handles.get_mut(usize::from(number)).is_some_and(|place| place.take().is_some())
     }
 
-    pub(super) fn recompile(&mut self, who: &Who, exports: &Exports) {
+    /// The exports have changed. Returns the volumes of which seals have ended.
+    pub(super) fn recompile(&mut self, who: &Who, exports: &Exports) -> Vec<VolumeId> {
+        let mut ended = Vec::new();
         for handle in self.handles.iter_mut().flatten() {
-            handle.recompile(who, exports);
+            let volume = handle.export.volume;
+            if handle.recompile(who, exports) && !ended.contains(&volume) {
+                ended.push(volume);
+            }
+        }
+        ended
+    }
+
+    /// The client is gone: nothing that has not begun is allowed.
+    pub(super) fn end(&mut self) {
+        for handle in self.handles.iter_mut().flatten() {
+            handle.reach = Err(Status::NOT_GRANTED);
+        }
+    }
+
+    /// Ends the handles of the seals that a revocation voids.
+    pub(super) fn revoke(&mut self, revocation: &Revocation) {
+        for handle in self.handles.iter_mut().flatten() {
+            handle.revoke(revocation);
         }
     }
 }

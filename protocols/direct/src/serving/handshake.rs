@@ -73,7 +73,7 @@ impl TargetSession {
 
     fn hello_answer(&self, wanted: Features, proof_wanted: bool, boot: u64) -> HelloAnswer {
         let rings = if self.config.local { Features::RINGS } else { 0 };
-        let offered = Features::of(self.config.digests) | Features::ZERO | rings;
+        let offered = Features::of(self.config.digests) | Features::ZERO | Features::SEALS | rings;
         HelloAnswer {
             version: U16::new(VERSION),
             proof_wanted: u8::from(proof_wanted),

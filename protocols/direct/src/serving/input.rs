@@ -35,7 +35,10 @@ impl TargetSession {
         // More parts than the answers to all requests can have. The limit in bytes bounds messages
         // that never have a slot.
         self.output.exceeds(16 * self.slots.count() + 16, OUTPUT_BYTES_MAX)
-            || matches!(self.state, State::Closing | State::Attaching(..) | State::Claiming(..))
+            || matches!(
+                self.state,
+                State::Closing | State::Attaching(..) | State::Claiming(..) | State::Sealing(..)
+            )
     }
 
     /// One header. Its payload, if any, is still to come.
@@ -69,8 +72,13 @@ impl TargetSession {
                 self.check_transport(opcode)?;
                 self.begin_small(header)
             }
-            Opcode::OPEN | Opcode::ATTACH | Opcode::CLAIM => self.begin_small(header),
+            Opcode::OPEN
+            | Opcode::ATTACH
+            | Opcode::CLAIM
+            | Opcode::OPEN_SEALED
+            | Opcode::REVOKE => self.begin_small(header),
             Opcode::CLOSE => self.on_close(header),
+            Opcode::SEAL_KEY => self.on_seal_key(header),
             Opcode::PING => {
                 self.answer_session(header, Status::OK, 0, &[]);
                 Ok(())
@@ -121,6 +129,8 @@ impl TargetSession {
             Opcode::OPEN => self.on_open(header, payload),
             Opcode::ATTACH => self.on_attach(header, payload),
             Opcode::CLAIM => self.on_claim(header, payload),
+            Opcode::OPEN_SEALED => self.on_open_sealed(header, payload),
+            Opcode::REVOKE => self.on_revoke(header, payload),
             Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => self.on_atomic(header, payload),
             Opcode::DIGEST => self.on_digest(header, payload),
             _ => {

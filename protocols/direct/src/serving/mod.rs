@@ -26,7 +26,10 @@ mod handles;
 mod handshake;
 mod input;
 mod requests;
+mod revoked;
 mod rings;
+mod runs;
+mod seals;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,7 @@ mod volumes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nearflash_request::VolumeId;
 use nearflash_session::Outbox;
 use nearflash_units::Nanos;
 
@@ -47,6 +51,8 @@ pub use config::{
     SessionConfig,
 };
 pub use exports::{CredentialExport, Export, Exports};
+pub use revoked::{KEYS_TAKEN_MAX, KeyName, REVOKED_MAX, Revocation, Revoked};
+pub use seals::{REVOCATIONS_MAX, RevokeDemand};
 
 use crate::Face;
 use crate::error::PeerError;
@@ -58,6 +64,7 @@ use demands::Ready;
 use handles::{Handles, Who};
 use handshake::Hello;
 use rings::Rings;
+use seals::{Revocations, Sealing};
 use slots::Slots;
 
 /// The bytes of unsent headers past which no further request is taken. This is far more than the
@@ -77,6 +84,8 @@ enum State {
     Attaching(Who, AttachDemand, u32),
     /// Earlier connections are being ended; nothing is taken meanwhile.
     Claiming(Who, u32),
+    /// The driver is asked about seals; nothing is taken meanwhile.
+    Sealing(Who, Sealing),
     /// Queued output is still sent; nothing more is received.
     Closing,
 }
@@ -85,7 +94,10 @@ impl State {
     /// The client of the connection, once it is known and while the connection lasts.
     fn who(&self) -> Option<&Who> {
         match self {
-            Self::Ready(who) | Self::Attaching(who, ..) | Self::Claiming(who, _) => Some(who),
+            Self::Ready(who)
+            | Self::Attaching(who, ..)
+            | Self::Claiming(who, _)
+            | Self::Sealing(who, _) => Some(who),
             Self::AwaitingHello | Self::AwaitingProof(_) | Self::Closing => None,
         }
     }
@@ -118,6 +130,9 @@ pub struct TargetSession {
     attach: Option<AttachDemand>,
     rings: Option<Rings>,
     claim: Claim,
+    /// The number of seals that the client has opened.
+    seals_opened: u32,
+    revocations: Revocations,
     output: Outbox,
 }
 
@@ -148,6 +163,8 @@ impl TargetSession {
             attach: None,
             rings: None,
             claim: Claim::None,
+            seals_opened: 0,
+            revocations: Revocations::default(),
             output: Outbox::default(),
             config,
         }
@@ -155,19 +172,25 @@ impl TargetSession {
 
     /// Records that volumes or grants have changed. Requests that were handed out continue. The new
     /// exports apply to all requests that are handed out from now on, including those that were
-    /// taken earlier.
-    pub fn set_exports(&mut self, exports: Arc<Exports>) {
+    /// taken earlier. Returns the volumes on which the client had seals that this has ended.
+    pub fn set_exports(&mut self, exports: Arc<Exports>) -> Vec<VolumeId> {
         self.generation = self.generation.wrapping_add(1);
-        if let Some(who) = self.state.who() {
-            self.handles.recompile(who, &exports);
-        }
+        let ended = match self.state.who() {
+            Some(who) => self.handles.recompile(who, &exports),
+            // A client that is gone has no rights that the new exports could be compared with.
+            None => {
+                self.handles.end();
+                Vec::new()
+            }
+        };
         self.exports = exports;
+        ended
     }
 
     /// Whether the client is admitted: the handshake is complete, and the connection has not ended.
     #[inline]
-    pub const fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready(_) | State::Attaching(..) | State::Claiming(..))
+    pub fn is_ready(&self) -> bool {
+        self.state.who().is_some()
     }
 
     /// The key of the client, once it is admitted; `None` for an anonymous one.

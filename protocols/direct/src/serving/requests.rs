@@ -14,6 +14,7 @@ use super::data::Sink;
 use super::demands::{Ready, parts_of};
 use super::faces::sent_in;
 use super::handles::Wanted;
+use super::runs::Runs;
 use super::slots::{Kind, Slot};
 use crate::Face;
 use crate::block_digest::has_digests;
@@ -169,11 +170,13 @@ impl TargetSession {
         {
             return Err((Status::INVALID_FIELD, u64::from(offset!(RequestHeader, place))));
         }
-        let segments = kind.segments(offset, len);
+        let runs = handle.runs.of_range(offset, len);
+        let segments = kind.segments(offset, len, &runs);
         let slot = self.slots.take(header.tag.get());
         slot.kind = kind;
         slot.durable = header.flags & RequestHeader::DURABLE != 0;
         slot.handle = header.volume.get();
+        slot.serial = handle.serial;
         slot.generation = self.generation;
         slot.volume = handle.export.volume;
         slot.block_size = handle.export.block_size;
@@ -181,6 +184,7 @@ impl TargetSession {
         slot.is_remote = handle.export.is_remote;
         slot.offset = offset;
         slot.len = len;
+        slot.runs = runs;
         slot.place = header.place.get();
         slot.pending = segments;
         slot.sent_in = face.map(|face| sent_in(face, header));
@@ -212,21 +216,37 @@ impl TargetSession {
         checked.is_ok()
     }
 
-    /// Checks a request again, because the exports have changed since it was allowed. It does not
-    /// check the epoch, which was right when the request arrived: a client that gets the status for
-    /// a stale epoch assumes that the request had no effect, but parts of a long request may have
-    /// taken effect already.
+    /// Checks a request again, because the exports have changed since it was allowed, or a seal is void.
+    /// It does not check the epoch of a volume, which was right when the request arrived: a client that
+    /// gets the status for a stale epoch assumes that the request had no effect, but parts of a long
+    /// request may have taken effect already.
     #[cold]
     pub(super) fn check_again(&mut self, tag: u32) -> Result<(), Refusal> {
         let slot = &self.slots[tag];
         let handle = self.handles.get(slot.handle);
         let handle = handle.filter(|handle| handle.export.volume == slot.volume);
         let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
-        let Slot { offset, len, kind, .. } = *slot;
-        let epoch = handle.export.epoch;
-        handle.check(kind.wanted(epoch, offset, len))?;
-        self.slots[tag].generation = self.generation;
+        let checked = if handle.serial == slot.serial {
+            handle.check(slot.kind.wanted(handle.epoch, slot.offset, slot.len))
+        } else {
+            // Its seal is not that of the handle any more.
+            Err((Status::STALE_EPOCH, u64::from(handle.epoch)))
+        };
+        match checked {
+            Ok(()) => self.slots[tag].generation = self.generation,
+            Err((Status::STALE_EPOCH, _)) if slot.may_be_done_in_part() => {
+                return Err((Status::NOT_GRANTED, 0));
+            }
+            Err(refused) => return Err(refused),
+        }
         Ok(())
+    }
+}
+
+impl Slot {
+    /// Whether a part of it may have taken effect before another one.
+    fn may_be_done_in_part(&self) -> bool {
+        self.kind != Kind::Read && self.kind.segments(self.offset, self.len, &self.runs) > 1
     }
 }
 
@@ -263,9 +283,10 @@ impl Kind {
 
     /// The number of engine requests that it becomes.
     #[inline]
-    pub(super) fn segments(self, offset: u64, len: u32) -> u32 {
+    pub(super) fn segments(self, offset: u64, len: u32, runs: &Runs) -> u32 {
         match self {
             Self::Read | Self::Write => segments::count(offset, len),
+            Self::Zero { .. } => runs.count(offset, len),
             _ => 1,
         }
     }

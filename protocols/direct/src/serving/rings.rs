@@ -318,7 +318,7 @@ impl TargetSession {
 #[inline]
 fn is_direct(slot: &Slot, segment: Segment) -> bool {
     let unit = slot.unit.bytes();
-    let start = slot.offset + u64::from(segment.start);
+    let start = slot.runs.place(slot.offset + u64::from(segment.start));
     let end = start + u64::from(segment.len);
     let place = slot.place.wrapping_add(segment.start);
     !slot.is_remote && place.is_multiple_of(unit) && (start | end).is_multiple_of(unit.into())

@@ -5,6 +5,7 @@
 use nearflash_request::{SentIn, VolumeId};
 use nearflash_units::BlockSize;
 
+use super::runs::Runs;
 use crate::wire::{CREDITS_MAX, DIGEST_KEY_LEN, Status};
 
 /// The kind of a request, with the operands of an atomic operation.
@@ -31,13 +32,15 @@ pub(super) enum Kind {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) is_taken: bool,
     pub(super) kind: Kind,
     pub(super) durable: bool,
     /// The handle it came with.
     pub(super) handle: u16,
+    /// The seal that allowed it, by [`super::handles::Handle::serial`].
+    pub(super) serial: u32,
     /// The generation of the exports that allowed it.
     pub(super) generation: u32,
     pub(super) volume: VolumeId,
@@ -46,8 +49,11 @@ pub(super) struct Slot {
     pub(super) unit: BlockSize,
     /// Another node has the blocks of its volume.
     pub(super) is_remote: bool,
+    /// From the first byte of the handle.
     pub(super) offset: u64,
     pub(super) len: u32,
+    /// Where its bytes lie in the volume.
+    pub(super) runs: Runs,
     /// The offset of its payload in the data area of the rings.
     pub(super) place: u32,
     /// Segments that are not over.
@@ -68,6 +74,7 @@ impl Slot {
         kind: Kind::Flush,
         durable: false,
         handle: 0,
+        serial: 0,
         generation: 0,
         volume: VolumeId(0),
         block_size: BlockSize::B512,
@@ -75,6 +82,7 @@ impl Slot {
         is_remote: false,
         offset: 0,
         len: 0,
+        runs: Runs::WHOLE,
         place: 0,
         pending: 0,
         sent_in: None,

@@ -7,6 +7,7 @@ mod grants;
 mod handshake;
 mod requests;
 mod rings;
+mod seals;
 mod volumes;
 
 use std::ops::Range;
@@ -91,6 +92,12 @@ impl Bench {
         self.feed(message);
         self.settle();
         self.answer()
+    }
+
+    /// The statuses of all answers, once everything is done.
+    fn statuses_of_all(&mut self) -> Vec<Status> {
+        self.settle();
+        self.answers().iter().map(|(header, _)| header.status()).collect()
     }
 
     fn status_of(&mut self, message: &[u8]) -> Status {

@@ -56,13 +56,13 @@ impl TargetSession {
     }
 }
 
-fn open_answer(handle: &Handle) -> OpenAnswer {
-    let export = &handle.export;
+/// The answer to OPEN and OPEN_SEALED.
+pub(super) fn open_answer(handle: &Handle) -> OpenAnswer {
     OpenAnswer {
-        bytes: U64::new(export.bytes),
-        block_size: U32::new(export.block_size.bytes()),
-        epoch: U32::new(export.epoch),
-        uuid: export.uuid,
+        bytes: U64::new(handle.bytes()),
+        block_size: U32::new(handle.export.block_size.bytes()),
+        epoch: U32::new(handle.epoch),
+        uuid: handle.uuid(),
         rights: handle.rights(),
         reserved: [0; 7],
     }

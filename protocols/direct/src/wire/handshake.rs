@@ -24,6 +24,8 @@ impl Features {
     pub const RINGS: u32 = 4;
     /// ZERO is supported. Older nodes and clients do not set this bit.
     pub const ZERO: u32 = 8;
+    /// SEAL_KEY, OPEN_SEALED and REVOKE are supported. Older nodes and clients do not set this bit.
+    pub const SEALS: u32 = 16;
 
     /// Whether all of `bits` are set.
     pub fn has(self, bits: u32) -> bool {

@@ -4,6 +4,7 @@
 
 mod handshake;
 mod opcode;
+mod seal;
 mod status;
 
 use nearflash_session::wire;
@@ -13,6 +14,11 @@ pub use handshake::{
     AttachRequest, Features, HelloAnswer, HelloRequest, OpenAnswer, Rights, VERSION,
 };
 pub use opcode::Opcode;
+pub(crate) use seal::RUN_UNIT;
+pub use seal::{
+    RevokeRequest, Run, SALT_LEN, SEAL_GOOD_MAX, SEAL_LEN_MAX, SEAL_MAC_LEN, SEAL_RUNS_MAX, Seal,
+    SealError, SealKey, SealKeyAnswer, SealTerms,
+};
 pub use status::Status;
 
 /// The length of every header, and of every entry of a ring.

@@ -42,6 +42,12 @@ codes! { Opcode {
     ATTACH = 0x55;
     /// Ends earlier connections of the client before the answer.
     CLAIM = 0x57;
+    /// The key under which the client may mint seals for a volume.
+    SEAL_KEY = 0x18;
+    /// A seal becomes a handle.
+    OPEN_SEALED = 0x59;
+    /// Seals of older versions are void before the answer.
+    REVOKE = 0x5A;
     /// The connection ends, and why.
     GOODBYE = 0x16;
 } }

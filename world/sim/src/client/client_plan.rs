@@ -34,6 +34,8 @@ pub struct ClientPlan {
     pub leave_permille: u32,
     /// It claims the same identity for each of its connections.
     pub claims: bool,
+    /// It mints seals for the blocks of hosts and initiators, uses them there, and revokes them.
+    pub seals: bool,
     /// It stops receiving answers after this many requests.
     pub deaf_after: Option<u32>,
     /// It violates the protocol. The checks ignore its answers.
@@ -56,6 +58,7 @@ impl ClientPlan {
             durable_permille: 100,
             leave_permille: 0,
             claims: true,
+            seals: false,
             deaf_after: None,
             crooked: None,
         }
@@ -78,6 +81,7 @@ impl ClientPlan {
             durable_permille: dice.pick(&[0, 100, 1_000]),
             leave_permille: dice.pick(&[0, 0, 5, 20]),
             claims: digests.header,
+            seals: dice.permille(600),
             deaf_after: None,
             crooked,
         }

@@ -5,10 +5,11 @@ mod coming;
 mod draw;
 mod field;
 mod judge;
+mod seals;
 
 use std::ops::Range;
 
-use nearflash_direct::client::{ClientConfig, ClientOperation};
+use nearflash_direct::client::{ClientConfig, ClientEvent, ClientOperation};
 use nearflash_direct::{Secret, Status};
 use nearflash_request::{BufferId, Nexus};
 use nearflash_units::Nanos;
@@ -29,6 +30,7 @@ use crate::outside::Outside;
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Tick, Who};
 use crate::workload::{Field, Workload};
+use seals::{Seals, Wanted};
 
 /// State that all clients share.
 #[derive(Debug, Default)]
@@ -44,6 +46,16 @@ pub(crate) struct Common {
     pub(crate) stale: u64,
     /// Requests made over rings.
     pub(crate) by_ring: u64,
+    /// Requests through seals that were answered.
+    pub(crate) sealed: u64,
+    /// Those that were refused because the seal is void.
+    pub(crate) seals_stale: u64,
+    /// Confirmed revocations of seals.
+    pub(crate) seals_revoked: u64,
+    /// Revocations that another client is to ask for.
+    wanted: Vec<Wanted>,
+    /// Writers whose seal is void, with the time of the confirmation.
+    voided: Vec<(Writer, Tick)>,
     /// The number of connections.
     pub(crate) joined: u64,
     /// The epoch of at least one volume has changed since the beginning.
@@ -163,6 +175,9 @@ pub(crate) struct Client {
     /// The last known value of each word changed by swaps.
     guesses: Vec<(u64, u64)>,
     pub(crate) resting: bool,
+    seals: Seals,
+    /// Answers about seals.
+    seal_events: Vec<ClientEvent>,
     /// When it lost all its grants: the node has confirmed that none of its requests is under way.
     pub(crate) revoked_at: Option<Tick>,
     /// Requests sent before this moment may be refused: the grants were gone, or not yet restored.
@@ -208,6 +223,8 @@ impl Client {
             fills: 0,
             guesses: Vec::new(),
             resting: false,
+            seals: Seals::default(),
+            seal_events: Vec::new(),
             revoked_at: None,
             refusable_until: Tick(0),
             think_until: Nanos(0),
@@ -268,9 +285,11 @@ impl Client {
         if self.take_events(outside) == Fate::Lost {
             return self.leave(Leaving::Closing, common, checks, outside);
         }
+        self.take_seal_events(writers, common, checks, outside);
         self.take_completions(common, checks, outside);
         let made = self.made;
         if !self.resting && now >= self.think_until {
+            self.work_on_seals(common);
             self.work(common, checks, outside);
             if self.made > made && self.dice.permille(self.plan.leave_permille) {
                 let how = self.draw_leaving();
@@ -349,6 +368,8 @@ impl Client {
     ) -> Option<Nanos> {
         let now = outside.tick();
         let connection = self.connection.take()?;
+        self.seals.end();
+        self.seal_events.clear();
         outside.note("client leaves", &[u64::from(connection.link.0)]);
         match how {
             Leaving::Resetting => {
@@ -402,10 +423,16 @@ impl Client {
                     }
                 }
                 Pending::Field(io) => {
-                    self.judge_answer(io.sent, completion.status, common);
+                    let is_sealed = self.judge_sealed(&io, completion.status, common);
+                    if !is_sealed {
+                        self.judge_answer(io.sent, completion.status, common);
+                    }
                     let answer = Answer::of_direct(completion.status);
                     if let Some(connection) = &mut self.connection {
                         io.judge(answer, &mut connection.memory, checks, outside);
+                    }
+                    if is_sealed {
+                        continue;
                     }
                 }
             }
@@ -451,6 +478,12 @@ impl Client {
         // A client that receives no answers sends arbitrary requests on its open volumes.
         let volume = if connection.is_deaf { self.route.node.shared_id() } else { volume };
         let volume = connection.volumes[&volume];
+        let sealed = match &pending {
+            Pending::Field(io) => self.through_seal(io.asker, operation),
+            Pending::Own(_) => None,
+        };
+        let (volume, operation) = sealed.as_ref().map_or((volume, operation), |it| (it.0, &it.1));
+        let Some(connection) = &mut self.connection else { return };
         if connection.places.is_some() {
             let skew = self.dice.pick(&[0, 0, 512, SKEW_MAX, 8, 1, 100]);
             return connection.submit_entry(volume, (pending, operation), skew, outside);

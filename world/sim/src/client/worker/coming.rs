@@ -37,6 +37,12 @@ impl Client {
                     connection.places = self.places.take().filter(|_| made.is_ok());
                     self.open(outside);
                 }
+                ClientEvent::SealKey { .. } | ClientEvent::Revoked { .. } if !is_crooked => {
+                    self.seal_events.push(event);
+                }
+                ClientEvent::Opened { number, .. } if self.seals.has_asked(number) => {
+                    self.seal_events.push(event);
+                }
                 ClientEvent::Opened { number, result } => {
                     if self.opened(number, result, outside) == Fate::Lost {
                         return Fate::Lost;
@@ -45,6 +51,8 @@ impl Client {
                 ClientEvent::Attached(_)
                 | ClientEvent::Claimed(_)
                 | ClientEvent::Received(_)
+                | ClientEvent::SealKey { .. }
+                | ClientEvent::Revoked { .. }
                 | ClientEvent::Pong => {
                     assert!(is_crooked, "nobody asked");
                 }

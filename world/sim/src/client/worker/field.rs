@@ -47,7 +47,7 @@ impl Client {
         what: What,
         outside: &mut Outside,
     ) -> Option<Io> {
-        Some(io(self.connection.as_ref()?.asker, run, buffer, what, outside))
+        Some(io(self.field_asker(run)?, run, buffer, what, outside))
     }
 
     /// The offset and length of some blocks, in bytes.
@@ -69,9 +69,8 @@ impl Client {
         checks: &mut Checks,
         outside: &mut Outside,
     ) -> Option<(Io, ClientOperation)> {
-        let connection = self.connection.as_mut()?;
-        let sequence = connection.next_sequence();
-        let writer = connection.asker.writer;
+        let writer = self.field_asker(run)?.writer;
+        let sequence = self.connection.as_mut()?.next_sequence();
         let (stamps, bytes) = self.workload.fill(writer, run, (sequence, 0));
         let values = stamps.into_iter().map(Value::Written).collect();
         let what = self.sent(run, values, durable, checks, outside)?;
@@ -93,6 +92,7 @@ impl Client {
         let what = self.sent(run, values, durable, checks, outside)?;
         let (offset, len) = self.place(run);
         let io = self.io(run, None, What::Write(what), outside)?;
+        let io = Io { in_parts: self.is_in_two_runs(io.asker, run), ..io };
         // By the place, and not by the dice: both kinds occur, and other draws stay as they were.
         let deallocate = run.block.lba.0.is_multiple_of(2);
         Some((io, ClientOperation::Zero { offset, len, deallocate, durable }))
@@ -106,7 +106,7 @@ impl Client {
         checks: &mut Checks,
         outside: &mut Outside,
     ) -> Option<Vec<WriteId>> {
-        let by = self.connection.as_ref()?.asker.sends(outside.tick(), durable);
+        let by = self.field_asker(run)?.sends(outside.tick(), durable);
         let sent = |(block, value)| checks.history.write_sent(block, value, by);
         Some(run.blocks().zip(values).map(sent).collect())
     }
