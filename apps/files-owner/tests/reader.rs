@@ -44,9 +44,9 @@ fn read(reader: &Reader, file: &OpenedFile) -> Result<Vec<u8>, FilesError> {
 fn a_reader_sees_every_change_of_a_living_owner() {
     let device = formatted();
     let reader = Reader::open(device.disk()).unwrap();
-    let mut owner = Owner::open(device.disk()).unwrap();
+    let owner = Owner::open(device.disk()).unwrap();
     for stamp in 1..20 {
-        put(&mut owner, "a", stamp, 5000);
+        put(&owner, "a", stamp, 5000);
         let file = reader.open_file(&path("a")).unwrap();
         assert_eq!(read(&reader, &file).unwrap(), stamped(stamp, 5000));
     }
@@ -65,18 +65,18 @@ fn a_reader_sees_every_change_of_a_living_owner() {
 #[test]
 fn an_open_file_is_read_until_it_is_removed_or_replaced_also_if_it_is_renamed() {
     let device = formatted();
-    let mut owner = Owner::open(device.disk()).unwrap();
+    let owner = Owner::open(device.disk()).unwrap();
     for (nth, name) in [(1, "kept"), (2, "replaced"), (3, "removed")] {
-        put(&mut owner, name, nth, 20_000);
+        put(&owner, name, nth, 20_000);
     }
     let reader = Reader::open(device.disk()).unwrap();
     let open = |name| reader.open_file(&path(name)).unwrap();
     let [kept, replaced, removed] = ["kept", "replaced", "removed"].map(open);
     owner.rename(&path("kept"), &path("moved"), Replace::Never).unwrap();
     assert_eq!(read(&reader, &kept).unwrap(), stamped(1, 20_000));
-    put(&mut owner, "replaced", 4, 20_000);
+    put(&owner, "replaced", 4, 20_000);
     owner.remove(&path("removed")).unwrap();
-    put(&mut owner, "other", 5, 40_000);
+    put(&owner, "other", 5, 40_000);
     for (file, name) in [(&replaced, "/replaced"), (&removed, "/removed")] {
         let error = read(&reader, file).unwrap_err();
         assert!(matches!(error, FilesError::Stale { .. }), "{error}");
@@ -206,14 +206,14 @@ fn history(dice: &mut Dice) -> (Vec<Operation>, usize, BTreeMap<InodeNumber, u64
     let formatted_at = device.operation_count();
     let (mut stamps, mut stamp) = (BTreeMap::new(), 0);
     for _ in 0..3 {
-        let mut owner = Owner::open(device.disk()).unwrap();
+        let owner = Owner::open(device.disk()).unwrap();
         for _ in 0..12 {
             let name = NAMES[usize::try_from(dice.below(4)).unwrap()];
             if dice.below(4) == 0 {
                 let _ = owner.remove(&path(name));
             } else {
                 stamp += 1;
-                stamps.insert(put(&mut owner, name, stamp, 16 + dice.below(60_000)), stamp);
+                stamps.insert(put(&owner, name, stamp, 16 + dice.below(60_000)), stamp);
             }
         }
     }
