@@ -71,7 +71,7 @@ impl MountFailure {
 pub(crate) enum CacheArg {
     /// Every read and write of a program is one of the volume
     None,
-    /// What was read stays in the page cache; writes are written at once
+    /// The kernel keeps pages that were read; writes go to the volume at once
     Read,
 }
 
@@ -137,8 +137,8 @@ fn mount(args: &MountArgs, url: Url) -> Result<(), Failure> {
         take_over: args.owner.take_over,
     };
     if args.daemon {
-        // The signals and the end of the terminal are not for a daemon. Only a group's first process
-        // cannot do this, and a daemon is none.
+        // A session of its own keeps the terminal's signals and its end from the daemon. The call fails
+        // only in the leader of a process group, which the daemon is not.
         let _ = rustix::process::setsid();
     }
     let mount = Mount::new(url, &args.dir, options).map_err(MountFailure::from)?;

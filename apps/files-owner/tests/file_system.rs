@@ -222,7 +222,7 @@ impl Run {
         Ok(())
     }
 
-    /// An open file; one that has a name is opened if there is none.
+    /// An open file. If no file is open, one that has a name is opened.
     fn any_open(&mut self) -> Option<InodeNumber> {
         let open: Vec<InodeNumber> = self.model.open.iter().copied().collect();
         if let Some(number) = self.pick(&open) {
@@ -377,7 +377,7 @@ fn a_file_system_does_what_a_model_in_memory_does() {
         let Run { files, mut model, .. } = run;
         files.sync_all().unwrap();
         drop(files);
-        // What was open without a name is gone, and its space is free.
+        // Files that were open and had no name are removed, and their space is free.
         let mut files = FileSystem::open(device.disk()).unwrap();
         assert_eq!(tree(&files), model.tree());
         for (text, number) in std::mem::take(&mut model.names) {

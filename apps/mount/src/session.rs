@@ -31,7 +31,7 @@ pub enum Cache {
     /// None: every read and write of a program is one of the volume.
     #[default]
     None,
-    /// What was read or written, in the page cache. Writes are still written to the volume at once.
+    /// Pages that were read or written, in the page cache. Writes still go to the volume at once.
     Read,
 }
 

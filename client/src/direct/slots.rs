@@ -43,7 +43,7 @@ impl From<Buffer> for Payload {
 pub(super) struct Slot {
     pub(super) token: u64,
     pub(super) operation: ClientOperation,
-    /// What it is on.
+    /// The handle of the volume or the sealed object.
     pub(super) handle: Handle,
     pub(super) payload: Payload,
     /// The time at which the caller gives it up.

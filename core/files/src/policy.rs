@@ -348,7 +348,7 @@ mod tests {
                         old_len - from.count.0
                     }
                 };
-                // What is not copied stays at its place.
+                // Bytes that are not copied stay in their place.
                 let (kept, _) = trim(&runs, ByteLen(kept_len * 4096));
                 let (same, _) = trim(&runs_before, ByteLen(kept_len * 4096));
                 prop_assert_eq!(kept, same);

@@ -167,7 +167,7 @@ fn mirrors_keep_their_promises_while_replicas_that_are_out_of_sync_are_replaced(
 
 /// `SIM_SEED=17` runs one seed, with a planner, too; `SIM_SEEDS=400..40000` many.
 #[test]
-#[ignore = "runs the seeds that the environment names"]
+#[ignore = "repeats or searches the seeds of SIM_SEED or SIM_SEEDS; other tests of this file run fixed seeds"]
 fn mirrors_keep_their_promises_for_the_named_seeds() {
     let number = |text: &str| text.parse::<u64>().expect("it is a number");
     let one = std::env::var("SIM_SEED").ok().map(|seed| number(&seed)..number(&seed) + 1);
@@ -234,7 +234,7 @@ fn each_deliberate_bug_is_found() {
 
 /// `SIM_MUTANT=NoLock,Hint` looks for these.
 #[test]
-#[ignore = "looks for seeds that find the deliberate bugs"]
+#[ignore = "searches for new seeds that find the deliberate bugs, after a change; another test of this file runs those that are known"]
 fn seeds_that_find_the_deliberate_bugs() {
     let only = std::env::var("SIM_MUTANT").ok();
     for (mutant, _) in MUTANTS {

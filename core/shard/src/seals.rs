@@ -41,7 +41,7 @@ pub struct RevokeOrder {
 #[derive(Debug)]
 pub(crate) struct Seals {
     revoked: Revoked,
-    /// What clients of this core have asked for, by number.
+    /// The revocations that clients of this core have requested, by number.
     asked: HashMap<u64, Asked>,
     /// Whom this core answers when a wait is over, by the wait's number.
     waits: HashMap<u64, (CoreId, u64)>,

@@ -1,4 +1,4 @@
-//! What is agreed with the kernel when a file system is mounted.
+//! The capabilities that the kernel and the mount agree on (FUSE_INIT).
 
 use std::time::UNIX_EPOCH;
 

@@ -126,7 +126,7 @@ pub(super) fn entry<T: Tables>(
 /// at most `count_max`.
 ///
 /// # Errors
-/// When the directory does not exist, or is none.
+/// When the inode does not exist, or is not a directory.
 pub fn list<T: Tables>(
     tables: &T,
     directory: InodeNumber,
@@ -194,7 +194,7 @@ pub(crate) fn decode_entry(key: &[u8], value: &[u8]) -> Option<(InodeNumber, Ent
 /// The target of a symbolic link.
 ///
 /// # Errors
-/// When the inode does not exist, or is none.
+/// When the inode does not exist, or is not a symbolic link.
 pub fn target<T: Tables>(tables: &T, number: InodeNumber) -> Result<Vec<u8>, Error<T::Error>> {
     if inode(tables, number)?.kind != Kind::Symlink {
         return Err(Refusal::NotASymlink(number).into());

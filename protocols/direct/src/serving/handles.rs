@@ -102,7 +102,7 @@ impl Who {
 pub(super) struct Handle {
     opened: Opened,
     pub(super) export: Export,
-    /// What its requests carry: the epoch of the volume, or the version of the seal.
+    /// The epoch in its requests: the volume's epoch, or the seal's version.
     pub(super) epoch: u32,
     /// The length of the volume, or of the object.
     bytes: u64,
