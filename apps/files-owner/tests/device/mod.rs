@@ -225,12 +225,23 @@ impl Disk for Device {
 pub(crate) fn replay(
     operations: &[Operation],
     dice: &mut Dice,
+    each: impl FnMut(usize, Image, &mut Dice),
+) {
+    replay_at(operations, dice, |_, _| true, each);
+}
+
+/// [`replay`] at the moments that `is_chosen` chooses.
+pub(crate) fn replay_at(
+    operations: &[Operation],
+    dice: &mut Dice,
+    is_chosen: impl Fn(usize, &mut Dice) -> bool,
     mut each: impl FnMut(usize, Image, &mut Dice),
 ) {
     let mut durable = Image::default();
     let mut pending: Vec<&Operation> = Vec::new();
     for moment in 0..=operations.len() {
-        for _ in 0..IMAGES_PER_MOMENT {
+        let images = if is_chosen(moment, dice) { IMAGES_PER_MOMENT } else { 0 };
+        for _ in 0..images {
             let mut image = durable.clone();
             let fates = fates(pending.len(), dice);
             for (operation, fate) in pending.iter().zip(fates) {
