@@ -23,10 +23,10 @@ use nearflash_files::{
     BLOCK, Change, Changes, Effects, Error, Extended, Fault, FreeRuns, Inode, InodeNumber, Layered,
     NoSpaceError, Quarantine, Run, Spare, Superblock, Support, extend, inodes, orphans,
 };
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use redb::StorageError;
 
-use crate::files::{CheckReport, Files};
+use crate::files::{CheckReport, Files, PIECE_LEN};
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
 use crate::store::Snapshot;
@@ -299,6 +299,22 @@ impl FileSystem {
         }
         let mut state = self.state.lock().expect("nothing panics while it holds the state");
         extend(runs, needed, spare, &mut state.free)
+    }
+
+    /// Copies the blocks of a file to its new place, which is as long or longer.
+    pub(crate) fn copy(&self, from: Run, to: Run) -> Result<(), FilesError> {
+        let whole = ByteLen::from_usize(PIECE_LEN).0;
+        let mut bytes = vec![0; ByteLen(from.len().0.min(whole)).to_usize()];
+        let mut done = 0;
+        while done < from.len().0 {
+            let part = &mut bytes[..ByteLen((from.len().0 - done).min(whole)).to_usize()];
+            let place = |run: Run| ByteOffset(run.offset().0 + done);
+            let copied = self.disk().read_at(part, place(from));
+            let copied = copied.and_then(|()| self.disk().write_at(part, place(to)));
+            copied.map_err(FilesError::disk(self.volume()))?;
+            done += ByteLen::of(part).0;
+        }
+        Ok(())
     }
 
     /// Gives back runs that were never part of a file.
