@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Mutex;
 
 use nearflash::Volume;
 use nearflash::direct::{Ownership, Status};
@@ -59,6 +60,14 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// # Errors
     /// When one of them may be lost, now or later.
     fn flush(&self) -> io::Result<()>;
+
+    /// Gives the volume back, if this process owns it. Nothing is written any more.
+    ///
+    /// # Errors
+    /// When the release cannot be written. The next owner then waits for a while.
+    fn release(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A volume of a node.
@@ -68,19 +77,19 @@ pub trait Disk: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct VolumeDisk {
     volume: Volume,
-    /// Released when the disk is dropped.
-    _ownership: Option<Ownership>,
+    /// Released when the disk is dropped, if it was not before.
+    ownership: Mutex<Option<Ownership>>,
 }
 
 impl VolumeDisk {
     /// The disk of a volume that was just opened.
     pub fn new(volume: Volume) -> Self {
-        Self { volume, _ownership: None }
+        Self { volume, ownership: Mutex::new(None) }
     }
 
     /// The disk of a volume that this process owns, until the disk is dropped.
     pub fn owned(ownership: Ownership) -> Self {
-        Self { volume: ownership.volume().clone(), _ownership: Some(ownership) }
+        Self { volume: ownership.volume().clone(), ownership: Mutex::new(Some(ownership)) }
     }
 }
 
@@ -124,5 +133,10 @@ impl Disk for VolumeDisk {
                  command",
             )),
         }
+    }
+
+    fn release(&self) -> io::Result<()> {
+        let ownership = self.ownership.lock().expect("nothing panics while it holds it").take();
+        ownership.map_or(Ok(()), |ownership| Ok(ownership.release()?))
     }
 }

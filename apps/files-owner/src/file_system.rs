@@ -78,7 +78,15 @@ struct State {
     quarantine: Quarantine,
     inodes: u64,
     /// The reason for which nothing can be changed any more.
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+/// The reason for which nothing can be changed any more.
+#[derive(Clone)]
+struct Failure {
+    reason: String,
+    /// Whether another process has taken the volume over.
+    is_superseded: bool,
 }
 
 impl std::fmt::Debug for FileSystem {
@@ -88,8 +96,8 @@ impl std::fmt::Debug for FileSystem {
 }
 
 impl FileSystem {
-    /// Takes a volume for this process, and opens its files. The volume is released when the value is
-    /// dropped.
+    /// Takes a volume for this process, and opens its files. [`Self::close`] releases the volume. When
+    /// the value is dropped instead, nobody learns of errors.
     ///
     /// # Errors
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
@@ -160,6 +168,20 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Makes all changes durable, and gives the volume back.
+    ///
+    /// # Errors
+    /// When the changes cannot be made durable, or the volume cannot be given back. The next owner then
+    /// waits for a while, unless it takes over.
+    pub fn close(self) -> Result<(), FilesError> {
+        let synced = self.sync_all();
+        let (volume, disk) = (self.volume().to_owned(), Arc::clone(self.disk()));
+        // The store writes a last time when it is closed.
+        drop(self);
+        let released = disk.release().map_err(FilesError::disk(&volume));
+        synced.and(released)
+    }
+
     /// The name of the volume.
     pub fn volume(&self) -> &str {
         self.files.volume()
@@ -210,9 +232,9 @@ impl FileSystem {
         let state = self.state.lock().expect("nothing panics while it holds the state");
         match &state.failure {
             None => Ok(state),
-            Some(reason) => {
+            Some(Failure { reason, is_superseded }) => {
                 let (volume, reason) = (self.volume().to_owned(), reason.clone());
-                Err(FilesError::Failed { volume, reason })
+                Err(FilesError::Failed { volume, reason, is_superseded: *is_superseded })
             }
         }
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use nearflash_files::{Change, Changes, InodeNumber, Run, Superblock};
 use nearflash_units::{Blocks, ByteLen, MIB};
 
-use super::{FileSystem, State};
+use super::{Failure, FileSystem, State};
 use crate::store::Batch;
 use crate::{BLOCK, FilesError};
 
@@ -158,7 +158,8 @@ impl FileSystem {
                     Ok(state.quarantine.released_by(number))
                 }
                 Err(error) => {
-                    state.failure = Some(error.to_string());
+                    let (reason, is_superseded) = (error.to_string(), error.is_superseded());
+                    state.failure = Some(Failure { reason, is_superseded });
                     Err(error)
                 }
             };

@@ -130,6 +130,8 @@ struct State {
     operations: Vec<Operation>,
     /// The number of operations that succeed.
     operations_max: usize,
+    /// The number of times that the volume was given back.
+    releases: usize,
 }
 
 impl Device {
@@ -141,7 +143,14 @@ impl Device {
         let uuid = Uuid::from_u128(7);
         let properties = DiskProperties { name: "data".to_owned(), uuid, len, is_writable: true };
         let (operations, operations_max) = (Vec::new(), usize::MAX);
-        Self(Arc::new(Mutex::new(State { properties, image, operations, operations_max })))
+        let releases = 0;
+        Self(Arc::new(Mutex::new(State {
+            properties,
+            image,
+            operations,
+            operations_max,
+            releases,
+        })))
     }
 
     /// The volume as an owner or a reader takes it.
@@ -165,6 +174,11 @@ impl Device {
     /// Lets every operation fail after this number of them.
     pub(crate) fn fail_after(&self, operations_max: usize) {
         self.0.lock().unwrap().operations_max = operations_max;
+    }
+
+    /// The number of times that the volume was given back.
+    pub(crate) fn releases(&self) -> usize {
+        self.0.lock().unwrap().releases
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut DiskProperties)) {
@@ -217,6 +231,11 @@ impl Disk for Device {
 
     fn flush(&self) -> io::Result<()> {
         self.operate(Operation::Flush)
+    }
+
+    fn release(&self) -> io::Result<()> {
+        self.0.lock().unwrap().releases += 1;
+        Ok(())
     }
 }
 
