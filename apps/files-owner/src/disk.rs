@@ -67,6 +67,14 @@ pub trait Disk: fmt::Debug + Send + Sync {
     fn seals(&self) -> Option<&dyn Seals> {
         None
     }
+
+    /// Gives the volume back, if this process owns it. Nothing is written any more.
+    ///
+    /// # Errors
+    /// When the release cannot be written. The next owner then waits for a while.
+    fn release(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The terms of a seal that the owner of a volume gives.
@@ -111,8 +119,8 @@ pub trait Seals: Send + Sync {
 #[derive(Debug)]
 pub struct VolumeDisk {
     volume: Volume,
-    /// Released when the disk is dropped.
-    ownership: Option<Ownership>,
+    /// Released when the disk is dropped, if it was not before.
+    ownership: Mutex<Option<Ownership>>,
     seal_key: Mutex<Option<HeldKey>>,
 }
 
@@ -127,13 +135,13 @@ struct HeldKey {
 impl VolumeDisk {
     /// The disk of a volume that was just opened.
     pub fn new(volume: Volume) -> Self {
-        Self { volume, ownership: None, seal_key: Mutex::default() }
+        Self { volume, ownership: Mutex::new(None), seal_key: Mutex::default() }
     }
 
     /// The disk of a volume that this process owns, until the disk is dropped.
     pub fn owned(ownership: Ownership) -> Self {
         let volume = ownership.volume().clone();
-        Self { volume, ownership: Some(ownership), seal_key: Mutex::default() }
+        Self { volume, ownership: Mutex::new(Some(ownership)), seal_key: Mutex::default() }
     }
 
     fn seal_key(&self) -> Result<SealKey, nearflash::Error> {
@@ -191,8 +199,15 @@ impl Disk for VolumeDisk {
             )),
         }
     }
+
     fn seals(&self) -> Option<&dyn Seals> {
-        self.ownership.as_ref().map(|_| -> &dyn Seals { self })
+        let ownership = self.ownership.lock().expect("nothing panics while it holds it");
+        ownership.as_ref().map(|_| -> &dyn Seals { self })
+    }
+
+    fn release(&self) -> io::Result<()> {
+        let ownership = self.ownership.lock().expect("nothing panics while it holds it").take();
+        ownership.map_or(Ok(()), |ownership| Ok(ownership.release()?))
     }
 }
 

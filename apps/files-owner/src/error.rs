@@ -88,7 +88,7 @@ pub enum FilesError {
     #[error(
         "volume '{volume}': {reason}; open it again: files have the state of an earlier commit"
     )]
-    Failed { volume: String, reason: String },
+    Failed { volume: String, reason: String, is_superseded: bool },
     /// The metadata cannot be read or written.
     #[error("metadata of volume '{volume}': {source}")]
     Store { volume: String, source: Box<redb::Error> },
@@ -105,6 +105,7 @@ impl FilesError {
             Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
             Self::NotWritable { .. } => Errno::ACCESS,
             Self::Stale { .. } => Errno::STALE,
+            error if error.is_superseded() => Errno::STALE,
             Self::Changing { .. } | Self::Take(TakeError::Raced { .. }) => Errno::AGAIN,
             Self::NoSeal { .. } => Errno::OPNOTSUPP,
             Self::NotFormatted { .. } => Errno::MEDIUMTYPE,
@@ -114,6 +115,20 @@ impl FilesError {
                 _ => Errno::IO,
             },
             _ => Errno::IO,
+        }
+    }
+
+    /// Whether another process has taken the volume over, so that this one cannot use it any more.
+    pub fn is_superseded(&self) -> bool {
+        let is_by = |error: &nearflash::Error| matches!(error, nearflash::Error::Superseded { .. });
+        match self {
+            Self::Failed { is_superseded, .. } => *is_superseded,
+            Self::Open(error) | Self::Take(TakeError::Client(error)) => is_by(error),
+            Self::Disk { source, .. } => {
+                let cause = source.get_ref().and_then(|cause| cause.downcast_ref());
+                cause.is_some_and(is_by)
+            }
+            _ => false,
         }
     }
 

@@ -24,10 +24,10 @@ use nearflash_files::{
     BLOCK, Change, Changes, Effects, Error, Extended, Fault, FreeRuns, Inode, InodeNumber, Layered,
     NoSpaceError, Quarantine, Run, Spare, Superblock, Support, extend, inodes, orphans,
 };
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use redb::StorageError;
 
-use crate::files::{CheckReport, Files};
+use crate::files::{CheckReport, Files, PIECE_LEN};
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
 use crate::store::Snapshot;
@@ -82,7 +82,21 @@ struct State {
     quarantine: Quarantine,
     inodes: u64,
     /// The reason for which nothing can be changed any more.
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+/// The reason for which nothing can be changed any more.
+#[derive(Clone)]
+struct Failure {
+    reason: String,
+    /// Whether another process has taken the volume over.
+    is_superseded: bool,
+}
+
+impl Failure {
+    fn of(error: &FilesError) -> Self {
+        Self { reason: error.to_string(), is_superseded: error.is_superseded() }
+    }
 }
 
 impl std::fmt::Debug for FileSystem {
@@ -92,8 +106,8 @@ impl std::fmt::Debug for FileSystem {
 }
 
 impl FileSystem {
-    /// Takes a volume for this process, and opens its files. The volume is released when the value is
-    /// dropped.
+    /// Takes a volume for this process, and opens its files. [`Self::close`] releases the volume. When
+    /// the value is dropped instead, nobody learns of errors.
     ///
     /// # Errors
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
@@ -168,6 +182,20 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Makes all changes durable, and gives the volume back.
+    ///
+    /// # Errors
+    /// When the changes cannot be made durable, or the volume cannot be given back. The next owner then
+    /// waits for a while, unless it takes over.
+    pub fn close(self) -> Result<(), FilesError> {
+        let synced = self.sync_all();
+        let (volume, disk) = (self.volume().to_owned(), Arc::clone(self.disk()));
+        // The store writes a last time when it is closed.
+        drop(self);
+        let released = disk.release().map_err(FilesError::disk(&volume));
+        synced.and(released)
+    }
+
     /// The name of the volume.
     pub fn volume(&self) -> &str {
         self.files.volume()
@@ -218,9 +246,9 @@ impl FileSystem {
         let state = self.state.lock().expect("nothing panics while it holds the state");
         match &state.failure {
             None => Ok(state),
-            Some(reason) => {
+            Some(Failure { reason, is_superseded }) => {
                 let (volume, reason) = (self.volume().to_owned(), reason.clone());
-                Err(FilesError::Failed { volume, reason })
+                Err(FilesError::Failed { volume, reason, is_superseded: *is_superseded })
             }
         }
     }
@@ -307,6 +335,22 @@ impl FileSystem {
         }
         let mut state = self.state.lock().expect("nothing panics while it holds the state");
         extend(runs, needed, spare, &mut state.free)
+    }
+
+    /// Copies the blocks of a file to its new place, which is as long or longer.
+    pub(crate) fn copy(&self, from: Run, to: Run) -> Result<(), FilesError> {
+        let whole = ByteLen::from_usize(PIECE_LEN).0;
+        let mut bytes = vec![0; ByteLen(from.len().0.min(whole)).to_usize()];
+        let mut done = 0;
+        while done < from.len().0 {
+            let part = &mut bytes[..ByteLen((from.len().0 - done).min(whole)).to_usize()];
+            let place = |run: Run| ByteOffset(run.offset().0 + done);
+            let copied = self.disk().read_at(part, place(from));
+            let copied = copied.and_then(|()| self.disk().write_at(part, place(to)));
+            copied.map_err(FilesError::disk(self.volume()))?;
+            done += ByteLen::of(part).0;
+        }
+        Ok(())
     }
 
     /// Gives back runs that were never part of a file.

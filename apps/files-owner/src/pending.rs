@@ -26,8 +26,7 @@ pub struct Pending {
     path: Path,
     options: Upload,
     runs: Vec<Run>,
-    /// The bytes that were written to the volume: whole pieces until the end. So the runs have whole
-    /// MiB, and no end of one is moved when the file grows.
+    /// The bytes that were written to the volume: whole pieces until the end.
     done: ByteLen,
     /// The bytes after them.
     piece: Vec<u8>,
@@ -55,10 +54,16 @@ impl Pending {
         needed: ByteLen,
         spare: Spare,
     ) -> Result<(), FilesError> {
-        let extended = owner.system().extend(&self.runs, needed, spare);
-        let volume = || owner.system().volume().to_owned();
+        let system = owner.system();
+        let extended = system.extend(&self.runs, needed, spare);
+        let volume = || system.volume().to_owned();
         let extended = extended.map_err(|error| FilesError::NoSpace { volume: volume(), error })?;
         self.runs = extended.runs;
+        if let Some((from, to)) = extended.copy {
+            let copied = system.copy(from, to);
+            system.give_back(vec![from]);
+            copied?;
+        }
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use std::io::Read;
 
 use device::{Device, Operation, Stamped, Tree, path, tree};
 use nearflash_files_owner::{
-    Files, FilesError, FormatOptions, Owner, Refusal, Replace, Upload, format,
+    FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
+    Permissions, Refusal, Replace, Upload, format,
 };
 use nearflash_units::{ByteLen, MIB};
 use uuid::Uuid;
@@ -232,4 +233,46 @@ fn a_change_of_names_costs_two_flushes_and_a_file_no_more() {
     let rename = |owner: &Owner| owner.rename(&path("d/f"), &path("f"), Replace::Never);
     assert_eq!(flushes(&|owner| rename(owner).unwrap()), 2);
     assert_eq!(flushes(&|owner| owner.remove(&path("f")).map(drop).unwrap()), 2);
+}
+
+fn with_directory(device: &Device) -> FileSystem {
+    let files = FileSystem::open(device.disk()).unwrap();
+    let permissions = Permissions { mode: 0o755, uid: 0, gid: 0 };
+    let new = NewInode { kind: Kind::Directory, permissions, device: 0, target: Vec::new() };
+    files.create(InodeNumber::ROOT, &Name::new(b"kept").unwrap(), new).unwrap();
+    files
+}
+
+#[test]
+fn closing_makes_all_changes_durable_and_gives_the_volume_back() {
+    let device = formatted(LEN);
+    with_directory(&device).close().unwrap();
+    assert_eq!(device.releases(), 1);
+    let kept: Tree = [("/kept".to_owned(), None)].into();
+    assert_eq!(tree(&Files::open(device.disk()).unwrap()), kept);
+}
+
+#[test]
+fn closing_reports_changes_that_are_lost_and_gives_the_volume_back_nevertheless() {
+    let device = formatted(LEN);
+    let files = with_directory(&device);
+    device.fail_after(device.operation_count());
+    let error = files.close().unwrap_err();
+    assert!(matches!(error, FilesError::Disk { .. }) && !error.is_superseded(), "{error}");
+    assert_eq!(device.releases(), 1);
+}
+
+#[test]
+fn an_error_says_whether_another_process_has_taken_the_volume_over() {
+    let superseded = || nearflash::Error::Superseded { volume: "data".into(), owner: "b".into() };
+    let disk = |source| FilesError::Disk { volume: "data".into(), source };
+    let errors = [
+        (FilesError::from(superseded()), true),
+        (disk(superseded().into()), true),
+        (disk(std::io::ErrorKind::ConnectionReset.into()), false),
+        (FilesError::from(nearflash::Error::NoVolume), false),
+    ];
+    for (error, expected) in errors {
+        assert_eq!(error.is_superseded(), expected, "{error}");
+    }
 }

@@ -32,7 +32,8 @@ impl Gate {
     }
 
     fn failed(&self, error: &FilesError) -> Errno {
-        if is_fatal(error) {
+        let is_fatal = error.is_superseded() || matches!(error, FilesError::Failed { .. });
+        if is_fatal {
             // The receiver is gone when the mount ends anyway.
             let _ = self.events.send(Event::Failed(error.to_string()));
             return Errno::ESTALE;
@@ -50,22 +51,10 @@ impl Gate {
         let _ = self.call(FileSystem::sync_all);
     }
 
-    /// Waits for the calls under way, and makes everything durable. Later calls fail with `ESTALE`.
+    /// Waits for the calls under way, makes everything durable, and gives the volume back. Later calls
+    /// fail with `ESTALE`.
     pub(crate) fn close(&self) -> Result<(), FilesError> {
         let files = self.files.write().ok().and_then(|mut files| files.take());
-        files.map_or(Ok(()), |files| files.sync_all())
-    }
-}
-
-/// Whether nothing can be changed any more: an earlier commit has failed, or another process has taken
-/// the volume over.
-fn is_fatal(error: &FilesError) -> bool {
-    match error {
-        FilesError::Failed { .. } => true,
-        FilesError::Disk { source, .. } => {
-            let cause = source.get_ref().and_then(|cause| cause.downcast_ref::<nearflash::Error>());
-            matches!(cause, Some(nearflash::Error::Superseded { .. }))
-        }
-        _ => false,
+        files.map_or(Ok(()), FileSystem::close)
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use nearflash_files::{Change, Changes, InodeNumber, Run, Superblock};
 use nearflash_units::{Blocks, ByteLen, MIB};
 
-use super::{FileSystem, State};
+use super::{Failure, FileSystem, State};
 use crate::store::Batch;
 use crate::{BLOCK, FilesError};
 
@@ -158,7 +158,7 @@ impl FileSystem {
                     Ok(state.quarantine.released_by(number))
                 }
                 Err(error) => {
-                    state.failure = Some(error.to_string());
+                    state.failure = Some(Failure::of(&error));
                     Err(error)
                 }
             };
@@ -168,7 +168,7 @@ impl FileSystem {
         // Their blocks were those of inodes that are closed now.
         if let Err(error) = self.unseal_closed() {
             let mut state = self.state.lock().expect("nothing panics while it holds the state");
-            state.failure = Some(error.to_string());
+            state.failure = Some(Failure::of(&error));
             return Err(error);
         }
         let released = joined(released);

@@ -208,7 +208,8 @@ impl Extending<'_> {
         (next.runs, next.taken) = (extended.runs, extended.taken);
         if let Some((from, to)) = extended.copy {
             // Bytes that are written through a seal from now on would not be copied.
-            let copied = self.files.unseal(self.file.number).and_then(|()| self.copy(from, to));
+            let copied =
+                self.files.unseal(self.file.number).and_then(|()| self.files.copy(from, to));
             next.lost.push(from);
             if let Err(error) = copied {
                 self.files.give_back(next.taken);
@@ -216,14 +217,6 @@ impl Extending<'_> {
             }
         }
         Ok(next)
-    }
-
-    fn copy(&self, from: Run, to: Run) -> Result<(), FilesError> {
-        let mut bytes = vec![0; from.len().to_usize()];
-        let disk = self.files.disk();
-        let copied = disk.read_at(&mut bytes, from.offset());
-        let copied = copied.and_then(|()| disk.write_at(&bytes, to.offset()));
-        copied.map_err(FilesError::disk(self.files.volume()))
     }
 
     /// Gives the file its new size and runs, unless the bytes could not be written.

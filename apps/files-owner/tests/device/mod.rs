@@ -138,6 +138,8 @@ struct State {
     seals: Vec<SealedRuns>,
     /// The objects that were revoked, each with the number of operations before.
     revoked: Vec<(u64, usize)>,
+    /// The number of times that the volume was given back.
+    releases: usize,
 }
 
 impl Device {
@@ -155,6 +157,7 @@ impl Device {
             operations_max: usize::MAX,
             seals: Vec::new(),
             revoked: Vec::new(),
+            releases: 0,
         })))
     }
 
@@ -189,6 +192,11 @@ impl Device {
     /// Lets every operation fail after this number of them.
     pub(crate) fn fail_after(&self, operations_max: usize) {
         self.0.lock().unwrap().operations_max = operations_max;
+    }
+
+    /// The number of times that the volume was given back.
+    pub(crate) fn releases(&self) -> usize {
+        self.0.lock().unwrap().releases
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut DiskProperties)) {
@@ -246,6 +254,11 @@ impl Disk for Device {
     fn seals(&self) -> Option<&dyn Seals> {
         Some(self)
     }
+
+    fn release(&self) -> io::Result<()> {
+        self.0.lock().unwrap().releases += 1;
+        Ok(())
+    }
 }
 
 impl Seals for Device {
@@ -287,12 +300,23 @@ impl Seals for Device {
 pub(crate) fn replay(
     operations: &[Operation],
     dice: &mut Dice,
+    each: impl FnMut(usize, Image, &mut Dice),
+) {
+    replay_at(operations, dice, |_, _| true, each);
+}
+
+/// [`replay`] at the moments that `is_chosen` chooses.
+pub(crate) fn replay_at(
+    operations: &[Operation],
+    dice: &mut Dice,
+    is_chosen: impl Fn(usize, &mut Dice) -> bool,
     mut each: impl FnMut(usize, Image, &mut Dice),
 ) {
     let mut durable = Image::default();
     let mut pending: Vec<&Operation> = Vec::new();
     for moment in 0..=operations.len() {
-        for _ in 0..IMAGES_PER_MOMENT {
+        let images = if is_chosen(moment, dice) { IMAGES_PER_MOMENT } else { 0 };
+        for _ in 0..images {
             let mut image = durable.clone();
             let fates = fates(pending.len(), dice);
             for (operation, fate) in pending.iter().zip(fates) {
