@@ -76,8 +76,9 @@ pub(super) fn run(words: &[String], load: &Load) -> Result<(Run, f64), FioError>
     of(&run_fio(words)?, load).ok_or(FioError::Json)
 }
 
-/// Extracts a run, and the number of cores used, from fio's output.
-fn of(job: &FioJob, load: &Load) -> Option<(Run, f64)> {
+/// Extracts a run, and the number of cores used, from fio's output, or from that of our own program,
+/// which is alike.
+pub(super) fn of(job: &FioJob, load: &Load) -> Option<(Run, f64)> {
     let side = job.main_side();
     let (iops, latency) = (job.iops(), &side.lat_ns);
     let percentile = |percent: f64| Some(latency.percentile(percent)? / 1e3);
