@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Url;
-use nearflash_direct::Secret;
 use nearflash_direct::wire::{NAME_LEN_MAX, PROOF_LEN};
+use nearflash_direct::{Bearer, Secret};
 
 /// The maximum number of bytes that are read from a secret's file, which holds its digits and a
 /// line end.
 const FILE_LEN_MAX: u64 = 4096;
 
-/// The identity of an application towards a node: anonymous, or the holder of a credential.
+/// The identity of an application towards a node: anonymous, or the holder of a credential or of a
+/// [`Bearer`].
 #[derive(Clone, Default)]
 pub struct Credentials(Option<Key>);
 
@@ -112,6 +113,13 @@ impl Credentials {
     /// The key id and the secret, for the handshake.
     pub fn key(&self) -> Option<(Box<str>, Secret)> {
         self.0.as_ref().map(|key| (key.id.clone(), key.secret.clone()))
+    }
+}
+
+/// With a bearer, an application can open seals, and nothing else.
+impl From<Bearer> for Credentials {
+    fn from(bearer: Bearer) -> Self {
+        Self(Some(Key { id: bearer.id().into(), secret: bearer.secret().clone() }))
     }
 }
 

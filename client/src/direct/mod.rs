@@ -81,4 +81,6 @@ pub use volume_info::VolumeInfo;
 
 pub use crate::url::UrlError;
 pub use nearflash_direct::wire::Rights;
-pub use nearflash_direct::{PeerError, Run, Seal, SealError, SealTerms, Status};
+pub use nearflash_direct::{
+    Bearer, BearerError, PeerError, Run, Seal, SealError, SealTerms, Status,
+};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nearflash_direct::client::GrantedKey;
-use nearflash_direct::{Seal, SealError, SealTerms, wire};
+use nearflash_direct::{Bearer, Seal, SealError, SealTerms, wire};
 
 /// A key for the seals of one volume, from [`QueuePair::seal_key`](crate::QueuePair::seal_key). It mints
 /// without the node. A node that was started anew does not know the seals of earlier keys.
@@ -26,8 +26,22 @@ impl SealKey {
     /// The value of [`SealTerms::good_until`] for a seal that can be opened for this long from now: 60
     /// seconds at most, and in whole seconds of the node.
     pub fn good_for(&self, span: Duration) -> u64 {
-        let span = span.as_secs().min(wire::SEAL_GOOD_MAX);
-        self.granted.seconds + self.at.elapsed().as_secs() + span
+        self.seconds() + span.as_secs().min(wire::SEAL_GOOD_MAX)
+    }
+
+    /// The node's second now.
+    fn seconds(&self) -> u64 {
+        self.granted.seconds + self.at.elapsed().as_secs()
+    }
+
+    /// What a client without a credential needs to enter, for this long from now: a day at most. It is handed
+    /// over with a seal ([`Bearer::encode`]), and the client connects with it:
+    /// `Client::connect(url, Credentials::from(bearer))`. The client can open the seals of this key, and
+    /// nothing else. It stays connected after that time.
+    ///
+    /// A node without credentials needs no bearer, but takes it wherever it serves anonymous clients.
+    pub fn bearer(&self, span: Duration) -> Bearer {
+        self.granted.key.bearer(self.seconds() + span.as_secs().min(wire::BEARER_GOOD_MAX))
     }
 
     /// Mints a seal. It can be sent to whoever is to use the object: [`Seal::encode`].

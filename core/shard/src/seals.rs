@@ -75,8 +75,11 @@ impl Shard {
     pub(crate) fn tell_seals<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(session) = connection.session.direct_mut() else { return };
-        session.handle_seals(&mut self.seals.revoked, world.now());
+        let told = session.handle_seals(&mut self.seals.revoked, world.now());
         self.mark_dirty(key);
+        if let Err(error) = told {
+            self.peer_error(key, error.into(), world);
+        }
     }
 
     /// A client revokes seals.

@@ -117,7 +117,7 @@ impl Pair {
             self.client.advance_output(stream.len());
             assert_eq!(self.target.handle_input(&stream), Ok(stream.len()));
             assert_eq!(self.target.poll_demand(), Some(Demand::Seals));
-            self.target.handle_seals(&mut revoked, Nanos(0));
+            self.target.handle_seals(&mut revoked, Nanos(0)).expect("no bearer");
             self.exchange();
         }
         self.handles = (1..=objects).map(VolumeHandle).collect();

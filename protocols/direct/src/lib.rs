@@ -28,4 +28,4 @@ pub use nearflash_session::{Chunk, Digests, Receiving};
 pub(crate) use nearflash_session::{digest, length};
 pub use proof::{CLIENT_LABEL, NODE_LABEL, client_proof, node_proof};
 pub use secret::Secret;
-pub use wire::{Opcode, Run, Seal, SealError, SealTerms, Status};
+pub use wire::{Bearer, BearerError, Opcode, Run, Seal, SealError, SealTerms, Status};

@@ -53,6 +53,11 @@ impl Key {
         Self { id, secret }
     }
 
+    /// The key id.
+    pub const fn id(&self) -> &str {
+        self.id
+    }
+
     /// The secret, as hexadecimal digits.
     pub fn secret(&self) -> &str {
         &self.secret

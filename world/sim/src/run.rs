@@ -42,7 +42,8 @@ pub struct Report {
     /// Requests made over rings.
     pub direct_by_ring: u64,
     /// Direct requests through seals, those refused because the seal is void, and confirmed revocations.
-    pub seals: [u64; 3],
+    /// The last: those of clients that have entered with a bearer.
+    pub seals: [u64; 4],
     /// Refused requests: missing grants, stale epochs.
     pub direct_refused: u64,
     /// Refused requests for other clients' bytes.
@@ -197,6 +198,7 @@ impl Sim {
                 direct(|common| common.sealed),
                 direct(|common| common.seals_stale),
                 direct(|common| common.seals_revoked),
+                direct(|common| common.by_bearer),
             ],
             direct_trespasses: direct(|common| common.trespasses),
             direct_lost: direct(|common| common.lost),

@@ -523,7 +523,10 @@ impl Pair {
             match demand {
                 Demand::Request(request) => self.requests.push(request),
                 Demand::Claim(_) => self.target.handle_claimed(),
-                Demand::Seals => self.target.handle_seals(&mut self.revoked, NOW),
+                Demand::Seals => {
+                    let told = self.target.handle_seals(&mut self.revoked, NOW);
+                    told.expect("a sound client");
+                }
                 Demand::Revoke(demand) => {
                     self.revoked.revoke(&demand.revocation, NOW);
                     self.target.revoke(&demand.revocation);

@@ -1,10 +1,14 @@
-//! Invalid seals, at the node that is to open them.
+//! Invalid seals and bearers, at those who are to use them.
 
-use crate::wire::{RUN_UNIT, Rights, SALT_LEN, SEAL_LEN_MAX, SEAL_RUNS_MAX, Seal, SealKey};
+use crate::wire::{
+    BEARER_LEN_MAX, Bearer, PROOF_LEN, RUN_UNIT, Rights, SALT_LEN, SEAL_LEN_MAX, SEAL_RUNS_MAX,
+    Seal, SealKey,
+};
 
 /// For all bytes: they are no seal, or a seal that keeps the rules and is encoded as the same bytes. No key
 /// has minted it.
 pub fn check_seal(bytes: &[u8]) {
+    check_bearer(bytes);
     let Ok(seal) = Seal::decode(bytes) else { return };
     assert_eq!(seal.encode(), bytes);
     assert!(bytes.len() <= SEAL_LEN_MAX);
@@ -18,4 +22,11 @@ pub fn check_seal(bytes: &[u8]) {
     assert!(terms.runs.iter().all(|run| run.start.checked_add(run.len).is_some()));
     let key = SealKey::derive(None, seal.generation(), seal.volume(), [0; SALT_LEN]);
     assert!(!key.has_minted(&seal), "somebody has guessed a MAC");
+}
+
+/// They are no bearer, or one that is encoded as the same bytes. No key has made it.
+fn check_bearer(bytes: &[u8]) {
+    let Ok(bearer) = Bearer::decode(bytes) else { return };
+    assert_eq!(bearer.encode(), bytes);
+    assert!(bytes.len() <= PROOF_LEN + BEARER_LEN_MAX && bearer.id().starts_with('~'));
 }

@@ -24,9 +24,9 @@ use crate::serving::{
 };
 use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
-    AttachRequest, DIGEST_KEY_LEN, DigestRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest,
-    IDENTITY_LEN, Opcode, RequestHeader, RevokeRequest, Rights, Run, SALT_LEN, SEAL_GOOD_MAX,
-    SealKey, SealTerms, VERSION,
+    AttachRequest, Bearer, DIGEST_KEY_LEN, DigestRequest, Features, HEADER_LEN, HelloAnswer,
+    HelloRequest, IDENTITY_LEN, Opcode, RequestHeader, RevokeRequest, Rights, Run, SALT_LEN,
+    SEAL_GOOD_MAX, SealKey, SealTerms, VERSION,
 };
 use nearflash_session::check::Memory;
 
@@ -57,6 +57,8 @@ pub(crate) struct Stand {
     pub(crate) by_rings: bool,
     /// The client is another node of the cluster, and the volume the replica face of a mirror.
     pub(crate) on_replica: bool,
+    /// The client has a bearer in place of the key.
+    pub(crate) with_bearer: bool,
 }
 
 impl Stand {
@@ -69,6 +71,7 @@ impl Stand {
             is_in: selector & 0xC0 != 0,
             by_rings: selector & 8 != 0 && selector & 16 != 0 && selector & 0xC0 != 0,
             on_replica: selector & 4 != 0 && selector & 24 == 0 && selector & 32 != 0,
+            with_bearer: selector & 4 != 0 && selector & 16 != 0 && selector & 0xC0 == 0xC0,
         }
     }
 }
@@ -118,6 +121,11 @@ fn export(epoch: u32) -> Export {
 
 pub(crate) const fn secret() -> Secret {
     Secret::new([0x5A; 32])
+}
+
+/// Of the holder of the credential.
+fn bearer() -> Bearer {
+    SealKey::derive(Some((KEY, &secret())), 1, UUID, SALT).bearer(NOW.0 / Nanos::from_secs(1).0)
 }
 
 /// A listener's configuration for these checks.
@@ -179,9 +187,11 @@ impl Bench {
         if stand.with_key {
             let answer_len = HEADER_LEN + size_of::<HelloAnswer>();
             let transcript = [&hello[..], &self.sent[..answer_len]].concat();
-            let proof = client_proof(&secret(), &transcript);
+            let secret = if stand.with_bearer { bearer().secret().clone() } else { secret() };
+            let proof = client_proof(&secret, &transcript);
             self.feed(&message(Opcode::PROVE, RequestHeader::default(), &proof, stand.digests));
         }
+        self.take_demands();
         assert!(self.target.is_ready(), "a sound client is let in: {:?}", self.error);
         let header = RequestHeader { volume: U16::new(0xFFFF), ..RequestHeader::default() };
         self.feed(&message(Opcode::OPEN, header, NAME.as_bytes(), stand.digests));
@@ -270,7 +280,11 @@ impl Bench {
             match demand {
                 Demand::Request(request) => self.requests.push_back(request),
                 Demand::Claim(_) => self.target.handle_claimed(),
-                Demand::Seals => self.target.handle_seals(&mut self.revoked, NOW),
+                Demand::Seals => {
+                    if let Err(error) = self.target.handle_seals(&mut self.revoked, NOW) {
+                        self.error = Some(error);
+                    }
+                }
                 Demand::Revoke(demand) => {
                     self.revoked.revoke(&demand.revocation, NOW);
                     self.target.revoke(&demand.revocation);
@@ -367,7 +381,11 @@ pub(crate) fn hello(stand: Stand) -> Vec<u8> {
         features: Features(U32::new(features)),
         nonce: [2; 16],
     };
-    let key = if stand.with_key { KEY } else { "" };
+    let key = match stand {
+        Stand { with_key: false, .. } => String::new(),
+        Stand { with_bearer: true, .. } => bearer().id(),
+        _ => KEY.to_owned(),
+    };
     let payload = [payload.as_bytes(), key.as_bytes()].concat();
     message(Opcode::HELLO, RequestHeader::default(), &payload, Digests::NONE)
 }

@@ -8,8 +8,8 @@ use super::{ClientSession, State};
 use crate::error::PeerError;
 use crate::proof::{client_proof, is_node_proof};
 use crate::wire::{
-    AnswerHeader, CREDITS_MAX, Features, HelloAnswer, HelloRequest, LEN_MAX, NAME_LEN_MAX, Opcode,
-    RequestHeader, SEGMENT_LEN_MAX, VERSION,
+    AnswerHeader, CREDITS_MAX, Features, HelloAnswer, HelloRequest, LEN_MAX, Opcode, RequestHeader,
+    SEGMENT_LEN_MAX, VERSION, key_len_max,
 };
 use nearflash_session::Posted;
 
@@ -18,7 +18,8 @@ pub(super) fn hello(config: &ClientConfig) -> (Vec<u8>, u32) {
     let key = config.key.as_ref().map_or("", |(key, _)| key);
     let is_named = config.key.is_some();
     assert!(!is_named || !key.is_empty(), "a key has a name");
-    assert!(key.len() <= NAME_LEN_MAX, "a key's name has at most {NAME_LEN_MAX} bytes");
+    let len_max = key_len_max(key.as_bytes());
+    assert!(key.len() <= len_max, "a key's name has at most {len_max} bytes");
     let rings = if config.rings { Features::RINGS } else { 0 };
     let wanted = Features::of(config.digests) | Features::ZERO | Features::SEALS | rings;
     let payload = HelloRequest {

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, Status};
 
 /// An identity that a client has generated. It belongs to the client's key, so it ends no
-/// connection of another key. The last connection that claims it replaces the earlier ones.
+/// connection of another key. Clients with bearers of a key end none of the minter. The last connection that claims it replaces the earlier ones.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ClientIdentity {
     key: Option<Box<str>>,
@@ -61,7 +61,7 @@ impl TargetSession {
         let (State::Claiming(who, _), Claim::Made(identity)) = (&self.state, self.claim) else {
             return None;
         };
-        let identity = ClientIdentity::new(who.key(), identity);
+        let identity = ClientIdentity::new(who.name_in_claims().as_deref(), identity);
         self.claim = Claim::HandedOut;
         Some(Demand::Claim(identity))
     }

@@ -3,6 +3,7 @@
 //! Compiled anew when the exports change, so that a request's check is one array access, the
 //! epoch, the range, and one lookup among the grants.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use nearflash_request::VolumeId;
@@ -21,6 +22,16 @@ pub(super) enum Who {
     Anonymous,
     /// The holder of a key. Another secret under the same key is another credential.
     Key(Box<str>, Secret),
+    /// Someone with a bearer, who opens the seals of a key and nothing else.
+    Bearer(Box<Opener>),
+}
+
+/// Whose seals a client with a bearer opens.
+#[derive(Clone, Debug)]
+pub(super) struct Opener {
+    pub(super) minter: Who,
+    /// The volume's UUID.
+    pub(super) volume: [u8; 16],
 }
 
 impl Who {
@@ -28,7 +39,26 @@ impl Who {
         match self {
             Self::Anonymous => None,
             Self::Key(key, _) => Some(key),
+            Self::Bearer(opener) => opener.minter.key(),
         }
+    }
+
+    pub(super) const fn is_bearer(&self) -> bool {
+        matches!(self, Self::Bearer(_))
+    }
+
+    /// By whom it claims identities. Clients with bearers claim among themselves.
+    pub(super) fn name_in_claims(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Bearer(_) => Some(format!("~{}", self.key().unwrap_or_default()).into()),
+            _ => self.key().map(Into::into),
+        }
+    }
+
+    /// Whether the client may open a seal that its key has minted.
+    pub(super) fn opens(&self, seal: &Seal) -> bool {
+        let Self::Bearer(opener) = self else { return true };
+        opener.volume == seal.volume() && opener.minter.key().unwrap_or("") == seal.minter()
     }
 }
 
@@ -64,12 +94,13 @@ impl Reach {
 
 impl Who {
     /// Whether the client would still be admitted.
-    fn is_admitted(&self, exports: &Exports) -> bool {
+    pub(super) fn is_admitted(&self, exports: &Exports) -> bool {
         match self {
             Self::Anonymous => exports.is_open(),
             Self::Key(key, secret) => exports
                 .credential(key)
                 .is_some_and(|credential| credential.secret == *secret && !credential.expired),
+            Self::Bearer(opener) => opener.minter.is_admitted(exports),
         }
     }
 
@@ -82,6 +113,7 @@ impl Who {
             Self::Anonymous if exports.is_open() && export.is_public => return Ok(Reach::Full),
             Self::Anonymous => return Err(Status::NOT_GRANTED),
             Self::Key(key, secret) => (key, secret),
+            Self::Bearer(opener) => return opener.minter.reach(exports, export),
         };
         let credential: &CredentialExport = match exports.credential(key) {
             Some(credential) if credential.secret == *secret => credential,

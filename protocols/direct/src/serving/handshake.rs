@@ -1,20 +1,22 @@
 //! HELLO and PROVE: the client's identity, and the agreed parameters.
 //!
 //! A client with an unknown key is asked for its proof like any other, and then refused, so that
-//! nobody learns which keys exist.
+//! nobody learns which keys exist. The same holds for a bearer, which the driver helps to check.
 
 use nearflash_session::offset;
+use nearflash_units::Nanos;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::handles::{Handles, Who};
+use super::handles::{Handles, Opener, Who};
+use super::revoked::Revoked;
 use super::{PEER_HANDLES_MAX, State, TargetSession};
 use crate::error::PeerError;
 use crate::proof::{is_client_proof, node_proof};
 use crate::secret::Secret;
 use crate::wire::{
-    Features, HEADER_LEN, HelloAnswer, HelloRequest, NAME_LEN_MAX, Opcode, PROOF_LEN,
-    RequestHeader, SEGMENT_LEN_MAX, Status, VERSION,
+    BearerId, Features, HEADER_LEN, HelloAnswer, HelloRequest, Opcode, PROOF_LEN, RequestHeader,
+    SEGMENT_LEN_MAX, Status, VERSION, key_len_max,
 };
 
 /// The HELLO of a client that has not yet proved its identity.
@@ -23,6 +25,15 @@ pub(super) struct Hello {
     key: Box<str>,
     /// HELLO and its answer, as sent on the wire.
     transcript: Vec<u8>,
+}
+
+/// The proof of a client with a bearer. Its driver knows the node's time and the void keys.
+#[derive(Debug)]
+pub(super) struct Proving {
+    header: RequestHeader,
+    id: BearerId,
+    transcript: Vec<u8>,
+    proof: [u8; PROOF_LEN],
 }
 
 impl TargetSession {
@@ -41,14 +52,14 @@ impl TargetSession {
         if !(min..=max).contains(&VERSION) {
             return Err(PeerError::Version { min, max });
         }
-        if key.len() > NAME_LEN_MAX {
+        if key.len() > key_len_max(key) {
             return Err(PeerError::HeaderField {
                 opcode: Opcode::HELLO,
                 offset: offset!(RequestHeader, len),
             });
         }
         let is_anonymous = key.is_empty();
-        if is_anonymous && !(self.config.anonymous && self.exports.is_open()) {
+        if is_anonymous && !self.admits_anonymous() {
             return Err(PeerError::Unauthenticated);
         }
         let boot = self.exports.boot_of(key);
@@ -69,6 +80,10 @@ impl TargetSession {
             self.state = State::AwaitingProof(Box::new(Hello { key, transcript }));
         }
         Ok(())
+    }
+
+    fn admits_anonymous(&self) -> bool {
+        self.config.anonymous && self.exports.is_open()
     }
 
     fn hello_answer(&self, wanted: Features, proof_wanted: bool, boot: u64) -> HelloAnswer {
@@ -98,6 +113,12 @@ impl TargetSession {
             return Err(PeerError::Sequence(Opcode::PROVE));
         };
         let Hello { key, transcript } = &**hello;
+        if let (Ok(id), Ok(proof)) = (key.parse(), <[u8; PROOF_LEN]>::try_from(payload)) {
+            let transcript = transcript.clone();
+            let proving = Proving { header: *header, id, transcript, proof };
+            self.state = State::Proving(Box::new(proving));
+            return Ok(());
+        }
         let credential = self.exports.credential(key);
         // Refusing an unknown key takes as long as refusing a wrong proof.
         let nobody = Secret::new([0; PROOF_LEN]);
@@ -113,6 +134,31 @@ impl TargetSession {
         let who = Who::Key(key.clone(), credential.secret.clone());
         self.answer_session(header, Status::OK, 0, &proof);
         self.let_in(who);
+        Ok(())
+    }
+
+    /// The proof of a client with a bearer, whose secret the node derives.
+    pub(super) fn prove_bearer(
+        &mut self,
+        proving: Proving,
+        revoked: &Revoked,
+        now: Nanos,
+    ) -> Result<(), PeerError> {
+        let Proving { header, id, transcript, proof } = proving;
+        let (key, minter) = self.seal_key_of(&id.minter, id.generation, id.volume, revoked);
+        let secret = key.bearer_secret(&id);
+        let is_proven = is_client_proof(&secret, &transcript, &proof);
+        let minter = minter.filter(|_| is_proven).ok_or(PeerError::Unauthenticated)?;
+        if minter.key().is_none() && !self.admits_anonymous() {
+            return Err(PeerError::Unauthenticated);
+        }
+        revoked.check_bearer(&id, now)?;
+        if !minter.is_admitted(&self.exports) {
+            return Err(PeerError::CredentialExpired);
+        }
+        let proof = node_proof(&secret, &transcript);
+        self.answer_session(&header, Status::OK, 0, &proof);
+        self.let_in(Who::Bearer(Box::new(Opener { minter, volume: id.volume })));
         Ok(())
     }
 

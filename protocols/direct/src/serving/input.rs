@@ -37,7 +37,11 @@ impl TargetSession {
         self.output.exceeds(16 * self.slots.count() + 16, OUTPUT_BYTES_MAX)
             || matches!(
                 self.state,
-                State::Closing | State::Attaching(..) | State::Claiming(..) | State::Sealing(..)
+                State::Closing
+                    | State::Attaching(..)
+                    | State::Claiming(..)
+                    | State::Sealing(..)
+                    | State::Proving(_)
             )
     }
 

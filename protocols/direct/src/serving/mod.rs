@@ -62,7 +62,7 @@ use claim::Claim;
 use data::Incoming;
 use demands::Ready;
 use handles::{Handles, Who};
-use handshake::Hello;
+use handshake::{Hello, Proving};
 use rings::Rings;
 use seals::{Revocations, Sealing};
 use slots::Slots;
@@ -78,6 +78,8 @@ enum State {
     AwaitingHello,
     /// The client has to prove who it is.
     AwaitingProof(Box<Hello>),
+    /// The driver is asked about the seal key of a bearer; nothing is taken meanwhile.
+    Proving(Box<Proving>),
     /// Requests come.
     Ready(Who),
     /// Rings are being created; nothing is taken meanwhile.
@@ -98,7 +100,7 @@ impl State {
             | Self::Attaching(who, ..)
             | Self::Claiming(who, _)
             | Self::Sealing(who, _) => Some(who),
-            Self::AwaitingHello | Self::AwaitingProof(_) | Self::Closing => None,
+            Self::AwaitingHello | Self::AwaitingProof(_) | Self::Proving(_) | Self::Closing => None,
         }
     }
 }
@@ -193,7 +195,8 @@ impl TargetSession {
         self.state.who().is_some()
     }
 
-    /// The key of the client, once it is admitted; `None` for an anonymous one.
+    /// The key of the client, once it is admitted: with a bearer, that of the minter. `None` for an anonymous
+    /// one.
     pub fn key(&self) -> Option<&str> {
         self.state.who()?.key()
     }

@@ -13,7 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
 
-use crate::wire::{SALT_LEN, SEAL_GOOD_MAX, Seal, Status};
+use crate::error::PeerError;
+use crate::wire::{BEARER_GOOD_MAX, BearerId, SALT_LEN, SEAL_GOOD_MAX, Seal, Status};
 
 /// The most revocations of objects that a core remembers.
 pub const REVOKED_MAX: usize = 65_536;
@@ -161,6 +162,19 @@ impl Revoked {
                 self.objects.remove(&name);
             }
         }
+    }
+
+    /// Whether a client can enter now with a bearer that its key has made.
+    pub(super) fn check_bearer(&self, id: &BearerId, now: Nanos) -> Result<(), PeerError> {
+        let key = KeyName { minter: id.minter.clone(), volume: id.volume };
+        let (present, second) = (self.generation(&key), seconds(now));
+        if id.generation > present || id.until > second + BEARER_GOOD_MAX {
+            return Err(PeerError::Unauthenticated);
+        }
+        if id.generation < present || id.until < second {
+            return Err(PeerError::CredentialExpired);
+        }
+        Ok(())
     }
 
     /// Whether a seal that its key has minted can be opened now.

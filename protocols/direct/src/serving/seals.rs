@@ -1,4 +1,4 @@
-//! SEAL_KEY, OPEN_SEALED and REVOKE.
+//! SEAL_KEY, OPEN_SEALED and REVOKE, and the seal keys of bearers.
 //!
 //! A session knows neither the time nor the seals that are void: its driver has both, and answers
 //! [`Demand::Seals`] at once. A revocation concerns the sessions of all cores, so the driver answers
@@ -114,6 +114,9 @@ impl TargetSession {
         &self,
         header: &RequestHeader,
     ) -> Result<(KeyName, Rights, nearflash_request::VolumeId), Status> {
+        if self.state.who().is_some_and(Who::is_bearer) {
+            return Err(Status::NOT_GRANTED);
+        }
         let handle = self.handles.get(header.volume.get()).ok_or(Status::NO_SUCH_VOLUME)?;
         let export = &handle.export;
         if !handle.is_volume() || export.face.is_some() || export.is_remote {
@@ -132,7 +135,7 @@ impl TargetSession {
 
     /// What the driver is to do about seals.
     pub(super) fn seals_demand(&mut self) -> Option<Demand> {
-        if let State::Sealing(..) = self.state {
+        if let State::Sealing(..) | State::Proving(_) = self.state {
             return Some(Demand::Seals);
         }
         if self.revocations.made.is_empty() {
@@ -143,17 +146,30 @@ impl TargetSession {
 
     /// The answer to [`Demand::Seals`]: the seals that are void on this core.
     ///
+    /// # Errors
+    /// When a client with a bearer may not enter. The connection ends.
+    ///
     /// # Panics
     /// When nothing about seals was demanded.
-    pub fn handle_seals(&mut self, revoked: &mut Revoked, now: Nanos) {
-        if self.is_closing() {
-            return;
+    pub fn handle_seals(&mut self, revoked: &mut Revoked, now: Nanos) -> Result<(), PeerError> {
+        match std::mem::replace(&mut self.state, State::Closing) {
+            State::Closing => Ok(()),
+            State::Proving(proving) => {
+                // It is undecided who the client is until `prove_bearer` says so.
+                self.state = State::AwaitingHello;
+                let proven = self.prove_bearer(*proving, revoked, now);
+                proven.map_err(|error| self.terminate(error))
+            }
+            State::Sealing(who, sealing) => {
+                self.state = State::Ready(who);
+                self.answer_sealing(sealing, revoked, now);
+                Ok(())
+            }
+            _ => panic!("seals come only when demanded"),
         }
-        let State::Sealing(who, sealing) = std::mem::replace(&mut self.state, State::Closing)
-        else {
-            panic!("seals come only when demanded")
-        };
-        self.state = State::Ready(who);
+    }
+
+    fn answer_sealing(&mut self, sealing: Sealing, revoked: &mut Revoked, now: Nanos) {
         match sealing {
             Sealing::Key(header, name) => {
                 let answer = SealKeyAnswer {
@@ -183,7 +199,11 @@ impl TargetSession {
         revoked: &mut Revoked,
         now: Nanos,
     ) -> Result<(u16, OpenAnswer), (Status, u64)> {
+        let may_open = self.state.who().is_some_and(|who| who.opens(&seal));
         let minter = self.minter_of(&seal, revoked)?;
+        if !may_open {
+            return Err((Status::NOT_GRANTED, 0));
+        }
         revoked.check(&seal, now)?;
         self.seals_opened = self.seals_opened.checked_add(1).ok_or((Status::BUSY, 0))?;
         let handle = Handle::open_sealed(seal, minter, &self.exports, self.seals_opened);
@@ -202,19 +222,28 @@ impl TargetSession {
     /// The client that has minted a seal. The refusal does not tell whether the key exists.
     fn minter_of(&self, seal: &Seal, revoked: &Revoked) -> Result<Who, (Status, u64)> {
         let (name, generation) = (seal.minter(), seal.generation());
-        let derive = |minter| SealKey::derive(minter, generation, seal.volume(), revoked.salt());
+        let (key, minter) = self.seal_key_of(name, generation, seal.volume(), revoked);
+        let minter = minter.filter(|_| key.has_minted(seal));
+        minter.ok_or((Status::NOT_GRANTED, 0))
+    }
+
+    /// A seal key, and its minter if there is one. The time does not depend on whether there is.
+    pub(super) fn seal_key_of(
+        &self,
+        name: &str,
+        generation: u32,
+        volume: [u8; 16],
+        revoked: &Revoked,
+    ) -> (SealKey, Option<Who>) {
+        let derive = |minter| SealKey::derive(minter, generation, volume, revoked.salt());
         if name.is_empty() {
-            let is_minted = derive(None).has_minted(seal);
-            return is_minted.then_some(Who::Anonymous).ok_or((Status::NOT_GRANTED, 0));
+            return (derive(None), Some(Who::Anonymous));
         }
         let credential = self.exports.credential(name);
         let nobody = Secret::new([0; 32]);
         let secret = credential.map_or(&nobody, |credential| &credential.secret);
-        let is_minted = derive(Some((name, secret))).has_minted(seal);
-        match credential {
-            Some(credential) if is_minted => Ok(Who::Key(name.into(), credential.secret.clone())),
-            _ => Err((Status::NOT_GRANTED, 0)),
-        }
+        let minter = credential.map(|it| Who::Key(name.into(), it.secret.clone()));
+        (derive(Some((name, secret))), minter)
     }
 
     /// Seals are void on this core. Requests that were handed out continue; those that have not begun

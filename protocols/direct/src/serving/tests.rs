@@ -1,5 +1,6 @@
 //! A session against a client that is written here byte by byte.
 
+mod bearers;
 mod closing;
 mod data;
 mod faces;
@@ -40,6 +41,7 @@ const OPEN: Stand = Stand {
     is_in: true,
     by_rings: false,
     on_replica: false,
+    with_bearer: false,
 };
 /// One whose client has a key.
 const KEYED: Stand = Stand { with_key: true, ..OPEN };

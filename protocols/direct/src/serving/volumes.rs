@@ -26,6 +26,9 @@ impl TargetSession {
 
     fn open(&mut self, number: u16, name: &[u8]) -> Result<(u16, OpenAnswer), Status> {
         let State::Ready(who) = &self.state else { return Err(Status::SEQUENCE) };
+        if who.is_bearer() {
+            return Err(Status::NOT_GRANTED);
+        }
         let name = std::str::from_utf8(name).map_err(|_| Status::NO_SUCH_VOLUME)?;
         if number != NEW_HANDLE && self.handles.get(number).is_none() {
             return Err(Status::INVALID_FIELD);

@@ -14,11 +14,12 @@ pub use handshake::{
     AttachRequest, Features, HelloAnswer, HelloRequest, OpenAnswer, Rights, VERSION,
 };
 pub use opcode::Opcode;
-pub(crate) use seal::RUN_UNIT;
 pub use seal::{
-    RevokeRequest, Run, SALT_LEN, SEAL_GOOD_MAX, SEAL_LEN_MAX, SEAL_MAC_LEN, SEAL_RUNS_MAX, Seal,
-    SealError, SealKey, SealKeyAnswer, SealTerms,
+    BEARER_GOOD_MAX, BEARER_LEN_MAX, Bearer, BearerError, RevokeRequest, Run, SALT_LEN,
+    SEAL_GOOD_MAX, SEAL_LEN_MAX, SEAL_MAC_LEN, SEAL_RUNS_MAX, Seal, SealError, SealKey,
+    SealKeyAnswer, SealTerms,
 };
+pub(crate) use seal::{BearerId, RUN_UNIT};
 pub use status::Status;
 
 /// The length of every header, and of every entry of a ring.
@@ -49,6 +50,11 @@ pub const NONCE_LEN: usize = 16;
 
 /// Length of secrets and proofs, in bytes.
 pub const PROOF_LEN: usize = 32;
+
+/// The length of the longest name of this kind in HELLO: of a key or of a bearer, in bytes.
+pub(crate) fn key_len_max(key: &[u8]) -> usize {
+    if key.starts_with(b"~") { BEARER_LEN_MAX } else { NAME_LEN_MAX }
+}
 
 /// Length of the identity in CLAIM, in bytes.
 pub const IDENTITY_LEN: usize = 16;

@@ -6,6 +6,8 @@
 //!
 //! Invariant: a [`Seal`] keeps all rules of `docs/direct-protocol.md` that need no volume to be checked.
 
+mod bearer;
+
 use hmac::{Hmac, KeyInit, Mac};
 use nearflash_session::wire;
 use sha2::Sha256;
@@ -14,6 +16,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{NAME_LEN_MAX, Rights, SEGMENT_LEN_MAX};
 use crate::secret::Secret;
+
+pub(crate) use bearer::BearerId;
+pub use bearer::{BEARER_GOOD_MAX, BEARER_LEN_MAX, Bearer, BearerError};
 
 /// The most runs of a seal.
 pub const SEAL_RUNS_MAX: usize = 8;

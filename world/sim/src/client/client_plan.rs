@@ -36,6 +36,8 @@ pub struct ClientPlan {
     pub claims: bool,
     /// It mints seals for the blocks of hosts and initiators, uses them there, and revokes them.
     pub seals: bool,
+    /// Some of its connections have a bearer and its own seal, in place of its key.
+    pub bearers: bool,
     /// It stops receiving answers after this many requests.
     pub deaf_after: Option<u32>,
     /// It violates the protocol. The checks ignore its answers.
@@ -59,6 +61,7 @@ impl ClientPlan {
             leave_permille: 0,
             claims: true,
             seals: false,
+            bearers: false,
             deaf_after: None,
             crooked: None,
         }
@@ -82,6 +85,7 @@ impl ClientPlan {
             leave_permille: dice.pick(&[0, 0, 5, 20]),
             claims: digests.header,
             seals: dice.permille(600),
+            bearers: digests.data,
             deaf_after: None,
             crooked,
         }

@@ -69,6 +69,8 @@ pub(crate) struct Connection {
     pub(crate) pending: BTreeMap<u32, Pending>,
     /// Its side of the rings, if it has any.
     pub(crate) places: Option<Places>,
+    /// It has entered with a bearer.
+    pub(crate) is_bearers: bool,
     /// It receives no more answers.
     pub(crate) is_deaf: bool,
     /// The misbehaviour of a client that violates the protocol.
@@ -97,6 +99,7 @@ impl Connection {
             asked: BTreeMap::new(),
             pending: BTreeMap::new(),
             places: None,
+            is_bearers: false,
             is_deaf: false,
             crook,
             leftover: Vec::new(),

@@ -48,6 +48,8 @@ pub(crate) struct Common {
     pub(crate) by_ring: u64,
     /// Requests through seals that were answered.
     pub(crate) sealed: u64,
+    /// Those of clients that have entered with a bearer.
+    pub(crate) by_bearer: u64,
     /// Those that were refused because the seal is void.
     pub(crate) seals_stale: u64,
     /// Confirmed revocations of seals.
@@ -286,6 +288,9 @@ impl Client {
             return self.leave(Leaving::Closing, common, checks, outside);
         }
         self.take_seal_events(writers, common, checks, outside);
+        if self.is_idle_bearer(writers, outside) {
+            return self.leave(Leaving::Closing, common, checks, outside);
+        }
         self.take_completions(common, checks, outside);
         let made = self.made;
         if !self.resting && now >= self.think_until {
@@ -313,7 +318,7 @@ impl Client {
     fn draw_leaving(&mut self) -> Leaving {
         let mut ways = vec![Leaving::Closing, Leaving::Resetting];
         // The node would notice the loss only by the claim of the next connection.
-        if self.plan.claims && self.plan.crooked.is_none() {
+        if self.plan.claims && self.plan.crooked.is_none() && !self.is_bearer() {
             ways.push(Leaving::Silently);
         }
         self.dice.pick(&ways)
@@ -327,8 +332,9 @@ impl Client {
     fn join(&mut self, writers: &mut u32, common: &mut Common, outside: &mut Outside) {
         common.joined += 1;
         *writers += 1;
+        let bearer = self.draw_bearer(outside);
         let config = ClientConfig {
-            key: self.has_key.then(|| key_of(self.number)),
+            key: bearer.clone().or_else(|| self.has_key.then(|| key_of(self.number))),
             digests: self.plan.digests,
             rings: self.plan.rings,
             nonce: outside.nonce(),
@@ -337,7 +343,8 @@ impl Client {
         let crook = self.plan.crooked.map(|how| Crook::new(how, self.dice.fork()));
         let how = (crook, asker);
         let route = (self.route, !self.has_key);
-        let connection = Connection::new(config, how, route, outside);
+        let mut connection = Connection::new(config, how, route, outside);
+        connection.is_bearers = bearer.is_some();
         let opened = Opened {
             who: self.who(),
             nexus: asker.nexus,
@@ -477,12 +484,15 @@ impl Client {
         let volume = pending.volume();
         // A client that receives no answers sends arbitrary requests on its open volumes.
         let volume = if connection.is_deaf { self.route.node.shared_id() } else { volume };
-        let volume = connection.volumes[&volume];
+        let volume = connection.volumes.get(&volume).copied();
         let sealed = match &pending {
             Pending::Field(io) => self.through_seal(io.asker, operation),
             Pending::Own(_) => None,
         };
-        let (volume, operation) = sealed.as_ref().map_or((volume, operation), |it| (it.0, &it.1));
+        let (volume, operation) = match &sealed {
+            Some((handle, operation)) => (*handle, operation),
+            None => (volume.expect("it has opened its volumes"), operation),
+        };
         let Some(connection) = &mut self.connection else { return };
         if connection.places.is_some() {
             let skew = self.dice.pick(&[0, 0, 512, SKEW_MAX, 8, 1, 100]);

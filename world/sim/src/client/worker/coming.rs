@@ -16,7 +16,7 @@ impl Client {
         while let Some(connection) = &mut self.connection {
             let Some(event) = connection.session.poll_event() else { break };
             match event {
-                ClientEvent::Ready if self.plan.claims && !is_crooked => {
+                ClientEvent::Ready if self.plan.claims && !is_crooked && !connection.is_bearers => {
                     let identity = [u8::try_from(self.number).expect("few clients"); 16];
                     connection.session.claim(identity).expect("the handshake is over");
                 }
@@ -72,6 +72,11 @@ impl Client {
         let Some(connection) = &mut self.connection else { return Fate::Lost };
         let asked = connection.asked.remove(&number).expect("it asked for that, once");
         let (volume, asked) = asked;
+        if connection.is_bearers {
+            assert_eq!(result.err(), Some(Status::NOT_GRANTED), "a bearer opens no volume");
+            self.life = Life::Working;
+            return Fate::Lives;
+        }
         match result {
             Ok(info) => {
                 connection.volumes.insert(volume, info.handle);
@@ -97,6 +102,7 @@ impl Client {
         let field = self.workload.field.volumes.iter().map(|(volume, _)| *volume);
         let volumes: Vec<u32> = match self.plan.crooked {
             Some(_) => vec![self.route.node.junk_id()],
+            None if connection.is_bearers => vec![self.route.node.shared_id()],
             None => field.chain([self.route.node.shared_id()]).collect(),
         };
         for volume in volumes {

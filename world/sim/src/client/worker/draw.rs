@@ -42,6 +42,9 @@ impl Client {
         if self.plan.crooked.is_some() || self.is_deaf() {
             return Some(self.draw_junk(sent, durable));
         }
+        if self.is_bearer() {
+            return self.draw_on_field(durable, checks, outside);
+        }
         if self.dice.permille(self.plan.long_read_permille) {
             let stretch = &self.ground.readable(self.own_number())[1];
             let range = stretch.start..stretch.end.min(stretch.start + self.ground.len_max);

@@ -57,6 +57,7 @@ impl Client {
 
     fn read(&mut self, run: Run, outside: &mut Outside) -> Option<(Io, ClientOperation)> {
         let (offset, len) = self.place(run);
+        self.field_asker(run)?;
         let buffer = self.take(len.into());
         let io = self.io(run, Some(buffer), What::Read, outside)?;
         Some((io, ClientOperation::Read { buffer, offset, len }))

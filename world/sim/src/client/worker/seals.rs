@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_direct::Status;
 use nearflash_direct::client::{
     ClientEvent, ClientOperation, GrantedKey, Void, VolumeHandle, VolumeInfo,
 };
-use nearflash_direct::wire::{Rights, Run as SealRun, SEAL_GOOD_MAX, SealTerms};
+use nearflash_direct::wire::{BEARER_GOOD_MAX, Rights, Run as SealRun, SEAL_GOOD_MAX, SealTerms};
+use nearflash_direct::{Secret, Status};
 use nearflash_request::Nexus;
 
 use super::{Client, Common, Life, Pending};
@@ -35,8 +35,22 @@ pub(crate) struct Seals {
     voids: BTreeMap<Writer, Option<Tick>>,
     /// Its next request goes through the seal, if it can.
     is_chosen: bool,
+    /// The last key of the node's present start, for connections with a bearer.
+    kept: Option<Kept>,
+    /// Its next connection has a bearer, if it can.
+    lends: bool,
+    /// With its bearer, it could not open the seal.
+    is_shut_out: bool,
     /// The node has none for these volumes.
     is_unsupported: bool,
+}
+
+/// A key for a volume, and the node's start that gave it.
+#[derive(Clone, Debug)]
+struct Kept {
+    granted: GrantedKey,
+    volume: u32,
+    start: u32,
 }
 
 /// A message that the node has not answered.
@@ -82,7 +96,7 @@ impl Object {
 impl Seals {
     /// The connection has ended, and its handles with it.
     pub(super) fn end(&mut self) {
-        (self.asked, self.object) = (None, None);
+        (self.asked, self.object, self.is_shut_out) = (None, None, false);
     }
 
     fn of(&self, asker: Asker) -> Option<&Object> {
@@ -103,7 +117,38 @@ impl Client {
         let len = run.count * self.ground.block_len;
         let object = self.seals.object.as_ref().filter(|_| self.seals.is_chosen);
         let object = object.filter(|object| object.has(run.block.volume, first, len));
-        Some(object.map_or(own, |object| object.asker))
+        match object {
+            Some(object) => Some(object.asker),
+            None => (!self.is_bearer()).then_some(own),
+        }
+    }
+
+    /// Whether its connection has entered with a bearer.
+    pub(super) fn is_bearer(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_bearers)
+    }
+
+    /// The bearer of its next connection, if that is to have one: every second one.
+    pub(super) fn draw_bearer(&mut self, outside: &Outside) -> Option<(Box<str>, Secret)> {
+        let start = outside.machine(self.route.node).starts;
+        let kept = self.seals.kept.as_ref().filter(|kept| kept.start == start)?;
+        self.seals.lends = !self.seals.lends;
+        if !self.plan.bearers || !self.seals.lends || self.plan.crooked.is_some() {
+            return None;
+        }
+        let bearer = kept.granted.key.bearer(kept.granted.seconds + BEARER_GOOD_MAX);
+        Some((bearer.id().into(), bearer.secret().clone()))
+    }
+
+    /// With a bearer, opens a seal if it has none. Returns whether it cannot.
+    pub(super) fn is_idle_bearer(&mut self, writers: &mut u32, outside: &mut Outside) -> bool {
+        let is_working = self.is_bearer() && self.life == Life::Working;
+        if is_working && self.seals.object.is_none() && self.seals.asked.is_none() {
+            let kept = self.seals.kept.clone().filter(|_| !self.seals.is_shut_out);
+            let Some(Kept { granted, volume, .. }) = kept else { return true };
+            self.open_sealed(&granted, volume, writers, outside);
+        }
+        false
     }
 
     /// Whether these blocks lie in two runs of the seal through which they are used.
@@ -141,17 +186,19 @@ impl Client {
         if !is_used || self.life != Life::Working || self.plan.crooked.is_some() {
             return;
         }
-        self.seals.is_chosen = self.seals.object.is_some() && self.dice.permille(700);
+        let share = if self.is_bearer() { 1000 } else { 700 };
+        self.seals.is_chosen = self.seals.object.is_some() && self.dice.permille(share);
         if self.seals.asked.is_some() {
             return;
         }
         // Without keys, clients are one minter.
         let other = common.wanted.iter().position(|wanted| wanted.by != self.number);
-        if let Some(other) = other.filter(|_| !self.has_key) {
+        if let Some(other) = other.filter(|_| !self.has_key && !self.is_bearer()) {
             let wanted = common.wanted.remove(other);
             return self.revoke(wanted);
         }
         match self.seals.object {
+            None if self.is_bearer() => {}
             None => self.ask_for_key(),
             Some(object)
                 if self.seals.voids.get(&object.asker.writer).is_none_or(Option::is_some) =>
@@ -179,11 +226,11 @@ impl Client {
             if self.dice.permille(500) {
                 self.close_object(object);
             }
-        } else if self.dice.permille(20) {
+        } else if self.dice.permille(20) && !(self.has_key && self.is_bearer()) {
             let (volume, version) = (object.volume, self.seals.version + 1);
             let wanted = Wanted { by: self.number, volume, version, writer };
             self.seals.voids.insert(writer, None);
-            if !self.has_key && self.dice.coin() {
+            if !self.has_key && (self.is_bearer() || self.dice.coin()) {
                 common.wanted.push(wanted);
             } else {
                 self.revoke(wanted);
@@ -227,6 +274,8 @@ impl Client {
             match (event, asked) {
                 (ClientEvent::SealKey { result: Ok(granted), .. }, Asked::Key(volume)) => {
                     self.open_sealed(&granted, volume, writers, outside);
+                    let start = outside.machine(self.route.node).starts;
+                    self.seals.kept = Some(Kept { granted, volume, start });
                 }
                 (ClientEvent::SealKey { result: Err(status), .. }, _) => {
                     self.seals.is_unsupported = status == Status::UNSUPPORTED;
@@ -294,9 +343,10 @@ impl Client {
                 self.seals.object = Some(Object { handle: info.handle, ..object });
             }
             // It has expired, or the grants are revoked for a while.
-            Err(Status::STALE_EPOCH) => {}
+            Err(Status::STALE_EPOCH) => self.seals.is_shut_out = true,
             Err(status) => {
                 assert!(self.refusable_until > Tick(0), "client {}: {status}", self.number);
+                self.seals.is_shut_out = true;
             }
         }
     }
@@ -311,6 +361,7 @@ impl Client {
         }
         let void = self.seals.voids.get(&writer);
         common.sealed += 1;
+        common.by_bearer += u64::from(self.is_bearer());
         if let Some(Some(at)) = void {
             let is_ended = self.was_revoked() && !status.is_ok();
             let is_due = io.sent < *at || status == Status::STALE_EPOCH || is_ended;
