@@ -7,7 +7,7 @@
 #   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
-#   make install  the programs, unit, manual and documents, the library for C (PREFIX=/usr/local)
+#   make install  the programs, unit, manual and documents, the libraries (PREFIX=/usr/local)
 #   make packages a Debian package and an archive of static programs, in target/packages
 
 CARGO ?= cargo
@@ -20,6 +20,8 @@ FUZZ_SECONDS ?= 5
 CARGO_TARGET_DIR ?= target
 BUILT ?= $(CARGO_TARGET_DIR)/release
 BIN = $(BUILT)/nearflash
+# The library of `nearflash run`, where that command finds it.
+PRELOAD = libnearflash_preload.so
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
@@ -40,7 +42,9 @@ deps-test: deps-build
 
 build: deps-build
 	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-study --package nearflash-c
-	@scripts/third-party nearflash-cli nearflash-study nearflash-c >$(BUILT)/third-party.txt
+	$(CARGO) build --profile python --locked --package nearflash-preload
+	cp $(CARGO_TARGET_DIR)/python/$(PRELOAD) $(BUILT)/
+	@scripts/third-party nearflash-cli nearflash-study nearflash-c nearflash-preload >$(BUILT)/third-party.txt
 
 python: deps-python
 	@scripts/python build
@@ -104,6 +108,7 @@ install: install-programs
 	install $(if $(STRIP),-s) -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
 	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
+	install -D $(if $(STRIP),-s) -m 644 $(BUILT)/$(PRELOAD) $(DESTDIR)$(PREFIX)/lib/nearflash/$(PRELOAD)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' bindings/c/nearflash.pc.in \
 	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/nearflash.pc

@@ -14,6 +14,7 @@ use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
 use crate::demo::DemoArgs;
+use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
 
 const EXAMPLES: &str = "\
@@ -160,6 +161,11 @@ const UMOUNT_EXAMPLES: &str = "\
 Examples:
   nearflash umount /mnt";
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  nearflash run -- sqlite3 /mnt/data.db 'SELECT count(*) FROM t'
+  nearflash run --report -- db_bench --db=/mnt/rocks --use_existing_db --benchmarks=readrandom";
+
 const DEMO_EXAMPLES: &str = "\
 Examples:
   nearflash demo
@@ -237,6 +243,9 @@ pub(crate) enum Subcommand {
         /// The directory on which the volume is mounted
         dir: PathBuf,
     },
+    /// Run a program whose reads and writes of mounted files go to the node without the mount
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
     /// Measure a file, a remote volume, or the network alone
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),

@@ -20,6 +20,9 @@ pub(crate) enum Failure {
     /// A volume could not be mounted or unmounted.
     #[error(transparent)]
     Mount(#[from] crate::mount::MountFailure),
+    /// A program could not be run with the library.
+    #[error(transparent)]
+    Interpose(#[from] crate::interpose::InterposeError),
     /// The measurement failed.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
@@ -74,6 +77,7 @@ impl Failure {
             Self::Cluster(error) => error.exit_code().into(),
             Self::Files(error) => error.exit_code().into(),
             Self::Mount(error) => error.exit_code().into(),
+            Self::Interpose(error) => error.exit_code().into(),
             Self::Volume(_) | Self::DataDir(_) => 2.into(),
             Self::Control(_)
             | Self::Job { .. }

@@ -11,6 +11,7 @@ mod control;
 mod demo;
 mod failure;
 mod files;
+mod interpose;
 mod job;
 mod mount;
 mod output;
@@ -56,6 +57,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),
         Subcommand::Umount { dir } => mount::run_unmount(&dir),
+        Subcommand::Run(args) => Err(interpose::become_program(&args).into()),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
         Subcommand::Demo(args) => {

@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use nearflash::Volume;
-use nearflash::direct::{Ownership, Status};
+use nearflash::direct::{self, Ownership, Rights, Seal, SealKey, SealTerms, Status};
+use nearflash_files::Run;
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
@@ -59,6 +62,46 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// # Errors
     /// When one of them may be lost, now or later.
     fn flush(&self) -> io::Result<()>;
+
+    /// The seals of the volume, if its owner can give some.
+    fn seals(&self) -> Option<&dyn Seals> {
+        None
+    }
+}
+
+/// The terms of a seal that the owner of a volume gives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SealedRuns {
+    /// The number of the object.
+    pub object: u64,
+    /// The version of the object's seals.
+    pub version: u32,
+    /// The rights.
+    pub rights: Rights,
+    /// The object's blocks in order. Every run but the last has whole MiB.
+    pub runs: Vec<Run>,
+}
+
+/// The seals that the owner of a volume gives to other processes, and revokes.
+pub trait Seals: Send + Sync {
+    /// Voids the seals of all earlier owners.
+    ///
+    /// # Errors
+    /// When the node cannot be reached, or refuses.
+    fn begin(&self) -> io::Result<()>;
+
+    /// Mints a seal, which can be opened within a minute.
+    ///
+    /// # Errors
+    /// When the node has no seals, or cannot be reached.
+    fn mint(&self, runs: &SealedRuns) -> io::Result<Seal>;
+
+    /// Voids the seals of an object below a version. When this returns, nothing that they allowed is under
+    /// way.
+    ///
+    /// # Errors
+    /// When the node cannot be reached, or refuses.
+    fn revoke(&self, object: u64, version: u32) -> io::Result<()>;
 }
 
 /// A volume of a node.
@@ -69,18 +112,41 @@ pub trait Disk: fmt::Debug + Send + Sync {
 pub struct VolumeDisk {
     volume: Volume,
     /// Released when the disk is dropped.
-    _ownership: Option<Ownership>,
+    ownership: Option<Ownership>,
+    seal_key: Mutex<Option<HeldKey>>,
+}
+
+/// The key of seals, and the number of connections that had been replaced before the node gave it. A node
+/// that was started anew does not know the key any more.
+#[derive(Debug)]
+struct HeldKey {
+    key: SealKey,
+    replaced_connections: u64,
 }
 
 impl VolumeDisk {
     /// The disk of a volume that was just opened.
     pub fn new(volume: Volume) -> Self {
-        Self { volume, _ownership: None }
+        Self { volume, ownership: None, seal_key: Mutex::default() }
     }
 
     /// The disk of a volume that this process owns, until the disk is dropped.
     pub fn owned(ownership: Ownership) -> Self {
-        Self { volume: ownership.volume().clone(), _ownership: Some(ownership) }
+        let volume = ownership.volume().clone();
+        Self { volume, ownership: Some(ownership), seal_key: Mutex::default() }
+    }
+
+    fn seal_key(&self) -> Result<SealKey, nearflash::Error> {
+        let replaced_connections = self.volume.replaced_connections();
+        let mut held = self.seal_key.lock().expect("nothing panics while it holds the key");
+        match &*held {
+            Some(held) if held.replaced_connections == replaced_connections => Ok(held.key.clone()),
+            _ => {
+                let key = self.volume.seal_key()?;
+                *held = Some(HeldKey { key: key.clone(), replaced_connections });
+                Ok(key)
+            }
+        }
     }
 }
 
@@ -125,4 +191,47 @@ impl Disk for VolumeDisk {
             )),
         }
     }
+    fn seals(&self) -> Option<&dyn Seals> {
+        self.ownership.as_ref().map(|_| -> &dyn Seals { self })
+    }
+}
+
+/// The longest time for which a new seal can be opened.
+const GOOD_FOR: Duration = Duration::from_secs(60);
+
+impl Seals for VolumeDisk {
+    fn begin(&self) -> io::Result<()> {
+        let key = match self.volume.seal_key() {
+            Ok(key) => key,
+            // No owner could give seals of this volume.
+            Err(error) if has_no_seals(&error) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let used_up = || io::Error::other("its last seal key is used up: restart the node");
+        let next = key.generation().checked_add(1).ok_or_else(used_up)?;
+        Ok(self.volume.revoke_keys(next)?)
+    }
+
+    fn mint(&self, sealed: &SealedRuns) -> io::Result<Seal> {
+        let key = self.seal_key()?;
+        let run = |run: &Run| direct::Run { start: run.offset().0, len: run.len().0 };
+        let terms = SealTerms {
+            object: sealed.object,
+            uuid: self.volume.info().uuid,
+            version: sealed.version,
+            rights: sealed.rights,
+            good_until: key.good_for(GOOD_FOR),
+            runs: sealed.runs.iter().map(run).collect(),
+        };
+        key.mint(terms).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+    }
+
+    fn revoke(&self, object: u64, version: u32) -> io::Result<()> {
+        Ok(self.volume.revoke(object, version)?)
+    }
+}
+
+/// Whether the node has no seals of the volume.
+fn has_no_seals(error: &nearflash::Error) -> bool {
+    matches!(error.status(), Some(Status::INVALID_OPCODE | Status::UNSUPPORTED))
 }

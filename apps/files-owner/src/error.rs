@@ -69,6 +69,9 @@ pub enum FilesError {
     /// There is no right to write.
     #[error("volume '{volume}' cannot be written with this credential: grant it --rights rw")]
     NotWritable { volume: String },
+    /// A file gets no seal.
+    #[error("volume '{volume}' gives no seal of the file: {reason}")]
+    NoSeal { volume: String, reason: &'static str },
     /// The node cannot be reached, or refuses the volume.
     #[error(transparent)]
     Open(#[from] nearflash::Error),
@@ -103,6 +106,7 @@ impl FilesError {
             Self::NotWritable { .. } => Errno::ACCESS,
             Self::Stale { .. } => Errno::STALE,
             Self::Changing { .. } | Self::Take(TakeError::Raced { .. }) => Errno::AGAIN,
+            Self::NoSeal { .. } => Errno::OPNOTSUPP,
             Self::NotFormatted { .. } => Errno::MEDIUMTYPE,
             Self::Disk { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Errno::NOSPC,

@@ -4,8 +4,8 @@
 //! committed in their order, all that have gathered at once: see [`commit`](self). The bytes of files
 //! are written to the volume at once, at the places that their inodes name.
 //!
-//! Of the three locks, the one of a file's contents is taken first, then the one of the state, then
-//! the one of the open files.
+//! Of the four locks, the one of a file's contents is taken first, then the one of the state, then
+//! the one of the open files, then the one of the sealed inodes.
 //!
 //! Invariant: the bytes of a file up to its size that lie in its runs were written by its writers, or
 //! are zero. Those behind the size are undefined; they are zeroed when the size grows over them.
@@ -14,6 +14,7 @@ mod commit;
 mod contents;
 mod names;
 mod open_files;
+mod sealing;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -34,8 +35,10 @@ use crate::{Disk, FilesError};
 
 pub use contents::Allocation;
 pub use names::{AttributeChanges, NewInode};
+pub use sealing::SealedFile;
 
 use open_files::OpenFile;
+use sealing::Sealed;
 
 /// The tables as an operation sees them: the store of the last commit with all later changes.
 pub(crate) type View<'a> = Layered<'a, Snapshot>;
@@ -61,6 +64,7 @@ pub struct FileSystem {
     /// A commit has ended.
     committed: Condvar,
     open: RwLock<HashMap<InodeNumber, Arc<OpenFile>>>,
+    sealed: Mutex<Sealed>,
 }
 
 struct State {
@@ -115,6 +119,9 @@ impl FileSystem {
         if !properties.is_writable {
             return Err(FilesError::NotWritable { volume: properties.name });
         }
+        if let Some(seals) = disk.seals() {
+            seals.begin().map_err(FilesError::disk(&properties.name))?;
+        }
         let has_grown = superblock.volume_len < properties.len;
         let metadata = Arc::new(Metadata::new(disk, superblock, true));
         if has_grown {
@@ -134,8 +141,9 @@ impl FileSystem {
             inodes: scanned.inodes,
             failure: None,
         };
-        let (state, committed, open) = (Mutex::new(state), Condvar::new(), RwLock::default());
-        let opened = Self { files, state, committed, open };
+        let (state, committed) = (Mutex::new(state), Condvar::new());
+        let (open, sealed) = (RwLock::default(), Mutex::default());
+        let opened = Self { files, state, committed, open, sealed };
         opened.recover(&scanned.surplus)?;
         Ok(opened)
     }

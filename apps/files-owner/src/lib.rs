@@ -28,9 +28,9 @@ mod reader;
 mod store;
 mod taking;
 
-pub use disk::{Disk, DiskProperties, VolumeDisk};
+pub use disk::{Disk, DiskProperties, SealedRuns, Seals, VolumeDisk};
 pub use error::FilesError;
-pub use file_system::{Allocation, AttributeChanges, FileSystem, NewInode, Usage};
+pub use file_system::{Allocation, AttributeChanges, FileSystem, NewInode, SealedFile, Usage};
 pub use files::{CheckReport, Files};
 pub use format::{FormatOptions, VOLUME_LEN_MIN, format};
 pub use nearflash_files::{

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use device::{Device, Dice, Image, replay};
+use nearflash::direct::Rights;
 use nearflash_files_owner::{
     Allocation, AttributeChanges, FileSystem, FilesError, FormatOptions, InodeNumber, Kind, Name,
-    NewInode, Permissions, Renaming, format,
+    NewInode, Permissions, Renaming, SealedFile, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
@@ -29,6 +30,10 @@ type Values = u64;
 
 fn bit(byte: u8) -> Values {
     1 << (byte % 64)
+}
+
+fn blocks(runs: &[nearflash_files_owner::Run]) -> Vec<u64> {
+    runs.iter().flat_map(|run| run.start.0..run.end().0).collect()
 }
 
 /// The names of the root, with the inode and the size of each file.
@@ -90,6 +95,7 @@ impl Model {
 
 /// A file system, its model, and the dice that choose what happens.
 struct Run {
+    device: Device,
     files: FileSystem,
     model: Model,
     dice: Dice,
@@ -104,7 +110,8 @@ impl Run {
     fn new(device: &Device, seed: u64, reach: u64) -> Self {
         let files = FileSystem::open(device.disk()).unwrap();
         let trees = vec![Tree::new()];
-        Self { files, model: Model::default(), dice: Dice(seed), reach, lower: 0, trees }
+        let (device, model) = (device.clone(), Model::default());
+        Self { device, files, model, dice: Dice(seed), reach, lower: 0, trees }
     }
 
     fn pick<T: Clone>(&mut self, all: &[T]) -> Option<T> {
@@ -130,8 +137,10 @@ impl Run {
             8 => self.sync(),
             9 => self.sync_all(),
             10 => self.append(),
+            11 => self.seal(),
             _ => self.write(),
         };
+        self.check_seals();
         self.trees.push(self.model.tree());
         match done {
             Err(FilesError::NoSpace { .. }) => {
@@ -233,6 +242,48 @@ impl Run {
         self.files.retain(number).unwrap();
         self.model.open.insert(number);
         Some(number)
+    }
+
+    fn seal(&mut self) -> Result<(), FilesError> {
+        let Some(number) = self.any_open() else { return Ok(()) };
+        match self.files.seal(number, Rights::READ_WRITE) {
+            Err(FilesError::NoSeal { .. }) => assert!(self.model.bytes[&number].len() < 4096),
+            sealed => {
+                let SealedFile { seal, reach } = sealed?;
+                let size = self.model.bytes[&number].len();
+                assert_eq!((seal.terms().len(), seal.terms().object), (reach.0, number.0));
+                assert!(reach.to_usize() <= size && size - reach.to_usize() < self.slack(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// The length behind the last whole block of a file, or behind its space.
+    fn slack(&self, number: InodeNumber) -> usize {
+        let inode = self.files.inode(number).unwrap();
+        let space: u64 = inode.runs.iter().map(|run| run.len().0).sum();
+        4096 + usize::try_from(inode.size.0.saturating_sub(space)).unwrap()
+    }
+
+    /// Each seal that is not void maps blocks that its file has at the same offsets, within the size. The
+    /// blocks of a file that was removed are not those of another one.
+    fn check_seals(&self) {
+        let known = || self.model.bytes.keys().filter_map(|it| self.files.inode(*it).ok());
+        for seal in self.device.seals() {
+            let sealed = blocks(&seal.runs);
+            match self.files.inode(InodeNumber(seal.object)) {
+                Ok(inode) => {
+                    let has = blocks(&inode.runs);
+                    assert!(has.starts_with(&sealed), "{seal:?} of {inode:?}");
+                    let len = 4096 * u64::try_from(sealed.len()).unwrap();
+                    assert!(len <= inode.size.0, "{seal:?} of {inode:?}");
+                }
+                Err(_) => assert!(
+                    known().all(|other| !blocks(&other.runs).iter().any(|it| sealed.contains(it))),
+                    "{seal:?} is of a file that was removed"
+                ),
+            }
+        }
     }
 
     fn truncate(&mut self) -> Result<(), FilesError> {

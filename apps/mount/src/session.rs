@@ -83,7 +83,7 @@ impl Mount {
         let dir = mount_point::checked(dir)?;
         mount_point::check_fuse()?;
         let source = mount_point::source(&url);
-        let client = Client::connect_to(url, Credentials::NONE, Options::default())?;
+        let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
         // As the volume is known to the node.
         let volume = client.open_named()?.name().to_owned();
         let files = FileSystem::take(&client, &volume, options.take_over)?;
@@ -92,7 +92,7 @@ impl Mount {
         let files = Arc::new(Gate::new(files, sender.clone()));
         watch_signals(sender.clone()).map_err(MountError::Signals)?;
         let place = waiting.place().to_owned();
-        let translator = Translator::new(Arc::clone(&files), options.cache, place);
+        let translator = Translator::new(Arc::clone(&files), options.cache, place, &url);
         let refused = |source| MountError::Refused { dir: dir.clone(), source };
         let session = Session::new(translator, &dir, &config(source, options)).map_err(refused)?;
         let guard = serve(session).map_err(MountError::Kernel)?;

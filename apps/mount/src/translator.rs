@@ -9,6 +9,7 @@ mod contents;
 mod extended;
 mod init;
 mod names;
+mod sealing;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -23,6 +24,7 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use nearflash::direct::Url;
 use nearflash_files_owner::{Inode, InodeNumber};
 
 use crate::attributes::{attributes, file_type, is_privileged, number};
@@ -51,12 +53,15 @@ pub(crate) struct Translator {
     /// The inodes that the kernel knows and that had a set-user-ID or set-group-ID bit when it learnt
     /// their attributes: a write looks for these bits at no others.
     privileged: RwLock<HashSet<InodeNumber>>,
+    /// The node, for processes that get a seal; `None` when none get one.
+    sealing_place: Option<Url>,
 }
 
 impl Translator {
-    pub(crate) fn new(files: Arc<Gate>, cache: Cache, waiting_place: String) -> Self {
+    pub(crate) fn new(files: Arc<Gate>, cache: Cache, waiting_place: String, url: &Url) -> Self {
         let (directories, privileged) = (Directories::default(), RwLock::default());
-        Self { files, cache, waiting_place, directories, privileged }
+        let sealing_place = sealing::place(url, cache);
+        Self { files, cache, waiting_place, directories, privileged, sealing_place }
     }
 
     /// The attributes of an inode, for the kernel.
@@ -256,9 +261,9 @@ impl Filesystem for Translator {
         self.reply_entry(reply, self.add_link(ino, new_parent, new_name));
     }
 
-    fn open(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.files.call(|files| files.retain(number(ino))) {
-            Ok(()) => reply.opened(FileHandle(0), self.open_flags()),
+            Ok(()) => reply.opened(sealing::handle(flags.0), self.open_flags()),
             Err(error) => reply.error(error),
         }
     }
@@ -436,14 +441,15 @@ impl Filesystem for Translator {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _flags: i32,
+        open_flags: i32,
         reply: ReplyCreate,
     ) {
         match self.create_and_open(request, (parent, name), mode) {
             Ok((number, inode)) => {
                 let attributes = self.shown(number, &inode);
                 let flags = self.open_flags();
-                reply.created(&TTL, &attributes, GENERATION, FileHandle(0), flags);
+                let handle = sealing::handle(open_flags);
+                reply.created(&TTL, &attributes, GENERATION, handle, flags);
             }
             Err(error) => reply.error(error),
         }
@@ -452,15 +458,18 @@ impl Filesystem for Translator {
     fn ioctl(
         &self,
         _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
+        ino: INodeNo,
+        handle: FileHandle,
         _flags: IoctlFlags,
-        _command: u32,
+        command: u32,
         _input: &[u8],
-        _output_len: u32,
+        output_len: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        match self.command(number(ino), handle, command, output_len) {
+            Ok(output) => reply.ioctl(0, &output),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn fallocate(

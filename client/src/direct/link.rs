@@ -19,6 +19,7 @@ use nearflash_direct::wire::IDENTITY_LEN;
 use nearflash_direct::{Digests, PeerError, Seal, Status, segments};
 use nearflash_request::BufferId;
 use nearflash_units::Nanos;
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::buffer::Buffer;
@@ -107,6 +108,19 @@ impl Link {
             }
         }
         Ok(link)
+    }
+
+    /// Moves the descriptors to numbers from `min` on, as far as there are free ones.
+    pub(super) fn raise_descriptors(&mut self, min: u32) {
+        let Some(min) = i32::try_from(min).ok().filter(|min| *min > 0) else { return };
+        if let Ok(raised) = fcntl_dupfd_cloexec(self.connection.socket(), min) {
+            self.connection.replace_socket(raised);
+        }
+        if let Some(ring) = &mut self.ring
+            && let Ok(raised) = fcntl_dupfd_cloexec(ring.bell(), min)
+        {
+            ring.replace_bell(raised);
+        }
     }
 
     /// Ends the operations of earlier links.

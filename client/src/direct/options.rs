@@ -65,13 +65,21 @@ pub struct QueueOptions {
     /// connection that claimed the same identity with the same key, and completes its requests. With
     /// an identity given here, a node that does not support claims is an error.
     pub identity: Option<[u8; 16]>,
+    /// The lowest number that the queue pair's descriptors get, if as many are free from there on. It is
+    /// for a library in a program that relies on the numbers of its own descriptors. 0 by default.
+    pub descriptor_min: u32,
 }
 
-builders!(QueueOptions { depth: u32, shared_len: usize, identity: Option<[u8; 16]> });
+builders!(QueueOptions {
+    depth: u32,
+    shared_len: usize,
+    identity: Option<[u8; 16]>,
+    descriptor_min: u32
+});
 
 impl Default for QueueOptions {
     /// 128 operations, 16 MiB, a random identity.
     fn default() -> Self {
-        Self { depth: 128, shared_len: 16 << 20, identity: None }
+        Self { depth: 128, shared_len: 16 << 20, identity: None, descriptor_min: 0 }
     }
 }

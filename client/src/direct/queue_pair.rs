@@ -43,6 +43,8 @@ pub struct QueuePair {
     identity: LinkIdentity,
     /// The length of the memory to share with a node on this machine.
     shared_len: usize,
+    /// The lowest number of its descriptors.
+    descriptor_min: u32,
     handles: Handles,
     silence: Silence,
     /// The cause, once the connection is lost.
@@ -86,6 +88,7 @@ impl QueuePair {
         let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
         let shared_len = options.shared_len;
         let mut link = Link::connect(&shared.until(deadline), identity, slots, shared_len)?;
+        link.raise_descriptors(options.descriptor_min);
         // Token indices stay below this depth over later connections, too.
         let depth = link.slots().depth().min(link.credits_max()).max(1);
         *link.slots_mut() = Slots::new(depth);
@@ -94,6 +97,7 @@ impl QueuePair {
             link,
             identity,
             shared_len,
+            descriptor_min: options.descriptor_min,
             handles: Handles::new(source, own),
             silence: Silence::new(shared.options.silence_max),
             shared,

@@ -259,6 +259,11 @@ impl Ring {
         self.end.bell()
     }
 
+    /// Uses another descriptor of the same bell.
+    pub(super) fn replace_bell(&mut self, bell: OwnedFd) {
+        self.end.replace_bell(bell);
+    }
+
     /// Ends the sleep.
     pub(super) fn awake(&mut self) {
         self.end.awake();

@@ -74,6 +74,16 @@ impl FromStr for Url {
 }
 
 impl Url {
+    /// The place with the digests, as text that can be parsed again.
+    pub(super) fn without_credentials(&self) -> String {
+        let digests = [(self.header_digest, "header"), (self.data_digest, "data")];
+        let names: Vec<&str> = digests.iter().filter(|it| it.0).map(|it| it.1).collect();
+        match names.is_empty() {
+            true => self.place.to_string(),
+            false => format!("{}?digest={}", self.place, names.join(",")),
+        }
+    }
+
     fn apply_option(&mut self, key: &str, value: String) -> Result<(), UrlError> {
         match key {
             "digest" => (self.header_digest, self.data_digest) = digests(&value)?,

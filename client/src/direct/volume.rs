@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use super::client::Client;
 use super::error::{Error, LATE};
 use super::options::QueueOptions;
+use super::queue_pair::QueuePair;
+use super::seal_key::SealKey;
 use super::slices::Source;
 use super::volume_info::VolumeInfo;
 use super::worker::{Job, Reconnection, WORKER_DEPTH, Worker};
@@ -235,6 +237,34 @@ impl Volume {
     /// As [`Self::read_at`], and when the offset is not a multiple of 8.
     pub fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, Error> {
         self.with_worker(|worker| worker.one(Job::FetchAdd { offset, addend }))
+    }
+
+    /// The key under which this client's credential mints seals for the volume:
+    /// [`QueuePair::seal_key`](super::QueuePair::seal_key).
+    ///
+    /// # Errors
+    /// When the node refuses, or cannot be reached.
+    pub fn seal_key(&self) -> Result<SealKey, Error> {
+        self.with_worker(|worker| worker.ask_about_seals(QueuePair::seal_key))
+    }
+
+    /// Revokes the seals of an object below a version:
+    /// [`QueuePair::revoke`](super::QueuePair::revoke). After a lost connection, they are revoked over the
+    /// next one.
+    ///
+    /// # Errors
+    /// As [`Self::seal_key`].
+    pub fn revoke(&self, object: u64, version: u32) -> Result<(), Error> {
+        self.with_worker(|worker| worker.ask_about_seals(|pair| pair.revoke(object, version)))
+    }
+
+    /// Revokes all seals under keys of earlier generations:
+    /// [`QueuePair::revoke_keys`](super::QueuePair::revoke_keys).
+    ///
+    /// # Errors
+    /// As [`Self::seal_key`].
+    pub fn revoke_keys(&self, generation: u32) -> Result<(), Error> {
+        self.with_worker(|worker| worker.ask_about_seals(|pair| pair.revoke_keys(generation)))
     }
 
     fn with_worker<T>(

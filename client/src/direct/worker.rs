@@ -217,6 +217,22 @@ impl Worker {
         self.finish_all(Outcome::default())
     }
 
+    /// Asks the node about seals. A question that was lost with its connection is asked again over the
+    /// next one: the same question twice has the effect of one.
+    pub(super) fn ask_about_seals<T>(
+        &mut self,
+        ask: impl Fn(&mut QueuePair) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut repeats = 0;
+        loop {
+            self.heal()?;
+            match ask(&mut self.pair) {
+                Err(_) if self.pair.is_lost() && repeats < REPEATS_MAX => repeats += 1,
+                answer => return answer,
+            }
+        }
+    }
+
     /// Whether the connection is lost, so that operations may still be under way.
     pub(super) fn is_lost(&self) -> bool {
         self.pair.is_lost()

@@ -65,6 +65,11 @@ impl<S: Session, M: Memory> Connection<S, M> {
         self.socket.as_fd()
     }
 
+    /// Uses another descriptor of the same socket.
+    pub(crate) fn replace_socket(&mut self, socket: OwnedFd) {
+        self.socket = socket;
+    }
+
     /// One turn. Returns whether there was progress. Never waits.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<bool, LinkError<S::PeerError>> {

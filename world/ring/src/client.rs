@@ -134,6 +134,11 @@ impl ClientEnd {
         self.bell.as_fd()
     }
 
+    /// Uses another descriptor of the same bell.
+    pub fn replace_bell(&mut self, bell: OwnedFd) {
+        self.bell = Bell::from_node(bell);
+    }
+
     /// Ends the sleep, and clears the bell.
     pub fn awake(&mut self) {
         self.memory.word(CLIENT_SLEEPS_AT).store(0, Ordering::Relaxed);

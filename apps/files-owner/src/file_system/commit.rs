@@ -165,6 +165,12 @@ impl FileSystem {
             self.committed.notify_all();
             released?
         };
+        // Their blocks were those of inodes that are closed now.
+        if let Err(error) = self.unseal_closed() {
+            let mut state = self.state.lock().expect("nothing panics while it holds the state");
+            state.failure = Some(error.to_string());
+            return Err(error);
+        }
         let released = joined(released);
         for run in released.iter().filter(|run| run.len().0 >= DISCARD_LEN_MIN) {
             // The removal is durable, and a volume that releases nothing only uses more of its

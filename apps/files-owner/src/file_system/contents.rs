@@ -178,6 +178,7 @@ impl Extending<'_> {
     }
 
     fn cut(&mut self, size: ByteLen) -> Result<(), FilesError> {
+        self.files.unseal(self.file.number)?;
         let (runs, lost) = trim(&self.contents.runs, size);
         let mut next = self.unchanged();
         (next.size, next.runs, next.lost, next.keeps_space) = (size.0, runs, lost, Some(false));
@@ -206,7 +207,8 @@ impl Extending<'_> {
         let extended = extended.map_err(|error| FilesError::NoSpace { volume: volume(), error })?;
         (next.runs, next.taken) = (extended.runs, extended.taken);
         if let Some((from, to)) = extended.copy {
-            let copied = self.copy(from, to);
+            // Bytes that are written through a seal from now on would not be copied.
+            let copied = self.files.unseal(self.file.number).and_then(|()| self.copy(from, to));
             next.lost.push(from);
             if let Err(error) = copied {
                 self.files.give_back(next.taken);

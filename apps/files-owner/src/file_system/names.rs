@@ -7,6 +7,7 @@ use nearflash_files::{
 use nearflash_units::{ByteLen, Nanos};
 
 use super::FileSystem;
+use super::sealing::{CAPABILITIES, has_privileges};
 use crate::FilesError;
 
 /// A new inode.
@@ -184,13 +185,19 @@ impl FileSystem {
         if let Some(size) = changes.size {
             self.resize(number, size)?;
         }
-        let written_at = self.find_open(number).and_then(|file| file.take_modified_at());
-        self.apply(|change| {
-            change.update(number, |inode| {
-                inode.modified_at = written_at.unwrap_or(inode.modified_at);
-                changes.apply(inode);
+        let change = || {
+            let written_at = self.find_open(number).and_then(|file| file.take_modified_at());
+            self.apply(|change| {
+                change.update(number, |inode| {
+                    inode.modified_at = written_at.unwrap_or(inode.modified_at);
+                    changes.apply(inode);
+                })
             })
-        })
+        };
+        match changes.mode.is_some_and(has_privileges) {
+            true => self.while_unsealed(number, change),
+            false => change(),
+        }
     }
 
     /// truncate(2), also of a file that is not open.
@@ -235,7 +242,11 @@ impl FileSystem {
         write: AttributeWrite,
     ) -> Result<(), FilesError> {
         self.make_room()?;
-        self.apply(|change| change.set_attribute(number, name, value, write))
+        let change = || self.apply(|change| change.set_attribute(number, name, value, write));
+        match name == CAPABILITIES {
+            true => self.while_unsealed(number, change),
+            false => change(),
+        }
     }
 
     /// Removes an extended attribute.

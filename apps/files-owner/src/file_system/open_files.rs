@@ -108,6 +108,7 @@ impl FileSystem {
         if file.count.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
+        self.sealed_was_closed(number);
         // A failure leaves an orphan, or space behind the end, to the next owner.
         let _ = self.close_file(&mut state, &file);
         self.open.write().expect("nothing panics while it holds the map").remove(&number);

@@ -6,7 +6,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 
-use nearflash_files_owner::{Disk, DiskProperties, Files, FilesError, Kind, Path};
+use nearflash::direct::{self, Seal, SealTerms};
+use nearflash_direct::wire::SealKey;
+use nearflash_files_owner::{
+    Disk, DiskProperties, Files, FilesError, Kind, Path, Run, SealedRuns, Seals,
+};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
@@ -130,6 +134,10 @@ struct State {
     operations: Vec<Operation>,
     /// The number of operations that succeed.
     operations_max: usize,
+    /// The seals that were given and are not void.
+    seals: Vec<SealedRuns>,
+    /// The objects that were revoked, each with the number of operations before.
+    revoked: Vec<(u64, usize)>,
 }
 
 impl Device {
@@ -140,8 +148,14 @@ impl Device {
     pub(crate) fn holding(image: Image, len: ByteLen) -> Self {
         let uuid = Uuid::from_u128(7);
         let properties = DiskProperties { name: "data".to_owned(), uuid, len, is_writable: true };
-        let (operations, operations_max) = (Vec::new(), usize::MAX);
-        Self(Arc::new(Mutex::new(State { properties, image, operations, operations_max })))
+        Self(Arc::new(Mutex::new(State {
+            properties,
+            image,
+            operations: Vec::new(),
+            operations_max: usize::MAX,
+            seals: Vec::new(),
+            revoked: Vec::new(),
+        })))
     }
 
     /// The volume as an owner or a reader takes it.
@@ -151,6 +165,16 @@ impl Device {
 
     pub(crate) fn image(&self) -> Image {
         self.0.lock().unwrap().image.clone()
+    }
+
+    /// The seals that are not void.
+    pub(crate) fn seals(&self) -> Vec<SealedRuns> {
+        self.0.lock().unwrap().seals.clone()
+    }
+
+    /// The objects that were revoked so far, each with the number of operations before.
+    pub(crate) fn revoked(&self) -> Vec<(u64, usize)> {
+        self.0.lock().unwrap().revoked.clone()
     }
 
     /// The operations so far.
@@ -217,6 +241,44 @@ impl Disk for Device {
 
     fn flush(&self) -> io::Result<()> {
         self.operate(Operation::Flush)
+    }
+
+    fn seals(&self) -> Option<&dyn Seals> {
+        Some(self)
+    }
+}
+
+impl Seals for Device {
+    fn begin(&self) -> io::Result<()> {
+        self.0.lock().unwrap().seals.clear();
+        Ok(())
+    }
+
+    fn mint(&self, sealed: &SealedRuns) -> io::Result<Seal> {
+        let mut state = self.0.lock().unwrap();
+        state.seals.push(sealed.clone());
+        let uuid = state.properties.uuid.into_bytes();
+        let run = |run: &Run| direct::Run { start: run.offset().0, len: run.len().0 };
+        let terms = SealTerms {
+            object: sealed.object,
+            uuid,
+            version: sealed.version,
+            rights: sealed.rights,
+            good_until: 60,
+            runs: sealed.runs.iter().map(run).collect(),
+        };
+        Ok(SealKey::derive(None, 1, uuid, [0; 16]).mint(terms).expect("the terms are valid"))
+    }
+
+    fn revoke(&self, object: u64, version: u32) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        if state.operations.len() >= state.operations_max {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        state.seals.retain(|seal| seal.object != object || seal.version >= version);
+        let moment = state.operations.len();
+        state.revoked.push((object, moment));
+        Ok(())
     }
 }
 

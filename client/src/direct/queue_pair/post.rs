@@ -90,7 +90,20 @@ impl QueuePair {
         buffer: Buffer,
         offset: u64,
     ) -> Result<Token, PostError> {
-        self.post_buffer(Handle::OWN, buffer, |buffer, len| ClientOperation::Write {
+        self.post_write_durable_on(Handle::OWN, buffer, offset)
+    }
+
+    /// [`Self::post_write_durable_at`] on another volume or a sealed object.
+    ///
+    /// # Errors
+    /// As [`Self::post_read_on`].
+    pub fn post_write_durable_on(
+        &mut self,
+        handle: Handle,
+        buffer: Buffer,
+        offset: u64,
+    ) -> Result<Token, PostError> {
+        self.post_buffer(handle, buffer, |buffer, len| ClientOperation::Write {
             buffer,
             offset,
             len,

@@ -21,9 +21,11 @@ impl QueuePair {
     ) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
         let (shared, source) = (Arc::clone(&self.shared), self.handles.own_source().clone());
         let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
+        let descriptor_min = self.descriptor_min;
         let (uuid, identity) = (self.handles.own_info().uuid, self.identity);
         move || {
-            let options = QueueOptions { depth, shared_len, identity: None };
+            let options = QueueOptions::default().depth(depth).shared_len(shared_len);
+            let options = options.descriptor_min(descriptor_min);
             persist(shared.options.reconnect_max, || {
                 let (shared, own) = (Arc::clone(&shared), source.clone());
                 let pair = Self::connect_as(identity, shared, own, options, None)?;
@@ -77,6 +79,7 @@ impl QueuePair {
         let slots = self.link.slots().successor();
         let shared = self.shared.until(deadline);
         let mut link = Link::connect(&shared, self.identity, slots, self.shared_len)?;
+        link.raise_descriptors(self.descriptor_min);
         let handles = self.handles.reopened(&mut link, &self.shared.until(deadline))?;
         (self.link, self.handles, self.lost) = (link, handles, None);
         self.silence.broken();

@@ -1,0 +1,216 @@
+//! Seals of open files: capabilities with which other processes read and write the bytes of a file
+//! without this one.
+//!
+//! A seal maps whole blocks within the size of a file. It is void before anything else happens to a
+//! block of it: a change that frees or moves blocks, or that lowers the size, revokes first, under the
+//! exclusive lock of the contents. A file that grows keeps its seals. An inode that was closed may be
+//! removed, so its seals are void before a commit releases the blocks of removed inodes.
+//!
+//! Only the inodes for which seals were given are revoked, and they are known in memory alone: an owner
+//! voids the seals of all earlier owners when it begins. The versions of seals are those of this owner,
+//! and grow with each revocation, of any inode.
+//!
+//! Bytes that are written through a seal do not pass this process. Its holder says that it has written:
+//! [`FileSystem::mark_written`]. A flush of the volume makes these bytes durable, so [`FileSystem::sync`]
+//! does.
+//!
+//! The lock of this module is taken last.
+
+use std::collections::HashMap;
+use std::sync::MutexGuard;
+
+use nearflash::direct::{Rights, Seal};
+use nearflash_files::{InodeNumber, Refusal, Run, attribute};
+use nearflash_units::{Blocks, ByteLen};
+
+use super::FileSystem;
+use crate::disk::SealedRuns;
+use crate::{BLOCK, FilesError};
+
+/// The permission bits that a write clears: set-user-ID and set-group-ID.
+const PRIVILEGES: u32 = 0o6000;
+/// The extended attribute that a write removes.
+pub(super) const CAPABILITIES: &[u8] = b"security.capability";
+
+/// A seal of a file, and how far it reaches.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SealedFile {
+    /// The seal. Its object is the inode's number, with the UUID of the volume.
+    pub seal: Seal,
+    /// The length of the file that it covers: the size, cut to whole blocks.
+    pub reach: ByteLen,
+}
+
+/// The inodes with seals that may be in use.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    inodes: HashMap<InodeNumber, Record>,
+    /// The version of new seals. No seal of the last version is given.
+    version: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// The version of the last seal.
+    version: u32,
+    /// Whether the inode was closed since.
+    is_closed: bool,
+}
+
+impl Default for Sealed {
+    fn default() -> Self {
+        Self { inodes: HashMap::new(), version: 1 }
+    }
+}
+
+impl FileSystem {
+    /// A seal for the bytes of an open file. It allows no more than `rights`, until the file is cut, moved
+    /// or removed.
+    ///
+    /// # Errors
+    /// When the inode is not an open file, has no whole block, or is to be written and has privileges that
+    /// a write must clear; or when the volume has no seals.
+    pub fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError> {
+        let seals = self.disk().seals().ok_or_else(|| self.no_seal("its node has no seals"))?;
+        let file = self.open_regular(number)?;
+        // Held until the inode is known to be sealed, so that no change misses that.
+        let contents = file.contents();
+        if rights.has(Rights::WRITE) && self.is_privileged(number)? {
+            return Err(self.no_seal("a write must clear its set-user-ID bit or capabilities"));
+        }
+        let (runs, reach) = covered(&contents.runs, contents.size);
+        if runs.is_empty() {
+            return Err(self.no_seal("it has no whole block"));
+        }
+        let version = {
+            let mut sealed = self.sealed();
+            let version = sealed.version;
+            if version == u32::MAX {
+                return Err(self.no_seal("the mount has given its last one: mount again"));
+            }
+            sealed.inodes.insert(number, Record { version, is_closed: false });
+            version
+        };
+        let runs = SealedRuns { object: number.0, version, rights, runs };
+        let seal = seals.mint(&runs).map_err(FilesError::disk(self.volume()))?;
+        Ok(SealedFile { seal, reach })
+    }
+
+    /// An open file was written through a seal just now.
+    ///
+    /// # Errors
+    /// When the inode is not an open file.
+    pub fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError> {
+        self.open_regular(number).map(|file| file.mark_modified())
+    }
+
+    /// Voids the seals of an inode. When this returns, nothing that they allowed is under way, and none can
+    /// be used. The caller holds the exclusive lock of its contents, or the inode is closed.
+    pub(super) fn unseal(&self, number: InodeNumber) -> Result<(), FilesError> {
+        let version = {
+            let mut sealed = self.sealed();
+            if !sealed.inodes.contains_key(&number) {
+                return Ok(());
+            }
+            sealed.version = sealed.version.saturating_add(1);
+            sealed.version
+        };
+        let seals = self.disk().seals().expect("a sealed inode has seals");
+        seals.revoke(number.0, version).map_err(FilesError::disk(self.volume()))?;
+        let mut sealed = self.sealed();
+        // A closed inode may have been opened and sealed again meanwhile.
+        if sealed.inodes.get(&number).is_some_and(|record| record.version < version) {
+            sealed.inodes.remove(&number);
+        }
+        Ok(())
+    }
+
+    /// Voids the seals of all inodes that were closed.
+    pub(super) fn unseal_closed(&self) -> Result<(), FilesError> {
+        let closed: Vec<InodeNumber> = {
+            let sealed = self.sealed();
+            let closed = sealed.inodes.iter().filter(|(_, record)| record.is_closed);
+            closed.map(|(number, _)| *number).collect()
+        };
+        closed.into_iter().try_for_each(|number| self.unseal(number))
+    }
+
+    /// Voids the seals of an inode, and keeps others from being given until `change` has ended.
+    pub(super) fn while_unsealed<T>(
+        &self,
+        number: InodeNumber,
+        change: impl FnOnce() -> Result<T, FilesError>,
+    ) -> Result<T, FilesError> {
+        let file = self.retained(number)?;
+        let changed = {
+            let _contents = file.contents_mut();
+            self.unseal(number).and_then(|()| change())
+        };
+        self.release(number);
+        changed
+    }
+
+    /// The last user of an inode has closed it.
+    pub(super) fn sealed_was_closed(&self, number: InodeNumber) {
+        if let Some(record) = self.sealed().inodes.get_mut(&number) {
+            record.is_closed = true;
+        }
+    }
+
+    fn sealed(&self) -> MutexGuard<'_, Sealed> {
+        self.sealed.lock().expect("nothing panics while it holds the sealed inodes")
+    }
+
+    fn is_privileged(&self, number: InodeNumber) -> Result<bool, FilesError> {
+        let has_bits = has_privileges(self.inode(number)?.mode);
+        match self.view(|tables| attribute(tables, number, CAPABILITIES)) {
+            Ok(_) => Ok(true),
+            Err(FilesError::Refused(Refusal::NoAttribute(_))) => Ok(has_bits),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn no_seal(&self, reason: &'static str) -> FilesError {
+        FilesError::NoSeal { volume: self.volume().to_owned(), reason }
+    }
+}
+
+/// Whether a write must clear bits of this mode.
+pub(super) const fn has_privileges(mode: u32) -> bool {
+    mode & PRIVILEGES != 0
+}
+
+/// The runs of the whole blocks within the size, and their length.
+fn covered(runs: &[Run], size: ByteLen) -> (Vec<Run>, ByteLen) {
+    let mut left = size.0 / u64::from(BLOCK.bytes());
+    let mut kept = Vec::new();
+    for run in runs {
+        let count = run.count.0.min(left);
+        if count > 0 {
+            kept.push(Run { start: run.start, count: Blocks(count) });
+        }
+        left -= count;
+    }
+    let reach = kept.iter().map(|run| run.len().0).sum();
+    (kept, ByteLen(reach))
+}
+
+#[cfg(test)]
+mod tests {
+    use nearflash_units::{Lba, MIB};
+
+    use super::*;
+
+    #[test]
+    fn a_seal_covers_the_whole_blocks_within_the_size() {
+        let run = |start, count| Run { start: Lba(start), count: Blocks(count) };
+        let runs = [run(512, 256), run(4096, 300)];
+        let of = |size| covered(&runs, ByteLen(size));
+        assert_eq!(of(0), (vec![], ByteLen(0)));
+        assert_eq!(of(4095), (vec![], ByteLen(0)));
+        assert_eq!(of(8193), (vec![run(512, 2)], ByteLen(8192)));
+        assert_eq!(of(MIB + 4096), (vec![runs[0], run(4096, 1)], ByteLen(MIB + 4096)));
+        let all = ByteLen(MIB + 300 * 4096);
+        assert_eq!(of(1 << 40), (runs.to_vec(), all), "space ends before the size");
+    }
+}

@@ -1,0 +1,101 @@
+//! Seals for processes that read and write the bytes of an open file without this mount:
+//! [`SEAL_IOCTL`] and [`WRITTEN_IOCTL`].
+//!
+//! A process gets the rights with which the kernel has let it open the file. The kernel passes the handle
+//! of the open file, and this mount puts the access mode there.
+//!
+//! No seals are given if the kernel keeps contents, which it would not know to have changed, and if the
+//! node asks its clients for credentials, which these processes do not have.
+
+use fuser::{Errno, FileHandle};
+use nearflash::direct::{HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL, Url, WRITTEN_IOCTL};
+use nearflash_files_owner::{FileSystem, InodeNumber};
+use rustix::fs::OFlags;
+
+use super::Translator;
+use crate::session::Cache;
+
+/// The handle of a file that is opened with these flags: its access mode.
+pub(super) fn handle(flags: i32) -> FileHandle {
+    let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+    FileHandle((flags & OFlags::ACCMODE).bits().into())
+}
+
+/// The rights of an open file.
+fn rights(handle: FileHandle) -> Option<Rights> {
+    let modes = [
+        (OFlags::RDONLY, Rights::READ),
+        (OFlags::WRONLY, Rights::WRITE),
+        (OFlags::RDWR, Rights::READ_WRITE),
+    ];
+    let is_of = |mode: &OFlags| u64::from(mode.bits()) == handle.0;
+    modes.iter().find(|(mode, _)| is_of(mode)).map(|(_, rights)| *rights)
+}
+
+/// The node as other processes reach it; `None` if they get no seals.
+pub(super) fn place(url: &Url, cache: Cache) -> Option<Url> {
+    if cache != Cache::None || url.key.is_some() {
+        return None;
+    }
+    let place = match &url.place {
+        // Other processes are in other directories.
+        Place::Local(path) => Place::Local(path.canonicalize().ok()?),
+        tcp @ Place::Tcp { .. } => tcp.clone(),
+    };
+    Some(Url { place, ..url.clone() })
+}
+
+impl Translator {
+    /// ioctl(2).
+    pub(super) fn command(
+        &self,
+        number: InodeNumber,
+        handle: FileHandle,
+        command: u32,
+        output_len: u32,
+    ) -> Result<Vec<u8>, Errno> {
+        match command {
+            SEAL_IOCTL if output_len as usize >= HANDOVER_LEN => self.hand_over(number, handle),
+            WRITTEN_IOCTL => {
+                let rights = rights(handle).ok_or(Errno::EBADF)?;
+                if !rights.has(Rights::WRITE) {
+                    return Err(Errno::EBADF);
+                }
+                self.files.call(|files| files.mark_written(number)).map(|()| Vec::new())
+            }
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    fn hand_over(&self, number: InodeNumber, handle: FileHandle) -> Result<Vec<u8>, Errno> {
+        let place = self.sealing_place.clone().ok_or(Errno::EOPNOTSUPP)?;
+        let rights = rights(handle).ok_or(Errno::EBADF)?;
+        let sealed = self.files.call(|files: &FileSystem| files.seal(number, rights))?;
+        let handover = Handover { place, seal: sealed.seal };
+        handover.encode().map(Vec::from).ok_or(Errno::EOPNOTSUPP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_gets_the_rights_of_its_open_file() {
+        let of = |flags: OFlags| rights(handle(flags.bits().cast_signed()));
+        assert_eq!(of(OFlags::RDONLY | OFlags::CLOEXEC), Some(Rights::READ));
+        assert_eq!(of(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND), Some(Rights::WRITE));
+        assert_eq!(of(OFlags::RDWR | OFlags::SYNC), Some(Rights::READ_WRITE));
+        assert_eq!(of(OFlags::ACCMODE), None, "an open file for ioctl(2) alone");
+    }
+
+    #[test]
+    fn no_seals_are_given_with_a_cache_or_a_credential() {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let anonymous = url("direct://127.0.0.1:4421/data");
+        assert_eq!(place(&anonymous, Cache::None), Some(anonymous.clone()));
+        assert_eq!(place(&anonymous, Cache::Read), None);
+        let keyed = url("direct://127.0.0.1:4421/data?key=app&secret-file=/etc/app");
+        assert_eq!(place(&keyed, Cache::None), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! The library that `nearflash run` preloads into a program: reads and writes of files of a mounted volume
+//! go to the node, without the mount and the kernel.
+//!
+//! It interposes the functions that read and write at an offset ([`hooks`]). A call asks the kernel which
+//! file the descriptor is of ([`file`]), and takes a connection of the process ([`pool`]), which has seals of
+//! the files that were used last ([`connection`]). If the range lies within the seal, the node carries the
+//! call out. Otherwise the real function does, so that a call has the same effect either way.
+//!
+//! The library keeps no record of descriptors: programs make and close them in too many ways. It does not
+//! interpose functions that use a descriptor's position, which other processes may share.
+//!
+//! Invariants:
+//! - A call never waits for a lock, and holds nothing that another thread or a signal handler waits for.
+//! - A read that fails here is done by the real function. A write that may have begun is not: it fails with
+//!   EIO.
+//! - A connection whose descriptors were closed by the program is never used again, and never closed.
+//! - A child does not use the connections of its parent.
+#![allow(unsafe_code)] // a C interface; every block says why it is sound
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the functions have offsets of 64 bits under both of their names");
+
+mod connection;
+mod errno;
+mod file;
+mod hooks;
+mod life;
+mod mapped;
+mod pool;
+mod real;
+mod report;
+mod transfer;

@@ -1,0 +1,113 @@
+//! The hand-over of a sealed file: with an ioctl on an open file, a mount of a volume of files tells a
+//! process how it reaches the bytes of the file without the mount.
+//!
+//! | bytes | answer to [`SEAL_IOCTL`] | |
+//! | --- | --- | --- |
+//! | 0..4 | magic | `NFHO` in ASCII |
+//! | 4..6 | place_len | p, the length of the place |
+//! | 6..8 | seal_len | s, the length of the seal |
+//! | 8..8 + p | place | the node's URL, without a volume |
+//! | then s bytes | seal | as OPEN_SEALED has it; docs/direct-protocol.md |
+//! | up to 1024 | reserved | 0 |
+//!
+//! The seal has no more rights than the descriptor on which the ioctl was called. After it has written
+//! through the seal, the process calls [`WRITTEN_IOCTL`], at most once a second, and the mount changes
+//! the time of the file.
+
+use nearflash_direct::Seal;
+
+use super::url::Url;
+
+/// The length of the answer in bytes.
+pub const HANDOVER_LEN: usize = 1024;
+/// Asks for a [`Handover`] of the open file: `_IOR('N', 0x5e, char[1024])`.
+pub const SEAL_IOCTL: u32 = 0x8400_4e5e;
+/// Tells that the open file was written through its seal: `_IO('N', 0x5f)`.
+pub const WRITTEN_IOCTL: u32 = 0x0000_4e5f;
+
+const MAGIC: [u8; 4] = *b"NFHO";
+const HEADER_LEN: usize = 8;
+
+/// A sealed file, and the node that has its bytes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Handover {
+    /// The node, with the digests that its clients use. It names no volume and no key.
+    pub place: Url,
+    /// The seal.
+    pub seal: Seal,
+}
+
+impl Handover {
+    /// The answer; `None` when the place is too long for it.
+    pub fn encode(&self) -> Option<[u8; HANDOVER_LEN]> {
+        let place = self.place.without_credentials();
+        let seal = self.seal.encode();
+        let lens = [u16::try_from(place.len()).ok()?, u16::try_from(seal.len()).ok()?];
+        let mut bytes = [0; HANDOVER_LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&lens[0].to_le_bytes());
+        bytes[6..8].copy_from_slice(&lens[1].to_le_bytes());
+        let rest = &mut bytes[HEADER_LEN..];
+        rest.get_mut(..place.len())?.copy_from_slice(place.as_bytes());
+        rest.get_mut(place.len()..place.len() + seal.len())?.copy_from_slice(&seal);
+        Some(bytes)
+    }
+
+    /// Reads an answer; `None` when it is not one of this layout.
+    pub fn decode(bytes: &[u8; HANDOVER_LEN]) -> Option<Self> {
+        let (header, rest) = bytes.split_at(HEADER_LEN);
+        let len = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let (place, rest) = rest.split_at_checked(len(4))?;
+        let seal = rest.get(..len(6))?;
+        if header[..4] != MAGIC {
+            return None;
+        }
+        let place = std::str::from_utf8(place).ok()?.parse().ok()?;
+        Some(Self { place, seal: Seal::decode(seal).ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearflash_direct::wire::{Rights, SealKey};
+    use nearflash_direct::{Run, SealTerms};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seal() -> Seal {
+        let terms = SealTerms {
+            object: 7,
+            uuid: [1; 16],
+            version: 2,
+            rights: Rights::READ,
+            good_until: 60,
+            runs: [Run { start: 4096, len: 8192 }].into(),
+        };
+        SealKey::derive(None, 1, [3; 16], [4; 16]).mint(terms).unwrap()
+    }
+
+    #[test]
+    fn a_handover_names_the_node_and_no_secret() {
+        let url = "direct+local:/run/a b.sock/data?digest=header&key=app&secret-file=/etc/app";
+        let given = Handover { place: url.parse().unwrap(), seal: seal() };
+        let taken = Handover::decode(&given.encode().unwrap()).unwrap();
+        assert_eq!(taken.place, "direct+local:/run/a b.sock?digest=header".parse().unwrap());
+        assert_eq!(taken.seal, given.seal);
+        let long = format!("direct+local:/{}.sock", "x".repeat(HANDOVER_LEN));
+        assert_eq!(Handover { place: long.parse().unwrap(), seal: seal() }.encode(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_or_refused(
+            mut bytes in proptest::collection::vec(any::<u8>(), HANDOVER_LEN),
+            lens in [0_u8..64, 0_u8..120],
+        ) {
+            bytes[..8].copy_from_slice(&[b'N', b'F', b'H', b'O', lens[0], 0, lens[1], 0]);
+            if let Some(read) = Handover::decode(bytes.as_slice().try_into().unwrap()) {
+                prop_assert!(read.encode().is_some());
+            }
+        }
+    }
+}
