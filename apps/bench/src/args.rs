@@ -45,6 +45,9 @@ pub struct BenchArgs {
     /// Operations in flight per job
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth: u32,
+    /// The system calls for a file. With psync, each job has one operation in flight
+    #[arg(long, value_enum, default_value = "io_uring")]
+    pub ioengine: IoEngine,
     /// Take this many completions, and submit this many operations, at a time: fio's iodepth_batch
     /// and iodepth_batch_complete_max. With 1, each completion is followed by the submission of one
     /// operation, as on most hosts. Default: 8 for a file, where adjacent operations submitted
@@ -123,6 +126,16 @@ pub struct BenchArgs {
     /// Write the report here instead of to standard output
     #[arg(long)]
     pub output: Option<PathBuf>,
+}
+
+/// The system calls by which a file is read and written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum IoEngine {
+    /// io_uring(7).
+    IoUring,
+    /// pread(2) and pwrite(2).
+    Psync,
 }
 
 /// The checksum of `--verify`.
@@ -222,6 +235,8 @@ impl BenchArgs {
         let is_relay = matches!(self.target, Target::Relay(_));
         let shares_core = self.floor_cores.third.is_none() && self.spin != Spin::Never;
         let is_null = matches!(self.target, Target::Null(_));
+        let is_file = matches!(self.target, Target::File(_));
+        let is_blocking = self.ioengine == IoEngine::Psync;
         let refusals = [
             (is_floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (is_relay && shares_core, OptionsError::RelayOnTwoCores),
@@ -231,6 +246,8 @@ impl BenchArgs {
             (self.floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (self.is_unaligned(), OptionsError::Unaligned),
             (self.iodepth_batch.is_some() && is_null, OptionsError::BatchOfNothing),
+            (is_blocking && !is_file, OptionsError::BlockingRemote),
+            (is_blocking && self.iodepth > 1, OptionsError::BlockingDepth),
         ];
         match refusals.into_iter().find(|(refused, _)| *refused) {
             Some((_, refusal)) => Err(refusal),
@@ -417,6 +434,8 @@ mod tests {
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
             ("null:1GiB --floor", "direct://"),
             ("null:1GiB --iodepth-batch 1", "applies to a file"),
+            ("direct://a/b --ioengine psync", "file:PATH"),
+            ("file:/tmp/x --ioengine psync --iodepth 2", "--numjobs"),
             ("file:/tmp/x --bs 1000", "--direct 0"),
             ("file:/tmp/x --numjobs 2 --offset-increment 1000", "--direct 0"),
             ("null:1GiB --size 2GiB", "reduce one"),

@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
-use crate::args::{BenchArgs, OutputFormat};
+use crate::args::{BenchArgs, IoEngine, OutputFormat};
 use crate::engine::{
-    DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, OpenNull, Opener, Remote,
+    BlockingFile, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, OpenNull, Opener,
+    Remote,
 };
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning, Waits};
 use crate::job::Spin;
@@ -63,7 +64,10 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
             // Checks the options before the file is laid out, which can take long.
             args.job(None)?;
             let len = options.prepare()?;
-            run_jobs(args, &options, Some(len))?
+            match args.ioengine {
+                IoEngine::IoUring => run_jobs(args, &options, Some(len))?,
+                IoEngine::Psync => run_jobs(args, &BlockingFile(options), Some(len))?,
+            }
         }
         Target::NvmeTcp(target) => {
             let remote = Remote::connect(target, needs(args)?)?;
@@ -115,6 +119,9 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
         ("iodepth", args.iodepth.to_string()),
         ("numjobs", args.numjobs.to_string()),
     ];
+    if args.ioengine == IoEngine::Psync {
+        options.push(("ioengine", "psync".to_owned()));
+    }
     if let Some(threads) = args.threads {
         options.push(("threads", threads.to_string()));
     }

@@ -110,6 +110,12 @@ pub enum OptionsError {
     /// `--iodepth-batch` with the null engine.
     #[error("--iodepth-batch applies to a file, a remote volume or floor://: drop it")]
     BatchOfNothing,
+    /// `--ioengine psync` with a target that is not a file.
+    #[error("--ioengine psync applies to a file: drop it, or give a file:PATH target")]
+    BlockingRemote,
+    /// `--ioengine psync` with more than one operation in flight.
+    #[error("--ioengine psync has one operation in flight: use --numjobs in place of --iodepth")]
+    BlockingDepth,
     /// The ranges exceed the target.
     #[error(
         "--offset, --offset-increment of all jobs and --size end at {end}, but {target} ends at \

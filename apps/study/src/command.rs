@@ -23,7 +23,7 @@ use crate::energy::EnergyCounter;
 use crate::error::StudyError;
 use crate::local::Disk;
 use crate::machine;
-use crate::plan::{Medium, Peer, Plan, Point, Subject};
+use crate::plan::{FileWay, Medium, Peer, Plan, Point, Subject};
 use crate::program;
 use crate::report::{self, About, Chapter, Document};
 use crate::result::Outcome;
@@ -129,8 +129,9 @@ pub fn measure(
     };
     let local_path = local.as_ref().map(|disk| disk.path().to_owned());
     let node = program::node();
-    let is_of_node =
-        |subject: &Subject| matches!(subject, Subject::Node { .. } | Subject::Space { .. });
+    let is_of_node = |subject: &Subject| {
+        matches!(subject, Subject::Node { .. } | Subject::Space { .. } | Subject::File { .. })
+    };
     if node.is_none() && points.iter().any(|it| is_of_node(&it.subject)) {
         return Err(StudyError::NoNode);
     }
@@ -252,6 +253,7 @@ fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
         peers,
         core_count: allowed_cores().len(),
         has_energy_counter: EnergyCounter::open().is_some(),
+        has_fuse: Path::new("/dev/fuse").exists(),
         has_etcd: find("etcd").is_some(),
         costs,
         core_watts: args.core_watts,
@@ -285,10 +287,13 @@ fn distinct(plans: &[Plan]) -> Vec<&Point> {
 fn media(points: &[&Point]) -> Vec<Medium> {
     let mut distinct = Vec::new();
     for point in points {
-        let Subject::Node { media, .. } = &point.subject else { continue };
-        for medium in media {
-            if !distinct.contains(medium) {
-                distinct.push(*medium);
+        let of_node = match &point.subject {
+            Subject::Node { media, .. } => media.clone(),
+            subject => subject.medium_of_files().into_iter().collect(),
+        };
+        for medium in of_node {
+            if !distinct.contains(&medium) {
+                distinct.push(medium);
             }
         }
     }
@@ -301,7 +306,9 @@ fn scratch_count(points: &[&Point]) -> u32 {
     let of_node = media(points).iter().filter(is_file).count();
     let mut own: Vec<Medium> = Vec::new();
     for point in points {
-        if let Subject::Local(medium) | Subject::Peer { medium, .. } = &point.subject
+        if let Subject::Local(medium)
+        | Subject::Peer { medium, .. }
+        | Subject::File { way: FileWay::Kernel, medium } = &point.subject
             && !own.contains(medium)
         {
             own.push(*medium);

@@ -62,10 +62,38 @@ pub enum Subject {
         /// The medium of the volume.
         medium: Medium,
     },
+    /// A file that a program reads and writes with pread(2) and pwrite(2).
+    File {
+        /// The way from the program to the medium.
+        way: FileWay,
+        /// The medium of the file, or of the volume that holds it.
+        medium: Medium,
+    },
     /// A volume that the user named with `--target`.
     Url(Target),
     /// A model that this process computes.
     Model(Model),
+}
+
+impl Subject {
+    /// The medium of a volume of files that the node serves for this subject.
+    pub(crate) fn medium_of_files(&self) -> Option<Medium> {
+        match self {
+            Self::File { way: FileWay::Mount | FileWay::Interposed, medium } => Some(*medium),
+            _ => None,
+        }
+    }
+}
+
+/// The way from a program to the bytes of a file.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum FileWay {
+    /// The kernel's file system on the medium, without a node.
+    Kernel,
+    /// A volume of files of our node, mounted over shared memory.
+    Mount,
+    /// The same mount, with the program under `nearflash run`.
+    Interposed,
 }
 
 /// The nodes of a space that have the blocks of a volume.

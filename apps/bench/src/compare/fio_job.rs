@@ -67,6 +67,9 @@ pub struct FioSide {
     pub runtime: f64,
     /// Latency from submission to completion.
     pub lat_ns: FioLatency,
+    /// Latency of completions. Our own reports, in which both are equal, have the percentiles here, as
+    /// fio's have by default.
+    pub clat_ns: FioLatency,
 }
 
 /// Latency, in nanoseconds.

@@ -40,7 +40,7 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    fn open(&self) -> Result<File, FileError> {
+    pub(super) fn open(&self) -> Result<File, FileError> {
         let mut flags = if self.direct { libc::O_DIRECT } else { 0 };
         if self.writes && is_block_device(&self.path) {
             // O_EXCL without O_CREAT: the kernel refuses a block device that is in use.

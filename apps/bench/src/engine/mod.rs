@@ -5,6 +5,7 @@
 //! done. It takes no measurements and makes no decisions.
 
 mod aligned;
+mod blocking;
 mod direct;
 mod file;
 mod file_error;
@@ -15,6 +16,7 @@ mod nvme_tcp;
 mod opener;
 mod ring;
 
+pub use blocking::{BlockingEngine, BlockingFile};
 pub use direct::{DirectEngine, DirectRemote};
 pub use file::{FILE_BATCH, FileEngine, FileOptions};
 pub use file_error::FileError;

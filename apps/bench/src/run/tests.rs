@@ -3,7 +3,7 @@
 use nearflash_units::{ByteLen, ByteOffset};
 
 use super::{Jobs, Layout, RunSpec, Threads, run, run_together};
-use crate::engine::{FileOptions, OpenAny, OpenNull};
+use crate::engine::{BlockingFile, FileOptions, OpenAny, OpenNull};
 use crate::job::{DriveSpec, JobSpec, Spin};
 use crate::workload::{Pattern, Rate, WorkloadSpec};
 
@@ -75,6 +75,30 @@ fn every_operation_of_a_file_is_done_whatever_the_batch() {
         let spec = RunSpec { jobs, drive: drive(), threads: Threads::default() };
         assert_eq!(run(&file, &spec, &mut |_, _| {}).unwrap().0.write.ops, 64, "{batch}");
     }
+}
+
+#[test]
+fn blocking_calls_move_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let len_min = Some(ByteLen(4096 * 64));
+    let file = FileOptions { path: path.clone(), direct: false, writes: true, len_min, batch: 1 };
+    file.prepare().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let jobs = |pattern| Jobs::new(job(pattern, 64), 1);
+    let spec =
+        |pattern| RunSpec { jobs: jobs(pattern), drive: drive(), threads: Threads::default() };
+    let file = BlockingFile(file);
+    let written = run(&file, &spec(Pattern::RandWrite), &mut |_, _| {}).unwrap().0;
+    assert_eq!(written.write.ops, 64);
+    let after = std::fs::read(&path).unwrap();
+    let is_kept = before.chunks(4096).zip(after.chunks(4096)).any(|(old, new)| old == new);
+    assert!(after.len() == before.len() && !is_kept, "every block was written once");
+    assert_eq!(run(&file, &spec(Pattern::RandRead), &mut |_, _| {}).unwrap().0.read.ops, 64);
+    // Cut during the measurement: a short read is an error, not a result.
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(4096 * 60 + 1).unwrap();
+    let failed = run(&file, &spec(Pattern::Read), &mut |_, _| {}).unwrap_err();
+    assert!(failed.to_string().contains("1B of 4KiB"), "{failed}");
 }
 
 #[test]

@@ -104,6 +104,7 @@ fn guessed(
         peers: PEERS.to_vec(),
         core_count: machine::core_count(&key.machine).unwrap_or_else(|| allowed_cores().len()),
         has_energy_counter: runs().any(|run| run.joules.is_some()),
+        has_fuse: true,
         has_etcd: true,
         costs: None,
         core_watts: CORE_WATTS,
@@ -124,8 +125,11 @@ fn guessed(
             |id: &PointId| plans.iter().flat_map(|plan| &plan.points).any(|point| point.id == *id);
         results.outcomes.keys().all(is_of_quick)
     });
-    let of_spaces = plans.iter().flat_map(|plan| &plan.points);
-    let mut of_spaces = of_spaces.filter(|it| matches!(it.subject, Subject::Space { .. }));
-    let has_etcd = of_spaces.any(|point| results.outcomes.contains_key(&point.id));
-    Setting { is_quick, peers, has_etcd, ..full }
+    let has = |is_so: fn(&Subject) -> bool| {
+        let mut points = plans.iter().flat_map(|plan| &plan.points);
+        points.any(|it| is_so(&it.subject) && results.outcomes.contains_key(&it.id))
+    };
+    let has_etcd = has(|subject| matches!(subject, Subject::Space { .. }));
+    let has_fuse = has(|subject| subject.medium_of_files().is_some());
+    Setting { is_quick, peers, has_etcd, has_fuse, ..full }
 }

@@ -4,9 +4,10 @@ use nearflash_bench::floor::Headers;
 use nearflash_bench::subject::Target;
 
 use super::drive::range_per_client;
+use super::file;
 use super::node::{options, volume};
 use super::ways::Place;
-use crate::plan::{Door, Layout, Load, Point, Subject};
+use crate::plan::{Door, FileWay, Layout, Load, Point, Subject};
 
 /// For a point with one load on one volume. A node's volume is named as if the node listened on the
 /// default ports.
@@ -28,11 +29,25 @@ pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
         }
         // Each client of a space has a node of its own, and a model has no clients.
         Subject::Space { .. } | Subject::Model(_) => return None,
+        Subject::File { .. } => return of_file(point, places.first()?),
         Subject::Local(_) | Subject::Url(_) | Subject::Peer { .. } => places.first()?.target.url(),
     };
     let place = places.first();
     let is_wire = matches!(point.subject, Subject::Wire(_));
     Some(format!("nearflash bench '{target}'{}", words(load, place, is_wire)))
+}
+
+/// A volume of files is named as if it were mounted on `mnt`.
+fn of_file(point: &Point, place: &Place) -> Option<String> {
+    let (Subject::File { way, .. }, [load]) = (&point.subject, &point.loads[..]) else {
+        return None;
+    };
+    let mounted = || Place { target: Target::File("mnt/file".into()), ..place.clone() };
+    let words = match way {
+        FileWay::Kernel => file::words(*way, place, load),
+        FileWay::Mount | FileWay::Interposed => file::words(*way, &mounted(), load),
+    };
+    Some(format!("nearflash {}", words.join(" ")))
 }
 
 fn words(load: &Load, place: Option<&Place>, is_wire: bool) -> String {

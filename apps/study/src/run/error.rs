@@ -33,6 +33,15 @@ pub(crate) enum PointError {
     /// fio failed.
     #[error(transparent)]
     Fio(#[from] FioError),
+    /// A volume cannot be mounted.
+    #[error("a volume of files is not mounted: {0}")]
+    Mount(String),
+    /// A file is measured by our own program.
+    #[error("the program nearflash is not there, which measures files")]
+    NoProgram,
+    /// Our own program fails when it measures a file.
+    #[error("{0}")]
+    OfFile(String),
     /// A space of several nodes cannot be started.
     #[error("a space of several nodes does not start: {source}")]
     Space { source: std::io::Error },

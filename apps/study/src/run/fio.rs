@@ -76,11 +76,15 @@ pub(super) fn run(words: &[String], load: &Load) -> Result<(Run, f64), FioError>
     of(&run_fio(words)?, load).ok_or(FioError::Json)
 }
 
-/// Extracts a run, and the number of cores used, from fio's output.
-fn of(job: &FioJob, load: &Load) -> Option<(Run, f64)> {
+/// Extracts a run, and the number of cores used, from fio's output, or from that of our own program,
+/// which is alike.
+pub(super) fn of(job: &FioJob, load: &Load) -> Option<(Run, f64)> {
     let side = job.main_side();
     let (iops, latency) = (job.iops(), &side.lat_ns);
-    let percentile = |percent: f64| Some(latency.percentile(percent)? / 1e3);
+    let percentile = |percent: f64| {
+        let nanos = latency.percentile(percent).or_else(|| side.clat_ns.percentile(percent));
+        Some(nanos? / 1e3)
+    };
     // fio reports shares of a core in per cent, averaged over its jobs.
     let share = |percent: f64| percent / 100.0 * f64::from(load.clients);
     let (user, system) = (share(job.usr_cpu), share(job.sys_cpu));
@@ -163,6 +167,9 @@ mod tests {
         assert_eq!((run.latency.mean, run.latency.p50, run.latency.p999), (2.0, 1.0, 5.0));
         assert!((cores - 0.5).abs() < 1e-9);
         assert!((run.cpu.client_user - 20.0).abs() < 1e-9);
+        let ours =
+            FioJob::parse(&said.replace(r#""percentile""#, r#""x": 0}, "clat_ns": {"percentile""#));
+        assert_eq!(of(&ours.unwrap(), &load()).unwrap().0.latency, run.latency, "as we report it");
         let job = FioJob::parse(r#"{"jobs": [{"read": {"iops": 5.0}}]}"#).unwrap();
         assert_eq!(of(&job, &load()), None, "it was asked for percentiles");
     }

@@ -14,6 +14,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 use super::drive::{Lane, Manner, drive};
 use super::error::PointError;
+use super::file;
 use super::fio::{self, On};
 use super::peers::Served;
 use super::quiet::{Seen, Watch};
@@ -91,7 +92,16 @@ impl Stand {
         let measured = match &point.subject {
             Subject::Wire(headers) => self.wire(*headers, &point.loads)?,
             Subject::Peer { peer: peer @ (Peer::Fio | Peer::Nbdkit), medium } => {
-                self.fio(*peer, *medium, &point.loads, reached)?
+                let load = only(&point.loads)?;
+                let words = self.fio_words(*peer, *medium, load)?;
+                self.external(reached, || Ok(fio::run(&words, load)?))?
+            }
+            Subject::File { way, .. } => {
+                let (load, place) = (only(&point.loads)?, &reached.places[0]);
+                let program = self.spec.node.as_deref().ok_or(PointError::NoProgram)?;
+                let cores = self.client_cores(reached.node_core_count);
+                let timing = self.spec.timing;
+                self.external(reached, || file::run(program, (*way, place), load, timing, cores))?
             }
             _ => self.loads(point, reached)?,
         };
@@ -168,32 +178,27 @@ impl Stand {
         Ok(Measured { runs, is_disturbed: has_waited || seen.others > OTHERS_SHARE_MAX })
     }
 
-    /// fio, on the medium itself or as the client of a peer.
-    fn fio(
+    /// A load in a process of its own, such as fio's. `run` also returns the number of cores that the
+    /// process used.
+    fn external(
         &self,
-        peer: Peer,
-        medium: Medium,
-        loads: &[Load],
         reached: &Reached,
+        run: impl FnOnce() -> Result<(Run, f64), PointError>,
     ) -> Result<Measured, PointError> {
-        let [load] = loads else { return Err(PointError::OneLoad) };
-        let words = self.fio_words(peer, medium, load)?;
         let own: Vec<u32> = once(std::process::id()).chain(reached.process_ids.clone()).collect();
         let (there, _) = self.ends(1);
         // Keeps the core busy that a node would, so that the conditions are the same.
         let awake = reached.process_ids.is_empty() && self.cores.len() > 1;
         let _awake = awake.then(|| KeptAwake::start(there));
         let watch = Watch::start(&own);
-        let (mut run, used) = fio::run(&words, load)?;
+        let (mut run, used) = run()?;
         let mut seen = watch.stop();
-        // fio is counted among the other programs.
+        // The process is counted among the other programs.
         seen.others = (seen.others - used).max(0.0);
-        if let Some(served) = seen.own.get(1) {
-            let counted = run.seconds / seconds(seen.span).max(f64::MIN_POSITIVE);
-            let (user, system) = served.cpu.exact_split();
-            let per_op = |time: Nanos| time.0 as f64 * counted / 1e3 / ops_of(run.ops);
-            (run.cpu.node_user, run.cpu.node_system) = (per_op(user), per_op(system));
-        }
+        let counted = run.seconds / seconds(seen.span).max(f64::MIN_POSITIVE);
+        let per_op = |time: Nanos| time.0 as f64 * counted / 1e3 / ops_of(run.ops);
+        let (user, system) = served(&seen);
+        (run.cpu.node_user, run.cpu.node_system) = (per_op(user), per_op(system));
         Ok(Measured { runs: vec![run], is_disturbed: is_disturbed(&seen, false) })
     }
 
@@ -320,9 +325,7 @@ fn core_share(records: &[Record], core_count: usize, loads: &[Load]) -> f64 {
 
 fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share: f64) -> Run {
     let used = record.cpu.exact_split();
-    let splits = seen.own.iter().skip(1).map(|node| node.cpu.exact_split());
-    let (node_user, node_system) =
-        splits.fold((Nanos(0), Nanos(0)), |sum, it| (sum.0.plus(it.0), sum.1.plus(it.1)));
+    let (node_user, node_system) = served(seen);
     // The node works for all loads, and also while nothing is counted; each load gets its share of
     // the counted time.
     let counted = counted_share(record, seen);
@@ -349,6 +352,18 @@ fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share:
         core_share,
         comparable: Comparable::Sound,
     }
+}
+
+/// The processor time of the processes that serve the subject, in user and in system mode.
+fn served(seen: &Seen) -> (Nanos, Nanos) {
+    let splits = seen.own.iter().skip(1).map(|process| process.cpu.exact_split());
+    splits.fold((Nanos(0), Nanos(0)), |sum, it| (sum.0.plus(it.0), sum.1.plus(it.1)))
+}
+
+/// The only load of a process that takes one.
+fn only(loads: &[Load]) -> Result<&Load, PointError> {
+    let [load] = loads else { return Err(PointError::OneLoad) };
+    Ok(load)
 }
 
 /// The fraction of the time in which operations were counted.

@@ -3,8 +3,10 @@
 mod command;
 mod drive;
 mod error;
+mod file;
 mod fio;
 mod measure;
+mod mounted;
 mod node;
 mod peers;
 mod progress;

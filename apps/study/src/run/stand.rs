@@ -8,10 +8,11 @@ use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{CoreId, allowed_cores};
 use nearflash_bench::subject::Target;
 use nearflash_bench::workload::Pattern;
-use nearflash_units::{ByteLen, ByteOffset, KIB, Nanos};
+use nearflash_units::{ByteLen, ByteOffset, KIB, MIB, Nanos};
 
 use super::drive::{Lane, Manner, drive};
 use super::error::PointError;
+use super::mounted::Mounted;
 use super::node::{NULL_LEN, OwnNode, volume, volume_len};
 use super::peers::Served;
 use super::space::{SPACE_VOLUME_LEN, Space, soon, volume as volume_of};
@@ -19,7 +20,7 @@ use super::stand_spec::StandSpec;
 use super::ways::{Place, Raw, Way};
 use crate::energy::EnergyCounter;
 use crate::error::StudyError;
-use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Spread, Subject};
+use crate::plan::{Door, FileWay, Layout, Load, Medium, Peer, SessionOptions, Spread, Subject};
 
 /// Length of the operations that fill a volume.
 const FILL_OP_LEN: ByteLen = ByteLen(128 * KIB);
@@ -31,6 +32,8 @@ const FILL_DEPTH: u32 = 8;
 pub struct Stand {
     pub(super) spec: StandSpec,
     pub(super) cores: Vec<CoreId>,
+    /// The volume of files that is mounted. It is unmounted before its node stops.
+    mounted: Option<Mounted>,
     node: Option<OwnNode>,
     space: Option<Space>,
     /// The number of spaces that were started: each has a folder of its own.
@@ -70,6 +73,7 @@ impl Stand {
             spec,
             cores,
             dir,
+            mounted: None,
             node: None,
             space: None,
             spaces: 0,
@@ -98,6 +102,10 @@ impl Stand {
         if !matches!(subject, Subject::Space { .. }) {
             self.space = None;
         }
+        let of_files = subject.medium_of_files();
+        if self.mounted.as_ref().is_some_and(|mounted| of_files != Some(mounted.medium)) {
+            self.mounted = None;
+        }
         match subject {
             Subject::Wire(_) | Subject::Model(_) => {
                 Ok(Reached { places: Vec::new(), process_ids: Vec::new(), node_core_count: 1 })
@@ -105,6 +113,8 @@ impl Stand {
             Subject::Local(medium) => self.reach_local(*medium),
             Subject::Node { door, media, session } => self.reach_node(*door, media, *session),
             Subject::Space { door, nodes, spread } => self.reach_space(*door, *nodes, *spread),
+            Subject::File { way: FileWay::Kernel, medium } => self.reach_local(*medium),
+            Subject::File { medium, .. } => self.reach_files(*medium),
             Subject::Url(target) => {
                 let len = Some(self.spec.disk.volume_len());
                 let place = Place { target: target.clone(), offset: ByteOffset(0), len };
@@ -199,17 +209,7 @@ impl Stand {
         session: SessionOptions,
     ) -> Result<Reached, PointError> {
         let core_count = usize::from(session.node_cores.max(1));
-        let there = self.cores.len();
-        if core_count >= there.max(2) {
-            return Err(PointError::Cores { needed: core_count + 1, there });
-        }
-        let is_there = self.node.as_ref().is_some_and(|node| node.core_count == core_count);
-        if !is_there {
-            // The previous node must release its devices first.
-            self.node = None;
-            let cores = &self.cores[..core_count];
-            self.node = Some(OwnNode::start(self.dir.path(), &self.spec, cores)?);
-        }
+        self.start_node(core_count)?;
         for medium in media {
             self.fill_volume(*medium)?;
         }
@@ -222,6 +222,53 @@ impl Stand {
         let places = media.iter().map(place).collect::<Result<Vec<_>, _>>()?;
         let process_ids = vec![node.process_id()];
         Ok(Reached { places, process_ids, node_core_count: core_count })
+    }
+
+    /// Starts a node on so many cores, unless it runs.
+    fn start_node(&mut self, core_count: usize) -> Result<(), PointError> {
+        let there = self.cores.len();
+        if core_count >= there.max(2) {
+            return Err(PointError::Cores { needed: core_count + 1, there });
+        }
+        let is_there = self.node.as_ref().is_some_and(|node| node.core_count == core_count);
+        if !is_there {
+            // The previous node must release its devices first.
+            self.node = None;
+            let cores = &self.cores[..core_count];
+            self.node = Some(OwnNode::start(self.dir.path(), &self.spec, cores)?);
+        }
+        Ok(())
+    }
+
+    /// Mounts a volume of files, with one file of three quarters of its length.
+    fn reach_files(&mut self, medium: Medium) -> Result<Reached, PointError> {
+        let session = SessionOptions::default();
+        self.start_node(1)?;
+        let node = self.node.as_mut().expect("it was just started");
+        let len = ByteLen(volume_len(medium, &self.spec.disk).0 / 4 * 3 / MIB * MIB);
+        if self.mounted.is_none() {
+            let program = self.spec.node.clone();
+            let program = program.expect("a run with points of a node has its program");
+            let volume_of = node.target(Door::DirectLocal, medium, session)?;
+            // The volume does not hold the bytes any more that other points read.
+            node.filled.remove(&volume(medium));
+            let dir = self.dir.path().join("mnt");
+            let mounted = Mounted::start(&program, &volume_of, dir, medium)?;
+            let file = FileOptions {
+                path: mounted.file(),
+                direct: true,
+                writes: false,
+                len_min: Some(len),
+                batch: FILE_BATCH,
+            };
+            file.prepare().map_err(BenchError::from)?;
+            self.mounted = Some(mounted);
+        }
+        let mounted = self.mounted.as_ref().expect("it was just mounted");
+        let target = Target::File(mounted.file());
+        let place = Place { target, offset: ByteOffset(0), len: Some(len) };
+        let process_ids = vec![node.process_id(), mounted.process_id()];
+        Ok(Reached { places: vec![place], process_ids, node_core_count: 1 })
     }
 
     /// Starts a space. Its nodes have cores of their own if there are enough, and otherwise share half of

@@ -5,8 +5,10 @@ mod chart;
 mod claims;
 mod clients;
 mod cost;
+mod direction;
 mod energy;
 mod fabrics;
+mod file_access;
 mod flash_lifetime;
 mod io_efficiency;
 mod iscsi_tuning;
@@ -44,6 +46,7 @@ pub fn catalogue() -> &'static [&'static dyn Study] {
         &fabrics::RequestSizeCpu,
         &quicksan_latency::QuicksanLatency,
         &quicksan_bandwidth::QuicksanBandwidth,
+        &file_access::FileAccess,
         &tenants::Tenants,
         &iscsi_tuning::IscsiTuning,
         &cost::Cost,

@@ -5,7 +5,8 @@ use nearflash_bench::workload::Pattern;
 
 use super::chart::{bars, cell, exhibit, heading, index_x, plain, stacked, text};
 use super::claims::{ALIKE, Claim, Show, case, difference};
-use super::sweep::{MEAN_US, Step, Sweep, load, mark, measure_axis, point_id};
+use super::direction::{DIRECTIONS, Direction};
+use super::sweep::{MEAN_US, Sweep, mark, measure_axis, point_id};
 use super::ways::{
     DOORS, FILE, NULL, Way, absent_peers, door_names, local, medium_names, nbdkit_note, node,
     others, wire,
@@ -15,7 +16,7 @@ use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series, Table};
 use crate::finding::Finding;
 use crate::number::{percent, quantity};
 use crate::plan::{Medium, Plan, Subject};
-use crate::published::{ReadWrite, quicksan as paper};
+use crate::published::quicksan as paper;
 use crate::result::Results;
 
 /// See the module.
@@ -24,25 +25,6 @@ pub(super) struct QuicksanLatency;
 const NAME: &str = "quicksan-latency";
 const SOURCE: &str = "QuickSAN, tables 1 and 2";
 const MEDIA: [Medium; 2] = [NULL, FILE];
-
-/// Reads or writes.
-#[derive(Clone, Copy)]
-struct Direction {
-    name: &'static str,
-    pattern: Pattern,
-    of: fn(&ReadWrite) -> f64,
-}
-
-const DIRECTIONS: [Direction; 2] = [
-    Direction { name: "read", pattern: Pattern::RandRead, of: |pair| pair.read },
-    Direction { name: "write", pattern: Pattern::RandWrite, of: |pair| pair.write },
-];
-
-impl Direction {
-    fn step(self) -> Step {
-        Step::new(0.0, format!("{}/4KiB", self.pattern.name()), load(self.pattern, 4096))
-    }
-}
 
 /// All ways, the medium alone first.
 fn ways(setting: &Setting, medium: Medium) -> Vec<Way> {

@@ -42,6 +42,8 @@ pub struct Setting {
     pub core_count: usize,
     /// Whether the machine has a readable energy counter (RAPL).
     pub has_energy_counter: bool,
+    /// Whether volumes of files can be mounted: FUSE is there.
+    pub has_fuse: bool,
     /// Whether etcd is installed, which a space of several nodes needs.
     pub has_etcd: bool,
     /// Capacities, needs and prices for the cost model; `None` for [`Model::example`].

@@ -22,7 +22,14 @@ const QUICK_SECONDS_MAX: f64 = 300.0;
 const CELL_LEN_MAX: usize = 200;
 
 fn setting(is_quick: bool) -> Setting {
-    Setting { is_quick, core_count: 2, core_watts: 10.0, has_etcd: true, ..Setting::default() }
+    Setting {
+        is_quick,
+        core_count: 2,
+        core_watts: 10.0,
+        has_etcd: true,
+        has_fuse: true,
+        ..Setting::default()
+    }
 }
 
 /// A setting with peers, targets and more cores.
@@ -223,6 +230,7 @@ fn the_studies_are_those_that_are_promised() {
         "request-size-cpu",
         "quicksan-latency",
         "quicksan-bandwidth",
+        "file-access",
         "tenants",
         "iscsi-tuning",
         "cost",
