@@ -14,6 +14,7 @@ mod files;
 mod job;
 mod mount;
 mod output;
+mod seal_url;
 mod secret;
 mod study;
 mod tables;
