@@ -87,6 +87,9 @@ pub enum UrlError {
         /// The valid options.
         expected: &'static str,
     },
+    /// The token of the seal is not one.
+    #[error(transparent)]
+    Seal(nearflash_direct::wire::TokenError),
     /// The option does not have this value.
     #[error("'{value}' is not a valid value of {key}: use {expected}")]
     Value {

@@ -23,8 +23,11 @@ pub struct CredentialInfo {
 pub struct GrantInfo {
     /// Its number, which is never reused.
     pub number: u64,
-    /// The credential that has it.
+    /// The credential that has it; empty if `seal` is true.
     pub credential: String,
+    /// Whether everyone with its seal has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub seal: bool,
     /// The volume.
     pub volume: String,
     /// The first byte of the range.
@@ -86,6 +89,24 @@ pub struct GrantAdd {
     pub expires_at: Option<u64>,
 }
 
+/// Mints a seal: a token gives access to a range of a volume, without a credential.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrantSeal {
+    /// The volume.
+    pub volume: String,
+    /// The first byte of the range.
+    #[serde(default)]
+    pub start: u64,
+    /// The first byte past the range; by default the present end of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<u64>,
+    /// `r` or `rw`.
+    pub rights: String,
+    /// Time of expiry, in seconds since 1970: within 24 hours.
+    pub expires_at: u64,
+}
+
 /// Lists grants.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -131,6 +152,15 @@ pub struct Credentials {
 pub struct OneGrant {
     /// The grant.
     pub grant: GrantInfo,
+}
+
+/// A seal that was minted.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NewSeal {
+    /// Its grant. Revoking it voids the seal.
+    pub grant: GrantInfo,
+    /// The token, for the option `seal` of a URL. It is not shown again.
+    pub token: SecretText,
 }
 
 /// Grants.

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::access::{
     CredentialCreate, CredentialList, CredentialRemove, Credentials, GrantAdd, GrantList,
-    GrantRevoke, Grants, NewCredential, OneCredential, OneGrant,
+    GrantRevoke, GrantSeal, Grants, NewCredential, NewSeal, OneCredential, OneGrant,
 };
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, OneDevice};
@@ -59,6 +59,7 @@ pub enum Request {
     GrantAdd(GrantAdd),
     GrantList(GrantList),
     GrantRevoke(GrantRevoke),
+    GrantSeal(GrantSeal),
     ChapAdd(ChapAdd),
     ChapList(ChapList),
     ChapRemove(ChapRemove),
@@ -140,6 +141,7 @@ calls! {
     "grant-add": GrantAdd => OneGrant,
     "grant-list": GrantList => Grants,
     "grant-revoke": GrantRevoke => OneGrant,
+    "grant-seal": GrantSeal => NewSeal,
     "chap-add": ChapAdd => OneAccount,
     "chap-list": ChapList => Accounts,
     "chap-remove": ChapRemove => OneAccount,

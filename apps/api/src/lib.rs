@@ -24,7 +24,8 @@ mod volume;
 
 pub use access::{
     CredentialCreate, CredentialInfo, CredentialList, CredentialRemove, Credentials, GrantAdd,
-    GrantInfo, GrantList, GrantRevoke, Grants, NewCredential, OneCredential, OneGrant,
+    GrantInfo, GrantList, GrantRevoke, GrantSeal, Grants, NewCredential, NewSeal, OneCredential,
+    OneGrant,
 };
 pub use call::{Call, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};

@@ -316,6 +316,7 @@ fn grant() -> GrantInfo {
     GrantInfo {
         number: 7,
         credential: "app".to_owned(),
+        seal: false,
         volume: "data".to_owned(),
         start: 0,
         end: Some(8 << 30),
@@ -461,6 +462,24 @@ fn requests_about_credentials_and_grants_are_as_they_always_were() {
           "schema": 1,
           "command": "grant-revoke",
           "number": 7
+        }
+        "#);
+}
+
+#[test]
+fn a_request_for_a_seal_is_as_it_always_was() {
+    let (volume, rights) = ("data".to_owned(), "r".to_owned());
+    let end = Some(1 << 20);
+    let seal = GrantSeal { volume, start: 0, end, rights, expires_at: 1_900_000_000 };
+    insta::assert_snapshot!(request(seal), @r#"
+        {
+          "schema": 1,
+          "command": "grant-seal",
+          "volume": "data",
+          "start": 0,
+          "end": 1048576,
+          "rights": "r",
+          "expires_at": 1900000000
         }
         "#);
 }

@@ -76,6 +76,7 @@ Examples:
   nearflash grant add app data --rights rw
   nearflash grant add guest data --range 0..8GiB --rights r --expires 12h
   nearflash grant list guest
+  nearflash grant seal data --range 1GiB..2GiB --for 1h
   nearflash grant revoke 2
 
 A revoked grant has no effect once the command has returned.";
@@ -547,6 +548,31 @@ pub(crate) enum GrantSubcommand {
         /// Expire after this time, for example 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
         expires: Option<Lifetime>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Print a URL with which a job uses a range of a volume without a credential, for a limited time
+    ///
+    /// To the job, the range is a volume of its own, which begins at 0. Everyone with the URL has the
+    /// rights, so pass it on as you would pass on a password. 'nearflash grant list' shows the seal, and
+    /// 'nearflash grant revoke' voids it at once.
+    Seal {
+        /// The volume
+        volume: String,
+        /// The bytes, in whole blocks, for example 1GiB..2GiB (the end is excluded) [default: the whole
+        /// volume, as long as it is now]
+        #[arg(long, value_name = "START..END")]
+        range: Option<GrantRange>,
+        /// r to read, rw to read and write
+        #[arg(long, default_value_t = Rights::Read)]
+        rights: Rights,
+        /// How long the seal is good, for example 30m; 24h at most
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_lifetime, default_value = "1h")]
+        lifetime: Lifetime,
+        /// The address of the node in the URL, as the job reaches it [default: the first TCP address of
+        /// --direct, or the Unix socket]
+        #[arg(long, value_name = "HOST:PORT")]
+        at: Option<String>,
         #[command(flatten)]
         node: NodeArgs,
     },

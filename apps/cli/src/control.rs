@@ -8,9 +8,10 @@ use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, CredentialCreate,
-    CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, JobCancel,
-    JobInfo, JobList, JobShow, JobWait, OneCredential, OneJob, OneVolume, ReservationClear,
-    ReservationList, StatusShow, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
+    CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, GrantSeal,
+    JobCancel, JobInfo, JobList, JobShow, JobWait, OneCredential, OneJob, OneVolume,
+    ReservationClear, ReservationList, StatusShow, VolumeCreate, VolumeList, VolumeRemove,
+    VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
@@ -24,8 +25,9 @@ use crate::calendar::Lifetime;
 use crate::confirm::confirm;
 use crate::failure::Failure;
 use crate::output::{self, print, show};
+use crate::seal_url::Minted;
 use crate::secret::{SecretFile, read_secret};
-use crate::{job, tables, zeroing};
+use crate::{job, seal_url, tables, zeroing};
 
 type Done = Result<ExitCode, Failure>;
 
@@ -162,6 +164,24 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
                 expires_at: expires.map(Lifetime::end),
             };
             control(&node, call, |made| output::grant("added", &made.grant))
+        }
+        GrantSubcommand::Seal { volume, range, rights, lifetime, at, node } => {
+            let range = range.unwrap_or(GrantRange::WHOLE);
+            // Without an address there would be a seal that nobody can use.
+            let place = match at {
+                Some(at) => format!("direct://{at}"),
+                None => seal_url::place_of(&answer(&node, StatusShow {})?)?,
+            };
+            let call = GrantSeal {
+                volume: volume.clone(),
+                start: range.start().0,
+                end: range.end().map(|end| end.0),
+                rights: rights.to_string(),
+                expires_at: lifetime.end(),
+            };
+            let minted = Minted::at(&place, &volume, answer(&node, call)?);
+            print(&show(&minted, node.json, Minted::text))?;
+            Ok(ExitCode::SUCCESS)
         }
         GrantSubcommand::List { id, node } => {
             let call = GrantList { credential: id };

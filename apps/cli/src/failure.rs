@@ -49,6 +49,12 @@ pub(crate) enum Failure {
         /// Its number.
         id: u64,
     },
+    /// The node serves no direct clients.
+    #[error(
+        "the node has no address for the direct protocol, which seals need: serve with --direct or \
+         --direct-local, or give --at HOST:PORT"
+    )]
+    NoDirectDoor,
     /// A person declined to go on.
     #[error("nothing was changed")]
     Declined,
@@ -83,6 +89,7 @@ impl Failure {
             | Self::Job { .. }
             | Self::JobCancelled { .. }
             | Self::Declined
+            | Self::NoDirectDoor
             | Self::Bench(_)
             | Self::Study(_)
             | Self::Demo(_)

@@ -15,6 +15,7 @@ mod interpose;
 mod job;
 mod mount;
 mod output;
+mod seal_url;
 mod secret;
 mod study;
 mod tables;

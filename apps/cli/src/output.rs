@@ -129,7 +129,8 @@ fn permission(grant: &GrantInfo) -> String {
         _ => tables::range(grant),
     };
     let until = expires_at.map(|at| format!(", until {}", show_moment(at))).unwrap_or_default();
-    format!("grant {number} of '{credential}': {what} {range} of volume '{volume}'{until}")
+    let holder = if grant.seal { "a seal".to_owned() } else { format!("'{credential}'") };
+    format!("grant {number} of {holder}: {what} {range} of volume '{volume}'{until}")
 }
 
 /// Writes to stdout. A closed pipe is not an error.
@@ -154,6 +155,7 @@ mod tests {
         GrantInfo {
             number: 7,
             credential: "app".to_owned(),
+            seal: false,
             volume: "data".to_owned(),
             start: 0,
             end,

@@ -101,7 +101,10 @@ fn of_grant(error: &GrantError) -> Coded {
         GrantError::BeyondVolume { volume, .. } => {
             (ErrorCode::InvalidValue, Some(Subject::new("volume", volume)))
         }
-        GrantError::Past => (ErrorCode::InvalidValue, None),
+        GrantError::Past | GrantError::SealLife => (ErrorCode::InvalidValue, None),
+        GrantError::PartOfBlock { volume, .. } | GrantError::NoSeals(volume) => {
+            (ErrorCode::InvalidValue, Some(Subject::new("volume", volume)))
+        }
         GrantError::TooManyCredentials | GrantError::TooManyGrants => {
             (ErrorCode::LimitReached, None)
         }

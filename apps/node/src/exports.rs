@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use nearflash_access::{Credential, UnixTime, is_expired};
+use nearflash_access::{Credential, Holder, UnixTime, is_expired};
 use nearflash_api::VolumeInfo;
 use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::records::Records;
 use crate::{
-    DirectAccess, DirectCredential, DirectGrant, DirectVolume, IscsiAccess, IscsiTarget, IscsiUnit,
-    Namespace, Published,
+    DirectAccess, DirectCredential, DirectGrant, DirectSeal, DirectVolume, IscsiAccess,
+    IscsiTarget, IscsiUnit, Namespace, Published,
 };
 
 /// The prefix of every subsystem's NQN; the subsystem's name follows.
@@ -71,14 +71,22 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     let Records { space, grants, .. } = recorded;
     let volumes: HashMap<Uuid, &Volume> = space.served().map(|v| (v.uuid, v)).collect();
     let mut given: HashMap<&Name, Vec<DirectGrant>> = HashMap::new();
+    let mut seals = Vec::new();
     for grant in grants.grants().filter(|grant| !is_expired(grant.expires, now)) {
         let Some(volume) = volumes.get(&grant.volume) else { continue };
-        given.entry(&grant.credential).or_default().push(DirectGrant {
+        let allowed = DirectGrant {
             volume: volume.id,
             start: grant.range.start(),
             end: grant.range.end().unwrap_or(ByteOffset(volume.len().0)),
             rights: grant.rights,
-        });
+        };
+        match &grant.holder {
+            Holder::Credential(id) => given.entry(id).or_default().push(allowed),
+            Holder::Seal(secret) => {
+                let (number, secret) = (grant.number, secret.clone());
+                seals.push(DirectSeal { number, secret, grant: allowed });
+            }
+        }
     }
     let credential = |credential: &Credential| DirectCredential {
         id: credential.id.clone(),
@@ -89,6 +97,7 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     DirectAccess {
         volumes: space.served().map(direct_volume).collect(),
         credentials: grants.credentials().map(credential).collect(),
+        seals,
         peers: recorded.peers.clone(),
     }
 }

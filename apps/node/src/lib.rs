@@ -37,9 +37,9 @@ pub use ledger::Ledger;
 pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
-    CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,
-    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnMirrors,
-    OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectSeal, DirectVolume, DoorSocket,
+    HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace,
+    OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use nearflash_access::{ChapAccount, Rights, Secret};
+use nearflash_access::{ChapAccount, GrantNumber, Rights, Secret};
 use nearflash_device::DeviceId;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
@@ -314,6 +314,8 @@ pub struct DirectAccess {
     pub volumes: Vec<DirectVolume>,
     /// Every credential, by key id. An empty list means full access through the anonymous doors.
     pub credentials: Vec<DirectCredential>,
+    /// The seals that the node has minted and that have not expired.
+    pub seals: Vec<DirectSeal>,
     /// The access of the other nodes of the cluster to the parts; `None` without a cluster.
     pub peers: Option<PeerAccess>,
 }
@@ -357,6 +359,17 @@ pub struct DirectCredential {
     pub is_expired: bool,
     /// Its grants that have not expired.
     pub grants: Vec<DirectGrant>,
+}
+
+/// A seal that the node has minted for an operator.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirectSeal {
+    /// The number of the grant.
+    pub number: GrantNumber,
+    /// The secret of the seal's key.
+    pub secret: Secret,
+    /// The bytes and the rights.
+    pub grant: DirectGrant,
 }
 
 /// A readable range of a volume, which may be writable.

@@ -157,6 +157,14 @@ typedef struct nearflash_volume_info {
 int nearflash_volume_open(nearflash_client *client, const char *name, nearflash_volume **volume);
 
 /*
+ * Opens the object of a seal: `seal_len` bytes, as the owner of the object hands them over. Offsets are
+ * the object's, and the client needs no grant. With a URL of `nearflash grant seal`, the object is the
+ * volume that the URL names, and nearflash_volume_open() opens it.
+ */
+int nearflash_volume_open_sealed(nearflash_client *client, const void *seal, size_t seal_len,
+                                 nearflash_volume **volume);
+
+/*
  * Stores in `timed` another handle of the volume, whose calls end after `timeout_ns` at the latest,
  * except for the resolution of the node's name. A call that ends so may have begun to change the
  * volume: then it fails with NEARFLASH_OUTCOME_UNKNOWN, and otherwise with

@@ -1,10 +1,10 @@
 //! A volume for blocking calls.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
 use nearflash::Volume;
-use nearflash::direct::VolumeInfo;
+use nearflash::direct::{Seal, VolumeInfo};
 
 use crate::client::{NearflashClient, free, open, put, shared, text};
 use crate::error::{Failure, code_of};
@@ -45,6 +45,27 @@ pub unsafe extern "C" fn nearflash_volume_open(
         // SAFETY: the header requires a client, and a string or NULL.
         let (client, name) = unsafe { (shared(client.cast_const())?, text(name)?) };
         Ok(NearflashVolume(client.0.open(client.volume_name(name)?)?))
+    };
+    // SAFETY: the header requires a writable place.
+    unsafe { open(volume, opened) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_volume_open_sealed(
+    client: *mut NearflashClient,
+    seal: *const c_void,
+    seal_len: usize,
+    volume: *mut *mut NearflashVolume,
+) -> c_int {
+    let opened = || {
+        // SAFETY: the header requires a client, and the bytes of the seal.
+        let (client, _) = unsafe { (shared(client.cast_const())?, shared(seal.cast::<u8>())?) };
+        // SAFETY: as above; it is not NULL.
+        let bytes = unsafe { std::slice::from_raw_parts(seal.cast::<u8>(), seal_len) };
+        let seal = Seal::decode(bytes).map_err(|_| Failure::Argument("the bytes are no seal"))?;
+        Ok(NearflashVolume(client.0.open_sealed(&seal)?))
     };
     // SAFETY: the header requires a writable place.
     unsafe { open(volume, opened) }

@@ -583,6 +583,37 @@ static void be_late(const char *url)
     nearflash_client_free(client);
 }
 
+/* The object of the seal in the environment, as hexadecimal digits: 8 KiB from 1 MiB on. */
+static void sealed(nearflash_client *client)
+{
+    const char *text = getenv("SEAL");
+    EXPECT(text != NULL);
+    unsigned char seal[512];
+    size_t len = strlen(text) / 2;
+    EXPECT(len <= sizeof seal);
+    for (size_t at = 0; at < len; at++) {
+        unsigned byte;
+        EXPECT(sscanf(text + 2 * at, "%2x", &byte) == 1);
+        seal[at] = (unsigned char)byte;
+    }
+    nearflash_volume *object = NULL, *whole = NULL;
+    EXPECT(nearflash_volume_open_sealed(client, seal, len - 1, &object) ==
+           NEARFLASH_INVALID_ARGUMENT);
+    EXPECT(nearflash_volume_open_sealed(client, NULL, len, &object) == NEARFLASH_INVALID_ARGUMENT);
+    EXPECT_OK(nearflash_volume_open_sealed(client, seal, len, &object));
+    EXPECT_OK(nearflash_volume_open(client, NULL, &whole));
+    nearflash_volume_info info;
+    EXPECT_OK(nearflash_volume_get_info(object, &info));
+    EXPECT(info.len == 8192);
+    char found[6];
+    EXPECT_OK(nearflash_write(object, "sealed", 6, 4093));
+    EXPECT_OK(nearflash_read(whole, found, 6, (1 << 20) + 4093));
+    EXPECT(memcmp(found, "sealed", 6) == 0);
+    EXPECT(nearflash_read(object, found, 6, 8190) == NEARFLASH_OUT_OF_RANGE);
+    nearflash_volume_free(object);
+    nearflash_volume_free(whole);
+}
+
 int main(int argc, char **argv)
 {
     EXPECT(nearflash_version() == NEARFLASH_VERSION_NUMBER);
@@ -604,6 +635,7 @@ int main(int argc, char **argv)
     errors(client, argv[1]);
     options(argv[1]);
     blocking(client);
+    sealed(client);
     queue_pair(client);
     without_shared_memory(client, strncmp(argv[1], "direct+local:", 13) == 0);
     nearflash_client_free(client);

@@ -7,8 +7,11 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::{declared, link, root};
+use nearflash::direct::{Rights, Run, SealTerms};
+use nearflash::{Client, QueueOptions};
 use nearflash_node_tests::{Door, Key, Node, Place};
 
 /// The header, with a macro for each function that records the call.
@@ -29,9 +32,25 @@ fn counted(names: &BTreeSet<String>) -> String {
     text
 }
 
+/// A seal for 8 KiB of the volume from 1 MiB on, as hexadecimal digits.
+fn sealed(client: &Client) -> String {
+    let mut owner = client.queue_pair("data", QueueOptions::default()).unwrap();
+    let key = owner.seal_key().unwrap();
+    let terms = SealTerms {
+        object: 1,
+        uuid: [5; 16],
+        version: 1,
+        rights: Rights::READ_WRITE,
+        good_until: key.good_for(Duration::from_secs(60)),
+        runs: [Run { start: 1 << 20, len: 8192 }].into(),
+    };
+    let seal = key.mint(terms).unwrap().encode();
+    seal.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Runs the program. Returns the functions that it called.
-fn called(program: &Path, arguments: &[&str]) -> BTreeSet<String> {
-    let said = Command::new(program).args(arguments).output().unwrap();
+fn called(program: &Path, seal: &str, arguments: &[&str]) -> BTreeSet<String> {
+    let said = Command::new(program).args(arguments).env("SEAL", seal).output().unwrap();
     assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
     String::from_utf8(said.stdout).unwrap().lines().map(str::to_owned).collect()
 }
@@ -54,13 +73,15 @@ fn every_function_of_the_header_works_on_a_node() {
     let node = Node::with_direct(&place, &DEVICE);
     for door in Door::ALL {
         let url = format!("{}/data", door.url(&node));
-        assert_eq!(called(&program, &[&url]), names, "{url}");
+        let seal = sealed(&door.anonymous(&node).unwrap());
+        assert_eq!(called(&program, &seal, &[&url]), names, "{url}");
     }
     let key = Key::create(&node, "app", &[]);
     key.grant(&node, "data", &["--rights", "rw"]);
     for door in Door::ALL {
         let url = format!("{}/data", door.url(&node));
-        assert_eq!(called(&program, &[&url, "app", key.secret()]), names, "{url}");
+        let seal = sealed(&key.connect(&node, door).unwrap());
+        assert_eq!(called(&program, &seal, &[&url, "app", key.secret()]), names, "{url}");
     }
     node.terminate();
 }
@@ -109,7 +130,7 @@ fn calls_and_operations_that_are_late_end_and_return_the_memory() {
     for door in Door::ALL {
         let node = Node::with_direct(&place, &["--device", slow, "--volume", "data=8MiB@n"]);
         let url = format!("{}/data", door.url(&node));
-        called(&program, &[&url, "late"]);
+        called(&program, "", &[&url, "late"]);
         node.crash();
     }
 }

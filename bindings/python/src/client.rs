@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nearflash::direct::Options;
+use nearflash::direct::{Options, Seal};
 use nearflash::{Credentials, QueueOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -25,7 +25,8 @@ pub(crate) struct Client {
 /// Connects to a node and authenticates.
 ///
 /// `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node on this
-/// machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`. `key`
+/// machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`, or as
+/// `nearflash grant seal` prints it. `key`
 /// and `secret`, as printed by `nearflash credential create`, take precedence over those of the
 /// URL. `secret_file`, the path of a file that holds the secret, replaces `secret`; this
 /// call reads it.
@@ -95,6 +96,14 @@ impl Client {
             Some(name) => self.inner.open(name),
             None => self.inner.open_named(),
         });
+        Ok(Volume::new(opened.map_err(|error| raised(py, &error))?))
+    }
+
+    /// Opens the object of a seal, as its owner hands the bytes over, for blocking calls from any number of
+    /// threads. Offsets are the object's, and the client needs no grant.
+    fn open_sealed(&self, py: Python<'_>, seal: &[u8]) -> PyResult<Volume> {
+        let seal = Seal::decode(seal).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let opened = py.detach(|| self.inner.open_sealed(&seal));
         Ok(Volume::new(opened.map_err(|error| raised(py, &error))?))
     }
 

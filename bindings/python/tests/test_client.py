@@ -91,3 +91,34 @@ def test_grants_are_kept_to(start):
             volume.write(16 * MIB, b"x")
         assert caught.type is nearflash.NotGranted
         assert caught.value.name == "NOT_GRANTED"
+
+
+def test_a_seal_gives_a_range_of_a_volume_without_a_credential(start):
+    node = start()
+    node.run("credential", "create", "app")
+    made = node.run("grant", "seal", "data", "--range", "1MiB..2MiB", "--rights", "rw", "--for", "1h")
+    url = f"{node.url}?seal={made['token']}"
+    with nearflash.open(url) as volume:
+        assert volume.size == MIB
+        volume.write(0, b"sealed")
+        assert volume.read(0, 6) == b"sealed"
+        with pytest.raises(nearflash.NotGranted):
+            nearflash.connect(url).open("files")
+        node.run("grant", "revoke", str(made["grant"]["number"]))
+        with pytest.raises(nearflash.NotGranted):
+            volume.read(0, 6)
+    with pytest.raises(nearflash.InvalidUrl, match="copy the whole URL"):
+        nearflash.connect(url[:-1])
+
+
+def test_a_seal_is_opened_from_its_bytes(node):
+    made = node.run("grant", "seal", "data", "--range", "1MiB..2MiB", "--rights", "rw")
+    # The bearer stands before the seal.
+    seal = bytes.fromhex(made["token"])[40:]
+    with nearflash.connect(node.url).open_sealed(seal) as volume:
+        assert volume.size == MIB
+        volume.write(100, b"from bytes")
+    with nearflash.open(node.url) as volume:
+        assert volume.read(MIB + 100, 10) == b"from bytes"
+    with pytest.raises(ValueError, match="no seal"):
+        nearflash.connect(node.url).open_sealed(seal[:-1])

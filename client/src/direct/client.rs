@@ -59,7 +59,7 @@ impl Client {
         Ok(Self { shared })
     }
 
-    /// The volume that the URL names.
+    /// The volume that the URL names. If the URL has a seal, this name stands for the seal's object.
     pub fn volume_name(&self) -> Option<&str> {
         self.shared.url.volume.as_deref()
     }
@@ -81,8 +81,7 @@ impl Client {
         seal: &Seal,
         options: QueueOptions,
     ) -> Result<QueuePair, Error> {
-        let source = Source::Seal(Arc::new(seal.clone()));
-        QueuePair::connect_until(Arc::clone(&self.shared), source, options, None)
+        self.pair_of(Source::Seal(Arc::new(seal.clone())), options, None)
     }
 
     /// [`Self::queue_pair`], given up at `deadline`.
@@ -92,7 +91,25 @@ impl Client {
         options: QueueOptions,
         deadline: Option<Instant>,
     ) -> Result<QueuePair, Error> {
-        let source = Source::Name(volume.into());
+        self.pair_of(self.source_of(volume), options, deadline)
+    }
+
+    /// What a name stands for: a volume, or the object of the URL's seal.
+    pub(super) fn source_of(&self, volume: &str) -> Source {
+        let named = self.volume_name() == Some(volume);
+        match self.shared.url.seal.as_ref().filter(|_| named) {
+            Some(token) => Source::Seal(Arc::new(token.seal().clone())),
+            None => Source::Name(volume.into()),
+        }
+    }
+
+    /// A queue pair on a volume or a sealed object.
+    pub(super) fn pair_of(
+        &self,
+        source: Source,
+        options: QueueOptions,
+        deadline: Option<Instant>,
+    ) -> Result<QueuePair, Error> {
         QueuePair::connect_until(Arc::clone(&self.shared), source, options, deadline)
     }
 

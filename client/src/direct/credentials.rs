@@ -99,7 +99,10 @@ impl Credentials {
     pub fn of(url: &Url) -> Result<Self, CredentialsError> {
         match (&url.key, &url.secret_file) {
             (Some(id), Some(path)) => Self::from_file(id, path),
-            (None, None) => Ok(Self::NONE),
+            (None, None) => Ok(match &url.seal {
+                Some(token) => token.bearer().clone().into(),
+                None => Self::NONE,
+            }),
             (Some(id), None) => Err(CredentialsError::NoSecret { id: id.clone() }),
             (None, Some(_)) => Err(CredentialsError::NoKey),
         }

@@ -75,14 +75,14 @@ pub use handover::{HANDOVER_LEN, Handover, SEAL_IOCTL, WRITTEN_IOCTL};
 pub use options::{Options, QueueOptions};
 #[cfg(feature = "ownership")]
 pub use ownership::{OwnerOptions, Ownership, TakeError};
-pub use queue_pair::{Handle, QueuePair, WithTimeout};
+pub use queue_pair::{Handle, OnHandle, QueuePair, WithTimeout};
 pub use seal_key::SealKey;
 pub use url::{Place, Url};
 pub use volume::Volume;
 pub use volume_info::VolumeInfo;
 
 pub use crate::url::UrlError;
-pub use nearflash_direct::wire::Rights;
+pub use nearflash_direct::wire::{Rights, SealToken};
 pub use nearflash_direct::{
     Bearer, BearerError, PeerError, Run, Seal, SealError, SealTerms, Status,
 };

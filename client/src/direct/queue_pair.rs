@@ -1,6 +1,7 @@
 //! A queue pair: the owning thread posts operations and polls completions, in any order.
 
 mod handles;
+mod on_handle;
 mod post;
 mod reconnect;
 mod timed;
@@ -16,6 +17,7 @@ use nearflash_request::BufferId;
 pub use handles::Handle;
 use handles::Handles;
 pub(super) use handles::Source;
+pub use on_handle::OnHandle;
 use reconnect::same_volume;
 pub use timed::WithTimeout;
 
@@ -60,6 +62,8 @@ pub struct QueuePair {
     has_more: bool,
     /// The number of posts since the last doorbell.
     unsent: u32,
+    /// What posts are on.
+    target: Handle,
     /// The deadline of operations that are posted now.
     deadline: Option<Instant>,
     /// No operation in flight has an earlier deadline.
@@ -107,6 +111,7 @@ impl QueuePair {
             is_in_burst: false,
             has_more: false,
             unsent: 0,
+            target: Handle::OWN,
             deadline: None,
             next_deadline: None,
         })

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use nearflash_direct::wire::SealToken;
+
 use crate::url::{Encoded, Scheme, UrlError, decode, digests, not_empty, split_options};
 
 /// The scheme over TCP, with the default port of `nearflash serve --direct`.
@@ -12,8 +14,8 @@ static TCP: Scheme = Scheme { name: "direct", port: 4421, path: "VOLUME" };
 const SOCKET_SUFFIX: &str = ".sock";
 
 /// `direct://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`, optionally followed by a
-/// question mark and the options `digest=header,data`, `key=ID` and `secret-file=PATH`, separated
-/// by `&`. Parts are percent-encoded: a question mark in a path is written `%3F`.
+/// question mark and the options `digest=header,data`, `key=ID`, `secret-file=PATH` and `seal=TOKEN`, separated
+/// by `&`. With a seal, the volume is the object of the seal, whatever its name here. Parts are percent-encoded: a question mark in a path is written `%3F`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
     /// The node's address.
@@ -28,6 +30,9 @@ pub struct Url {
     pub key: Option<String>,
     /// The file of its secret.
     pub secret_file: Option<PathBuf>,
+    /// The token of a seal, as `nearflash grant seal` prints it: the client enters with its bearer unless it
+    /// has credentials, and the volume is its object.
+    pub seal: Option<SealToken>,
 }
 
 /// The address of a node.
@@ -65,6 +70,7 @@ impl FromStr for Url {
             data_digest: false,
             key: None,
             secret_file: None,
+            seal: None,
         };
         for (key, value) in options {
             url.apply_option(key, value)?;
@@ -95,8 +101,12 @@ impl Url {
                 let expected = "the path of a file that holds the secret";
                 self.secret_file = Some(not_empty(("secret-file", value), expected)?.into());
             }
+            "seal" => {
+                // The value is as good as a secret, so no message repeats it.
+                self.seal = Some(value.parse().map_err(UrlError::Seal)?);
+            }
             _ => {
-                let expected = "digest=header,data, key=ID or secret-file=PATH";
+                let expected = "digest=header,data, key=ID, secret-file=PATH or seal=TOKEN";
                 return Err(UrlError::UnknownKey { key: key.to_owned(), expected });
             }
         }
@@ -170,6 +180,31 @@ mod tests {
     }
 
     #[test]
+    fn a_seal_is_read_whole_and_never_shown() {
+        let terms = nearflash_direct::SealTerms {
+            object: 1,
+            uuid: [2; 16],
+            version: 1,
+            rights: nearflash_direct::wire::Rights::READ,
+            good_until: u64::MAX,
+            runs: [nearflash_direct::Run { start: 0, len: 4096 }].into(),
+        };
+        let secret = nearflash_direct::Secret::new([0xAB; 32]);
+        let key = nearflash_direct::wire::SealKey::of_operator(3, &secret, [4; 16]);
+        let token = SealToken::mint(&key, terms, u64::MAX).unwrap();
+        let text = format!("direct://a:1/data?digest=header&seal={token}");
+        let parsed = url(&text);
+        assert_eq!((parsed.seal.as_ref(), parsed.volume.as_deref()), (Some(&token), Some("data")));
+        assert_eq!(parsed.to_string(), "direct://a:1/data");
+        let message = text[..text.len() - 2].parse::<Url>().unwrap_err().to_string();
+        assert!(
+            message.contains("copy the whole URL") && !message.contains("4e46534c"),
+            "{message}"
+        );
+        assert!(url("direct://a/data").seal.is_none());
+    }
+
+    #[test]
     fn a_url_is_written_as_it_is_read() {
         for text in [
             "direct://[::1]:4500/data",
@@ -201,7 +236,7 @@ mod tests {
             ("direct+local:/run/a", "ending in .sock"),
             ("direct+local:.sock", "ending in .sock"),
             ("direct+local:a.sock/b/c", "ending in .sock"),
-            ("direct://a?depth=3", "secret-file=PATH"),
+            ("direct://a?depth=3", "seal=TOKEN"),
             ("direct://a?digest=both", "header,data"),
             ("direct://a?key=", "credential create"),
             ("direct://a?secret-file", "path of a file"),

@@ -5,10 +5,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use nearflash_direct::Seal;
+
 use super::client::Client;
 use super::error::{Error, LATE};
 use super::options::QueueOptions;
-use super::queue_pair::QueuePair;
+use super::queue_pair::{QueuePair, Source as QueueSource};
 use super::seal_key::SealKey;
 use super::slices::Source;
 use super::volume_info::VolumeInfo;
@@ -32,6 +34,7 @@ pub struct Volume {
 /// The state of all clones.
 struct Shared {
     client: Client,
+    source: QueueSource,
     name: Box<str>,
     crew: Mutex<Crew>,
     returned: Condvar,
@@ -57,7 +60,16 @@ impl Client {
     /// When the volume does not exist, the client has no right to it, or the node cannot be
     /// reached.
     pub fn open(&self, volume: &str) -> Result<Volume, Error> {
-        Volume::open(self.clone(), volume)
+        Volume::open(self.clone(), self.source_of(volume), volume)
+    }
+
+    /// Opens the object of a seal for blocking calls from any number of threads. The client needs no grant. Its
+    /// name is empty. A lost connection is re-established as long as the seal is good.
+    ///
+    /// # Errors
+    /// As [`QueuePair::open_sealed`](super::QueuePair::open_sealed).
+    pub fn open_sealed(&self, seal: &Seal) -> Result<Volume, Error> {
+        Volume::open(self.clone(), QueueSource::Seal(Arc::new(seal.clone())), "")
     }
 
     /// Opens the volume that the URL names.
@@ -70,22 +82,28 @@ impl Client {
 }
 
 impl Volume {
-    fn open(client: Client, name: &str) -> Result<Self, Error> {
-        let worker = hire(&client, name, None)?;
-        Ok(Self::with_crew(client, name, vec![worker], WORKERS_MAX - 1))
+    fn open(client: Client, source: QueueSource, name: &str) -> Result<Self, Error> {
+        let worker = hire(&client, source.clone(), None)?;
+        Ok(Self::with_crew(client, (source, name), vec![worker], WORKERS_MAX - 1))
     }
 
     /// A volume over the connections of its owner, and no others.
     #[cfg(feature = "ownership")]
     pub(super) fn owned(client: Client, name: &str, workers: Vec<Worker>) -> Self {
-        Self::with_crew(client, name, workers, 0)
+        let source = client.source_of(name);
+        Self::with_crew(client, (source, name), workers, 0)
     }
 
     /// A volume with these connections, at least one, and at most `left` more.
-    fn with_crew(client: Client, name: &str, idle: Vec<Worker>, left: usize) -> Self {
+    fn with_crew(
+        client: Client,
+        (source, name): (QueueSource, &str),
+        idle: Vec<Worker>,
+        left: usize,
+    ) -> Self {
         let crew = Crew { info: idle[0].info(), idle, healing: 0, left, replaced: 0 };
         let (crew, returned) = (Mutex::new(crew), Condvar::new());
-        let shared = Arc::new(Shared { client, name: name.into(), crew, returned });
+        let shared = Arc::new(Shared { client, source, name: name.into(), crew, returned });
         Self { shared, timeout: None }
     }
 
@@ -308,7 +326,7 @@ impl Shared {
             }
         }
         drop(crew);
-        hire(&self.client, &self.name, deadline).inspect_err(|_| {
+        hire(&self.client, self.source.clone(), deadline).inspect_err(|_| {
             self.crew().left += 1;
             self.returned.notify_one();
         })
@@ -352,9 +370,9 @@ impl Shared {
 
 const UNPOISONED: &str = "nothing panics while it holds the crew";
 
-fn hire(client: &Client, name: &str, deadline: Option<Instant>) -> Result<Worker, Error> {
+fn hire(client: &Client, source: QueueSource, deadline: Option<Instant>) -> Result<Worker, Error> {
     let options = QueueOptions::default().depth(WORKER_DEPTH);
-    let hired = client.queue_pair_until(name, options, deadline);
+    let hired = client.pair_of(source, options, deadline);
     let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let pair = hired.map_err(|error| if is_late() { LATE } else { error })?;
     Ok(Worker::new(pair, client.options().spin_max, Reconnection::Free))

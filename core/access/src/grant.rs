@@ -86,13 +86,22 @@ pub struct Credential {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct GrantNumber(pub u64);
 
-/// Rights of a credential on a range of a volume.
+/// Who has the rights of a grant.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Holder {
+    /// The credential with this key id.
+    Credential(Name),
+    /// Everyone with the seal that the node has minted under a key of this secret.
+    Seal(Secret),
+}
+
+/// Rights of a credential, or through a seal, on a range of a volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// The grant's number.
     pub number: GrantNumber,
-    /// The key id of the credential that has the rights.
-    pub credential: Name,
+    /// Who has the rights.
+    pub holder: Holder,
     /// The volume's UUID. A later volume of the same name is not covered.
     pub volume: Uuid,
     /// The bytes of the volume that the grant covers.
@@ -101,6 +110,16 @@ pub struct Grant {
     pub rights: Rights,
     /// The moment from which the grant allows nothing; `None`: it does not expire.
     pub expires: Option<UnixTime>,
+}
+
+impl Grant {
+    /// The key id of the credential that has the rights; `None` for a seal.
+    pub fn credential(&self) -> Option<&Name> {
+        match &self.holder {
+            Holder::Credential(id) => Some(id),
+            Holder::Seal(_) => None,
+        }
+    }
 }
 
 /// The operations that a grant allows.

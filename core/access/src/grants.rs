@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_units::ByteLen;
+use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use nearflash_space::{Name, Volume};
+use nearflash_space::{Home, Name, Volume};
 
-use crate::{Credential, Grant, GrantNumber, GrantRange, Rights, Secret, UnixTime};
+use crate::{Credential, Grant, GrantNumber, GrantRange, Holder, Rights, Secret, UnixTime};
 
 /// The largest number of credentials of a node, expired ones included.
 pub const CREDENTIALS_MAX: usize = 1024;
@@ -21,11 +21,14 @@ pub const CREDENTIALS_MAX: usize = 1024;
 /// The largest number of grants of a node, expired ones included.
 pub const GRANTS_MAX: usize = 16_384;
 
+/// The longest life of a grant whose holder is a seal, in seconds.
+pub const SEAL_LIFE_MAX: u64 = 24 * 60 * 60;
+
 /// The parameters of a new grant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GrantRequest {
-    /// The key id of the credential.
-    pub credential: Name,
+    /// Who is to have the rights.
+    pub holder: Holder,
     /// The bytes of the volume that the grant covers.
     pub range: GrantRange,
     /// The operations that the grant allows.
@@ -56,6 +59,21 @@ pub enum GrantError {
          up to its end, even after it grows", range.start().0
     )]
     BeyondVolume { volume: Name, len: ByteLen, range: GrantRange },
+    /// A seal has whole blocks.
+    #[error(
+        "the range {range} is not whole blocks of volume '{volume}': a seal begins and ends at \
+         multiples of {block_len} bytes"
+    )]
+    PartOfBlock { volume: Name, range: GrantRange, block_len: u32 },
+    /// A seal that lives forever, or for too long.
+    #[error("a seal expires after 24 hours at most: give a shorter time")]
+    SealLife,
+    /// The blocks of the volume lie on other nodes.
+    #[error(
+        "volume '{0}' has no seals, because other nodes have its blocks: add a grant to a \
+         credential"
+    )]
+    NoSeals(Name),
     /// The node already has [`CREDENTIALS_MAX`] credentials.
     #[error("the node has 1024 credentials, the maximum: remove one first")]
     TooManyCredentials,
@@ -98,8 +116,9 @@ impl Grants {
         let mut restored = Self { last_number, ..Self::default() };
         restored.credentials = credentials.into_iter().map(|c| (c.id.clone(), c)).collect();
         for grant in grants {
-            let (number, credential) = (grant.number, grant.credential.clone());
-            if !restored.credentials.contains_key(&credential) {
+            let number = grant.number;
+            let known = |id: &&Name| !restored.credentials.contains_key(*id);
+            if let Some(credential) = grant.credential().filter(known).cloned() {
                 return Err(RestoreGrantsError::NoCredential { number, credential });
             }
             let never_given = number.0 == 0 || number.0 > last_number;
@@ -122,7 +141,7 @@ impl Grants {
 
     /// The grants of one credential, by number.
     pub fn grants_of(&self, id: &Name) -> impl Iterator<Item = &Grant> {
-        self.grants.values().filter(move |grant| grant.credential == *id)
+        self.grants.values().filter(move |grant| grant.credential() == Some(id))
     }
 
     /// The last number that was given to a grant.
@@ -159,7 +178,7 @@ impl Grants {
     pub fn remove(&mut self, id: &Name) -> Result<Credential, GrantError> {
         let removed = self.credentials.remove(id);
         let removed = removed.ok_or_else(|| GrantError::NoCredential(id.clone()))?;
-        self.grants.retain(|_, grant| grant.credential != *id);
+        self.grants.retain(|_, grant| grant.credential() != Some(id));
         Ok(removed)
     }
 
@@ -173,9 +192,11 @@ impl Grants {
         volume: &Volume,
         now: UnixTime,
     ) -> Result<&Grant, GrantError> {
-        let GrantRequest { credential, range, rights, expires } = asked;
-        if !self.credentials.contains_key(&credential) {
-            return Err(GrantError::NoCredential(credential));
+        let GrantRequest { holder, range, rights, expires } = asked;
+        if let Holder::Credential(id) = &holder
+            && !self.credentials.contains_key(id)
+        {
+            return Err(GrantError::NoCredential(id.clone()));
         }
         check_expiry(expires, now)?;
         let len = volume.len();
@@ -183,13 +204,26 @@ impl Grants {
         if range.end().map_or(range.start().0.saturating_add(1), |end| end.0) > len.0 {
             return Err(GrantError::BeyondVolume { volume: volume.name.clone(), len, range });
         }
+        let range = match &holder {
+            Holder::Credential(_) => range,
+            Holder::Seal(_) => {
+                let range = sealed_range(range, volume, expires, now)?;
+                self.forget_expired_seals(now);
+                range
+            }
+        };
         if self.grants.len() >= GRANTS_MAX {
             return Err(GrantError::TooManyGrants);
         }
         self.last_number += 1;
         let number = GrantNumber(self.last_number);
-        let grant = Grant { number, credential, volume: volume.uuid, range, rights, expires };
+        let grant = Grant { number, holder, volume: volume.uuid, range, rights, expires };
         Ok(self.grants.entry(number).or_insert(grant))
+    }
+
+    /// Seals are made for single jobs, often by programs, and nobody revokes one that has expired.
+    fn forget_expired_seals(&mut self, now: UnixTime) {
+        self.grants.retain(|_, it| it.credential().is_some() || !is_expired(it.expires, now));
     }
 
     /// Removes a grant.
@@ -220,6 +254,28 @@ pub fn is_expired(expires: Option<UnixTime>, now: UnixTime) -> bool {
 
 fn check_expiry(expires: Option<UnixTime>, now: UnixTime) -> Result<(), GrantError> {
     if is_expired(expires, now) { Err(GrantError::Past) } else { Ok(()) }
+}
+
+/// The range of a seal: whole blocks, which end with the volume as it is now unless said otherwise.
+fn sealed_range(
+    range: GrantRange,
+    volume: &Volume,
+    expires: Option<UnixTime>,
+    now: UnixTime,
+) -> Result<GrantRange, GrantError> {
+    if volume.home != Home::Node {
+        return Err(GrantError::NoSeals(volume.name.clone()));
+    }
+    if expires.is_none_or(|at| at.0 > now.0.saturating_add(SEAL_LIFE_MAX)) {
+        return Err(GrantError::SealLife);
+    }
+    let end = range.end().unwrap_or(ByteOffset(volume.len().0));
+    let block_len = volume.block_size.bytes();
+    let is_whole = |at: ByteOffset| at.0.is_multiple_of(block_len.into());
+    if !is_whole(range.start()) || !is_whole(end) {
+        return Err(GrantError::PartOfBlock { volume: volume.name.clone(), range, block_len });
+    }
+    Ok(GrantRange::new(range.start(), Some(end)).expect("the range begins before its end"))
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ pub use chap::{
     ParseChapUserError,
 };
 pub use grant::{
-    Credential, Grant, GrantNumber, GrantRange, ParseGrantRangeError, ParseRightsError,
+    Credential, Grant, GrantNumber, GrantRange, Holder, ParseGrantRangeError, ParseRightsError,
     ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
 };
 pub use grants::{
-    CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError, is_expired,
+    CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError,
+    SEAL_LIFE_MAX, is_expired,
 };

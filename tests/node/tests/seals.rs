@@ -238,6 +238,42 @@ fn a_seal_has_only_the_rights_in_it() {
 }
 
 #[test]
+fn every_operation_is_posted_on_a_handle() {
+    let place = Place::new();
+    let node = in_memory(&place);
+    for door in Door::ALL {
+        let mut parties = Parties::of(&node, door);
+        let handle = parties.owner.open_sealed(&parties.seal(1, &[(4 * MIB, MIB)])).unwrap();
+        let owner = &mut parties.owner;
+        write(owner, handle, 0, &[9; 8192]).unwrap();
+        owner.on(handle).post_write_zeroes(0, 4096).unwrap();
+        one(owner).unwrap();
+        owner.on(handle).post_write_zeroes(4096, 100).unwrap();
+        one(owner).unwrap();
+        owner.on(handle).post_fetch_add(8184, 1).unwrap();
+        assert_eq!(completed(owner).pop().unwrap().result.unwrap(), u64::from_le_bytes([9; 8]));
+        owner.on(handle).post_compare_and_swap(8176, u64::from_le_bytes([9; 8]), 5).unwrap();
+        one(owner).unwrap();
+        let found = read_own(owner, 4 * MIB, 8192).unwrap();
+        assert!(found[..4196].iter().all(|byte| *byte == 0) && found[4196] == 9);
+        assert_eq!(found[8176..], [[5, 0, 0, 0, 0, 0, 0, 0], [10, 9, 9, 9, 9, 9, 9, 9]].concat());
+        owner.on(handle).post_flush().unwrap();
+        owner.on(handle).post_discard(0, MIB).unwrap();
+        assert!(completed(owner).iter().all(|done| done.result.is_ok()));
+        owner.on(handle).post_discard(MIB, 512).unwrap();
+        assert_eq!(status(one(owner)), Status::OUT_OF_RANGE, "of the object");
+        let buffer = owner.buffer(512).unwrap();
+        owner.on(handle).post_read_at(buffer, MIB - 512).unwrap();
+        one(owner).unwrap();
+        assert_eq!(read_own(owner, 4 * MIB - 512, 512).unwrap(), [0; 512], "its own volume again");
+        owner.close(handle);
+        let closed = owner.on(handle).post_flush();
+        assert_eq!(status(closed), Status::NO_SUCH_VOLUME);
+    }
+    node.terminate();
+}
+
+#[test]
 fn a_key_is_for_one_volume_and_for_who_may_write_it() {
     let place = Place::new();
     let node = in_memory(&place);

@@ -124,7 +124,7 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
     for grant in grants {
         table.add_row([
             grant.number.to_string(),
-            grant.credential.clone(),
+            if grant.seal { "(seal)".to_owned() } else { grant.credential.clone() },
             grant.volume.clone(),
             range(grant),
             grant.rights.clone(),

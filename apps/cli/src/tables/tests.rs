@@ -219,6 +219,7 @@ fn credentials_and_grants_are_shown_in_columns() {
     let grant = |number, end, rights: &str| GrantInfo {
         number,
         credential: "app".to_owned(),
+        seal: false,
         volume: "data".to_owned(),
         start: 0,
         end,

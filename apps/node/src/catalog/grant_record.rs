@@ -1,7 +1,9 @@
 //! The catalog's records of credentials and of grants. The names and meanings of these fields are
 //! permanent; a field that a later version adds has a default.
 
-use nearflash_access::{Credential, Grant, GrantNumber, GrantRange, Rights, Secret, UnixTime};
+use nearflash_access::{
+    Credential, Grant, GrantNumber, GrantRange, Holder, Rights, Secret, UnixTime,
+};
 use nearflash_space::Name;
 use nearflash_units::ByteOffset;
 use serde::{Deserialize, Serialize};
@@ -19,12 +21,18 @@ pub(super) struct CredentialRecord {
     expires_at: Option<u64>,
 }
 
-/// A grant.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+/// A grant. Its `Debug` output hides the secret.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GrantRecord {
+    /// Absent if the holder is a seal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     credential: String,
+    /// Of the seal's key: 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seal: Option<String>,
     /// The UUID of the volume.
+    #[zeroize(skip)]
     volume: Uuid,
     start: u64,
     /// The first byte after the range; absent when the range reaches the volume's end.
@@ -44,6 +52,15 @@ impl std::fmt::Debug for CredentialRecord {
     }
 }
 
+impl std::fmt::Debug for GrantRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GrantRecord")
+            .field("credential", &self.credential)
+            .field("volume", &self.volume)
+            .finish_non_exhaustive()
+    }
+}
+
 impl CredentialRecord {
     pub(super) fn of(credential: &Credential) -> Self {
         let expires_at = credential.expires.map(|at| at.0);
@@ -59,8 +76,13 @@ impl CredentialRecord {
 
 impl GrantRecord {
     pub(super) fn of(grant: &Grant) -> Self {
+        let (credential, seal) = match &grant.holder {
+            Holder::Credential(id) => (id.to_string(), None),
+            Holder::Seal(secret) => (String::new(), Some(secret.to_hex())),
+        };
         Self {
-            credential: grant.credential.to_string(),
+            credential,
+            seal,
             volume: grant.volume,
             start: grant.range.start().0,
             end: grant.range.end().map(|end| end.0),
@@ -72,9 +94,13 @@ impl GrantRecord {
     /// The grant with this number; `None` when a field holds a value that no version writes.
     pub(super) fn grant(&self, number: &Name) -> Option<Grant> {
         let rights: Rights = self.rights.parse().ok()?;
+        let holder = match &self.seal {
+            None => Holder::Credential(self.credential.parse().ok()?),
+            Some(secret) => Holder::Seal(secret.parse().ok()?),
+        };
         Some(Grant {
             number: GrantNumber(number.as_str().parse().ok()?),
-            credential: self.credential.parse().ok()?,
+            holder,
             volume: self.volume,
             range: GrantRange::new(ByteOffset(self.start), self.end.map(ByteOffset)).ok()?,
             rights,

@@ -3,7 +3,8 @@ mod power_cuts;
 use std::os::unix::fs::PermissionsExt;
 
 use nearflash_access::{
-    Accounts, ChapAccount, GrantNumber, GrantRequest, Grants, Mutual, Rights, Secret, UnixTime,
+    Accounts, ChapAccount, GrantNumber, GrantRequest, Grants, Holder, Mutual, Rights, Secret,
+    UnixTime,
 };
 use nearflash_device::DeviceId;
 use nearflash_media::{Claim, Device, DeviceSpec, open};
@@ -327,7 +328,8 @@ fn grants(space: &Space) -> Grants {
         ("1MiB..", Rights::Read, None),
     ] {
         let range = range.parse().unwrap();
-        let asked = GrantRequest { credential: app.clone(), range, rights, expires };
+        let asked =
+            GrantRequest { holder: Holder::Credential(app.clone()), range, rights, expires };
         grants.add(asked, volume, now).unwrap();
     }
     grants
@@ -341,6 +343,10 @@ fn credentials_and_grants_are_there_after_a_restart_and_for_the_owner_alone() {
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let mut grants = grants(&space);
     grants.revoke(GrantNumber(2)).unwrap();
+    let (holder, expires) = (Holder::Seal(Secret::new([0x5A; 32])), Some(UnixTime(80_000)));
+    let range = "0..1MiB".parse().unwrap();
+    let seal = GrantRequest { holder, range, rights: Rights::Read, expires };
+    grants.add(seal, space.volume(&name("data")).unwrap(), UnixTime(1)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().grants().unwrap(), Grants::default());
     commit(&catalog, &records(&space, &grants), &[&ram]);
@@ -476,7 +482,8 @@ fn recorded_in_schema_1(devices: &[&Device]) -> Records {
     let mut grants = grants(&space);
     let logs = space.volume(&name("logs")).unwrap();
     let (range, rights) = ("0..".parse().unwrap(), Rights::Read);
-    let asked = GrantRequest { credential: name("app"), range, rights, expires: None };
+    let asked =
+        GrantRequest { holder: Holder::Credential(name("app")), range, rights, expires: None };
     grants.add(asked, logs, UnixTime(1)).unwrap();
     grants.revoke(GrantNumber(3)).unwrap();
     let mut recorded = records(&space, &grants);

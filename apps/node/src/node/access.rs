@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use nearflash_access::{
-    Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, SECRET_LEN, Secret, UnixTime,
-    is_expired,
+    Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, Holder, Rights, SECRET_LEN,
+    Secret, UnixTime, is_expired,
 };
-use nearflash_api::{CredentialInfo, Credentials, GrantInfo, NewCredential, SecretText};
+use nearflash_api::{CredentialInfo, Credentials, GrantInfo, NewCredential, NewSeal, SecretText};
+use nearflash_direct::wire::{self, SealKey, SealToken};
+use nearflash_direct::{Run, SealTerms};
 use nearflash_space::{Name, Space, VolumeError};
 use nearflash_units::ByteOffset;
 
@@ -66,7 +68,8 @@ impl Node {
         let grant = self.change_grants(|grants, space| {
             let found = space.volume(&volume).filter(|volume| volume.home.is_public());
             let volume = found.ok_or(VolumeError::NotFound(volume))?;
-            let asked = GrantRequest { credential, range, rights, expires };
+            let holder = Holder::Credential(credential);
+            let asked = GrantRequest { holder, range, rights, expires };
             let made = grants.add(asked, volume, now())?;
             Ok(grant_info(made, space, now()))
         })?;
@@ -79,11 +82,34 @@ impl Node {
         Ok(grant)
     }
 
+    /// Mints a seal, under a key of its own. The grant is the key: without it, the seal is void.
+    pub(super) fn grant_seal(
+        &self,
+        volume: &str,
+        range: GrantRange,
+        rights: &str,
+        expires_at: u64,
+    ) -> Result<NewSeal, NodeError> {
+        let rights = rights.parse().map_err(ValueError::from)?;
+        let volume = name(volume)?;
+        let secret = fresh_secret()?;
+        let (grant, token) = self.change_grants(|grants, space| {
+            let found = space.volume(&volume).filter(|volume| volume.home.is_public());
+            let volume = found.ok_or(VolumeError::NotFound(volume))?;
+            let (holder, expires) = (Holder::Seal(secret.clone()), Some(UnixTime(expires_at)));
+            let made =
+                grants.add(GrantRequest { holder, range, rights, expires }, volume, now())?;
+            Ok((grant_info(made, space, now()), token(made, &secret)))
+        })?;
+        tracing::info!(grant = grant.number, volume = grant.volume, "seal minted");
+        Ok(NewSeal { grant, token: SecretText(token.to_string()) })
+    }
+
     pub(super) fn grant_list(&self, credential: Option<&str>) -> Result<Vec<GrantInfo>, NodeError> {
         let credential = credential.map(name).transpose()?;
         let Records { space, grants, .. } = &self.served().recorded;
         let is_meant =
-            |grant: &&Grant| credential.as_ref().is_none_or(|id| grant.credential == *id);
+            |grant: &&Grant| credential.as_ref().is_none_or(|id| grant.credential() == Some(id));
         let grants = grants.grants().filter(is_meant);
         Ok(grants.map(|grant| grant_info(grant, space, now())).collect())
     }
@@ -113,6 +139,29 @@ impl Node {
         self.wait_for(&ticket)?;
         Ok(changed)
     }
+}
+
+/// The token of a grant whose holder is a seal.
+fn token(grant: &Grant, secret: &Secret) -> SealToken {
+    let (start, end) = (grant.range.start().0, grant.range.end().map_or(u64::MAX, |end| end.0));
+    let rights = match grant.rights {
+        Rights::Read => wire::Rights::READ,
+        Rights::ReadWrite => wire::Rights::READ_WRITE,
+    };
+    let terms = SealTerms {
+        object: grant.number.0,
+        uuid: uuid::Uuid::new_v4().into_bytes(),
+        version: 1,
+        rights,
+        good_until: u64::MAX,
+        runs: [Run { start, len: end - start }].into(),
+    };
+    let key = SealKey::of_operator(
+        grant.number.0,
+        &nearflash_direct::Secret::new(*secret.bytes()),
+        *grant.volume.as_bytes(),
+    );
+    SealToken::mint(&key, terms, u64::MAX).expect("the grant is whole blocks")
 }
 
 /// The range of a request.
@@ -158,7 +207,8 @@ fn grant_info(grant: &Grant, space: &Space, now: UnixTime) -> GrantInfo {
     let volume = space.volumes().find(|volume| volume.uuid == grant.volume);
     GrantInfo {
         number: grant.number.0,
-        credential: grant.credential.to_string(),
+        credential: grant.credential().map(Name::to_string).unwrap_or_default(),
+        seal: grant.credential().is_none(),
         // A grant on a volume is deleted with the volume.
         volume: volume.map(|volume| volume.name.to_string()).unwrap_or_default(),
         start: grant.range.start().0,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use nearflash_api::{
     Accounts, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate, CredentialCreate,
     CredentialList, CredentialRemove, Credentials, DeviceClear, ErrorCode, GrantAdd, GrantList,
-    GrantRevoke, Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential, OneAccount,
-    OneCredential, OneDevice, OneGrant, OneJob, OneReservation, OneVolume, ReservationClear,
-    ReservationList, Reservations, Serve, Status, StatusShow, Subject, VolumeCreate, VolumeDetail,
-    VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    GrantRevoke, GrantSeal, Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential,
+    NewSeal, OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneReservation, OneVolume,
+    ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow, Subject,
+    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -85,6 +85,13 @@ impl Serve<GrantAdd> for Node {
         let GrantAdd { credential, volume, rights, expires_at, .. } = call;
         let grant = self.grant_add(&credential, &volume, range, &rights, expires_at)?;
         Ok(OneGrant { grant })
+    }
+}
+
+impl Serve<GrantSeal> for Node {
+    fn serve(&self, call: GrantSeal) -> Result<NewSeal, ApiError> {
+        let range = access::range(call.start, call.end).map_err(NodeError::from)?;
+        Ok(self.grant_seal(&call.volume, range, &call.rights, call.expires_at)?)
     }
 }
 

@@ -31,8 +31,8 @@ use crate::cluster::PEER_KEY;
 use crate::config::Protocol;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
-    DirectGrant, DirectVolume, DoorSocket, HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget,
-    IscsiUnit, Namespace, OpenDoor, Published, RuntimeConfig, RuntimeStatus,
+    DirectGrant, DirectSeal, DirectVolume, DoorSocket, HostAccess, InitiatorAccess, IscsiAccess,
+    IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published, RuntimeConfig, RuntimeStatus,
 };
 
 /// The subsystems and controllers of a node that starts.
@@ -123,7 +123,16 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
         (credential.id.as_str().into(), export)
     };
     let volumes = access.volumes.iter().map(volume);
-    let exports = Exports::new(volumes, access.credentials.iter().map(credential));
+    let seal = |seal: &DirectSeal| {
+        let export = CredentialExport {
+            secret: Secret::new(*seal.secret.bytes()),
+            expired: false,
+            access: compiled(&[seal.grant]),
+        };
+        (wire::operator_name(seal.number.0), export)
+    };
+    let exports = Exports::new(volumes, access.credentials.iter().map(credential))
+        .with_operator_seals(access.seals.iter().map(seal));
     match &access.peers {
         Some(it) => exports.with_peers(PEER_KEY, peers(access, &it.secret), it.boot),
         None => exports,

@@ -117,6 +117,11 @@ impl Handles {
         entry.ended.map_or(Ok(entry.info.handle), Err)
     }
 
+    /// The size of the blocks of what a handle is of; `None` when it is closed.
+    pub(super) fn block_size_of(&self, handle: Handle) -> Option<u32> {
+        self.entry(handle).map(|entry| entry.info.block_size)
+    }
+
     fn insert(&mut self, source: Source, info: OpenVolume) -> Option<Handle> {
         let free = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
         let index = u16::try_from(free).ok()?;

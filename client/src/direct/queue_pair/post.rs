@@ -23,7 +23,7 @@ impl QueuePair {
     /// is lost. The error returns the buffer.
     #[inline]
     pub fn post_read_at(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_read_on(Handle::OWN, buffer, offset)
+        self.post_read_on(self.target, buffer, offset)
     }
 
     /// [`Self::post_read_at`] on another volume or a sealed object.
@@ -50,7 +50,7 @@ impl QueuePair {
     /// As [`Self::post_read_at`].
     #[inline]
     pub fn post_write_at(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_write_on(Handle::OWN, buffer, offset)
+        self.post_write_on(self.target, buffer, offset)
     }
 
     /// [`Self::post_write_at`] on another volume or a sealed object.
@@ -90,7 +90,7 @@ impl QueuePair {
         buffer: Buffer,
         offset: u64,
     ) -> Result<Token, PostError> {
-        self.post_write_durable_on(Handle::OWN, buffer, offset)
+        self.post_write_durable_on(self.target, buffer, offset)
     }
 
     /// [`Self::post_write_durable_at`] on another volume or a sealed object.
@@ -177,7 +177,8 @@ impl QueuePair {
     /// As [`Self::post_discard`]; if the zeroes are sent, also when they are longer than
     /// [`Self::len_max`], or the memory shared with the node is used up.
     pub fn post_write_zeroes(&mut self, offset: u64, len: u64) -> Result<Token, Error> {
-        let block_size = u64::from(self.block_size());
+        let block_size = self.handles.block_size_of(self.target).unwrap_or(self.block_size());
+        let block_size = u64::from(block_size);
         let is_whole = offset.is_multiple_of(block_size) && len.is_multiple_of(block_size);
         if is_whole && len > 0 && self.can_zero() {
             let len = u32::try_from(len).map_err(|_| self.length_refused(len))?;
@@ -292,7 +293,7 @@ impl QueuePair {
         payload: Payload,
         operation: impl FnOnce(BufferId) -> ClientOperation,
     ) -> Result<Token, (Error, Payload)> {
-        self.post_on(Handle::OWN, payload, operation)
+        self.post_on(self.target, payload, operation)
     }
 
     /// The same, on what a handle is of.

@@ -42,7 +42,7 @@ fn with_credentials(ids: &[&str]) -> Grants {
 
 fn request(credential: &str, range: &str) -> GrantRequest {
     GrantRequest {
-        credential: name(credential),
+        holder: Holder::Credential(name(credential)),
         range: range.parse().unwrap(),
         rights: Rights::ReadWrite,
         expires: None,
@@ -175,4 +175,44 @@ fn what_was_recorded_is_restored_and_what_does_not_fit_is_refused() {
     let unknown = Err(RestoreGrantsError::Number(number));
     assert_eq!(restore(&credentials, &recorded, 0), unknown);
     assert_eq!(restore(&credentials, &[recorded.clone(), recorded].concat(), 1), unknown);
+}
+
+#[test]
+fn a_seal_is_a_grant_of_whole_blocks_for_a_day_at_most() {
+    let mut grants = Grants::default();
+    let data = volume("data", 1, 16);
+    let mut add = |range: &str, expires: Option<u64>| {
+        let holder = Holder::Seal(secret());
+        let request = GrantRequest { holder, ..request("none", range) };
+        let request = GrantRequest { expires: expires.map(UnixTime), ..request };
+        grants.add(request, &data, NOW).cloned()
+    };
+    let made = add("4096..", Some(1_060)).unwrap();
+    assert_eq!(made.range.end(), Some(ByteOffset(65_536)), "the volume's end as it is now");
+    assert_eq!(made.credential(), None);
+    add("0..4KiB", Some(1_000 + SEAL_LIFE_MAX)).unwrap();
+    for (range, expires, refused) in [
+        ("0..4KiB", Some(1_001 + SEAL_LIFE_MAX), "24 hours at most"),
+        ("0..4KiB", None, "24 hours at most"),
+        ("0..4KiB", Some(1_000), "in the past"),
+        ("0..100", Some(1_060), "multiples of 4096 bytes"),
+        ("512..", Some(1_060), "multiples of 4096 bytes"),
+        ("0..1MiB", Some(1_060), "exceeds it"),
+    ] {
+        let error = add(range, expires).unwrap_err().to_string();
+        assert!(error.contains(refused), "{range}: {error}");
+    }
+    let remote = Volume { home: Home::PrimaryFace, ..volume("far", 2, 16) };
+    let holder = Holder::Seal(secret());
+    let far = GrantRequest { holder, expires: Some(UnixTime(1_060)), ..request("none", "0..") };
+    assert_eq!(grants.add(far, &remote, NOW).unwrap_err(), GrantError::NoSeals(name("far")));
+    assert_eq!(grants.next_expiry(NOW), Some(UnixTime(1_060)));
+    // The next seal takes the place of those that have expired.
+    let holder = Holder::Seal(secret());
+    let expires = Some(UnixTime(1_070));
+    let next = GrantRequest { holder, expires, ..request("none", "0..") };
+    let next = grants.add(next, &data, UnixTime(1_060)).unwrap().number;
+    let left: Vec<GrantNumber> = grants.grants().map(|grant| grant.number).collect();
+    assert_eq!(left, [GrantNumber(2), next]);
+    assert!(grants.revoke(next).is_ok());
 }

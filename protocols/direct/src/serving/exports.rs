@@ -57,6 +57,8 @@ pub struct Exports {
     by_uuid: HashMap<[u8; 16], Export>,
     credentials: BTreeMap<Box<str>, Arc<CredentialExport>>,
     peers: Option<Peers>,
+    /// The keys of seals that operators have minted, by the name of the minter in the seal.
+    operators: BTreeMap<Box<str>, Arc<CredentialExport>>,
 }
 
 /// The other nodes of a cluster.
@@ -78,7 +80,8 @@ impl Exports {
         let volumes: BTreeMap<Box<str>, Export> = volumes.into_iter().collect();
         let of_clients = volumes.values().filter(|export| export.face.is_none());
         let by_uuid = of_clients.map(|export| (export.uuid, *export)).collect();
-        Self { volumes, by_uuid, credentials: credentials.collect(), peers: None }
+        let (credentials, operators) = (credentials.collect(), BTreeMap::new());
+        Self { volumes, by_uuid, credentials, peers: None, operators }
     }
 
     /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
@@ -88,6 +91,19 @@ impl Exports {
     pub fn with_peers(self, key: &str, credential: CredentialExport, boot: u64) -> Self {
         let credential = Arc::new(credential);
         Self { peers: Some(Peers { key: key.into(), credential, boot }), ..self }
+    }
+
+    /// The same, and the keys of seals that operators have minted: what each of them allows, by
+    /// [`crate::wire::operator_name`]. They are not credentials: nobody enters with one, and they keep nobody
+    /// out.
+    #[must_use]
+    pub fn with_operator_seals(
+        mut self,
+        seals: impl IntoIterator<Item = (Box<str>, CredentialExport)>,
+    ) -> Self {
+        let seals = seals.into_iter();
+        self.operators.extend(seals.map(|(minter, export)| (minter, Arc::new(export))));
+        self
     }
 
     /// The number that a holder of the key gets instead of [`super::SessionConfig::boot`].
@@ -109,7 +125,7 @@ impl Exports {
     pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
         let changed = older.volumes.iter().filter(|(name, export)| {
             let peers = older.peers.iter().map(|peers| (&peers.key, &peers.credential));
-            let mut credentials = older.credentials.iter().chain(peers);
+            let mut credentials = older.credentials.iter().chain(&older.operators).chain(peers);
             let is_same = self.is_open() == older.is_open()
                 && self.volume(name) == Some(*export)
                 && credentials.all(|(key, old)| self.keeps(key, old, export.volume));
@@ -124,7 +140,7 @@ impl Exports {
             true => None,
             false => credential.access.get(&volume).cloned(),
         };
-        let new = self.credential(key).filter(|new| new.secret == old.secret);
+        let new = self.minter(key).filter(|new| new.secret == old.secret);
         new.and_then(|new| access(new)) == access(old)
     }
 
@@ -142,6 +158,12 @@ impl Exports {
         self.by_uuid.get(uuid)
     }
 
+    /// What a minter of seals may do.
+    pub(super) fn minter(&self, name: &str) -> Option<&Arc<CredentialExport>> {
+        self.operators.get(name).or_else(|| self.credential(name))
+    }
+
+    /// The credential with which a client enters.
     pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
         let peers = self.peers.as_ref().filter(|peers| *peers.key == *key);
         peers.map(|peers| &peers.credential).or_else(|| self.credentials.get(key))

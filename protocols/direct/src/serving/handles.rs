@@ -4,6 +4,8 @@
 //! epoch, the range, and one lookup among the grants.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use nearflash_request::VolumeId;
@@ -98,7 +100,7 @@ impl Who {
         match self {
             Self::Anonymous => exports.is_open(),
             Self::Key(key, secret) => exports
-                .credential(key)
+                .minter(key)
                 .is_some_and(|credential| credential.secret == *secret && !credential.expired),
             Self::Bearer(opener) => opener.minter.is_admitted(exports),
         }
@@ -115,7 +117,7 @@ impl Who {
             Self::Key(key, secret) => (key, secret),
             Self::Bearer(opener) => return opener.minter.reach(exports, export),
         };
-        let credential: &CredentialExport = match exports.credential(key) {
+        let credential: &CredentialExport = match exports.minter(key) {
             Some(credential) if credential.secret == *secret => credential,
             _ => return Err(Status::NOT_GRANTED),
         };
@@ -330,14 +332,16 @@ fn sealed_reach(
 #[derive(Debug)]
 pub(super) struct Handles {
     handles: Vec<Option<Handle>>,
+    /// The numbers of sealed objects, by the objects' own numbers. Those of several minters may be the same.
+    by_object: HashMap<u64, Vec<u16>>,
     /// No number below is free.
     free_from: usize,
     max: u16,
 }
 
 impl Handles {
-    pub(super) const fn new(max: u16) -> Self {
-        Self { handles: Vec::new(), free_from: 0, max }
+    pub(super) fn new(max: u16) -> Self {
+        Self { handles: Vec::new(), by_object: HashMap::new(), free_from: 0, max }
     }
 
     /// The most handles.
@@ -358,6 +362,7 @@ impl Handles {
         if free == self.handles.len() {
             self.handles.push(None);
         }
+        self.list(number, &handle);
         self.handles[free] = Some(handle);
         self.free_from = free + 1;
         Some(number)
@@ -365,13 +370,31 @@ impl Handles {
 
     /// Replaces the handle of a number that is taken. Returns whether it is taken.
     pub(super) fn replace(&mut self, number: u16, handle: Handle) -> bool {
-        match self.handles.get_mut(usize::from(number)) {
-            Some(place @ Some(_)) => {
-                *place = Some(handle);
-                true
-            }
-            _ => false,
+        if self.take(number).is_none() {
+            return false;
         }
+        self.list(number, &handle);
+        self.handles[usize::from(number)] = Some(handle);
+        true
+    }
+
+    fn list(&mut self, number: u16, handle: &Handle) {
+        if let Opened::Seal(opened) = &handle.opened {
+            self.by_object.entry(opened.0.terms().object).or_default().push(number);
+        }
+    }
+
+    fn take(&mut self, number: u16) -> Option<Handle> {
+        let handle = self.handles.get_mut(usize::from(number))?.take()?;
+        if let Opened::Seal(opened) = &handle.opened
+            && let Entry::Occupied(mut listed) = self.by_object.entry(opened.0.terms().object)
+        {
+            listed.get_mut().retain(|of_object| *of_object != number);
+            if listed.get().is_empty() {
+                listed.remove();
+            }
+        }
+        Some(handle)
     }
 
     pub(super) fn is_any_open(&self) -> bool {
@@ -381,7 +404,7 @@ impl Handles {
     /// Frees a number. Whether it was taken.
     pub(super) fn remove(&mut self, number: u16) -> bool {
         self.free_from = self.free_from.min(usize::from(number));
-        self.handles.get_mut(usize::from(number)).is_some_and(|place| place.take().is_some())
+        self.take(number).is_some()
     }
 
     /// The exports have changed. Returns the volumes of which seals have ended.
@@ -405,8 +428,14 @@ impl Handles {
 
     /// Ends the handles of the seals that a revocation voids.
     pub(super) fn revoke(&mut self, revocation: &Revocation) {
-        for handle in self.handles.iter_mut().flatten() {
-            handle.revoke(revocation);
+        let Void::Object { object, .. } = revocation.void else {
+            return self.handles.iter_mut().flatten().for_each(|handle| handle.revoke(revocation));
+        };
+        // An owner revokes objects by the thousand, and a client may have as many open.
+        for number in self.by_object.get(&object).into_iter().flatten() {
+            if let Some(handle) = &mut self.handles[usize::from(*number)] {
+                handle.revoke(revocation);
+            }
         }
     }
 }

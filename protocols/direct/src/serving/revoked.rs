@@ -5,8 +5,9 @@
 //! away instead.
 //!
 //! Invariant: a seal that was revoked cannot be opened. A revocation is remembered for as long as a seal
-//! that was minted before it can be opened. When there is no room to remember one, no seal is opened
-//! until that time is over.
+//! that was minted before it can be opened. When there is no room to remember one, no seal of its minter is
+//! opened until that time is over. Of the room, a minter takes at most as much as it leaves to the others, so
+//! none of them can take it all.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,10 +15,10 @@ use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
 
 use crate::error::PeerError;
-use crate::wire::{BEARER_GOOD_MAX, BearerId, SALT_LEN, SEAL_GOOD_MAX, Seal, Status};
+use crate::wire::{BEARER_GOOD_MAX, BearerId, SALT_LEN, SEAL_GOOD_MAX, Seal, Status, is_operator};
 
-/// The most revocations of objects that a core remembers.
-pub const REVOKED_MAX: usize = 65_536;
+/// The most revocations of objects that a core remembers. A minter that is alone takes half of them.
+pub const REVOKED_MAX: usize = 131_072;
 
 /// The most seal keys of which a core remembers that older generations were taken away. The node
 /// remembers them until it ends.
@@ -91,7 +92,16 @@ pub struct Revoked {
     until: VecDeque<(u64, KeyName, u64)>,
     /// The present generation of keys; 1 for all others.
     generations: HashMap<KeyName, u32>,
-    /// Until this second, no seal is opened: one that was revoked may not be remembered.
+    /// The room that each minter takes.
+    shares: HashMap<Box<str>, Share>,
+}
+
+/// What a core remembers for a minter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// The revocations of its objects.
+    remembered: usize,
+    /// Until this second, none of its seals is opened: one that was revoked may not be remembered.
     crowded_until: u64,
 }
 
@@ -104,7 +114,7 @@ impl Revoked {
             objects: HashMap::new(),
             until: VecDeque::new(),
             generations: HashMap::new(),
-            crowded_until: 0,
+            shares: HashMap::new(),
         }
     }
 
@@ -140,10 +150,13 @@ impl Revoked {
             }
             Void::Object { object, version } => {
                 let end = seconds(now) + SEAL_GOOD_MAX;
-                if self.until.len() >= REVOKED_MAX {
-                    self.crowded_until = end;
+                let left = REVOKED_MAX - self.until.len();
+                let share = self.shares.entry(key.minter.clone()).or_default();
+                if share.remembered >= left {
+                    share.crowded_until = end;
                     return;
                 }
+                share.remembered += 1;
                 let least = self.objects.entry((key.clone(), object)).or_default();
                 *least = (version.max(least.0), end);
                 self.until.push_back((end, key.clone(), object));
@@ -154,21 +167,29 @@ impl Revoked {
     /// Forgets what no seal can break any more.
     fn forget(&mut self, now: Nanos) {
         let second = seconds(now);
+        if self.until.front().is_none_or(|(end, ..)| *end >= second) {
+            return;
+        }
         while self.until.front().is_some_and(|(end, ..)| *end < second) {
             let Some((end, key, object)) = self.until.pop_front() else { return };
+            if let Some(share) = self.shares.get_mut(&key.minter) {
+                share.remembered -= 1;
+            }
             let name = (key, object);
             // A later revocation of the same object is remembered for longer.
             if self.objects.get(&name).is_some_and(|(_, until)| *until == end) {
                 self.objects.remove(&name);
             }
         }
+        self.shares.retain(|_, share| share.remembered > 0 || share.crowded_until >= second);
     }
 
     /// Whether a client can enter now with a bearer that its key has made.
     pub(super) fn check_bearer(&self, id: &BearerId, now: Nanos) -> Result<(), PeerError> {
         let key = KeyName { minter: id.minter.clone(), volume: id.volume };
         let (present, second) = (self.generation(&key), seconds(now));
-        if id.generation > present || id.until > second + BEARER_GOOD_MAX {
+        let is_too_long = id.until > second + BEARER_GOOD_MAX && !is_operator(&id.minter);
+        if id.generation > present || is_too_long {
             return Err(PeerError::Unauthenticated);
         }
         if id.generation < present || id.until < second {
@@ -181,11 +202,13 @@ impl Revoked {
     pub(super) fn check(&mut self, seal: &Seal, now: Nanos) -> Result<(), (Status, u64)> {
         self.forget(now);
         let second = seconds(now);
-        if second <= self.crowded_until && self.crowded_until > 0 {
+        let share = self.shares.get(seal.minter());
+        if share.is_some_and(|it| second <= it.crowded_until && it.crowded_until > 0) {
             return Err((Status::BUSY, 0));
         }
         let terms = seal.terms();
-        if terms.good_until > second + SEAL_GOOD_MAX {
+        // An operator's seal ends with its key, and its object is never revoked.
+        if terms.good_until > second + SEAL_GOOD_MAX && !is_operator(seal.minter()) {
             return Err((Status::INVALID_FIELD, 0));
         }
         let key = KeyName { minter: seal.minter().into(), volume: seal.volume() };

@@ -17,9 +17,9 @@ pub use opcode::Opcode;
 pub use seal::{
     BEARER_GOOD_MAX, BEARER_LEN_MAX, Bearer, BearerError, RevokeRequest, Run, SALT_LEN,
     SEAL_GOOD_MAX, SEAL_LEN_MAX, SEAL_MAC_LEN, SEAL_RUNS_MAX, Seal, SealError, SealKey,
-    SealKeyAnswer, SealTerms,
+    SealKeyAnswer, SealTerms, SealToken, TokenError, operator_name,
 };
-pub(crate) use seal::{BearerId, RUN_UNIT};
+pub(crate) use seal::{BearerId, RUN_UNIT, is_operator};
 pub use status::Status;
 
 /// The length of every header, and of every entry of a ring.

@@ -7,6 +7,7 @@
 //! Invariant: a [`Seal`] keeps all rules of `docs/direct-protocol.md` that need no volume to be checked.
 
 mod bearer;
+mod token;
 
 use hmac::{Hmac, KeyInit, Mac};
 use nearflash_session::wire;
@@ -19,6 +20,8 @@ use crate::secret::Secret;
 
 pub(crate) use bearer::BearerId;
 pub use bearer::{BEARER_GOOD_MAX, BEARER_LEN_MAX, Bearer, BearerError};
+pub(crate) use token::is_operator;
+pub use token::{SealToken, TokenError, operator_name};
 
 /// The most runs of a seal.
 pub const SEAL_RUNS_MAX: usize = 8;

@@ -35,7 +35,7 @@ fn enter(bench: &mut Bench, bearer: &Bearer) -> Result<(), PeerError> {
     enter_as(bench, bearer.id().as_bytes(), bearer.secret())
 }
 
-fn enter_as(bench: &mut Bench, id: &[u8], secret: &Secret) -> Result<(), PeerError> {
+pub(super) fn enter_as(bench: &mut Bench, id: &[u8], secret: &Secret) -> Result<(), PeerError> {
     let hello = HelloRequest {
         magic: HelloRequest::MAGIC,
         version_min: U16::new(VERSION),

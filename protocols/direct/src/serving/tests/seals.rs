@@ -101,7 +101,7 @@ fn a_write_that_a_revocation_interrupts_is_not_said_to_have_had_no_effect() {
     bench.feed(first);
     bench.take_demands();
     bench.answer_one();
-    let revocation = crate::serving::revoked::Revocation::of_object("", UUID, VOLUME, (1, 2));
+    let revocation = Revocation::of_object("", UUID, VOLUME, (1, 2));
     bench.target.revoke(&revocation);
     bench.feed(second);
     assert_eq!(bench.statuses_of_all(), [Status::NOT_GRANTED]);
@@ -131,7 +131,7 @@ fn a_revocation_is_remembered_as_long_as_an_older_seal_can_be_opened() {
     let seal =
         |version, good_until| key().mint(SealTerms { good_until, ..terms(version) }).unwrap();
     let mut revoked = Revoked::new(SALT);
-    let revocation = crate::serving::revoked::Revocation::of_object("", UUID, VOLUME, (1, 2));
+    let revocation = Revocation::of_object("", UUID, VOLUME, (1, 2));
     revoked.revoke(&revocation, NOW);
     let later = |seconds| Nanos::from_secs(SECOND + seconds);
     let stale = Err((Status::STALE_EPOCH, 2));
@@ -141,16 +141,137 @@ fn a_revocation_is_remembered_as_long_as_an_older_seal_can_be_opened() {
 }
 
 #[test]
-fn no_seal_is_opened_while_one_that_was_revoked_may_not_be_remembered() {
+fn no_seal_of_a_minter_is_opened_while_one_that_it_revoked_may_not_be_remembered() {
     let mut revoked = Revoked::new(SALT);
-    let of = |object| crate::serving::revoked::Revocation::of_object("", UUID, VOLUME, (object, 2));
-    for object in 0..u64::try_from(REVOKED_MAX).unwrap() {
-        revoked.revoke(&of(object + 100), NOW);
+    let of = |minter, object| Revocation::of_object(minter, UUID, VOLUME, (object, 2));
+    let half = u64::try_from(REVOKED_MAX / 2).unwrap();
+    for object in 0..half {
+        revoked.revoke(&of("", object + 100), NOW);
     }
     let seal = |good_until| key().mint(SealTerms { good_until, ..terms(1) }).unwrap();
     assert_eq!(revoked.check(&seal(SECOND), NOW), Ok(()));
-    revoked.revoke(&of(1), NOW);
+    revoked.revoke(&of("", 1), NOW);
     assert_eq!(revoked.check(&seal(SECOND), NOW), Err((Status::BUSY, 0)));
+    // Others open their seals, and have room to revoke.
+    let secret = Secret::new([3; 32]);
+    let other = SealKey::derive(Some(("other", &secret)), 1, UUID, SALT);
+    let of_other = |version| other.mint(terms(version)).unwrap();
+    assert_eq!(revoked.check(&of_other(1), NOW), Ok(()));
+    revoked.revoke(&of("other", 1), NOW);
+    assert_eq!(revoked.check(&of_other(1), NOW), Err((Status::STALE_EPOCH, 2)));
+    assert_eq!(revoked.check(&of_other(2), NOW), Ok(()));
     let later = Nanos::from_secs(SECOND + 61);
     assert_eq!(revoked.check(&seal(SECOND + 61), later), Ok(()));
+}
+
+#[test]
+fn a_revocation_of_an_object_ends_each_of_its_handles_and_no_other() {
+    let mut bench = opened();
+    let other = SealTerms { object: 2, ..terms(1) };
+    let opens = [(NEW_HANDLE, terms(1)), (NEW_HANDLE, other.clone()), (2, other), (3, terms(1))];
+    for (handle, terms) in opens {
+        assert_eq!(bench.status_of(&open(handle, terms)), Status::OK);
+    }
+    // 1 and 3 are of object 1 now, 2 of object 2.
+    bench.target.revoke(&Revocation::of_object("", UUID, VOLUME, (1, 2)));
+    let status = |bench: &mut Bench, handle: u16| {
+        let (volume, epoch) = (U16::new(handle), U32::new(1));
+        let header = RequestHeader { volume, epoch, ..header(0, 0, 512) };
+        bench.status_of(&message(Opcode::READ, header, &[], Digests::NONE))
+    };
+    let found = [1, 2, 3].map(|handle| status(&mut bench, handle));
+    assert_eq!(found, [Status::STALE_EPOCH, Status::OK, Status::STALE_EPOCH]);
+    let close = RequestHeader { volume: U16::new(2), ..RequestHeader::default() };
+    let close = message(Opcode::CLOSE, close, &[], Digests::NONE);
+    assert_eq!(bench.status_of(&close), Status::OK);
+    bench.target.revoke(&Revocation::of_object("", UUID, VOLUME, (2, 2)));
+    bench.end();
+}
+
+/// A session with a read that has not begun, whose client has said goodbye.
+fn closing() -> (Bench, nearflash_request::Tag) {
+    let mut bench = opened();
+    bench.feed(&on_object(Opcode::READ, 0, 512, &[]));
+    bench.take_demands();
+    let waiting = bench.requests[0].tag;
+    bench.feed(&message(Opcode::GOODBYE, RequestHeader::default(), &[], Digests::NONE));
+    assert!(bench.target.is_closing());
+    assert!(bench.target.is_still_allowed(waiting), "it was received before");
+    (bench, waiting)
+}
+
+#[test]
+fn a_session_that_is_closing_loses_its_rights_when_exports_change() {
+    let (mut bench, waiting) = closing();
+    // The minter is as good as before, but nobody can say who the client was.
+    bench.target.set_exports(Arc::new(exports(false, EPOCH)));
+    assert!(!bench.target.is_still_allowed(waiting));
+    bench.end();
+}
+
+#[test]
+fn a_session_that_is_closing_loses_a_seal_that_is_revoked() {
+    let (mut bench, waiting) = closing();
+    assert!(bench.target.revoke(&Revocation::of_object("", UUID, VOLUME, (1, 2))));
+    assert!(!bench.target.is_still_allowed(waiting));
+    bench.end();
+}
+
+fn operator() -> SealKey {
+    SealKey::of_operator(12, &Secret::new([8; 32]), UUID)
+}
+
+/// An operator's seal for 8 KiB from 4 KiB on.
+fn of_operator() -> SealTerms {
+    let runs = [Run { start: 4096, len: 8192 }].into();
+    SealTerms { rights: Rights::READ, good_until: u64::MAX, runs, ..terms(1) }
+}
+
+fn with_operator(with_key: bool) -> Arc<Exports> {
+    let access = [(VOLUME, Arc::new(Access::new([(4096..12_288, Rights::READ)])))].into();
+    let export = CredentialExport { secret: Secret::new([8; 32]), expired: false, access };
+    let name = crate::wire::operator_name(12);
+    Arc::new(exports(with_key, EPOCH).with_operator_seals([(name, export)]))
+}
+
+fn open_by(key: &SealKey, terms: SealTerms) -> Vec<u8> {
+    let seal = key.mint(terms).unwrap().encode();
+    let header = RequestHeader { volume: U16::new(NEW_HANDLE), ..RequestHeader::default() };
+    message(Opcode::OPEN_SEALED, header, &seal, Digests::NONE)
+}
+
+#[test]
+fn an_operators_seal_is_good_until_the_node_forgets_its_key() {
+    for stand in [OPEN, KEYED] {
+        let mut bench = Bench::new(stand);
+        let open = open_by(&operator(), of_operator());
+        assert_eq!(bench.status_of(&open), Status::NOT_GRANTED, "no such key");
+        bench.target.set_exports(with_operator(stand.with_key));
+        assert_eq!(bench.status_of(&open), Status::OK, "with and without credentials");
+        let read = on_object(Opcode::READ, 0, 512, &[]);
+        assert_eq!(bench.status_of(&read), Status::OK);
+        let wide = [Run { start: 4096, len: 16_384 }].into();
+        let wide = open_by(&operator(), SealTerms { runs: wide, ..of_operator() });
+        assert_eq!(bench.status_of(&wide), Status::NOT_GRANTED, "more than was granted");
+        let ended = bench.target.set_exports(Arc::new(exports(stand.with_key, EPOCH)));
+        assert_eq!(ended, [VOLUME], "the node waits for its requests");
+        assert_eq!(bench.status_of(&read), Status::NOT_GRANTED);
+        assert_eq!(bench.status_of(&open), Status::NOT_GRANTED);
+        bench.end();
+    }
+}
+
+#[test]
+fn the_key_of_an_operators_seal_lets_nobody_in_but_its_bearer_does() {
+    let config = SessionConfig::with_nonce([1; 16]);
+    let mut bench = Bench::with(config, with_operator(true));
+    let refused = super::bearers::enter_as(&mut bench, b"~12", &Secret::new([8; 32]));
+    assert_eq!(refused, Err(PeerError::Unauthenticated));
+    let mut bench = Bench::with(config, with_operator(true));
+    let bearer = operator().bearer(u64::MAX);
+    let id = bearer.id();
+    let entered = super::bearers::enter_as(&mut bench, id.as_bytes(), bearer.secret());
+    assert_eq!(entered, Ok(()));
+    assert_eq!(bench.status_of(&open_by(&operator(), of_operator())), Status::OK);
+    bench.end();
 }

@@ -64,8 +64,8 @@ impl FromStr for BearerId {
 /// What a client needs to enter, besides a seal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Bearer {
-    id: BearerId,
-    secret: Secret,
+    pub(super) id: BearerId,
+    pub(super) secret: Secret,
 }
 
 impl Bearer {
