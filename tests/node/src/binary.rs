@@ -22,8 +22,15 @@ fn build() -> PathBuf {
     let profile_folder = profile_folder();
     let target_folder = profile_folder.parent().expect("a profile's folder has a parent");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--package", "nearflash-cli", "--target-dir"]);
-    cargo.arg(target_folder).current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--package",
+        "nearflash-cli",
+        "--package",
+        "nearflash-preload",
+    ]);
+    cargo.arg("--target-dir").arg(target_folder).current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile_folder.ends_with("release") {
         cargo.arg("--release");
     }

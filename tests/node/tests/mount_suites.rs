@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nearflash_node_tests::{Door, MountBench, Place};
+use nearflash_node_tests::{Door, MountBench, Place, nearflash};
 
 /// The tests of pjdfstest that are left out on every mount, by the name of the case; its reason.
 const LEFT_OUT: [(&str, &str); 3] = [
@@ -118,6 +118,43 @@ fn fsx_finds_every_byte_where_it_wrote_it() {
         assert!(text.contains("A-OK"), "{text}");
         mount.unmount();
     }
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root, /dev/fuse and fsx: run by make test"]
+fn fsx_finds_every_byte_where_it_wrote_it_under_the_library() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    // Once a file is mapped, all of its calls are the kernel's.
+    let weights = "[weights]\n\
+        write = 1.0\n\
+        read = 1.0\n\
+        mapread = 0.0\n\
+        mapwrite = 0.0\n\
+        truncate = 0.1\n\
+        fsync = 0.2\n\
+        fdatasync = 0.2\n\
+        close_open = 0.05\n\
+        posix_fallocate = 0.1\n\
+        punch_hole = 0.2\n\
+        copy_file_range = 0.2\n";
+    fs::write(place.path("fsx.toml"), weights).unwrap();
+    let mount = bench.mount(&[]);
+    for seed in ["3", "4"] {
+        let mut command = Command::new(nearflash());
+        command.args(["run", "--report", "--"]).arg(suite("fsx"));
+        command.args(["-N", &length(3000, 100_000), "-S", seed, "-P"]).arg(place.path(""));
+        command.arg("-f").arg(place.path("fsx.toml")).arg(bench.at("exercised"));
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("A-OK"), "{text}\n{errors}");
+        let one_sided = errors.split(": ").nth(2).and_then(|rest| rest.split(' ').next());
+        assert!(one_sided.unwrap().parse::<u64>().unwrap() > 100, "{errors}");
+    }
+    mount.unmount();
     bench.check();
     bench.terminate();
 }

@@ -1,0 +1,357 @@
+//! Programs under `nearflash run`: calls have the effect that they have without it, whatever other programs
+//! do to the files, and to the mount and the node meanwhile.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use nearflash::direct::{HANDOVER_LEN, Handover, SEAL_IOCTL, Status};
+use nearflash::{Buffer, Client, Credentials, QueueOptions};
+use nearflash_node_tests::{Door, MountBench, Place, eventually, nearflash};
+use rustix::process::{Signal, kill_process};
+
+const MIB: usize = 1 << 20;
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from((at / 4096 * 7 + at + seed) % 251).unwrap()).collect()
+}
+
+/// Evaluates each line of its input, and prints the value.
+const AGENT: &str = "import os, sys, mmap, fcntl, hashlib\n\
+    def crc(data): return hashlib.sha256(data).hexdigest()\n\
+    for line in sys.stdin:\n\
+    \x20   try: value = eval(line)\n\
+    \x20   except OSError as error: value = f'errno {error.errno}'\n\
+    \x20   print(value, flush=True)\n";
+
+/// A Python program under `nearflash run` that does what it is told. It has one file open as `fd`.
+struct Agent {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Agent {
+    fn new(bench: &MountBench<'_>, name: &str) -> Self {
+        let mut command = Command::new(nearflash());
+        command.args(["run", "--report", "--", "python3", "-c", AGENT]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut agent = Self { child, input, output: BufReader::new(output) };
+        let path = bench.at(name);
+        let path = path.to_str().unwrap();
+        agent.tell(&format!("globals().update(path='{path}')"));
+        agent.tell("globals().update(fd=os.open(path, os.O_RDWR))");
+        agent
+    }
+
+    fn tell(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        assert!(!answer.is_empty(), "{line}: the program has ended");
+        answer.trim_end().to_owned()
+    }
+
+    /// Reads, and compares.
+    fn reads(&mut self, len: usize, offset: usize, expected: &[u8]) {
+        let answer = self.tell(&format!("crc(os.pread(fd, {len}, {offset}))"));
+        assert_eq!(answer, digest(expected), "{len} bytes at {offset}");
+    }
+
+    fn writes(&mut self, byte: u8, len: usize, offset: usize) -> String {
+        self.tell(&format!("os.pwrite(fd, bytes([{byte}]) * {len}, {offset})"))
+    }
+
+    /// The number of calls to the node, and the line of the report.
+    fn end(self) -> (u64, String) {
+        drop(self.input);
+        let output = self.child.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{text}");
+        // Its children have ended earlier.
+        let line = text.lines().rfind(|line| line.contains("calls one-sided"));
+        let line = line.unwrap_or_else(|| panic!("a report: {text}")).to_owned();
+        let number = line.split(": ").nth(2).and_then(|rest| rest.split(' ').next());
+        (number.unwrap().parse().unwrap(), line)
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let mut command = Command::new("sha256sum");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
+}
+
+/// A mounted file, and a program that has it open.
+fn begun<'a>(bench: &MountBench<'a>, content: &[u8]) -> Agent {
+    fs::write(bench.at("file"), content).unwrap();
+    File::open(bench.at("file")).unwrap().sync_all().unwrap();
+    Agent::new(bench, "file")
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_program_reads_and_writes_the_bytes_that_others_find_in_the_mount() {
+    for door in [Door::Local, Door::Tcp] {
+        let place = Place::new();
+        let bench = MountBench::new(&place, door);
+        let mount = bench.mount(&[]);
+        let mut expected = bytes(3 * MIB + 17, 0);
+        let mut agent = begun(&bench, &expected);
+        for (len, offset) in [(4096, 0), (1, 4095), (2 * MIB, 300_001), (4096, 3 * MIB - 4096)] {
+            agent.reads(len, offset, &expected[offset..offset + len]);
+        }
+        // Beyond the last whole block, and the end.
+        agent.reads(5000, 3 * MIB - 100, &expected[3 * MIB - 100..]);
+        for (at, (len, offset)) in
+            [(4096, 8192), (1, 12_287), (MIB + 3, 999_999), (4096, 3 * MIB), (10, 4 * MIB)]
+                .into_iter()
+                .enumerate()
+        {
+            let byte = u8::try_from(at + 1).unwrap();
+            assert_eq!(agent.writes(byte, len, offset), len.to_string());
+            expected.resize(expected.len().max(offset + len), 0);
+            expected[offset..offset + len].fill(byte);
+        }
+        assert!(fs::read(bench.at("file")).unwrap() == expected, "as another program reads it");
+        // What another program writes is read at once.
+        let file = OpenOptions::new().write(true).open(bench.at("file")).unwrap();
+        file.write_all_at(b"others", 500_000).unwrap();
+        expected[500_000..500_006].copy_from_slice(b"others");
+        agent.reads(MIB, 400_000, &expected[400_000..400_000 + MIB]);
+        agent.reads(4 * MIB, 0, &expected[..4 * MIB]);
+        assert_eq!(agent.tell("os.fsync(fd)"), "None");
+        assert!(bench.direct("file") == expected, "as another client reads it");
+        let (one_sided, line) = agent.end();
+        drop(file);
+        assert!(one_sided >= 8 && line.contains("beyond the seal"), "{line}");
+        mount.unmount();
+        bench.check();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn files_that_others_cut_or_replace_are_read_as_they_are() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let first = bytes(MIB, 0);
+    let mut agent = begun(&bench, &first);
+    for round in 1..5 {
+        agent.reads(4096, 0, &bytes(MIB, round - 1)[..4096]);
+        let file = OpenOptions::new().write(true).open(bench.at("file")).unwrap();
+        file.set_len(5000).unwrap();
+        assert_eq!(
+            agent.tell("len(os.pread(fd, 4096, 2048)), len(os.pread(fd, 9, 8192))"),
+            "(2952, 0)"
+        );
+        file.write_all_at(&bytes(MIB, round), 0).unwrap();
+        agent.reads(MIB, 0, &bytes(MIB, round));
+    }
+    // A file without a name keeps its bytes, and another one does not get them.
+    fs::remove_file(bench.at("file")).unwrap();
+    fs::write(bench.at("file"), bytes(64 * MIB, 9)).unwrap();
+    agent.reads(MIB, 0, &bytes(MIB, 4));
+    assert_eq!(agent.writes(1, 8192, 4096), "8192");
+    assert!(fs::read(bench.at("file")).unwrap() == bytes(64 * MIB, 9));
+    let (one_sided, line) = agent.end();
+    assert!(one_sided >= 5 && line.contains("revoked"), "{line}");
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_seal_is_void_when_its_file_is_removed_and_its_blocks_are_used_again() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let mut agent = begun(&bench, &bytes(8 * MIB, 0));
+    agent.reads(4096, 0, &bytes(4096, 0));
+    let ask = format!(
+        "(b := bytearray({HANDOVER_LEN})) and (fcntl.ioctl(fd, {SEAL_IOCTL}, b), b.hex())[1]"
+    );
+    let hex = agent.tell(&ask);
+    let answer: Vec<u8> = (0..hex.len() / 2)
+        .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+        .collect();
+    let handover = Handover::decode(answer.as_slice().try_into().unwrap()).unwrap();
+    let place_of_node = handover.place.place.to_string();
+    let client = Client::connect(&place_of_node, Credentials::NONE).unwrap();
+    let mut pair = client.sealed_queue_pair(&handover.seal, QueueOptions::default()).unwrap();
+    let mut read = || {
+        pair.post_read_at(Buffer::new(4096), 0).unwrap();
+        let mut done = Vec::new();
+        while pair.in_flight() > 0 {
+            pair.poll(&mut done).unwrap();
+        }
+        let done = done.pop().unwrap();
+        done.result.map(|_| done.buffer.unwrap().to_vec())
+    };
+    assert!(read().unwrap() == bytes(4096, 0));
+    fs::remove_file(bench.at("file")).unwrap();
+    agent.end();
+    eventually("the seal is void", || {
+        read().is_err_and(|it| it.status() == Some(Status::STALE_EPOCH))
+    });
+    mount.unmount();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn children_and_programs_that_close_all_descriptors_get_connections_of_their_own() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let content = bytes(MIB, 0);
+    let mut agent = begun(&bench, &content);
+    let same = digest(&content[..8192]);
+    let read = "crc(os.pread(fd, 8192, 0))";
+    assert_eq!(agent.tell(read), same);
+    // A child, and the parent after it.
+    let forked = format!(
+        "os.waitpid(pid, 0)[1] if (pid := os.fork()) else os._exit({read} != '{same}' or \
+         os.pwrite(fd, b'child', 100_000) != 5)"
+    );
+    assert_eq!(agent.tell(&forked), "0");
+    assert_eq!(agent.tell("os.pread(fd, 5, 100_000)"), "b'child'");
+    // Another program with the same descriptor.
+    let spawned = "__import__('subprocess').run(['python3', '-c', \
+        'import os, sys; sys.exit(os.pread(0, 5, 100_000) != b\"child\")'], stdin=fd).returncode";
+    assert_eq!(agent.tell(spawned), "0");
+    // Files of the program take the numbers of the descriptors that it has closed.
+    fs::write(bench.at("other"), bytes(9000, 3)).unwrap();
+    let reopened = "[os.closerange(3, 5000), globals().update(fd=os.open(path, os.O_RDWR), \
+        others=[os.open(path.replace('file', 'other'), os.O_RDWR) for _ in range(40)]), \
+        [os.dup2(others[0], number) for number in range(4030, 4096)]][0]";
+    assert_eq!(agent.tell("__import__('resource').setrlimit(7, (5000, 5000))"), "None");
+    assert_eq!(agent.tell(reopened), "None");
+    for _ in 0..20 {
+        assert_eq!(agent.tell(read), same);
+    }
+    assert_eq!(agent.tell("[os.fstat(other).st_size for other in others] == [9000] * 40"), "True");
+    assert_eq!(agent.tell("os.fstat(4095).st_size"), "9000");
+    let (_, line) = agent.end();
+    assert!(line.contains("lost"), "{line}");
+    assert!(fs::read(bench.at("other")).unwrap() == bytes(9000, 3));
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn what_a_program_has_mapped_is_what_it_reads_and_writes() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let content = bytes(MIB, 0);
+    let mut agent = begun(&bench, &content);
+    agent.reads(4096, 0, &content[..4096]);
+    agent.tell("globals().update(m=mmap.mmap(fd, 0))");
+    assert_eq!(agent.tell("m[0:4096] == os.pread(fd, 4096, 0)"), "True");
+    assert_eq!(agent.writes(200, 8192, 2048), "8192");
+    assert_eq!(agent.tell("m[2048:10240] == bytes([200]) * 8192"), "True");
+    agent.tell("m.__setitem__(slice(5000, 5005), b'store')");
+    assert_eq!(agent.tell("os.pread(fd, 5, 5000)"), "b'store'");
+    let (one_sided, line) = agent.end();
+    assert!(one_sided == 1 && line.contains("mapped"), "{line}");
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_program_goes_on_reading_while_its_mount_is_stopped_and_after_it_was_killed() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let content = bytes(MIB, 0);
+    let mut agent = begun(&bench, &content);
+    agent.reads(4096, 0, &content[..4096]);
+    let pid = mount.pid();
+    kill_process(pid, Signal::STOP).unwrap();
+    for offset in (0..MIB).step_by(65_536) {
+        agent.reads(4096, offset, &content[offset..offset + 4096]);
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually("the mount has lost its process", || fs::metadata(bench.dir()).is_err());
+    agent.reads(4096, 8192, &content[8192..12_288]);
+    // The next owner voids the seals of the last one, before it changes anything.
+    drop(mount);
+    let mount = bench.mount(&["--take-over"]);
+    assert_eq!(agent.tell("os.pread(fd, 4096, 8192)"), "errno 107");
+    agent.end();
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_program_outlasts_a_restart_of_the_node_and_lost_writes_are_reported() {
+    let place = Place::new();
+    let mut bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let content = bytes(MIB, 0);
+    let mut agent = begun(&bench, &content);
+    agent.reads(4096, 0, &content[..4096]);
+    assert_eq!(agent.writes(5, 4096, 0), "4096");
+    bench = bench.restart_node();
+    agent.reads(8192, 4096, &content[4096..12_288]);
+    // The node may have lost the write.
+    assert_eq!(agent.tell("os.fsync(fd)"), "errno 5");
+    agent.end();
+    drop(mount);
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root, /dev/fuse and sqlite3: run by make test"]
+fn sqlite_under_the_library_keeps_its_databases_sound() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    for mode in ["delete", "wal"] {
+        let database = bench.at(&format!("{mode}.db"));
+        let sqlite = |statements: &str| {
+            let mut command = Command::new(nearflash());
+            command.args(["run", "--report", "--", "sqlite3", "-bail"]).arg(&database);
+            let output = command.arg(statements).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{errors}");
+            (String::from_utf8(output.stdout).unwrap(), errors)
+        };
+        sqlite(&format!(
+            "PRAGMA journal_mode={mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, value BLOB);
+             CREATE INDEX i ON t(value);
+             WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 2000)
+             INSERT INTO t SELECT x, randomblob(200) FROM n;"
+        ));
+        let updates =
+            (0..20).map(|id| format!("UPDATE t SET value = randomblob(300) WHERE id % 20 = {id};"));
+        let (_, report) = sqlite(&updates.collect::<String>());
+        assert!(!report.contains(" 0 calls one-sided"), "{report}");
+        let plain = Command::new("sqlite3")
+            .arg(&database)
+            .arg("PRAGMA integrity_check; SELECT count(*) FROM t;")
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(plain.stdout).unwrap(), "ok\n2000\n");
+    }
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
