@@ -3,6 +3,7 @@
 mod closing;
 mod data;
 mod faces;
+mod files;
 mod grants;
 mod handshake;
 mod requests;
