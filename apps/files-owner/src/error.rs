@@ -95,6 +95,12 @@ pub enum FilesError {
     /// The owner of the files has refused or failed a call.
     #[error("{message}")]
     Remote { errno: i32, message: String },
+    /// The node owns the files of the volume.
+    #[error(
+        "the node itself serves the files of volume '{volume}': use programs that ask it, of its \
+         version"
+    )]
+    OfNode { volume: String },
     /// The node was lost during a call.
     #[error(
         "the node of volume '{volume}' was lost during a change, whose outcome is unknown: {source}"
@@ -117,6 +123,7 @@ impl FilesError {
             Self::Refused(refusal) => refusal_errno(refusal),
             Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
             Self::NotWritable { .. } => Errno::ACCESS,
+            Self::OfNode { .. } => Errno::BUSY,
             Self::Stale { .. } => Errno::STALE,
             Self::Changing { .. } | Self::Take(TakeError::Raced { .. }) => Errno::AGAIN,
             Self::NotFormatted { .. } => Errno::MEDIUMTYPE,

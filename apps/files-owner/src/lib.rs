@@ -48,3 +48,4 @@ pub use pending::{Pending, Upload};
 pub use reader::{OpenedFile, Reader};
 pub use remote::{AskOwner, Connect, RemoteFiles};
 pub use serving::{ConnectionId, FilesServer};
+pub use taking::Taker;

@@ -9,6 +9,7 @@
 //! inode that had such changes fails, once.
 
 mod calls;
+mod paths;
 mod unsynced;
 
 use std::collections::HashMap;
@@ -115,6 +116,20 @@ impl RemoteFiles {
             Ok(files) => Ok(Some(files)),
             Err(FilesError::Open(error)) if is_not_owned(&error) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the node owns the files of a volume.
+    ///
+    /// # Errors
+    /// When the node cannot be reached, or refuses the volume.
+    pub fn has_owner(client: &Client, volume: &str) -> Result<bool, FilesError> {
+        let message = Request::new(Operation::USAGE, 0).encode();
+        let message = message.expect("it has no parts");
+        match client.queue_pair(volume, queue_options())?.ask_owner(&message) {
+            Err(error) if is_not_owned(&error) => Ok(false),
+            Err(error) if error.status() != Some(Status::BUSY) => Err(error.into()),
+            _ => Ok(true),
         }
     }
 

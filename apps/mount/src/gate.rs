@@ -1,34 +1,34 @@
 //! The file system while it is open: calls pass, until it is closed.
 
-use std::sync::RwLock;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, RwLock};
 
 use fuser::Errno;
-use nearflash_files_owner::{FileSystem, FilesError};
+use nearflash_files_owner::{FileCalls, FilesError};
 
 use crate::session::Event;
 
 /// The file system, for the threads that answer the kernel.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    files: RwLock<Option<FileSystem>>,
+    files: RwLock<Option<Arc<dyn FileCalls>>>,
     events: Sender<Event>,
 }
 
 impl Gate {
-    pub(crate) fn new(files: FileSystem, events: Sender<Event>) -> Self {
+    pub(crate) fn new(files: Arc<dyn FileCalls>, events: Sender<Event>) -> Self {
         Self { files: RwLock::new(Some(files)), events }
     }
 
     /// Calls the file system. A failure that is not the caller's fault is logged.
     pub(crate) fn call<T>(
         &self,
-        act: impl FnOnce(&FileSystem) -> Result<T, FilesError>,
+        act: impl FnOnce(&dyn FileCalls) -> Result<T, FilesError>,
     ) -> Result<T, Errno> {
         // A thread that panics ends the process, so the lock is never poisoned.
         let Ok(files) = self.files.read() else { return Err(Errno::EIO) };
         let Some(files) = files.as_ref() else { return Err(Errno::ESTALE) };
-        act(files).map_err(|error| self.failed(&error))
+        act(&**files).map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &FilesError) -> Errno {
@@ -47,7 +47,7 @@ impl Gate {
     /// Makes all changes durable, and ends the mount if that is not possible.
     pub(crate) fn sync(&self) {
         // The gate reports the failure.
-        let _ = self.call(FileSystem::sync_all);
+        let _ = self.call(|files| files.sync_all());
     }
 
     /// Waits for the calls under way, and makes everything durable. Later calls fail with `ESTALE`.

@@ -69,6 +69,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         keeps_all_grants: false,
         accounts,
         peers: None,
+        files: None,
     }
 }
 
