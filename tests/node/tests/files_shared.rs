@@ -73,7 +73,7 @@ fn what_several_mounts_append_does_not_overlap() {
         let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
         move || (0..LINES).for_each(|_| file.write_all(&line).unwrap())
     };
-    let line = |byte, len| [vec![byte; len - 1], vec![b'\n']].concat();
+    let line = |byte, len: usize| [vec![byte; len - 1], vec![b'\n']].concat();
     let writers = [
         append(bench.at("log"), line(b'a', 100)),
         append(bench.at_second("log"), line(b'b', 33)),
