@@ -198,9 +198,12 @@ mod tests {
         let inode = Inode::new(Kind::File, Permissions { mode: 0, uid: 0, gid: 0 }, Nanos(0));
         let record = inode_record(InodeNumber(1), &inode);
         for kind in [0, 8, 255] {
-            assert_eq!(inode_of(&InodeRecord { kind, ..record }), Err(MessageError::Value));
+            let mut unknown = record;
+            unknown.kind = kind;
+            assert_eq!(inode_of(&unknown), Err(MessageError::Value));
         }
-        let mut endless = InodeRecord { run_count: 2, ..record };
+        let mut endless = record;
+        endless.run_count = 2;
         endless.runs[0].count = U64::new(u64::MAX);
         endless.runs[1].count = U64::new(2);
         assert_eq!(inode_of(&endless), Err(MessageError::Value));

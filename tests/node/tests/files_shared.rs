@@ -37,6 +37,7 @@ fn each_mount_sees_what_the_other_did() {
         let seen = fs::read(bench.at("file")).unwrap();
         assert_eq!((seen.len(), &seen[70_000..70_007]), (80_000, &b"changed"[..]));
 
+        drop(file);
         fs::create_dir(bench.at("d")).unwrap();
         fs::rename(bench.at_second("file"), bench.at_second("d/moved")).unwrap();
         fs::hard_link(bench.at("d/moved"), bench.at("again")).unwrap();
