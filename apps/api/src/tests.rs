@@ -14,6 +14,7 @@ fn volume() -> VolumeInfo {
         device: "flash".to_owned(),
         provisioning: "thin".to_owned(),
         job: None,
+        files: None,
     }
 }
 

@@ -29,6 +29,9 @@ pub struct VolumeInfo {
     /// volume is completely prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
+    /// The state of its files, for people. Absent if the node does not own the files of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
 }
 
 /// The provisioning of volumes of nodes that do not report it.

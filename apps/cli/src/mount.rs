@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use nearflash::direct::Url;
 use nearflash::url::UrlError;
 use nearflash_mount::{Cache, Mount, MountError, MountOptions, UnmountError};
-use nearflash_units::OneLine;
+use nearflash_units::{Nanos, OneLine};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
@@ -93,6 +93,10 @@ pub(crate) struct MountArgs {
     /// The number of requests that are answered at a time
     #[arg(long, value_name = "N", default_value_t = MountOptions::THREADS)]
     threads: NonZero<usize>,
+    /// The time for which the kernel keeps names and attributes [default: 1s; 0s if the node owns the
+    /// files, so that each mount sees the changes of the others at once]
+    #[arg(long, value_name = "TIME", value_parser = nearflash_units::parse_duration)]
+    attribute_cache: Option<Nanos>,
     #[command(flatten)]
     owner: OwnerArgs,
     /// The file to which the log is appended [default: the system's log; stderr with --foreground]
@@ -135,6 +139,7 @@ fn mount(args: &MountArgs, url: Url) -> Result<(), Failure> {
         allow_other: args.allow_other,
         threads: args.threads,
         take_over: args.owner.take_over,
+        attributes_for: args.attribute_cache.map(Nanos::to_duration),
     };
     if args.daemon {
         // A session of its own keeps the terminal's signals and its end from the daemon. The call fails

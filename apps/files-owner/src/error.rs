@@ -95,6 +95,28 @@ pub enum FilesError {
     /// The volume cannot be read or written.
     #[error("volume '{volume}': {source}")]
     Disk { volume: String, source: io::Error },
+    /// The owner of the files has refused or failed a call.
+    #[error("{message}")]
+    Remote { errno: i32, message: String },
+    /// The node owns the files of the volume.
+    #[error(
+        "the node itself serves the files of volume '{volume}': use programs that ask it, of its \
+         version"
+    )]
+    OfNode { volume: String },
+    /// The node was lost during a call.
+    #[error(
+        "the node of volume '{volume}' was lost during a change, whose outcome is unknown: {source}"
+    )]
+    Unknown { volume: String, source: nearflash::Error },
+    /// The owner of the files has started again, and had not made all changes durable.
+    #[error(
+        "the node of volume '{volume}' has started again: changes since the last sync may be lost"
+    )]
+    Restarted { volume: String },
+    /// The owner of the files has sent an answer that is not one.
+    #[error("volume '{volume}': {source}: use programs of the same version as the node")]
+    Message { volume: String, source: nearflash_files_calls::MessageError },
 }
 
 impl FilesError {
@@ -104,11 +126,13 @@ impl FilesError {
             Self::Refused(refusal) => refusal_errno(refusal),
             Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
             Self::NotWritable { .. } => Errno::ACCESS,
+            Self::OfNode { .. } => Errno::BUSY,
             Self::Stale { .. } => Errno::STALE,
             error if error.is_superseded() => Errno::STALE,
             Self::Changing { .. } | Self::Take(TakeError::Raced { .. }) => Errno::AGAIN,
             Self::NoSeal { .. } => Errno::OPNOTSUPP,
             Self::NotFormatted { .. } => Errno::MEDIUMTYPE,
+            Self::Remote { errno, .. } => Errno::from_raw_os_error(*errno),
             Self::Disk { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Errno::NOSPC,
                 io::ErrorKind::PermissionDenied => Errno::ACCESS,

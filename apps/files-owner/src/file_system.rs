@@ -31,7 +31,7 @@ use crate::files::{CheckReport, Files, PIECE_LEN};
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
 use crate::store::Snapshot;
-use crate::{Disk, FilesError};
+use crate::{Disk, FilesError, Taker};
 
 pub use contents::Allocation;
 pub use names::{AttributeChanges, NewInode};
@@ -117,7 +117,19 @@ impl FileSystem {
         volume: &str,
         take_over: bool,
     ) -> Result<Self, FilesError> {
-        Self::open(Arc::new(crate::taking::take(client, volume, take_over)?))
+        Self::take_as(client, volume, &Taker::process(take_over))
+    }
+
+    /// [`Self::take`] for another owner than this process.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_as(
+        client: &nearflash::Client,
+        volume: &str,
+        taker: &Taker,
+    ) -> Result<Self, FilesError> {
+        Self::open(Arc::new(crate::taking::take(client, volume, taker)?))
     }
 
     /// Opens the files of a volume. No other process may write the volume.

@@ -15,6 +15,7 @@
 //!
 //! The crate knows nothing about command lines.
 
+mod calls;
 mod disk;
 mod error;
 mod file_system;
@@ -25,9 +26,13 @@ mod overlay;
 mod owner;
 mod pending;
 mod reader;
+mod remote;
+mod serving;
 mod store;
 mod taking;
+mod wire;
 
+pub use calls::FileCalls;
 pub use disk::{Disk, DiskProperties, SealedRuns, Seals, VolumeDisk};
 pub use error::FilesError;
 pub use file_system::{Allocation, AttributeChanges, FileSystem, NewInode, SealedFile, Usage};
@@ -41,3 +46,6 @@ pub use nearflash_files::{
 pub use owner::Owner;
 pub use pending::{Pending, Upload};
 pub use reader::{OpenedFile, Reader};
+pub use remote::{AskOwner, Connect, RemoteFiles};
+pub use serving::{ConnectionId, FilesServer};
+pub use taking::Taker;

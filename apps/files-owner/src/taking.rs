@@ -4,22 +4,42 @@ use nearflash::Client;
 use nearflash::direct::{OwnerOptions, Ownership};
 use nearflash_files::OWNER_BLOCK_OFFSET;
 
-use crate::{Disk as _, FilesError, VolumeDisk, format};
+use crate::{Disk as _, FilesError, RemoteFiles, VolumeDisk, format};
+
+/// Who takes a volume, and how.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Taker {
+    name: &'static str,
+    address: String,
+    take_over: bool,
+}
+
+impl Taker {
+    /// This process. `take_over`: a process that has the volume, and is alive, loses it.
+    pub fn process(take_over: bool) -> Self {
+        Self { name: "nearflash files", address: process(), take_over }
+    }
+
+    /// The node of the volume, which is this process. Nobody else can write the volume meanwhile, so it is
+    /// taken over at once.
+    pub fn node() -> Self {
+        Self { name: "the node itself", address: process(), take_over: true }
+    }
+}
 
 /// Takes a volume that is formatted for files. A volume with other contents is not written.
-pub(crate) fn take(
-    client: &Client,
-    volume: &str,
-    take_over: bool,
-) -> Result<VolumeDisk, FilesError> {
+pub(crate) fn take(client: &Client, volume: &str, taker: &Taker) -> Result<VolumeDisk, FilesError> {
     let disk = VolumeDisk::new(client.open(volume)?);
-    format::superblock(&disk)?;
     let properties = disk.properties();
+    if !properties.is_writable && RemoteFiles::has_owner(client, volume)? {
+        return Err(FilesError::OfNode { volume: properties.name });
+    }
+    format::superblock(&disk)?;
     if !properties.is_writable {
         return Err(FilesError::NotWritable { volume: properties.name });
     }
-    let options = OwnerOptions::new("nearflash files", process());
-    let options = options.offset(OWNER_BLOCK_OFFSET.0).take_over(take_over);
+    let options = OwnerOptions::new(taker.name, taker.address.clone());
+    let options = options.offset(OWNER_BLOCK_OFFSET.0).take_over(taker.take_over);
     Ok(VolumeDisk::owned(Ownership::take(client, volume, &options)?))
 }
 

@@ -4,31 +4,31 @@ use std::sync::RwLock;
 use std::sync::mpsc::Sender;
 
 use fuser::Errno;
-use nearflash_files_owner::{FileSystem, FilesError};
+use nearflash_files_owner::{FileCalls, FilesError};
 
 use crate::session::Event;
 
 /// The file system, for the threads that answer the kernel.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    files: RwLock<Option<FileSystem>>,
+    files: RwLock<Option<Box<dyn FileCalls>>>,
     events: Sender<Event>,
 }
 
 impl Gate {
-    pub(crate) fn new(files: FileSystem, events: Sender<Event>) -> Self {
+    pub(crate) fn new(files: Box<dyn FileCalls>, events: Sender<Event>) -> Self {
         Self { files: RwLock::new(Some(files)), events }
     }
 
     /// Calls the file system. A failure that is not the caller's fault is logged.
     pub(crate) fn call<T>(
         &self,
-        act: impl FnOnce(&FileSystem) -> Result<T, FilesError>,
+        act: impl FnOnce(&dyn FileCalls) -> Result<T, FilesError>,
     ) -> Result<T, Errno> {
         // A thread that panics ends the process, so the lock is never poisoned.
         let Ok(files) = self.files.read() else { return Err(Errno::EIO) };
         let Some(files) = files.as_ref() else { return Err(Errno::ESTALE) };
-        act(files).map_err(|error| self.failed(&error))
+        act(&**files).map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &FilesError) -> Errno {
@@ -48,13 +48,13 @@ impl Gate {
     /// Makes all changes durable, and ends the mount if that is not possible.
     pub(crate) fn sync(&self) {
         // The gate reports the failure.
-        let _ = self.call(FileSystem::sync_all);
+        let _ = self.call(|files| files.sync_all());
     }
 
     /// Waits for the calls under way, makes everything durable, and gives the volume back. Later calls
     /// fail with `ESTALE`.
     pub(crate) fn close(&self) -> Result<(), FilesError> {
         let files = self.files.write().ok().and_then(|mut files| files.take());
-        files.map_or(Ok(()), FileSystem::close)
+        files.map_or(Ok(()), FileCalls::close)
     }
 }

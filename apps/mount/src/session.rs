@@ -11,19 +11,24 @@ use std::time::Duration;
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearflash::direct::{Options, Url};
 use nearflash::{Client, Credentials};
-use nearflash_files_owner::FileSystem;
+use nearflash_files_owner::{FileCalls, FileSystem, RemoteFiles};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::ending::Waiting;
 use crate::gate::Gate;
 use crate::mount_point;
-use crate::translator::Translator;
+use crate::translator::{Kept, Translator};
 use crate::unmounting::detach;
 use crate::{MountError, UnmountError};
 
 /// The interval at which changes become durable that no program has synchronised.
 const SYNC_PERIOD: Duration = Duration::from_secs(5);
+
+/// The time for which the kernel keeps names and attributes of files that only this mount changes. Any
+/// time is safe; this one bounds how long the number of blocks is that before the space behind a file's
+/// end was returned, and costs one request a second for each file that is in use.
+const ATTRIBUTES_FOR: Duration = Duration::from_secs(1);
 
 /// The contents that the kernel keeps.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -46,6 +51,8 @@ pub struct MountOptions {
     pub threads: NonZero<usize>,
     /// Whether the volume is also taken from a process that is alive.
     pub take_over: bool,
+    /// The time for which the kernel keeps names and attributes; `None` for the default.
+    pub attributes_for: Option<Duration>,
 }
 
 impl MountOptions {
@@ -86,13 +93,19 @@ impl Mount {
         let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
         // As the volume is known to the node.
         let volume = client.open_named()?.name().to_owned();
-        let files = FileSystem::take(&client, &volume, options.take_over)?;
+        let (files, is_shared) = opened(&client, &volume, options.take_over)?;
+        let attributes_for = options.attributes_for.unwrap_or(if is_shared {
+            Duration::ZERO
+        } else {
+            ATTRIBUTES_FOR
+        });
+        let kept = Kept { cache: options.cache, is_shared, attributes_for };
         let (sender, events) = channel();
         let waiting = Waiting::listen().map_err(MountError::Listen)?;
         let files = Arc::new(Gate::new(files, sender.clone()));
         watch_signals(sender.clone()).map_err(MountError::Signals)?;
         let place = waiting.place().to_owned();
-        let translator = Translator::new(Arc::clone(&files), options.cache, place, &url);
+        let translator = Translator::new(Arc::clone(&files), kept, place, &url);
         let refused = |source| MountError::Refused { dir: dir.clone(), source };
         let session = Session::new(translator, &dir, &config(source, options)).map_err(refused)?;
         let guard = serve(session).map_err(MountError::Kernel)?;
@@ -154,6 +167,19 @@ impl Mount {
                 },
             }
         }
+    }
+}
+
+/// The files of a volume: through its node, if the node owns them, so that several mounts share them.
+/// Otherwise this process takes the volume.
+fn opened(
+    client: &Client,
+    volume: &str,
+    take_over: bool,
+) -> Result<(Box<dyn FileCalls>, bool), MountError> {
+    match RemoteFiles::open(client, volume)? {
+        Some(files) => Ok((Box::new(files), true)),
+        None => Ok((Box::new(FileSystem::take(client, volume, take_over)?), false)),
     }
 }
 

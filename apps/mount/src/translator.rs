@@ -34,19 +34,28 @@ use crate::session::Cache;
 
 pub(crate) use extended::WAITING_PLACE;
 
-/// The time for which the kernel keeps names and attributes without asking. All changes come from this
-/// kernel, so any time is safe; this one bounds how long the number of blocks is that before the space
-/// behind a file's end was returned, and costs one request a second for each file that is in use.
-const TTL: Duration = Duration::from_secs(1);
-
 /// Inode numbers are never used again.
 const GENERATION: Generation = Generation(0);
+
+/// What the kernel keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) cache: Cache,
+    /// Whether other machines may change the files.
+    pub(crate) is_shared: bool,
+    /// The time for which names and attributes are kept.
+    pub(crate) attributes_for: Duration,
+}
 
 /// Answers the kernel.
 #[derive(Debug)]
 pub(crate) struct Translator {
     files: Arc<Gate>,
     cache: Cache,
+    /// Whether other machines may change the files.
+    is_shared: bool,
+    /// The time for which the kernel keeps names and attributes without asking.
+    attributes_for: Duration,
     /// The value of the attribute that `nearflash umount` reads.
     waiting_place: String,
     directories: Directories,
@@ -58,10 +67,20 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    pub(crate) fn new(files: Arc<Gate>, cache: Cache, waiting_place: String, url: &Url) -> Self {
+    pub(crate) fn new(files: Arc<Gate>, kept: Kept, waiting_place: String, url: &Url) -> Self {
         let (directories, privileged) = (Directories::default(), RwLock::default());
+        let Kept { cache, is_shared, attributes_for } = kept;
         let sealing_place = sealing::place(url, cache);
-        Self { files, cache, waiting_place, directories, privileged, sealing_place }
+        Self {
+            files,
+            cache,
+            is_shared,
+            attributes_for,
+            waiting_place,
+            directories,
+            privileged,
+            sealing_place,
+        }
     }
 
     /// The attributes of an inode, for the kernel.
@@ -74,14 +93,16 @@ impl Translator {
 
     fn reply_entry(&self, reply: ReplyEntry, found: Result<(InodeNumber, Inode), Errno>) {
         match found {
-            Ok((number, inode)) => reply.entry(&TTL, &self.shown(number, &inode), GENERATION),
+            Ok((number, inode)) => {
+                reply.entry(&self.attributes_for, &self.shown(number, &inode), GENERATION)
+            }
             Err(error) => reply.error(error),
         }
     }
 
     fn reply_attributes(&self, reply: ReplyAttr, number: InodeNumber, inode: Result<Inode, Errno>) {
         match inode {
-            Ok(inode) => reply.attr(&TTL, &self.shown(number, &inode)),
+            Ok(inode) => reply.attr(&self.attributes_for, &self.shown(number, &inode)),
             Err(error) => reply.error(error),
         }
     }
@@ -153,7 +174,7 @@ impl Filesystem for Translator {
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.lookup_name(parent, name) {
             // The kernel remembers for a while that the name does not exist.
-            Err(Errno::ENOENT) => reply.entry(&TTL, &init::no_entry(), GENERATION),
+            Err(Errno::ENOENT) => reply.entry(&self.attributes_for, &init::no_entry(), GENERATION),
             found => self.reply_entry(reply, found),
         }
     }
@@ -373,7 +394,7 @@ impl Filesystem for Translator {
             let (name, number) = named(&item);
             inode(number).is_ok_and(|inode| {
                 let attributes = self.shown(number, &inode);
-                reply.add(attributes.ino, next, name, &TTL, &attributes, GENERATION)
+                reply.add(attributes.ino, next, name, &self.attributes_for, &attributes, GENERATION)
             })
         });
         match listed {
@@ -449,7 +470,7 @@ impl Filesystem for Translator {
                 let attributes = self.shown(number, &inode);
                 let flags = self.open_flags();
                 let handle = sealing::handle(open_flags);
-                reply.created(&TTL, &attributes, GENERATION, handle, flags);
+                reply.created(&self.attributes_for, &attributes, GENERATION, handle, flags);
             }
             Err(error) => reply.error(error),
         }

@@ -82,6 +82,13 @@ impl Doors {
     }
 }
 
+/// Opens the door of the owner of files, which is a client of this node.
+pub(crate) fn open_for_owner(path: &Path) -> Result<(OpenDoor, SocketFile), NodeError> {
+    let (listener, file) = open_local(path)?;
+    let socket = DoorSocket::Local(listener);
+    Ok((OpenDoor { protocol: Protocol::Direct, socket, admits: Admits::Proven }, file))
+}
+
 /// An absolute path, valid in any working directory.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())

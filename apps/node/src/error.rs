@@ -342,6 +342,26 @@ pub enum NodeError {
          not flushed may be lost; the log above names the device"
     )]
     NotDrained,
+    /// The volume whose files the node is to own does not exist.
+    #[error("--files {name}: there is no such volume: create it with --volume {name}=SIZE@DEVICE")]
+    FilesUnknown {
+        /// Its name.
+        name: Name,
+    },
+    /// The volume whose files the node is to own has blocks on other nodes.
+    #[error("--files {name}: it is a volume of a cluster or of another node: use one of this node")]
+    FilesNotOfNode {
+        /// Its name.
+        name: Name,
+    },
+    /// The volume whose files the node owns is to be removed.
+    #[error(
+        "the node serves the files of volume '{name}': restart it without --files {name} first"
+    )]
+    ServesFiles {
+        /// Its name.
+        name: Name,
+    },
     /// Signals cannot be received, or the ready line cannot be written.
     #[error("cannot {action}: {source}")]
     System {

@@ -51,6 +51,10 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Config(_) | NodeError::NoCredential { .. } | NodeError::NoAccount { .. } => {
             (ErrorCode::Configuration, None)
         }
+        NodeError::FilesUnknown { .. } | NodeError::FilesNotOfNode { .. } => {
+            (ErrorCode::Configuration, None)
+        }
+        NodeError::ServesFiles { name } => volume(ErrorCode::VolumeInUse, name),
         NodeError::Remote { .. } | NodeError::RemoteClash(_) => (ErrorCode::Configuration, None),
         NodeError::Bind { .. } | NodeError::PulseSocket { .. } => (ErrorCode::Address, None),
         NodeError::Start(_) | NodeError::Control { .. } | NodeError::System { .. } => {

@@ -45,7 +45,7 @@ pub(crate) fn published(
     direct: Arc<DirectAccess>,
 ) -> Published {
     let space = &recorded.space;
-    let mut volumes: Vec<&Volume> = space.served().filter(|it| it.home.is_public()).collect();
+    let mut volumes: Vec<&Volume> = for_hosts(recorded).collect();
     volumes.sort_by_key(|volume| (&volume.subsystem, volume.nsid));
     let namespace = |volume: &Volume| {
         let expected = expected(volume, devices);
@@ -64,6 +64,15 @@ pub(crate) fn published(
     let namespaces = volumes.into_iter().map(namespace).collect();
     let iscsi = Arc::new(iscsi_access(recorded, devices));
     Published { volumes: Arc::new(space.table()), namespaces, direct, iscsi }
+}
+
+/// The volumes that hosts and initiators see. The files of the others are this node's, and nobody else
+/// writes their blocks.
+fn for_hosts(recorded: &Records) -> impl Iterator<Item = &Volume> {
+    let is_files = |volume: &Volume| {
+        recorded.files.as_ref().is_some_and(|files| files.volumes.contains(&volume.name))
+    };
+    recorded.space.served().filter(move |it| it.home.is_public() && !is_files(it))
 }
 
 /// The access of direct clients at the time `now`.
@@ -99,6 +108,7 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
         credentials: grants.credentials().map(credential).collect(),
         seals,
         peers: recorded.peers.clone(),
+        files: recorded.files.clone(),
     }
 }
 
@@ -117,7 +127,7 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
 /// The access of iSCSI initiators.
 pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> IscsiAccess {
     let mut targets: BTreeMap<&Name, Vec<IscsiUnit>> = BTreeMap::new();
-    for volume in recorded.space.served().filter(|volume| volume.home.is_public()) {
+    for volume in for_hosts(recorded) {
         // Logical unit numbers begin at 0, namespace identifiers at 1.
         let Ok(lun) = u16::try_from(volume.nsid.saturating_sub(1)) else { continue };
         let expected = expected(volume, devices);
@@ -188,5 +198,6 @@ pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
         device: device_names(volume, space),
         provisioning: volume.provisioning.to_string(),
         job: volume.preparing.map(|preparing| preparing.job),
+        files: None,
     }
 }

@@ -15,6 +15,7 @@ mod end_of_panic;
 mod error;
 mod error_code;
 mod exports;
+mod files;
 mod health;
 mod initiator_name;
 mod joining;
@@ -38,8 +39,9 @@ pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
     CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectSeal, DirectVolume, DoorSocket,
-    HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace,
-    OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    FilesAccess, FilesNews, HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit,
+    MirrorNews, Namespace, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
+    RuntimeStatus, StartError, Then,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

@@ -36,6 +36,7 @@ use crate::config::ValueError;
 use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
 use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
+use crate::files::FilesOwner;
 use crate::health::Health;
 use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
@@ -63,6 +64,8 @@ pub(crate) struct Node {
     devices: Mutex<Devices>,
     /// The connection to the cluster's store.
     cluster: OnceLock<Arc<Follower>>,
+    /// The owner of files, if the node has one.
+    files: OnceLock<Arc<FilesOwner>>,
     zeroing: zeroing::Zeroing,
     /// Only the thread that follows the cluster changes it. Taken before `devices`.
     shared: Mutex<Shared>,
@@ -113,6 +116,7 @@ impl Node {
             catalog,
             devices,
             cluster: OnceLock::new(),
+            files: OnceLock::new(),
             zeroing: zeroing::Zeroing::default(),
             shared: Mutex::default(),
             changing,
@@ -139,7 +143,17 @@ impl Node {
     pub(crate) fn volumes(&self) -> Vec<VolumeInfo> {
         let space = &self.served().recorded.space;
         let volumes = space.volumes().filter(|volume| volume.home.is_public());
-        volumes.map(|volume| volume_info(volume, space)).collect()
+        let info = |volume: &Volume| VolumeInfo {
+            files: self.files.get().and_then(|owner| owner.state_of(volume.id)),
+            ..volume_info(volume, space)
+        };
+        volumes.map(info).collect()
+    }
+
+    /// The node owns files.
+    pub(crate) fn serve_files(&self, owner: Arc<FilesOwner>) {
+        // It starts once.
+        let _ = self.files.set(owner);
     }
 
     fn create(&self, request: &VolumeRequest) -> Result<OneVolume, ApiError> {
@@ -182,6 +196,9 @@ impl Node {
         let connected = if force { None } else { self.runtime.connected() };
         self.change(|space| {
             let volume = space.remove(&name)?;
+            if self.files.get().is_some_and(|owner| owner.state_of(volume.id).is_some()) {
+                return Err(NodeError::ServesFiles { name: name.clone() });
+            }
             if !force {
                 check_unused(&volume, connected)?;
             }

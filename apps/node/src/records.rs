@@ -3,7 +3,7 @@
 use nearflash_access::{Accounts, Grants};
 use nearflash_space::Space;
 
-use crate::runtime_face::PeerAccess;
+use crate::runtime_face::{FilesAccess, PeerAccess};
 
 /// The contents of the catalog, except the devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,4 +23,6 @@ pub(crate) struct Records {
     pub(crate) accounts: Accounts,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,
+    /// The volumes whose files this node owns. The configuration has them, not the catalog.
+    pub(crate) files: Option<FilesAccess>,
 }

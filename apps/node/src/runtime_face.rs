@@ -13,13 +13,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nearflash_access::{ChapAccount, GrantNumber, Rights, Secret};
 use nearflash_device::DeviceId;
+use nearflash_direct::Status;
+use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
 use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
-use nearflash_shard::PeerConfig;
+use nearflash_shard::{ClientPlace, PeerConfig};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
@@ -68,6 +70,8 @@ pub struct RuntimeConfig {
     pub ledger: Arc<Ledger>,
     /// Takes the news of the cores about mirrors.
     pub on_mirrors: OnMirrors,
+    /// Takes the messages of clients for the owner of files.
+    pub on_files: OnFiles,
 }
 
 /// News of the cores about a mirror.
@@ -118,6 +122,48 @@ impl Default for OnMirrors {
 impl fmt::Debug for OnMirrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnMirrors")
+    }
+}
+
+/// News of a client for the owner of the files of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FilesNews {
+    /// A message, which [`Runtime::answer_files`] answers.
+    Asked {
+        /// The client's connection.
+        place: ClientPlace,
+        /// The message.
+        demand: Box<FilesDemand>,
+    },
+    /// The connection has ended.
+    Gone(ClientPlace),
+}
+
+/// Takes messages for the owner of files. It must return at once.
+#[derive(Clone)]
+pub struct OnFiles(Arc<dyn Fn(FilesNews) + Send + Sync>);
+
+impl OnFiles {
+    /// Messages go to this function.
+    pub fn new(take: impl Fn(FilesNews) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+
+    pub(crate) fn tell(&self, news: FilesNews) {
+        (self.0)(news);
+    }
+}
+
+impl Default for OnFiles {
+    /// Nobody takes messages: the node owns no files, and its sessions refuse them.
+    fn default() -> Self {
+        Self::new(|_| ())
+    }
+}
+
+impl fmt::Debug for OnFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnFiles")
     }
 }
 
@@ -318,6 +364,17 @@ pub struct DirectAccess {
     pub seals: Vec<DirectSeal>,
     /// The access of the other nodes of the cluster to the parts; `None` without a cluster.
     pub peers: Option<PeerAccess>,
+    /// The access of the owner of files; `None` if the node owns none.
+    pub files: Option<FilesAccess>,
+}
+
+/// The access of the owner of files, which is a part of the node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FilesAccess {
+    /// The secret that it proves to know, another one for each start of the node.
+    pub secret: Secret,
+    /// The volumes.
+    pub volumes: Vec<Name>,
 }
 
 /// The access of the other nodes of the cluster.
@@ -417,6 +474,9 @@ pub trait Runtime: Send + Sync {
     /// Replaces the served state, and notifies connected hosts of the changes. Before the ticket is
     /// over, space that the new table no longer maps must not be given to another volume.
     fn publish(&self, published: Published) -> Ticket;
+
+    /// Answers the message of this number of a client's connection, or says why there is no answer.
+    fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>);
 
     /// Adds devices, which are volumes of other nodes, mirrors, or faces of mirrors: the lists hold the
     /// earlier ones, too, and `mirrors` has the kinds of those that are not volumes of other nodes.

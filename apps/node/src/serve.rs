@@ -5,9 +5,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nearflash_access::{SECRET_LEN, Secret};
 use nearflash_api::socket::socket_path;
 use nearflash_api::{Document, Ready};
 use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
+use nearflash_request::VolumeId;
+use nearflash_space::{Home, Name};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -19,11 +22,14 @@ use crate::cluster::Supervisor;
 use crate::clustered::{Clustered, Enrolled};
 use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
-use crate::doors::{Addresses, Doors, SocketFile, absolute};
+use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
+use crate::files::{self, FilesOwner};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Slices, prepare};
+use crate::records::Records;
+use crate::runtime_face::FilesAccess;
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
 /// A node that serves.
@@ -40,6 +46,8 @@ pub struct Running {
     cluster: Option<Clustered>,
     /// The Unix socket for direct clients on this machine; dropping it removes the file.
     local_socket: Option<SocketFile>,
+    /// The owner of files, and its socket.
+    files: Option<(Arc<FilesOwner>, SocketFile)>,
 }
 
 impl Running {
@@ -66,8 +74,17 @@ impl Running {
         let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
         let slices = cluster.as_ref().map(|it| (it, slices));
         let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
+        let Doors { mut open, local_socket, addresses } = doors;
+        let access = files_access(&config.files, &prepared.recorded)?;
+        prepared.recorded.files = access.as_ref().map(|(access, _)| access.clone());
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
-        let Doors { open, local_socket, addresses } = doors;
+        let files_door = access.map(|access| {
+            let (door, file) = open_for_owner(&files::socket_path(&absolute(&config.data_dir)))?;
+            open.push(door);
+            Ok::<_, NodeError>((access, file))
+        });
+        let files_door = files_door.transpose()?;
+        let (on_files, queues) = files::queues();
         let (asker, events) = Asker::new();
         let health = Health::open(&config.data_dir, &prepared.recorded.space);
         let runtime = start(RuntimeConfig {
@@ -89,6 +106,7 @@ impl Running {
             life: health.life(),
             ledger: Arc::clone(health.ledger()),
             on_mirrors: cluster.as_ref().map(Enrolled::on_mirrors).unwrap_or_default(),
+            on_files,
         })?;
         let face = Arc::clone(&runtime);
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
@@ -106,6 +124,13 @@ impl Running {
         let remotes = RemoteWatch::start(Arc::clone(&node), absent)
             .map_err(no_thread)
             .inspect_err(given_up)?;
+        let files = files_door.map(|((access, ids), file)| {
+            let data_dir = absolute(&config.data_dir);
+            let owner = FilesOwner::start(&access, ids, &data_dir, queues, &runtime)?;
+            node.serve_files(Arc::clone(&owner));
+            Ok((owner, file))
+        });
+        let files = files.transpose().map_err(no_thread).inspect_err(given_up)?;
         let follow = |cluster: Enrolled| cluster.follow(&node, slices);
         let cluster = cluster.map(follow).transpose().inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
@@ -122,6 +147,7 @@ impl Running {
             remotes,
             cluster,
             local_socket,
+            files,
         })
     }
 
@@ -144,6 +170,11 @@ impl Running {
     /// # Errors
     /// When some request could not be finished and flushed.
     pub fn stop(self) -> Result<(), NodeError> {
+        // Its changes become durable while the cores serve.
+        if let Some((owner, socket)) = self.files {
+            owner.stop();
+            drop(socket);
+        }
         // Requests that wait for a job are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.remotes.stop();
@@ -163,6 +194,27 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// The access of the owner of files, and the numbers of the volumes.
+type FilesParts = (FilesAccess, Vec<(Name, VolumeId)>);
+
+/// The access of the owner of the files of these volumes, which must be volumes of this node alone.
+fn files_access(names: &[Name], recorded: &Records) -> Result<Option<FilesParts>, NodeError> {
+    let of_node = |name: &Name| match recorded.space.volume(name) {
+        Some(volume) if volume.home == Home::Node => Ok((name.clone(), volume.id)),
+        Some(_) => Err(NodeError::FilesNotOfNode { name: name.clone() }),
+        None => Err(NodeError::FilesUnknown { name: name.clone() }),
+    };
+    let ids = names.iter().map(of_node).collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let (one, two) = (Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes());
+    let mut secret = [0; SECRET_LEN];
+    secret[..16].copy_from_slice(&one);
+    secret[16..].copy_from_slice(&two);
+    Ok(Some((FilesAccess { secret: Secret::new(secret), volumes: names.to_vec() }, ids)))
 }
 
 /// Serves until SIGTERM or SIGINT, then drains; announces on stdout when hosts can connect. A

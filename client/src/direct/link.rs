@@ -176,6 +176,7 @@ impl Link {
         match error {
             SubmitError::NotAgreed => Error::Status(Status::INVALID_OPCODE),
             SubmitError::NotOpen => Error::Status(Status::NO_SUCH_VOLUME),
+            SubmitError::Length(_) => Error::Status(Status::INVALID_FIELD),
             _ => Error::ConnectionLost(Lost::Closed),
         }
     }

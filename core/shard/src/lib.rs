@@ -14,6 +14,7 @@ mod connections;
 mod controllers;
 mod direct;
 mod door;
+mod files;
 mod identities;
 mod iscsi;
 mod leftover;

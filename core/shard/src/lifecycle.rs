@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use nearflash_direct::serving::TargetSession;
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_units::Nanos;
 
@@ -175,6 +176,7 @@ impl Shard {
             return;
         }
         let (role, identity) = (connection.role, connection.identity.take());
+        let has_files = connection.session.direct().is_some_and(TargetSession::has_files);
         if let Some(Client { key }) = connection.client.take() {
             world.notice(Notice::ClientGone { peer: connection.peer, key });
         }
@@ -184,6 +186,9 @@ impl Shard {
         self.engine.accounts().close(connection.account());
         self.connections.remove(key);
         let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
+        if has_files {
+            world.notice(Notice::FilesGone(place));
+        }
         let gone = match (role, identity) {
             (Role::Initiator { tsih, cid }, _) => Message::InitiatorGone { tsih, cid },
             (Role::Direct, Some(identity)) => Message::ClientGone(identity, place),

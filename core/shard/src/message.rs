@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use nearflash_device::{DeviceProperties, Health};
+use nearflash_direct::Status;
 use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
 use nearflash_engine::{CoreId, FenceMessage, Owner};
@@ -123,6 +124,9 @@ pub enum Message {
     Raise(u64, Arc<[Raised]>),
     /// From the control plane: the result of a change that a session of this core asked for.
     Changed(Owner, (VolumeId, Tag), ChangeResult),
+    /// From the control plane: the answer of the owner of files to the message of this number, or why there
+    /// is none.
+    FilesAnswered(Owner, (u32, Result<Box<[u8]>, Status>)),
     /// From the control plane, to every core: report the status, by [`crate::Notice::Status`].
     ReportStatus(u64),
     /// From the control plane, to every core: accept nothing new, answer the requests in flight,

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use nearflash_device::{DeviceId, DeviceResult};
+use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Opened, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
@@ -14,6 +15,7 @@ use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::door::Peer;
+use crate::message::ClientPlace;
 use crate::peers::LinkError;
 use crate::session::PeerError;
 
@@ -109,6 +111,11 @@ pub enum Notice {
     SessionOver { nexus: Nexus, identity: Identity },
     /// A session asks for a change of a volume. Answered by [`crate::Message::Changed`].
     Change { core: CoreId, owner: Owner, tag: Tag, change: Box<Change> },
+    /// A direct client has a message for the owner of the files of a volume. Answered by
+    /// [`crate::Message::FilesAnswered`].
+    Files { place: ClientPlace, demand: Box<FilesDemand> },
+    /// The connection of a client that has sent such messages is gone.
+    FilesGone(ClientPlace),
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
     /// Answers `Devices`, `Mirrors`, `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.

@@ -296,6 +296,7 @@ impl Shard {
                 world.notice(Notice::Raised(self.config.engine.core, number));
             }
             Message::Changed(owner, asked, result) => self.changed(owner, asked, &result, world),
+            Message::FilesAnswered(owner, answer) => self.files_answered(owner, answer),
             Message::ReportStatus(number) => {
                 let status = Box::new(self.status(world));
                 world.notice(Notice::Status(self.config.engine.core, number, status));

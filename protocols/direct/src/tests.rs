@@ -147,6 +147,7 @@ fn every_bound_is_in_the_document_as_it_is_here() {
         ("SEGMENT_LEN_MAX", wire::SEGMENT_LEN_MAX),
         ("LEN_MAX", wire::LEN_MAX),
         ("SMALL_LEN_MAX", wire::SMALL_LEN_MAX),
+        ("FILES_LEN_MAX", wire::FILES_LEN_MAX),
         ("CREDITS_MAX", wire::CREDITS_MAX),
         ("NAME_LEN_MAX", u32::try_from(wire::NAME_LEN_MAX).unwrap()),
         ("DIGEST_LEN_MAX", wire::DIGEST_LEN_MAX),

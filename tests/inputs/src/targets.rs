@@ -1,6 +1,7 @@
 //! The conversion of bytes to the arguments of each property.
 
 use nearflash_direct::check as direct;
+use nearflash_files_calls::check as files;
 use nearflash_iscsi::check as iscsi;
 use nearflash_node::check as node;
 use nearflash_nvme::check as nvme;
@@ -19,7 +20,7 @@ pub struct Target {
 }
 
 /// All targets. Each needs a directory in `fuzz/corpus` and a row in `fuzz/README.md`.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     Target { name: "nvme_commands", check: nvme::check_decode_never_panics },
     Target { name: "nvme_parsers", check: structures::check_structures },
     Target { name: "nvme_connect", check: nvme::check_connect_never_panics },
@@ -39,6 +40,7 @@ pub const TARGETS: [Target; 25] = [
     Target { name: "direct_client", check: direct::check_client_never_panics },
     Target { name: "direct_pair", check: direct_pair },
     Target { name: "direct_seal", check: direct::check_seal },
+    Target { name: "files_calls", check: files_calls },
     Target { name: "shard", check: shard::check_shard },
     Target { name: "on_disk", check: on_disk::check_on_disk },
     Target { name: "texts", check: |input| texts::check_texts(text_of(input)) },
@@ -53,6 +55,12 @@ fn text_of(input: &[u8]) -> &str {
         Ok(text) => text,
         Err(error) => std::str::from_utf8(&input[..error.valid_up_to()]).unwrap_or_default(),
     }
+}
+
+/// A request on files, or the payload of an answer in every form.
+fn files_calls(input: &[u8]) {
+    files::check_request(input);
+    files::check_answer(input);
 }
 
 /// Almost valid PDUs with correct digests, cut anywhere: eight bytes describe each.

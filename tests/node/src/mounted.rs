@@ -64,8 +64,21 @@ impl<'a> MountBench<'a> {
     /// # Panics
     /// As [`Self::new`].
     pub fn with_volume(place: &'a Place, door: Door, size: &str) -> Self {
+        Self::with_flags(place, door, size, &[])
+    }
+
+    /// A volume of 128 MiB whose files the node owns.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn shared(place: &'a Place, door: Door) -> Self {
+        Self::with_flags(place, door, "128MiB", &["--files", "data"])
+    }
+
+    fn with_flags(place: &'a Place, door: Door, size: &str, more: &[&str]) -> Self {
         let (device, volume) = (place.flash("8GiB"), format!("data={size}@flash"));
-        let flags = ["--device", &device, "--volume", &volume].map(str::to_owned).to_vec();
+        let flags = [&["--device", &device, "--volume", &volume], more].concat();
+        let flags: Vec<String> = flags.into_iter().map(str::to_owned).collect();
         let node = start(place, &flags);
         let url = format!("{}/data", door.url(&node));
         done(&["files", "format", &url]);
@@ -113,6 +126,28 @@ impl<'a> MountBench<'a> {
         self.node.crash();
         let node = start(self.place, &self.flags);
         Self { node, ..self }
+    }
+
+    /// The path of a file in the second mount.
+    pub fn at_second(&self, name: &str) -> PathBuf {
+        self.second().join(name)
+    }
+
+    fn second(&self) -> PathBuf {
+        self.dir.with_file_name("mnt-2")
+    }
+
+    /// Mounts the volume once more, on another directory.
+    ///
+    /// # Panics
+    /// When the command fails.
+    pub fn mount_second(&self, more: &[&str]) -> Mounted {
+        let dir = self.second();
+        fs::create_dir_all(&dir).expect("the folder of the test is writable");
+        let text = dir.to_str().expect("temporary folders have plain names");
+        let log = self.place.text("mount-2.log");
+        done(&[&["mount", &self.url, text, "--log", &log], more].concat());
+        Mounted { dir, log: self.place.path("mount-2.log"), is_mounted: true }
     }
 
     /// Mounts the volume with these flags.
@@ -175,6 +210,15 @@ impl Mounted {
         self.is_mounted = false;
         let below = fs::read_dir(&self.dir).expect("it is an empty folder again");
         assert_eq!(below.count(), 0, "the folder below is empty");
+    }
+
+    /// Removes the mount point of a process that was killed.
+    ///
+    /// # Panics
+    /// When it cannot be unmounted.
+    pub fn abandon(mut self) {
+        done(&["umount", self.dir.to_str().expect("temporary folders have plain names")]);
+        self.is_mounted = false;
     }
 
     /// The process of the mount. Its socket's name has the number.

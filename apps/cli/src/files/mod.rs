@@ -3,6 +3,7 @@
 mod place;
 mod progress;
 mod show;
+mod volume;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,8 +16,8 @@ use nearflash::direct::Options;
 use nearflash::url::UrlError;
 use nearflash::{Client, Credentials};
 use nearflash_files_owner::{
-    Disk, Files, FilesError, FormatOptions, Kind, Name, NameError, Owner, Path, Refusal, Replace,
-    Upload, VolumeDisk, format,
+    Disk, DiskProperties, FileCalls as _, Files, FilesError, FormatOptions, Kind, Name, NameError,
+    Owner, Path, Refusal, RemoteFiles, Replace, Upload, VolumeDisk, format,
 };
 use nearflash_units::ByteLen;
 
@@ -26,6 +27,7 @@ use crate::output::{self, print};
 use crate::waiting::waiting_for;
 use place::Place;
 use progress::Progress;
+use volume::{Changing, Reading};
 
 /// The number of entries that are listed at a time.
 const PAGE_LEN: usize = 1000;
@@ -115,25 +117,18 @@ pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// The volume of a place.
-fn disk(place: &Place) -> Result<Arc<dyn Disk>, FilesFailure> {
-    Ok(Arc::new(VolumeDisk::new(connect(place)?.open_named()?)))
-}
-
 fn connect(place: &Place) -> Result<Client, FilesFailure> {
     Ok(Client::connect_to(place.url.clone(), Credentials::NONE, Options::default())?)
 }
 
-fn reading(place: &Place) -> Result<Files, FilesFailure> {
-    Ok(Files::open(disk(place)?)?)
+fn reading(place: &Place) -> Result<Reading, FilesFailure> {
+    Reading::open(&connect(place)?)
 }
 
-fn changing(place: &Place, owner: OwnerArgs) -> Result<Owner, FilesFailure> {
+fn changing(place: &Place, owner: OwnerArgs) -> Result<Changing, FilesFailure> {
     let client = connect(place)?;
-    // As the volume is known to the node.
-    let volume = client.open_named()?.name().to_owned();
     let reason = "for a sign of life of the process that had the volume, 10 s at most";
-    Ok(waiting_for(reason, || Owner::take(&client, &volume, owner.take_over))?)
+    waiting_for(reason, || Changing::open(&client, owner.take_over))
 }
 
 fn may_replace(replace: &ReplaceArgs) -> Replace {
@@ -151,13 +146,20 @@ fn named_remedy(error: FilesError) -> FilesFailure {
 fn format_volume(volume: &str, force: bool, json: bool) -> Result<String, FilesFailure> {
     let place: Place = volume.parse()?;
     place.refuse_path()?;
-    let disk = disk(&place)?;
-    format(Arc::clone(&disk), FormatOptions { force })?;
-    let formatted = show::Formatted {
-        volume: disk.properties().name,
-        bytes: disk.properties().len.0,
-        free_bytes: Owner::open(disk)?.free_len()?.0,
+    let client = connect(&place)?;
+    let disk = Arc::new(VolumeDisk::new(client.open_named()?));
+    let DiskProperties { name: volume, len: ByteLen(bytes), .. } = disk.properties();
+    let free = match RemoteFiles::format(&client, &volume, force)? {
+        true => match RemoteFiles::open(&client, &volume)? {
+            Some(files) => files.usage()?.free,
+            None => ByteLen(0),
+        },
+        false => {
+            format(disk.clone(), FormatOptions { force })?;
+            Owner::open(disk)?.free_len()?
+        }
     };
+    let formatted = show::Formatted { volume, bytes, free_bytes: free.0 };
     Ok(output::show(&formatted, json, show::formatted))
 }
 
@@ -204,7 +206,7 @@ fn put(
         (Box::new(source), metadata.is_file().then_some(ByteLen(metadata.len())))
     };
     let owner = changing(&place, owner)?;
-    let path = destination(owner.files(), &place, file)?;
+    let path = destination(&owner, &place, file)?;
     let mut progress = Progress::new(size);
     let options = Upload { size, replace: may_replace(replace) };
     let put = owner.put(&path, &mut source, options, &mut |done| progress.at(done));
@@ -214,7 +216,7 @@ fn put(
 }
 
 /// The path of a new file: in a directory that exists, it has the name of its source.
-fn destination(files: &Files, place: &Place, file: &LocalPath) -> Result<Path, FilesFailure> {
+fn destination(files: &Changing, place: &Place, file: &LocalPath) -> Result<Path, FilesFailure> {
     let is_directory = || match files.stat(&place.path) {
         Ok((_, inode)) => inode.kind == Kind::Directory,
         Err(_) => false,
@@ -288,8 +290,14 @@ fn rename(
 fn check(volume: &str, json: bool) -> Result<ExitCode, Failure> {
     let place: Place = volume.parse()?;
     place.refuse_path()?;
-    let disk = disk(&place)?;
+    let client = connect(&place)?;
+    let opened = client.open_named().map_err(FilesFailure::from)?;
+    let disk: Arc<dyn Disk> = Arc::new(VolumeDisk::new(opened));
     let volume = disk.properties().name;
+    // The node's last changes are checked, too.
+    if let Some(files) = RemoteFiles::open(&client, &volume).map_err(FilesFailure::from)? {
+        files.sync_all().map_err(FilesFailure::from)?;
+    }
     let report = Files::open(disk).and_then(|mut files| files.check());
     let report = report.map_err(FilesFailure::from)?;
     print(&output::show(&show::Checked::new(&volume, &report), json, show::checked))?;

@@ -35,7 +35,13 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
             volume.nqn.clone(),
         ]);
     }
-    rendered(&table)
+    let mut text = rendered(&table);
+    for volume in volumes {
+        if let Some(state) = &volume.files {
+            text += &format!("files of volume '{}': {state}\n", volume.name);
+        }
+    }
+    text
 }
 
 /// A volume, and the place of each of its mirrors.

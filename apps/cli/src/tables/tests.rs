@@ -20,6 +20,7 @@ fn volume(name: &str, bytes: u64) -> VolumeInfo {
         device: "flash".to_owned(),
         provisioning: "thin".to_owned(),
         job: None,
+        files: None,
     }
 }
 

@@ -81,6 +81,23 @@ impl FileSystem {
         Ok(offset)
     }
 
+    /// Extends an open file by `len` zeroes, and returns their offset: the place for bytes that come in
+    /// several writes.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn append_space(
+        &self,
+        number: InodeNumber,
+        len: ByteLen,
+    ) -> Result<ByteOffset, FilesError> {
+        let file = self.open_regular(number)?;
+        let mut extending = self.extending(&file);
+        let offset = ByteOffset(extending.contents.size.0);
+        extending.make_space(end_of(offset, len)?)?;
+        Ok(offset)
+    }
+
     /// Takes space for a range of an open file, or zeroes the range.
     ///
     /// # Errors
@@ -157,6 +174,15 @@ impl Extending<'_> {
         let (valid, size) = (self.valid_end(), self.contents.size.0);
         let done = zero_runs(&**self.files.disk(), &next.runs, valid, size);
         next.keeps_space = Some(true);
+        self.finish(next, done)
+    }
+
+    /// Extends the file with space.
+    fn make_space(&mut self, end: u64) -> Result<(), FilesError> {
+        let mut next = self.grown(end, Spare::Doubling)?;
+        next.size = next.size.max(end);
+        let done = zero_runs(&**self.files.disk(), &next.runs, self.valid_end(), next.size);
+        self.file.mark_modified();
         self.finish(next, done)
     }
 

@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::sync::PoisonError;
 
 use fuser::{Errno, FopenFlags, OpenFlags, ReplyData, ReplyStatfs, WriteFlags};
-use nearflash_files_owner::{
-    Allocation, AttributeChanges, BLOCK, FileSystem, InodeNumber, NAME_LEN_MAX,
-};
+use nearflash_files_owner::{Allocation, AttributeChanges, BLOCK, InodeNumber, NAME_LEN_MAX};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::fs::{FallocateFlags, OFlags};
 
@@ -24,7 +22,8 @@ impl Translator {
     pub(super) fn open_flags(&self) -> FopenFlags {
         match self.cache {
             Cache::None => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
-            // Pages of an earlier open are valid: all changes came from this kernel.
+            // Pages of an earlier open are valid only if all changes came from this kernel.
+            Cache::Read if self.is_shared => FopenFlags::empty(),
             Cache::Read => FopenFlags::FOPEN_KEEP_CACHE,
         }
     }
@@ -103,7 +102,7 @@ impl Translator {
     }
 
     pub(super) fn report_usage(&self, reply: ReplyStatfs) {
-        match self.files.call(FileSystem::usage) {
+        match self.files.call(|files| files.usage()) {
             Ok(usage) => {
                 let block = BLOCK.bytes();
                 let blocks = |len: ByteLen| len.0 / u64::from(block);

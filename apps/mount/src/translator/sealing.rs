@@ -9,7 +9,7 @@
 
 use fuser::{Errno, FileHandle};
 use nearflash::direct::{HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL, Url, WRITTEN_IOCTL};
-use nearflash_files_owner::{FileSystem, InodeNumber};
+use nearflash_files_owner::InodeNumber;
 use rustix::fs::OFlags;
 
 use super::Translator;
@@ -70,7 +70,7 @@ impl Translator {
     fn hand_over(&self, number: InodeNumber, handle: FileHandle) -> Result<Vec<u8>, Errno> {
         let place = self.sealing_place.clone().ok_or(Errno::EOPNOTSUPP)?;
         let rights = rights(handle).ok_or(Errno::EBADF)?;
-        let sealed = self.files.call(|files: &FileSystem| files.seal(number, rights))?;
+        let sealed = self.files.call(|files| files.seal(number, rights))?;
         let handover = Handover { place, seal: sealed.seal };
         handover.encode().map(Vec::from).ok_or(Errno::EOPNOTSUPP)
     }

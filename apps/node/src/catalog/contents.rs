@@ -110,6 +110,7 @@ impl Contents {
             keeps_all_grants: false,
             accounts,
             peers: None,
+            files: None,
         })
     }
 

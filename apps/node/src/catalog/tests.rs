@@ -70,6 +70,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         keeps_all_grants: false,
         accounts,
         peers: None,
+        files: None,
     }
 }
 

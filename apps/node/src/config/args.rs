@@ -26,6 +26,10 @@ const REMOTE_HELP: &str = "\
 Volume of another node that this node serves, too (repeatable): \
 NAME=direct://HOST:PORT/VOLUME[?key=ID&secret-file=PATH]";
 
+const FILES_HELP: &str = "\
+Volume whose files this node owns (repeatable). Several machines mount it at the same time. Hosts and \
+initiators do not see the volume, and direct clients write to it only through its files";
+
 const CLUSTER_HELP: &str = "\
 Serve the volumes of the cluster that 'nearflash cluster init' or 'cluster join' made this machine a \
 part of. Needs an address for --direct, at which the other nodes reach this one";
@@ -51,6 +55,9 @@ pub struct ServeArgs {
     /// Volumes of other nodes.
     #[arg(long = "remote", value_name = "NAME=URL", help = REMOTE_HELP)]
     pub remotes: Vec<String>,
+    /// The volumes whose files it owns.
+    #[arg(long = "files", value_name = "VOLUME", help = FILES_HELP)]
+    pub files: Vec<String>,
     /// The cluster.
     #[arg(long, help = CLUSTER_HELP)]
     pub cluster: bool,
@@ -127,6 +134,8 @@ pub(super) struct FileArgs {
     pub(super) volume: OneOrMore,
     #[serde(default)]
     pub(super) remote: OneOrMore,
+    #[serde(default)]
+    pub(super) files: OneOrMore,
     #[serde(default)]
     pub(super) cluster: bool,
     #[serde(default)]

@@ -55,6 +55,8 @@ pub struct Config {
     pub volumes: Vec<VolumeRequest>,
     /// The volumes of other nodes, by unique names.
     pub remotes: Vec<RemoteSpec>,
+    /// The volumes whose files this node owns, each once.
+    pub files: Vec<Name>,
     /// This node's part in the cluster; `None` for a node that serves alone.
     pub cluster: Option<ClusterConfig>,
     /// The doors; at least one is for NVMe/TCP.
@@ -150,6 +152,12 @@ impl Config {
             str::parse::<RemoteSpec>,
             |remote| &remote.name,
         )?;
+        let files = merge.named(
+            "files",
+            (file.files.into_vec(), args.files),
+            |text| Ok(text.parse::<Name>()?),
+            |name| name,
+        )?;
         let slices = (file.slice.into_vec(), args.slices);
         let own = [(file.node, args.node_name), (file.pulse, args.pulse)];
         let is_clustered = file.cluster || args.cluster;
@@ -185,6 +193,7 @@ impl Config {
             devices: values(devices),
             volumes: values(volumes),
             remotes: values(remotes),
+            files: values(files),
             cluster,
             doors,
             direct_local: args.direct_local.or(file.direct_local),

@@ -310,6 +310,7 @@ fn unserved_info(uuid: Uuid, record: &VolumeRecord) -> VolumeInfo {
         device: String::new(),
         provisioning: record.provisioning.to_string(),
         job: None,
+        files: None,
     }
 }
 

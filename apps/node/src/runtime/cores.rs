@@ -9,6 +9,7 @@ use std::time::Instant;
 use std::{io, mem, thread};
 
 use nearflash_device::{DeviceId, DeviceProperties};
+use nearflash_direct::Status;
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
@@ -17,8 +18,8 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    Devices, DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard, ShardConfig,
-    World,
+    ClientPlace, Devices, DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard,
+    ShardConfig, World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos, index};
@@ -32,9 +33,9 @@ use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::config::{Admits, Protocol};
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, InitiatorAccess,
-    IscsiAccess, MirrorNews, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus,
-    StartError, Then,
+    Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, FilesNews, InitiatorAccess,
+    IscsiAccess, MirrorNews, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
+    RuntimeStatus, StartError, Then,
 };
 use crate::{Ledger, Ticket};
 
@@ -71,6 +72,7 @@ struct Common {
     changes: Asker,
     ledger: Arc<Ledger>,
     on_mirrors: OnMirrors,
+    on_files: OnFiles,
 }
 
 /// The part of a start that is particular to one core.
@@ -119,6 +121,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         changes: config.changes,
         ledger: Arc::clone(&config.ledger),
         on_mirrors: config.on_mirrors,
+        on_files: config.on_files,
     });
     let (up, came_up) = channel();
     let mut peers = Vec::new();
@@ -252,6 +255,7 @@ fn kinds(
 fn notice_sink(common: &Common) -> NoticeSink {
     let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
     let (ledger, on_mirrors) = (Arc::clone(&common.ledger), common.on_mirrors.clone());
+    let on_files = common.on_files.clone();
     let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
     Box::new(move |notice| match log(notice, &mut faults) {
         Some(Notice::DeviceFailed { device, .. }) => {
@@ -294,6 +298,8 @@ fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::MirrorWritten { mirror, session, written }) => {
             on_mirrors.tell(MirrorNews::Written { mirror, session, written });
         }
+        Some(Notice::Files { place, demand }) => on_files.tell(FilesNews::Asked { place, demand }),
+        Some(Notice::FilesGone(place)) => on_files.tell(FilesNews::Gone(place)),
         Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
         Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
         Some(Notice::Drained(core)) => replies.give_drained(core),
@@ -344,6 +350,11 @@ impl Runtime for Cores {
         self.post.send(0, Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1, PATIENCE);
         Ticket::all([volumes, direct, iscsi])
+    }
+
+    fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>) {
+        let answer = Message::FilesAnswered(place.owner, (number, answer));
+        self.post.send(usize::from(place.core.0), answer);
     }
 
     fn publish_devices(

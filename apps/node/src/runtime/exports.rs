@@ -29,6 +29,7 @@ use super::replies::Reply;
 use crate::Ledger;
 use crate::cluster::PEER_KEY;
 use crate::config::Protocol;
+use crate::files::FILES_KEY;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
     DirectGrant, DirectSeal, DirectVolume, DoorSocket, HostAccess, InitiatorAccess, IscsiAccess,
@@ -133,8 +134,17 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
     };
     let exports = Exports::new(volumes, access.credentials.iter().map(credential))
         .with_operator_seals(access.seals.iter().map(seal));
-    match &access.peers {
+    let exports = match &access.peers {
         Some(it) => exports.with_peers(PEER_KEY, peers(access, &it.secret), it.boot),
+        None => exports,
+    };
+    match &access.files {
+        Some(files) => {
+            let owned = access.volumes.iter().filter(|it| files.volumes.contains(&it.name));
+            let owned: Vec<&DirectVolume> = owned.collect();
+            let credential = full_access(&owned, &files.secret);
+            exports.with_files_owner(FILES_KEY, credential, owned.iter().map(|it| it.volume))
+        }
         None => exports,
     }
 }
@@ -142,13 +152,18 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
 /// The credential of the other nodes of a cluster: they use the parts, and nothing else.
 fn peers(access: &DirectAccess, secret: &nearflash_access::Secret) -> CredentialExport {
     let parts = access.volumes.iter().filter(|volume| !volume.home.is_public());
-    let grant = |part: &DirectVolume| DirectGrant {
-        volume: part.volume,
+    full_access(&parts.collect::<Vec<_>>(), secret)
+}
+
+/// A credential that may read and write all of these volumes, and nothing else.
+fn full_access(volumes: &[&DirectVolume], secret: &nearflash_access::Secret) -> CredentialExport {
+    let grant = |volume: &&DirectVolume| DirectGrant {
+        volume: volume.volume,
         start: ByteOffset(0),
-        end: ByteOffset(part.len.0),
+        end: ByteOffset(volume.len.0),
         rights: Rights::ReadWrite,
     };
-    let grants: Vec<DirectGrant> = parts.map(grant).collect();
+    let grants: Vec<DirectGrant> = volumes.iter().map(grant).collect();
     CredentialExport {
         secret: Secret::new(*secret.bytes()),
         expired: false,

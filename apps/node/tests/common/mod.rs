@@ -86,6 +86,14 @@ impl Runtime for Recorder {
         then();
     }
 
+    fn answer_files(
+        &self,
+        _place: nearflash_shard::ClientPlace,
+        _number: u32,
+        _answer: Result<Box<[u8]>, nearflash_direct::Status>,
+    ) {
+    }
+
     fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
 
     fn ask_written(&self, _mirror: MirrorId, _session: u32) {}

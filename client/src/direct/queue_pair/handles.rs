@@ -273,6 +273,25 @@ impl QueuePair {
         self.handles.entry(handle).map(|entry| entry.info.into())
     }
 
+    /// Sends a message to the owner of the files of the queue pair's own volume, and returns its answer. The
+    /// node does not know the contents. The session's time-outs apply, so the owner answers within
+    /// [`Options::silence_max`](crate::Options::silence_max).
+    ///
+    /// # Errors
+    /// When the node refuses: with [`Status::UNSUPPORTED`] if it does not own the files of the volume, with
+    /// [`Status::INVALID_OPCODE`] if it is older than the message, and with [`Status::BUSY`] if too many
+    /// messages are not answered; or when the connection is lost. It is then unknown whether the owner has
+    /// carried out the message.
+    pub fn ask_owner(&mut self, message: &[u8]) -> Result<Box<[u8]>, Error> {
+        let volume = self.handles.own_info().handle;
+        let asked = |link: &mut Link| link.session_mut().files(volume, message);
+        let answer = self.ask(asked, "FILES", |event, number| match event {
+            ClientEvent::Files { number: of, result } if *of == number => Some(result.clone()),
+            _ => None,
+        })?;
+        answer.map_err(Error::Status)
+    }
+
     /// The key under which this client's credential mints seals for the queue pair's own volume. It needs
     /// the right to write to some of it. A seal gives at most the rights that the credential has at the time
     /// of each request.

@@ -335,7 +335,8 @@ impl Link {
                 ClientEvent::Pong
                 | ClientEvent::Attached(_)
                 | ClientEvent::SealKey { .. }
-                | ClientEvent::Revoked { .. } => {}
+                | ClientEvent::Revoked { .. }
+                | ClientEvent::Files { .. } => {}
             }
         }
         self.take_completions(world, ended);

@@ -532,6 +532,10 @@ impl Pair {
                     self.target.revoke(&demand.revocation);
                     self.target.handle_revoked(demand.number, Ok(()));
                 }
+                // The owner of the files repeats the message.
+                Demand::Files(demand) => {
+                    self.target.handle_files(demand.number, Ok(&demand.payload));
+                }
                 Demand::Attach(attach) => {
                     assert_eq!(attach.entries, ENTRIES);
                     self.target_memory.area =

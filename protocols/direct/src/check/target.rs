@@ -290,6 +290,10 @@ impl Bench {
                     self.target.revoke(&demand.revocation);
                     self.target.handle_revoked(demand.number, Ok(()));
                 }
+                // The owner of the files repeats the message.
+                Demand::Files(demand) => {
+                    self.target.handle_files(demand.number, Ok(&demand.payload));
+                }
                 Demand::Attach(attach) => {
                     let len = usize::try_from(attach.data_len).ok().filter(|len| *len <= 1 << 20);
                     let made = len.map(|len| self.memory.area = vec![0xEE; len]);

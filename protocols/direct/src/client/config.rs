@@ -145,6 +145,13 @@ pub enum ClientEvent {
         /// Whether nothing that the seals allowed is under way.
         result: Result<(), Status>,
     },
+    /// The answer to [`super::ClientSession::files`].
+    Files {
+        /// As `files` returned it.
+        number: u32,
+        /// The owner's answer, or why there is none.
+        result: Result<Box<[u8]>, Status>,
+    },
     /// The answer to [`super::ClientSession::ping`].
     Pong,
     /// The node has accepted this write on the replica face of a mirror, and will apply it. Its completion

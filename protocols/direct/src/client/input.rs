@@ -6,7 +6,7 @@ use nearflash_session::{Data, Head, Receiving, offset};
 use super::{ClientSession, State};
 use crate::error::PeerError;
 use crate::stream::{begin_segment, header};
-use crate::wire::{AnswerHeader, HEADER_LEN, Opcode, SMALL_LEN_MAX};
+use crate::wire::{AnswerHeader, HEADER_LEN, Opcode};
 
 /// The destination of the payload of the current answer.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +121,8 @@ impl ClientSession {
     /// Handles an answer to a message of the session; its payload is gathered first.
     fn begin_small(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         let len = header.len.get();
-        if len > SMALL_LEN_MAX {
-            let opcode = Opcode(header.opcode);
+        let opcode = Opcode(header.opcode);
+        if len > opcode.payload_len_max() {
             return Err(PeerError::HeaderField { opcode, offset: offset!(AnswerHeader, len) });
         }
         if len == 0 {

@@ -5,7 +5,9 @@ use zerocopy::FromBytes;
 use super::ClientSession;
 use super::config::{ClientEvent, SubmitError, VolumeHandle, VolumeInfo};
 use crate::error::PeerError;
-use crate::wire::{AnswerHeader, NEW_HANDLE, Opcode, OpenAnswer, SMALL_LEN_MAX, Status};
+use crate::wire::{
+    AnswerHeader, FILES_LEN_MAX, NEW_HANDLE, Opcode, OpenAnswer, SMALL_LEN_MAX, Status,
+};
 
 /// The request of a message of the session.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,6 +21,7 @@ pub(super) enum Asked {
     OpenSealed { into: Option<VolumeHandle> },
     SealKey { volume: [u8; 16] },
     Revoke,
+    Files,
 }
 
 impl Asked {
@@ -32,6 +35,7 @@ impl Asked {
             Self::OpenSealed { .. } => Opcode::OPEN_SEALED,
             Self::SealKey { .. } => Opcode::SEAL_KEY,
             Self::Revoke => Opcode::REVOKE,
+            Self::Files => Opcode::FILES,
         }
     }
 }
@@ -80,6 +84,19 @@ impl ClientSession {
             return Err(SubmitError::Length(SMALL_LEN_MAX));
         }
         self.ask(Opcode::OPEN, NEW_HANDLE, name.as_bytes(), Asked::Open { name: name.into() })
+    }
+
+    /// Sends a message to the owner of the files of a volume. [`ClientEvent::Files`] will have the returned
+    /// number.
+    ///
+    /// # Errors
+    /// When the session is not connected, the volume not open, or the message is too long.
+    pub fn files(&mut self, volume: VolumeHandle, message: &[u8]) -> Result<u32, SubmitError> {
+        if message.is_empty() || message.len() > crate::length(FILES_LEN_MAX) {
+            return Err(SubmitError::Length(FILES_LEN_MAX));
+        }
+        self.volumes.get(volume).ok_or(SubmitError::NotOpen)?;
+        self.ask(Opcode::FILES, volume.0, message, Asked::Files)
     }
 
     /// Requests a volume's properties again, after [`Status::STALE_EPOCH`]. Its handle stays, and
@@ -156,6 +173,11 @@ impl ClientSession {
                 let status = header.status();
                 let result = if status.is_ok() { Ok(()) } else { Err(status) };
                 self.events.push_back(ClientEvent::Revoked { number, result });
+            }
+            Asked::Files => {
+                let status = header.status();
+                let result = if status.is_ok() { Ok(payload.into()) } else { Err(status) };
+                self.events.push_back(ClientEvent::Files { number, result });
             }
         }
         Ok(())

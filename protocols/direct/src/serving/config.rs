@@ -4,6 +4,7 @@ use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId}
 use nearflash_units::{BlockSize, Nanos};
 
 use super::claim::ClientIdentity;
+use super::files::FilesDemand;
 use super::seals::RevokeDemand;
 use crate::Digests;
 use crate::wire::{LEN_MAX, NONCE_LEN};
@@ -72,6 +73,9 @@ pub enum Demand {
     /// Revoke seals on all cores; answered with [`super::TargetSession::handle_revoked`] when nothing
     /// that they allowed is under way any more.
     Revoke(RevokeDemand),
+    /// Pass a message to the owner of the files of a volume; answered with
+    /// [`super::TargetSession::handle_files`].
+    Files(FilesDemand),
     /// A request for the engine, with a foreign buffer over a place of the data area; answered like
     /// a request.
     Lend(LendDemand),

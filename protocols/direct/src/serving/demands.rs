@@ -110,6 +110,7 @@ impl TargetSession {
             .map(Demand::Attach)
             .or_else(|| self.claim_demand())
             .or_else(|| self.seals_demand())
+            .or_else(|| self.files.made.pop_front().map(Demand::Files))
     }
 
     /// Everything except reads over the stream. `None` if the request only had to be answered.

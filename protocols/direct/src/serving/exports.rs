@@ -4,7 +4,7 @@
 //! side compiles it. A session reads it when it opens a volume and when the value is replaced, but
 //! not for each request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use nearflash_request::VolumeId;
@@ -59,6 +59,7 @@ pub struct Exports {
     peers: Option<Peers>,
     /// The keys of seals that operators have minted, by the name of the minter in the seal.
     operators: BTreeMap<Box<str>, Arc<CredentialExport>>,
+    owner: Option<FilesOwner>,
 }
 
 /// The other nodes of a cluster.
@@ -67,6 +68,14 @@ struct Peers {
     key: Box<str>,
     credential: Arc<CredentialExport>,
     boot: u64,
+}
+
+/// The owner of the files of volumes, which is a part of the node and a client of it.
+#[derive(Debug)]
+struct FilesOwner {
+    key: Box<str>,
+    credential: Arc<CredentialExport>,
+    volumes: HashSet<VolumeId>,
 }
 
 impl Exports {
@@ -81,7 +90,7 @@ impl Exports {
         let of_clients = volumes.values().filter(|export| export.face.is_none());
         let by_uuid = of_clients.map(|export| (export.uuid, *export)).collect();
         let (credentials, operators) = (credentials.collect(), BTreeMap::new());
-        Self { volumes, by_uuid, credentials, peers: None, operators }
+        Self { volumes, by_uuid, credentials, peers: None, operators, owner: None }
     }
 
     /// The same, and the credential of the other nodes of a cluster. It is not one of the credentials
@@ -104,6 +113,27 @@ impl Exports {
         let seals = seals.into_iter();
         self.operators.extend(seals.map(|(minter, export)| (minter, Arc::new(export))));
         self
+    }
+
+    /// The same, and the credential of the owner of the files of these volumes. Only the owner writes their
+    /// bytes; clients with the right to do so send it messages. It is not one of the credentials whose
+    /// existence keeps anonymous clients out.
+    #[must_use]
+    pub fn with_files_owner(
+        self,
+        key: &str,
+        credential: CredentialExport,
+        volumes: impl IntoIterator<Item = VolumeId>,
+    ) -> Self {
+        let (key, credential) = (key.into(), Arc::new(credential));
+        let volumes = volumes.into_iter().collect();
+        Self { owner: Some(FilesOwner { key, credential, volumes }), ..self }
+    }
+
+    /// Whether the volume has an owner of its files, and this key is not the owner's.
+    pub(super) fn is_written_by_owner(&self, volume: VolumeId, key: Option<&str>) -> bool {
+        let owner = self.owner.as_ref().filter(|owner| owner.volumes.contains(&volume));
+        owner.is_some_and(|owner| key != Some(&*owner.key))
     }
 
     /// The number that a holder of the key gets instead of [`super::SessionConfig::boot`].
@@ -166,6 +196,8 @@ impl Exports {
     /// The credential with which a client enters.
     pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
         let peers = self.peers.as_ref().filter(|peers| *peers.key == *key);
-        peers.map(|peers| &peers.credential).or_else(|| self.credentials.get(key))
+        let owner = self.owner.as_ref().filter(|owner| *owner.key == *key);
+        let inner = peers.map(|peers| &peers.credential);
+        inner.or(owner.map(|it| &it.credential)).or_else(|| self.credentials.get(key))
     }
 }

@@ -73,6 +73,8 @@ pub(super) enum Reach {
     Granted(Arc<Access>),
     /// These rights on the whole object. The minter's grants cover all its runs.
     Sealed(Rights),
+    /// Reading, of a volume whose files have an owner, where the grants allow it; `None`: everywhere.
+    Reading(Option<Arc<Access>>),
 }
 
 impl Reach {
@@ -82,7 +84,18 @@ impl Reach {
             Self::Full => true,
             Self::Granted(access) => access.allows(offset..offset + u64::from(len), rights),
             Self::Sealed(sealed) => sealed.has(rights),
+            Self::Reading(_) if rights.has(Rights::WRITE) => false,
+            Self::Reading(None) => true,
+            Self::Reading(Some(access)) => access.allows(offset..offset + u64::from(len), rights),
         }
+    }
+
+    /// The rights on all of `bytes` of a volume, for messages to the owner of its files.
+    fn on_files(&self, bytes: u64) -> Result<Rights, Status> {
+        let Self::Reading(access) = self else { return Err(Status::UNSUPPORTED) };
+        let has = |rights| access.as_ref().is_none_or(|access| access.allows(0..bytes, rights));
+        let part = |rights| if has(rights) { rights } else { Rights::NONE };
+        Ok(part(Rights::READ).or(part(Rights::WRITE)))
     }
 
     fn hull(&self) -> Rights {
@@ -90,6 +103,9 @@ impl Reach {
             Self::Full => Rights::READ_WRITE,
             Self::Granted(access) => access.hull(),
             Self::Sealed(sealed) => *sealed,
+            Self::Reading(None) => Rights::READ,
+            Self::Reading(Some(access)) if access.hull().has(Rights::READ) => Rights::READ,
+            Self::Reading(Some(_)) => Rights::NONE,
         }
     }
 }
@@ -111,8 +127,11 @@ impl Who {
         if export.face.is_some() && !self.key().is_some_and(|key| exports.is_of_peers(key)) {
             return Err(Status::NO_SUCH_VOLUME);
         }
+        let is_read_only = exports.is_written_by_owner(export.volume, self.key());
         let (key, secret) = match self {
-            Self::Anonymous if exports.is_open() && export.is_public => return Ok(Reach::Full),
+            Self::Anonymous if exports.is_open() && export.is_public => {
+                return Ok(if is_read_only { Reach::Reading(None) } else { Reach::Full });
+            }
             Self::Anonymous => return Err(Status::NOT_GRANTED),
             Self::Key(key, secret) => (key, secret),
             Self::Bearer(opener) => return opener.minter.reach(exports, export),
@@ -125,7 +144,10 @@ impl Who {
             return Err(Status::CREDENTIAL_EXPIRED);
         }
         match credential.access.get(&export.volume) {
-            Some(access) if access.hull() != Rights::NONE => Ok(Reach::Granted(Arc::clone(access))),
+            Some(access) if access.hull() != Rights::NONE => Ok(match is_read_only {
+                true => Reach::Reading(Some(Arc::clone(access))),
+                false => Reach::Granted(Arc::clone(access)),
+            }),
             _ => Err(Status::NOT_GRANTED),
         }
     }
@@ -271,6 +293,14 @@ impl Handle {
         self.reach.as_ref().map_or(Rights::NONE, Reach::hull)
     }
 
+    /// The client's rights on the whole volume, for messages to the owner of its files.
+    pub(super) fn files_rights(&self) -> Result<Rights, Status> {
+        if !self.is_volume() {
+            return Err(Status::UNSUPPORTED);
+        }
+        self.reach.as_ref().map_err(|status| *status)?.on_files(self.bytes)
+    }
+
     /// Checks whether a request is allowed. Returns the status and value to answer if it is not.
     #[inline]
     pub(super) fn check(&self, wanted: Wanted) -> Result<(), (Status, u64)> {
@@ -319,6 +349,10 @@ fn sealed_reach(
         let is_granted = match &granted {
             Reach::Full => true,
             Reach::Granted(access) => access.allows(range, terms.rights),
+            Reach::Reading(access) => {
+                let reads = access.as_ref().is_none_or(|it| it.allows(range, terms.rights));
+                reads && !terms.rights.has(Rights::WRITE)
+            }
             Reach::Sealed(_) => false,
         };
         if !is_granted {

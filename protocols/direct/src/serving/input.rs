@@ -6,7 +6,7 @@ use super::data::Sink;
 use super::{OUTPUT_BYTES_MAX, State, TargetSession};
 use crate::error::PeerError;
 use crate::stream::header;
-use crate::wire::{HEADER_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
+use crate::wire::{HEADER_LEN, Opcode, RequestHeader, Status};
 
 impl TargetSession {
     #[inline]
@@ -80,7 +80,8 @@ impl TargetSession {
             | Opcode::ATTACH
             | Opcode::CLAIM
             | Opcode::OPEN_SEALED
-            | Opcode::REVOKE => self.begin_small(header),
+            | Opcode::REVOKE
+            | Opcode::FILES => self.begin_small(header),
             Opcode::CLOSE => self.on_close(header),
             Opcode::SEAL_KEY => self.on_seal_key(header),
             Opcode::PING => {
@@ -101,7 +102,7 @@ impl TargetSession {
     /// Begins payload that is not a volume's bytes: it is gathered, and then handled.
     fn begin_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let (opcode, len) = (Opcode(header.opcode), header.len.get());
-        if len > SMALL_LEN_MAX {
+        if len > opcode.payload_len_max() {
             let offset = offset!(RequestHeader, len);
             return Err(PeerError::HeaderField { opcode, offset });
         }
@@ -109,6 +110,7 @@ impl TargetSession {
             return self.on_small(header, &[]);
         }
         self.small.clear();
+        self.small.reserve_exact(crate::length(len));
         self.incoming.begin(0, len, Sink::Small(*header));
         self.begin_segment();
         Ok(())
@@ -122,7 +124,7 @@ impl TargetSession {
         } else {
             self.on_damaged(header)
         };
-        self.small = payload;
+        self.keep_small(payload);
         handled
     }
 
@@ -135,6 +137,7 @@ impl TargetSession {
             Opcode::CLAIM => self.on_claim(header, payload),
             Opcode::OPEN_SEALED => self.on_open_sealed(header, payload),
             Opcode::REVOKE => self.on_revoke(header, payload),
+            Opcode::FILES => self.on_files(header, payload),
             Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => self.on_atomic(header, payload),
             Opcode::DIGEST => self.on_digest(header, payload),
             _ => {

@@ -22,6 +22,7 @@ mod demands;
 mod end;
 mod exports;
 mod faces;
+mod files;
 mod handles;
 mod handshake;
 mod input;
@@ -51,6 +52,7 @@ pub use config::{
     SessionConfig,
 };
 pub use exports::{CredentialExport, Export, Exports};
+pub use files::{FILES_IN_FLIGHT_MAX, FilesDemand};
 pub use revoked::{KEYS_TAKEN_MAX, KeyName, REVOKED_MAX, Revocation, Revoked};
 pub use seals::{REVOCATIONS_MAX, RevokeDemand};
 
@@ -61,6 +63,7 @@ use crate::wire::{LEN_MAX, SMALL_LEN_MAX};
 use claim::Claim;
 use data::Incoming;
 use demands::Ready;
+use files::FilesAsked;
 use handles::{Handles, Who};
 use handshake::{Hello, Proving};
 use rings::Rings;
@@ -135,6 +138,7 @@ pub struct TargetSession {
     /// The number of seals that the client has opened.
     seals_opened: u32,
     revocations: Revocations,
+    files: FilesAsked,
     output: Outbox,
 }
 
@@ -167,6 +171,7 @@ impl TargetSession {
             claim: Claim::None,
             seals_opened: 0,
             revocations: Revocations::default(),
+            files: FilesAsked::default(),
             output: Outbox::default(),
             config,
         }

@@ -4,6 +4,7 @@ mod bearers;
 mod closing;
 mod data;
 mod faces;
+mod files;
 mod grants;
 mod handshake;
 mod requests;

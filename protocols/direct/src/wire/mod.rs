@@ -33,8 +33,11 @@ pub const SEGMENT_LEN_MAX: u32 = 1 << 20;
 /// The maximum number of bytes that one request may read or write.
 pub const LEN_MAX: u32 = 8 << 20;
 
-/// The longest payload that is not a volume's bytes.
+/// The longest payload that is not a volume's bytes, except that of FILES.
 pub const SMALL_LEN_MAX: u32 = 1024;
+
+/// The longest payload of FILES and of its answer.
+pub const FILES_LEN_MAX: u32 = 69_632;
 
 /// The maximum number of requests that a session may have in flight. Tags are below it.
 pub const CREDITS_MAX: u32 = 4096;

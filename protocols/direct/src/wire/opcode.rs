@@ -48,6 +48,8 @@ codes! { Opcode {
     OPEN_SEALED = 0x59;
     /// Seals of older versions are void before the answer.
     REVOKE = 0x5A;
+    /// A message for the owner of the files of a volume, whose contents the session does not know.
+    FILES = 0x5B;
     /// The connection ends, and why.
     GOODBYE = 0x16;
 } }
@@ -61,6 +63,14 @@ impl Opcode {
     /// Whether payload follows a request of this opcode.
     pub const fn has_payload(self) -> bool {
         self.0 & Self::PAYLOAD != 0
+    }
+
+    /// The longest payload of a message of the session with this opcode, and of its answer.
+    pub(crate) fn payload_len_max(self) -> u32 {
+        match self.asked().unwrap_or(self) {
+            Self::FILES => super::FILES_LEN_MAX,
+            _ => super::SMALL_LEN_MAX,
+        }
     }
 
     /// The opcode of the answer to a request with this opcode.

@@ -53,6 +53,7 @@ impl Client {
                 | ClientEvent::Received(_)
                 | ClientEvent::SealKey { .. }
                 | ClientEvent::Revoked { .. }
+                | ClientEvent::Files { .. }
                 | ClientEvent::Pong => {
                     assert!(is_crooked, "nobody asked");
                 }

@@ -1,0 +1,331 @@
+//! Each call as a message.
+
+use std::time::Instant;
+
+use nearflash::direct::Rights;
+use nearflash_files::{AttributeWrite, Entry, Inode, InodeNumber, Kind, Name, Refusal, Renaming};
+use nearflash_files_calls::answer::{InodeRecord, UsageRecord, entries, names};
+use nearflash_files_calls::{DATA_LEN_MAX, MessageError, Operation, Request};
+use nearflash_units::{ByteLen, ByteOffset};
+use zerocopy::little_endian::{U32, U64};
+
+use super::{Answered, RemoteFiles, Repeat};
+use crate::{
+    Allocation, AttributeChanges, FileCalls, FilesError, NewInode, SealedFile, Usage, wire,
+};
+
+impl RemoteFiles {
+    fn ask(&self, request: &Request<'_>) -> Result<Answered, FilesError> {
+        self.call(request, Repeat::Yes)
+    }
+
+    /// Makes a change of these inodes.
+    fn make(&self, request: &Request<'_>, changed: &[InodeNumber]) -> Result<Answered, FilesError> {
+        let answered = self.call(request, Repeat::No)?;
+        let mut state = self.state();
+        for number in changed {
+            state.unsynced.changed(*number, answered.life);
+        }
+        Ok(answered)
+    }
+
+    fn inode_of(&self, answered: &Answered) -> Result<(InodeNumber, Inode), FilesError> {
+        let record = InodeRecord::decode(&answered.payload);
+        record.and_then(|record| wire::inode_of(&record)).map_err(|error| self.damaged(error))
+    }
+
+    fn read_piece(
+        &self,
+        number: InodeNumber,
+        bytes: &mut [u8],
+        offset: u64,
+    ) -> Result<usize, FilesError> {
+        let mut request = Request::new(Operation::READ, number.0);
+        request.head.offset = U64::new(offset);
+        request.head.len = U64::new(ByteLen::of(bytes).0);
+        let answered = self.ask(&request)?;
+        let place = bytes.get_mut(..answered.payload.len());
+        let place = place.ok_or_else(|| self.damaged(MessageError::TooLong))?;
+        place.copy_from_slice(&answered.payload);
+        Ok(answered.payload.len())
+    }
+
+    fn append_request(&self, request: &Request<'_>) -> Result<ByteOffset, FilesError> {
+        let number = InodeNumber(request.head.inode.get());
+        Ok(ByteOffset(self.make(request, &[number])?.value))
+    }
+
+    /// Reports changes that may be lost.
+    fn reported(&self, is_whole: bool) -> Result<(), FilesError> {
+        let volume = || self.volume.clone();
+        if is_whole { Ok(()) } else { Err(FilesError::Restarted { volume: volume() }) }
+    }
+}
+
+impl FileCalls for RemoteFiles {
+    fn lookup(
+        &self,
+        directory: InodeNumber,
+        name: &Name,
+    ) -> Result<(InodeNumber, Inode), FilesError> {
+        let request =
+            Request { name: name.as_bytes(), ..Request::new(Operation::LOOKUP, directory.0) };
+        self.inode_of(&self.ask(&request)?)
+    }
+
+    fn inode(&self, number: InodeNumber) -> Result<Inode, FilesError> {
+        let answered = self.ask(&Request::new(Operation::INODE, number.0))?;
+        Ok(self.inode_of(&answered)?.1)
+    }
+
+    fn list(
+        &self,
+        directory: InodeNumber,
+        after: Option<&Name>,
+        count_max: usize,
+    ) -> Result<Vec<Entry>, FilesError> {
+        let mut request = Request::new(Operation::LIST, directory.0);
+        request.name = after.map_or(&[], |name| name.as_bytes());
+        request.head.len = U64::new(u64::try_from(count_max).unwrap_or(u64::MAX));
+        let answered = self.ask(&request)?;
+        let found = entries(&answered.payload).map_err(|error| self.damaged(error))?;
+        let entry = |record: nearflash_files_calls::answer::EntryRecord<'_>| {
+            let name = Name::new(record.name).map_err(|_| MessageError::Value)?;
+            let kind = wire::kind(record.kind).ok_or(MessageError::Value)?;
+            Ok(Entry { name, inode: InodeNumber(record.inode), kind })
+        };
+        let found: Result<Vec<Entry>, MessageError> = found.into_iter().map(entry).collect();
+        found.map_err(|error| self.damaged(error))
+    }
+
+    fn create(
+        &self,
+        directory: InodeNumber,
+        name: &Name,
+        new: NewInode,
+    ) -> Result<(InodeNumber, Inode), FilesError> {
+        if new.target.len() > DATA_LEN_MAX {
+            return Err(Refusal::TargetTooLong(new.target.len()).into());
+        }
+        let mut request = Request::new(Operation::CREATE, directory.0);
+        (request.name, request.data) = (name.as_bytes(), &new.target);
+        request.head.variant = wire::kind_number(new.kind);
+        request.head.mode = U32::new(new.permissions.mode);
+        request.head.uid = U32::new(new.permissions.uid);
+        request.head.gid = U32::new(new.permissions.gid);
+        request.head.device = U32::new(new.device);
+        let answered = self.make(&request, &[directory])?;
+        let (number, inode) = self.inode_of(&answered)?;
+        if inode.kind == Kind::File {
+            self.state().unsynced.changed(number, answered.life);
+        }
+        Ok((number, inode))
+    }
+
+    fn link(
+        &self,
+        number: InodeNumber,
+        directory: InodeNumber,
+        name: &Name,
+    ) -> Result<Inode, FilesError> {
+        let mut request = Request::new(Operation::LINK, directory.0);
+        request.name = name.as_bytes();
+        request.head.other = U64::new(number.0);
+        let answered = self.make(&request, &[directory, number])?;
+        Ok(self.inode_of(&answered)?.1)
+    }
+
+    fn unlink(&self, directory: InodeNumber, name: &Name) -> Result<(), FilesError> {
+        let request =
+            Request { name: name.as_bytes(), ..Request::new(Operation::UNLINK, directory.0) };
+        self.make(&request, &[directory]).map(drop)
+    }
+
+    fn rmdir(&self, directory: InodeNumber, name: &Name) -> Result<(), FilesError> {
+        let request =
+            Request { name: name.as_bytes(), ..Request::new(Operation::RMDIR, directory.0) };
+        self.make(&request, &[directory]).map(drop)
+    }
+
+    fn rename(
+        &self,
+        from: (InodeNumber, &Name),
+        to: (InodeNumber, &Name),
+        renaming: Renaming,
+    ) -> Result<(), FilesError> {
+        let mut request = Request::new(Operation::RENAME, from.0.0);
+        (request.name, request.second) = (from.1.as_bytes(), to.1.as_bytes());
+        request.head.other = U64::new(to.0.0);
+        request.head.variant = wire::renaming_number(renaming);
+        self.make(&request, &[from.0, to.0]).map(drop)
+    }
+
+    fn link_target(&self, number: InodeNumber) -> Result<Vec<u8>, FilesError> {
+        Ok(self.ask(&Request::new(Operation::READ_LINK, number.0))?.payload)
+    }
+
+    fn change(&self, number: InodeNumber, changes: AttributeChanges) -> Result<Inode, FilesError> {
+        let mut request = Request::new(Operation::CHANGE, number.0);
+        wire::put_changes(&mut request.head, &changes);
+        let answered = self.make(&request, &[number])?;
+        Ok(self.inode_of(&answered)?.1)
+    }
+
+    fn attribute(&self, number: InodeNumber, name: &[u8]) -> Result<Vec<u8>, FilesError> {
+        let request = Request { name, ..Request::new(Operation::ATTRIBUTE, number.0) };
+        Ok(self.ask(&request)?.payload)
+    }
+
+    fn attributes(&self, number: InodeNumber) -> Result<Vec<Vec<u8>>, FilesError> {
+        let answered = self.ask(&Request::new(Operation::ATTRIBUTES, number.0))?;
+        names(&answered.payload).map_err(|error| self.damaged(error))
+    }
+
+    fn set_attribute(
+        &self,
+        number: InodeNumber,
+        name: &[u8],
+        value: &[u8],
+        write: AttributeWrite,
+    ) -> Result<(), FilesError> {
+        if value.len() > nearflash_files::ATTRIBUTE_LEN_MAX {
+            return Err(Refusal::AttributeTooLong(value.len()).into());
+        }
+        let mut request = Request::new(Operation::SET_ATTRIBUTE, number.0);
+        (request.name, request.data) = (name, value);
+        request.head.variant = wire::attribute_write_number(write);
+        self.make(&request, &[number]).map(drop)
+    }
+
+    fn remove_attribute(&self, number: InodeNumber, name: &[u8]) -> Result<(), FilesError> {
+        let request = Request { name, ..Request::new(Operation::REMOVE_ATTRIBUTE, number.0) };
+        self.make(&request, &[number]).map(drop)
+    }
+
+    fn retain(&self, number: InodeNumber) -> Result<(), FilesError> {
+        let mut request = Request::new(Operation::RETAIN, number.0);
+        request.head.len = U64::new(1);
+        loop {
+            let answered = self.ask(&request)?;
+            let mut state = self.state();
+            // Otherwise, the client of the answer has ended, and so have its open inodes.
+            if answered.id == state.id {
+                *state.open.entry(number).or_default() += 1;
+                return Ok(());
+            }
+        }
+    }
+
+    fn release(&self, number: InodeNumber) {
+        // Without the node, the owner closes everything itself.
+        let Ok(mut link) = self.link(Instant::now()) else {
+            self.forget(number);
+            return;
+        };
+        if link.id == self.forget(number) {
+            let asked = self.ask_over(&mut link, &Request::new(Operation::RELEASE, number.0));
+            match asked {
+                Err(FilesError::Open(error)) if error.status().is_none() => self.lose(&link),
+                _ => self.give_back(link),
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        number: InodeNumber,
+        bytes: &mut [u8],
+        offset: ByteOffset,
+    ) -> Result<usize, FilesError> {
+        let mut done = 0;
+        for piece in bytes.chunks_mut(DATA_LEN_MAX) {
+            let at = offset.0.saturating_add(done);
+            let read = self.read_piece(number, piece, at)?;
+            done += ByteLen::of(&piece[..read]).0;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok(ByteLen(done).to_usize())
+    }
+
+    fn write(
+        &self,
+        number: InodeNumber,
+        bytes: &[u8],
+        offset: ByteOffset,
+    ) -> Result<(), FilesError> {
+        let mut place = offset.0;
+        for piece in bytes.chunks(DATA_LEN_MAX) {
+            let mut request = Request::new(Operation::WRITE, number.0);
+            request.data = piece;
+            request.head.offset = U64::new(place);
+            self.make(&request, &[number])?;
+            place = place.saturating_add(ByteLen::of(piece).0);
+        }
+        Ok(())
+    }
+
+    fn append(&self, number: InodeNumber, bytes: &[u8]) -> Result<ByteOffset, FilesError> {
+        let mut request = Request::new(Operation::APPEND, number.0);
+        if bytes.len() <= DATA_LEN_MAX {
+            request.data = bytes;
+            return self.append_request(&request);
+        }
+        // The bytes of one call stay together.
+        request.head.len = U64::new(ByteLen::of(bytes).0);
+        let offset = self.append_request(&request)?;
+        self.write(number, bytes, offset)?;
+        Ok(offset)
+    }
+
+    fn allocate(
+        &self,
+        number: InodeNumber,
+        offset: ByteOffset,
+        len: ByteLen,
+        allocation: Allocation,
+    ) -> Result<(), FilesError> {
+        let mut request = Request::new(Operation::ALLOCATE, number.0);
+        request.head.variant = wire::allocation_number(allocation);
+        (request.head.offset, request.head.len) = (U64::new(offset.0), U64::new(len.0));
+        self.make(&request, &[number]).map(drop)
+    }
+
+    fn sync(&self, number: InodeNumber, is_data_only: bool) -> Result<(), FilesError> {
+        let covered = self.state().unsynced.now();
+        let mut request = Request::new(Operation::SYNC, number.0);
+        request.head.variant = u8::from(is_data_only);
+        let answered = self.ask(&request)?;
+        let is_whole = self.state().unsynced.synced(number, covered, answered.life);
+        self.reported(is_whole)
+    }
+
+    fn sync_all(&self) -> Result<(), FilesError> {
+        let covered = self.state().unsynced.now();
+        let answered = self.ask(&Request::new(Operation::SYNC_ALL, 0))?;
+        let is_whole = self.state().unsynced.synced_all(covered, answered.life);
+        self.reported(is_whole)
+    }
+
+    fn usage(&self) -> Result<Usage, FilesError> {
+        let answered = self.ask(&Request::new(Operation::USAGE, 0))?;
+        let record = UsageRecord::decode(&answered.payload);
+        record.map(|record| wire::usage_of(&record)).map_err(|error| self.damaged(error))
+    }
+
+    fn seal(&self, _: InodeNumber, _: Rights) -> Result<SealedFile, FilesError> {
+        let (volume, reason) = (self.volume.clone(), "its node owns the files");
+        Err(FilesError::NoSeal { volume, reason })
+    }
+
+    /// No process has a seal of this client.
+    fn mark_written(&self, _: InodeNumber) -> Result<(), FilesError> {
+        Ok(())
+    }
+
+    /// The owner releases what is open when the connections end.
+    fn close(self: Box<Self>) -> Result<(), FilesError> {
+        self.sync_all()
+    }
+}

@@ -1,0 +1,269 @@
+//! The owner of the files of volumes: a part of the control side, and a direct client of this node's own
+//! cores, over a socket in the data directory.
+//!
+//! Cores pass messages of clients on. Those of a connection are carried out by one thread, in their order,
+//! so that its end comes after them. A thread for each volume keeps its files open, and makes changes
+//! durable from time to time.
+//!
+//! Only the owner writes the blocks of these volumes: the sessions of the cores see to that. So the owner
+//! takes a volume at once, whoever had it before.
+
+mod volume;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use nearflash::direct::{Options, Place, Url};
+use nearflash::{Client, Credentials};
+use nearflash_direct::Status;
+use nearflash_direct::serving::FilesDemand;
+use nearflash_direct::wire::Rights;
+use nearflash_files_owner::ConnectionId;
+use nearflash_request::VolumeId;
+use nearflash_shard::ClientPlace;
+use nearflash_space::Name;
+
+use crate::end_of_panic::EndOfPanic;
+use crate::runtime_face::{FilesAccess, FilesNews, OnFiles, Runtime};
+use volume::Volume;
+
+/// The key of the owner. No credential has it, for it is no name of one.
+pub(crate) const FILES_KEY: &str = "~files";
+
+/// The socket of the owner, in the data directory.
+const SOCKET: &str = "files.sock";
+
+/// The threads that carry out messages.
+const WORKERS: usize = 8;
+
+/// The most messages that wait, which bounds the memory that they take. Further ones are refused as busy.
+const WAITING_MAX: usize = 1024;
+
+/// The path of the owner's socket.
+pub(crate) fn socket_path(data_dir: &Path) -> PathBuf {
+    data_dir.join(SOCKET)
+}
+
+/// The work of a thread.
+#[derive(Debug)]
+enum Job {
+    Asked {
+        place: ClientPlace,
+        demand: Box<FilesDemand>,
+    },
+    /// There were too many messages.
+    Refuse {
+        place: ClientPlace,
+        number: u32,
+    },
+    Gone(ClientPlace),
+}
+
+/// The ends of the queues to the threads.
+pub(crate) struct Queues {
+    receivers: Vec<Receiver<Job>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The queues from the cores to the threads.
+pub(crate) fn queues() -> (OnFiles, Queues) {
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (senders, receivers): (Vec<Sender<Job>>, Vec<Receiver<Job>>) =
+        (0..WORKERS).map(|_| channel()).unzip();
+    let counted = Arc::clone(&waiting);
+    let senders = Mutex::new(senders);
+    let take = move |news| {
+        let (place, job) = match news {
+            FilesNews::Gone(place) => (place, Job::Gone(place)),
+            FilesNews::Asked { place, demand } => {
+                let is_full = counted.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX;
+                if is_full {
+                    counted.fetch_sub(1, Ordering::Relaxed);
+                    (place, Job::Refuse { place, number: demand.number })
+                } else {
+                    (place, Job::Asked { place, demand })
+                }
+            }
+        };
+        let senders = senders.lock().unwrap_or_else(PoisonError::into_inner);
+        // The threads have ended when the node stops.
+        let _ = senders[worker_of(place)].send(job);
+    };
+    (OnFiles::new(take), Queues { receivers, waiting })
+}
+
+/// The thread for the messages of a connection.
+fn worker_of(place: ClientPlace) -> usize {
+    let number = place.owner.0.wrapping_add(place.owner.0 >> 32).wrapping_add(place.core.0.into());
+    usize::try_from(number % WORKERS as u64).expect("few threads")
+}
+
+/// The owner of the files of volumes.
+pub(crate) struct FilesOwner {
+    volumes: Vec<(VolumeId, Arc<Volume>)>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl FilesOwner {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn start(
+        access: &FilesAccess,
+        ids: Vec<(Name, VolumeId)>,
+        data_dir: &Path,
+        queues: Queues,
+        runtime: &Arc<dyn Runtime>,
+    ) -> io::Result<Arc<Self>> {
+        let (socket, secret) = (socket_path(data_dir), access.secret.to_hex());
+        let volume = |(name, id): (Name, VolumeId)| {
+            let (socket, secret) = (socket.clone(), secret.clone());
+            let connect = move || connect(&socket, &secret);
+            (id, Arc::new(Volume::new(name.to_string(), Box::new(connect))))
+        };
+        let volumes: Vec<(VolumeId, Arc<Volume>)> = ids.into_iter().map(volume).collect();
+        let mut threads = Vec::new();
+        let mut spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
+            let guarded = move || {
+                let _guard = EndOfPanic;
+                run();
+            };
+            threads.push(Builder::new().name(name).spawn(guarded)?);
+            Ok::<(), io::Error>(())
+        };
+        for (_, volume) in &volumes {
+            let kept = Arc::clone(volume);
+            spawn(format!("files-{}", volume.name()), Box::new(move || kept.keep()))?;
+        }
+        for (number, receiver) in queues.receivers.into_iter().enumerate() {
+            let worker = Worker {
+                volumes: volumes.clone(),
+                runtime: Arc::clone(runtime),
+                waiting: Arc::clone(&queues.waiting),
+            };
+            spawn(format!("files-calls-{number}"), Box::new(move || worker.run(&receiver)))?;
+        }
+        Ok(Arc::new(Self { volumes, threads: Mutex::new(threads) }))
+    }
+
+    /// The state of the files of a volume, for people; `None` if this node does not own them.
+    pub(crate) fn state_of(&self, volume: VolumeId) -> Option<String> {
+        let found = self.volumes.iter().find(|(id, _)| *id == volume);
+        found.map(|(_, volume)| volume.state())
+    }
+
+    /// Makes everything durable, and releases the volumes. Later messages get no answer.
+    pub(crate) fn stop(&self) {
+        self.volumes.iter().for_each(|(_, volume)| volume.end());
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        // The other threads wait for messages until the process ends.
+        for thread in threads.drain(..self.volumes.len()) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that owns files has panicked");
+            }
+        }
+    }
+}
+
+/// Connects to this node as the owner of files.
+fn connect(socket: &Path, secret: &str) -> Result<Client, nearflash::Error> {
+    let url = Url {
+        place: Place::Local(socket.to_owned()),
+        volume: None,
+        header_digest: false,
+        data_digest: false,
+        seal: None,
+        key: None,
+        secret_file: None,
+    };
+    Client::connect_to(url, Credentials::new(FILES_KEY, secret)?, Options::default())
+}
+
+/// A thread that carries out messages.
+struct Worker {
+    volumes: Vec<(VolumeId, Arc<Volume>)>,
+    runtime: Arc<dyn Runtime>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Worker {
+    fn run(&self, jobs: &Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            match job {
+                Job::Asked { place, demand } => {
+                    let answer = self.answer(place, &demand);
+                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    self.runtime.answer_files(place, demand.number, answer);
+                }
+                Job::Refuse { place, number } => {
+                    self.runtime.answer_files(place, number, Err(Status::BUSY));
+                }
+                Job::Gone(place) => {
+                    let connection = connection_of(place);
+                    self.volumes.iter().for_each(|(_, volume)| volume.gone(connection));
+                }
+            }
+        }
+    }
+
+    fn answer(&self, place: ClientPlace, demand: &FilesDemand) -> Result<Box<[u8]>, Status> {
+        let found = self.volumes.iter().find(|(id, _)| *id == demand.volume);
+        let (_, volume) = found.ok_or(Status::NO_SUCH_VOLUME)?;
+        let may_write = demand.rights.has(Rights::WRITE);
+        volume.serve(connection_of(place), may_write, &demand.payload)
+    }
+}
+
+fn connection_of(place: ClientPlace) -> ConnectionId {
+    ConnectionId { core: place.core.0, number: place.owner.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_engine::{CoreId, Owner};
+
+    fn place(number: u64) -> ClientPlace {
+        ClientPlace { core: CoreId(1), owner: Owner(number << 32 | 7) }
+    }
+
+    fn asked(number: u64) -> FilesNews {
+        let (volume, rights, payload) = (VolumeId(0), Rights::READ, Box::default());
+        let demand = Box::new(FilesDemand { number: 5, volume, rights, payload });
+        FilesNews::Asked { place: place(number), demand }
+    }
+
+    #[test]
+    fn the_messages_of_a_connection_are_carried_out_in_their_order_before_its_end() {
+        let (on_files, queues) = queues();
+        for number in 0..100 {
+            on_files.tell(asked(number));
+            on_files.tell(FilesNews::Gone(place(number)));
+        }
+        let mut count = 0;
+        for receiver in &queues.receivers {
+            let mut jobs = receiver.try_iter();
+            while let Some(first) = jobs.next() {
+                let Job::Asked { place, .. } = first else { panic!("{first:?}") };
+                assert!(matches!(jobs.next(), Some(Job::Gone(gone)) if gone == place));
+                count += 1;
+            }
+        }
+        assert_eq!(count, 100);
+    }
+
+    #[test]
+    fn messages_beyond_the_bound_are_refused_and_take_no_memory() {
+        let (on_files, queues) = queues();
+        let max = u64::try_from(WAITING_MAX).unwrap();
+        (0..max + 3).for_each(|number| on_files.tell(asked(number)));
+        let jobs = queues.receivers.iter().flat_map(|receiver| receiver.try_iter());
+        let refused = jobs.filter(|job| matches!(job, Job::Refuse { number: 5, .. })).count();
+        assert_eq!(refused, 3);
+    }
+}

@@ -1,0 +1,103 @@
+//! FILES: messages for the owner of the files of a volume.
+//!
+//! The session does not know their contents. It tells the owner the rights that the client has on the whole
+//! volume, and passes the answer on. The driver answers [`Demand::Files`](super::Demand::Files) in any
+//! order; meanwhile the session takes further messages.
+
+use std::collections::VecDeque;
+
+use nearflash_request::VolumeId;
+
+use super::{ServingEnd, TargetSession};
+use crate::error::PeerError;
+use crate::wire::{FILES_LEN_MAX, Opcode, RequestHeader, Rights, SMALL_LEN_MAX, Status};
+
+/// The most messages on files of a session that are not answered; a further one is refused as BUSY.
+pub const FILES_IN_FLIGHT_MAX: usize = 16;
+
+/// A demand to pass a message to the owner of the files of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FilesDemand {
+    /// The number that the answer names: [`TargetSession::handle_files`].
+    pub number: u32,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The client's rights on the whole volume: at least the right to read.
+    pub rights: Rights,
+    /// The message, at most [`FILES_LEN_MAX`] bytes.
+    pub payload: Box<[u8]>,
+}
+
+/// The messages on files of a session.
+#[derive(Debug, Default)]
+pub(super) struct FilesAsked {
+    pub(super) made: VecDeque<FilesDemand>,
+    unanswered: usize,
+    /// Whether there was ever one.
+    is_used: bool,
+}
+
+impl TargetSession {
+    /// FILES. Its handle is a volume's.
+    pub(super) fn on_files(
+        &mut self,
+        header: &RequestHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        match self.files_access(header) {
+            Ok((volume, rights)) => {
+                let number = header.tag.get();
+                self.files.unanswered += 1;
+                self.files.is_used = true;
+                let payload = payload.into();
+                self.files.made.push_back(FilesDemand { number, volume, rights, payload });
+            }
+            Err(status) => self.answer_session(header, status, 0, &[]),
+        }
+        Ok(())
+    }
+
+    fn files_access(&self, header: &RequestHeader) -> Result<(VolumeId, Rights), Status> {
+        let handle = self.handles.get(header.volume.get()).ok_or(Status::NO_SUCH_VOLUME)?;
+        let rights = handle.files_rights()?;
+        if !rights.has(Rights::READ) {
+            return Err(Status::NOT_GRANTED);
+        }
+        if self.files.unanswered >= FILES_IN_FLIGHT_MAX {
+            return Err(Status::BUSY);
+        }
+        Ok((handle.export.volume, rights))
+    }
+
+    /// Keeps the memory of small payload, unless it is that of a message on files.
+    pub(super) fn keep_small(&mut self, payload: Vec<u8>) {
+        let len = crate::length(SMALL_LEN_MAX);
+        self.small = if payload.capacity() > len { Vec::with_capacity(len) } else { payload };
+    }
+
+    /// Whether it has ever had a message on files, so that the owner must learn of its end.
+    #[inline]
+    pub const fn has_files(&self) -> bool {
+        self.files.is_used
+    }
+
+    /// The answer to [`Demand::Files`](super::Demand::Files), or why there is none.
+    ///
+    /// # Panics
+    /// When the answer is longer than [`FILES_LEN_MAX`], or nothing was demanded.
+    pub fn handle_files(&mut self, number: u32, result: Result<&[u8], Status>) {
+        self.files.unanswered -= 1;
+        if self.is_closing() {
+            return;
+        }
+        let opcode = Opcode::FILES.0;
+        let asked = RequestHeader { opcode, tag: number.into(), ..RequestHeader::default() };
+        match result {
+            Ok(payload) => {
+                assert!(payload.len() <= crate::length(FILES_LEN_MAX), "an answer is bounded");
+                self.answer_session(&asked, Status::OK, 0, payload);
+            }
+            Err(status) => self.answer_session(&asked, status, 0, &[]),
+        }
+    }
+}
