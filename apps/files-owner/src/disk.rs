@@ -13,6 +13,13 @@ use uuid::Uuid;
 pub(crate) const NOT_LOCAL: &str =
     "it is a volume of a cluster or of another node, and files need one of the node itself";
 
+/// Error: writes may have been lost together with a connection.
+pub(crate) fn lost() -> io::Error {
+    let reason =
+        "the connection to the node was lost, and the last writes may be, too: repeat them";
+    io::Error::new(io::ErrorKind::ConnectionReset, reason)
+}
+
 /// The properties of a volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DiskProperties {
@@ -26,7 +33,8 @@ pub struct DiskProperties {
     pub is_writable: bool,
 }
 
-/// A volume: bytes by offset. A write is durable after the next flush that succeeds.
+/// A volume: bytes by offset. A write is durable after the next flush that succeeds, unless
+/// [`Self::losses`] has changed since before the write.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// The properties.
     fn properties(&self) -> DiskProperties;
@@ -55,11 +63,25 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// As [`Self::write_at`].
     fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()>;
 
-    /// Makes all writes that have returned durable.
+    /// Makes all writes durable that have returned since the last of [`Self::losses`].
     ///
     /// # Errors
     /// When one of them may be lost, now or later.
     fn flush(&self) -> io::Result<()>;
+
+    /// Counts all losses that have happened. Otherwise, some may be noticed later.
+    ///
+    /// # Errors
+    /// When the volume cannot be reached.
+    fn check_losses(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The number of times so far that writes which had returned, and were not flushed, may have been
+    /// lost.
+    fn losses(&self) -> u64 {
+        0
+    }
 
     /// Gives the volume back, if this process owns it. Nothing is written any more.
     ///
@@ -72,8 +94,8 @@ pub trait Disk: fmt::Debug + Send + Sync {
 
 /// A volume of a node.
 ///
-/// A flush fails if a connection was replaced since the volume was opened: the node's machine may
-/// have lost power meanwhile, with writes that a flush over the next connection does not cover.
+/// A connection that was lost and replaced is a loss: the node's machine may have lost power meanwhile,
+/// with writes that a flush over the next connection does not cover.
 #[derive(Debug)]
 pub struct VolumeDisk {
     volume: Volume,
@@ -124,15 +146,15 @@ impl Disk for VolumeDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.volume.flush()?;
-        match self.volume.replaced_connections() {
-            0 => Ok(()),
-            _ => Err(io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                "the connection to the node was lost, and earlier writes may be, too: repeat the \
-                 command",
-            )),
-        }
+        Ok(self.volume.flush()?)
+    }
+
+    fn check_losses(&self) -> io::Result<()> {
+        Ok(self.volume.check_connections()?)
+    }
+
+    fn losses(&self) -> u64 {
+        self.volume.replaced_connections()
     }
 
     fn release(&self) -> io::Result<()> {
