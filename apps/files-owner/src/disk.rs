@@ -15,6 +15,13 @@ use uuid::Uuid;
 pub(crate) const NOT_LOCAL: &str =
     "it is a volume of a cluster or of another node, and files need one of the node itself";
 
+/// Error: writes may have been lost together with a connection.
+pub(crate) fn lost() -> io::Error {
+    let reason =
+        "the connection to the node was lost, and the last writes may be, too: repeat them";
+    io::Error::new(io::ErrorKind::ConnectionReset, reason)
+}
+
 /// The properties of a volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DiskProperties {
@@ -28,7 +35,8 @@ pub struct DiskProperties {
     pub is_writable: bool,
 }
 
-/// A volume: bytes by offset. A write is durable after the next flush that succeeds.
+/// A volume: bytes by offset. A write is durable after the next flush that succeeds, unless
+/// [`Self::losses`] has changed since before the write.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// The properties.
     fn properties(&self) -> DiskProperties;
@@ -57,7 +65,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// As [`Self::write_at`].
     fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()>;
 
-    /// Makes all writes that have returned durable.
+    /// Makes all writes durable that have returned since the last of [`Self::losses`].
     ///
     /// # Errors
     /// When one of them may be lost, now or later.
@@ -66,6 +74,20 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// The seals of the volume, if its owner can give some.
     fn seals(&self) -> Option<&dyn Seals> {
         None
+    }
+
+    /// Counts all losses that have happened. Otherwise, some may be noticed later.
+    ///
+    /// # Errors
+    /// When the volume cannot be reached.
+    fn check_losses(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The number of times so far that writes which had returned, and were not flushed, may have been
+    /// lost.
+    fn losses(&self) -> u64 {
+        0
     }
 
     /// Gives the volume back, if this process owns it. Nothing is written any more.
@@ -114,8 +136,8 @@ pub trait Seals: Send + Sync {
 
 /// A volume of a node.
 ///
-/// A flush fails if a connection was replaced since the volume was opened: the node's machine may
-/// have lost power meanwhile, with writes that a flush over the next connection does not cover.
+/// A connection that was lost and replaced is a loss: the node's machine may have lost power meanwhile,
+/// with writes that a flush over the next connection does not cover.
 #[derive(Debug)]
 pub struct VolumeDisk {
     volume: Volume,
@@ -189,15 +211,15 @@ impl Disk for VolumeDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.volume.flush()?;
-        match self.volume.replaced_connections() {
-            0 => Ok(()),
-            _ => Err(io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                "the connection to the node was lost, and earlier writes may be, too: repeat the \
-                 command",
-            )),
-        }
+        Ok(self.volume.flush()?)
+    }
+
+    fn check_losses(&self) -> io::Result<()> {
+        Ok(self.volume.check_connections()?)
+    }
+
+    fn losses(&self) -> u64 {
+        self.volume.replaced_connections()
     }
 
     fn seals(&self) -> Option<&dyn Seals> {

@@ -156,6 +156,20 @@ impl FilesError {
         }
     }
 
+    /// Whether the node could not be reached, or writes may have been lost with a connection: later
+    /// calls may succeed, once the metadata store was opened again.
+    pub(crate) fn is_connection_lost(&self) -> bool {
+        match self {
+            Self::Disk { source, .. } => {
+                let cause = source.get_ref().and_then(|cause| cause.downcast_ref());
+                let is_lost = source.kind() == io::ErrorKind::ConnectionReset;
+                cause.map_or(is_lost, nearflash::Error::is_transient)
+            }
+            Self::Store { source, .. } => matches!(**source, redb::Error::PreviousIo),
+            _ => false,
+        }
+    }
+
     pub(crate) fn store(volume: &str, error: impl Into<redb::Error>) -> Self {
         match error.into() {
             redb::Error::Io(source) => Self::Disk { volume: volume.to_owned(), source },

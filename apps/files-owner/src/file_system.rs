@@ -12,6 +12,7 @@
 
 mod commit;
 mod contents;
+mod losses;
 mod names;
 mod open_files;
 mod sealing;
@@ -37,6 +38,7 @@ pub use contents::Allocation;
 pub use names::{AttributeChanges, NewInode};
 pub use sealing::SealedFile;
 
+use losses::Losses;
 use open_files::OpenFile;
 use sealing::Sealed;
 
@@ -65,6 +67,7 @@ pub struct FileSystem {
     committed: Condvar,
     open: RwLock<HashMap<InodeNumber, Arc<OpenFile>>>,
     sealed: Mutex<Sealed>,
+    fails_on_loss: bool,
 }
 
 struct State {
@@ -83,6 +86,9 @@ struct State {
     inodes: u64,
     /// The reason for which nothing can be changed any more.
     failure: Option<Failure>,
+    /// What the store reads and writes.
+    backend: Backend,
+    losses: Losses,
 }
 
 /// The reason for which nothing can be changed any more.
@@ -91,12 +97,6 @@ struct Failure {
     reason: String,
     /// Whether another process has taken the volume over.
     is_superseded: bool,
-}
-
-impl Failure {
-    fn of(error: &FilesError) -> Self {
-        Self { reason: error.to_string(), is_superseded: error.is_superseded() }
-    }
 }
 
 impl std::fmt::Debug for FileSystem {
@@ -149,12 +149,14 @@ impl FileSystem {
             seals.begin().map_err(FilesError::disk(&properties.name))?;
         }
         let has_grown = superblock.volume_len < properties.len;
+        let known = disk.losses();
         let metadata = Arc::new(Metadata::new(disk, superblock, true));
         if has_grown {
             let changed = metadata.change(|superblock| superblock.volume_len = properties.len);
             changed.map_err(FilesError::disk(&properties.name))?;
         }
-        let files = Files::over(Arc::clone(&metadata), Backend(metadata))?;
+        let backend = Backend::new(Arc::clone(&metadata));
+        let files = Files::over(metadata, backend.clone())?;
         let scanned = Scanned::new(&files)?;
         let state = State {
             store: Some(files.snapshot()?),
@@ -166,10 +168,12 @@ impl FileSystem {
             quarantine: Quarantine::default(),
             inodes: scanned.inodes,
             failure: None,
+            backend,
+            losses: Losses { known, ..Losses::default() },
         };
         let (state, committed) = (Mutex::new(state), Condvar::new());
         let (open, sealed) = (RwLock::default(), Mutex::default());
-        let opened = Self { files, state, committed, open, sealed };
+        let opened = Self { files, state, committed, open, sealed, fails_on_loss: false };
         opened.recover(&scanned.surplus)?;
         Ok(opened)
     }
@@ -285,6 +289,24 @@ impl FileSystem {
         self.apply_to(&mut state, make)
     }
 
+    /// Makes a change that gives bytes to a new file. The volume had this number of losses before they
+    /// were written.
+    pub(crate) fn apply_fresh(
+        &self,
+        losses: u64,
+        make: impl FnOnce(
+            &mut Change<'_, View<'_>>,
+        ) -> Result<(InodeNumber, Inode), Error<StorageError>>,
+    ) -> Result<(InodeNumber, Inode), FilesError> {
+        let mut state = self.state()?;
+        if self.disk().losses() != losses {
+            return Err(self.lost());
+        }
+        let created = self.apply_to(&mut state, make)?;
+        state.losses.fresh.insert(created.0);
+        Ok(created)
+    }
+
     fn apply_to<R>(
         &self,
         state: &mut State,
@@ -320,6 +342,24 @@ impl State {
         self.inodes = self.inodes.saturating_add_signed(inodes);
     }
 
+    /// Nothing can be changed any more.
+    fn fail(&mut self, error: &FilesError) {
+        let (reason, is_superseded) = (error.to_string(), error.is_superseded());
+        self.failure = Some(Failure { reason, is_superseded });
+    }
+
+    /// The changes of a commit of unknown effect are pending again. They set values, so it does no harm
+    /// if the store has them already.
+    fn take_back_commit(&mut self) {
+        let Some(committing) = self.committing.take() else { return };
+        let later = std::mem::take(&mut self.pending);
+        self.pending = Arc::unwrap_or_clone(committing);
+        self.pending.merge(later);
+        let fresh = std::mem::take(&mut self.losses.committing);
+        self.losses.fresh.extend(fresh);
+        self.losses.is_store_over = true;
+    }
+
     /// Whether the group has changes, or is the last that had.
     fn last_group(&self) -> u64 {
         if self.pending.is_empty() { self.group - 1 } else { self.group }
@@ -342,7 +382,8 @@ impl FileSystem {
             }
             extended
         };
-        if self.sync_all().is_err() {
+        // The contents of a file are locked.
+        if self.gather().and_then(|group| self.sync_group(group)).is_err() {
             return extended;
         }
         let mut state = self.state.lock().expect("nothing panics while it holds the state");

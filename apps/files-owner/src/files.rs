@@ -1,7 +1,7 @@
 //! Reading the files of a volume.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use nearflash_files::{
     Entry, FreeRuns, Inode, InodeNumber, Kind, Name, Path, Refusal, Report, Run, Superblock,
@@ -23,7 +23,7 @@ pub(crate) const PIECE_LEN: usize = 4 << 20;
 pub struct Files {
     volume: String,
     metadata: Arc<Metadata>,
-    database: Database,
+    database: RwLock<Database>,
 }
 
 /// The result of a check.
@@ -68,24 +68,32 @@ impl Files {
         let volume = metadata.disk().properties().name;
         let opened = store::open(backend);
         let database = opened.map_err(|error| FilesError::store(&volume, error))?;
-        Ok(Self { volume, metadata, database })
+        Ok(Self { volume, metadata, database: RwLock::new(database) })
+    }
+
+    /// Opens the metadata store again through this backend. The former backend has ended.
+    pub(crate) fn reopen(&self, backend: impl redb::StorageBackend) -> Result<(), FilesError> {
+        let opened = store::open(backend);
+        let database = opened.map_err(|error| FilesError::store(&self.volume, error))?;
+        *self.database.write().expect("nothing panics while it holds the database") = database;
+        Ok(())
     }
 
     pub(crate) fn volume(&self) -> &str {
         &self.volume
     }
 
-    pub(crate) fn metadata(&self) -> &Metadata {
+    pub(crate) fn metadata(&self) -> &Arc<Metadata> {
         &self.metadata
     }
 
-    pub(crate) fn database(&self) -> &Database {
-        &self.database
+    pub(crate) fn database(&self) -> RwLockReadGuard<'_, Database> {
+        self.database.read().expect("nothing panics while it holds the database")
     }
 
     pub(crate) fn snapshot(&self) -> Result<Snapshot, FilesError> {
         let failed = |error: redb::Error| FilesError::store(&self.volume, error);
-        let transaction = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        let transaction = self.database().begin_read().map_err(|error| failed(error.into()))?;
         Snapshot::new(&transaction).map_err(|error| failed(error.into()))
     }
 
@@ -171,7 +179,8 @@ impl Files {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn check(&mut self) -> Result<CheckReport, FilesError> {
-        let sound = self.database.check_integrity();
+        let database = self.database.get_mut().expect("nothing panics while it holds the database");
+        let sound = database.check_integrity();
         let is_store_sound = sound.map_err(|error| FilesError::store(&self.volume, error))?;
         let mut free = self.unused()?;
         let checked = nearflash_files::check(&self.snapshot()?, &mut free);

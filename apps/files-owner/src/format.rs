@@ -11,6 +11,7 @@ use nearflash_files::{
 use nearflash_media::what_it_holds;
 use nearflash_units::{ByteLen, ByteOffset, MIB, Nanos};
 
+use crate::disk::lost;
 use crate::metadata::{Backend, Metadata, write_superblock};
 use crate::owner::{DIRECTORY_MODE, permissions};
 use crate::store::{self, Batch};
@@ -47,6 +48,7 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
     if !properties.is_writable {
         return Err(FilesError::NotWritable { volume: name.clone() });
     }
+    let losses = disk.losses();
     let tail_offset = ByteOffset(len.0 - PROBE_LEN.0);
     let failed = FilesError::disk(name);
     if !options.force {
@@ -70,12 +72,12 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
         let copy = Superblock { generation, ..superblock.clone() };
         write_superblock(&*disk, &copy).map_err(&failed)?;
     }
-    Ok(())
+    if disk.losses() == losses { Ok(()) } else { Err(failed(lost())) }
 }
 
 /// Creates the database with the root directory.
 fn fill(metadata: Arc<Metadata>) -> Result<(), redb::Error> {
-    let database = store::open(Backend(metadata))?;
+    let database = store::open(Backend::new(metadata))?;
     let transaction = database.begin_write()?;
     let mut batch = Batch::new(&transaction)?;
     nearflash_files::format(&mut batch, permissions(DIRECTORY_MODE), now())?;

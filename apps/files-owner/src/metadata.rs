@@ -3,6 +3,7 @@
 //! The superblock has the length of that file. It is durable before `redb` relies on a new length.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nearflash_files::{METADATA_RUNS_MAX, Run, Superblock};
@@ -10,6 +11,7 @@ use nearflash_units::{ByteLen, ByteOffset};
 use redb::StorageBackend;
 
 use crate::Disk;
+use crate::disk::lost;
 
 /// The superblock of an open volume, and the runs that it lists.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ struct State {
     /// Whether the last superblock that was written is durable. A loss of power may damage those that
     /// are not, so only one copy is in this state.
     is_durable: bool,
+    /// [`Disk::losses`] when the metadata that was written was known to be on the volume.
+    losses: u64,
 }
 
 impl State {
@@ -36,17 +40,25 @@ impl State {
             return Ok(());
         }
         if !self.is_durable {
-            disk.flush()?;
+            self.flush(disk)?;
         }
         self.superblock.generation += 1;
         self.is_durable = false;
         disk.write_at(&self.superblock.encode(), self.superblock.offset())
     }
+
+    /// Fails if writes may have been lost: the flush would not cover them.
+    fn flush(&mut self, disk: &dyn Disk) -> io::Result<()> {
+        disk.flush()?;
+        if disk.losses() == self.losses { Ok(()) } else { Err(lost()) }
+    }
 }
 
 impl Metadata {
     pub(crate) fn new(disk: Arc<dyn Disk>, superblock: Superblock, is_written: bool) -> Self {
-        Self { disk, state: Mutex::new(State { superblock, is_written, is_durable: true }) }
+        let losses = disk.losses();
+        let state = Mutex::new(State { superblock, is_written, is_durable: true, losses });
+        Self { disk, state }
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
@@ -75,7 +87,7 @@ impl Metadata {
         change(&mut state.superblock);
         state.write(&*self.disk)?;
         if state.is_written {
-            self.disk.flush()?;
+            state.flush(&*self.disk)?;
         }
         state.is_durable = true;
         Ok(())
@@ -91,7 +103,20 @@ impl Metadata {
 
     fn flush(&self) -> io::Result<()> {
         let mut state = self.state();
-        self.disk.flush()?;
+        state.flush(&*self.disk)?;
+        state.is_durable = true;
+        Ok(())
+    }
+
+    /// Makes the superblock durable again after this number of losses. The caller opens the store again.
+    pub(crate) fn settle(&self, losses: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.losses = losses;
+        if !state.is_durable {
+            // To its own place: the other one has the last copy that is known to be durable.
+            self.disk.write_at(&state.superblock.encode(), state.superblock.offset())?;
+        }
+        state.flush(&*self.disk)?;
         state.is_durable = true;
         Ok(())
     }
@@ -208,29 +233,51 @@ pub(crate) fn places(
     if missing == 0 { Ok(places) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// The store for a process that changes it.
+/// The store for a process that changes it, until it is opened again.
 #[derive(Clone, Debug)]
-pub(crate) struct Backend(pub(crate) Arc<Metadata>);
+pub(crate) struct Backend {
+    metadata: Arc<Metadata>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Backend {
+    pub(crate) fn new(metadata: Arc<Metadata>) -> Self {
+        Self { metadata, is_over: Arc::default() }
+    }
+
+    /// From now on, every access through this value and its clones fails. `redb` writes when it is
+    /// dropped.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    fn metadata(&self) -> io::Result<&Metadata> {
+        match self.is_over.load(Ordering::Acquire) {
+            false => Ok(&self.metadata),
+            true => Err(lost()),
+        }
+    }
+}
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.superblock().metadata_len.0)
+        Ok(self.metadata()?.superblock().metadata_len.0)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
+        self.metadata()?.read(offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.metadata()?.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.flush()
+        self.metadata()?.flush()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
+        self.metadata()?.write(offset, data)
     }
 }
 

@@ -32,7 +32,7 @@ impl Owner {
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read, and when
     /// another process has it. `take_over`: such a process loses it.
     pub fn take(client: &Client, volume: &str, take_over: bool) -> Result<Self, FilesError> {
-        Ok(Self { system: FileSystem::take(client, volume, take_over)? })
+        Ok(Self { system: FileSystem::take(client, volume, take_over)?.fail_on_loss() })
     }
 
     /// Opens the files of a volume for changes. No other process may write the volume.
@@ -40,7 +40,7 @@ impl Owner {
     /// # Errors
     /// When the volume is not formatted for files, not writable, damaged, or cannot be read.
     pub fn open(disk: Arc<dyn Disk>) -> Result<Self, FilesError> {
-        Ok(Self { system: FileSystem::open(disk)? })
+        Ok(Self { system: FileSystem::open(disk)?.fail_on_loss() })
     }
 
     /// The files, for reading.

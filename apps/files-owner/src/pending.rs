@@ -30,6 +30,8 @@ pub struct Pending {
     done: ByteLen,
     /// The bytes after them.
     piece: Vec<u8>,
+    /// [`crate::Disk::losses`] before the first write.
+    losses: u64,
 }
 
 impl Pending {
@@ -39,9 +41,11 @@ impl Pending {
     /// When the path is refused, or the volume is full.
     pub fn begin(owner: &Owner, path: &Path, options: Upload) -> Result<Self, FilesError> {
         owner.refuse_early(path, options.replace)?;
+        owner.system().heal()?;
         owner.system().make_room()?;
         let (path, piece) = (path.clone(), Vec::new());
-        let mut begun = Self { path, options, runs: Vec::new(), done: ByteLen(0), piece };
+        let losses = owner.system().disk().losses();
+        let mut begun = Self { path, options, runs: Vec::new(), done: ByteLen(0), piece, losses };
         if let Some(size) = options.size {
             begun.take_space(owner, size, Spare::None)?;
         }
@@ -159,7 +163,7 @@ impl Pending {
         let (runs, surplus) = trim(&self.runs, size);
         let system = owner.system();
         system.make_room()?;
-        let created = system.apply(|change| {
+        let created = system.apply_fresh(self.losses, |change| {
             let inode = Inode::new(Kind::File, permissions(FILE_MODE), change.now());
             let inode = Inode { size, runs: runs.clone(), ..inode };
             let place = locate(change.tables(), &self.path)?;

@@ -48,6 +48,8 @@ struct Crew {
     healing: usize,
     /// The number of connections that may still be added.
     left: usize,
+    /// The number of connections, and of those that may still be added.
+    total: usize,
     /// The number of lost connections that were replaced.
     replaced: u64,
     info: VolumeInfo,
@@ -101,7 +103,8 @@ impl Volume {
         idle: Vec<Worker>,
         left: usize,
     ) -> Self {
-        let crew = Crew { info: idle[0].info(), idle, healing: 0, left, replaced: 0 };
+        let total = idle.len() + left;
+        let crew = Crew { info: idle[0].info(), idle, healing: 0, left, total, replaced: 0 };
         let (crew, returned) = (Mutex::new(crew), Condvar::new());
         let shared = Arc::new(Shared { client, source, name: name.into(), crew, returned });
         Self { shared, timeout: None }
@@ -160,6 +163,33 @@ impl Volume {
     /// lost writes together with the connection.
     pub fn replaced_connections(&self) -> u64 {
         self.shared.crew().replaced
+    }
+
+    /// Waits for all calls under way, and replaces every connection that is lost, so that
+    /// [`Self::replaced_connections`] has counted all of them. Other calls wait meanwhile.
+    ///
+    /// A node that was restarted has ended all connections, but each is noticed only when it is used.
+    ///
+    /// # Errors
+    /// When the node cannot be reached.
+    pub fn check_connections(&self) -> Result<(), Error> {
+        let mut workers = self.shared.take_all();
+        let mut checked = Ok(());
+        for worker in &mut workers {
+            worker.begin(None);
+            // A flush changes nothing, and tells whether the connection is lost.
+            let flushed = worker.one(Job::Flush).map(drop).or_else(|_| worker.heal());
+            checked = checked.and(flushed);
+        }
+        let mut crew = self.shared.crew();
+        crew.healing -= 1;
+        for mut worker in workers {
+            crew.replaced += worker.take_replaced();
+            crew.idle.push(worker);
+        }
+        drop(crew);
+        self.shared.returned.notify_all();
+        checked
     }
 
     /// Fills `bytes` from `offset`; both are of any alignment and length.
@@ -305,6 +335,16 @@ impl Volume {
 }
 
 impl Shared {
+    /// All connections, once no call uses one. No call begins until the caller has returned them.
+    fn take_all(&self) -> Vec<Worker> {
+        let mut crew = self.crew();
+        crew.healing += 1;
+        while crew.idle.len() < crew.total - crew.left {
+            crew = self.returned.wait(crew).expect(UNPOISONED);
+        }
+        std::mem::take(&mut crew.idle)
+    }
+
     /// An idle connection, a new one, or the next that is returned, after every lost connection is
     /// re-established.
     fn take_worker(&self, deadline: Option<Instant>) -> Result<Worker, Error> {

@@ -39,7 +39,7 @@ pub use namespace::{
 };
 pub use policy::{Extended, FILE_RUNS_MAX, NoSpaceError, Spare, allocate, extend, trim};
 pub use quarantine::Quarantine;
-pub use run::{BLOCK, Run, blocks_for};
+pub use run::{BLOCK, Run, blocks_for, without};
 pub use superblock::{
     DATA_START, METADATA_RUNS_MAX, OWNER_BLOCK_OFFSET, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS,
     Superblock, SuperblockError, Support,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use nearflash_units::Blocks;
 
-use crate::Run;
+use crate::{Run, without};
 
 /// Freed runs, in the order of the commits that freed them.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,19 @@ impl Quarantine {
         Blocks(self.held.iter().map(|(_, run)| run.count.0).sum())
     }
 
+    /// Stops holding these blocks, whose file has them again. Returns whether all of them were held.
+    pub fn take_back(&mut self, run: Run) -> bool {
+        let mut missing = run.count.0;
+        let mut held = VecDeque::new();
+        for (commit, other) in self.held.drain(..) {
+            let parts = without(&[other], &[run]);
+            missing -= other.count.0 - parts.iter().map(|part| part.count.0).sum::<u64>();
+            held.extend(parts.into_iter().map(|part| (commit, part)));
+        }
+        self.held = held;
+        missing == 0
+    }
+
     /// The commits up to this number are durable: returns the runs that may be used again.
     pub fn released_by(&mut self, commit: u64) -> Vec<Run> {
         let released = self.held.partition_point(|(freed_by, _)| *freed_by <= commit);
@@ -37,6 +50,19 @@ impl Quarantine {
 mod tests {
     use super::*;
     use nearflash_units::Lba;
+
+    #[test]
+    fn blocks_that_are_taken_back_are_not_released() {
+        let run = |start, count| Run { start: Lba(start), count: Blocks(count) };
+        let mut quarantine = Quarantine::default();
+        quarantine.hold(1, run(10, 10));
+        quarantine.hold(2, run(20, 10));
+        assert!(quarantine.take_back(run(15, 10)));
+        assert!(!quarantine.take_back(run(15, 10)), "they are held once");
+        assert!(!quarantine.take_back(run(5, 6)));
+        assert_eq!(quarantine.released_by(1), [run(11, 4)]);
+        assert_eq!(quarantine.released_by(2), [run(25, 5)]);
+    }
 
     #[test]
     fn a_run_is_released_by_the_durable_commit_that_freed_it() {

@@ -59,6 +59,21 @@ impl Run {
     }
 }
 
+/// The blocks of `runs` that are not among those of `others`, in the order of `runs`.
+pub fn without(runs: &[Run], others: &[Run]) -> Vec<Run> {
+    let mut left = runs.to_vec();
+    for other in others {
+        let cut = |run: Run| {
+            let before = (run.start.0, run.end().0.min(other.start.0));
+            let behind = (run.start.0.max(other.end().0), run.end().0);
+            [before, behind].into_iter().filter(|(start, end)| start < end)
+        };
+        left =
+            left.into_iter().flat_map(cut).map(|(start, end)| Run::between(start, end)).collect();
+    }
+    left
+}
+
 /// The number of blocks that hold `len` bytes.
 pub fn blocks_for(len: ByteLen) -> Blocks {
     Blocks(len.0.div_ceil(u64::from(BLOCK.bytes())))

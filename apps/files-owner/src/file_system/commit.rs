@@ -7,15 +7,15 @@
 //! The store commits in two phases: its pages are flushed before the header that makes them count is
 //! written, and flushed. The bytes that a group gives to files are therefore durable before the
 //! group, as their blocks may have held other files; and a reader in another process can rely on the
-//! header that it sees. After a commit that failed, its effect is unknown, so nothing is changed any
-//! more.
+//! header that it sees. After a commit that failed, its effect is unknown. If the connection was lost,
+//! the changes of the group are pending again: see `losses`. Otherwise, nothing is changed any more.
 
 use std::sync::Arc;
 
 use nearflash_files::{Change, Changes, InodeNumber, Run, Superblock};
 use nearflash_units::{Blocks, ByteLen, MIB};
 
-use super::{Failure, FileSystem, State};
+use super::{FileSystem, State};
 use crate::store::Batch;
 use crate::{BLOCK, FilesError};
 
@@ -34,32 +34,51 @@ impl FileSystem {
     /// `is_data_only`, which needs no commit unless the file has grown or moved.
     ///
     /// # Errors
-    /// When the volume cannot be written. Changes may be lost, and nothing is changed any more.
+    /// When the volume cannot be written; when the inode is open and bytes that were written to it
+    /// since its last sync may be lost with a connection, which is reported once; and when a commit has
+    /// failed for another reason: then nothing is changed any more.
     pub fn sync(&self, number: InodeNumber, is_data_only: bool) -> Result<(), FilesError> {
-        let group = match self.open_file(number).ok().filter(|_| is_data_only) {
-            Some(file) => file.group(),
-            None => self.gather()?,
-        };
-        if self.state()?.durable >= group {
-            return self.disk().flush().map_err(FilesError::disk(self.volume()));
+        let file = self.open_file(number).ok();
+        let written = file.as_ref().map(|file| file.written());
+        self.sync_through(|| match file.as_ref().filter(|_| is_data_only) {
+            Some(file) => Ok(file.group()),
+            None => self.gather(),
+        })?;
+        let losses = self.disk().losses();
+        match file.zip(written).is_some_and(|(file, it)| file.handle_flushed(it, losses)) {
+            true => Err(self.lost()),
+            false => Ok(()),
         }
-        self.commit_through(group)
     }
 
     /// Makes all changes durable.
     ///
     /// # Errors
-    /// As [`Self::sync`].
+    /// As [`Self::sync`], and once when files have lost bytes that were not durable.
     pub fn sync_all(&self) -> Result<(), FilesError> {
-        let group = self.gather()?;
-        if self.state()?.durable >= group {
-            return self.disk().flush().map_err(FilesError::disk(self.volume()));
+        let written = self.written_files();
+        self.sync_through(|| self.gather())?;
+        let losses = self.disk().losses();
+        for (file, it) in written {
+            file.handle_swept(it, losses);
         }
-        self.commit_through(group)
+        match std::mem::take(&mut self.state()?.losses.reverted) {
+            0 => Ok(()),
+            _ => Err(self.lost()),
+        }
+    }
+
+    /// Makes a group durable, unless writes may have been lost.
+    pub(super) fn sync_group(&self, group: u64) -> Result<(), FilesError> {
+        if self.state()?.durable < group {
+            return self.commit_through(group);
+        }
+        self.disk().flush().map_err(FilesError::disk(self.volume()))?;
+        if self.is_whole(&*self.state()?) { Ok(()) } else { Err(self.lost()) }
     }
 
     /// Stores the times of open files, and returns the last group that has changes.
-    fn gather(&self) -> Result<u64, FilesError> {
+    pub(super) fn gather(&self) -> Result<u64, FilesError> {
         let mut state = self.state()?;
         self.store_times(&mut state)?;
         Ok(state.last_group())
@@ -105,7 +124,8 @@ impl FileSystem {
         }
     }
 
-    /// Commits all groups up to this one.
+    /// Commits all groups up to this one. Fails if writes may have been lost: this thread may have
+    /// locked contents, so that it cannot deal with that.
     fn commit_through(&self, group: u64) -> Result<(), FilesError> {
         loop {
             let (changes, number) = {
@@ -118,8 +138,12 @@ impl FileSystem {
                     drop(waited.expect("nothing panics while it holds the state"));
                     continue;
                 }
+                if !self.is_whole(&state) {
+                    return Err(self.lost());
+                }
                 self.store_times(&mut state)?;
                 let changes = Arc::new(std::mem::take(&mut state.pending));
+                state.losses.committing = std::mem::take(&mut state.losses.fresh);
                 state.committing = Some(Arc::clone(&changes));
                 state.group += 1;
                 (changes, state.group - 1)
@@ -154,11 +178,16 @@ impl FileSystem {
                 Ok(store) => {
                     state.store = Some(store);
                     state.committing = None;
+                    state.losses.committing.clear();
                     state.durable = number;
                     Ok(state.quarantine.released_by(number))
                 }
+                Err(error) if error.is_connection_lost() => {
+                    state.take_back_commit();
+                    Err(error)
+                }
                 Err(error) => {
-                    state.failure = Some(Failure::of(&error));
+                    state.fail(&error);
                     Err(error)
                 }
             };
@@ -168,7 +197,13 @@ impl FileSystem {
         // Their blocks were those of inodes that are closed now.
         if let Err(error) = self.unseal_closed() {
             let mut state = self.state.lock().expect("nothing panics while it holds the state");
-            state.failure = Some(Failure::of(&error));
+            if error.is_connection_lost() {
+                // The next commit releases them.
+                let group = state.group;
+                released.into_iter().for_each(|run| state.quarantine.hold(group, run));
+            } else {
+                state.fail(&error);
+            }
             return Err(error);
         }
         let released = joined(released);

@@ -60,8 +60,9 @@ impl FileSystem {
         {
             let contents = file.contents();
             if end <= contents.size.0 && end <= runs_len(&contents.runs).0 {
+                let losses = self.disk().losses();
                 let written = write_runs(&**self.disk(), &contents.runs, bytes, offset);
-                file.mark_modified();
+                file.mark_written(losses, &written);
                 return written.map_err(FilesError::disk(self.volume()));
             }
         }
@@ -135,7 +136,8 @@ impl FileSystem {
     }
 
     fn extending<'f>(&'f self, file: &'f OpenFile) -> Extending<'f> {
-        Extending { files: self, file, contents: file.contents_mut() }
+        let contents = file.contents_mut();
+        Extending { files: self, file, contents, losses: self.disk().losses() }
     }
 }
 
@@ -150,6 +152,8 @@ struct Extending<'f> {
     files: &'f FileSystem,
     file: &'f OpenFile,
     contents: RwLockWriteGuard<'f, Contents>,
+    /// [`crate::Disk::losses`] before the bytes are written.
+    losses: u64,
 }
 
 impl Extending<'_> {
@@ -163,7 +167,7 @@ impl Extending<'_> {
         let done = zero_runs(disk, &next.runs, valid, start)
             .and_then(|()| write_runs(disk, &next.runs, bytes, offset))
             .and_then(|()| zero_runs(disk, &next.runs, end.max(valid), size));
-        self.file.mark_modified();
+        self.file.mark_written(self.losses, &done);
         next.size = size.max(end);
         self.finish(next, done)
     }
@@ -173,6 +177,7 @@ impl Extending<'_> {
         let mut next = self.grown(end, Spare::None)?;
         let (valid, size) = (self.valid_end(), self.contents.size.0);
         let done = zero_runs(&**self.files.disk(), &next.runs, valid, size);
+        self.file.mark_written(self.losses, &done);
         next.keeps_space = Some(true);
         self.finish(next, done)
     }
@@ -192,14 +197,14 @@ impl Extending<'_> {
         next.size = next.size.max(size);
         let valid = self.valid_end();
         let done = zero_runs(&**self.files.disk(), &next.runs, valid, next.size);
-        self.file.mark_modified();
+        self.file.mark_written(self.losses, &done);
         self.finish(next, done)
     }
 
     fn zero(&mut self, start: u64, end: u64) -> Result<(), FilesError> {
         let end = end.min(self.contents.size.0);
         let zeroed = zero_runs(&**self.files.disk(), &self.contents.runs, start, end);
-        self.file.mark_modified();
+        self.file.mark_written(self.losses, &zeroed);
         zeroed.map_err(FilesError::disk(self.files.volume()))
     }
 
@@ -278,6 +283,11 @@ impl Extending<'_> {
         let number = self.file.number;
         self.files.make_room()?;
         let mut state = self.files.state()?;
+        if self.files.disk().losses() != self.losses {
+            // The bytes may be lost, and their blocks hold those of a removed file.
+            return Err(self.files.lost());
+        }
+        state.losses.fresh.insert(number);
         self.files.apply_to(&mut state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.runs != runs {

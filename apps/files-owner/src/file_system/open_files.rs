@@ -1,7 +1,7 @@
 //! The files that are open, and where their bytes lie.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nearflash_files::{Inode, InodeNumber, Kind, Refusal, Run, inode, trim};
 use nearflash_units::{ByteLen, Nanos};
@@ -18,6 +18,23 @@ pub(super) struct OpenFile {
     contents: RwLock<Contents>,
     /// The time of the last write that the tables do not have yet; 0 if they have it.
     modified_at: AtomicU64,
+    written: Mutex<Written>,
+    /// Whether other processes may write to it, through seals.
+    is_sealed_for_writing: AtomicBool,
+}
+
+/// The writes of an open file that no flush has covered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    /// The number of all writes.
+    count: u64,
+    /// [`crate::Disk::losses`] before the first write that no flush has covered.
+    since: Option<u64>,
+}
+
+impl Written {
+    /// A number of losses that no volume has: a write that has failed may be lost.
+    const FAILED: u64 = u64::MAX;
 }
 
 /// The bytes of an open file. Writers that change no size and no place share the lock.
@@ -38,7 +55,66 @@ impl OpenFile {
             count: AtomicU64::new(0),
             contents: RwLock::new(contents),
             modified_at: AtomicU64::new(0),
+            written: Mutex::default(),
+            is_sealed_for_writing: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn written(&self) -> Written {
+        *self.written_mut()
+    }
+
+    fn written_mut(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().expect("nothing panics while it holds the number")
+    }
+
+    /// A write, before which the volume had this number of losses, has returned.
+    pub(super) fn mark_written(&self, losses: u64, done: &std::io::Result<()>) {
+        let mut written = self.written_mut();
+        let since = if done.is_ok() { losses } else { Written::FAILED };
+        written.count += 1;
+        written.since = match written.since {
+            Some(earlier) if earlier != losses => Some(earlier),
+            _ => Some(since),
+        };
+        drop(written);
+        self.mark_modified();
+    }
+
+    /// Other processes may write to it from now on, and it counts as written all the time.
+    pub(super) fn seal_for_writing(&self, losses: u64) {
+        self.is_sealed_for_writing.store(true, Ordering::Relaxed);
+        self.written_mut().since.get_or_insert(losses);
+    }
+
+    /// Nobody else writes to it any more.
+    pub(super) fn unseal(&self) {
+        self.is_sealed_for_writing.store(false, Ordering::Relaxed);
+    }
+
+    /// Bytes of the file are lost.
+    pub(super) fn poison(&self) {
+        self.written_mut().since = Some(Written::FAILED);
+    }
+
+    /// As [`Self::handle_flushed`], but a loss is left for the next sync of the file to report.
+    pub(super) fn handle_swept(&self, written: Written, losses: u64) {
+        if written.since == Some(losses) {
+            self.handle_flushed(written, losses);
+        }
+    }
+
+    /// A flush has covered the writes before `written`, if the volume has had as many losses as before
+    /// the first of them. Returns whether bytes may be lost.
+    pub(super) fn handle_flushed(&self, written: Written, losses: u64) -> bool {
+        let mut now = self.written_mut();
+        let is_poisoned = now.since == Some(Written::FAILED);
+        if now.count == written.count {
+            now.since = self.is_sealed_for_writing.load(Ordering::Relaxed).then_some(losses);
+        } else if is_poisoned {
+            now.since = Some(losses);
+        }
+        is_poisoned || written.since.is_some_and(|since| since != losses)
     }
 
     pub(super) fn contents(&self) -> RwLockReadGuard<'_, Contents> {
@@ -156,6 +232,13 @@ impl FileSystem {
 
     pub(super) fn is_open(&self, number: InodeNumber) -> bool {
         self.open.read().expect("nothing panics while it holds the map").contains_key(&number)
+    }
+
+    /// The open files with writes that no flush has covered.
+    pub(super) fn written_files(&self) -> Vec<(Arc<OpenFile>, Written)> {
+        let open = self.open.read().expect("nothing panics while it holds the map");
+        let all = open.values().map(|file| (Arc::clone(file), file.written()));
+        all.filter(|(_, written)| written.since.is_some()).collect()
     }
 
     pub(super) fn open_files(&self) -> Vec<(InodeNumber, Arc<OpenFile>)> {

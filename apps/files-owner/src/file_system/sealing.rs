@@ -12,7 +12,7 @@
 //!
 //! Bytes that are written through a seal do not pass this process. Its holder says that it has written:
 //! [`FileSystem::mark_written`]. A flush of the volume makes these bytes durable, so [`FileSystem::sync`]
-//! does.
+//! does. While a seal allows to write, the file counts as written: a loss of connections is reported.
 //!
 //! The lock of this module is taken last.
 
@@ -91,6 +91,9 @@ impl FileSystem {
             sealed.inodes.insert(number, Record { version, is_closed: false });
             version
         };
+        if rights.has(Rights::WRITE) {
+            file.seal_for_writing(self.disk().losses());
+        }
         let runs = SealedRuns { object: number.0, version, rights, runs };
         let seal = seals.mint(&runs).map_err(FilesError::disk(self.volume()))?;
         Ok(SealedFile { seal, reach })
@@ -117,10 +120,14 @@ impl FileSystem {
         };
         let seals = self.disk().seals().expect("a sealed inode has seals");
         seals.revoke(number.0, version).map_err(FilesError::disk(self.volume()))?;
+        let file = self.find_open(number);
         let mut sealed = self.sealed();
         // A closed inode may have been opened and sealed again meanwhile.
         if sealed.inodes.get(&number).is_some_and(|record| record.version < version) {
             sealed.inodes.remove(&number);
+            if let Some(file) = file {
+                file.unseal();
+            }
         }
         Ok(())
     }

@@ -140,6 +140,11 @@ struct State {
     revoked: Vec<(u64, usize)>,
     /// The number of times that the volume was given back.
     releases: usize,
+    /// The bytes as of the last flush.
+    durable: Image,
+    losses: u64,
+    /// The operation at which the power is lost once.
+    lost_at: Option<usize>,
 }
 
 impl Device {
@@ -150,14 +155,19 @@ impl Device {
     pub(crate) fn holding(image: Image, len: ByteLen) -> Self {
         let uuid = Uuid::from_u128(7);
         let properties = DiskProperties { name: "data".to_owned(), uuid, len, is_writable: true };
+        let (operations, operations_max) = (Vec::new(), usize::MAX);
+        let (releases, durable, losses) = (0, image.clone(), 0);
         Self(Arc::new(Mutex::new(State {
             properties,
             image,
-            operations: Vec::new(),
-            operations_max: usize::MAX,
+            operations,
+            operations_max,
             seals: Vec::new(),
             revoked: Vec::new(),
-            releases: 0,
+            releases,
+            durable,
+            losses,
+            lost_at: None,
         })))
     }
 
@@ -194,6 +204,21 @@ impl Device {
         self.0.lock().unwrap().operations_max = operations_max;
     }
 
+    /// Loses the connection, and with it all writes since the last flush if the machine of the node
+    /// loses its power, too.
+    pub(crate) fn lose(&self, is_power_lost: bool) {
+        let mut state = self.0.lock().unwrap();
+        state.losses += 1;
+        if is_power_lost {
+            state.image = state.durable.clone();
+        }
+    }
+
+    /// Loses the connection and the power at this operation, which fails.
+    pub(crate) fn lose_at(&self, operation: usize) {
+        self.0.lock().unwrap().lost_at = Some(operation);
+    }
+
     /// The number of times that the volume was given back.
     pub(crate) fn releases(&self) -> usize {
         self.0.lock().unwrap().releases
@@ -212,7 +237,16 @@ impl Device {
         if state.operations.len() >= state.operations_max {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        if state.lost_at.is_some_and(|at| state.operations.len() >= at) {
+            state.lost_at = None;
+            state.losses += 1;
+            state.image = state.durable.clone();
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         state.image.apply(&operation);
+        if matches!(operation, Operation::Flush) {
+            state.durable = state.image.clone();
+        }
         state.operations.push(operation);
         Ok(())
     }
@@ -253,6 +287,10 @@ impl Disk for Device {
 
     fn seals(&self) -> Option<&dyn Seals> {
         Some(self)
+    }
+
+    fn losses(&self) -> u64 {
+        self.0.lock().unwrap().losses
     }
 
     fn release(&self) -> io::Result<()> {

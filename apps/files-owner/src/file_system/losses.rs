@@ -1,0 +1,201 @@
+//! Connections that were lost, and with them perhaps the writes since the last flush.
+//!
+//! Nobody knows which of these writes the node still has. So a file that was written in place since
+//! its last flush keeps what is there, and its next sync reports the loss, once. A file that has got
+//! or moved its bytes since the last commit goes back to the size and the place of that commit: its
+//! new blocks may hold bytes of a removed file. All other changes are in memory, as layers that say
+//! what is new and not what is different. They are committed again, whether or not the commit under
+//! way took effect. Before that, the metadata store is opened again from the volume.
+//!
+//! An owner that promises whole files ends instead of shortening one: [`FileSystem::fail_on_loss`].
+//!
+//! The node is asked again by every sync, so a mount goes on when its node is back. Calls that need
+//! the store or the volume before that fail.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard};
+
+use nearflash_files::{Error, InodeNumber, inode, without};
+use nearflash_units::ByteLen;
+
+use super::open_files::Contents;
+use super::{FileSystem, State};
+use crate::FilesError;
+use crate::disk::lost;
+use crate::metadata::Backend;
+
+/// The number of losses during one sync after which it fails.
+const LOSSES_MAX: usize = 4;
+
+/// The part of the state that concerns losses.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// [`crate::Disk::losses`] when nothing was known to be lost.
+    pub(super) known: u64,
+    /// Whether the store must be opened again.
+    pub(super) is_store_over: bool,
+    /// Whether a thread does that, and commits must not begin.
+    pub(super) is_healing: bool,
+    /// The files that got or moved bytes in the pending changes.
+    pub(super) fresh: BTreeSet<InodeNumber>,
+    /// Those in the changes that are being committed.
+    pub(super) committing: BTreeSet<InodeNumber>,
+    /// The number of files that went back, since [`FileSystem::sync_all`] reported it.
+    pub(super) reverted: usize,
+}
+
+impl FileSystem {
+    /// From now on, nothing is changed any more after a loss that concerns bytes of new files.
+    pub(crate) fn fail_on_loss(self) -> Self {
+        Self { fails_on_loss: true, ..self }
+    }
+
+    pub(crate) fn lost(&self) -> FilesError {
+        FilesError::disk(self.volume())(lost())
+    }
+
+    /// Makes the group that `group` names durable, also over a lost connection.
+    pub(super) fn sync_through(
+        &self,
+        group: impl Fn() -> Result<u64, FilesError>,
+    ) -> Result<(), FilesError> {
+        let mut synced = Err(self.lost());
+        for _ in 0..LOSSES_MAX {
+            self.heal()?;
+            synced = group().and_then(|group| self.sync_group(group));
+            match &synced {
+                Err(error) if error.is_connection_lost() => {
+                    // `redb` refuses everything after an error.
+                    self.state()?.losses.is_store_over |= matches!(error, FilesError::Store { .. });
+                }
+                _ => break,
+            }
+        }
+        synced
+    }
+
+    /// Whether the store and the volume are known to have all that was flushed.
+    pub(super) fn is_whole(&self, state: &State) -> bool {
+        let losses = &state.losses;
+        !losses.is_store_over && !losses.is_healing && losses.known == self.disk().losses()
+    }
+
+    /// Deals with losses since the last call. No contents are locked by this thread.
+    pub(crate) fn heal(&self) -> Result<(), FilesError> {
+        {
+            let mut state = self.idle_state()?;
+            if self.is_whole(&state) {
+                return Ok(());
+            }
+            if self.fails_on_loss && !state.losses.fresh.is_empty() {
+                state.fail(&self.lost());
+                drop(state);
+                return self.state().map(drop);
+            }
+            state.losses.is_healing = true;
+        }
+        let healed = self.heal_files();
+        let mut state = self.state.lock().expect("nothing panics while it holds the state");
+        state.losses.is_healing = false;
+        match &healed {
+            Ok(losses) => (state.losses.known, state.losses.is_store_over) = (*losses, false),
+            Err(error) if error.is_connection_lost() => {}
+            Err(error) => state.fail(error),
+        }
+        self.committed.notify_all();
+        healed.map(drop)
+    }
+
+    /// The state when nothing is being committed, and no thread deals with losses.
+    fn idle_state(&self) -> Result<MutexGuard<'_, State>, FilesError> {
+        let mut state = self.state()?;
+        while state.committing.is_some() || state.losses.is_healing {
+            drop(self.committed.wait(state).expect("nothing panics while it holds the state"));
+            state = self.state()?;
+        }
+        Ok(state)
+    }
+
+    /// Returns the number of losses that were dealt with.
+    fn heal_files(&self) -> Result<u64, FilesError> {
+        let failed = FilesError::disk(self.volume());
+        self.disk().check_losses().map_err(&failed)?;
+        let losses = self.disk().losses();
+        self.files.metadata().settle(losses).map_err(failed)?;
+        self.reopen_store()?;
+        let fresh = self.state()?.losses.fresh.clone();
+        for number in fresh {
+            self.revert(number)?;
+            self.state()?.losses.fresh.remove(&number);
+        }
+        if self.disk().losses() == losses { Ok(losses) } else { Err(self.lost()) }
+    }
+
+    fn reopen_store(&self) -> Result<(), FilesError> {
+        // Locked all the time: an operation finds the former store whole, or the new one.
+        let mut state = self.state()?;
+        let backend = Backend::new(Arc::clone(self.files.metadata()));
+        std::mem::replace(&mut state.backend, backend.clone()).end();
+        self.files.reopen(backend)?;
+        state.store = Some(self.files.snapshot()?);
+        Ok(())
+    }
+
+    /// Gives a file the size and the place of the last commit.
+    fn revert(&self, number: InodeNumber) -> Result<(), FilesError> {
+        loop {
+            match self.find_open(number) {
+                Some(file) => {
+                    let mut contents = file.contents_mut();
+                    self.unseal(number)?;
+                    let mut state = self.state()?;
+                    if let Some((size, runs)) = self.revert_inode(&mut state, number)? {
+                        *contents = Contents { size, runs, group: state.group };
+                        file.poison();
+                    }
+                    return Ok(());
+                }
+                None => {
+                    self.unseal(number)?;
+                    let mut state = self.state()?;
+                    if !self.is_open(number) {
+                        return self.revert_inode(&mut state, number).map(drop);
+                    }
+                }
+            }
+        }
+    }
+
+    fn revert_inode(
+        &self,
+        state: &mut State,
+        number: InodeNumber,
+    ) -> Result<Option<(ByteLen, Vec<nearflash_files::Run>)>, FilesError> {
+        let stored = match inode(state.store(), number) {
+            Err(Error::Refused(_)) => None,
+            found => Some(found.map_err(FilesError::names(self.volume()))?),
+        };
+        let (size, runs) = stored.map_or((ByteLen(0), Vec::new()), |it| (it.size, it.runs));
+        let found = self.apply_to(state, |change| inode(change.tables(), number));
+        let mut current = match found {
+            // It was removed meanwhile.
+            Err(FilesError::Refused(_)) => return Ok(None),
+            found => found?,
+        };
+        if (current.size, &current.runs) == (size, &runs) {
+            return Ok(None);
+        }
+        let gone = without(&current.runs, &runs);
+        for run in without(&runs, &current.runs) {
+            assert!(state.quarantine.take_back(run), "the space of the last commit is held");
+        }
+        state.losses.reverted += 1;
+        (current.size, current.runs) = (size, runs.clone());
+        current.version = current.version.checked_add(1).unwrap_or(1);
+        self.apply_to(state, |change| {
+            change.free(gone);
+            change.put(number, &current)
+        })?;
+        Ok(Some((size, runs)))
+    }
+}
