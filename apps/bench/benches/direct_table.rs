@@ -83,12 +83,16 @@ fn targets(node: &Node, dir: &Path) -> Result<DirectTargets, BenchError> {
     let local = node.direct_local_url().unwrap_or_default();
     let with_key =
         |key: &str| format!("{tcp}?key={key}&secret-file={}", secret(dir, key).display());
+    let sealed = node.tell(&["grant", "seal", "null", "--for", "24h"])?;
+    let token = sealed.split_once('?').map_or("", |(_, token)| token);
     Ok(DirectTargets {
         tcp: url(tcp.clone())?,
         local: url(format!("{local}/null"))?,
         nvme_tcp: node.nvme_tcp_target("null"),
         local_file: url(format!("{local}/file"))?,
         file: dir.join("local.img"),
+        sealed_tcp: url(format!("{tcp}?{token}"))?,
+        sealed_local: url(format!("{local}/null?{token}"))?,
         one_grant: url(with_key("one"))?,
         many_grants: url(with_key("many"))?,
     })

@@ -50,6 +50,8 @@ pub enum Side {
     Direct(Url),
     /// The same, with all offsets doubled: the grants leave gaps between the operations.
     EverySecond(Url),
+    /// A sealed object, by the seal of the URL, over so many handles in turn.
+    Handles(Url, usize),
     /// A namespace over NVMe/TCP.
     NvmeTcp(NvmeTcpTarget),
     /// A logical unit over iSCSI, with our own initiator.
@@ -267,6 +269,7 @@ impl Arena<'_> {
             // These read what another side fills, or nothing.
             Side::Floor(_)
             | Side::EverySecond(_)
+            | Side::Handles(..)
             | Side::IscsiOneRead(_)
             | Side::IscsiPerf(_)
             | Side::FileAndFloor(..) => {}
@@ -281,6 +284,10 @@ impl Arena<'_> {
             Side::Direct(url) => {
                 let engine = DirectRemote::connect(url, needs)?.open(depth, ops.op_len)?;
                 Ok(self.remote(engine, ops))
+            }
+            Side::Handles(url, count) => {
+                let remote = DirectRemote::connect(url, needs)?.over_handles(url, *count);
+                Ok(self.remote(remote.open(depth, ops.op_len)?, ops))
             }
             Side::EverySecond(url) => {
                 let engine = DirectRemote::connect(url, needs)?.open(depth, ops.op_len)?;

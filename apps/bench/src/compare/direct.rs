@@ -22,6 +22,10 @@ pub struct DirectTargets {
     pub local_file: Url,
     /// A local file on the same disk.
     pub file: PathBuf,
+    /// The volume on the null device as a sealed object, over TCP.
+    pub sealed_tcp: Url,
+    /// The same, over shared memory.
+    pub sealed_local: Url,
     /// The volume on the null device, with a credential that has one grant.
     pub one_grant: Url,
     /// The same volume, with a credential that has a thousand grants.
@@ -37,6 +41,9 @@ enum Who {
     Local,
     LocalFile,
     File,
+    SealedTcp,
+    SealedLocal,
+    Handles(usize),
     OneGrant,
     ManyGrants,
 }
@@ -48,7 +55,7 @@ type Row = (&'static str, Who, Option<Who>, Ops, Score, (Option<f64>, Option<f64
 const SMALL: ByteLen = ByteLen(4 * KIB);
 const TINY: ByteLen = ByteLen(512);
 
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 15] = [
     (
         "TCP, 4 KiB reads, depth 1: mean latency / floor",
         Who::Tcp,
@@ -138,6 +145,30 @@ const ROWS: [Row; 12] = [
         (Some(1.05), Some(1.02)),
     ),
     (
+        "shared memory, 4 KiB reads, depth 1: mean latency of a sealed object / volume",
+        Who::SealedLocal,
+        Some(Who::Local),
+        Ops::reads(SMALL, 1),
+        Score::Latency,
+        (Some(1.02), None),
+    ),
+    (
+        "TCP, 4 KiB reads, depth 128: IOPS of a sealed object / volume",
+        Who::SealedTcp,
+        Some(Who::Tcp),
+        Ops::reads(SMALL, 128),
+        Score::Iops,
+        (Some(0.99), None),
+    ),
+    (
+        "TCP, 4 KiB reads, depth 128: IOPS over 1,000 handles of sealed objects / over one",
+        Who::Handles(1000),
+        Some(Who::Handles(1)),
+        Ops::reads(SMALL, 128),
+        Score::Iops,
+        (Some(0.99), None),
+    ),
+    (
         GRANTS,
         Who::ManyGrants,
         Some(Who::OneGrant),
@@ -173,6 +204,9 @@ impl DirectTargets {
             Who::Local => Side::Direct(self.local.clone()),
             Who::LocalFile => Side::Direct(self.local_file.clone()),
             Who::File => Side::File(self.file.clone()),
+            Who::SealedTcp => Side::Direct(self.sealed_tcp.clone()),
+            Who::SealedLocal => Side::Direct(self.sealed_local.clone()),
+            Who::Handles(count) => Side::Handles(self.sealed_tcp.clone(), count),
             Who::OneGrant => Side::EverySecond(self.one_grant.clone()),
             Who::ManyGrants => Side::EverySecond(self.many_grants.clone()),
         }
@@ -198,6 +232,8 @@ mod tests {
             },
             local_file: url("direct+local:a.sock/file"),
             file: "local.img".into(),
+            sealed_tcp: url("direct://a/null"),
+            sealed_local: url("direct+local:a.sock/null"),
             one_grant: url("direct://a/null?key=one"),
             many_grants: url("direct://a/null?key=many"),
         };

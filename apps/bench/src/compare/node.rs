@@ -127,15 +127,15 @@ impl Node {
         }
     }
 
-    /// Runs a `nearflash` command on the node; `words` are its arguments.
+    /// Runs a `nearflash` command on the node; `words` are its arguments. Returns its output.
     ///
     /// # Errors
     /// When the command fails, with its error message.
-    pub fn tell(&self, words: &[&str]) -> Result<(), NodeError> {
+    pub fn tell(&self, words: &[&str]) -> Result<String, NodeError> {
         let NodeSpec { binary, data_dir, .. } = &self.spec;
         let said = Command::new(binary).args(words).arg("--data-dir").arg(data_dir).output()?;
         if said.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned());
         }
         let said = String::from_utf8_lossy(&said.stderr).trim().to_owned();
         Err(NodeError::Refused { command: words.join(" "), said })

@@ -1,8 +1,8 @@
 //! A volume over the direct protocol, through our own client.
 
 use nearflash::direct::{
-    Buffer, Client, Completion, Credentials, Error, Options, QueueOptions, QueuePair, Url,
-    VolumeInfo,
+    Buffer, Client, Completion, Credentials, Error, Handle, Options, QueueOptions, QueuePair, Seal,
+    Url, VolumeInfo,
 };
 use nearflash_units::{ByteLen, Nanos};
 use rustix::event::PollFd;
@@ -17,6 +17,8 @@ pub struct DirectRemote {
     client: Client,
     volume: String,
     info: VolumeInfo,
+    /// Each engine opens this seal so many times, and uses the handles in turn.
+    handles: Option<(Seal, usize)>,
 }
 
 impl DirectRemote {
@@ -29,7 +31,14 @@ impl DirectRemote {
         let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
         let pair = client.queue_pair(&volume, queue_options(needs.depth, needs.op_len))?;
         check(&pair, needs)?;
-        Ok(Self { info: pair.info(), client, volume })
+        Ok(Self { info: pair.info(), client, volume, handles: None })
+    }
+
+    /// The same, over so many handles of the seal in the URL.
+    #[must_use]
+    pub fn over_handles(self, url: &Url, count: usize) -> Self {
+        let handles = url.seal.as_ref().map(|token| (token.seal().clone(), count));
+        Self { handles, ..self }
     }
 
     /// The volume's size.
@@ -62,7 +71,15 @@ impl Opener for DirectRemote {
         let mut pair = self.client.queue_pair(&self.volume, queue_options(depth, op_len))?;
         let buffers = (0..depth).map(|_| pair.buffer(op_len.to_usize()).map(Some));
         let buffers = buffers.collect::<Result<Vec<_>, Error>>()?;
+        let handles = match &self.handles {
+            None => Vec::new(),
+            Some((seal, count)) => {
+                (0..*count).map(|_| pair.open_sealed(seal)).collect::<Result<Vec<_>, Error>>()?
+            }
+        };
         Ok(DirectEngine {
+            handles,
+            turn: 0,
             slots: vec![0; depth],
             refused: Vec::new(),
             completions: Vec::with_capacity(depth),
@@ -85,6 +102,9 @@ const PART_MIN: usize = 16;
 /// The engine: a queue pair and a buffer for each slot.
 pub struct DirectEngine {
     pair: QueuePair,
+    /// Used in turn; without any, the queue pair's own volume is.
+    handles: Vec<Handle>,
+    turn: usize,
     /// By slot; `None` while in flight, when the queue pair has the buffer.
     buffers: Vec<Option<Buffer>>,
     /// The slot by token index.
@@ -92,6 +112,15 @@ pub struct DirectEngine {
     /// Slots whose operations could not be posted, and the reasons.
     refused: Vec<(Slot, Error)>,
     completions: Vec<Completion>,
+}
+
+impl DirectEngine {
+    #[inline]
+    fn next_handle(&mut self) -> Option<Handle> {
+        let handle = *self.handles.get(self.turn)?;
+        self.turn = if self.turn + 1 == self.handles.len() { 0 } else { self.turn + 1 };
+        Some(handle)
+    }
 }
 
 impl Engine for DirectEngine {
@@ -107,9 +136,13 @@ impl Engine for DirectEngine {
     fn submit(&mut self, slot: Slot, op: Op) {
         let mut buffer = self.buffers[slot].take().expect("the slot is not in flight");
         buffer.set_len(op.len.to_usize());
-        let posted = match op.direction {
-            Direction::Read => self.pair.post_read_at(buffer, op.offset.0),
-            Direction::Write => self.pair.post_write_at(buffer, op.offset.0),
+        let posted = match (op.direction, self.next_handle()) {
+            (Direction::Read, None) => self.pair.post_read_at(buffer, op.offset.0),
+            (Direction::Write, None) => self.pair.post_write_at(buffer, op.offset.0),
+            (Direction::Read, Some(handle)) => self.pair.post_read_on(handle, buffer, op.offset.0),
+            (Direction::Write, Some(handle)) => {
+                self.pair.post_write_on(handle, buffer, op.offset.0)
+            }
         };
         match posted {
             Ok(token) => self.slots[token.index()] = slot,
