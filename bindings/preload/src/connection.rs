@@ -126,6 +126,7 @@ impl Connection {
     /// Carries a call out.
     pub(crate) fn carry_out(&mut self, wanted: &Wanted<'_>) -> Result<(), Trouble> {
         let open = self.opened(wanted)?;
+        check_pages(wanted)?;
         let node = self.nodes[open.node].as_mut().filter(|node| node.is_ours());
         let Some(node) = node else {
             // The program has closed the descriptors.
@@ -139,7 +140,11 @@ impl Connection {
             false => node.read(open.handle, memory, offset),
         };
         match done {
-            Ok(()) if is_write => self.tell(wanted),
+            Ok(()) if is_write => {
+                self.tell(wanted);
+                // A page that came during the write may have the old bytes.
+                check_pages(wanted)?;
+            }
             Ok(()) => {}
             Err(trouble) => return Err(self.failed(wanted, open, trouble)),
         }
@@ -309,6 +314,17 @@ impl Connection {
             let _ = unsafe { ioctl(wanted.file.fd, command) };
         }
     }
+}
+
+/// Leaves calls to the kernel whose range has pages: changed ones for a read, any for a write.
+fn check_pages(wanted: &Wanted<'_>) -> Result<(), Trouble> {
+    let cached = wanted.file.cached(wanted.work.offset, len(wanted));
+    let is_free = match wanted.work.is_write {
+        true => cached.is_some_and(|cached| cached.pages == 0),
+        // A file that this process may not write is taken as it is in the volume.
+        false => cached.is_none_or(|cached| cached.dirty == 0),
+    };
+    if is_free { Ok(()) } else { Err(Trouble::Through(Way::Cached)) }
 }
 
 fn key(wanted: &Wanted<'_>) -> Key {

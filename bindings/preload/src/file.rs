@@ -4,7 +4,7 @@
 //! gets. With an older kernel, no file is one of ours: a device number may be that of another file system
 //! after an unmount.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
@@ -25,15 +25,6 @@ static FOREIGN: [AtomicU64; FOREIGN_COUNT] = [const { AtomicU64::new(0) }; FOREI
 pub(crate) struct FileId {
     pub(crate) mount: u64,
     pub(crate) inode: u64,
-}
-
-impl FileId {
-    /// A number that other files hardly ever have, never 0.
-    pub(crate) fn key(self) -> u64 {
-        let mixed = self.mount.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.inode;
-        let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (mixed ^ (mixed >> 29)).max(1)
-    }
 }
 
 /// A descriptor of a file that may be one of our mounts'.
@@ -67,7 +58,43 @@ pub(crate) fn known<'fd>(fd: c_int) -> Option<Known<'fd>> {
     Some(Known { fd, file, size: found.stx_size })
 }
 
+/// The pages of a range that the kernel keeps.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Cached {
+    /// All of them.
+    pub(crate) pages: u64,
+    /// Those with bytes that the mount does not have yet.
+    pub(crate) dirty: u64,
+}
+
+/// cachestat(2), Linux 6.5.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat`.
+#[derive(Default)]
+#[repr(C)]
+struct CacheStat {
+    cache: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
 impl Known<'_> {
+    /// The pages of a range that is not empty; `None` when the kernel does not tell, as it does with a file
+    /// that the process may not write.
+    pub(crate) fn cached(&self, offset: u64, len: u64) -> Option<Cached> {
+        let range = [offset, len];
+        let mut found = CacheStat::default();
+        // SAFETY: both structures have the layout of the kernel, and live until the call returns.
+        let done = unsafe {
+            libc::syscall(SYS_CACHESTAT, self.fd.as_raw_fd(), range.as_ptr(), &raw mut found, 0_u32)
+        };
+        let CacheStat { cache, dirty, writeback, .. } = found;
+        (done == 0).then_some(Cached { pages: cache, dirty: dirty + writeback })
+    }
+
     /// The flags with which the file is open.
     pub(crate) fn flags(&self) -> Option<OFlags> {
         fcntl_getfl(self.fd).ok()

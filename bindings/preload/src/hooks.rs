@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 
 use crate::transfer::{Memory, Work, transfer};
-use crate::{file, life, mapped, pool, real, report};
+use crate::{life, real, report};
 
 /// The most parts of a vectored call; IOV_MAX.
 const PARTS_MAX: c_int = 1024;
@@ -193,46 +193,4 @@ flagged! {
     preadv64v2 PREADV2 false,
     pwritev2 PWRITEV2 true,
     pwritev64v2 PWRITEV2 true,
-}
-
-/// The kernel keeps pages of a file that is mapped, so this process uses the file through it from now on.
-fn notice(fd: c_int, flags: c_int) {
-    if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 {
-        return;
-    }
-    if let Some(known) = file::known(fd) {
-        mapped::enter(known.file);
-        pool::wait_for(known.file);
-    }
-}
-
-/// # Safety
-/// As the function of the C library.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mmap(
-    place: *mut c_void,
-    len: size_t,
-    access: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off64_t,
-) -> *mut c_void {
-    notice(fd, flags);
-    // SAFETY: the caller's arguments.
-    unsafe { real::map(place, len, (access, flags), fd, offset) }
-}
-
-/// # Safety
-/// As the function of the C library.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mmap64(
-    place: *mut c_void,
-    len: size_t,
-    access: c_int,
-    flags: c_int,
-    fd: c_int,
-    offset: off64_t,
-) -> *mut c_void {
-    // SAFETY: the caller's arguments.
-    unsafe { mmap(place, len, access, flags, fd, offset) }
 }

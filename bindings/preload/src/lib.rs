@@ -6,6 +6,11 @@
 //! the files that were used last ([`connection`]). If the range lies within the seal, the node carries the
 //! call out. Otherwise the real function does, so that a call has the same effect either way.
 //!
+//! The kernel keeps pages of files that some process maps, copies in the kernel or sends. A read is left to it
+//! if the range has pages that were changed. A write is left to it if the range has any page, and is repeated
+//! by it if one has come meanwhile: a page that comes later has the new bytes. So functions like mmap(2)
+//! need not be interposed, and pages of other processes are noticed, too.
+//!
 //! The library keeps no record of descriptors: programs make and close them in too many ways. It does not
 //! interpose functions that use a descriptor's position, which other processes may share.
 //!
@@ -25,7 +30,6 @@ mod errno;
 mod file;
 mod hooks;
 mod life;
-mod mapped;
 mod pool;
 mod real;
 mod report;

@@ -4,25 +4,24 @@
 //! A call that never returns, since a signal handler has left it with longjmp(3), keeps its connection.
 
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::connection::Connection;
-use crate::file::FileId;
 
 /// The most connections. More threads than processors do not read faster.
 const SLOTS: usize = 16;
 
 struct Slot {
-    /// 0, or the key of the file that the call under way is for.
-    user: AtomicU64,
+    /// Whether a call uses it.
+    is_used: AtomicBool,
     connection: UnsafeCell<Option<Box<Connection>>>,
 }
 
-// SAFETY: only the call that has changed `user` from 0 accesses the connection, until it sets it to 0.
+// SAFETY: only the call that has set `is_used` accesses the connection, until it clears it.
 unsafe impl Sync for Slot {}
 
 static POOL: [Slot; SLOTS] =
-    [const { Slot { user: AtomicU64::new(0), connection: UnsafeCell::new(None) } }; SLOTS];
+    [const { Slot { is_used: AtomicBool::new(false), connection: UnsafeCell::new(None) } }; SLOTS];
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// The life in which the slots are used.
 static LIFE: AtomicU64 = AtomicU64::new(0);
@@ -46,18 +45,16 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// A connection that is idle; `None` when all are in use.
-    pub(crate) fn new(file: FileId, life: u64) -> Option<Self> {
+    pub(crate) fn new(life: u64) -> Option<Self> {
         begin_life(life);
         let first = FIRST.get();
         let first = match first {
             usize::MAX => THREADS.fetch_add(1, Ordering::Relaxed) % SLOTS,
             first => first,
         };
-        let key = file.key();
         for at in (first..SLOTS).chain(0..first) {
             let slot = &POOL[at];
-            let taken = slot.user.compare_exchange(0, key, Ordering::SeqCst, Ordering::Relaxed);
-            if taken.is_ok() {
+            if !slot.is_used.swap(true, Ordering::Acquire) {
                 FIRST.set(at);
                 IS_INSIDE.set(true);
                 return Some(Self { slot });
@@ -80,21 +77,7 @@ impl Drop for Taken {
             std::mem::forget(self.connection().take());
         }
         IS_INSIDE.set(false);
-        self.slot.user.store(0, Ordering::SeqCst);
-    }
-}
-
-/// Waits until no call for the file is under way that has begun before.
-pub(crate) fn wait_for(file: FileId) {
-    if is_inside() {
-        // A signal handler interrupts the call, which goes on only after it.
-        return;
-    }
-    let key = file.key();
-    for slot in &POOL {
-        while slot.user.load(Ordering::SeqCst) == key {
-            std::thread::yield_now();
-        }
+        self.slot.is_used.store(false, Ordering::Release);
     }
 }
 
@@ -107,7 +90,7 @@ fn renew(life: u64, last: u64) {
         return;
     }
     for slot in &POOL {
-        if slot.user.swap(0, Ordering::SeqCst) != 0 {
+        if slot.is_used.swap(false, Ordering::SeqCst) {
             // SAFETY: the thread that had the slot does not exist in this process, and a child has one
             // thread when it comes here first. The connection may be in any state, so it is not dropped.
             let connection = unsafe { &mut *slot.connection.get() };

@@ -33,7 +33,6 @@ impl Real {
 type Transfer = unsafe extern "C" fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t;
 type Vectored = unsafe extern "C" fn(c_int, *const iovec, c_int, off64_t) -> ssize_t;
 type Flagged = unsafe extern "C" fn(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t;
-type Map = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
 
 macro_rules! reals {
     ($($constant:ident $name:literal: $kind:ident,)*) => {
@@ -53,7 +52,6 @@ reals! {
     PWRITEV c"pwritev64": Vectored,
     PREADV2 c"preadv64v2": Flagged,
     PWRITEV2 c"pwritev64v2": Flagged,
-    MMAP c"mmap64": Map,
 }
 
 fn unknown() -> ssize_t {
@@ -121,26 +119,4 @@ pub(crate) unsafe fn flagged(
     let function = unsafe { std::mem::transmute::<*mut c_void, Flagged>(address) };
     // SAFETY: the caller's arguments.
     unsafe { function(fd, parts, count, offset, flags) }
-}
-
-/// mmap64(3).
-///
-/// # Safety
-/// As the function.
-pub(crate) unsafe fn map(
-    place: *mut c_void,
-    len: size_t,
-    (access, flags): (c_int, c_int),
-    fd: c_int,
-    offset: off64_t,
-) -> *mut c_void {
-    let address = MMAP.address();
-    if address.is_null() {
-        unknown();
-        return libc::MAP_FAILED;
-    }
-    // SAFETY: as in `transfer`.
-    let function = unsafe { std::mem::transmute::<*mut c_void, Map>(address) };
-    // SAFETY: the caller's arguments.
-    unsafe { function(place, len, access, flags, fd, offset) }
 }

@@ -17,8 +17,8 @@ pub(crate) enum Way {
     Append,
     /// Since the file is opened with `O_SYNC`, which also makes its times durable.
     Synchronous,
-    /// Since this process has mapped the file.
-    Mapped,
+    /// Since the kernel keeps pages of the file.
+    Cached,
     /// Since the seal was void: the file was cut, moved or replaced.
     Revoked,
     /// Since all connections were in use.
@@ -33,7 +33,7 @@ const NAMES: [(Way, &str); 9] = [
     (Way::Refused, "refused"),
     (Way::Append, "appending"),
     (Way::Synchronous, "synchronous"),
-    (Way::Mapped, "mapped"),
+    (Way::Cached, "cached by the kernel"),
     (Way::Revoked, "revoked"),
     (Way::Busy, "busy"),
     (Way::Lost, "lost"),

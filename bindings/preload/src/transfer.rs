@@ -7,7 +7,7 @@ use crate::connection::{Connection, Trouble, Wanted};
 use crate::errno::Kept;
 use crate::pool::Taken;
 use crate::report::{Way, count};
-use crate::{file, life, mapped, pool};
+use crate::{file, life, pool};
 
 /// The longest call of the kernel, MAX_RW_COUNT: a longer one is cut by it.
 const LEN_MAX: usize = 0x7fff_f000;
@@ -113,12 +113,7 @@ pub(crate) fn transfer(work: Work<'_>) -> Option<Result<usize, c_int>> {
 
 fn carried_out(wanted: &Wanted<'_>, life: u64) -> Result<(), Trouble> {
     check_mode(wanted.flags, wanted.work.is_write)?;
-    let file = wanted.file.file;
-    let mut taken = Taken::new(file, life).ok_or(Trouble::Through(Way::Busy))?;
-    // Looked up now: a thread that maps the file waits for the calls that have a connection.
-    if mapped::contains(file) {
-        return Err(Trouble::Through(Way::Mapped));
-    }
+    let mut taken = Taken::new(life).ok_or(Trouble::Through(Way::Busy))?;
     let _kept = Kept::new();
     let connection = Connection::renewed(taken.connection(), life)?;
     connection.carry_out(wanted)
