@@ -20,16 +20,15 @@ use uuid::Uuid;
 use crate::boot::boot;
 use crate::cluster::Supervisor;
 use crate::clustered::{Clustered, Enrolled};
-use crate::config::{Admits, Config, Door, Protocol};
+use crate::config::{Admits, Config, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
-use crate::files::{self, FilesOwner};
+use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
-use crate::prepare::{Slices, prepare};
-use crate::records::Records;
-use crate::runtime_face::FilesAccess;
+use crate::prepare::{Prepared, Slices, prepare};
+use crate::runtime_face::{FilesAccess, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
 /// A node that serves.
@@ -63,28 +62,16 @@ impl Running {
         // been touched yet.
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
-        if config.cluster.is_none() {
-            check_proofs(&config.doors, &catalog)?;
-        }
-        let cluster = config.cluster.as_ref().map(|it| (config.data_dir.as_path(), it));
-        let enrol = |it| Enrolled::new(it, (&catalog, config.has_own_devices()), &doors.addresses);
-        let cluster = cluster.map(enrol).transpose()?;
+        check_proofs(config, &catalog)?;
+        let cluster = enrolled(config, &catalog, &doors)?;
         let (remotes, absent) = remote::find(&config.remotes)?;
         let remotes = (&remotes[..], absent.is_empty());
         let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
         let slices = cluster.as_ref().map(|it| (it, slices));
         let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
         let Doors { mut open, local_socket, addresses } = doors;
-        let access = files_access(&config.files, &prepared.recorded)?;
-        prepared.recorded.files = access.as_ref().map(|(access, _)| access.clone());
+        let (on_files, files) = prepare_files(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
-        let files_door = access.map(|access| {
-            let (door, file) = open_for_owner(&files::socket_path(&absolute(&config.data_dir)))?;
-            open.push(door);
-            Ok::<_, NodeError>((access, file))
-        });
-        let files_door = files_door.transpose()?;
-        let (on_files, queues) = files::queues();
         let (asker, events) = Asker::new();
         let health = Health::open(&config.data_dir, &prepared.recorded.space);
         let runtime = start(RuntimeConfig {
@@ -110,8 +97,7 @@ impl Running {
         })?;
         let face = Arc::clone(&runtime);
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
-        let node = Node::new(prepared, direct, face, asker, addresses.clone(), health);
-        let node = Arc::new(node);
+        let node = Arc::new(Node::new(prepared, direct, face, asker, addresses.clone(), health));
         let given_up = |_: &NodeError| {
             // The node has only just started, so there is nothing to report.
             let _ = runtime.drain_and_join();
@@ -124,13 +110,8 @@ impl Running {
         let remotes = RemoteWatch::start(Arc::clone(&node), absent)
             .map_err(no_thread)
             .inspect_err(given_up)?;
-        let files = files_door.map(|((access, ids), file)| {
-            let data_dir = absolute(&config.data_dir);
-            let owner = FilesOwner::start(&access, ids, &data_dir, queues, &runtime)?;
-            node.serve_files(Arc::clone(&owner));
-            Ok((owner, file))
-        });
-        let files = files.transpose().map_err(no_thread).inspect_err(given_up)?;
+        let files = files.map(|files| files.start(&node, &runtime)).transpose();
+        let files = files.map_err(no_thread).inspect_err(given_up)?;
         let follow = |cluster: Enrolled| cluster.follow(&node, slices);
         let cluster = cluster.map(follow).transpose().inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
@@ -196,25 +177,66 @@ impl Running {
     }
 }
 
-/// The access of the owner of files, and the numbers of the volumes.
-type FilesParts = (FilesAccess, Vec<(Name, VolumeId)>);
+/// The owner of files before the cores serve.
+struct FilesStart {
+    access: FilesAccess,
+    ids: Vec<(Name, VolumeId)>,
+    data_dir: PathBuf,
+    socket: SocketFile,
+    queues: Queues,
+}
 
-/// The access of the owner of the files of these volumes, which must be volumes of this node alone.
-fn files_access(names: &[Name], recorded: &Records) -> Result<Option<FilesParts>, NodeError> {
-    let of_node = |name: &Name| match recorded.space.volume(name) {
+/// Prepares the owner of the files of the configured volumes, which must be volumes of this node alone.
+fn prepare_files(
+    config: &Config,
+    prepared: &mut Prepared,
+    doors: &mut Vec<OpenDoor>,
+) -> Result<(OnFiles, Option<FilesStart>), NodeError> {
+    let of_node = |name: &Name| match prepared.recorded.space.volume(name) {
         Some(volume) if volume.home == Home::Node => Ok((name.clone(), volume.id)),
         Some(_) => Err(NodeError::FilesNotOfNode { name: name.clone() }),
         None => Err(NodeError::FilesUnknown { name: name.clone() }),
     };
-    let ids = names.iter().map(of_node).collect::<Result<Vec<_>, _>>()?;
+    let ids = config.files.iter().map(of_node).collect::<Result<Vec<_>, _>>()?;
     if ids.is_empty() {
-        return Ok(None);
+        return Ok((OnFiles::default(), None));
     }
-    let (one, two) = (Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes());
     let mut secret = [0; SECRET_LEN];
-    secret[..16].copy_from_slice(&one);
-    secret[16..].copy_from_slice(&two);
-    Ok(Some((FilesAccess { secret: Secret::new(secret), volumes: names.to_vec() }, ids)))
+    for part in secret.chunks_exact_mut(16) {
+        part.copy_from_slice(Uuid::new_v4().as_bytes());
+    }
+    let access = FilesAccess { secret: Secret::new(secret), volumes: config.files.clone() };
+    prepared.recorded.files = Some(access.clone());
+    let data_dir = absolute(&config.data_dir);
+    let (door, socket) = open_for_owner(&files::socket_path(&data_dir))?;
+    doors.push(door);
+    let (on_files, queues) = files::queues();
+    Ok((on_files, Some(FilesStart { access, ids, data_dir, socket, queues })))
+}
+
+impl FilesStart {
+    /// Starts the owner. The cores serve.
+    fn start(
+        self,
+        node: &Node,
+        runtime: &Arc<dyn Runtime>,
+    ) -> io::Result<(Arc<FilesOwner>, SocketFile)> {
+        let Self { access, ids, data_dir, socket, queues } = self;
+        let owner = FilesOwner::start(&access, ids, &data_dir, queues, runtime)?;
+        node.serve_files(Arc::clone(&owner));
+        Ok((owner, socket))
+    }
+}
+
+/// The node's place in its cluster, if it has one.
+fn enrolled(
+    config: &Config,
+    catalog: &Catalog,
+    doors: &Doors,
+) -> Result<Option<Enrolled>, NodeError> {
+    let cluster = config.cluster.as_ref().map(|it| (config.data_dir.as_path(), it));
+    let enrol = |it| Enrolled::new(it, (catalog, config.has_own_devices()), &doors.addresses);
+    cluster.map(enrol).transpose()
 }
 
 /// Serves until SIGTERM or SIGINT, then drains; announces on stdout when hosts can connect. A
@@ -279,8 +301,9 @@ fn start_control(
 }
 
 /// Checks that a door which admits only authenticated peers has a credential or an account to
-/// admit.
-fn check_proofs(doors: &[Door], catalog: &Catalog) -> Result<(), NodeError> {
+/// admit. A cluster has its own.
+fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
+    let doors = if config.cluster.is_none() { &config.doors[..] } else { &[] };
     for door in doors.iter().filter(|door| door.admits == Admits::Proven) {
         let (key, address) = (door.key.clone(), door.address);
         let contents = catalog.read()?;

@@ -37,6 +37,22 @@ expected_failures = []
 entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
 ";
 
+/// A configuration of fsx: how often it makes each call.
+const WEIGHTS: &str = "\
+[weights]
+write = 1.0
+read = 1.0
+mapread = 1.0
+mapwrite = 1.0
+truncate = 0.5
+fsync = 0.2
+fdatasync = 0.2
+close_open = 0.2
+posix_fallocate = 0.2
+punch_hole = 0.2
+copy_file_range = 0.2
+";
+
 /// This, or the second in a long run.
 fn length(short: u32, long: u32) -> String {
     if env::var_os("SUITES_LONG").is_some() { long } else { short }.to_string()
@@ -96,19 +112,7 @@ fn pjdfstest_passes() {
 fn fsx_finds_every_byte_where_it_wrote_it() {
     let place = Place::new();
     let bench = MountBench::new(&place, Door::Local);
-    let weights = "[weights]\n\
-        write = 1.0\n\
-        read = 1.0\n\
-        mapread = 1.0\n\
-        mapwrite = 1.0\n\
-        truncate = 0.5\n\
-        fsync = 0.2\n\
-        fdatasync = 0.2\n\
-        close_open = 0.2\n\
-        posix_fallocate = 0.2\n\
-        punch_hole = 0.2\n\
-        copy_file_range = 0.2\n";
-    fs::write(place.path("fsx.toml"), weights).unwrap();
+    fs::write(place.path("fsx.toml"), WEIGHTS).unwrap();
     for (seed, cache) in [("1", "none"), ("2", "read")] {
         let mount = bench.mount(&["--cache", cache]);
         let mut command = Command::new(suite("fsx"));
@@ -155,6 +159,30 @@ fn fsx_finds_every_byte_where_it_wrote_it_under_the_library() {
         assert!(one_sided.unwrap().parse::<u64>().unwrap() > 100, "{errors}");
     }
     mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root, /dev/fuse and fsx: run by make test"]
+fn fsx_finds_every_byte_on_two_mounts_of_files_that_the_node_owns() {
+    let place = Place::new();
+    let bench = MountBench::shared(&place, Door::Local);
+    fs::write(place.path("fsx.toml"), WEIGHTS).unwrap();
+    let (one, two) = (bench.mount(&[]), bench.mount_second(&[]));
+    let exercise = |(path, seed): (PathBuf, &'static str)| {
+        let mut command = Command::new(suite("fsx"));
+        command.args(["-N", &length(1000, 100_000), "-S", seed, "-P"]).arg(place.path(""));
+        command.arg("-f").arg(place.path("fsx.toml"));
+        std::thread::spawn(move || ran(command.arg(path)))
+    };
+    let files = [(bench.at("one"), "3"), (bench.at_second("two"), "4")];
+    for exercised in files.map(exercise) {
+        let text = exercised.join().unwrap();
+        assert!(text.contains("A-OK"), "{text}");
+    }
+    one.unmount();
+    two.unmount();
     bench.check();
     bench.terminate();
 }

@@ -24,7 +24,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::remote::RemoteSpec;
 use crate::{HostAccess, InitiatorAccess};
-use args::FileArgs;
+use args::{FileArgs, OneOrMore};
 use merge::{Merge, Written};
 
 pub use args::ServeArgs;
@@ -152,12 +152,7 @@ impl Config {
             str::parse::<RemoteSpec>,
             |remote| &remote.name,
         )?;
-        let files = merge.named(
-            "files",
-            (file.files.into_vec(), args.files),
-            |text| Ok(text.parse::<Name>()?),
-            |name| name,
-        )?;
+        let files = merge_files(&merge, (file.files.into_vec(), args.files))?;
         let slices = (file.slice.into_vec(), args.slices);
         let own = [(file.node, args.node_name), (file.pulse, args.pulse)];
         let is_clustered = file.cluster || args.cluster;
@@ -171,10 +166,7 @@ impl Config {
             (Protocol::Direct, file.direct, args.direct),
             (Protocol::Iscsi, file.iscsi, args.iscsi),
         ];
-        let mut doors = Vec::new();
-        for (protocol, file, flags) in written {
-            doors.extend(merge.doors(protocol, file.into_vec(), flags)?);
-        }
+        let mut doors = merge_doors(&merge, written)?;
         if is_clustered && !doors.iter().any(|door| door.protocol == Protocol::Direct) {
             return Err(ConfigError::ClusterNeedsDirect);
         }
@@ -213,6 +205,26 @@ impl Config {
 
 fn values<T>(written: Vec<Written<T>>) -> Vec<T> {
     written.into_iter().map(|written| written.value).collect()
+}
+
+/// The volumes whose files the node owns.
+fn merge_files(
+    merge: &Merge<'_>,
+    names: (Vec<String>, Vec<String>),
+) -> Result<Vec<Written<Name>>, ConfigError> {
+    merge.named("files", names, |text| Ok(text.parse::<Name>()?), |name| name)
+}
+
+/// The doors of all protocols, from the file and the flags.
+fn merge_doors(
+    merge: &Merge<'_>,
+    written: [(Protocol, OneOrMore, Vec<String>); 3],
+) -> Result<Vec<Door>, ConfigError> {
+    let mut doors = Vec::new();
+    for (protocol, file, flags) in written {
+        doors.extend(merge.doors(protocol, file.into_vec(), flags)?);
+    }
+    Ok(doors)
 }
 
 /// The node's part in a cluster, if it has one.

@@ -32,7 +32,7 @@ enum Files {
     /// The volume is being taken.
     Opening,
     /// They are served.
-    Open(FilesServer),
+    Open(Box<FilesServer>),
     /// They cannot be served for this reason, with an error number.
     Closed { errno: i32, reason: String },
     /// The node ends.
@@ -86,7 +86,7 @@ impl Volume {
         *files = match self.open() {
             Ok(server) => {
                 tracing::info!(volume = self.name, "serving its files");
-                Files::Open(server)
+                Files::Open(Box::new(server))
             }
             Err(error) => {
                 let (errno, reason) = (error.errno().raw_os_error(), error.to_string());
