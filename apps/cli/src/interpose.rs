@@ -217,7 +217,8 @@ mod tests {
         check(Path::new("/bin/sh"), 1).unwrap();
 
         fs::write(place("privileged"), &shell).unwrap();
-        fs::set_permissions(place("privileged"), PermissionsExt::from_mode(0o4755)).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+        fs::set_permissions(place("privileged"), mode).unwrap();
         let refused = check(&place("privileged"), 1).unwrap_err();
         assert!(refused.to_string().contains("set-user-ID"), "{refused}");
 

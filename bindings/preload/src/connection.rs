@@ -19,7 +19,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use self::node::{Node, NodeTrouble};
 use crate::file::{FileId, Known};
 use crate::report::Way;
-use crate::transfer::Work;
+use crate::transfer::{DSYNC, Work};
 
 /// The most files whose seals a connection keeps. The one that was not used for longest is given up first.
 const FILES_MAX: usize = 1024;
@@ -134,7 +134,7 @@ impl Connection {
             return Err(Trouble::Through(Way::Lost));
         };
         let Work { memory, offset, is_write, .. } = wanted.work;
-        let is_durable = wanted.flags.contains(OFlags::DSYNC);
+        let is_durable = wanted.flags.contains(DSYNC);
         let done = match is_write {
             true => node.write(open.handle, memory, offset, is_durable),
             false => node.read(open.handle, memory, offset),

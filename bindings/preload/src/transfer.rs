@@ -12,6 +12,9 @@ use crate::{file, life, pool};
 /// The longest call of the kernel, MAX_RW_COUNT: a longer one is cut by it.
 const LEN_MAX: usize = 0x7fff_f000;
 
+/// `O_DSYNC` of the kernel, one bit of `O_SYNC`; the constant of `rustix` is `O_SYNC`.
+pub(crate) const DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC.cast_unsigned());
+
 /// The memory of the program that a call names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory<'a> {
@@ -170,6 +173,8 @@ mod tests {
         let append = OFlags::RDWR | OFlags::APPEND;
         assert_eq!(check_mode(append, true), Err(Trouble::Through(Way::Append)));
         assert_eq!(check_mode(append, false), Ok(()));
-        assert_eq!(check_mode(OFlags::RDWR | OFlags::DSYNC, true), Ok(()));
+        let synchronous = Err(Trouble::Through(Way::Synchronous));
+        assert_eq!(check_mode(OFlags::RDWR | OFlags::SYNC, true), synchronous);
+        assert_eq!(check_mode(OFlags::RDWR | DSYNC, true), Ok(()));
     }
 }
