@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL};
-use nearflash::direct::{Options, Url};
+use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
 use nearflash_files_owner::{FileCalls, FileSystem, RemoteFiles};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -90,6 +90,7 @@ impl Mount {
         let dir = mount_point::checked(dir)?;
         mount_point::check_fuse()?;
         let source = mount_point::source(&url);
+        let url = absolute(url);
         let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
         // As the volume is known to the node.
         let volume = client.open_named()?.name().to_owned();
@@ -170,6 +171,16 @@ impl Mount {
     }
 }
 
+/// The same place for a process that leaves its directory: the mount connects again later.
+fn absolute(mut url: Url) -> Url {
+    if let Place::Local(path) = &mut url.place
+        && let Ok(absolute) = std::path::absolute(&*path)
+    {
+        *path = absolute;
+    }
+    url
+}
+
 /// The files of a volume: through its node, if the node owns them, so that several mounts share them.
 /// Otherwise this process takes the volume.
 fn opened(
@@ -225,4 +236,18 @@ fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_node_is_found_from_any_directory() {
+        let place = |text: &str| absolute(text.parse().unwrap()).place;
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(place("direct+local:n.sock/data"), Place::Local(here.join("n.sock")));
+        assert_eq!(place("direct+local:/run/n.sock/data"), Place::Local("/run/n.sock".into()));
+        assert!(matches!(place("direct://n/data"), Place::Tcp { .. }));
+    }
 }

@@ -89,7 +89,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     let message = with_file("device = \"r=ram:1GiB\"\nvolumes = []\n", &[]).unwrap_err();
     assert_eq!(
         message,
-        "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `cluster`, `slice`, `node`, `pulse`, \
+        "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `files`, `cluster`, `slice`, `node`, `pulse`, \
          `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, `spin`, \
          `login-timeout`, `stall-timeout`, `log`"
     );
