@@ -7,7 +7,7 @@ use nearflash_nvme::check as nvme;
 use nearflash_nvme_tcp::check as nvme_tcp;
 use nearflash_scsi::check as scsi;
 
-use crate::{cluster, on_disk, shard, structures, texts};
+use crate::{cluster, files, on_disk, shard, structures, texts};
 
 /// One property of outside input.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 /// All targets. Each needs a directory in `fuzz/corpus` and a row in `fuzz/README.md`.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     Target { name: "nvme_commands", check: nvme::check_decode_never_panics },
     Target { name: "nvme_parsers", check: structures::check_structures },
     Target { name: "nvme_connect", check: nvme::check_connect_never_panics },
@@ -41,6 +41,7 @@ pub const TARGETS: [Target; 25] = [
     Target { name: "direct_seal", check: direct::check_seal },
     Target { name: "shard", check: shard::check_shard },
     Target { name: "on_disk", check: on_disk::check_on_disk },
+    Target { name: "files", check: files::check_files },
     Target { name: "texts", check: |input| texts::check_texts(text_of(input)) },
     Target { name: "config", check: |input| node::check_config_file(text_of(input)) },
     Target { name: "control", check: node::check_control_request },
