@@ -196,8 +196,6 @@ fn is_dynamic(head: &[u8]) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

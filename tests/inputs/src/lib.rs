@@ -7,6 +7,7 @@
 
 pub mod cluster;
 mod control;
+pub mod files;
 pub mod on_disk;
 pub mod shard;
 pub mod structures;

@@ -8,7 +8,7 @@ use nearflash_nvme::check as nvme;
 use nearflash_nvme_tcp::check as nvme_tcp;
 use nearflash_scsi::check as scsi;
 
-use crate::{cluster, on_disk, shard, structures, texts};
+use crate::{cluster, files, on_disk, shard, structures, texts};
 
 /// One property of outside input.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,7 @@ pub const TARGETS: [Target; 26] = [
     Target { name: "files_calls", check: files_calls },
     Target { name: "shard", check: shard::check_shard },
     Target { name: "on_disk", check: on_disk::check_on_disk },
+    Target { name: "files", check: files::check_files },
     Target { name: "texts", check: |input| texts::check_texts(text_of(input)) },
     Target { name: "config", check: |input| node::check_config_file(text_of(input)) },
     Target { name: "control", check: node::check_control_request },

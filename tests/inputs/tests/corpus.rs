@@ -43,7 +43,7 @@ macro_rules! replayed {
 }
 
 replayed! {
-    cluster config control direct_client direct_pair direct_seal direct_segments direct_target
+    cluster config control direct_client direct_pair direct_seal direct_segments direct_target files
     files_calls iscsi_initiator iscsi_login iscsi_pair iscsi_segments iscsi_target nvme_admin nvme_commands nvme_connect
     nvme_parsers nvme_tcp_host nvme_tcp_pair nvme_tcp_segments nvme_tcp_target on_disk
     scsi_commands shard texts
