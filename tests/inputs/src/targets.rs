@@ -1,7 +1,7 @@
 //! The conversion of bytes to the arguments of each property.
 
 use nearflash_direct::check as direct;
-use nearflash_files_calls::check as files;
+use nearflash_files_calls::check as calls;
 use nearflash_iscsi::check as iscsi;
 use nearflash_node::check as node;
 use nearflash_nvme::check as nvme;
@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 /// All targets. Each needs a directory in `fuzz/corpus` and a row in `fuzz/README.md`.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 27] = [
     Target { name: "nvme_commands", check: nvme::check_decode_never_panics },
     Target { name: "nvme_parsers", check: structures::check_structures },
     Target { name: "nvme_connect", check: nvme::check_connect_never_panics },
@@ -60,8 +60,8 @@ fn text_of(input: &[u8]) -> &str {
 
 /// A request on files, or the payload of an answer in every form.
 fn files_calls(input: &[u8]) {
-    files::check_request(input);
-    files::check_answer(input);
+    calls::check_request(input);
+    calls::check_answer(input);
 }
 
 /// Almost valid PDUs with correct digests, cut anywhere: eight bytes describe each.
