@@ -81,7 +81,9 @@ fn what_several_mounts_append_does_not_overlap() {
         // More than one message.
         append(bench.at_second("log"), line(b'c', 100_000)),
     ];
-    writers.map(thread::spawn).map(|writer| writer.join().unwrap());
+    for writer in writers.map(thread::spawn) {
+        writer.join().unwrap();
+    }
     let log = fs::read(bench.at("log")).unwrap();
     let mut count = std::collections::BTreeMap::new();
     for line in log.split_inclusive(|byte| *byte == b'\n') {
