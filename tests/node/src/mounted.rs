@@ -72,7 +72,15 @@ impl<'a> MountBench<'a> {
     /// # Panics
     /// As [`Self::new`].
     pub fn shared(place: &'a Place, door: Door) -> Self {
-        Self::with_flags(place, door, "128MiB", &["--files", "data"])
+        Self::shared_with_volume(place, door, "128MiB")
+    }
+
+    /// A volume of this size whose files the node owns.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn shared_with_volume(place: &'a Place, door: Door, size: &str) -> Self {
+        Self::with_flags(place, door, size, &["--files", "data"])
     }
 
     fn with_flags(place: &'a Place, door: Door, size: &str, more: &[&str]) -> Self {

@@ -37,6 +37,10 @@ expected_failures = []
 entries = [[\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"]]
 ";
 
+/// The size of its volume. One case writes behind 2 GiB, and a file has space for all that lies before its
+/// end.
+const PJDFSTEST_VOLUME: &str = "4GiB";
+
 /// A configuration of fsx: how often it makes each call.
 const WEIGHTS: &str = "\
 [weights]
@@ -84,8 +88,17 @@ fn sqlite(database: &Path, statements: &str) -> String {
 #[ignore = "needs root, /dev/fuse and pjdfstest: run by make test"]
 fn pjdfstest_passes() {
     let place = Place::new();
-    // One case writes behind 2 GiB, and a file has space for all that lies before its end.
-    let bench = MountBench::with_volume(&place, Door::Local, "4GiB");
+    pass_pjdfstest(&place, MountBench::with_volume(&place, Door::Local, PJDFSTEST_VOLUME));
+}
+
+#[test]
+#[ignore = "needs root, /dev/fuse and pjdfstest: run by make test"]
+fn pjdfstest_passes_on_a_mount_of_files_that_the_node_owns() {
+    let place = Place::new();
+    pass_pjdfstest(&place, MountBench::shared_with_volume(&place, Door::Local, PJDFSTEST_VOLUME));
+}
+
+fn pass_pjdfstest(place: &Place, bench: MountBench<'_>) {
     let mount = bench.mount(&["--allow-other"]);
     fs::write(place.path("pjdfstest.toml"), PJDFSTEST).unwrap();
     // Other users reach the mount.
