@@ -32,7 +32,7 @@ pub struct Url {
     pub secret_file: Option<PathBuf>,
     /// The token of a seal, as `nearflash grant seal` prints it: the client enters with its bearer unless it
     /// has credentials, and the volume is its object.
-    pub seal: Option<SealToken>,
+    pub seal: Option<Box<SealToken>>,
 }
 
 /// The address of a node.
@@ -103,7 +103,7 @@ impl Url {
             }
             "seal" => {
                 // The value is as good as a secret, so no message repeats it.
-                self.seal = Some(value.parse().map_err(UrlError::Seal)?);
+                self.seal = Some(Box::new(value.parse().map_err(UrlError::Seal)?));
             }
             _ => {
                 let expected = "digest=header,data, key=ID, secret-file=PATH or seal=TOKEN";
@@ -194,7 +194,10 @@ mod tests {
         let token = SealToken::mint(&key, terms, u64::MAX).unwrap();
         let text = format!("direct://a:1/data?digest=header&seal={token}");
         let parsed = url(&text);
-        assert_eq!((parsed.seal.as_ref(), parsed.volume.as_deref()), (Some(&token), Some("data")));
+        assert_eq!(
+            (parsed.seal.as_deref(), parsed.volume.as_deref()),
+            (Some(&token), Some("data"))
+        );
         assert_eq!(parsed.to_string(), "direct://a:1/data");
         let message = text[..text.len() - 2].parse::<Url>().unwrap_err().to_string();
         assert!(
