@@ -162,7 +162,7 @@ fn wrong_inputs_are_refused_by_name() {
 }
 
 #[test]
-fn no_flush_succeeds_after_a_connection_was_lost() {
+fn a_lost_connection_is_counted_before_a_flush_succeeds_over_the_next_one() {
     let place = Place::new();
     let device = place.flash("64MiB");
     let flags = ["--device", &device, "--volume", "data=32MiB@flash"];
@@ -171,13 +171,16 @@ fn no_flush_succeeds_after_a_connection_was_lost() {
     disk.write_at(&[7; 4096], ByteOffset(0)).unwrap();
     disk.flush().unwrap();
     disk.write_at(&[8; 4096], ByteOffset(0)).unwrap();
+    assert_eq!(disk.losses(), 0);
     node.crash();
     let node = Node::with_direct(&place, &flags);
     // The first flush may notice the lost connection; the next one has a new connection.
     disk.flush().unwrap_err();
     disk.read_at(&mut [0; 4096], ByteOffset(0)).unwrap();
-    let message = disk.flush().unwrap_err().to_string();
-    assert!(message.contains("earlier writes may be, too: repeat the command"), "{message}");
+    disk.flush().unwrap();
+    assert_eq!(disk.losses(), 1, "the writes before it may be lost");
+    disk.check_losses().unwrap();
+    assert_eq!(disk.losses(), 1, "each loss is counted once");
     node.terminate();
 }
 
