@@ -135,6 +135,16 @@ fn a_file_that_is_closed_goes_back_too_and_the_next_sync_of_all_reports_it() {
 }
 
 #[test]
+fn a_loss_that_the_sync_of_a_file_has_reported_is_not_reported_again_by_the_sync_of_all() {
+    let (device, files) = opened();
+    let number = create(&files, "open", 9000, 5);
+    device.lose(true);
+    assert_lost(files.sync(number, false));
+    files.sync_all().unwrap();
+    files.close().unwrap();
+}
+
+#[test]
 fn an_owner_whose_new_file_may_be_lost_ends_and_the_volume_has_the_former_one() {
     let device = Device::new(LEN);
     format(device.disk(), FormatOptions::default()).unwrap();

@@ -45,10 +45,11 @@ impl FileSystem {
             None => self.gather(),
         })?;
         let losses = self.disk().losses();
-        match file.zip(written).is_some_and(|(file, it)| file.handle_flushed(it, losses)) {
-            true => Err(self.lost()),
-            false => Ok(()),
+        if file.zip(written).is_some_and(|(file, it)| file.handle_flushed(it, losses)) {
+            self.state()?.losses.reverted.remove(&number);
+            return Err(self.lost());
         }
+        Ok(())
     }
 
     /// Makes all changes durable.
@@ -62,9 +63,9 @@ impl FileSystem {
         for (file, it) in written {
             file.handle_swept(it, losses);
         }
-        match std::mem::take(&mut self.state()?.losses.reverted) {
-            0 => Ok(()),
-            _ => Err(self.lost()),
+        match std::mem::take(&mut self.state()?.losses.reverted).is_empty() {
+            true => Ok(()),
+            false => Err(self.lost()),
         }
     }
 

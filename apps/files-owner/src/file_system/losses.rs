@@ -40,8 +40,8 @@ pub(super) struct Losses {
     pub(super) fresh: BTreeSet<InodeNumber>,
     /// Those in the changes that are being committed.
     pub(super) committing: BTreeSet<InodeNumber>,
-    /// The number of files that went back, since [`FileSystem::sync_all`] reported it.
-    pub(super) reverted: usize,
+    /// The files that went back, until their sync or [`FileSystem::sync_all`] reports it.
+    pub(super) reverted: BTreeSet<InodeNumber>,
 }
 
 impl FileSystem {
@@ -189,7 +189,7 @@ impl FileSystem {
         for run in without(&runs, &current.runs) {
             assert!(state.quarantine.take_back(run), "the space of the last commit is held");
         }
-        state.losses.reverted += 1;
+        state.losses.reverted.insert(number);
         (current.size, current.runs) = (size, runs.clone());
         current.version = current.version.checked_add(1).unwrap_or(1);
         self.apply_to(state, |change| {
