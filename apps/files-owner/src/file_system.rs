@@ -86,7 +86,7 @@ struct State {
     inodes: u64,
     /// The reason for which nothing can be changed any more.
     failure: Option<Failure>,
-    /// What the store reads and writes.
+    /// The file of the store.
     backend: Backend,
     losses: Losses,
 }

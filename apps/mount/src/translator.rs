@@ -37,7 +37,7 @@ pub(crate) use extended::WAITING_PLACE;
 /// Inode numbers are never used again.
 const GENERATION: Generation = Generation(0);
 
-/// What the kernel keeps.
+/// The contents, names and attributes that the kernel keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     pub(crate) cache: Cache,

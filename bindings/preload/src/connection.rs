@@ -85,7 +85,7 @@ struct Open {
 pub(crate) struct Connection {
     /// The life of the process that made it.
     life: u64,
-    /// What nodes know it by, so that a later link ends the writes of an earlier one.
+    /// The identity that it claims at nodes, so that a later link ends the writes of an earlier one.
     identity: [u8; 16],
     nodes: [Option<Node>; NODES_MAX],
     files: BTreeMap<Key, Entry>,

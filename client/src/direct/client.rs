@@ -94,7 +94,7 @@ impl Client {
         self.pair_of(self.source_of(volume), options, deadline)
     }
 
-    /// What a name stands for: a volume, or the object of the URL's seal.
+    /// The volume of a name, or the object of the URL's seal.
     pub(super) fn source_of(&self, volume: &str) -> Source {
         let named = self.volume_name() == Some(volume);
         match self.shared.url.seal.as_ref().filter(|_| named) {

@@ -62,7 +62,7 @@ pub struct QueuePair {
     has_more: bool,
     /// The number of posts since the last doorbell.
     unsent: u32,
-    /// What posts are on.
+    /// The handle that posts use.
     target: Handle,
     /// The deadline of operations that are posted now.
     deadline: Option<Instant>,

@@ -34,7 +34,7 @@ impl SealKey {
         self.granted.seconds + self.at.elapsed().as_secs()
     }
 
-    /// What a client without a credential needs to enter, for this long from now: a day at most. It is handed
+    /// A bearer, with which a client without a credential can enter for this long from now: a day at most. It is handed
     /// over with a seal ([`Bearer::encode`]), and the client connects with it:
     /// `Client::connect(url, Credentials::from(bearer))`. The client can open the seals of this key, and
     /// nothing else. It stays connected after that time.

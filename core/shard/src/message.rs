@@ -124,8 +124,8 @@ pub enum Message {
     Raise(u64, Arc<[Raised]>),
     /// From the control plane: the result of a change that a session of this core asked for.
     Changed(Owner, (VolumeId, Tag), ChangeResult),
-    /// From the control plane: the answer of the owner of files to the message of this number, or why there
-    /// is none.
+    /// From the control plane: the answer of the owner of files to the message of this number, or the reason
+    /// why it does not answer.
     FilesAnswered(Owner, (u32, Result<Box<[u8]>, Status>)),
     /// From the control plane, to every core: report the status, by [`crate::Notice::Status`].
     ReportStatus(u64),

@@ -149,7 +149,7 @@ pub enum ClientEvent {
     Files {
         /// As `files` returned it.
         number: u32,
-        /// The owner's answer, or why there is none.
+        /// The owner's answer, or the status with which the node refuses the message.
         result: Result<Box<[u8]>, Status>,
     },
     /// The answer to [`super::ClientSession::ping`].

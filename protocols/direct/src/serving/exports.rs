@@ -188,7 +188,7 @@ impl Exports {
         self.by_uuid.get(uuid)
     }
 
-    /// What a minter of seals may do.
+    /// The access of a minter of seals.
     pub(super) fn minter(&self, name: &str) -> Option<&Arc<CredentialExport>> {
         self.operators.get(name).or_else(|| self.credential(name))
     }

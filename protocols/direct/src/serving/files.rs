@@ -81,7 +81,7 @@ impl TargetSession {
         self.files.is_used
     }
 
-    /// The answer to [`Demand::Files`](super::Demand::Files), or why there is none.
+    /// The answer to [`Demand::Files`](super::Demand::Files), or the status with which the message is refused.
     ///
     /// # Panics
     /// When the answer is longer than [`FILES_LEN_MAX`], or nothing was demanded.

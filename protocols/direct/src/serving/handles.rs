@@ -28,7 +28,7 @@ pub(super) enum Who {
     Bearer(Box<Opener>),
 }
 
-/// Whose seals a client with a bearer opens.
+/// The minter and the volume whose seals a client with a bearer opens.
 #[derive(Clone, Debug)]
 pub(super) struct Opener {
     pub(super) minter: Who,
