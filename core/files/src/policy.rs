@@ -40,7 +40,7 @@ const LONG: u64 = 4 * ALIGNMENT;
 /// A long file holds up to this multiple of the space that it should have.
 const HELD_FACTOR: u64 = 32;
 
-/// But the space beyond it is at most this part of all free space, which others may need.
+/// But the space that a growing file holds is at most this part of all free space, which others may need.
 const HELD_PART: u64 = 8;
 
 /// Error: the free space does not hold a file.
@@ -106,7 +106,7 @@ pub fn extend(
     spare: Spare,
     free: &mut FreeRuns,
 ) -> Result<Extended, NoSpaceError> {
-    let mut growing = Growing::new(runs, needed, spare);
+    let mut growing = Growing::new(runs, needed, spare, free);
     let error = NoSpaceError::new(free, Blocks(growing.missing()));
     if growing.missing() == 0 || growing.in_place(free) {
         return Ok(growing.done);
@@ -129,14 +129,17 @@ struct Growing {
 }
 
 impl Growing {
-    fn new(runs: &[Run], needed: ByteLen, spare: Spare) -> Self {
+    fn new(runs: &[Run], needed: ByteLen, spare: Spare, free: &FreeRuns) -> Self {
         let has = block_count(runs);
         let needed = blocks_for(needed).0;
         let doubled = needed.max(has + has.clamp(STEP_MIN, STEP_MAX));
         let unit = if doubled < ALIGNMENT { STEP_MIN } else { ALIGNMENT };
         let wanted = match spare {
             Spare::None => needed,
-            Spare::Doubling => doubled.next_multiple_of(unit),
+            Spare::Doubling => {
+                let most = needed.saturating_add(free.count().0 / HELD_PART) / unit * unit;
+                doubled.next_multiple_of(unit).min(most).max(needed)
+            }
         };
         let done = Extended { runs: runs.to_vec(), copy: None, taken: Vec::new() };
         Self { done, needed, wanted, spare }

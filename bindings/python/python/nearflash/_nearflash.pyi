@@ -69,7 +69,7 @@ class Client:
         the volume that the URL names."""
 
     def open_sealed(self, seal: bytes) -> Volume:
-        """Opens the object of a seal, as its owner hands the bytes over, for blocking calls from
+        """Opens the object of `seal`, the bytes that its owner hands over, for blocking calls from
         any number of threads. Offsets are the object's, and the client needs no grant."""
 
     def queue_pair(
