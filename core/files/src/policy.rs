@@ -40,7 +40,8 @@ const LONG: u64 = 4 * ALIGNMENT;
 /// A long file holds up to this multiple of the space that it should have.
 const HELD_FACTOR: u64 = 32;
 
-/// But the space that a growing file holds is at most this part of all free space, which others may need.
+/// But the space beyond it, and the one that a file gets when it moves, is at most this part of all free
+/// space, which others may need.
 const HELD_PART: u64 = 8;
 
 /// Error: the free space does not hold a file.
@@ -106,7 +107,7 @@ pub fn extend(
     spare: Spare,
     free: &mut FreeRuns,
 ) -> Result<Extended, NoSpaceError> {
-    let mut growing = Growing::new(runs, needed, spare, free);
+    let mut growing = Growing::new(runs, needed, spare);
     let error = NoSpaceError::new(free, Blocks(growing.missing()));
     if growing.missing() == 0 || growing.in_place(free) {
         return Ok(growing.done);
@@ -129,17 +130,14 @@ struct Growing {
 }
 
 impl Growing {
-    fn new(runs: &[Run], needed: ByteLen, spare: Spare, free: &FreeRuns) -> Self {
+    fn new(runs: &[Run], needed: ByteLen, spare: Spare) -> Self {
         let has = block_count(runs);
         let needed = blocks_for(needed).0;
         let doubled = needed.max(has + has.clamp(STEP_MIN, STEP_MAX));
         let unit = if doubled < ALIGNMENT { STEP_MIN } else { ALIGNMENT };
         let wanted = match spare {
             Spare::None => needed,
-            Spare::Doubling => {
-                let most = needed.saturating_add(free.count().0 / HELD_PART) / unit * unit;
-                doubled.next_multiple_of(unit).min(most).max(needed)
-            }
+            Spare::Doubling => doubled.next_multiple_of(unit),
         };
         let done = Extended { runs: runs.to_vec(), copy: None, taken: Vec::new() };
         Self { done, needed, wanted, spare }
@@ -183,6 +181,7 @@ impl Growing {
         }
         let needed = Blocks(last.count.0 + self.missing());
         let wished = Blocks(last.count.0 + self.wanted - self.has());
+        let wished = wished.min(Blocks(needed.0 + free.count().0 / HELD_PART));
         let Some(run) = self.place_for(wished, needed, free) else { return false };
         self.done.taken.push(run);
         let copy = Run::between(run.start.0, run.start.0 + last.count.0);
@@ -283,6 +282,20 @@ mod tests {
         free.reserve(run(0, 1 << 16)).unwrap();
         gaps.iter().for_each(|(start, count)| free.release(run(*start, *count)));
         free
+    }
+
+    #[test]
+    fn files_that_grow_at_the_same_time_leave_space_for_each_other() {
+        let mut free = free(&[(0, 29 * ALIGNMENT)]);
+        let mut files: [Vec<Run>; 4] = Default::default();
+        for len in 1..=5 {
+            for runs in &mut files {
+                let extended = extend(runs, ByteLen(len * MIB), Spare::Doubling, &mut free);
+                let extended = extended.unwrap();
+                extended.copy.into_iter().for_each(|(from, _)| free.release(from));
+                *runs = extended.runs;
+            }
+        }
     }
 
     #[test]
