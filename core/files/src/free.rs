@@ -119,19 +119,19 @@ impl FreeRuns {
         Some(run)
     }
 
-    /// Takes one run from the beginning of the longest gap, as long as possible, but at most `most`
-    /// blocks. If that is less than `least`, takes these from the smallest gap that holds them.
-    pub(crate) fn allocate_most(&mut self, least: Blocks, most: Blocks) -> Option<Run> {
+    /// Takes one run of `count` blocks from the second half of the longest gap, so that neighbours
+    /// have room to grow, or from the smallest gap that holds it.
+    pub(crate) fn allocate_apart(&mut self, count: Blocks) -> Option<Run> {
         let gap = self.longest()?;
-        let start = aligned(gap.start.0, gap.count.0.min(most.0));
-        let held = gap.end().0.saturating_sub(start).min(most.0);
-        let held = if held > ALIGNMENT { held / ALIGNMENT * ALIGNMENT } else { held };
-        if held < least.0 {
-            return self.allocate(least);
+        let start = aligned(gap.start.0 + gap.count.0 / 2, count.0);
+        match start.checked_add(count.0).filter(|end| *end <= gap.end().0) {
+            Some(end) => {
+                let run = Run::between(start, end);
+                self.take((gap.start.0, gap.end().0), run);
+                Some(run)
+            }
+            None => self.allocate(count),
         }
-        let run = Run { start: Lba(start), count: Blocks(held) };
-        self.take((gap.start.0, gap.end().0), run);
-        Some(run)
     }
 
     /// The number of free blocks from `start` on.
@@ -236,7 +236,7 @@ mod tests {
                         None
                     }
                     1 => free.allocate_part(count),
-                    2 => free.allocate_most(Blocks(count.0 / 2), count),
+                    2 => free.allocate_apart(count),
                     _ => free.allocate(count),
                 };
                 if let Some(run) = fresh {

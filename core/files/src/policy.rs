@@ -4,17 +4,9 @@
 //! as the file grows, in place while the gap behind it lasts, and the end is released when the size
 //! is known.
 //!
-//! A file that cannot grow in place moves, if it is short. A long one gets a further run. Every run but
-//! the last has whole MiB, so the last run then loses its end, of less than 1 MiB, to the next one, and
-//! these bytes are copied. Small files therefore lie close together until they grow.
-//!
-//! The length of a file that grows is not known, and files of different lengths must not divide the
-//! long gaps that few of them need. So a short file takes the smallest gap that fits, and moves when it
-//! becomes longer. A long one takes the beginning of the longest gap, and holds much more of it than it
-//! has: the next file that grows would otherwise begin right behind it. It takes the beginning and not
-//! the middle, since files that end early in the middle of gaps leave no long gap. On a volume that has
-//! aged (`tests/aging.rs`), this gives more files with one run than the middle of the longest gap does,
-//! and copies less than longer moves do.
+//! Every run but the last has whole MiB. A last run that cannot grow in place therefore loses its end,
+//! of less than 1 MiB, to the next run, and these bytes are copied. So small files lie close together
+//! until they grow.
 
 use nearflash_units::{Blocks, ByteLen};
 
@@ -29,20 +21,6 @@ const STEP_MIN: u64 = 16;
 
 /// The most that a growing file gets at a time, in blocks: 1 GiB.
 const STEP_MAX: u64 = 1024 * ALIGNMENT;
-
-/// The longest run that moves when it cannot grow, in blocks: 16 MiB. The write that needs the space
-/// waits for the copy.
-const MOVED_MAX: u64 = 16 * ALIGNMENT;
-
-/// A file that grows beyond this number of blocks, 4 MiB, is long.
-const LONG: u64 = 4 * ALIGNMENT;
-
-/// A long file holds up to this multiple of the space that it should have.
-const HELD_FACTOR: u64 = 32;
-
-/// But the space beyond it, and the one that a file gets when it moves, is at most this part of all free
-/// space, which others may need.
-const HELD_PART: u64 = 8;
 
 /// Error: the free space does not hold a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -92,8 +70,7 @@ pub struct Extended {
 pub enum Spare {
     /// None: the size is known.
     None,
-    /// As much again as the file has, 1 GiB at most, or less when the gaps are shorter. A long file
-    /// holds more.
+    /// As much again as the file has, 1 GiB at most, or less when the gaps are shorter.
     Doubling,
 }
 
@@ -109,10 +86,7 @@ pub fn extend(
 ) -> Result<Extended, NoSpaceError> {
     let mut growing = Growing::new(runs, needed, spare);
     let error = NoSpaceError::new(free, Blocks(growing.missing()));
-    if growing.missing() == 0 || growing.in_place(free) {
-        return Ok(growing.done);
-    }
-    if growing.elsewhere(MOVED_MAX, free) || growing.in_further_runs(free) {
+    if growing.missing() == 0 || growing.in_place(free) || growing.in_further_runs(free) {
         return Ok(growing.done);
     }
     growing.done.taken.into_iter().for_each(|run| free.release(run));
@@ -152,57 +126,27 @@ impl Growing {
         self.needed.saturating_sub(self.has())
     }
 
-    /// Takes blocks behind the last run, if they suffice. Returns whether they do.
+    /// Takes blocks behind the last run. Returns whether they suffice.
     fn in_place(&mut self, free: &mut FreeRuns) -> bool {
-        let (missing, wished) = (self.missing(), self.wanted - self.has());
-        let Some(last) = self.done.runs.last() else { return false };
-        let more = free.gap_at(last.end()).0.min(wished);
+        let (missing, has, wanted) = (self.missing(), self.has(), self.wanted);
+        let Some(last) = self.done.runs.last_mut() else { return false };
+        let gap = free.gap_at(last.end()).0;
+        let mut more = gap.min(wanted - has);
         if more < missing {
-            return false;
+            // Another run follows, so this one ends at a multiple.
+            more = ((last.count.0 + more) / ALIGNMENT * ALIGNMENT).saturating_sub(last.count.0);
         }
-        self.lengthen(more, free);
-        true
-    }
-
-    /// Takes this number of free blocks behind the last run.
-    fn lengthen(&mut self, more: u64, free: &mut FreeRuns) {
-        let Some(last) = self.done.runs.last_mut().filter(|_| more != 0) else { return };
-        let run = Run::between(last.end().0, last.end().0 + more);
-        free.reserve(run).expect("the gap was looked up");
-        self.done.taken.push(run);
-        last.count.0 += more;
-    }
-
-    /// Moves the last run, if it is not longer than this, to a gap that also holds the missing blocks.
-    fn elsewhere(&mut self, moved_max: u64, free: &mut FreeRuns) -> bool {
-        let Some(last) = self.done.runs.last().copied() else { return false };
-        if last.count.0 > moved_max {
-            return false;
+        if more != 0 {
+            let run = Run::between(last.end().0, last.end().0 + more);
+            free.reserve(run).expect("the gap was looked up");
+            self.done.taken.push(run);
+            last.count.0 += more;
         }
-        let needed = Blocks(last.count.0 + self.missing());
-        let wished = Blocks(last.count.0 + self.wanted - self.has());
-        let wished = wished.min(Blocks(needed.0 + free.count().0 / HELD_PART));
-        let Some(run) = self.place_for(wished, needed, free) else { return false };
-        self.done.taken.push(run);
-        let copy = Run::between(run.start.0, run.start.0 + last.count.0);
-        self.done.copy = Some((last, copy));
-        self.done.runs.pop();
-        self.done.runs.push(run);
-        true
-    }
-
-    /// Takes what is free behind the last run, up to a multiple of 1 MiB.
-    fn fill_up(&mut self, free: &mut FreeRuns) {
-        let wished = self.wanted - self.has();
-        let Some(last) = self.done.runs.last() else { return };
-        let more = free.gap_at(last.end()).0.min(wished);
-        let more = ((last.count.0 + more) / ALIGNMENT * ALIGNMENT).saturating_sub(last.count.0);
-        self.lengthen(more, free);
+        more >= missing
     }
 
     /// Takes further runs, and moves the end of the last one into them. Returns whether they suffice.
     fn in_further_runs(&mut self, free: &mut FreeRuns) -> bool {
-        self.fill_up(free);
         let end = self.cut_end();
         while self.missing() != 0 {
             let (missing, wished) = (Blocks(self.missing()), Blocks(self.wanted - self.has()));
@@ -235,16 +179,12 @@ impl Growing {
         (end.count.0 != 0).then_some(end)
     }
 
-    /// A run of the wished blocks, or else of as many as possible, but not fewer than are needed. A
-    /// long one that may grow gets more: see the doc of the module.
+    /// A run of the wished blocks, or of those that are needed. A long one that may grow has room for
+    /// itself and its neighbours.
     fn place_for(&self, wished: Blocks, needed: Blocks, free: &mut FreeRuns) -> Option<Run> {
-        let may_grow = self.spare == Spare::Doubling && wished.0 > LONG;
-        let more = wished.0.saturating_mul(HELD_FACTOR - 1).min(free.count().0 / HELD_PART);
-        let run = match may_grow {
-            true => free.allocate_most(wished, Blocks(wished.0 + more)),
-            false => free.allocate(wished),
-        };
-        run.or_else(|| free.allocate_most(needed, wished))
+        let may_grow = self.spare == Spare::Doubling && wished.0 >= ALIGNMENT;
+        let run = if may_grow { free.allocate_apart(wished) } else { free.allocate(wished) };
+        run.or_else(|| free.allocate(needed))
     }
 }
 
@@ -282,20 +222,6 @@ mod tests {
         free.reserve(run(0, 1 << 16)).unwrap();
         gaps.iter().for_each(|(start, count)| free.release(run(*start, *count)));
         free
-    }
-
-    #[test]
-    fn files_that_grow_at_the_same_time_leave_space_for_each_other() {
-        let mut free = free(&[(0, 29 * ALIGNMENT)]);
-        let mut files: [Vec<Run>; 4] = Default::default();
-        for len in 1..=5 {
-            for runs in &mut files {
-                let extended = extend(runs, ByteLen(len * MIB), Spare::Doubling, &mut free);
-                let extended = extended.unwrap();
-                extended.copy.into_iter().for_each(|(from, _)| free.release(from));
-                *runs = extended.runs;
-            }
-        }
     }
 
     #[test]
@@ -342,37 +268,17 @@ mod tests {
 
     #[test]
     fn a_growing_file_stays_in_one_run_while_the_gap_behind_it_lasts() {
-        let mut free = free(&[(0, 32 * 256), (10_000, 64 * 256)]);
-        let extended = grown(&mut free, &[MIB, 2 * MIB]);
-        assert_eq!(extended.runs, [run(0, 2 * 256)], "a short file leaves the long gap whole");
-        let longer = ByteLen(3 * MIB);
-        free.reserve(run(2 * 256, 256)).unwrap();
+        let mut free = free(&[(0, 16 * 256)]);
+        let extended = grown(&mut free, &[MIB, 2 * MIB, 4 * MIB, 8 * MIB]);
+        assert_eq!(extended.runs, [run(8 * 256, 8 * 256)]);
+        let longer = ByteLen(9 * MIB);
         let extended = extend(&extended.runs, longer, Spare::Doubling, &mut free).unwrap();
-        assert_eq!(
-            (extended.runs, extended.copy),
-            (vec![run(3 * 256, 4 * 256)], Some((run(0, 512), run(3 * 256, 512))))
-        );
-    }
-
-    #[test]
-    fn a_long_file_holds_the_beginning_of_the_longest_gap() {
-        let mut free = free(&[(0, 8 * 256), (10 * 256, 64 * 256)]);
-        let whole = 72 * 256 / HELD_PART;
-        let extended = grown(&mut free, &[5 * MIB]);
-        let held = (8 * 256 - 3 * 256 + whole) / 256 * 256;
-        assert_eq!(extended.runs, [run(10 * 256, held)]);
-        assert_eq!(grown(&mut free, &[MIB]).runs, [run(0, 256)]);
-        let (kept, lost) = trim(&extended.runs, ByteLen(5 * MIB + 1));
+        assert_eq!(extended.runs[0], run(8 * 256, 8 * 256));
+        assert_eq!(extended.runs.len(), 2, "the first half of the gap is the second run");
+        let (kept, lost) = trim(&extended.runs, ByteLen(8 * MIB + 1));
         lost.into_iter().for_each(|run| free.release(run));
-        assert_eq!(kept, [run(10 * 256, 5 * 256 + 1)]);
-    }
-
-    #[test]
-    fn a_file_that_no_gap_holds_gets_the_longest_ones() {
-        let mut free = free(&[(0, 3 * 256), (1024, 512), (2048, 100)]);
-        let extended = grown(&mut free, &[2 * MIB, 4 * MIB + 1]);
-        assert_eq!(extended.runs, [run(1024, 512), run(0, 768)]);
-        assert_eq!(extended.copy, None);
+        assert_eq!(kept.iter().map(|run| run.count.0).collect::<Vec<_>>(), [8 * 256, 1]);
+        assert_eq!(free.count(), Blocks(8 * 256 - 1));
     }
 
     #[test]
@@ -388,15 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_run_only_the_end_behind_the_last_whole_mebibyte_moves() {
-        let count = MOVED_MAX + 88;
-        let mut free = free(&[(0, count), (1 << 14, 1 << 14)]);
-        free.reserve(run(0, count)).unwrap();
-        let (had, longer) = (run(0, count), ByteLen(count * 4096 + 1));
+    fn only_the_end_behind_the_last_whole_mebibyte_moves() {
+        let mut free = free(&[(0, 600), (1024, 1024)]);
+        free.reserve(run(0, 600)).unwrap();
+        let (had, longer) = (run(0, 600), ByteLen(600 * 4096 + 1));
         let extended = extend(&[had], longer, Spare::Doubling, &mut free).unwrap();
-        assert_eq!(extended.runs[0], run(0, MOVED_MAX));
+        assert_eq!(extended.runs[0], run(0, 512));
         let (from, to) = extended.copy.unwrap();
-        assert_eq!((from, to.count), (run(MOVED_MAX, 88), Blocks(88)));
+        assert_eq!((from, to.count), (run(512, 88), Blocks(88)));
         assert_eq!(extended.runs[1].start, to.start);
     }
 
