@@ -256,7 +256,7 @@ fn check_expiry(expires: Option<UnixTime>, now: UnixTime) -> Result<(), GrantErr
     if is_expired(expires, now) { Err(GrantError::Past) } else { Ok(()) }
 }
 
-/// The range of a seal: whole blocks, which end with the volume as it is now unless said otherwise.
+/// The range of a seal, in whole blocks. Without an end, it ends with the volume as it is now.
 fn sealed_range(
     range: GrantRange,
     volume: &Volume,

@@ -244,7 +244,7 @@ impl Mounted {
     /// The log.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the log does not exist.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).expect("a mount has a log")
     }

@@ -120,7 +120,7 @@ fn a_program_reads_and_writes_the_bytes_that_others_find_in_the_mount() {
             expected[offset..offset + len].fill(byte);
         }
         assert!(fs::read(bench.at("file")).unwrap() == expected, "as another program reads it");
-        // What another program writes is read at once.
+        // The bytes that another program writes are read at once.
         let file = OpenOptions::new().write(true).open(bench.at("file")).unwrap();
         file.write_all_at(b"others", 500_000).unwrap();
         expected[500_000..500_006].copy_from_slice(b"others");

@@ -103,7 +103,7 @@ fn a_seal_for_reading_writes_nothing_and_one_that_was_changed_lets_nobody_in() {
         let expected = if at == 8 { Status::AUTHENTICATION_FAILED } else { Status::NOT_GRANTED };
         assert_eq!(refused, expected);
     }
-    // Whoever has a connection needs only the seal.
+    // A client that is connected needs only the seal.
     let seal = Seal::decode(&token.seal().encode()).unwrap();
     let client = Door::Local.anonymous(&node).unwrap();
     client.open_sealed(&seal).unwrap().read_at(&mut [0; 512], 0).unwrap();

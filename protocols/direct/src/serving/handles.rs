@@ -239,7 +239,7 @@ impl Handle {
                 }
                 false
             }
-            // What is void stays so.
+            // A handle that is void stays void.
             Opened::Seal(_) if self.reach.is_err() => false,
             Opened::Seal(opened) => {
                 let (seal, minter) = &**opened;

@@ -96,7 +96,7 @@ pub struct Revoked {
     shares: HashMap<Box<str>, Share>,
 }
 
-/// What a core remembers for a minter.
+/// The revocations of one minter that a core remembers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     /// The revocations of its objects.

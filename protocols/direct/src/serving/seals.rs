@@ -133,7 +133,7 @@ impl TargetSession {
         self.state = State::Sealing(who, sealing);
     }
 
-    /// What the driver is to do about seals.
+    /// The demand about seals that the driver answers next.
     pub(super) fn seals_demand(&mut self) -> Option<Demand> {
         if let State::Sealing(..) | State::Proving(_) = self.state {
             return Some(Demand::Seals);

@@ -61,7 +61,7 @@ impl FromStr for BearerId {
     }
 }
 
-/// What a client needs to enter, besides a seal.
+/// The name and the secret with which the holder of a seal enters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Bearer {
     pub(super) id: BearerId,

@@ -375,7 +375,7 @@ impl Client {
             Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
                 let is_due = self.was_revoked() || io.in_parts && void.is_some();
                 assert!(is_due, "client {}: {status:?} through a seal", self.number);
-                // What the loss of a grant has ended stays so.
+                // A handle that the loss of a grant has ended stays ended.
                 if self.was_revoked() {
                     self.seals.voids.insert(writer, Some(io.sent));
                 }
