@@ -17,8 +17,8 @@ use crate::{CheckReport, Disk, FilesError, Kind};
 pub(crate) const FILE_MODE: u32 = 0o644;
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
-/// The process that may change the files of a volume. Each change is durable when its call returns.
-/// Threads may share it.
+/// The process that may change the files of a volume. Each change is durable when its call returns,
+/// and so are the changes of other threads for which a call is refused. Threads may share it.
 #[derive(Debug)]
 pub struct Owner {
     system: FileSystem,
@@ -118,9 +118,18 @@ impl Owner {
         &self,
         make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
     ) -> Result<R, FilesError> {
-        let result = self.system.apply(make)?;
-        self.system.sync_all()?;
-        Ok(result)
+        let result = self.system.apply(make);
+        self.settle(&result)?;
+        result
+    }
+
+    /// Makes the effect of a change durable, or the changes for which it was refused: a caller that
+    /// is told of a file then finds it, also through a [`crate::Reader`].
+    pub(crate) fn settle<R>(&self, result: &Result<R, FilesError>) -> Result<(), FilesError> {
+        match result {
+            Ok(_) | Err(FilesError::Refused(_)) => self.system.sync_all(),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Refuses a path to which no file can be put, before its bytes are copied.

@@ -132,13 +132,11 @@ impl Pending {
     /// created or replaced, unless the commit failed.
     pub fn finish(mut self, owner: &Owner) -> Result<(InodeNumber, Inode), FilesError> {
         let created = self.store_last(owner).and_then(|size| self.create(owner, size));
-        match created {
-            Ok(created) => owner.system().sync_all().map(|()| created),
-            Err(error) => {
-                self.abandon(owner);
-                Err(error)
-            }
+        if created.is_err() {
+            self.abandon(owner);
         }
+        owner.settle(&created)?;
+        created
     }
 
     /// Writes the rest, with zeroes to the end of the last block. Returns the size.

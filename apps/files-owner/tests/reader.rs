@@ -6,7 +6,9 @@ mod device;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use device::{Device, Dice, Image, Operation, Stamped, path};
 use nearflash_files_owner::{
@@ -262,4 +264,75 @@ fn a_reader_gets_the_bytes_of_its_file_or_an_error_whenever_the_owner_writes() {
         stale += counted.1;
     }
     assert!(sound > 100 && stale > 100, "{sound} sound reads, {stale} stale ones");
+}
+
+/// A volume whose flushes take long, from the moment at which threads are expected.
+#[derive(Debug)]
+struct Slow {
+    device: Arc<dyn Disk>,
+    expected: AtomicUsize,
+}
+
+impl Disk for Slow {
+    fn properties(&self) -> DiskProperties {
+        self.device.properties()
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: ByteOffset) -> io::Result<()> {
+        self.device.read_at(bytes, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()> {
+        self.device.write_at(bytes, offset)
+    }
+
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
+        self.device.write_zeroes(offset, len)
+    }
+
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
+        self.device.discard(offset, len)
+    }
+
+    /// Waits until every expected thread has begun, and then lets the others run for a while.
+    fn flush(&self) -> io::Result<()> {
+        let mut turns = 1000;
+        while turns > 0 {
+            thread::yield_now();
+            if self.expected.load(Ordering::SeqCst) == 0 {
+                turns -= 1;
+            }
+        }
+        self.device.flush()
+    }
+}
+
+#[test]
+fn the_file_for_which_a_change_is_refused_is_there_for_readers() {
+    let device = formatted();
+    let slow = Arc::new(Slow { device: device.disk(), expected: AtomicUsize::new(0) });
+    let owner = Owner::open(Arc::clone(&slow) as Arc<dyn Disk>).unwrap();
+    let reader = Reader::open(device.disk()).unwrap();
+    type Creates = fn(&Owner, &str) -> Result<(), FilesError>;
+    let mkdir: Creates = |owner, name| owner.mkdir(&path(name));
+    let put: Creates = |owner, name| {
+        let options = Upload { size: None, replace: Replace::Never };
+        owner.put(&path(name), &mut &b"bytes"[..], options, &mut |_| {}).map(drop)
+    };
+    for (nth, create) in [mkdir, put].repeat(4).into_iter().enumerate() {
+        let name = nth.to_string();
+        slow.expected.store(2, Ordering::SeqCst);
+        let refused = thread::scope(|scope| {
+            let creating = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    slow.expected.fetch_sub(1, Ordering::SeqCst);
+                    let created = create(&owner, &name);
+                    reader.stat(&path(&name)).expect("it is durable");
+                    created.is_err()
+                })
+            });
+            creating.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(refused.iter().filter(|is_refused| **is_refused).count(), 1);
+    }
 }
