@@ -74,7 +74,7 @@ test-code: deps-build
 	NEARFLASH_BIN=$(abspath $(CARGO_TARGET_DIR)/debug/nearflash) $(CARGO) test --locked --workspace
 
 # The commands of the documents, as written. Python is the one that has our package.
-test-docs: build python
+test-docs: build python deps-test
 	PATH="$(abspath $(CARGO_TARGET_DIR)/python-env/bin):$$PATH" scripts/test-readme $(BIN)
 
 # The package for Python, and the files that pandas and others make of volumes.
