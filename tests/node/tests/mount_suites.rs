@@ -258,6 +258,43 @@ fn rocksdb_finds_every_key_and_its_files_are_consistent() {
     bench.terminate();
 }
 
+#[test]
+#[ignore = "needs root, /dev/fuse and git: run by make test"]
+fn git_finds_every_object_of_a_clone() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let (source, clone) = (place.path("source"), bench.at("clone"));
+    let git = |folder: &Path, arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(folder).args(["-c", "user.name=n", "-c", "user.email=e@example.org"]);
+        // The settings of the machine have no part in it.
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        ran(command.args(arguments))
+    };
+    let commit = |folder: &Path, round: u32| {
+        for nth in 0..100 {
+            let name = folder.join(format!("{nth}"));
+            fs::write(name, format!("{round} {nth}\n").repeat(nth * 10)).unwrap();
+        }
+        git(folder, &["add", "--all"]);
+        git(folder, &["commit", "--quiet", "--message", "round"]);
+    };
+    fs::create_dir(&source).unwrap();
+    git(&source, &["init", "--quiet"]);
+    commit(&source, 0);
+    let mount = bench.mount(&[]);
+    ran(Command::new("git").args(["clone", "--quiet", "--no-hardlinks"]).args([&source, &clone]));
+    (1..length(3, 100).parse().unwrap()).for_each(|round| commit(&clone, round));
+    git(&clone, &["gc", "--quiet", "--prune=now"]);
+    mount.unmount();
+    let mount = bench.mount(&[]);
+    git(&clone, &["fsck", "--full", "--strict"]);
+    assert_eq!(git(&clone, &["status", "--porcelain"]), "");
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
 fn flag(name: &str, path: &Path) -> OsString {
     let mut flag = OsString::from(name);
     flag.push(path);
