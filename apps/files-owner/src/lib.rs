@@ -31,6 +31,7 @@ mod serving;
 mod store;
 mod taking;
 mod wire;
+mod writer;
 
 pub use calls::FileCalls;
 pub use disk::{Disk, DiskProperties, SealedRuns, Seals, VolumeDisk};
@@ -46,6 +47,7 @@ pub use nearflash_files::{
 pub use owner::Owner;
 pub use pending::{Pending, Upload};
 pub use reader::{OpenedFile, Reader};
-pub use remote::{AskOwner, Connect, RemoteFiles};
+pub use remote::{AskOwner, Connect, RemoteFiles, RemotePending};
 pub use serving::{ConnectionId, FilesServer};
 pub use taking::Taker;
+pub use writer::{Draft, Writer};

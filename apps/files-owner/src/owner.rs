@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nearflash::Client;
 use nearflash_files::{
-    Change, Error, Inode, Path, Permissions, Refusal, Renaming, Replace, locate,
+    Change, Error, Inode, InodeNumber, Path, Permissions, Refusal, Renaming, Replace, locate,
 };
 use nearflash_units::ByteLen;
 use redb::StorageError;
@@ -43,7 +43,7 @@ impl Owner {
         Ok(Self { system: FileSystem::open(disk)?.fail_on_loss() })
     }
 
-    /// The files, for reading.
+    /// The files as of the last commit, for reading.
     pub fn files(&self) -> &Files {
         self.system.files()
     }
@@ -66,6 +66,14 @@ impl Owner {
     /// When an earlier commit has failed.
     pub fn free_len(&self) -> Result<ByteLen, FilesError> {
         Ok(self.system.usage()?.free)
+    }
+
+    /// The inode of a path, also of one that another thread has changed and that is not durable yet.
+    ///
+    /// # Errors
+    /// When the path does not exist, or the metadata cannot be read.
+    pub fn stat(&self, path: &Path) -> Result<(InodeNumber, Inode), FilesError> {
+        self.system.view(|tables| nearflash_files::stat(tables, path))
     }
 
     /// Creates an empty directory.
@@ -134,7 +142,7 @@ impl Owner {
 
     /// Refuses a path to which no file can be put, before its bytes are copied.
     pub(crate) fn refuse_early(&self, path: &Path, replace: Replace) -> Result<(), FilesError> {
-        match self.files().stat(path) {
+        match self.stat(path) {
             Ok(_) if path.is_root() => Err(Refusal::Root.into()),
             Ok((_, inode)) if inode.kind == Kind::Directory => {
                 Err(Refusal::IsADirectory(path.clone()).into())

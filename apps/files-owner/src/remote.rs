@@ -10,6 +10,7 @@
 
 mod calls;
 mod paths;
+mod pending;
 mod unsynced;
 
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ use uuid::Uuid;
 use zerocopy::little_endian::U64;
 
 use crate::FilesError;
+pub use pending::RemotePending;
 use unsynced::Unsynced;
 
 /// The connections that are kept while no call uses them.

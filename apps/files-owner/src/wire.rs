@@ -1,6 +1,6 @@
 //! The messages of `nearflash-files-calls` in the types of this crate.
 
-use nearflash_files::{AttributeWrite, Inode, InodeNumber, Kind, Renaming, Run};
+use nearflash_files::{AttributeWrite, Inode, InodeNumber, Kind, Renaming, Replace, Run};
 use nearflash_files_calls::answer::{InodeRecord, RunRecord, UsageRecord};
 use nearflash_files_calls::{MessageError, RequestHead, set};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
@@ -19,10 +19,21 @@ const KINDS: [Kind; 7] = [
     Kind::BlockDevice,
 ];
 const RENAMINGS: [Renaming; 3] = [Renaming::Replace, Renaming::NoReplace, Renaming::Exchange];
+const LINKINGS: [Linking; 3] =
+    [Linking::Named, Linking::Open(Replace::Never), Linking::Open(Replace::Allowed)];
 const ATTRIBUTE_WRITES: [AttributeWrite; 3] =
     [AttributeWrite::Any, AttributeWrite::Create, AttributeWrite::Replace];
 const ALLOCATIONS: [Allocation; 4] =
     [Allocation::Extend, Allocation::KeepSize, Allocation::Zero, Allocation::ZeroAndExtend];
+
+/// The inodes that LINK gives a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Linking {
+    /// Those that have one.
+    Named,
+    /// Those that are open.
+    Open(Replace),
+}
 
 fn number_of<T: PartialEq>(all: &[T], one: &T) -> u8 {
     let at = all.iter().position(|it| it == one);
@@ -44,6 +55,14 @@ pub(crate) fn renaming_number(renaming: Renaming) -> u8 {
 
 pub(crate) fn renaming(number: u8) -> Option<Renaming> {
     RENAMINGS.get(usize::from(number)).copied()
+}
+
+pub(crate) fn linking_number(linking: Linking) -> u8 {
+    number_of(&LINKINGS, &linking)
+}
+
+pub(crate) fn linking(number: u8) -> Option<Linking> {
+    LINKINGS.get(usize::from(number)).copied()
 }
 
 pub(crate) fn attribute_write_number(write: AttributeWrite) -> u8 {

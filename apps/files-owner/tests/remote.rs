@@ -16,7 +16,7 @@ use nearflash_files_calls::{Answer, OPEN_MAX, Operation, Request};
 use nearflash_files_owner::{
     Allocation, AskOwner, AttributeChanges, AttributeWrite, ConnectionId, FileCalls, FileSystem,
     FilesError, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path, Permissions,
-    RemoteFiles, Renaming, Replace, Upload, format,
+    RemoteFiles, RemotePending, Renaming, Replace, Upload, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
@@ -359,4 +359,41 @@ fn a_file_that_is_put_gets_its_name_when_it_is_complete() {
     files.rename_path(&path("/d/f"), &path("/g"), Replace::Never).unwrap();
     files.remove(&path("/d")).unwrap();
     assert_eq!(files.stat(&path("/g")).unwrap().1.size, ByteLen(1));
+}
+
+#[test]
+fn a_file_that_arrives_in_pieces_has_no_name_before_its_end_and_leaves_nothing_without_one() {
+    let node = Node::new();
+    let (files, other) = (node.client(), node.client());
+    let options = |replace| Upload { size: None, replace };
+    let begin = |replace| RemotePending::begin(&files, &path("/f"), options(replace));
+    let free = other.usage().unwrap();
+    let (mut one, mut two) = (begin(Replace::Never).unwrap(), begin(Replace::Allowed).unwrap());
+    let bytes = vec![7; 1_100_000];
+    for pending in [&mut one, &mut two] {
+        pending.write(&files, &bytes[..3]).unwrap();
+        pending.write(&files, &bytes[3..]).unwrap();
+    }
+    assert_eq!(other.list(ROOT, None, 9).unwrap(), [], "nobody finds them");
+    let (number, inode) = two.finish(&files).unwrap();
+    assert_eq!((inode.links, inode.size), (1, ByteLen::of(&bytes)));
+    assert_eq!(contents(&other, number), bytes);
+    assert_eq!(one.finish(&files).unwrap_err().errno(), Errno::EXIST, "it appeared meanwhile");
+    let lost = begin(Replace::Allowed).unwrap();
+    drop((lost, files));
+    other.unlink(ROOT, &name("f")).unwrap();
+    assert_eq!(other.usage().unwrap(), free, "the end of a client removes files without a name");
+    assert!(node.server().files().list(ROOT, None, 9).unwrap().is_empty());
+}
+
+#[test]
+fn a_file_that_arrives_in_pieces_is_lost_with_its_owner_and_says_so() {
+    let node = Node::new();
+    let files = node.client();
+    let options = Upload { size: Some(ByteLen(5)), replace: Replace::Never };
+    let mut pending = RemotePending::begin(&files, &path("/f"), options).unwrap();
+    pending.write(&files, b"12345").unwrap();
+    node.restart();
+    assert!(pending.finish(&files).is_err());
+    assert_eq!(files.stat(&path("/f")).unwrap_err().errno(), Errno::NOENT);
 }

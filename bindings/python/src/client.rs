@@ -137,13 +137,14 @@ impl Client {
         opened.map_err(|error| files_raised(py, &error))
     }
 
-    /// Takes a volume that is formatted for files, to change them; without a name, the volume that
-    /// the URL names. Raises `BlockingIOError` if another process has the volume, which loses it
-    /// with `take_over`.
+    /// Changes the files of a volume that is formatted for files; without a name, of the volume that
+    /// the URL names. If the node owns the files, other processes change them at the same time.
+    /// Otherwise, this process takes the volume. Raises `BlockingIOError` if another process has it,
+    /// which loses it with `take_over`.
     #[pyo3(signature = (name=None, *, take_over=false))]
     fn owner(&self, py: Python<'_>, name: Option<&str>, take_over: bool) -> PyResult<Owner> {
         let name = self.named(py, name)?;
-        let taken = py.detach(|| Owner::take(&self.inner, name, take_over));
+        let taken = py.detach(|| Owner::open(&self.inner, name, take_over));
         taken.map_err(|error| files_raised(py, &error))
     }
 

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use nearflash_files_owner::{
-    FilesError, Owner as Inner, Path, Pending, Replace, Upload as Options,
-};
+use nearflash_files_owner::{Draft, FilesError, Path, Replace, Upload as Options, Writer};
 use nearflash_units::ByteLen;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,12 +16,13 @@ use crate::forks::Owned;
 /// The bytes that are asked of a stream at a time.
 const PIECE_LEN: usize = 4 << 20;
 
-type Shared = Arc<Inner>;
+type Shared = Arc<Writer>;
 /// The owner, which a file does not keep, and the file until it is committed or discarded.
-type Begun = (Weak<Inner>, Mutex<Option<Pending>>);
+type Begun = (Weak<Writer>, Mutex<Option<Draft>>);
 
-/// The process that may change the files of a volume, until `close`. Threads may share it. Every
-/// change is durable when its call returns.
+/// Changes the files of a volume, until `close`. If the node owns them, it makes the changes, also those
+/// of other processes at the same time. Otherwise, the volume is this process's. Threads may share it.
+/// Every change is durable when its call returns.
 #[pyclass(frozen, module = "nearflash", weakref)]
 pub(crate) struct Owner {
     name: Box<str>,
@@ -35,12 +34,12 @@ fn replace(is_allowed: bool) -> Replace {
 }
 
 impl Owner {
-    pub(crate) fn take(
+    pub(crate) fn open(
         client: &nearflash::Client,
         name: &str,
         take_over: bool,
     ) -> Result<Self, FilesError> {
-        let owner = Arc::new(Inner::take(client, name, take_over)?);
+        let owner = Arc::new(Writer::open(client, name, take_over)?);
         Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(owner))) })
     }
 
@@ -53,7 +52,7 @@ impl Owner {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&Inner) -> Result<T, FilesError> + Send,
+        change: impl FnOnce(&Writer) -> Result<T, FilesError> + Send,
     ) -> PyResult<T> {
         let owner = self.shared()?;
         let result = py.detach(move || change(&owner));
@@ -62,10 +61,10 @@ impl Owner {
 
     fn begin(&self, py: Python<'_>, path: &Path, options: Options) -> PyResult<Upload> {
         let owner = self.shared()?;
-        let begun = py.detach(|| Pending::begin(&owner, path, options));
-        let pending = Mutex::new(Some(begun.map_err(|error| files_raised(py, &error))?));
+        let begun = py.detach(|| owner.begin(path, options));
+        let draft = Mutex::new(Some(begun.map_err(|error| files_raised(py, &error))?));
         let (name, owner) = (self.name.clone(), Arc::downgrade(&owner));
-        Ok(Upload { name, open: Owned::new((owner, pending)) })
+        Ok(Upload { name, open: Owned::new((owner, draft)) })
     }
 }
 
@@ -91,7 +90,7 @@ impl Owner {
     /// The properties of the file or directory `path`.
     fn stat(&self, py: Python<'_>, path: PathBuf) -> PyResult<Stat> {
         let path = parsed(&path)?;
-        let (number, inode) = self.change(py, |owner| owner.files().stat(&path))?;
+        let (number, inode) = self.change(py, |owner| owner.stat(&path))?;
         Ok(Stat { number, inode })
     }
 
@@ -211,14 +210,14 @@ impl Upload {
     fn step<T: Send>(
         &self,
         py: Python<'_>,
-        step: impl FnOnce(&Inner, &mut Option<Pending>) -> Result<T, FilesError> + Send,
+        step: impl FnOnce(&Writer, &mut Option<Draft>) -> Result<T, FilesError> + Send,
     ) -> PyResult<T> {
-        let (owner, pending) = self.open.get()?;
+        let (owner, draft) = self.open.get()?;
         let owner = owner.upgrade().ok_or_else(|| released(&self.name))?;
         let done = py.detach(|| {
-            let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
-            let done = pending.is_some().then(|| step(&owner, &mut pending));
-            drop((pending, owner));
+            let mut draft = draft.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = draft.is_some().then(|| step(&owner, &mut draft));
+            drop((draft, owner));
             done
         });
         let ended = || PyValueError::new_err("the file was committed or discarded already");
@@ -234,11 +233,11 @@ impl Upload {
         let bytes = Bytes::readable(data)?;
         let place = bytes.as_slice();
         self.step(py, |owner, held| {
-            let written = held.as_mut().map_or(Ok(()), |pending| pending.write(owner, place));
+            let written = held.as_mut().map_or(Ok(()), |draft| draft.write(owner, place));
             if written.is_err()
-                && let Some(pending) = held.take()
+                && let Some(draft) = held.take()
             {
-                pending.abandon(owner);
+                draft.abandon(owner);
             }
             written
         })?;
@@ -247,20 +246,20 @@ impl Upload {
 
     /// Makes the file part of the volume, durably. Returns its properties.
     fn commit(&self, py: Python<'_>) -> PyResult<Stat> {
-        let finished = self
-            .step(py, |owner, held| held.take().map(|pending| pending.finish(owner)).transpose());
+        let finished =
+            self.step(py, |owner, held| held.take().map(|draft| draft.finish(owner)).transpose());
         let (number, inode) = finished?.expect("a step has a file");
         Ok(Stat { number, inode })
     }
 
     /// Gives the space back. A file that was committed or discarded stays as it is.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
-        let (owner, pending) = self.open.get()?;
+        let (owner, draft) = self.open.get()?;
         let Some(owner) = owner.upgrade() else { return Ok(()) };
         py.detach(|| {
-            let taken = pending.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(pending) = taken {
-                pending.abandon(&owner);
+            let taken = draft.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(draft) = taken {
+                draft.abandon(&owner);
             }
             drop(owner);
         });

@@ -25,14 +25,14 @@ def format_files(url):
 class Node:
     """A running node, whose volume `data` has 32 MiB, as has `files`."""
 
-    def __init__(self, folder, address="127.0.0.1:0", device="ram:96MiB"):
+    def __init__(self, folder, address="127.0.0.1:0", device="ram:96MiB", options=()):
         self.folder = folder
         self.socket = folder / "direct.sock"
         command = [
             BINARY, "serve", "--device", f"flash={device}", "--volume", "data=32MiB@flash",
             "--volume", "files=32MiB@flash",
             "--direct", address, "--direct-local", self.socket, "--nvme-tcp", "127.0.0.1:0",
-            "--data-dir", folder / "state",
+            "--data-dir", folder / "state", *options,
         ]  # fmt: skip
         with open(folder / "node.log", "a") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
@@ -84,6 +84,15 @@ def start(tmp_path):
 def node(tmp_path_factory):
     """The node that most tests share."""
     node = Node(tmp_path_factory.mktemp("node"))
+    format_files(f"direct://{node.address}/files")
+    yield node
+    node.end()
+
+
+@pytest.fixture(scope="session")
+def owning_node(tmp_path_factory):
+    """A node that owns the files of its volume `files`."""
+    node = Node(tmp_path_factory.mktemp("owning"), options=["--files", "files"])
     format_files(f"direct://{node.address}/files")
     yield node
     node.end()

@@ -21,17 +21,20 @@ import pyarrow
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
-from conftest import MIB, format_files
+from conftest import BINARY, MIB, format_files
 
 import nearflash
 from nearflash import _named
 from nearflash.filesystem import VolumeFileSystem
 
 
-@pytest.fixture(params=["tcp", "local"])
-def place(request, node):
-    """The URL of the volume of files, which is empty, over TCP and over the Unix socket."""
-    url = f"nearflash://{node.address if request.param == 'tcp' else node.socket}/files"
+@pytest.fixture(params=["tcp", "local", "owned by the node"])
+def place(request):
+    """The URL of the volume of files, which is empty: over TCP and over the Unix socket, and one
+    whose node owns the files."""
+    is_owned = request.param == "owned by the node"
+    node = request.getfixturevalue("owning_node" if is_owned else "node")
+    url = f"nearflash://{node.socket if request.param == 'local' else node.address}/files"
     files, path = fsspec.url_to_fs(url)
     files.rm(path, recursive=True)
     yield url
@@ -40,8 +43,8 @@ def place(request, node):
 
 
 @pytest.fixture
-def client(place, node):
-    return nearflash.connect(f"direct://{node.address}/files")
+def client(place):
+    return nearflash.connect(direct(place))
 
 
 @pytest.fixture
@@ -49,6 +52,19 @@ def table():
     numbers = range(20_000)
     words = [f"word {number}" for number in numbers]
     return pandas.DataFrame({"number": numbers, "part": [n % 3 for n in numbers], "word": words})
+
+
+taken = pytest.mark.parametrize("place", ["tcp", "local"], indirect=True)
+"""For tests of a volume that one process at a time takes."""
+
+owned = pytest.mark.parametrize("place", ["owned by the node"], indirect=True)
+"""For tests of a volume whose node owns the files."""
+
+
+def direct(place):
+    """The URL of the volume for other commands."""
+    rest = place.removeprefix("nearflash://")
+    return f"direct+local:{rest}" if rest.startswith("/") else f"direct://{rest}"
 
 
 def opened(place):
@@ -128,8 +144,6 @@ def test_errors_are_those_of_python(client):
                 owner.put(path, b"")
         owner.put("/" + 255 * "n", b"1")
         assert files.stat("/" * 3841 + 255 * "n").size == 1
-        with pytest.raises(BlockingIOError, match=f"changed by another .*process {os.getpid()}"):
-            client.owner()
     with pytest.raises(OSError, match="not formatted for files"):
         client.files("data")
 
@@ -155,7 +169,7 @@ def test_directories_are_listed_and_matched(place):
     assert [len(names) for _, _, names in files.walk(path)] == [0, 1, 1, 2]
     info = files.info(f"{path}/a/b/2.bin")
     assert (info["name"], info["type"], info["size"]) == (f"{path}/a/b/2.bin", "file", 9)
-    assert files.modified(info["name"]) == files.created(info["name"]) == info["mtime"]
+    assert files.created(info["name"]) <= files.modified(info["name"]) == info["mtime"]
     assert files.isdir(path)
     assert files.exists(f"{path}/a")
     assert not files.exists(f"{path}/missing")
@@ -350,8 +364,11 @@ def writer(place, name, patience):
     )
 
 
-def test_processes_write_in_turn_and_a_late_one_is_told_who_has_the_volume(place):
+@taken
+def test_processes_write_in_turn_and_a_late_one_is_told_who_has_the_volume(place, client):
     files, path = opened(place)
+    with client.owner(), pytest.raises(BlockingIOError, match=f"by another .* {os.getpid()}"):
+        client.owner()
     with writer(place, "first", 60) as first:
         assert first.stdout.readline() == "open\n"
         impatient = VolumeFileSystem(take_timeout=0)
@@ -366,6 +383,7 @@ def test_processes_write_in_turn_and_a_late_one_is_told_who_has_the_volume(place
     assert files.cat(files.find(path)) == {f"{path}/first": b"first", f"{path}/third": b"third"}
 
 
+@taken
 def test_a_volume_is_kept_on_request(place, client):
     files, path = VolumeFileSystem(take=True), opened(place)[1]
     files.pipe_file(f"{path}/1", b"1")
@@ -376,15 +394,58 @@ def test_a_volume_is_kept_on_request(place, client):
     client.owner().close()
 
 
-def test_files_of_a_transaction_appear_at_its_end(place, client):
+@owned
+def test_processes_write_and_read_the_files_of_a_node_at_the_same_time(place, client, table):
+    files, path = opened(place)
+    part = table[table.part == 0]
+    with writer(place, "first", 0) as first, writer(place, "second", 0) as second:
+        # Both have a file open, and so has this process.
+        assert [first.stdout.readline(), second.stdout.readline()] == ["open\n", "open\n"]
+        part.to_parquet(f"{place}/third")
+        assert files.ls(path, detail=False) == [f"{path}/third"]
+        command = [BINARY, "files", "put", "-", f"{direct(place)}/fourth"]
+        subprocess.run(command, input=b"4", check=True, capture_output=True)
+        assert files.cat_file(f"{path}/fourth") == b"4"
+        command = [BINARY, "files", "get", f"{direct(place)}/third", "-"]
+        got = subprocess.run(command, check=True, capture_output=True).stdout
+        pandas.testing.assert_frame_equal(pandas.read_parquet(io.BytesIO(got)), part)
+        for one in [first, second]:
+            one.stdin.close()
+            assert one.wait() == 0, one.stderr.read()
+    found = files.cat(files.find(path))
+    assert [found[f"{path}/{name}"] for name in ["first", "second"]] == [b"first", b"second"]
+    # Owners do not exclude each other.
+    with client.owner() as one, client.owner() as other:
+        one.put("/fourth", b"5", replace=True)
+        assert other.stat("/fourth").size == 1
+        other.remove("/fourth")
+        with pytest.raises(FileNotFoundError):
+            one.stat("/fourth")
+
+
+@owned
+def test_a_writer_that_is_killed_leaves_nothing_at_the_node(place, client):
+    files, path = opened(place)
+    with client.owner() as owner:
+        free = owner.free
+        with writer(place, "killed", 0) as process:
+            assert process.stdout.readline() == "open\n"
+            process.kill()
+        files.pipe_file(f"{path}/after", b"")
+        assert files.ls(path, detail=False) == [f"{path}/after"]
+        files.rm_file(f"{path}/after")
+        # The node sees the end of the connection some time later.
+        while owner.free != free:
+            pass
+
+
+def test_files_of_a_transaction_appear_at_its_end(place):
     files, path = opened(place)
     with files.transaction:
         for name in "12":
             with files.open(f"{path}/{name}", "wb") as file:
                 file.write(name.encode())
         assert files.ls(path) == []
-        with pytest.raises(BlockingIOError):
-            client.owner()
     assert files.cat(files.find(path)) == {f"{path}/1": b"1", f"{path}/2": b"2"}
 
     def fail():

@@ -17,7 +17,7 @@ use nearflash::url::UrlError;
 use nearflash::{Client, Credentials};
 use nearflash_files_owner::{
     Disk, DiskProperties, FileCalls as _, Files, FilesError, FormatOptions, Kind, Name, NameError,
-    Owner, Path, Refusal, RemoteFiles, Replace, Upload, VolumeDisk, format,
+    Owner, Path, Refusal, RemoteFiles, Replace, Upload, VolumeDisk, Writer, format,
 };
 use nearflash_units::ByteLen;
 
@@ -27,7 +27,7 @@ use crate::output::{self, print};
 use crate::waiting::waiting_for;
 use place::Place;
 use progress::Progress;
-use volume::{Changing, Reading};
+use volume::Reading;
 
 /// The number of entries that are listed at a time.
 const PAGE_LEN: usize = 1000;
@@ -125,10 +125,12 @@ fn reading(place: &Place) -> Result<Reading, FilesFailure> {
     Reading::open(&connect(place)?)
 }
 
-fn changing(place: &Place, owner: OwnerArgs) -> Result<Changing, FilesFailure> {
+fn changing(place: &Place, owner: OwnerArgs) -> Result<Writer, FilesFailure> {
     let client = connect(place)?;
+    // As the volume is known to the node.
+    let volume = client.open_named()?.name().to_owned();
     let reason = "for a sign of life of the process that had the volume, 10 s at most";
-    waiting_for(reason, || Changing::open(&client, owner.take_over))
+    waiting_for(reason, || Ok(Writer::open(&client, &volume, owner.take_over)?))
 }
 
 fn may_replace(replace: &ReplaceArgs) -> Replace {
@@ -216,7 +218,7 @@ fn put(
 }
 
 /// The path of a new file: in a directory that exists, it has the name of its source.
-fn destination(files: &Changing, place: &Place, file: &LocalPath) -> Result<Path, FilesFailure> {
+fn destination(files: &Writer, place: &Place, file: &LocalPath) -> Result<Path, FilesFailure> {
     let is_directory = || match files.stat(&place.path) {
         Ok((_, inode)) => inode.kind == Kind::Directory,
         Err(_) => false,

@@ -1,12 +1,11 @@
-//! The files of a volume, through its node if the node owns them, and otherwise by this process.
+//! Reading the files of a volume, through its node if the node owns them, and otherwise from its blocks.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 use nearflash::Client;
 use nearflash_files_owner::{
-    Entry, Files, FilesError, Inode, InodeNumber, Kind, Name, Owner, Path, RemoteFiles, Replace,
-    Upload, VolumeDisk,
+    Entry, Files, FilesError, Inode, InodeNumber, Name, Path, RemoteFiles, VolumeDisk,
 };
 use nearflash_units::ByteLen;
 
@@ -18,12 +17,6 @@ type Progress<'a> = &'a mut dyn FnMut(ByteLen);
 /// Files that can be read.
 pub(super) enum Reading {
     Own(Box<Files>),
-    OfNode(Box<RemoteFiles>),
-}
-
-/// Files that can be changed.
-pub(super) enum Changing {
-    Own(Box<Owner>),
     OfNode(Box<RemoteFiles>),
 }
 
@@ -64,63 +57,6 @@ impl Reading {
         match self {
             Self::Own(files) => files.get(path, sink, progress),
             Self::OfNode(files) => files.get(path, sink, progress),
-        }
-    }
-}
-
-impl Changing {
-    pub(super) fn open(client: &Client, take_over: bool) -> Result<Self, FilesFailure> {
-        // As the volume is known to the node.
-        let volume = client.open_named()?.name().to_owned();
-        Ok(match RemoteFiles::open(client, &volume)? {
-            Some(files) => Self::OfNode(Box::new(files)),
-            None => Self::Own(Box::new(Owner::take(client, &volume, take_over)?)),
-        })
-    }
-
-    pub(super) fn stat(&self, path: &Path) -> Result<(InodeNumber, Inode), FilesError> {
-        match self {
-            Self::Own(owner) => owner.files().stat(path),
-            Self::OfNode(files) => files.stat(path),
-        }
-    }
-
-    pub(super) fn mkdir(&self, path: &Path) -> Result<(), FilesError> {
-        match self {
-            Self::Own(owner) => owner.mkdir(path),
-            Self::OfNode(files) => files.mkdir(path),
-        }
-    }
-
-    pub(super) fn remove(&self, path: &Path) -> Result<Kind, FilesError> {
-        match self {
-            Self::Own(owner) => owner.remove(path),
-            Self::OfNode(files) => files.remove(path),
-        }
-    }
-
-    pub(super) fn rename(
-        &self,
-        from: &Path,
-        to: &Path,
-        replace: Replace,
-    ) -> Result<(), FilesError> {
-        match self {
-            Self::Own(owner) => owner.rename(from, to, replace),
-            Self::OfNode(files) => files.rename_path(from, to, replace),
-        }
-    }
-
-    pub(super) fn put(
-        &self,
-        path: &Path,
-        source: &mut dyn Read,
-        options: Upload,
-        progress: Progress<'_>,
-    ) -> Result<(InodeNumber, Inode), FilesError> {
-        match self {
-            Self::Own(owner) => owner.put(path, source, options, progress),
-            Self::OfNode(files) => files.put(path, source, options, progress),
         }
     }
 }

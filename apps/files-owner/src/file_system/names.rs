@@ -134,6 +134,21 @@ impl FileSystem {
         self.apply(|change| change.link(number, Place::new(directory, name)))
     }
 
+    /// Gives an inode that is open a name, also if it has none. A file that has the name is replaced if
+    /// `replace` allows it.
+    ///
+    /// # Errors
+    /// As [`Self::link`], and when the inode is not open.
+    pub fn link_open(
+        &self,
+        number: InodeNumber,
+        (directory, name): (InodeNumber, &Name),
+        replace: Replace,
+    ) -> Result<Inode, FilesError> {
+        self.make_room()?;
+        self.apply(|change| change.link_open(number, Place::new(directory, name), replace))
+    }
+
     /// Removes a name that is not a directory's. The inode stays while it is open.
     ///
     /// # Errors

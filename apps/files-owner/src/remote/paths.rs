@@ -1,21 +1,15 @@
 //! Calls by paths, for commands. Each change is durable when its call returns.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use nearflash_files::{Entry, Inode, InodeNumber, Kind, Name, Path, Refusal, Renaming, Replace};
-use nearflash_units::{ByteLen, ByteOffset, MIB};
+use nearflash_units::{ByteLen, ByteOffset};
 use rustix::io::Errno;
-use uuid::Uuid;
 
 use super::RemoteFiles;
-use crate::owner::{DIRECTORY_MODE, FILE_MODE, permissions};
-use crate::{Allocation, FileCalls as _, FilesError, NewInode, Upload};
-
-/// The bytes of a file that are in memory at a time.
-const PIECE_LEN: ByteLen = ByteLen(MIB);
-
-/// The start of the name of a file that is being put. It gets its own name when it is complete.
-const PART_PREFIX: &str = ".nearflash-";
+use super::pending::PIECE_LEN;
+use crate::owner::{DIRECTORY_MODE, permissions};
+use crate::{FileCalls as _, FilesError, NewInode};
 
 impl RemoteFiles {
     /// The inode of a path.
@@ -127,93 +121,8 @@ impl RemoteFiles {
         self.sync(new.0, false)
     }
 
-    /// Copies `source` to a file, and reports the length copied so far to `progress`. The file gets its
-    /// name when it is complete.
-    ///
-    /// # Errors
-    /// When the path is refused, the source cannot be read, or the volume is full or cannot be written.
-    pub fn put(
-        &self,
-        path: &Path,
-        source: &mut dyn Read,
-        options: Upload,
-        progress: &mut dyn FnMut(ByteLen),
-    ) -> Result<(InodeNumber, Inode), FilesError> {
-        let (directory, name) = self.place(path)?;
-        self.refuse_early(directory, (path, &name), options.replace)?;
-        let part = format!("{PART_PREFIX}{}", Uuid::new_v4().simple());
-        let part = Name::new(part.as_bytes()).expect("a short word is a name");
-        let (number, _) = self.create(directory, &part, new(Kind::File, FILE_MODE))?;
-        let copied = self.retain(number).and_then(|()| {
-            let copied = self.copy_in(number, source, options.size, progress);
-            let synced = copied.and_then(|()| self.sync(number, false));
-            self.release(number);
-            synced
-        });
-        let renamed = copied.and_then(|()| {
-            self.rename((directory, &part), (directory, &name), renaming(options.replace))
-        });
-        if let Err(error) = renamed {
-            // The first failure is the one to report.
-            let _ = self.unlink(directory, &part);
-            return Err(named(path)(error));
-        }
-        self.sync(directory, false)?;
-        Ok((number, self.inode(number)?))
-    }
-
-    fn copy_in(
-        &self,
-        number: InodeNumber,
-        source: &mut dyn Read,
-        size: Option<ByteLen>,
-        progress: &mut dyn FnMut(ByteLen),
-    ) -> Result<(), FilesError> {
-        if let Some(size) = size.filter(|size| size.0 > 0) {
-            self.allocate(number, ByteOffset(0), size, Allocation::KeepSize)?;
-        }
-        let mut bytes = vec![0; PIECE_LEN.to_usize()];
-        let mut done = 0;
-        loop {
-            let len = source.read(&mut bytes).map_err(FilesError::Source)?;
-            let end = done + ByteLen::of(&bytes[..len]).0;
-            if let Some(expected) = size.filter(|size| end > size.0) {
-                return Err(FilesError::SourceLong { expected });
-            }
-            if len == 0 {
-                break;
-            }
-            self.write(number, &bytes[..len], ByteOffset(done))?;
-            done = end;
-            progress(ByteLen(done));
-        }
-        match size {
-            Some(expected) if done < expected.0 => {
-                Err(FilesError::SourceShort { expected, read: ByteLen(done) })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses a path to which no file can be put, before its bytes are copied.
-    fn refuse_early(
-        &self,
-        directory: InodeNumber,
-        (path, name): (&Path, &Name),
-        replace: Replace,
-    ) -> Result<(), FilesError> {
-        match self.lookup(directory, name) {
-            Ok((_, inode)) if inode.kind == Kind::Directory => {
-                Err(Refusal::IsADirectory(path.clone()).into())
-            }
-            Ok(_) if replace == Replace::Never => Err(Refusal::Exists(path.clone()).into()),
-            Err(error) if error.errno() != Errno::NOENT => Err(named(path)(error)),
-            _ => Ok(()),
-        }
-    }
-
     /// The directory of a path, and the name in it.
-    fn place(&self, path: &Path) -> Result<(InodeNumber, Name), FilesError> {
+    pub(super) fn place(&self, path: &Path) -> Result<(InodeNumber, Name), FilesError> {
         let Some((name, parents)) = path.names().split_last() else {
             return Err(Refusal::Root.into());
         };
@@ -226,7 +135,7 @@ impl RemoteFiles {
     }
 }
 
-fn new(kind: Kind, mode: u32) -> NewInode {
+pub(super) fn new(kind: Kind, mode: u32) -> NewInode {
     NewInode { kind, permissions: permissions(mode), device: 0, target: Vec::new() }
 }
 
@@ -238,7 +147,7 @@ fn renaming(replace: Replace) -> Renaming {
 }
 
 /// The error of a call about a path, which the owner's message does not have.
-fn named(path: &Path) -> impl Fn(FilesError) -> FilesError {
+pub(super) fn named(path: &Path) -> impl Fn(FilesError) -> FilesError {
     move |error| {
         if !matches!(error, FilesError::Remote { .. }) {
             return error;

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes as _;
 
 use super::{Asked, Done, Failed, FilesServer};
-use crate::{NewInode, wire};
+use crate::NewInode;
+use crate::wire::{self, Linking};
 
 type Handler = fn(&FilesServer, &Asked<'_>) -> Result<Done, Failed>;
 
@@ -184,7 +185,11 @@ fn create(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
 }
 
 fn link(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
-    let inode = server.files.link(asked.other(), asked.inode(), &asked.name()?)?;
+    let (number, name) = (asked.other(), asked.name()?);
+    let inode = match asked.variant(wire::linking)? {
+        Linking::Named => server.files.link(number, asked.inode(), &name),
+        Linking::Open(replace) => server.files.link_open(number, (asked.inode(), &name), replace),
+    }?;
     Ok(Done::inode(asked.other(), &inode))
 }
 

@@ -2,7 +2,7 @@
 
 All file systems of a process that reach a volume in the same way share one owner. It takes the
 volume when the first of them writes, and releases it when the last file is closed, so that
-processes write in turn.
+processes write in turn. If the node owns the files, owners of several processes exist at a time.
 
 Invariant: a file that is written appears when it is closed, whole, or never.
 """
@@ -224,7 +224,8 @@ class Named(NamedTuple):
                 is_last = count == len(names)
                 if is_last and not exist_ok:
                     raise
-                if is_last and not self.bucket.files.stat(self.name).is_directory:
+                # Another thread may have created it, and it is not durable yet.
+                if is_last and not owner.stat(self.name).is_directory:
                     raise
         if not names and not exist_ok:
             raise FileExistsError(f"'{self.path}' exists already")

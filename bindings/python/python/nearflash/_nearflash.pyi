@@ -92,11 +92,12 @@ class Client:
         a name, those of the volume that the URL names."""
 
     def owner(self, name: str | None = None, *, take_over: bool = False) -> Owner:
-        """Takes the volume `name`, which is formatted for files, to change them; without a name,
+        """Changes the files of the volume `name`, which is formatted for files; without a name, of
         the volume that the URL names.
 
-        Raises `BlockingIOError` if another process has the volume. With `take_over`, that process
-        loses it.
+        If the node owns the files, any number of processes change them at the same time. Otherwise,
+        this process takes the volume: it raises `BlockingIOError` if another process has it. With
+        `take_over`, that process loses it.
         """
 
 @final
@@ -433,8 +434,9 @@ class Stat:
 
 @final
 class Owner:
-    """The process that may change the files of a volume, until `close`. Threads may share it. Every
-    change is durable when its call returns."""
+    """Changes the files of a volume, until `close`. If the node owns them, it makes the changes,
+    also those of other processes at the same time. Otherwise, the volume is this process's. Threads
+    may share it. Every change is durable when its call returns."""
 
     @property
     def name(self) -> str:

@@ -6,10 +6,11 @@ A volume that is formatted for files (`nearflash files format`) holds directorie
 
 They are listed, matched with wildcards, copied, renamed and removed as those of other file systems.
 A file appears when it is closed, whole and durable, in place of one of the same name; after an
-exception in its `with` block it does not appear at all. A process owns the volume while it writes a
-file. Its threads write at the same time; another process waits for `take_timeout` seconds, and
-then gets a `BlockingIOError` that names the owner. With `take`, the process keeps the volume after
-its first write, until `release`. Reading needs no ownership: every call sees the changes that were
+exception in its `with` block it does not appear at all. If the node owns the files, any number of
+processes write at the same time. Otherwise, a process owns the volume while it writes a file. Its
+threads write at the same time; another process waits for `take_timeout` seconds, and then gets a
+`BlockingIOError` that names the owner. With `take`, the process keeps the volume after its first
+write, until `release`. Reading needs no ownership: every call sees the changes that were
 durable when it began, and a file that is open stays the same. If it is removed or replaced, reading
 it raises an `OSError` with `errno.ESTALE`, and never returns other bytes.
 

@@ -3,7 +3,9 @@ use nearflash_units::{Blocks, Lba, Nanos};
 use super::*;
 use crate::Name;
 use crate::tables::inode_key;
-use crate::{Change, MemoryTables, Path, Permissions, Place, Replace, TablesMut, format, locate};
+use crate::{
+    Change, MemoryTables, Path, Permissions, Place, Refusal, Replace, TablesMut, format, locate,
+};
 
 const AREA: Run = Run { start: Lba(256), count: Blocks(4096) };
 
@@ -173,4 +175,31 @@ fn damaged_bytes_are_reported_and_counted_beyond_the_reports_bound() {
     }
     let report = check(&tables, &mut FreeRuns::new(AREA)).unwrap();
     assert_eq!((report.fault_count, report.faults.len()), (202, FAULTS_MAX));
+}
+
+#[test]
+fn an_orphan_that_is_open_gets_a_name_again_and_replaces_what_has_it() {
+    let mut tables = volume();
+    let (number, root) = (InodeNumber(5), InodeNumber::ROOT);
+    let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+    let (g, a, l) = (name("g"), name("a"), name("l"));
+    Change::new(&mut tables, Nanos(2), &|_| true).unlink(Place::new(root, &g)).unwrap();
+    let mut link = |name, replace, is_open| {
+        let is_open = |_| is_open;
+        let mut change = Change::new(&mut tables, Nanos(3), &is_open);
+        let linked = change.link_open(number, Place::new(root, name), replace);
+        linked.map(|inode| inode.links).map_err(|error| match error {
+            crate::Error::Refused(refusal) => refusal,
+            error => panic!("{error}"),
+        })
+    };
+    assert_eq!(link(&g, Replace::Allowed, false), Err(Refusal::Stale(number)));
+    assert_eq!(link(&l, Replace::Never, true), Err(Refusal::Exists(path("l"))));
+    assert_eq!(link(&a, Replace::Allowed, true), Err(Refusal::IsADirectory(path("a"))));
+    assert_eq!(link(&l, Replace::Allowed, true), Ok(1));
+    assert_eq!(link(&l, Replace::Allowed, true), Ok(1), "it has this name");
+    assert_eq!(link(&g, Replace::Never, true), Ok(2));
+    let report = check(&tables, &mut FreeRuns::new(AREA)).unwrap();
+    // The symbolic link was open, and is an orphan now.
+    assert_eq!((report.faults, report.orphans), (vec![], 1));
 }

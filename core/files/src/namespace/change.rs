@@ -156,13 +156,62 @@ impl<'t, T: TablesMut> Change<'t, T> {
         if inode.links == 0 {
             return Err(Refusal::Stale(number).into());
         }
+        self.add_link(number, &mut inode, place)?;
+        Ok(inode)
+    }
+
+    /// Gives an inode that is open a name, also if it has none.
+    ///
+    /// # Errors
+    /// As [`Self::link`], but a name that exists is replaced if `replace` allows it and it is not a
+    /// directory's.
+    pub fn link_open(
+        &mut self,
+        number: InodeNumber,
+        place: Place<'_>,
+        replace: Replace,
+    ) -> Result<Inode, Error<T::Error>> {
+        let mut inode = inode(self.tables, number)?;
+        directory(self.tables, place)?;
+        if inode.kind == Kind::Directory {
+            return Err(Refusal::LinkToDirectory(place.path()).into());
+        }
+        let old = entry(self.tables, place.directory, place.name)?;
+        match &old {
+            Some(_) if replace == Replace::Never => {
+                return Err(Refusal::Exists(place.path()).into());
+            }
+            Some(old) if old.kind == Kind::Directory => {
+                return Err(Refusal::IsADirectory(place.path()).into());
+            }
+            Some(old) if old.inode == number => return Ok(inode),
+            _ => {}
+        }
+        if !(self.is_open)(number) {
+            return Err(Refusal::Stale(number).into());
+        }
+        if let Some(old) = old {
+            self.unlink_inode(&old)?;
+        }
+        if inode.links == 0 {
+            self.tables.remove(Table::Orphans, &inode_key(number)).map_err(Error::Store)?;
+        }
+        self.add_link(number, &mut inode, place)?;
+        Ok(inode)
+    }
+
+    fn add_link(
+        &mut self,
+        number: InodeNumber,
+        inode: &mut Inode,
+        place: Place<'_>,
+    ) -> Result<(), Error<T::Error>> {
         let links = inode.links.checked_add(1);
         inode.links = links.ok_or_else(|| Refusal::TooManyLinks(place.path()))?;
         inode.touch(self.now);
-        self.put(number, &inode)?;
+        self.put(number, inode)?;
         self.put_entry(place, number, inode.kind)?;
-        self.touch_directory(place, 0)?;
-        Ok(inode)
+        self.touch_directory(place, 0)
     }
 
     /// Removes the name of an inode that is not a directory.
