@@ -126,17 +126,17 @@ impl Owner {
         &self,
         make: impl FnOnce(&mut Change<'_, View<'_>>) -> Result<R, Error<StorageError>>,
     ) -> Result<R, FilesError> {
-        let result = self.system.apply(make);
-        self.settle(&result)?;
-        result
+        let result = self.system.apply(make).map_err(|error| self.settled(error))?;
+        self.system.sync_all()?;
+        Ok(result)
     }
 
-    /// Makes the effect of a change durable, or the changes for which it was refused: a caller that
-    /// is told of a file then finds it, also through a [`crate::Reader`].
-    pub(crate) fn settle<R>(&self, result: &Result<R, FilesError>) -> Result<(), FilesError> {
-        match result {
-            Ok(_) | Err(FilesError::Refused(_)) => self.system.sync_all(),
-            Err(_) => Ok(()),
+    /// A refusal, once the changes for which it is one are durable: a caller that is told of a file
+    /// then finds it, also through a [`crate::Reader`].
+    pub(crate) fn settled(&self, error: FilesError) -> FilesError {
+        match error {
+            FilesError::Refused(_) => self.system.sync_all().err().unwrap_or(error),
+            _ => error,
         }
     }
 

@@ -40,7 +40,7 @@ impl Pending {
     /// # Errors
     /// When the path is refused, or the volume is full.
     pub fn begin(owner: &Owner, path: &Path, options: Upload) -> Result<Self, FilesError> {
-        owner.refuse_early(path, options.replace)?;
+        owner.refuse_early(path, options.replace).map_err(|error| owner.settled(error))?;
         owner.system().heal()?;
         owner.system().make_room()?;
         let (path, piece) = (path.clone(), Vec::new());
@@ -132,11 +132,13 @@ impl Pending {
     /// created or replaced, unless the commit failed.
     pub fn finish(mut self, owner: &Owner) -> Result<(InodeNumber, Inode), FilesError> {
         let created = self.store_last(owner).and_then(|size| self.create(owner, size));
-        if created.is_err() {
-            self.abandon(owner);
+        match created {
+            Ok(created) => owner.system().sync_all().map(|()| created),
+            Err(error) => {
+                self.abandon(owner);
+                Err(owner.settled(error))
+            }
         }
-        owner.settle(&created)?;
-        created
     }
 
     /// Writes the rest, with zeroes to the end of the last block. Returns the size.
