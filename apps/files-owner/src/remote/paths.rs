@@ -89,8 +89,7 @@ impl RemoteFiles {
     pub fn mkdir(&self, path: &Path) -> Result<(), FilesError> {
         let (directory, name) = self.place(path)?;
         let created = self.create(directory, &name, new(Kind::Directory, DIRECTORY_MODE));
-        created.map_err(named(path))?;
-        self.sync(directory, false)
+        self.settle(directory, path, created).map(drop)
     }
 
     /// Removes a file, or an empty directory.
@@ -104,8 +103,7 @@ impl RemoteFiles {
             Kind::Directory => self.rmdir(directory, &name),
             _ => self.unlink(directory, &name),
         };
-        removed.map_err(named(path))?;
-        self.sync(directory, false)?;
+        self.settle(directory, path, removed)?;
         Ok(inode.kind)
     }
 
@@ -117,8 +115,22 @@ impl RemoteFiles {
         let (old, new) = (self.place(from)?, self.place(to)?);
         self.lookup(old.0, &old.1).map_err(named(from))?;
         let renamed = self.rename((old.0, &old.1), (new.0, &new.1), renaming(replace));
-        renamed.map_err(named(to))?;
-        self.sync(new.0, false)
+        self.settle(new.0, to, renamed)
+    }
+
+    /// Makes the effect of a change durable, and the changes of others for which it was refused: a
+    /// caller that is told of a file then finds it, also through a [`crate::Reader`].
+    pub(super) fn settle<R>(
+        &self,
+        directory: InodeNumber,
+        path: &Path,
+        result: Result<R, FilesError>,
+    ) -> Result<R, FilesError> {
+        let result = result.map_err(named(path));
+        if matches!(result, Ok(_) | Err(FilesError::Refused(_))) {
+            self.sync(directory, false)?;
+        }
+        result
     }
 
     /// The directory of a path, and the name in it.

@@ -45,7 +45,9 @@ impl RemotePending {
     /// When the path is refused, or the volume is full or cannot be written.
     pub fn begin(files: &RemoteFiles, path: &Path, options: Upload) -> Result<Self, FilesError> {
         let (directory, name) = files.place(path)?;
-        refuse_early(files, directory, (path, &name), options.replace)?;
+        if let Err(refused) = refuse_early(files, directory, (path, &name), options.replace) {
+            return files.settle(directory, path, Err(refused));
+        }
         let number = nameless(files, directory).map_err(named(path))?;
         let (path, piece) = (path.clone(), Vec::new());
         let begun = Self { path, directory, name, number, options, done: ByteLen(0), piece };
@@ -111,10 +113,9 @@ impl RemotePending {
     /// created or replaced, unless the connection was lost.
     pub fn finish(mut self, files: &RemoteFiles) -> Result<(InodeNumber, Inode), FilesError> {
         let stored = self.store_last(files);
-        let linked = stored.and_then(|()| self.link(files)).map_err(named(&self.path));
+        let linked = stored.and_then(|()| self.link(files));
         files.release(self.number);
-        linked?;
-        files.sync(self.directory, false)?;
+        files.settle(self.directory, &self.path, linked)?;
         Ok((self.number, files.inode(self.number)?))
     }
 
@@ -218,7 +219,7 @@ fn refuse_early(
             Err(Refusal::IsADirectory(path.clone()).into())
         }
         Ok(_) if replace == Replace::Never => Err(Refusal::Exists(path.clone()).into()),
-        Err(error) if error.errno() != Errno::NOENT => Err(named(path)(error)),
+        Err(error) if error.errno() != Errno::NOENT => Err(error),
         _ => Ok(()),
     }
 }
