@@ -12,6 +12,7 @@
 
 mod commit;
 mod contents;
+mod growth;
 mod losses;
 mod names;
 mod open_files;
@@ -22,13 +23,13 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 use nearflash_files::{
-    BLOCK, Change, Changes, Effects, Error, Extended, Fault, FreeRuns, Inode, InodeNumber, Layered,
-    NoSpaceError, Quarantine, Run, Spare, Superblock, Support, extend, inodes, orphans,
+    BLOCK, Change, Changes, Effects, Error, Fault, FreeRuns, Inode, InodeNumber, Layered,
+    Quarantine, Space, Superblock, Support, inodes, orphans,
 };
-use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use nearflash_units::{ByteLen, Nanos};
 use redb::StorageError;
 
-use crate::files::{CheckReport, Files, PIECE_LEN};
+use crate::files::{CheckReport, Files};
 use crate::format::{self, now};
 use crate::metadata::{Backend, Metadata};
 use crate::store::Snapshot;
@@ -65,6 +66,8 @@ pub struct FileSystem {
     state: Mutex<State>,
     /// A commit has ended.
     committed: Condvar,
+    /// A file has moved.
+    moved: Condvar,
     open: RwLock<HashMap<InodeNumber, Arc<OpenFile>>>,
     sealed: Mutex<Sealed>,
     fails_on_loss: bool,
@@ -81,8 +84,10 @@ struct State {
     group: u64,
     /// The number of the last group that is durable.
     durable: u64,
-    free: FreeRuns,
+    space: Space,
     quarantine: Quarantine,
+    /// The number of files that move, and have both places.
+    moving: usize,
     inodes: u64,
     /// The reason for which nothing can be changed any more.
     failure: Option<Failure>,
@@ -164,16 +169,17 @@ impl FileSystem {
             pending: Changes::default(),
             group: 1,
             durable: 0,
-            free: scanned.free,
+            space: Space::new(scanned.free),
             quarantine: Quarantine::default(),
+            moving: 0,
             inodes: scanned.inodes,
             failure: None,
             backend,
             losses: Losses { known, ..Losses::default() },
         };
-        let (state, committed) = (Mutex::new(state), Condvar::new());
+        let (state, committed, moved) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (open, sealed) = (RwLock::default(), Mutex::default());
-        let opened = Self { files, state, committed, open, sealed, fails_on_loss: false };
+        let opened = Self { files, state, committed, moved, open, sealed, fails_on_loss: false };
         opened.recover(&scanned.surplus)?;
         Ok(opened)
     }
@@ -252,7 +258,7 @@ impl FileSystem {
         let bytes = |blocks| BLOCK.len(nearflash_units::Blocks(blocks)).expect("in the volume");
         Ok(Usage {
             total: ByteLen(area.len().0 - metadata),
-            free: bytes(state.free.count().0 + held),
+            free: bytes(state.space.count().0 + held),
             inodes: state.inodes,
         })
     }
@@ -363,53 +369,6 @@ impl State {
     /// Whether the group has changes, or is the last that had.
     fn last_group(&self) -> u64 {
         if self.pending.is_empty() { self.group - 1 } else { self.group }
-    }
-}
-
-impl FileSystem {
-    /// [`nearflash_files::extend`], with a commit if the space of removed files is needed.
-    pub(crate) fn extend(
-        &self,
-        runs: &[Run],
-        needed: ByteLen,
-        spare: Spare,
-    ) -> Result<Extended, NoSpaceError> {
-        let extended = {
-            let mut state = self.state.lock().expect("nothing panics while it holds the state");
-            let extended = extend(runs, needed, spare, &mut state.free);
-            if extended.is_ok() || state.quarantine.count().0 == 0 {
-                return extended;
-            }
-            extended
-        };
-        // The contents of a file are locked.
-        if self.gather().and_then(|group| self.sync_group(group)).is_err() {
-            return extended;
-        }
-        let mut state = self.state.lock().expect("nothing panics while it holds the state");
-        extend(runs, needed, spare, &mut state.free)
-    }
-
-    /// Copies the blocks of a file to its new place, which is as long or longer.
-    pub(crate) fn copy(&self, from: Run, to: Run) -> Result<(), FilesError> {
-        let whole = ByteLen::from_usize(PIECE_LEN).0;
-        let mut bytes = vec![0; ByteLen(from.len().0.min(whole)).to_usize()];
-        let mut done = 0;
-        while done < from.len().0 {
-            let part = &mut bytes[..ByteLen((from.len().0 - done).min(whole)).to_usize()];
-            let place = |run: Run| ByteOffset(run.offset().0 + done);
-            let copied = self.disk().read_at(part, place(from));
-            let copied = copied.and_then(|()| self.disk().write_at(part, place(to)));
-            copied.map_err(FilesError::disk(self.volume()))?;
-            done += ByteLen::of(part).0;
-        }
-        Ok(())
-    }
-
-    /// Gives back runs that were never part of a file.
-    pub(crate) fn give_back(&self, runs: Vec<Run>) {
-        let mut state = self.state.lock().expect("nothing panics while it holds the state");
-        runs.into_iter().for_each(|run| state.free.release(run));
     }
 }
 

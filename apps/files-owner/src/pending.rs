@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use nearflash_files::{BLOCK, Inode, InodeNumber, Kind, Path, Replace, Run, Spare, locate, trim};
+use nearflash_files::{BLOCK, Grower, Inode, InodeNumber, Kind, Path, Replace, Run, Spare, locate};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::files::PIECE_LEN;
@@ -25,6 +25,7 @@ pub struct Upload {
 pub struct Pending {
     path: Path,
     options: Upload,
+    grower: Grower,
     runs: Vec<Run>,
     /// The bytes that were written to the volume: whole pieces until the end.
     done: ByteLen,
@@ -45,7 +46,8 @@ impl Pending {
         owner.system().make_room()?;
         let (path, piece) = (path.clone(), Vec::new());
         let losses = owner.system().disk().losses();
-        let mut begun = Self { path, options, runs: Vec::new(), done: ByteLen(0), piece, losses };
+        let (grower, runs) = (owner.system().grower(), Vec::new());
+        let mut begun = Self { path, options, grower, runs, done: ByteLen(0), piece, losses };
         if let Some(size) = options.size {
             begun.take_space(owner, size, Spare::None)?;
         }
@@ -59,16 +61,12 @@ impl Pending {
         spare: Spare,
     ) -> Result<(), FilesError> {
         let system = owner.system();
-        let extended = system.extend(&self.runs, needed, spare);
-        let volume = || system.volume().to_owned();
-        let extended = extended.map_err(|error| FilesError::NoSpace { volume: volume(), error })?;
-        self.runs = extended.runs;
-        if let Some((from, to)) = extended.copy {
-            let copied = system.copy(from, to);
-            system.give_back(vec![from]);
-            copied?;
-        }
-        Ok(())
+        let grown = system.grow(self.grower, &self.runs, needed, spare)?;
+        self.runs = grown.runs;
+        let copied = system.copy(&grown.copies);
+        let former = grown.copies.into_iter().map(|(from, _)| from).collect();
+        system.give_back_former(former, grown.moving);
+        copied
     }
 
     /// The number of bytes so far.
@@ -160,22 +158,21 @@ impl Pending {
 
     /// Gives the file its name. The commit that makes the name durable makes the bytes durable first.
     fn create(&mut self, owner: &Owner, size: ByteLen) -> Result<(InodeNumber, Inode), FilesError> {
-        let (runs, surplus) = trim(&self.runs, size);
         let system = owner.system();
         system.make_room()?;
         let created = system.apply_fresh(self.losses, |change| {
             let inode = Inode::new(Kind::File, permissions(FILE_MODE), change.now());
-            let inode = Inode { size, runs: runs.clone(), ..inode };
+            let inode = Inode { size, runs: self.runs.clone(), ..inode };
             let place = locate(change.tables(), &self.path)?;
             change.create(place, inode, self.options.replace)
         })?;
-        system.give_back(surplus);
+        system.give_back(self.grower, Vec::new());
         Ok(created)
     }
 
     /// Gives the space back.
     pub fn abandon(self, owner: &Owner) {
-        owner.system().give_back(self.runs);
+        owner.system().give_back(self.grower, self.runs);
     }
 
     /// Appends the bytes of a source, up to the size if it is known.

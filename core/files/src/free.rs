@@ -93,13 +93,18 @@ impl FreeRuns {
 
     /// Takes one run of `count` blocks from the smallest gap that holds it.
     pub fn allocate(&mut self, count: Blocks) -> Option<Run> {
+        self.allocate_fitting(count, Fit::Aligned)
+    }
+
+    /// Takes one run of `count` blocks from the smallest gap that holds it.
+    pub(crate) fn allocate_fitting(&mut self, count: Blocks, fit: Fit) -> Option<Run> {
         if count.0 == 0 {
             return None;
         }
         // At most the gaps shorter than the run and its alignment fail; a longer one holds it.
         let mut fitting = self.by_count.range((count.0, 0)..);
         let (gap, start) = fitting.find_map(|(gap_count, gap_start)| {
-            let start = aligned(*gap_start, count.0);
+            let start = fit.first(*gap_start, count.0);
             let gap_end = gap_start + gap_count;
             let fits = start.checked_add(count.0).is_some_and(|end| end <= gap_end);
             fits.then_some(((*gap_start, gap_end), start))
@@ -110,28 +115,28 @@ impl FreeRuns {
     }
 
     /// Takes as many whole MiB as possible, at most `count` blocks, from the longest gap.
-    pub(crate) fn allocate_part(&mut self, count: Blocks) -> Option<Run> {
+    pub(crate) fn allocate_part(&mut self, count: Blocks, fit: Fit) -> Option<Run> {
         let gap = self.longest()?;
-        let start = aligned(gap.start.0, ALIGNMENT);
+        let start = fit.first(gap.start.0, ALIGNMENT);
         let held = gap.end().0.saturating_sub(start).min(count.0) / ALIGNMENT * ALIGNMENT;
         let run = (held != 0).then_some(Run { start: Lba(start), count: Blocks(held) })?;
         self.take((gap.start.0, gap.end().0), run);
         Some(run)
     }
 
-    /// Takes one run of `count` blocks from the second half of the longest gap, so that neighbours
-    /// have room to grow, or from the smallest gap that holds it.
-    pub(crate) fn allocate_apart(&mut self, count: Blocks) -> Option<Run> {
+    /// Takes one run from the beginning of the longest gap, as long as possible, but at most `most`
+    /// blocks. If that is less than `least`, takes these from the smallest gap that holds them.
+    pub(crate) fn allocate_most(&mut self, least: Blocks, most: Blocks, fit: Fit) -> Option<Run> {
         let gap = self.longest()?;
-        let start = aligned(gap.start.0 + gap.count.0 / 2, count.0);
-        match start.checked_add(count.0).filter(|end| *end <= gap.end().0) {
-            Some(end) => {
-                let run = Run::between(start, end);
-                self.take((gap.start.0, gap.end().0), run);
-                Some(run)
-            }
-            None => self.allocate(count),
+        let start = fit.first(gap.start.0, gap.count.0.min(most.0));
+        let held = gap.end().0.saturating_sub(start).min(most.0);
+        let held = if held > ALIGNMENT { held / ALIGNMENT * ALIGNMENT } else { held };
+        if held < least.0 || held == 0 {
+            return self.allocate_fitting(least, fit);
         }
+        let run = Run { start: Lba(start), count: Blocks(held) };
+        self.take((gap.start.0, gap.end().0), run);
+        Some(run)
     }
 
     /// The number of free blocks from `start` on.
@@ -162,9 +167,21 @@ impl FreeRuns {
     }
 }
 
-/// The first block from `start` on where a run of `count` blocks may begin.
-fn aligned(start: u64, count: u64) -> u64 {
-    if count >= ALIGNMENT { start.next_multiple_of(ALIGNMENT) } else { start }
+/// The places where runs may begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fit {
+    /// Those of 1 MiB or more at a multiple of 1 MiB.
+    Aligned,
+    /// At any block, when space is short.
+    Anywhere,
+}
+
+impl Fit {
+    /// The first block from `start` on where a run of `count` blocks may begin.
+    fn first(self, start: u64, count: u64) -> u64 {
+        let is_aligned = self == Self::Aligned && count >= ALIGNMENT;
+        if is_aligned { start.next_multiple_of(ALIGNMENT) } else { start }
+    }
 }
 
 #[cfg(test)]
@@ -235,8 +252,8 @@ mod tests {
                         free.release(taken.swap_remove(which.index(taken.len())));
                         None
                     }
-                    1 => free.allocate_part(count),
-                    2 => free.allocate_apart(count),
+                    1 => free.allocate_part(count, Fit::Aligned),
+                    2 => free.allocate_most(Blocks(count.0 / 2), count, Fit::Aligned),
                     _ => free.allocate(count),
                 };
                 if let Some(run) = fresh {

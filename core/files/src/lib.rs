@@ -15,6 +15,7 @@
 
 mod check;
 mod free;
+mod growth;
 mod inode;
 mod layered;
 mod name;
@@ -27,6 +28,7 @@ mod tables;
 
 pub use check::{FAULTS_MAX, Fault, Report, check};
 pub use free::{FreeRuns, NotFreeError};
+pub use growth::{Grower, Space};
 pub use inode::{
     FILE_LEN_MAX, INODE_LEN, Inode, InodeError, InodeNumber, Kind, MODE_MASK, Permissions, RUNS_MAX,
 };

@@ -5,8 +5,8 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB};
 /// The block of a volume of files: the unit in which space is allocated.
 pub const BLOCK: BlockSize = BlockSize::B4096;
 
-/// The number of blocks in 1 MiB. Runs of this length or more begin at a multiple of it, and every
-/// run of a file except for its last is a multiple of it.
+/// The number of blocks in 1 MiB. Runs of this length or more begin at a multiple of it, unless space is
+/// short. The length of every run of a file except for its last is a multiple of it.
 pub(crate) const ALIGNMENT: u64 = MIB >> BLOCK.shift();
 
 /// The first block whose offset in bytes exceeds 64 bits. No run reaches it.
@@ -46,6 +46,16 @@ impl Run {
     /// The length in bytes.
     pub fn len(self) -> ByteLen {
         BLOCK.len(self.count).expect("a run's offsets fit 64 bits")
+    }
+
+    /// The first `count` blocks, which it has.
+    pub(crate) fn first(self, count: u64) -> Self {
+        Self { count: Blocks(count), ..self }
+    }
+
+    /// The blocks behind the first `count`, which it has.
+    pub(crate) fn behind(self, count: u64) -> Self {
+        Self::between(self.start.0 + count, self.end().0)
     }
 
     /// Whether the two runs share a block.

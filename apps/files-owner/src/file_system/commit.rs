@@ -214,7 +214,7 @@ impl FileSystem {
             let _ = self.disk().discard(run.offset(), run.len());
         }
         let mut state = self.state.lock().expect("nothing panics while it holds the state");
-        released.into_iter().for_each(|run| state.free.release(run));
+        released.into_iter().for_each(|run| state.space.release(run));
         Ok(())
     }
 
@@ -240,7 +240,7 @@ fn run_for(superblock: &Superblock, state: &mut State) -> Option<Run> {
     let has = BLOCK.blocks_in(superblock.metadata_capacity()).0;
     let halves = std::iter::successors(Some(has), |count| Some(count / 2));
     let mut sizes = halves.take_while(|count| *count >= smallest);
-    sizes.find_map(|count| state.free.allocate(Blocks(count)))
+    sizes.find_map(|count| state.space.allocate(Blocks(count)))
 }
 
 /// Runs with those that touch as one.

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, RwLockWriteGuard};
 
-use nearflash_files::{FILE_LEN_MAX, InodeNumber, Refusal, Run, Spare, inode, trim};
+use nearflash_files::{FILE_LEN_MAX, InodeNumber, Refusal, Run, Spare, inode, trim, without};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use super::FileSystem;
+use super::growth::Moving;
 use super::open_files::{Contents, OpenFile};
 use crate::FilesError;
 use crate::metadata::{read_runs, runs_len, write_runs, zero_runs};
@@ -156,7 +157,7 @@ struct Extending<'f> {
     losses: u64,
 }
 
-impl Extending<'_> {
+impl<'f> Extending<'f> {
     fn write(&mut self, bytes: &[u8], offset: ByteOffset) -> Result<(), FilesError> {
         let (start, end) = (offset.0, offset.0 + ByteLen::of(bytes).0);
         let mut next = self.grown(end, Spare::Doubling)?;
@@ -210,6 +211,7 @@ impl Extending<'_> {
 
     fn cut(&mut self, size: ByteLen) -> Result<(), FilesError> {
         self.files.unseal(self.file.number)?;
+        self.files.give_back(self.file.grower, Vec::new());
         let (runs, lost) = trim(&self.contents.runs, size);
         let mut next = self.unchanged();
         (next.size, next.runs, next.lost, next.keeps_space) = (size.0, runs, lost, Some(false));
@@ -222,37 +224,40 @@ impl Extending<'_> {
         self.contents.size.0.min(runs_len(&self.contents.runs).0)
     }
 
-    fn unchanged(&self) -> Next {
+    fn unchanged(&self) -> Next<'f> {
         let (size, runs) = (self.contents.size.0, self.contents.runs.clone());
-        Next { size, runs, lost: Vec::new(), taken: Vec::new(), keeps_space: None }
+        Next { size, runs, lost: Vec::new(), keeps_space: None, moving: None }
     }
 
     /// The file with space up to `end`.
-    fn grown(&self, end: u64, spare: Spare) -> Result<Next, FilesError> {
+    fn grown(&self, end: u64, spare: Spare) -> Result<Next<'f>, FilesError> {
         let mut next = self.unchanged();
         if runs_len(&next.runs).0 >= end {
             return Ok(next);
         }
-        let volume = || self.files.volume().to_owned();
-        let extended = self.files.extend(&next.runs, ByteLen(end), spare);
-        let extended = extended.map_err(|error| FilesError::NoSpace { volume: volume(), error })?;
-        (next.runs, next.taken) = (extended.runs, extended.taken);
-        if let Some((from, to)) = extended.copy {
+        let grown = self.files.grow(self.file.grower, &next.runs, ByteLen(end), spare)?;
+        (next.runs, next.moving) = (grown.runs, grown.moving);
+        if !grown.copies.is_empty() {
             // Bytes that are written through a seal from now on would not be copied.
-            let copied =
-                self.files.unseal(self.file.number).and_then(|()| self.files.copy(from, to));
-            next.lost.push(from);
-            if let Err(error) = copied {
-                self.files.give_back(next.taken);
+            let unsealed = self.files.unseal(self.file.number);
+            if let Err(error) = unsealed.and_then(|()| self.files.copy(&grown.copies)) {
+                self.give_up(&next.runs);
                 return Err(error);
             }
+            next.lost.extend(grown.copies.into_iter().map(|(from, _)| from));
         }
         Ok(next)
     }
 
+    /// Gives back the blocks of runs that do not become those of the file.
+    fn give_up(&self, runs: &[Run]) {
+        self.files.give_back(self.file.grower, without(runs, &self.contents.runs));
+    }
+
     /// Gives the file its new size and runs, unless the bytes could not be written.
-    fn finish(&mut self, next: Next, done: std::io::Result<()>) -> Result<(), FilesError> {
-        let Next { size, runs, lost, taken, keeps_space } = next;
+    fn finish(&mut self, next: Next<'f>, done: std::io::Result<()>) -> Result<(), FilesError> {
+        // The file moves until its former place is among the freed blocks.
+        let Next { size, runs, lost, keeps_space, moving: _moving } = next;
         let size = ByteLen(size);
         let done = done.map_err(FilesError::disk(self.files.volume()));
         let is_same = size == self.contents.size && runs == self.contents.runs;
@@ -266,7 +271,7 @@ impl Extending<'_> {
                 Ok(())
             }
             Err(error) => {
-                self.files.give_back(taken);
+                self.give_up(&runs);
                 Err(error)
             }
         }
@@ -304,12 +309,12 @@ impl Extending<'_> {
 }
 
 /// The size and the place of a file after a change.
-struct Next {
+struct Next<'f> {
     size: u64,
     runs: Vec<Run>,
     /// The blocks that it loses.
     lost: Vec<Run>,
-    /// The blocks that were taken for it.
-    taken: Vec<Run>,
     keeps_space: Option<bool>,
+    /// Whether it moves.
+    moving: Option<Moving<'f>>,
 }

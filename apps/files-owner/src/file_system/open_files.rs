@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use nearflash_files::{Inode, InodeNumber, Kind, Refusal, Run, inode, trim};
+use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode};
 use nearflash_units::{ByteLen, Nanos};
 
 use super::{FileSystem, State, time};
@@ -12,6 +12,7 @@ use crate::FilesError;
 /// An inode that is open.
 pub(super) struct OpenFile {
     pub(super) number: InodeNumber,
+    pub(super) grower: Grower,
     kind: Kind,
     /// The number of times that it is open.
     count: AtomicU64,
@@ -47,10 +48,11 @@ pub(super) struct Contents {
 }
 
 impl OpenFile {
-    fn new(number: InodeNumber, inode: &Inode, group: u64) -> Self {
+    fn new(number: InodeNumber, inode: &Inode, group: u64, grower: Grower) -> Self {
         let contents = Contents { size: inode.size, runs: inode.runs.clone(), group };
         Self {
             number,
+            grower,
             kind: inode.kind,
             count: AtomicU64::new(0),
             contents: RwLock::new(contents),
@@ -166,7 +168,8 @@ impl FileSystem {
                 let inode = self.apply_to(&mut state, |change| inode(change.tables(), number))?;
                 // Whether earlier changes of the inode are durable is not known.
                 let group = state.last_group();
-                let file = Arc::new(OpenFile::new(number, &inode, group));
+                let grower = state.space.grower();
+                let file = Arc::new(OpenFile::new(number, &inode, group, grower));
                 let mut open = self.open.write().expect("nothing panics while it holds the map");
                 open.insert(number, Arc::clone(&file));
                 file
@@ -176,8 +179,8 @@ impl FileSystem {
         Ok(file)
     }
 
-    /// Ends one [`Self::retain`]. With the last one, space behind the end of the file becomes free, and
-    /// an inode without links is removed.
+    /// Ends one [`Self::retain`]. With the last one, the file holds no space to grow any more, and an inode
+    /// without links is removed.
     pub fn release(&self, number: InodeNumber) {
         let Ok(mut state) = self.state() else { return };
         let Some(file) = self.find_open(number) else { return };
@@ -185,7 +188,8 @@ impl FileSystem {
             return;
         }
         self.sealed_was_closed(number);
-        // A failure leaves an orphan, or space behind the end, to the next owner.
+        state.space.let_go(file.grower);
+        // A failure leaves an orphan to the next owner.
         let _ = self.close_file(&mut state, &file);
         self.open.write().expect("nothing panics while it holds the map").remove(&number);
     }
@@ -198,19 +202,9 @@ impl FileSystem {
             if inode.links == 0 {
                 return change.reap(number);
             }
-            let (kept, lost) = match inode.keeps_space {
-                true => (inode.runs.clone(), Vec::new()),
-                false => trim(&inode.runs, inode.size),
-            };
-            if modified_at.is_none() && lost.is_empty() {
-                return Ok(());
-            }
-            change.free(lost);
-            inode.runs = kept;
-            if let Some(time) = modified_at {
-                inode.touch(time);
-                inode.modified_at = time;
-            }
+            let Some(time) = modified_at else { return Ok(()) };
+            inode.touch(time);
+            inode.modified_at = time;
             change.put(number, &inode)
         })
     }

@@ -1,0 +1,133 @@
+//! Space for files that grow.
+//!
+//! A growing file holds space in memory alone: see [`nearflash_files::Space`]. The inode has exactly the
+//! blocks of its bytes, and those that fallocate(2) asked for. So nothing has to be given back durably
+//! when another file needs the held space, when the file is closed, or after a loss of power.
+//!
+//! A file is refused space only after everything that others do not need is free: what they hold, the
+//! space of removed files, for which there is a commit, and the former places of files that are moving.
+
+use std::sync::MutexGuard;
+
+use nearflash_files::{Extended, Grower, NoSpaceError, Run, Spare};
+use nearflash_units::{ByteLen, ByteOffset};
+
+use super::{FileSystem, State};
+use crate::FilesError;
+use crate::files::PIECE_LEN;
+
+/// The number of times that a file waits for space that others give back.
+const WAITS_MAX: usize = 8;
+
+/// The runs of a file that has grown.
+pub(crate) struct Grown<'f> {
+    pub(crate) runs: Vec<Run>,
+    /// Blocks whose contents must be copied first, and the places of the copies.
+    pub(crate) copies: Vec<(Run, Run)>,
+    /// Others wait for the former places until this is dropped.
+    pub(crate) moving: Option<Moving<'f>>,
+}
+
+/// A file that has its former place and the new one.
+pub(crate) struct Moving<'f>(&'f FileSystem);
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.0.locked().moving -= 1;
+        self.0.moved.notify_all();
+    }
+}
+
+impl FileSystem {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the state")
+    }
+
+    /// A further file that may grow.
+    pub(crate) fn grower(&self) -> Grower {
+        self.locked().space.grower()
+    }
+
+    /// Takes space, so that a file with these runs has at least `needed` bytes. Commits if the space of
+    /// removed files is needed. The caller may have locked the contents of the file, and moves no other.
+    pub(crate) fn grow(
+        &self,
+        grower: Grower,
+        runs: &[Run],
+        needed: ByteLen,
+        spare: Spare,
+    ) -> Result<Grown<'_>, FilesError> {
+        let no_space = |error| FilesError::NoSpace { volume: self.volume().to_owned(), error };
+        for _ in 0..WAITS_MAX {
+            let mut state = self.locked();
+            let error = match state.space.grow(grower, runs, needed, spare) {
+                Ok(extended) => return Ok(self.grown(&mut state, extended)),
+                Err(error) => error,
+            };
+            if state.quarantine.count().0 != 0 {
+                drop(state);
+                if self.gather().and_then(|group| self.sync_group(group)).is_err() {
+                    return Err(no_space(error));
+                }
+            } else if state.moving != 0 {
+                drop(self.moved.wait(state).expect("nothing panics while it holds the state"));
+            } else {
+                return self.grow_by_moving(state, runs, needed).map_err(no_space);
+            }
+        }
+        self.grow_by_moving(self.locked(), runs, needed).map_err(no_space)
+    }
+
+    fn grow_by_moving(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        runs: &[Run],
+        needed: ByteLen,
+    ) -> Result<Grown<'_>, NoSpaceError> {
+        let extended = state.space.grow_by_moving(runs, needed)?;
+        Ok(self.grown(&mut state, extended))
+    }
+
+    fn grown(&self, state: &mut State, Extended { runs, copies }: Extended) -> Grown<'_> {
+        let moving = (!copies.is_empty()).then(|| {
+            state.moving += 1;
+            Moving(self)
+        });
+        Grown { runs, copies, moving }
+    }
+
+    /// Copies the blocks of a file to their new places, which are as long.
+    pub(crate) fn copy(&self, copies: &[(Run, Run)]) -> Result<(), FilesError> {
+        let whole = ByteLen::from_usize(PIECE_LEN).0;
+        let longest = copies.iter().map(|(from, _)| from.len().0).max().unwrap_or(0);
+        let mut bytes = vec![0; ByteLen(longest.min(whole)).to_usize()];
+        for (from, to) in copies {
+            let mut done = 0;
+            while done < from.len().0 {
+                let part = &mut bytes[..ByteLen((from.len().0 - done).min(whole)).to_usize()];
+                let place = |run: &Run| ByteOffset(run.offset().0 + done);
+                let copied = self.disk().read_at(part, place(from));
+                let copied = copied.and_then(|()| self.disk().write_at(part, place(to)));
+                copied.map_err(FilesError::disk(self.volume()))?;
+                done += ByteLen::of(part).0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back the former places of bytes that are part of no file yet.
+    pub(crate) fn give_back_former(&self, runs: Vec<Run>, moving: Option<Moving<'_>>) {
+        {
+            let mut state = self.locked();
+            runs.into_iter().for_each(|run| state.space.release(run));
+        }
+        drop(moving);
+    }
+
+    /// Gives back runs that were never part of a file, and what the file holds.
+    pub(crate) fn give_back(&self, grower: Grower, runs: Vec<Run>) {
+        let mut state = self.locked();
+        state.space.let_go(grower);
+        runs.into_iter().for_each(|run| state.space.release(run));
+    }
+}
