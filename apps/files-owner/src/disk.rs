@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use nearflash::Volume;
-use nearflash::direct::{self, Ownership, Rights, Seal, SealKey, SealTerms, Status};
+use nearflash::direct::{self, Bearer, Ownership, Rights, Seal, SealKey, SealTerms, Status};
 use nearflash_files::Run;
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
@@ -126,6 +126,12 @@ pub trait Seals: Send + Sync {
     /// When the node has no seals, or cannot be reached.
     fn mint(&self, runs: &SealedRuns) -> io::Result<Seal>;
 
+    /// A bearer, with which a process can open the seals that are minted from now on.
+    ///
+    /// # Errors
+    /// As [`Self::mint`].
+    fn bearer(&self) -> io::Result<Bearer>;
+
     /// Voids the seals of an object below a version. When this returns, nothing that they allowed is under
     /// way.
     ///
@@ -235,6 +241,8 @@ impl Disk for VolumeDisk {
 
 /// The longest time for which a new seal can be opened.
 const GOOD_FOR: Duration = Duration::from_secs(60);
+/// The time for which a process can enter with its bearer, when it connects again.
+const BEARER_GOOD_FOR: Duration = Duration::from_secs(3600);
 
 impl Seals for VolumeDisk {
     fn begin(&self) -> io::Result<()> {
@@ -261,6 +269,10 @@ impl Seals for VolumeDisk {
             runs: sealed.runs.iter().map(run).collect(),
         };
         key.mint(terms).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+    }
+
+    fn bearer(&self) -> io::Result<Bearer> {
+        Ok(self.seal_key()?.bearer(BEARER_GOOD_FOR))
     }
 
     fn revoke(&self, object: u64, version: u32) -> io::Result<()> {

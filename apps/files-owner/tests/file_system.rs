@@ -331,7 +331,7 @@ impl Run {
         match self.files.seal(number, Rights::READ_WRITE) {
             Err(FilesError::NoSeal { .. }) => assert!(self.model.bytes[&number].len() < 4096),
             sealed => {
-                let SealedFile { seal, reach } = sealed?;
+                let SealedFile { seal, reach, .. } = sealed?;
                 let size = self.model.bytes[&number].len();
                 assert_eq!((seal.terms().len(), seal.terms().object), (reach.0, number.0));
                 assert!(reach.to_usize() <= size && size - reach.to_usize() < self.slack(number));

@@ -221,7 +221,7 @@ impl Connection {
     /// The number of the node of a seal, which is connected to if it is a new one.
     fn node_of(&mut self, handover: &Handover) -> Result<usize, Trouble> {
         let known = self.nodes.iter().position(|node| {
-            node.as_ref().is_some_and(|node| node.is_at(&handover.place) && node.is_ours())
+            node.as_ref().is_some_and(|node| node.is_for(handover) && node.is_ours())
         });
         if let Some(known) = known {
             return Ok(known);

@@ -6,15 +6,18 @@
 //! | 0..4 | magic | `NFHO` in ASCII |
 //! | 4..6 | place_len | p, the length of the place |
 //! | 6..8 | seal_len | s, the length of the seal |
-//! | 8..8 + p | place | the node's URL, without a volume |
+//! | 8..10 | bearer_len | b, the length of the bearer; 0 if the node admits anonymous clients |
+//! | 10..12 | reserved | 0 |
+//! | 12..12 + p | place | the node's URL, without a volume |
 //! | then s bytes | seal | as OPEN_SEALED has it; docs/direct-protocol.md |
+//! | then b bytes | bearer | its secret, and its name; docs/direct-protocol.md |
 //! | up to 1024 | reserved | 0 |
 //!
 //! The seal has no more rights than the descriptor on which the ioctl was called. After it has written
 //! through the seal, the process calls [`WRITTEN_IOCTL`], at most once a second, and the mount changes
 //! the time of the file.
 
-use nearflash_direct::Seal;
+use nearflash_direct::{Bearer, Seal};
 
 use super::url::Url;
 
@@ -26,7 +29,7 @@ pub const SEAL_IOCTL: u32 = 0x8400_4e5e;
 pub const WRITTEN_IOCTL: u32 = 0x0000_4e5f;
 
 const MAGIC: [u8; 4] = *b"NFHO";
-const HEADER_LEN: usize = 8;
+const HEADER_LEN: usize = 12;
 
 /// A sealed file, and the node that has its bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,6 +38,8 @@ pub struct Handover {
     pub place: Url,
     /// The seal.
     pub seal: Seal,
+    /// The bearer with which the process enters, if the mount has a credential.
+    pub bearer: Option<Bearer>,
 }
 
 impl Handover {
@@ -42,14 +47,16 @@ impl Handover {
     pub fn encode(&self) -> Option<[u8; HANDOVER_LEN]> {
         let place = self.place.without_credentials();
         let seal = self.seal.encode();
-        let lens = [u16::try_from(place.len()).ok()?, u16::try_from(seal.len()).ok()?];
+        let bearer = self.bearer.as_ref().map_or_else(Vec::new, Bearer::encode);
         let mut bytes = [0; HANDOVER_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&lens[0].to_le_bytes());
-        bytes[6..8].copy_from_slice(&lens[1].to_le_bytes());
-        let rest = &mut bytes[HEADER_LEN..];
-        rest.get_mut(..place.len())?.copy_from_slice(place.as_bytes());
-        rest.get_mut(place.len()..place.len() + seal.len())?.copy_from_slice(&seal);
+        let mut end = HEADER_LEN;
+        for (index, part) in [place.as_bytes(), &seal, &bearer].into_iter().enumerate() {
+            let len = u16::try_from(part.len()).ok()?;
+            bytes[4 + 2 * index..6 + 2 * index].copy_from_slice(&len.to_le_bytes());
+            bytes.get_mut(end..end + part.len())?.copy_from_slice(part);
+            end += part.len();
+        }
         Some(bytes)
     }
 
@@ -58,12 +65,17 @@ impl Handover {
         let (header, rest) = bytes.split_at(HEADER_LEN);
         let len = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
         let (place, rest) = rest.split_at_checked(len(4))?;
-        let seal = rest.get(..len(6))?;
+        let (seal, rest) = rest.split_at_checked(len(6))?;
+        let bearer = rest.get(..len(8))?;
         if header[..4] != MAGIC {
             return None;
         }
         let place = std::str::from_utf8(place).ok()?.parse().ok()?;
-        Some(Self { place, seal: Seal::decode(seal).ok()? })
+        let bearer = match bearer {
+            [] => None,
+            bytes => Some(Bearer::decode(bytes).ok()?),
+        };
+        Some(Self { place, seal: Seal::decode(seal).ok()?, bearer })
     }
 }
 
@@ -75,6 +87,10 @@ mod tests {
 
     use super::*;
 
+    fn key() -> SealKey {
+        SealKey::derive(None, 1, [3; 16], [4; 16])
+    }
+
     fn seal() -> Seal {
         let terms = SealTerms {
             object: 7,
@@ -84,27 +100,32 @@ mod tests {
             good_until: 60,
             runs: [Run { start: 4096, len: 8192 }].into(),
         };
-        SealKey::derive(None, 1, [3; 16], [4; 16]).mint(terms).unwrap()
+        key().mint(terms).unwrap()
     }
 
     #[test]
-    fn a_handover_names_the_node_and_no_secret() {
+    fn a_handover_names_the_node_and_no_secret_but_that_of_a_bearer() {
         let url = "direct+local:/run/a b.sock/data?digest=header&key=app&secret-file=/etc/app";
-        let given = Handover { place: url.parse().unwrap(), seal: seal() };
+        let bearer = Some(key().bearer(60));
+        let given = Handover { place: url.parse().unwrap(), seal: seal(), bearer };
         let taken = Handover::decode(&given.encode().unwrap()).unwrap();
         assert_eq!(taken.place, "direct+local:/run/a b.sock?digest=header".parse().unwrap());
-        assert_eq!(taken.seal, given.seal);
+        assert_eq!((taken.seal, taken.bearer), (given.seal, given.bearer));
         let long = format!("direct+local:/{}.sock", "x".repeat(HANDOVER_LEN));
-        assert_eq!(Handover { place: long.parse().unwrap(), seal: seal() }.encode(), None);
+        assert_eq!(
+            Handover { place: long.parse().unwrap(), seal: seal(), bearer: None }.encode(),
+            None
+        );
     }
 
     proptest! {
         #[test]
         fn any_answer_is_read_or_refused(
             mut bytes in proptest::collection::vec(any::<u8>(), HANDOVER_LEN),
-            lens in [0_u8..64, 0_u8..120],
+            lens in [0_u8..64, 0_u8..120, 0_u8..120],
         ) {
-            bytes[..8].copy_from_slice(&[b'N', b'F', b'H', b'O', lens[0], 0, lens[1], 0]);
+            bytes[..4].copy_from_slice(&MAGIC);
+            bytes[4..10].copy_from_slice(&[lens[0], 0, lens[1], 0, lens[2], 0]);
             if let Some(read) = Handover::decode(bytes.as_slice().try_into().unwrap()) {
                 prop_assert!(read.encode().is_some());
             }

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::Pid;
 
-use crate::{Door, Node, Place, nearflash};
+use crate::{Door, Key, Node, Place, nearflash};
 
 /// The longest name of the socket that the process of a mount has.
 const SOCKET_LEN_MAX: usize = 108;
@@ -124,6 +124,20 @@ impl<'a> MountBench<'a> {
         &self.node
     }
 
+    /// From now on, the node asks for a credential, which the URL of the volume names.
+    ///
+    /// # Panics
+    /// When the node refuses it.
+    #[must_use]
+    pub fn with_credential(self) -> Self {
+        let key = Key::create(&self.node, "app", &[]);
+        key.grant(&self.node, "data", &["--rights", "rw"]);
+        let file = self.place.text("app.secret");
+        fs::write(&file, key.secret()).expect("the folder of the test is writable");
+        let url = format!("{}?key={}&secret-file={file}", self.url, key.id());
+        Self { url, ..self }
+    }
+
     /// Kills the node, and starts it again. The URL of a socket stays the same.
     ///
     /// # Panics
@@ -173,7 +187,8 @@ impl<'a> MountBench<'a> {
     /// # Panics
     /// When they cannot be read.
     pub fn direct(&self, name: &str) -> Vec<u8> {
-        let output = run(&["files", "get", &format!("{}/{name}", self.url), "-"]);
+        let (volume, options) = self.url.split_at(self.url.find('?').unwrap_or(self.url.len()));
+        let output = run(&["files", "get", &format!("{volume}/{name}{options}"), "-"]);
         assert!(output.status.success(), "{output:?}");
         output.stdout
     }

@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::sync::MutexGuard;
 
-use nearflash::direct::{Rights, Seal};
+use nearflash::direct::{Bearer, Rights, Seal};
 use nearflash_files::{InodeNumber, Refusal, Run, attribute};
 use nearflash_units::{Blocks, ByteLen};
 
@@ -37,6 +37,8 @@ pub(super) const CAPABILITIES: &[u8] = b"security.capability";
 pub struct SealedFile {
     /// The seal. Its object is the inode's number, with the UUID of the volume.
     pub seal: Seal,
+    /// The bearer of a holder that has no credential.
+    pub bearer: Bearer,
     /// The length of the file that it covers: the size, cut to whole blocks.
     pub reach: ByteLen,
 }
@@ -96,7 +98,8 @@ impl FileSystem {
         }
         let runs = SealedRuns { object: number.0, version, rights, runs };
         let seal = seals.mint(&runs).map_err(FilesError::disk(self.volume()))?;
-        Ok(SealedFile { seal, reach })
+        let bearer = seals.bearer().map_err(FilesError::disk(self.volume()))?;
+        Ok(SealedFile { seal, bearer, reach })
     }
 
     /// An open file was written through a seal just now.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 
-use nearflash::direct::{self, Seal, SealTerms};
+use nearflash::direct::{self, Bearer, Seal, SealTerms};
 use nearflash_direct::wire::SealKey;
 use nearflash_files_owner::{
     Disk, DiskProperties, Files, FilesError, Kind, Path, Run, SealedRuns, Seals,
@@ -319,6 +319,11 @@ impl Seals for Device {
             runs: sealed.runs.iter().map(run).collect(),
         };
         Ok(SealKey::derive(None, 1, uuid, [0; 16]).mint(terms).expect("the terms are valid"))
+    }
+
+    fn bearer(&self) -> io::Result<Bearer> {
+        let uuid = self.0.lock().unwrap().properties.uuid.into_bytes();
+        Ok(SealKey::derive(None, 1, uuid, [0; 16]).bearer(60))
     }
 
     fn revoke(&self, object: u64, version: u32) -> io::Result<()> {

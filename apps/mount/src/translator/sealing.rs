@@ -4,8 +4,8 @@
 //! A process gets the rights with which the kernel has let it open the file. The kernel passes the handle
 //! of the open file, and this mount puts the access mode there.
 //!
-//! No seals are given if the kernel keeps contents, which it would not know to have changed, and if the
-//! node asks its clients for credentials, which these processes do not have.
+//! No seals are given if the kernel keeps contents, which it would not know to have changed. If the mount has
+//! a credential, the process gets a bearer with the seal, and never the credential.
 
 use fuser::{Errno, FileHandle};
 use nearflash::direct::{HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL, Url, WRITTEN_IOCTL};
@@ -34,7 +34,7 @@ fn rights(handle: FileHandle) -> Option<Rights> {
 
 /// The node as other processes reach it; `None` if they get no seals.
 pub(super) fn place(url: &Url, cache: Cache) -> Option<Url> {
-    if cache != Cache::None || url.key.is_some() {
+    if cache != Cache::None {
         return None;
     }
     let place = match &url.place {
@@ -71,7 +71,8 @@ impl Translator {
         let place = self.sealing_place.clone().ok_or(Errno::EOPNOTSUPP)?;
         let rights = rights(handle).ok_or(Errno::EBADF)?;
         let sealed = self.files.call(|files| files.seal(number, rights))?;
-        let handover = Handover { place, seal: sealed.seal };
+        let bearer = place.key.is_some().then_some(sealed.bearer);
+        let handover = Handover { place, seal: sealed.seal, bearer };
         handover.encode().map(Vec::from).ok_or(Errno::EOPNOTSUPP)
     }
 }
@@ -90,12 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn no_seals_are_given_with_a_cache_or_a_credential() {
+    fn no_seals_are_given_with_a_cache() {
         let url = |text: &str| text.parse::<Url>().unwrap();
         let anonymous = url("direct://127.0.0.1:4421/data");
         assert_eq!(place(&anonymous, Cache::None), Some(anonymous.clone()));
         assert_eq!(place(&anonymous, Cache::Read), None);
-        let keyed = url("direct://127.0.0.1:4421/data?key=app&secret-file=/etc/app");
-        assert_eq!(place(&keyed, Cache::None), None);
     }
 }

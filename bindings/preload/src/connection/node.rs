@@ -80,6 +80,8 @@ impl Own {
 /// A link, with the memory of its requests.
 pub(super) struct Node {
     place: Url,
+    /// The volume and the minter whose seals the bearer of the link opens; `None` without a bearer.
+    opens: Option<([u8; 16], Box<str>)>,
     pub(super) pair: QueuePair,
     descriptors: [Option<Own>; 2],
     pub(super) buffers: Vec<Buffer>,
@@ -91,7 +93,8 @@ impl Node {
     pub(super) fn connect(handover: &Handover, identity: [u8; 16]) -> Option<Self> {
         let options = Options::default().reconnect_max(SETTLE_MAX);
         let place = handover.place.clone();
-        let connected = Client::connect_to(place.clone(), Credentials::NONE, options);
+        let credentials = handover.bearer.clone().map_or(Credentials::NONE, Credentials::from);
+        let connected = Client::connect_to(place.clone(), credentials, options);
         let shared_len = PIECE_LEN * (DEPTH as usize + 1);
         let options = QueueOptions::default().depth(DEPTH).shared_len(shared_len);
         let options = options.identity(Some(identity)).descriptor_min(descriptor_min());
@@ -108,11 +111,13 @@ impl Node {
         };
         let descriptors = [Own::new(pair.socket()), pair.bell().and_then(Own::new)];
         let (buffers, done) = (Vec::new(), Vec::new());
-        Some(Self { place, pair, descriptors, buffers, done })
+        let opens = opens(handover);
+        Some(Self { place, opens, pair, descriptors, buffers, done })
     }
 
-    pub(super) fn is_at(&self, place: &Url) -> bool {
-        self.place == *place
+    /// Whether the seal can be opened over this link.
+    pub(super) fn is_for(&self, handover: &Handover) -> bool {
+        self.place == handover.place && self.opens == opens(handover)
     }
 
     /// Whether the link can be used.
@@ -167,6 +172,11 @@ impl Node {
             self.descriptors = [Own::new(self.pair.socket()), self.pair.bell().and_then(Own::new)];
         }
     }
+}
+
+/// The volume and the minter whose seals a bearer opens.
+fn opens(handover: &Handover) -> Option<([u8; 16], Box<str>)> {
+    handover.bearer.as_ref().map(|_| (handover.seal.volume(), handover.seal.minter().into()))
 }
 
 /// The lowest number of the descriptors of links: programs use small ones.
