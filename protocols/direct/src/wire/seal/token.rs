@@ -81,9 +81,11 @@ pub fn operator_name(number: u64) -> Box<str> {
     format!("~{number}").into()
 }
 
-/// Whether the minter is an operator. No credential has such a name.
+/// Whether the minter is an operator: `~` and a number. No credential has such a name, and no part of a node
+/// that mints seals, whose names have letters.
 pub(crate) fn is_operator(minter: &str) -> bool {
-    minter.starts_with('~')
+    let number = minter.strip_prefix('~').filter(|number| !number.is_empty());
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl SealKey {
@@ -111,6 +113,14 @@ mod tests {
             runs: [Run { start: 4096, len: 8192 }].into(),
         };
         SealToken::mint(&key, terms, u64::MAX).unwrap()
+    }
+
+    #[test]
+    fn a_minter_is_an_operator_only_if_its_name_is_a_number() {
+        assert!(is_operator(&operator_name(0)) && is_operator(&operator_name(u64::MAX)));
+        for name in ["", "~", "1", "~files", "~1a", "~-1", "~1 "] {
+            assert!(!is_operator(name), "{name}");
+        }
     }
 
     #[test]
