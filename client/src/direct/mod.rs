@@ -42,6 +42,8 @@ mod cursor;
 mod error;
 mod handover;
 mod link;
+mod object;
+mod objects;
 mod options;
 #[cfg(feature = "ownership")]
 mod ownership;
@@ -72,6 +74,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, codes};
 pub use handover::{HANDOVER_LEN, Handover, SEAL_IOCTL, WRITTEN_IOCTL};
+pub use object::Object;
 pub use options::{Options, QueueOptions};
 #[cfg(feature = "ownership")]
 pub use ownership::{OwnerOptions, Ownership, TakeError};

@@ -293,7 +293,7 @@ impl Volume {
     /// # Errors
     /// When the node refuses, or cannot be reached.
     pub fn seal_key(&self) -> Result<SealKey, Error> {
-        self.with_worker(|worker| worker.ask_about_seals(QueuePair::seal_key))
+        self.with_worker(|worker| worker.ask(QueuePair::seal_key))
     }
 
     /// Revokes the seals of an object below a version:
@@ -303,7 +303,7 @@ impl Volume {
     /// # Errors
     /// As [`Self::seal_key`].
     pub fn revoke(&self, object: u64, version: u32) -> Result<(), Error> {
-        self.with_worker(|worker| worker.ask_about_seals(|pair| pair.revoke(object, version)))
+        self.with_worker(|worker| worker.ask(|pair| pair.revoke(object, version)))
     }
 
     /// Revokes all seals under keys of earlier generations:
@@ -312,10 +312,10 @@ impl Volume {
     /// # Errors
     /// As [`Self::seal_key`].
     pub fn revoke_keys(&self, generation: u32) -> Result<(), Error> {
-        self.with_worker(|worker| worker.ask_about_seals(|pair| pair.revoke_keys(generation)))
+        self.with_worker(|worker| worker.ask(|pair| pair.revoke_keys(generation)))
     }
 
-    fn with_worker<T>(
+    pub(super) fn with_worker<T>(
         &self,
         work: impl FnOnce(&mut Worker) -> Result<T, Error>,
     ) -> Result<T, Error> {

@@ -5,15 +5,15 @@
 //! gives its connection up instead: until the next connection is ready, no other call begins.
 
 use std::io::IoSliceMut;
-#[cfg(feature = "ownership")]
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearflash_direct::Status;
+use nearflash_direct::{Seal, Status};
 
 use super::buffer::Buffer;
 use super::completion::{Completion, Token};
 use super::error::{Error, LATE, Lost};
+use super::objects::Objects;
 #[cfg(feature = "ownership")]
 use super::ownership::Holding;
 use super::pieces::{Piece, Pieces, ZERO_LEN, part, step_of, whole_blocks};
@@ -68,6 +68,8 @@ pub(super) struct Worker {
     pieces: Vec<Piece>,
     /// The number of lost connections that were replaced, since the last look.
     replaced: u64,
+    /// The sealed objects that are open.
+    objects: Objects,
 }
 
 impl Worker {
@@ -83,6 +85,7 @@ impl Worker {
             done: Vec::new(),
             pieces,
             replaced: 0,
+            objects: Objects::default(),
         }
     }
 
@@ -217,9 +220,9 @@ impl Worker {
         self.finish_all(Outcome::default())
     }
 
-    /// Asks the node about seals. A question that was lost with its connection is asked again over the
-    /// next one: the same question twice has the effect of one.
-    pub(super) fn ask_about_seals<T>(
+    /// Asks the node something, such as to revoke a seal. A question that was lost with its connection is asked
+    /// again over the next one: the same question twice has the effect of one.
+    pub(super) fn ask<T>(
         &mut self,
         ask: impl Fn(&mut QueuePair) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -231,6 +234,34 @@ impl Worker {
                 answer => return answer,
             }
         }
+    }
+
+    /// Works on a sealed object, which is opened if it is not open.
+    pub(super) fn on_object<T>(
+        &mut self,
+        seal: &Arc<Seal>,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let handle = match self.objects.find(seal) {
+            Some(handle) => handle,
+            None => {
+                let handle = self.ask(|pair| pair.open_sealed(seal))?;
+                if let Some(oldest) = self.objects.add(seal, handle) {
+                    self.pair.close(oldest);
+                }
+                handle
+            }
+        };
+        let own = self.pair.aim(handle);
+        let worked = work(self);
+        self.pair.aim(own);
+        // If the seal is still good, the next call opens it again.
+        if matches!(worked, Err(Error::Status(_)))
+            && let Some(handle) = self.objects.remove(seal)
+        {
+            self.pair.close(handle);
+        }
+        worked
     }
 
     /// Whether the connection is lost, so that operations may still be under way.

@@ -27,8 +27,15 @@ impl QueuePair {
     /// # }
     /// ```
     pub fn on(&mut self, handle: Handle) -> OnHandle<'_> {
-        let before = std::mem::replace(&mut self.target, handle);
+        let before = self.aim(handle);
         OnHandle { pair: self, before }
+    }
+}
+
+impl QueuePair {
+    /// Posts are on this handle from now on. Returns the one before.
+    pub(in super::super) fn aim(&mut self, handle: Handle) -> Handle {
+        std::mem::replace(&mut self.target, handle)
     }
 }
 
