@@ -85,6 +85,9 @@ pub trait FileCalls: fmt::Debug + Send + Sync {
     fn usage(&self) -> Result<Usage, FilesError>;
     fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
     fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
+    /// Tells an owner in another process of files that were written through seals. The mount calls this once a
+    /// second.
+    fn tell_owner(&self) {}
     fn close(self: Box<Self>) -> Result<(), FilesError>;
 }
 

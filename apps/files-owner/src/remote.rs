@@ -9,11 +9,14 @@
 //! inode that had such changes fails, once.
 
 mod calls;
+mod passing;
 mod paths;
 mod pending;
+mod sealed;
 mod unsynced;
+mod writes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,7 +29,9 @@ use zerocopy::little_endian::U64;
 
 use crate::FilesError;
 pub use pending::RemotePending;
+use sealed::SealedFiles;
 use unsynced::Unsynced;
+use writes::Writes;
 
 /// The connections that are kept while no call uses them.
 const IDLE_MAX: usize = 16;
@@ -59,6 +64,9 @@ pub struct RemoteFiles {
     /// The time for which a lost node is tried to be reached.
     patience: Duration,
     state: Mutex<State>,
+    /// `None` if all bytes pass the owner.
+    sealed: Option<SealedFiles>,
+    writes: Writes,
 }
 
 struct State {
@@ -70,6 +78,9 @@ struct State {
     /// Whether the owner knows them.
     is_known: bool,
     unsynced: Unsynced,
+    /// The inodes that other processes may write at any time, through seals of this client. They count as
+    /// changed.
+    handed_over: HashSet<InodeNumber>,
     may_write: bool,
 }
 
@@ -115,7 +126,10 @@ impl RemoteFiles {
         let connect: Connect =
             Box::new(move || Ok(Box::new(of.queue_pair(&name, queue_options())?)));
         match Self::over(connect, volume, Options::default().reconnect_max) {
-            Ok(files) => Ok(Some(files)),
+            Ok(files) => {
+                let sealed = Some(SealedFiles::new(client.clone(), volume.to_owned()));
+                Ok(Some(Self { sealed, ..files }))
+            }
             Err(FilesError::Open(error)) if is_not_owned(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -146,10 +160,17 @@ impl RemoteFiles {
         let damaged = |source| FilesError::Message { volume: volume.to_owned(), source };
         let message = request.encode().map_err(damaged)?;
         let mut pair = client.queue_pair(volume, queue_options())?;
-        match pair.ask_owner(&message) {
-            Ok(answer) => read_answer(volume, &answer).map(|_| true),
-            Err(error) if is_not_owned(&error) => Ok(false),
-            Err(error) => Err(error.into()),
+        let deadline = Instant::now() + Options::default().reconnect_max;
+        loop {
+            match pair.ask_owner(&message) {
+                Ok(answer) => return read_answer(volume, &answer).map(|_| true),
+                Err(error) if is_not_owned(&error) => return Ok(false),
+                // A node that has just started takes the volume.
+                Err(error) if error.status() == Some(Status::BUSY) && Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_PERIOD);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
@@ -164,9 +185,12 @@ impl RemoteFiles {
             open: HashMap::new(),
             is_known: false,
             unsynced: Unsynced::default(),
+            handed_over: HashSet::new(),
             may_write: false,
         };
-        let files = Self { volume: volume.to_owned(), connect, patience, state: Mutex::new(state) };
+        let (volume, state) = (volume.to_owned(), Mutex::new(state));
+        let files =
+            Self { volume, connect, patience, state, sealed: None, writes: Writes::default() };
         let link = files.connected()?;
         files.give_back(link);
         Ok(files)
@@ -255,6 +279,11 @@ impl RemoteFiles {
             *count -= 1;
             if *count == 0 {
                 state.open.remove(&number);
+                state.handed_over.remove(&number);
+                self.writes.forget(number);
+                if let Some(sealed) = &self.sealed {
+                    sealed.forget(number);
+                }
             }
         }
         state.id

@@ -75,6 +75,10 @@ impl Failed {
     fn new(errno: Errno, message: impl Into<String>) -> Self {
         Self { errno, message: message.into() }
     }
+
+    fn not_open() -> Self {
+        Self::new(Errno::BADF, "the inode is not open")
+    }
 }
 
 impl From<FilesError> for Failed {
@@ -132,19 +136,35 @@ impl FilesServer {
 
     fn carry_out(&self, asked: &Asked<'_>) -> Result<Done, Failed> {
         let operation = asked.request.head.operation();
-        if operation.is_change() && !asked.may_write {
-            let message = format!(
-                "files of volume '{}': {} needs a grant with --rights rw for the whole volume",
-                self.files.volume(),
-                operation.name()
-            );
-            return Err(Failed::new(Errno::ACCESS, message));
+        if operation.is_change() {
+            self.check_change(asked)?;
         }
         let handler = handlers::of(operation).ok_or_else(|| {
             let message = format!("the node does not know operation {} on files", operation.0);
             Failed::new(Errno::NOSYS, message)
         })?;
         handler(self, asked)
+    }
+
+    /// Refuses a client without the right to write.
+    fn check_change(&self, asked: &Asked<'_>) -> Result<(), Failed> {
+        if asked.may_write {
+            return Ok(());
+        }
+        let message = format!(
+            "files of volume '{}': {} needs a grant with --rights rw for the whole volume",
+            self.files.volume(),
+            asked.request.head.operation().name()
+        );
+        Err(Failed::new(Errno::ACCESS, message))
+    }
+
+    /// Refuses a client that does not have the inode open.
+    fn check_open(&self, connection: ConnectionId, number: InodeNumber) -> Result<(), Failed> {
+        match self.clients().of(connection)?.open.contains_key(&number) {
+            true => Ok(()),
+            false => Err(Failed::not_open()),
+        }
     }
 
     /// A connection has ended. With the last one of a client, everything is closed that it has open.
@@ -207,7 +227,7 @@ impl FilesServer {
         let mut clients = self.clients();
         let client = clients.of(connection)?;
         let count = client.open.get_mut(&number);
-        let count = count.ok_or_else(|| Failed::new(Errno::BADF, "the inode is not open"))?;
+        let count = count.ok_or_else(Failed::not_open)?;
         *count -= 1;
         if *count == 0 {
             client.open.remove(&number);

@@ -1,5 +1,6 @@
 //! The messages of `nearflash-files-calls` in the types of this crate.
 
+use nearflash::direct::Rights;
 use nearflash_files::{AttributeWrite, Inode, InodeNumber, Kind, Renaming, Replace, Run};
 use nearflash_files_calls::answer::{InodeRecord, RunRecord, UsageRecord};
 use nearflash_files_calls::{MessageError, RequestHead, set};
@@ -47,6 +48,17 @@ pub(crate) fn kind_number(kind: Kind) -> u8 {
 
 pub(crate) fn kind(number: u8) -> Option<Kind> {
     KINDS.get(usize::from(number).checked_sub(1)?).copied()
+}
+
+/// The number of rights on the bytes of a file: bit 0 to read, bit 1 to write.
+pub(crate) fn rights_number(rights: Rights) -> u8 {
+    u8::from(rights.has(Rights::READ)) | u8::from(rights.has(Rights::WRITE)) << 1
+}
+
+pub(crate) fn rights(number: u8) -> Option<Rights> {
+    [Rights::READ, Rights::WRITE, Rights::READ_WRITE]
+        .into_iter()
+        .find(|it| rights_number(*it) == number)
 }
 
 pub(crate) fn renaming_number(renaming: Renaming) -> u8 {

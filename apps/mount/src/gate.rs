@@ -51,6 +51,14 @@ impl Gate {
         let _ = self.call(|files| files.sync_all());
     }
 
+    /// Tells an owner in another process of files that were written without it.
+    pub(crate) fn tell_owner(&self) {
+        let _ = self.call(|files| {
+            files.tell_owner();
+            Ok(())
+        });
+    }
+
     /// Waits for the calls under way, makes everything durable, and gives the volume back. Later calls
     /// fail with `ESTALE`.
     pub(crate) fn close(&self) -> Result<(), FilesError> {

@@ -25,6 +25,9 @@ use crate::{MountError, UnmountError};
 /// The interval at which changes become durable that no program has synchronised.
 const SYNC_PERIOD: Duration = Duration::from_secs(5);
 
+/// The time after which the owner in the node knows that a file was written without it.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
+
 /// The time for which the kernel keeps names and attributes of files that only this mount changes. Any
 /// time is safe; this one bounds how long the number of blocks is that before the space behind a file's
 /// end was returned, and costs one request a second for each file that is in use.
@@ -111,6 +114,9 @@ impl Mount {
         let session = Session::new(translator, &dir, &config(source, options)).map_err(refused)?;
         let guard = serve(session).map_err(MountError::Kernel)?;
         sync_by_and_by(&files);
+        if is_shared {
+            tell_by_and_by(&files);
+        }
         let own_events = sender.clone();
         thread::spawn(move || {
             let ended = guard.join().unwrap_or_else(|_| Err(std::io::Error::other("a panic")));
@@ -223,6 +229,18 @@ fn sync_by_and_by(files: &Arc<Gate>) {
             thread::sleep(SYNC_PERIOD);
             let Some(files) = files.upgrade() else { return };
             files.sync();
+        }
+    });
+}
+
+/// Tells the owner of files that programs have written without it, until the mount ends.
+fn tell_by_and_by(files: &Arc<Gate>) {
+    let files = Arc::downgrade(files);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(TELL_PERIOD);
+            let Some(files) = files.upgrade() else { return };
+            files.tell_owner();
         }
     });
 }

@@ -203,6 +203,23 @@ pub fn entries(payload: &[u8]) -> Result<Vec<EntryRecord<'_>>, MessageError> {
     Ok(entries)
 }
 
+/// A seal and the bearer of its holder, as a payload: the length of the seal in two bytes, and both. `None` if
+/// the seal is too long.
+pub fn encode_seal(seal: &[u8], bearer: &[u8]) -> Option<Vec<u8>> {
+    let len = u16::try_from(seal.len()).ok()?;
+    let payload = [&len.to_le_bytes()[..], seal, bearer].concat();
+    (payload.len() <= DATA_LEN_MAX).then_some(payload)
+}
+
+/// The seal and the bearer of a payload.
+///
+/// # Errors
+/// When the seal is incomplete.
+pub fn seal(payload: &[u8]) -> Result<(&[u8], &[u8]), MessageError> {
+    let (len, rest) = payload.split_first_chunk::<2>().ok_or(MessageError::Length)?;
+    rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or(MessageError::Length)
+}
+
 /// Names of 1 to [`NAME_LEN_MAX`] bytes, as a payload: each behind a byte with its length. `None` if they
 /// do not fit.
 pub fn encode_names(names: &[Vec<u8>]) -> Option<Vec<u8>> {

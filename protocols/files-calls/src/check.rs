@@ -30,6 +30,9 @@ pub fn check_answer(bytes: &[u8]) {
     if let Ok(names) = answer::names(payload) {
         assert_eq!(answer::encode_names(&names).as_deref(), Some(payload));
     }
+    if let Ok((seal, bearer)) = answer::seal(payload) {
+        assert_eq!(answer::encode_seal(seal, bearer).as_deref(), Some(payload));
+    }
     if let Ok(record) = InodeRecord::decode(payload) {
         assert_eq!(record.as_bytes(), payload);
     }

@@ -20,6 +20,7 @@ codes! { Operation {
     READ = 11, "bytes of an open file";
     SYNC = 12, "makes the changes of an inode durable";
     SYNC_ALL = 13, "makes all changes durable";
+    SEAL = 14, "a seal of an open file";
     CREATE = 32, "a new inode with a name";
     LINK = 33, "a further name of an inode";
     UNLINK = 34, "removes a name";
@@ -32,6 +33,7 @@ codes! { Operation {
     APPEND = 41, "bytes for the end of an open file";
     ALLOCATE = 42, "takes space for an open file, or zeroes a range of it";
     FORMAT = 43, "formats the volume";
+    WRITTEN = 44, "an open file was written through a seal";
 } }
 
 impl Operation {

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::held::Held;
 use crate::process::Usage;
 use crate::{PATIENCE, eventually, nearflash};
 
@@ -217,6 +218,15 @@ impl<'a> Node<'a> {
             prlimit(Some(Pid::from_child(&self.process)), resource, limit)
         });
         old.expect("a child's limits are ours to set");
+    }
+
+    /// Holds up the threads whose names begin so, such as those of the owner of files, until the result is
+    /// dropped.
+    ///
+    /// # Panics
+    /// When there are none, or this is not root.
+    pub fn hold(&self, threads: &str) -> Held {
+        Held::new(self.pid(), threads)
     }
 
     /// Sends a signal to the process.

@@ -5,13 +5,18 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 
 use nearflash_node_tests::{
     Door, Key, MountBench, Place, done, eventually, refused_command as refused,
 };
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
+
+const MIB: usize = 1 << 20;
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| u8::try_from((at / 4096 + at) % 251).unwrap()).collect()
@@ -146,6 +151,168 @@ fn mounts_go_on_after_the_node_was_killed_and_report_what_may_be_lost() {
     // Unmounting reports again what nobody has asked about.
     drop((one, two));
     bench.check();
+}
+
+/// A file of a shared mount, and calls on it that make the mount ask for its seals.
+fn sealed(path: &Path, content: &[u8]) -> File {
+    fs::write(path, content).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut read = [0; 100];
+    for _ in 0..4 {
+        file.read_exact_at(&mut read, 0).unwrap();
+        file.write_all_at(&content[..100], 0).unwrap();
+    }
+    file.sync_all().unwrap();
+    file
+}
+
+/// Makes this file and all changes before durable.
+fn durable(path: &Path) {
+    File::open(path).unwrap().sync_all().unwrap();
+}
+
+fn read(file: &File, len: usize, offset: usize) -> Vec<u8> {
+    let mut read = vec![0; len];
+    file.read_exact_at(&mut read, u64::try_from(offset).unwrap()).unwrap();
+    read
+}
+
+fn write(file: &File, expected: &mut [u8], byte: u8, len: usize, offset: usize) {
+    expected[offset..offset + len].fill(byte);
+    file.write_all_at(&vec![byte; len], u64::try_from(offset).unwrap()).unwrap();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn open_files_are_read_and_written_while_the_owner_in_the_node_is_held_up() {
+    for door in [Door::Local, Door::Tcp] {
+        let place = Place::new();
+        let bench = MountBench::shared(&place, door).with_credential();
+        let (one, two) = (bench.mount(&[]), bench.mount_second(&[]));
+        let mut expected = bytes(3 * MIB + 17);
+        let file = sealed(&bench.at("file"), &expected);
+        let held = bench.node().hold("files-");
+        for at in 0..100 {
+            let offset = at * 30_011;
+            write(&file, &mut expected, u8::try_from(at).unwrap(), 5000, offset);
+            assert!(read(&file, 7000, offset) == expected[offset..offset + 7000]);
+        }
+        write(&file, &mut expected, 200, 2 * MIB, 1001);
+        assert!(read(&file, 3 * MIB, 0) == expected[..3 * MIB]);
+        drop(held);
+        assert!(fs::read(bench.at_second("file")).unwrap() == expected);
+        file.sync_all().unwrap();
+        assert!(bench.direct("file") == expected);
+        drop(file);
+        one.unmount();
+        two.unmount();
+        bench.check();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_file_that_another_mount_cuts_or_removes_keeps_its_own_bytes_and_zeroes_behind_the_cut() {
+    let place = Place::new();
+    let mut bench = MountBench::shared(&place, Door::Local);
+    let (one, two) = (bench.mount(&[]), bench.mount_second(&[]));
+    let len = 8 * MIB;
+    let mut expected = bytes(len);
+    let mut file = sealed(&bench.at("file"), &expected);
+    for round in 0..4 {
+        let other = OpenOptions::new().write(true).open(bench.at_second("file")).unwrap();
+        other.set_len(10_000).unwrap();
+        assert_eq!(file.read_at(&mut [0; 4096], 20_000).unwrap(), 0, "round {round}");
+        // Another file gets the blocks behind the cut.
+        let new = bench.at_second(&format!("new-{round}"));
+        fs::write(&new, vec![0xee; len]).unwrap();
+        durable(&new);
+        other.set_len(u64::try_from(len).unwrap()).unwrap();
+        expected[10_000..].fill(0);
+        assert!(read(&file, len, 0) == expected);
+        write(&file, &mut expected, round + 1, 3 * MIB, 5_001);
+        assert!(read(&file, len, 0) == expected);
+        assert!(fs::read(bench.at("file")).unwrap() == expected);
+        assert!(fs::read(&new).unwrap().iter().all(|byte| *byte == 0xee));
+        fs::remove_file(&new).unwrap();
+    }
+    // Removed, and replaced by another one.
+    for round in 0..4 {
+        let new = vec![0xdd - round; len];
+        match round {
+            0 | 1 => fs::remove_file(bench.at_second("file")).unwrap(),
+            _ => {
+                fs::write(bench.at_second("other"), &new).unwrap();
+                fs::rename(bench.at_second("other"), bench.at_second("file")).unwrap();
+            }
+        }
+        fs::write(bench.at_second("file"), &new).unwrap();
+        durable(&bench.at_second("file"));
+        assert!(read(&file, len, 0) == expected);
+        write(&file, &mut expected, round, 2 * MIB, 777);
+        assert!(read(&file, len, 0) == expected);
+        assert!(fs::read(bench.at("file")).unwrap() == new);
+        expected = new;
+        file = sealed(&bench.at("file"), &expected);
+    }
+    // Without the node, a file without a name is lost.
+    fs::remove_file(bench.at_second("file")).unwrap();
+    fs::write(bench.at_second("more"), "").unwrap();
+    durable(&bench.at_second("more"));
+    bench = bench.restart_node();
+    fs::write(bench.at_second("file"), vec![0xcc; len]).unwrap();
+    fs::write(bench.at_second("again"), vec![0xcc; len]).unwrap();
+    let error = file.read_at(&mut [0; 4096], 0).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()));
+    file.write_at(&[0; 4096], 0).unwrap_err();
+    for name in ["file", "again"] {
+        assert!(fs::read(bench.at(name)).unwrap().iter().all(|byte| *byte == 0xcc));
+    }
+    drop((file, one, two));
+    bench.check();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn writes_that_pass_the_owner_change_the_time_and_may_be_lost_with_the_node() {
+    let place = Place::new();
+    let mut bench = MountBench::shared(&place, Door::Local);
+    let (one, two) = (bench.mount(&[]), bench.mount_second(&[]));
+    let mut expected = bytes(MIB);
+    let file = sealed(&bench.at("file"), &expected);
+    let [old, older] =
+        [1_000_000, 2_000_000].map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+    let modified = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    file.set_modified(old).unwrap();
+    write(&file, &mut expected, 1, 4096, 0);
+    let changed = modified(bench.at("file"));
+    assert!(changed > old, "this mount sees the time of its own write");
+    assert_eq!((modified(bench.at_second("file")), modified(bench.at("file"))), (changed, changed));
+    write(&file, &mut expected, 2, 4096, 8192);
+    eventually("the other mount sees it, too", || modified(bench.at_second("file")) > changed);
+    write(&file, &mut expected, 3, 4096, 8192);
+    file.set_modified(older).unwrap();
+    assert_eq!(modified(bench.at("file")), older, "a time that is set after a write stays");
+    assert_eq!(modified(bench.at_second("file")), older);
+
+    file.sync_all().unwrap();
+    let kept = sealed(&bench.at("kept"), &bytes(MIB));
+    write(&file, &mut expected, 4, 4096, 8192);
+    bench = bench.restart_node();
+    assert!(fs::read(bench.at("kept")).unwrap() == bytes(MIB));
+    let lost = file.sync_all().unwrap_err();
+    assert_eq!(lost.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    file.sync_all().unwrap();
+    kept.sync_all().unwrap();
+    write(&file, &mut expected, 4, 4096, 8192);
+    assert!(fs::read(bench.at_second("file")).unwrap() == expected);
+    file.sync_all().unwrap();
+    drop((file, kept));
+    // Unmounting reports again what nobody has asked about.
+    drop((one, two));
+    bench.check();
+    bench.terminate();
 }
 
 #[test]

@@ -88,6 +88,15 @@ fn digest(bytes: &[u8]) -> String {
     String::from_utf8(output.stdout).unwrap()[..64].to_owned()
 }
 
+/// Mounts that have their volume for themselves, and mounts of files that the node owns.
+const BENCHES: [(Bench, Door); 4] =
+    [(OWN, Door::Local), (OWN, Door::Tcp), (SHARED, Door::Local), (SHARED, Door::Tcp)];
+
+const OWN: Bench = |place, door| MountBench::new(place, door);
+const SHARED: Bench = |place, door| MountBench::shared(place, door);
+
+type Bench = for<'a> fn(&'a Place, Door) -> MountBench<'a>;
+
 /// A mounted file, and a program that has it open.
 fn begun<'a>(bench: &MountBench<'a>, content: &[u8]) -> Agent {
     fs::write(bench.at("file"), content).unwrap();
@@ -98,9 +107,9 @@ fn begun<'a>(bench: &MountBench<'a>, content: &[u8]) -> Agent {
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
 fn a_program_reads_and_writes_the_bytes_that_others_find_in_the_mount() {
-    for door in [Door::Local, Door::Tcp] {
+    for (new, door) in BENCHES {
         let place = Place::new();
-        let bench = MountBench::new(&place, door);
+        let bench = new(&place, door);
         let mount = bench.mount(&[]);
         let mut expected = bytes(3 * MIB + 17, 0);
         let mut agent = begun(&bench, &expected);
@@ -139,72 +148,97 @@ fn a_program_reads_and_writes_the_bytes_that_others_find_in_the_mount() {
 
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
-fn files_that_others_cut_or_replace_are_read_as_they_are() {
-    let place = Place::new();
-    let bench = MountBench::new(&place, Door::Local);
-    let mount = bench.mount(&[]);
-    let first = bytes(MIB, 0);
-    let mut agent = begun(&bench, &first);
-    for round in 1..5 {
-        agent.reads(4096, 0, &bytes(MIB, round - 1)[..4096]);
-        let file = OpenOptions::new().write(true).open(bench.at("file")).unwrap();
-        file.set_len(5000).unwrap();
-        assert_eq!(
-            agent.tell("len(os.pread(fd, 4096, 2048)), len(os.pread(fd, 9, 8192))"),
-            "(2952, 0)"
-        );
-        file.write_all_at(&bytes(MIB, round), 0).unwrap();
-        agent.reads(MIB, 0, &bytes(MIB, round));
+fn a_program_without_the_credential_of_the_mount_enters_with_a_bearer() {
+    for (new, door) in BENCHES {
+        let place = Place::new();
+        let bench = new(&place, door).with_credential();
+        let mount = bench.mount(&[]);
+        let mut expected = bytes(MIB, 0);
+        let mut agent = begun(&bench, &expected);
+        agent.reads(4096, 8192, &expected[8192..8192 + 4096]);
+        assert_eq!(agent.writes(7, 4096, 4096), "4096");
+        expected[4096..8192].fill(7);
+        agent.reads(MIB, 0, &expected);
+        let (one_sided, line) = agent.end();
+        assert!(one_sided == 3 && !line.contains("refused"), "{line}");
+        assert!(fs::read(bench.at("file")).unwrap() == expected);
+        mount.unmount();
+        bench.terminate();
     }
-    // A file without a name keeps its bytes, and another one does not get them.
-    fs::remove_file(bench.at("file")).unwrap();
-    fs::write(bench.at("file"), bytes(64 * MIB, 9)).unwrap();
-    agent.reads(MIB, 0, &bytes(MIB, 4));
-    assert_eq!(agent.writes(1, 8192, 4096), "8192");
-    assert!(fs::read(bench.at("file")).unwrap() == bytes(64 * MIB, 9));
-    let (one_sided, line) = agent.end();
-    assert!(one_sided >= 5 && line.contains("revoked"), "{line}");
-    mount.unmount();
-    bench.check();
-    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn files_that_others_cut_or_replace_are_read_as_they_are() {
+    for new in [OWN, SHARED] {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        let first = bytes(MIB, 0);
+        let mut agent = begun(&bench, &first);
+        for round in 1..5 {
+            agent.reads(4096, 0, &bytes(MIB, round - 1)[..4096]);
+            let file = OpenOptions::new().write(true).open(bench.at("file")).unwrap();
+            file.set_len(5000).unwrap();
+            assert_eq!(
+                agent.tell("len(os.pread(fd, 4096, 2048)), len(os.pread(fd, 9, 8192))"),
+                "(2952, 0)"
+            );
+            file.write_all_at(&bytes(MIB, round), 0).unwrap();
+            agent.reads(MIB, 0, &bytes(MIB, round));
+        }
+        // A file without a name keeps its bytes, and another one does not get them.
+        fs::remove_file(bench.at("file")).unwrap();
+        fs::write(bench.at("file"), bytes(64 * MIB, 9)).unwrap();
+        agent.reads(MIB, 0, &bytes(MIB, 4));
+        assert_eq!(agent.writes(1, 8192, 4096), "8192");
+        assert!(fs::read(bench.at("file")).unwrap() == bytes(64 * MIB, 9));
+        let (one_sided, line) = agent.end();
+        assert!(one_sided >= 5 && line.contains("revoked"), "{line}");
+        mount.unmount();
+        bench.check();
+        bench.terminate();
+    }
 }
 
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
 fn a_seal_is_void_when_its_file_is_removed_and_its_blocks_are_used_again() {
-    let place = Place::new();
-    let bench = MountBench::new(&place, Door::Local);
-    let mount = bench.mount(&[]);
-    let mut agent = begun(&bench, &bytes(8 * MIB, 0));
-    agent.reads(4096, 0, &bytes(4096, 0));
-    let ask = format!(
-        "(b := bytearray({HANDOVER_LEN})) and (fcntl.ioctl(fd, {SEAL_IOCTL}, b), b.hex())[1]"
-    );
-    let hex = agent.tell(&ask);
-    let answer: Vec<u8> = (0..hex.len() / 2)
-        .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
-        .collect();
-    let handover = Handover::decode(answer.as_slice().try_into().unwrap()).unwrap();
-    let place_of_node = handover.place.place.to_string();
-    let client = Client::connect(&place_of_node, Credentials::NONE).unwrap();
-    let mut pair = client.sealed_queue_pair(&handover.seal, QueueOptions::default()).unwrap();
-    let mut read = || {
-        pair.post_read_at(Buffer::new(4096), 0).unwrap();
-        let mut done = Vec::new();
-        while pair.in_flight() > 0 {
-            pair.poll(&mut done).unwrap();
-        }
-        let done = done.pop().unwrap();
-        done.result.map(|_| done.buffer.unwrap().to_vec())
-    };
-    assert!(read().unwrap() == bytes(4096, 0));
-    fs::remove_file(bench.at("file")).unwrap();
-    agent.end();
-    eventually("the seal is void", || {
-        read().is_err_and(|it| it.status() == Some(Status::STALE_EPOCH))
-    });
-    mount.unmount();
-    bench.terminate();
+    for new in [OWN, SHARED] {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        let mut agent = begun(&bench, &bytes(8 * MIB, 0));
+        agent.reads(4096, 0, &bytes(4096, 0));
+        let ask = format!(
+            "(b := bytearray({HANDOVER_LEN})) and (fcntl.ioctl(fd, {SEAL_IOCTL}, b), b.hex())[1]"
+        );
+        let hex = agent.tell(&ask);
+        let answer: Vec<u8> = (0..hex.len() / 2)
+            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let handover = Handover::decode(answer.as_slice().try_into().unwrap()).unwrap();
+        let place_of_node = handover.place.place.to_string();
+        let client = Client::connect(&place_of_node, Credentials::NONE).unwrap();
+        let mut pair = client.sealed_queue_pair(&handover.seal, QueueOptions::default()).unwrap();
+        let mut read = || {
+            pair.post_read_at(Buffer::new(4096), 0).unwrap();
+            let mut done = Vec::new();
+            while pair.in_flight() > 0 {
+                pair.poll(&mut done).unwrap();
+            }
+            let done = done.pop().unwrap();
+            done.result.map(|_| done.buffer.unwrap().to_vec())
+        };
+        assert!(read().unwrap() == bytes(4096, 0));
+        fs::remove_file(bench.at("file")).unwrap();
+        agent.end();
+        eventually("the seal is void", || {
+            read().is_err_and(|it| it.status() == Some(Status::STALE_EPOCH))
+        });
+        mount.unmount();
+        bench.terminate();
+    }
 }
 
 #[test]
@@ -325,21 +359,57 @@ fn a_program_goes_on_reading_while_its_mount_is_stopped_and_after_it_was_killed(
 
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_program_goes_on_while_the_owner_in_the_node_is_held_up_and_its_mount_is_stopped() {
+    for door in [Door::Local, Door::Tcp] {
+        let place = Place::new();
+        let bench = MountBench::shared(&place, door).with_credential();
+        let mount = bench.mount(&[]);
+        let mut expected = bytes(MIB, 0);
+        let mut agent = begun(&bench, &expected);
+        agent.reads(4096, 0, &expected[..4096]);
+        assert_eq!(agent.writes(3, 4096, 0), "4096");
+        expected[..4096].fill(3);
+        let pid = mount.pid();
+        let held = bench.node().hold("files-");
+        kill_process(pid, Signal::STOP).unwrap();
+        for offset in (0..MIB).step_by(65_536) {
+            agent.reads(4096, offset, &expected[offset..offset + 4096]);
+        }
+        kill_process(pid, Signal::CONT).unwrap();
+        for offset in (0..MIB).step_by(65_536) {
+            assert_eq!(agent.writes(4, 5000, offset), "5000");
+            expected[offset..offset + 5000].fill(4);
+        }
+        drop(held);
+        assert_eq!(agent.tell("os.fsync(fd)"), "None");
+        assert!(bench.direct("file") == expected);
+        let (one_sided, line) = agent.end();
+        assert_eq!(one_sided, 34, "{line}");
+        mount.unmount();
+        bench.check();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
 fn a_program_outlasts_a_restart_of_the_node_and_lost_writes_are_reported() {
-    let place = Place::new();
-    let mut bench = MountBench::new(&place, Door::Local);
-    let mount = bench.mount(&[]);
-    let content = bytes(MIB, 0);
-    let mut agent = begun(&bench, &content);
-    agent.reads(4096, 0, &content[..4096]);
-    assert_eq!(agent.writes(5, 4096, 0), "4096");
-    bench = bench.restart_node();
-    agent.reads(8192, 4096, &content[4096..12_288]);
-    // The node may have lost the write.
-    assert_eq!(agent.tell("os.fsync(fd)"), "errno 5");
-    agent.end();
-    drop(mount);
-    bench.terminate();
+    for new in [OWN, SHARED] {
+        let place = Place::new();
+        let mut bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        let content = bytes(MIB, 0);
+        let mut agent = begun(&bench, &content);
+        agent.reads(4096, 0, &content[..4096]);
+        assert_eq!(agent.writes(5, 4096, 0), "4096");
+        bench = bench.restart_node();
+        agent.reads(8192, 4096, &content[4096..12_288]);
+        // The node may have lost the write.
+        assert_eq!(agent.tell("os.fsync(fd)"), "errno 5");
+        agent.end();
+        drop(mount);
+        bench.terminate();
+    }
 }
 
 #[test]

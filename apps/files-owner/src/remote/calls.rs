@@ -9,7 +9,8 @@ use nearflash_files_calls::{DATA_LEN_MAX, MessageError, Operation, Request};
 use nearflash_units::{ByteLen, ByteOffset};
 use zerocopy::little_endian::{U32, U64};
 
-use super::{Answered, RemoteFiles, Repeat};
+use super::passing::written;
+use super::{Answered, RemoteFiles, Repeat, State};
 use crate::{
     Allocation, AttributeChanges, FileCalls, FilesError, NewInode, SealedFile, Usage, wire,
 };
@@ -70,10 +71,13 @@ impl FileCalls for RemoteFiles {
     ) -> Result<(InodeNumber, Inode), FilesError> {
         let request =
             Request { name: name.as_bytes(), ..Request::new(Operation::LOOKUP, directory.0) };
-        self.inode_of(&self.ask(&request)?)
+        let (number, inode) = self.inode_of(&self.ask(&request)?)?;
+        let inode = if self.tell(number) { self.inode(number)? } else { inode };
+        Ok((number, inode))
     }
 
     fn inode(&self, number: InodeNumber) -> Result<Inode, FilesError> {
+        self.tell(number);
         let answered = self.ask(&Request::new(Operation::INODE, number.0))?;
         Ok(self.inode_of(&answered)?.1)
     }
@@ -128,6 +132,7 @@ impl FileCalls for RemoteFiles {
         directory: InodeNumber,
         name: &Name,
     ) -> Result<Inode, FilesError> {
+        self.tell(number);
         let mut request = Request::new(Operation::LINK, directory.0);
         request.name = name.as_bytes();
         request.head.other = U64::new(number.0);
@@ -165,6 +170,7 @@ impl FileCalls for RemoteFiles {
     }
 
     fn change(&self, number: InodeNumber, changes: AttributeChanges) -> Result<Inode, FilesError> {
+        self.tell(number);
         let mut request = Request::new(Operation::CHANGE, number.0);
         wire::put_changes(&mut request.head, &changes);
         let answered = self.make(&request, &[number])?;
@@ -222,6 +228,10 @@ impl FileCalls for RemoteFiles {
             self.forget(number);
             return;
         };
+        self.writes.tell(number, || {
+            // If the connection is lost, the next message says so.
+            let _ = self.ask_over(&mut link, &written(number));
+        });
         if link.id == self.forget(number) {
             let asked = self.ask_over(&mut link, &Request::new(Operation::RELEASE, number.0));
             match asked {
@@ -237,16 +247,21 @@ impl FileCalls for RemoteFiles {
         bytes: &mut [u8],
         offset: ByteOffset,
     ) -> Result<usize, FilesError> {
+        let passed = self.read_past(number, bytes, offset)?;
+        if passed == bytes.len() {
+            return Ok(passed);
+        }
+        let (bytes, offset) = (&mut bytes[passed..], offset.0 + ByteLen::from_usize(passed).0);
         let mut done = 0;
         for piece in bytes.chunks_mut(DATA_LEN_MAX) {
-            let at = offset.0.saturating_add(done);
+            let at = offset.saturating_add(done);
             let read = self.read_piece(number, piece, at)?;
             done += ByteLen::of(&piece[..read]).0;
             if read < piece.len() {
                 break;
             }
         }
-        Ok(ByteLen(done).to_usize())
+        Ok(passed + ByteLen(done).to_usize())
     }
 
     fn write(
@@ -255,8 +270,9 @@ impl FileCalls for RemoteFiles {
         bytes: &[u8],
         offset: ByteOffset,
     ) -> Result<(), FilesError> {
-        let mut place = offset.0;
-        for piece in bytes.chunks(DATA_LEN_MAX) {
+        let passed = self.write_past(number, bytes, offset)?;
+        let mut place = offset.0 + ByteLen::from_usize(passed).0;
+        for piece in bytes[passed..].chunks(DATA_LEN_MAX) {
             let mut request = Request::new(Operation::WRITE, number.0);
             request.data = piece;
             request.head.offset = U64::new(place);
@@ -293,18 +309,28 @@ impl FileCalls for RemoteFiles {
     }
 
     fn sync(&self, number: InodeNumber, is_data_only: bool) -> Result<(), FilesError> {
+        self.tell(number);
         let covered = self.state().unsynced.now();
         let mut request = Request::new(Operation::SYNC, number.0);
         request.head.variant = u8::from(is_data_only);
         let answered = self.ask(&request)?;
-        let is_whole = self.state().unsynced.synced(number, covered, answered.life);
+        let mut state = self.state();
+        let is_whole = state.unsynced.synced(number, covered, answered.life);
+        if state.handed_over.contains(&number) {
+            state.unsynced.changed(number, answered.life);
+        }
+        drop(state);
         self.reported(is_whole)
     }
 
     fn sync_all(&self) -> Result<(), FilesError> {
         let covered = self.state().unsynced.now();
         let answered = self.ask(&Request::new(Operation::SYNC_ALL, 0))?;
-        let is_whole = self.state().unsynced.synced_all(covered, answered.life);
+        let mut state = self.state();
+        let is_whole = state.unsynced.synced_all(covered, answered.life);
+        let State { handed_over, unsynced, .. } = &mut *state;
+        handed_over.iter().for_each(|number| unsynced.changed(*number, answered.life));
+        drop(state);
         self.reported(is_whole)
     }
 
@@ -314,14 +340,25 @@ impl FileCalls for RemoteFiles {
         record.map(|record| wire::usage_of(&record)).map_err(|error| self.damaged(error))
     }
 
-    fn seal(&self, _: InodeNumber, _: Rights) -> Result<SealedFile, FilesError> {
-        let (volume, reason) = (self.volume.clone(), "its node owns the files");
-        Err(FilesError::NoSeal { volume, reason })
+    fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError> {
+        let (sealed, life) = self.ask_seal(number, rights)?;
+        if rights.has(Rights::WRITE) {
+            let mut state = self.state();
+            state.handed_over.insert(number);
+            state.unsynced.changed(number, life);
+        }
+        Ok(sealed)
     }
 
-    /// No process has a seal of this client.
-    fn mark_written(&self, _: InodeNumber) -> Result<(), FilesError> {
+    fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError> {
+        self.writes.add(number);
         Ok(())
+    }
+
+    fn tell_owner(&self) {
+        for number in self.writes.numbers() {
+            self.tell(number);
+        }
     }
 
     /// The owner releases what is open when the connections end.

@@ -1,7 +1,8 @@
 //! One handler for each operation.
 
+use nearflash::direct::Rights;
 use nearflash_files::{Inode, InodeNumber, Name, Permissions};
-use nearflash_files_calls::answer::{EntryRecord, encode_names, push_entry};
+use nearflash_files_calls::answer::{EntryRecord, encode_names, encode_seal, push_entry};
 use nearflash_files_calls::{DATA_LEN_MAX, Operation};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use crate::wire::{self, Linking};
 type Handler = fn(&FilesServer, &Asked<'_>) -> Result<Done, Failed>;
 
 /// The operations that a server carries out.
-const HANDLERS: [(Operation, Handler); 24] = [
+const HANDLERS: [(Operation, Handler); 26] = [
     (Operation::HELLO, hello),
     (Operation::LOOKUP, lookup),
     (Operation::INODE, inode),
@@ -28,6 +29,7 @@ const HANDLERS: [(Operation, Handler); 24] = [
     (Operation::READ, read),
     (Operation::SYNC, sync),
     (Operation::SYNC_ALL, sync_all),
+    (Operation::SEAL, seal),
     (Operation::CREATE, create),
     (Operation::LINK, link),
     (Operation::UNLINK, unlink),
@@ -39,6 +41,7 @@ const HANDLERS: [(Operation, Handler); 24] = [
     (Operation::WRITE, write),
     (Operation::APPEND, append),
     (Operation::ALLOCATE, allocate),
+    (Operation::WRITTEN, written),
 ];
 
 /// The most entries of an answer.
@@ -243,6 +246,24 @@ fn append(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
 fn allocate(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
     let allocation = asked.variant(wire::allocation)?;
     server.files.allocate(asked.inode(), asked.offset(), asked.len(), allocation)?;
+    Ok(Done::nothing())
+}
+
+fn seal(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
+    server.check_open(asked.connection, asked.inode())?;
+    let rights = asked.variant(wire::rights)?;
+    if rights.has(Rights::WRITE) {
+        server.check_change(asked)?;
+    }
+    let sealed = server.files.seal(asked.inode(), rights)?;
+    let payload = encode_seal(&sealed.seal.encode(), &sealed.bearer.encode());
+    let payload = payload.expect("a seal and a bearer are short");
+    Ok(Done { value: sealed.reach.0, payload })
+}
+
+fn written(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
+    server.check_open(asked.connection, asked.inode())?;
+    server.files.mark_written(asked.inode())?;
     Ok(Done::nothing())
 }
 
