@@ -84,6 +84,12 @@ pub trait FileCalls: fmt::Debug + Send + Sync {
     fn sync_all(&self) -> Result<(), FilesError>;
     fn usage(&self) -> Result<Usage, FilesError>;
     fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+    fn seal_without_pages(
+        &self,
+        number: InodeNumber,
+        rights: Rights,
+    ) -> Result<SealedFile, FilesError>;
+    fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
     fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
     fn close(self: Box<Self>) -> Result<(), FilesError>;
 }
@@ -125,6 +131,8 @@ impl FileCalls for FileSystem {
         fn sync_all(&self) -> Result<(), FilesError>;
         fn usage(&self) -> Result<Usage, FilesError>;
         fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+        fn seal_without_pages(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+        fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
         fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
     }
 

@@ -71,7 +71,7 @@ pub use completion::{Completion, PostError, Token};
 pub use credentials::{Credentials, CredentialsError};
 pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, codes};
-pub use handover::{HANDOVER_LEN, Handover, SEAL_IOCTL, WRITTEN_IOCTL};
+pub use handover::{HANDOVER_LEN, Handover, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, WRITTEN_IOCTL};
 pub use options::{Options, QueueOptions};
 #[cfg(feature = "ownership")]
 pub use ownership::{OwnerOptions, Ownership, TakeError};

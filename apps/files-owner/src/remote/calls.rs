@@ -319,6 +319,19 @@ impl FileCalls for RemoteFiles {
         Err(FilesError::NoSeal { volume, reason })
     }
 
+    fn seal_without_pages(
+        &self,
+        number: InodeNumber,
+        rights: Rights,
+    ) -> Result<SealedFile, FilesError> {
+        self.seal(number, rights)
+    }
+
+    /// No process has a seal of this client.
+    fn keep_pages(&self, _: InodeNumber) -> Result<(), FilesError> {
+        Ok(())
+    }
+
     /// No process has a seal of this client.
     fn mark_written(&self, _: InodeNumber) -> Result<(), FilesError> {
         Ok(())
