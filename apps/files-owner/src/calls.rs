@@ -84,6 +84,12 @@ pub trait FileCalls: fmt::Debug + Send + Sync {
     fn sync_all(&self) -> Result<(), FilesError>;
     fn usage(&self) -> Result<Usage, FilesError>;
     fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+    fn seal_without_pages(
+        &self,
+        number: InodeNumber,
+        rights: Rights,
+    ) -> Result<SealedFile, FilesError>;
+    fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
     fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
     /// Tells an owner in another process of files that were written through seals. The mount calls this once a
     /// second.
@@ -128,6 +134,8 @@ impl FileCalls for FileSystem {
         fn sync_all(&self) -> Result<(), FilesError>;
         fn usage(&self) -> Result<Usage, FilesError>;
         fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+        fn seal_without_pages(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+        fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
         fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
     }
 

@@ -329,7 +329,9 @@ impl Run {
     fn seal(&mut self) -> Result<(), FilesError> {
         let Some(number) = self.any_open() else { return Ok(()) };
         match self.files.seal(number, Rights::READ_WRITE) {
-            Err(FilesError::NoSeal { .. }) => assert!(self.model.bytes[&number].len() < 4096),
+            Err(FilesError::NoSeal { .. }) => {
+                assert!(self.model.bytes[&number].len() < self.slack(number));
+            }
             sealed => {
                 let SealedFile { seal, reach, .. } = sealed?;
                 let size = self.model.bytes[&number].len();

@@ -140,3 +140,20 @@ fn a_write_through_a_seal_changes_the_time_of_the_file() {
     files.mark_written(number).unwrap();
     assert!(Some(files.inode(number).unwrap().modified_at) > past);
 }
+
+#[test]
+fn a_seal_without_pages_is_void_before_the_kernel_keeps_one_and_other_seals_stay() {
+    let (device, files, number) = opened(100_000);
+    files.seal(number, BOTH).unwrap();
+    files.keep_pages(number).unwrap();
+    assert_eq!(device.seals().len(), 1, "its holder looks for pages");
+    let without = files.seal_without_pages(number, BOTH).unwrap();
+    // A later seal of the other kind does not hide it.
+    files.seal(number, Rights::READ).unwrap();
+    files.keep_pages(number).unwrap();
+    assert!(device.seals().is_empty());
+    let again = files.seal(number, BOTH).unwrap();
+    assert!(again.seal.terms().version > without.seal.terms().version);
+    files.keep_pages(number).unwrap();
+    assert_eq!(device.seals().len(), 1, "none without pages is in use");
+}

@@ -297,10 +297,10 @@ impl Filesystem for Translator {
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_contents(number(ino), offset, size, reply);
+        self.read_contents((number(ino), owner), offset, size, reply);
     }
 
     fn write(

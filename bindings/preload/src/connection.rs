@@ -1,19 +1,15 @@
 //! A connection of the process: its nodes, and the seals of the files that were used last.
 
+mod asking;
 mod node;
 mod pieces;
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use nearflash::direct::{
-    HANDOVER_LEN, Handle, Handover, Rights, SEAL_IOCTL, Status, WRITTEN_IOCTL,
-};
+use nearflash::direct::{Handle, Handover, Status, WRITTEN_IOCTL};
 use rustix::fs::OFlags;
-use rustix::io::Errno;
-use rustix::ioctl::{Getter, NoArg, Opcode, ioctl};
-use rustix::process::{Resource, getrlimit};
+use rustix::ioctl::{NoArg, Opcode, ioctl};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::node::{Node, NodeTrouble};
@@ -73,6 +69,8 @@ struct Open {
     node: usize,
     handle: Handle,
     reach: u64,
+    /// Whether the seal is void when the kernel keeps pages: no call looks for them.
+    is_without_pages: bool,
     /// The calls behind the reach since the seal was given.
     misses: u32,
     /// The number of the last call.
@@ -126,14 +124,15 @@ impl Connection {
     /// Carries a call out.
     pub(crate) fn carry_out(&mut self, wanted: &Wanted<'_>) -> Result<(), Trouble> {
         let open = self.opened(wanted)?;
-        check_pages(wanted)?;
-        let node = self.nodes[open.node].as_mut().filter(|node| node.is_ours());
-        let Some(node) = node else {
+        check_pages(wanted, open)?;
+        let is_write = wanted.work.is_write;
+        let can = |node: &&mut Node| if is_write { node.is_ours() } else { node.can_read() };
+        let Some(node) = self.nodes[open.node].as_mut().filter(can) else {
             // The program has closed the descriptors.
             self.drop_node(open.node);
             return Err(Trouble::Through(Way::Lost));
         };
-        let Work { memory, offset, is_write, .. } = wanted.work;
+        let Work { memory, offset, .. } = wanted.work;
         let is_durable = wanted.flags.contains(DSYNC);
         let done = match is_write {
             true => node.write(open.handle, memory, offset, is_durable),
@@ -143,7 +142,7 @@ impl Connection {
             Ok(()) if is_write => {
                 self.tell(wanted);
                 // A page that came during the write may have the old bytes.
-                check_pages(wanted)?;
+                check_pages(wanted, open)?;
             }
             Ok(()) => {}
             Err(trouble) => return Err(self.failed(wanted, open, trouble)),
@@ -190,14 +189,11 @@ impl Connection {
         if !wanted.file.is_fuse() {
             return Err(Trouble::Foreign);
         }
-        let asked = match handover(wanted.file.fd) {
-            Err(Errno::NOTTY | Errno::INVAL | Errno::NOSYS) => {
-                wanted.file.is_of_foreign();
-                return Err(Trouble::Foreign);
-            }
-            asked => asked.ok().flatten().filter(|it| allows(it, wanted)),
+        let Ok(asked) = asking::handover(wanted) else {
+            wanted.file.is_of_foreign();
+            return Err(Trouble::Foreign);
         };
-        let Some(handover) = asked else { return Err(self.refused(key)) };
+        let Some((handover, is_without_pages)) = asked else { return Err(self.refused(key)) };
         let number = self.node_of(&handover)?;
         let node = self.nodes[number].as_mut().expect("it was just found");
         let handle = match node.open(&handover.seal) {
@@ -211,7 +207,8 @@ impl Connection {
         self.make_room();
         let reach = handover.seal.terms().len();
         let used = self.calls;
-        let open = Open { node: number, handle, reach, misses: 0, used, told_at: None };
+        let open =
+            Open { node: number, handle, reach, is_without_pages, misses: 0, used, told_at: None };
         if let Some(Entry::Open(old)) = self.files.insert(key, Entry::Open(open)) {
             self.close(&old);
         }
@@ -317,7 +314,10 @@ impl Connection {
 }
 
 /// Leaves calls to the kernel whose range has pages: changed ones for a read, any for a write.
-fn check_pages(wanted: &Wanted<'_>) -> Result<(), Trouble> {
+fn check_pages(wanted: &Wanted<'_>, open: Open) -> Result<(), Trouble> {
+    if open.is_without_pages {
+        return Ok(());
+    }
     let cached = wanted.file.cached(wanted.work.offset, len(wanted));
     let is_free = match wanted.work.is_write {
         true => cached.is_some_and(|cached| cached.pages == 0),
@@ -333,23 +333,4 @@ fn key(wanted: &Wanted<'_>) -> Key {
 
 fn len(wanted: &Wanted<'_>) -> u64 {
     u64::try_from(wanted.work.memory.len()).unwrap_or(u64::MAX)
-}
-
-/// The mount's answer; `None` if it is of another layout.
-fn handover(fd: BorrowedFd<'_>) -> Result<Option<Handover>, Errno> {
-    // SAFETY: the kernel stores at most the bytes that the command's number names.
-    let command = unsafe { Getter::<{ SEAL_IOCTL as Opcode }, [u8; HANDOVER_LEN]>::new() };
-    // SAFETY: as above; any bytes are valid.
-    let bytes = unsafe { ioctl(fd, command) }?;
-    Ok(Handover::decode(&bytes))
-}
-
-/// Whether a call may use the seal.
-fn allows(handover: &Handover, wanted: &Wanted<'_>) -> bool {
-    let needed = if wanted.work.is_write { Rights::WRITE } else { Rights::READ };
-    // The kernel checks the limit of sizes at each write.
-    let is_limited = wanted.work.is_write && getrlimit(Resource::Fsize).current.is_some();
-    handover.seal.terms().rights.has(needed)
-        && handover.seal.terms().object == wanted.file.file.inode
-        && !is_limited
 }

@@ -82,7 +82,7 @@ struct CacheStat {
 }
 
 impl Known<'_> {
-    /// The pages of a range that is not empty; `None` when the kernel does not tell, as it does with a file
+    /// The pages of a range, or from `offset` on if `len` is 0; `None` when the kernel does not tell, as it does with a file
     /// that the process may not write.
     pub(crate) fn cached(&self, offset: u64, len: u64) -> Option<Cached> {
         let range = [offset, len];
@@ -93,6 +93,11 @@ impl Known<'_> {
         };
         let CacheStat { cache, dirty, writeback, .. } = found;
         (done == 0).then_some(Cached { pages: cache, dirty: dirty + writeback })
+    }
+
+    /// Whether the kernel is known to keep no page of the file.
+    pub(crate) fn has_no_pages(&self) -> bool {
+        self.cached(0, 0).is_some_and(|cached| cached.pages == 0)
     }
 
     /// The flags with which the file is open.

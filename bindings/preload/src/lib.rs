@@ -9,7 +9,14 @@
 //! The kernel keeps pages of files that some process maps, copies in the kernel or sends. A read is left to it
 //! if the range has pages that were changed. A write is left to it if the range has any page, and is repeated
 //! by it if one has come meanwhile: a page that comes later has the new bytes. So functions like mmap(2)
-//! need not be interposed, and pages of other processes are noticed, too.
+//! need not be interposed, and pages of other processes are noticed, too. Most seals are void as soon as the
+//! kernel keeps a page, and then no call looks for pages ([`connection`]'s module `asking`).
+//!
+//! So a read through shared memory makes two system calls, and neither can be left out:
+//! - statx: the program may have closed the descriptor and opened another file under its number, in ways that
+//!   no interposed function sees. A record of descriptors would give the bytes of another file.
+//! - fcntl: the number may be that of a descriptor of the same file that is open for writing alone, where the
+//!   kernel refuses the read, or, for a write, one that appends.
 //!
 //! The library keeps no record of descriptors: programs make and close them in too many ways. It does not
 //! interpose functions that use a descriptor's position, which other processes may share.

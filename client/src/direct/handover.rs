@@ -1,7 +1,7 @@
 //! The hand-over of a sealed file: with an ioctl on an open file, a mount of a volume of files tells a
 //! process how it reaches the bytes of the file without the mount.
 //!
-//! | bytes | answer to [`SEAL_IOCTL`] | |
+//! | bytes | answer to [`SEAL_IOCTL`] and [`SEAL_WITHOUT_PAGES_IOCTL`] | |
 //! | --- | --- | --- |
 //! | 0..4 | magic | `NFHO` in ASCII |
 //! | 4..6 | place_len | p, the length of the place |
@@ -16,6 +16,11 @@
 //! The seal has no more rights than the descriptor on which the ioctl was called. After it has written
 //! through the seal, the process calls [`WRITTEN_IOCTL`], at most once a second, and the mount changes
 //! the time of the file.
+//!
+//! The kernel keeps pages of files that processes map, and those can differ from the volume. The holder of a
+//! seal looks for pages at each call (cachestat(2)). A seal without pages spares it that: the mount voids the
+//! seal before it gives the kernel the bytes of a page. Pages can be there from earlier, so the holder looks
+//! once after it has got the seal, and gives the seal up if there are any.
 
 use nearflash_direct::{Bearer, Seal};
 
@@ -25,6 +30,9 @@ use super::url::Url;
 pub const HANDOVER_LEN: usize = 1024;
 /// Asks for a [`Handover`] of the open file: `_IOR('N', 0x5e, char[1024])`.
 pub const SEAL_IOCTL: u32 = 0x8400_4e5e;
+/// Asks for a [`Handover`] whose seal is void as soon as the kernel keeps pages of the open file:
+/// `_IOR('N', 0x60, char[1024])`.
+pub const SEAL_WITHOUT_PAGES_IOCTL: u32 = 0x8400_4e60;
 /// Tells that the open file was written through its seal: `_IO('N', 0x5f)`.
 pub const WRITTEN_IOCTL: u32 = 0x0000_4e5f;
 

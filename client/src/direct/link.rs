@@ -123,6 +123,18 @@ impl Link {
         }
     }
 
+    /// Guards the descriptors of a link with shared memory: [`Ring::guard`].
+    pub(super) fn guard_descriptors(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.guard(&self.connection);
+        }
+    }
+
+    /// Whether the descriptors of a link with shared memory are the guarded ones.
+    pub(super) fn has_descriptors(&self) -> bool {
+        self.ring.as_ref().is_none_or(|ring| ring.has_descriptors(&self.connection))
+    }
+
     /// Ends the operations of earlier links.
     fn claim(&mut self, shared: &Shared, identity: LinkIdentity) -> Result<(), Error> {
         let claim = self.connection.session.claim(identity.bytes);
@@ -269,6 +281,9 @@ impl Link {
     pub(super) fn send(&mut self) -> Result<bool, Lost> {
         if let Some(ring) = &mut self.ring {
             ring.publish();
+            if self.connection.session.output_len() > 0 {
+                ring.check_socket(&self.connection)?;
+            }
         }
         Ok(self.connection.send()?)
     }

@@ -68,18 +68,29 @@ pub struct QueueOptions {
     /// The lowest number that the queue pair's descriptors get, if as many are free from there on. It is
     /// for a library in a program that relies on the numbers of its own descriptors. 0 by default.
     pub descriptor_min: u32,
+    /// Whether other code of the process may close the queue pair's descriptors. With shared memory, each
+    /// system call on one of them is then preceded by a check that it is the one that was made, and the
+    /// connection counts as lost otherwise. Most operations need no system call. `false` by default.
+    pub guards_descriptors: bool,
 }
 
 builders!(QueueOptions {
     depth: u32,
     shared_len: usize,
     identity: Option<[u8; 16]>,
-    descriptor_min: u32
+    descriptor_min: u32,
+    guards_descriptors: bool
 });
 
 impl Default for QueueOptions {
     /// 128 operations, 16 MiB, a random identity.
     fn default() -> Self {
-        Self { depth: 128, shared_len: 16 << 20, identity: None, descriptor_min: 0 }
+        Self {
+            depth: 128,
+            shared_len: 16 << 20,
+            identity: None,
+            descriptor_min: 0,
+            guards_descriptors: false,
+        }
     }
 }

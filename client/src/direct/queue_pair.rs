@@ -47,6 +47,7 @@ pub struct QueuePair {
     shared_len: usize,
     /// The lowest number of its descriptors.
     descriptor_min: u32,
+    guards_descriptors: bool,
     handles: Handles,
     silence: Silence,
     /// The cause, once the connection is lost.
@@ -93,6 +94,9 @@ impl QueuePair {
         let shared_len = options.shared_len;
         let mut link = Link::connect(&shared.until(deadline), identity, slots, shared_len)?;
         link.raise_descriptors(options.descriptor_min);
+        if options.guards_descriptors {
+            link.guard_descriptors();
+        }
         // Token indices stay below this depth over later connections, too.
         let depth = link.slots().depth().min(link.credits_max()).max(1);
         *link.slots_mut() = Slots::new(depth);
@@ -102,6 +106,7 @@ impl QueuePair {
             identity,
             shared_len,
             descriptor_min: options.descriptor_min,
+            guards_descriptors: options.guards_descriptors,
             handles: Handles::new(source, own),
             silence: Silence::new(shared.options.silence_max),
             shared,

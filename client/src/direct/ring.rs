@@ -15,7 +15,7 @@ use nearflash_direct::client::{
     ClientEvent, ClientOperation, RequestTag, SubmitError, VolumeHandle,
 };
 use nearflash_request::BufferId;
-use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Payload, Slice, receive_passed};
+use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Original, Payload, Slice, receive_passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::buffer::Buffer;
@@ -79,6 +79,8 @@ pub(super) struct Ring {
     /// The error of the ring, which the next turn reports.
     broken: Option<Lost>,
     idle_turns: u32,
+    /// The stream's socket, if the program may have replaced its descriptor.
+    socket: Option<Original>,
 }
 
 impl Ring {
@@ -118,6 +120,7 @@ impl Ring {
             is_unseen: false,
             broken: None,
             idle_turns: 0,
+            socket: None,
         }
     }
 
@@ -219,6 +222,7 @@ impl Ring {
         self.idle_turns = if moved { 0 } else { self.idle_turns + 1 };
         if self.idle_turns >= TURNS_PER_LOOK || connection.session.output_len() > 0 {
             self.idle_turns = 0;
+            self.check_socket(connection)?;
             return Ok(connection.turn()? || moved);
         }
         Ok(moved)
@@ -241,6 +245,7 @@ impl Ring {
     /// `false` after that time.
     pub(super) fn wait(&mut self, connection: &Connection, span: Duration) -> Result<bool, Lost> {
         self.publish();
+        self.check_socket(connection)?;
         let is_writing = connection.session.output_len() > 0;
         let woken = self.end.wait(connection.socket(), is_writing, span);
         let woken = woken.map_err(|error| Lost::System(error.kind()))?;
@@ -257,6 +262,27 @@ impl Ring {
     /// The descriptor that signals answers.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.end.bell()
+    }
+
+    /// Checks from now on, before each system call on a descriptor, that it is the one of now. So a call
+    /// that needs no system call costs none.
+    pub(super) fn guard(&mut self, connection: &Connection) {
+        self.end.guard_bell();
+        self.socket = Original::of(connection.socket());
+    }
+
+    /// Whether the descriptors are the guarded ones.
+    pub(super) fn has_descriptors(&self, connection: &Connection) -> bool {
+        self.end.has_bell() && self.check_socket(connection).is_ok()
+    }
+
+    pub(super) fn check_socket(&self, connection: &Connection) -> Result<(), Lost> {
+        match self.socket {
+            Some(socket) if !socket.is(connection.socket()) => {
+                Err(Lost::System(std::io::ErrorKind::NotConnected))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Uses another descriptor of the same bell.

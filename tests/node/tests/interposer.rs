@@ -7,8 +7,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use nearflash::direct::{HANDOVER_LEN, Handover, SEAL_IOCTL, Status};
-use nearflash::{Buffer, Client, Credentials, QueueOptions};
+use nearflash::direct::{HANDOVER_LEN, Handover, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, Status};
+use nearflash::{Buffer, Client, Credentials, Error, QueueOptions};
 use nearflash_node_tests::{Door, MountBench, Place, eventually, nearflash};
 use rustix::process::{Signal, kill_process};
 
@@ -201,6 +201,61 @@ fn files_that_others_cut_or_replace_are_read_as_they_are() {
     }
 }
 
+/// Asks for a seal as the library does; returns reads of the first block through it.
+fn sealed_reads(agent: &mut Agent, command: u32) -> impl FnMut() -> Result<Vec<u8>, Error> + use<> {
+    let ask =
+        format!("(b := bytearray({HANDOVER_LEN})) and (fcntl.ioctl(fd, {command}, b), b.hex())[1]");
+    let hex = agent.tell(&ask);
+    let answer: Vec<u8> = (0..hex.len() / 2)
+        .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+        .collect();
+    let handover = Handover::decode(answer.as_slice().try_into().unwrap()).unwrap();
+    let place_of_node = handover.place.place.to_string();
+    let client = Client::connect(&place_of_node, Credentials::NONE).unwrap();
+    let mut pair = client.sealed_queue_pair(&handover.seal, QueueOptions::default()).unwrap();
+    move || {
+        pair.post_read_at(Buffer::new(4096), 0)?;
+        let mut done = Vec::new();
+        while pair.in_flight() > 0 {
+            pair.poll(&mut done)?;
+        }
+        let done = done.pop().unwrap();
+        done.result.map(|_| done.buffer.unwrap().to_vec())
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_seal_without_pages_is_void_when_a_mapping_gets_its_first_page() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let content = bytes(MIB, 0);
+    let mut agent = begun(&bench, &content);
+    let mut with_pages = sealed_reads(&mut agent, SEAL_IOCTL);
+    assert!(with_pages().unwrap() == content[..4096]);
+    let mut without_pages = sealed_reads(&mut agent, SEAL_WITHOUT_PAGES_IOCTL);
+    assert!(without_pages().unwrap() == content[..4096]);
+    // Reads of programs through the mount leave no page.
+    assert!(fs::read(bench.at("file")).unwrap() == content);
+    assert!(without_pages().unwrap() == content[..4096]);
+    agent.tell("globals().update(m=mmap.mmap(fd, 0))");
+    assert!(without_pages().is_ok(), "a mapping alone has no page");
+    assert_eq!(agent.tell("m[500_000]"), content[500_000].to_string());
+    let status = |read: Result<Vec<u8>, Error>| read.unwrap_err().status();
+    assert_eq!(status(without_pages()), Some(Status::STALE_EPOCH));
+    assert_eq!(status(with_pages()), Some(Status::STALE_EPOCH), "it is asked for again");
+    // From then on, the kernel's pages and the volume agree for every caller.
+    agent.tell("m.__setitem__(slice(500_000, 500_005), b'store')");
+    assert_eq!(agent.tell("os.pread(fd, 5, 500_000)"), "b'store'");
+    assert_eq!(agent.writes(9, 4096, 499_712), "4096");
+    assert_eq!(agent.tell("m[499_712:503_808] == bytes([9]) * 4096"), "True");
+    agent.end();
+    mount.unmount();
+    bench.check();
+    bench.terminate();
+}
+
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
 fn a_seal_is_void_when_its_file_is_removed_and_its_blocks_are_used_again() {
@@ -210,26 +265,7 @@ fn a_seal_is_void_when_its_file_is_removed_and_its_blocks_are_used_again() {
         let mount = bench.mount(&[]);
         let mut agent = begun(&bench, &bytes(8 * MIB, 0));
         agent.reads(4096, 0, &bytes(4096, 0));
-        let ask = format!(
-            "(b := bytearray({HANDOVER_LEN})) and (fcntl.ioctl(fd, {SEAL_IOCTL}, b), b.hex())[1]"
-        );
-        let hex = agent.tell(&ask);
-        let answer: Vec<u8> = (0..hex.len() / 2)
-            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
-            .collect();
-        let handover = Handover::decode(answer.as_slice().try_into().unwrap()).unwrap();
-        let place_of_node = handover.place.place.to_string();
-        let client = Client::connect(&place_of_node, Credentials::NONE).unwrap();
-        let mut pair = client.sealed_queue_pair(&handover.seal, QueueOptions::default()).unwrap();
-        let mut read = || {
-            pair.post_read_at(Buffer::new(4096), 0).unwrap();
-            let mut done = Vec::new();
-            while pair.in_flight() > 0 {
-                pair.poll(&mut done).unwrap();
-            }
-            let done = done.pop().unwrap();
-            done.result.map(|_| done.buffer.unwrap().to_vec())
-        };
+        let mut read = sealed_reads(&mut agent, SEAL_IOCTL);
         assert!(read().unwrap() == bytes(4096, 0));
         fs::remove_file(bench.at("file")).unwrap();
         agent.end();

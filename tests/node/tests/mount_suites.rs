@@ -295,6 +295,22 @@ fn git_finds_every_object_of_a_clone() {
     bench.terminate();
 }
 
+#[test]
+#[ignore = "needs root, /dev/fuse, python3, db_bench and ldb: run by make test"]
+fn killed_programs_mounts_and_nodes_lose_nothing_that_was_synchronised() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/torture-files");
+    for (writer, kills) in
+        [("sqlite", length(8, 1000)), ("bytes", length(8, 1000)), ("rocksdb", length(4, 200))]
+    {
+        let place = Place::new();
+        let mut command = Command::new("python3");
+        command.arg(&script).args(["--seed", "1", "--kills", &kills, writer]);
+        command.env("NEARFLASH_BIN", nearflash()).env("TMPDIR", place.path(""));
+        let text = ran(&mut command);
+        assert!(text.contains("kills, no loss"), "{text}");
+    }
+}
+
 fn flag(name: &str, path: &Path) -> OsString {
     let mut flag = OsString::from(name);
     flag.push(path);

@@ -11,11 +11,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 
+use crate::original::Original;
 use crate::sleep::Ring;
 
 /// One end of the pair.
 #[derive(Debug)]
-pub struct Bell(OwnedFd);
+pub struct Bell {
+    fd: OwnedFd,
+    /// The socket of a descriptor that the program may have replaced.
+    original: Option<Original>,
+}
 
 /// The reason for the end of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,19 +37,32 @@ impl Bell {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        Ok((Self(one), Self(other)))
+        Ok((Self::from_node(one), Self::from_node(other)))
     }
 
     /// The end that the node has sent.
     pub(crate) fn from_node(fd: OwnedFd) -> Self {
-        Self(fd)
+        Self { fd, original: None }
+    }
+
+    /// Checks from now on, before each use of the descriptor, that it is still of the same socket.
+    pub(crate) fn guard(&mut self) {
+        self.original = Original::of(self.fd.as_fd());
+    }
+
+    /// Whether the descriptor is still of the socket that it was guarded with.
+    pub(crate) fn is_original(&self) -> bool {
+        self.original.is_none_or(|original| original.is(self.fd.as_fd()))
     }
 
     /// Clears the bell, in bounded time whatever the other side does. Returns whether the other
     /// side still has its end.
     pub(crate) fn silence(&self) -> bool {
+        if !self.is_original() {
+            return false;
+        }
         let mut rung = [0u8; 256];
-        match recv(&self.0, &mut rung, RecvFlags::DONTWAIT) {
+        match recv(&self.fd, &mut rung, RecvFlags::DONTWAIT) {
             Ok((len, _)) => len > 0,
             Err(errno) => matches!(errno, Errno::AGAIN | Errno::INTR),
         }
@@ -57,9 +75,12 @@ impl Bell {
         is_writing: bool,
         timeout: Timespec,
     ) -> io::Result<Woken> {
+        if !self.is_original() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let interest = if is_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut fds =
-            [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(socket, interest)];
+            [PollFd::new(&self.fd, PollFlags::IN), PollFd::from_borrowed_fd(socket, interest)];
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) => Ok(Woken::TimedOut),
             Ok(_) | Err(Errno::INTR) => Ok(Woken::Yes),
@@ -69,21 +90,23 @@ impl Bell {
 
     /// The descriptor, to send to the other side.
     pub(crate) fn into_fd(self) -> OwnedFd {
-        self.0
+        self.fd
     }
 }
 
 impl Ring for Bell {
     /// When the socket is full, the other side already has a wake-up; when it is closed, that side
-    /// is gone.
+    /// is gone. A caller whose descriptor was replaced finds that out when it waits.
     fn ring(&self) {
-        let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        if self.is_original() {
+            let _ = send(&self.fd, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -105,9 +128,25 @@ mod tests {
     #[cfg_attr(miri, ignore = "sockets")]
     fn the_other_side_cannot_make_our_end_wait() {
         let (one, other) = Bell::pair().unwrap();
-        let flags = rustix::fs::fcntl_getfl(&other.0).unwrap();
-        rustix::fs::fcntl_setfl(&other.0, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
+        let flags = rustix::fs::fcntl_getfl(&other.fd).unwrap();
+        rustix::fs::fcntl_setfl(&other.fd, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
         assert!(one.silence(), "nothing rang, and that is known at once");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn a_guarded_bell_whose_descriptor_is_of_another_socket_is_not_used() {
+        let ((mut one, other), (third, fourth)) = (Bell::pair().unwrap(), Bell::pair().unwrap());
+        one.guard();
+        one.ring();
+        assert!(other.silence() && one.is_original());
+        rustix::io::dup2(&third.fd, &mut one.fd).unwrap();
+        one.ring();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert!(!one.is_original() && !one.silence());
+        assert!(one.wait(third.as_fd(), false, now).is_err());
+        let waited = fourth.wait(third.as_fd(), false, now).unwrap();
+        assert_eq!(waited, Woken::TimedOut, "nothing was sent to the other socket");
     }
 
     #[test]

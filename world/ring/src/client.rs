@@ -139,6 +139,17 @@ impl ClientEnd {
         self.bell = Bell::from_node(bell);
     }
 
+    /// Checks from now on, before each use of the bell's descriptor, that the program has not replaced it.
+    /// A replaced one is left alone, and a wait fails.
+    pub fn guard_bell(&mut self) {
+        self.bell.guard();
+    }
+
+    /// Whether the bell's descriptor is the one that was guarded.
+    pub fn has_bell(&self) -> bool {
+        self.bell.is_original()
+    }
+
     /// Ends the sleep, and clears the bell.
     pub fn awake(&mut self) {
         self.memory.word(CLIENT_SLEEPS_AT).store(0, Ordering::Relaxed);

@@ -42,6 +42,8 @@ mod memory;
 #[cfg(not(all(test, loom)))]
 mod node;
 #[cfg(not(all(test, loom)))]
+mod original;
+#[cfg(not(all(test, loom)))]
 mod passing;
 
 pub use geometry::{DATA_LEN_MAX, ENTRIES_MAX, ENTRY_LEN, Entry, Geometry};
@@ -55,5 +57,6 @@ pub use {
     flights::Payload,
     memory::OpenError,
     node::{Handover, NodeEnd},
+    original::Original,
     passing::{receive_passed, send_passing},
 };

@@ -14,6 +14,11 @@
 //! [`FileSystem::mark_written`]. A flush of the volume makes these bytes durable, so [`FileSystem::sync`]
 //! does. While a seal allows to write, the file counts as written: a loss of connections is reported.
 //!
+//! A seal may end when the kernel is about to keep pages of its file ([`FileSystem::seal_without_pages`]), so
+//! its holder need not look for pages. A mount sees the read with which the kernel fills a page, and calls
+//! [`FileSystem::keep_pages`] before it answers. Pages that were there before the seal was given are the
+//! holder's concern.
+//!
 //! The lock of this module is taken last.
 
 use std::collections::HashMap;
@@ -57,6 +62,8 @@ struct Record {
     version: u32,
     /// Whether the inode was closed since.
     is_closed: bool,
+    /// Whether a seal ends when the kernel keeps pages.
+    is_without_pages: bool,
 }
 
 impl Default for Sealed {
@@ -73,6 +80,27 @@ impl FileSystem {
     /// When the inode is not an open file, has no whole block, or is to be written and has privileges that
     /// a write must clear; or when the volume has no seals.
     pub fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError> {
+        self.seal_as(number, rights, false)
+    }
+
+    /// [`Self::seal`], until [`Self::keep_pages`] at the latest.
+    ///
+    /// # Errors
+    /// As [`Self::seal`].
+    pub fn seal_without_pages(
+        &self,
+        number: InodeNumber,
+        rights: Rights,
+    ) -> Result<SealedFile, FilesError> {
+        self.seal_as(number, rights, true)
+    }
+
+    fn seal_as(
+        &self,
+        number: InodeNumber,
+        rights: Rights,
+        is_without_pages: bool,
+    ) -> Result<SealedFile, FilesError> {
         let seals = self.disk().seals().ok_or_else(|| self.no_seal("its node has no seals"))?;
         let file = self.open_regular(number)?;
         // Held until the inode is known to be sealed, so that no change misses that.
@@ -90,7 +118,10 @@ impl FileSystem {
             if version == u32::MAX {
                 return Err(self.no_seal("the mount has given its last one: mount again"));
             }
-            sealed.inodes.insert(number, Record { version, is_closed: false });
+            // Earlier seals may be in use, too.
+            let was = sealed.inodes.get(&number).is_some_and(|record| record.is_without_pages);
+            let is_without_pages = is_without_pages || was;
+            sealed.inodes.insert(number, Record { version, is_closed: false, is_without_pages });
             version
         };
         if rights.has(Rights::WRITE) {
@@ -108,6 +139,19 @@ impl FileSystem {
     /// When the inode is not an open file.
     pub fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError> {
         self.open_regular(number).map(|file| file.mark_modified())
+    }
+
+    /// The kernel is about to keep pages of a file. When this returns, no seal that was given without pages
+    /// can be used, and nothing that one allowed is under way.
+    ///
+    /// # Errors
+    /// When the inode is not an open file, or the node cannot be reached.
+    pub fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError> {
+        let record = self.sealed().inodes.get(&number).copied();
+        match record.is_some_and(|record| record.is_without_pages) {
+            true => self.while_unsealed(number, || Ok(())),
+            false => Ok(()),
+        }
     }
 
     /// Voids the seals of an inode. When this returns, nothing that they allowed is under way, and none can

@@ -350,6 +350,17 @@ impl FileCalls for RemoteFiles {
         Ok(sealed)
     }
 
+    /// Only the owner voids seals, and it does not know of the pages that this client's kernel keeps.
+    fn seal_without_pages(&self, _: InodeNumber, _: Rights) -> Result<SealedFile, FilesError> {
+        let (volume, reason) = (self.volume.clone(), "its node owns the files");
+        Err(FilesError::NoSeal { volume, reason })
+    }
+
+    /// No seal depends on pages.
+    fn keep_pages(&self, _: InodeNumber) -> Result<(), FilesError> {
+        Ok(())
+    }
+
     fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError> {
         self.writes.add(number);
         Ok(())

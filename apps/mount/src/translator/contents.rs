@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::PoisonError;
 
-use fuser::{Errno, FopenFlags, OpenFlags, ReplyData, ReplyStatfs, WriteFlags};
+use fuser::{Errno, FopenFlags, LockOwner, OpenFlags, ReplyData, ReplyStatfs, WriteFlags};
 use nearflash_files_owner::{Allocation, AttributeChanges, BLOCK, InodeNumber, NAME_LEN_MAX};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::fs::{FallocateFlags, OFlags};
@@ -30,7 +30,7 @@ impl Translator {
 
     pub(super) fn read_contents(
         &self,
-        number: InodeNumber,
+        (number, owner): (InodeNumber, Option<LockOwner>),
         offset: u64,
         len: u32,
         reply: ReplyData,
@@ -41,7 +41,14 @@ impl Translator {
                 bytes.resize(len, 0);
             }
             let bytes = &mut bytes[..len];
-            match self.files.call(|files| files.read(number, bytes, ByteOffset(offset))) {
+            let read = self.files.call(|files| {
+                // The kernel fills a page: only reads of programs have an owner of locks.
+                if owner.is_none() {
+                    files.keep_pages(number)?;
+                }
+                files.read(number, bytes, ByteOffset(offset))
+            });
+            match read {
                 Ok(read) => reply.data(&bytes[..read]),
                 Err(error) => reply.error(error),
             }

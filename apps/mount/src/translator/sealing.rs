@@ -1,5 +1,5 @@
 //! Seals for processes that read and write the bytes of an open file without this mount:
-//! [`SEAL_IOCTL`] and [`WRITTEN_IOCTL`].
+//! [`SEAL_IOCTL`], [`SEAL_WITHOUT_PAGES_IOCTL`] and [`WRITTEN_IOCTL`].
 //!
 //! A process gets the rights with which the kernel has let it open the file. The kernel passes the handle
 //! of the open file, and this mount puts the access mode there.
@@ -8,8 +8,10 @@
 //! a credential, the process gets a bearer with the seal, and never the credential.
 
 use fuser::{Errno, FileHandle};
-use nearflash::direct::{HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL, Url, WRITTEN_IOCTL};
-use nearflash_files_owner::InodeNumber;
+use nearflash::direct::{
+    HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, Url, WRITTEN_IOCTL,
+};
+use nearflash_files_owner::{FileCalls, FilesError, InodeNumber, SealedFile};
 use rustix::fs::OFlags;
 
 use super::Translator;
@@ -20,6 +22,15 @@ pub(super) fn handle(flags: i32) -> FileHandle {
     let flags = OFlags::from_bits_retain(flags.cast_unsigned());
     FileHandle((flags & OFlags::ACCMODE).bits().into())
 }
+
+/// The call that gives seals.
+type GiveSeal = fn(&dyn FileCalls, InodeNumber, Rights) -> Result<SealedFile, FilesError>;
+
+/// The commands that ask for a seal.
+const SEALS: [(u32, GiveSeal); 2] = [
+    (SEAL_IOCTL, |files, number, rights| files.seal(number, rights)),
+    (SEAL_WITHOUT_PAGES_IOCTL, |files, number, rights| files.seal_without_pages(number, rights)),
+];
 
 /// The rights of an open file.
 fn rights(handle: FileHandle) -> Option<Rights> {
@@ -54,8 +65,15 @@ impl Translator {
         command: u32,
         output_len: u32,
     ) -> Result<Vec<u8>, Errno> {
+        if let Some((_, give)) = SEALS.iter().find(|(known, _)| *known == command) {
+            let has_room = output_len as usize >= HANDOVER_LEN;
+            return if has_room {
+                self.hand_over(number, handle, *give)
+            } else {
+                Err(Errno::ENOTTY)
+            };
+        }
         match command {
-            SEAL_IOCTL if output_len as usize >= HANDOVER_LEN => self.hand_over(number, handle),
             WRITTEN_IOCTL => {
                 let rights = rights(handle).ok_or(Errno::EBADF)?;
                 if !rights.has(Rights::WRITE) {
@@ -67,10 +85,15 @@ impl Translator {
         }
     }
 
-    fn hand_over(&self, number: InodeNumber, handle: FileHandle) -> Result<Vec<u8>, Errno> {
+    fn hand_over(
+        &self,
+        number: InodeNumber,
+        handle: FileHandle,
+        give: GiveSeal,
+    ) -> Result<Vec<u8>, Errno> {
         let place = self.sealing_place.clone().ok_or(Errno::EOPNOTSUPP)?;
         let rights = rights(handle).ok_or(Errno::EBADF)?;
-        let sealed = self.files.call(|files| files.seal(number, rights))?;
+        let sealed = self.files.call(|files| give(files, number, rights))?;
         let bearer = place.key.is_some().then_some(sealed.bearer);
         let handover = Handover { place, seal: sealed.seal, bearer };
         handover.encode().map(Vec::from).ok_or(Errno::EOPNOTSUPP)

@@ -2,6 +2,10 @@
 //!
 //! The program may close the descriptors of the link, and open files of its own under their numbers. So the
 //! link is used only as long as the descriptors are the ones that it was made with, and otherwise left alone.
+//!
+//! The link checks that itself before each system call. Most reads through shared memory need none: no
+//! descriptor is used, so none is checked. A write is checked in advance, so that it is not begun on a link
+//! whose node cannot be woken, and so is a link over a socket.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::OnceLock;
@@ -98,6 +102,7 @@ impl Node {
         let shared_len = PIECE_LEN * (DEPTH as usize + 1);
         let options = QueueOptions::default().depth(DEPTH).shared_len(shared_len);
         let options = options.identity(Some(identity)).descriptor_min(descriptor_min());
+        let options = options.guards_descriptors(true);
         let linked = connected.and_then(|client| client.sealed_queue_pair(&handover.seal, options));
         let pair = match linked {
             Ok(pair) => pair,
@@ -123,6 +128,11 @@ impl Node {
     /// Whether the link can be used.
     pub(super) fn is_ours(&self) -> bool {
         !self.pair.is_lost() && self.has_descriptors()
+    }
+
+    /// Whether the link can be used for a read: it checks its descriptors itself, if it has shared memory.
+    pub(super) fn can_read(&self) -> bool {
+        !self.pair.is_lost() && (self.pair.bell().is_some() || self.has_descriptors())
     }
 
     fn has_descriptors(&self) -> bool {

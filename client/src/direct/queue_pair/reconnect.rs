@@ -21,11 +21,11 @@ impl QueuePair {
     ) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
         let (shared, source) = (Arc::clone(&self.shared), self.handles.own_source().clone());
         let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
-        let descriptor_min = self.descriptor_min;
+        let (descriptor_min, guards) = (self.descriptor_min, self.guards_descriptors);
         let (uuid, identity) = (self.handles.own_info().uuid, self.identity);
         move || {
             let options = QueueOptions::default().depth(depth).shared_len(shared_len);
-            let options = options.descriptor_min(descriptor_min);
+            let options = options.descriptor_min(descriptor_min).guards_descriptors(guards);
             persist(shared.options.reconnect_max, || {
                 let (shared, own) = (Arc::clone(&shared), source.clone());
                 let pair = Self::connect_as(identity, shared, own, options, None)?;
@@ -33,6 +33,13 @@ impl QueuePair {
                 Ok(pair)
             })
         }
+    }
+
+    /// Whether the descriptors are those that the queue pair has made, if it
+    /// [guards](crate::QueueOptions::guards_descriptors) them and has shared memory. If not, it must neither be
+    /// used nor be dropped: the descriptors are other code's.
+    pub fn has_descriptors(&self) -> bool {
+        self.link.has_descriptors()
     }
 
     /// Connects again after the connection was lost, for at most
@@ -80,6 +87,9 @@ impl QueuePair {
         let shared = self.shared.until(deadline);
         let mut link = Link::connect(&shared, self.identity, slots, self.shared_len)?;
         link.raise_descriptors(self.descriptor_min);
+        if self.guards_descriptors {
+            link.guard_descriptors();
+        }
         let handles = self.handles.reopened(&mut link, &self.shared.until(deadline))?;
         (self.link, self.handles, self.lost) = (link, handles, None);
         self.silence.broken();
