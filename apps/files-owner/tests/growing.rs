@@ -115,3 +115,22 @@ fn an_inode_has_the_blocks_of_its_bytes_and_what_it_holds_to_grow_is_free() {
     files.append(growing, &[2; 4096]).unwrap();
     assert_eq!(bytes(&files, growing)[2_999_999..3_000_001], [1, 2]);
 }
+
+#[test]
+fn uploads_of_unknown_length_follow_each_other_until_the_volume_is_full() {
+    let device = formatted();
+    let mut owner = Owner::open(device.disk()).unwrap();
+    let options = Upload { size: None, replace: Replace::Never };
+    let source = |nth: u8| vec![nth; ByteLen(8 * MIB + 1).to_usize()];
+    for nth in 0..3_u8 {
+        owner.put(&path(&nth.to_string()), &mut &source(nth)[..], options, &mut |_| {}).unwrap();
+    }
+    owner.remove(&path("1")).unwrap();
+    owner.put(&path("3"), &mut &source(3)[..], options, &mut |_| {}).unwrap();
+    for nth in [0, 2, 3_u8] {
+        let mut found = Vec::new();
+        owner.files().get(&path(&nth.to_string()), &mut found, &mut |_| {}).unwrap();
+        assert_eq!(found, source(nth));
+    }
+    assert!(owner.check().unwrap().is_sound());
+}
