@@ -146,10 +146,17 @@ impl RemoteFiles {
         let damaged = |source| FilesError::Message { volume: volume.to_owned(), source };
         let message = request.encode().map_err(damaged)?;
         let mut pair = client.queue_pair(volume, queue_options())?;
-        match pair.ask_owner(&message) {
-            Ok(answer) => read_answer(volume, &answer).map(|_| true),
-            Err(error) if is_not_owned(&error) => Ok(false),
-            Err(error) => Err(error.into()),
+        let deadline = Instant::now() + Options::default().reconnect_max;
+        loop {
+            match pair.ask_owner(&message) {
+                Ok(answer) => return read_answer(volume, &answer).map(|_| true),
+                Err(error) if is_not_owned(&error) => return Ok(false),
+                // A node that has just started still looks at the volume.
+                Err(error) if error.status() == Some(Status::BUSY) && Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_PERIOD);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
