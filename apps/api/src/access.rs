@@ -30,7 +30,10 @@ pub struct GrantInfo {
     pub seal: bool,
     /// The volume.
     pub volume: String,
-    /// The first byte of the range.
+    /// The directory whose files it covers, instead of a range. Absent for a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The first byte of the range; 0 with a path.
     pub start: u64,
     /// The first byte past the range. Absent when the range ends with the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +71,7 @@ pub struct CredentialRemove {
     pub id: String,
 }
 
-/// Grants a credential access to a range of a volume.
+/// Grants a credential access to a range of a volume, or to files of a volume that the node owns.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantAdd {
@@ -76,6 +79,9 @@ pub struct GrantAdd {
     pub credential: String,
     /// The volume.
     pub volume: String,
+    /// The directory whose files it covers, and those below it, instead of a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// The first byte of the range.
     #[serde(default)]
     pub start: u64,

@@ -319,6 +319,7 @@ fn grant() -> GrantInfo {
         credential: "app".to_owned(),
         seal: false,
         volume: "data".to_owned(),
+        path: None,
         start: 0,
         end: Some(8 << 30),
         rights: "rw".to_owned(),
@@ -429,6 +430,7 @@ fn requests_about_credentials_and_grants_are_as_they_always_were() {
     let add = GrantAdd {
         credential: id(),
         volume: "data".to_owned(),
+        path: None,
         start: 0,
         end: Some(8 << 30),
         rights: "r".to_owned(),

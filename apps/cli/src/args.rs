@@ -75,6 +75,7 @@ const GRANT_EXAMPLES: &str = "\
 Examples:
   nearflash grant add app data --rights rw
   nearflash grant add guest data --range 0..8GiB --rights r --expires 12h
+  nearflash grant add app files --path /models
   nearflash grant list guest
   nearflash grant seal data --range 1GiB..2GiB --for 1h
   nearflash grant revoke 2
@@ -532,7 +533,7 @@ pub(crate) enum CredentialSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GrantSubcommand {
-    /// Grant a credential access to a range of a volume
+    /// Grant a credential access to a range of a volume, or to a directory of its files
     Add {
         /// The credential
         id: String,
@@ -542,6 +543,10 @@ pub(crate) enum GrantSubcommand {
         /// volume, also after it grows]
         #[arg(long, value_name = "START..END")]
         range: Option<GrantRange>,
+        /// The files in this directory, and below it, instead of bytes, for example /models; of a
+        /// volume whose files the node owns
+        #[arg(long, value_name = "PATH", conflicts_with = "range")]
+        path: Option<String>,
         /// r to read, rw to read and write
         #[arg(long, default_value_t = Rights::Read)]
         rights: Rights,

@@ -153,11 +153,12 @@ fn create_with_file(node: &NodeArgs, call: CredentialCreate, path: &Path) -> Don
 
 pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
     match subcommand {
-        GrantSubcommand::Add { id, volume, range, rights, expires, node } => {
+        GrantSubcommand::Add { id, volume, range, path, rights, expires, node } => {
             let range = range.unwrap_or(GrantRange::WHOLE);
             let call = GrantAdd {
                 credential: id,
                 volume,
+                path,
                 start: range.start().0,
                 end: range.end().map(|end| end.0),
                 rights: rights.to_string(),

@@ -124,8 +124,9 @@ fn grants_of(credential: &CredentialInfo) -> String {
 fn permission(grant: &GrantInfo) -> String {
     let GrantInfo { number, credential, volume, rights, expires_at, .. } = grant;
     let what = if rights == "r" { "read" } else { "read and write" };
-    let range = match (grant.start, grant.end) {
-        (0, None) => "all".to_owned(),
+    let range = match (&grant.path, grant.start, grant.end) {
+        (Some(path), ..) => format!("the files in {path}"),
+        (None, 0, None) => "all".to_owned(),
         _ => tables::range(grant),
     };
     let until = expires_at.map(|at| format!(", until {}", show_moment(at))).unwrap_or_default();
@@ -157,6 +158,7 @@ mod tests {
             credential: "app".to_owned(),
             seal: false,
             volume: "data".to_owned(),
+            path: None,
             start: 0,
             end,
             rights: rights.to_owned(),
@@ -205,6 +207,9 @@ mod tests {
     fn a_grant_is_made_and_revoked_in_words() {
         let made = super::grant("added", &grant(Some(8 << 30), "r", Some(1_795_269_350)));
         insta::assert_snapshot!(made, @r#"added grant 7 of 'app': read 0..8GiB of volume 'data', until 2026-11-21 13:55Z"#);
+        let path = Some("/models".to_owned());
+        let made = super::grant("added", &GrantInfo { path, ..grant(None, "r", None) });
+        insta::assert_snapshot!(made, @"added grant 7 of 'app': read the files in /models of volume 'data'");
         let revoked = super::grant("revoked", &grant(None, "rw", None));
         insta::assert_snapshot!(revoked, @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nearflash::direct::TakeError;
+use nearflash::direct::{Status, TakeError};
 use nearflash_files::{Damage, Error, NoSpaceError, Path, Refusal, SuperblockError};
 use nearflash_units::ByteLen;
 use redb::StorageError;
@@ -126,6 +126,8 @@ impl FilesError {
             Self::Refused(refusal) => refusal_errno(refusal),
             Self::NoSpace { .. } | Self::MetadataFull { .. } => Errno::NOSPC,
             Self::NotWritable { .. } => Errno::ACCESS,
+            // Of a grant that was revoked, for example.
+            Self::Open(error) if error.status() == Some(Status::NOT_GRANTED) => Errno::ACCESS,
             Self::OfNode { .. } => Errno::BUSY,
             Self::Stale { .. } => Errno::STALE,
             error if error.is_superseded() => Errno::STALE,

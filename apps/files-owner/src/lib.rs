@@ -48,6 +48,6 @@ pub use owner::Owner;
 pub use pending::{Pending, Upload};
 pub use reader::{OpenedFile, Reader};
 pub use remote::{AskOwner, Connect, RemoteFiles, RemotePending};
-pub use serving::{ConnectionId, FilesServer};
+pub use serving::{Allowed, Below, ConnectionId, FilesServer};
 pub use taking::Taker;
 pub use writer::{Draft, Writer};

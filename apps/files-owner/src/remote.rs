@@ -165,7 +165,7 @@ impl RemoteFiles {
             match pair.ask_owner(&message) {
                 Ok(answer) => return read_answer(volume, &answer).map(|_| true),
                 Err(error) if is_not_owned(&error) => return Ok(false),
-                // A node that has just started takes the volume.
+                // A node that has just started still looks at the volume.
                 Err(error) if error.status() == Some(Status::BUSY) && Instant::now() < deadline => {
                     std::thread::sleep(RETRY_PERIOD);
                 }

@@ -6,6 +6,7 @@
 //! Invariant: an inode is retained as often as the clients that have a connection have it open.
 
 mod handlers;
+mod scope;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ use nearflash_files_calls::{Answer, CLIENT_LEN, MessageError, OPEN_MAX, Operatio
 use rustix::io::Errno;
 
 use crate::{FileSystem, FilesError};
+pub use scope::{Allowed, Below};
+use scope::{Found, Use};
 
 /// A connection of a client, by a number that its caller never uses again.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -40,22 +43,24 @@ pub struct FilesServer {
 #[derive(Debug, Default)]
 struct Clients {
     by_connection: HashMap<ConnectionId, ClientId>,
-    clients: HashMap<ClientId, Client>,
+    clients: HashMap<ClientId, ClientState>,
 }
 
 #[derive(Debug, Default)]
-struct Client {
+struct ClientState {
     connections: usize,
     /// How often each inode is open.
     open: HashMap<InodeNumber, u64>,
     /// The sum of these numbers.
     open_count: u64,
+    /// Of a client whose grants are on directories.
+    found: Found,
 }
 
 /// A request, and who has sent it.
 struct Asked<'a> {
     connection: ConnectionId,
-    may_write: bool,
+    allowed: &'a Allowed,
     request: Request<'a>,
 }
 
@@ -120,9 +125,9 @@ impl FilesServer {
     }
 
     /// Carries out a request, and returns the answer.
-    pub fn serve(&self, connection: ConnectionId, may_write: bool, request: &[u8]) -> Vec<u8> {
+    pub fn serve(&self, connection: ConnectionId, allowed: &Allowed, request: &[u8]) -> Vec<u8> {
         let done = Request::decode(request).map_err(Failed::from).and_then(|request| {
-            let asked = Asked { connection, may_write, request };
+            let asked = Asked { connection, allowed, request };
             self.carry_out(&asked)
         });
         let answer = match &done {
@@ -136,27 +141,40 @@ impl FilesServer {
 
     fn carry_out(&self, asked: &Asked<'_>) -> Result<Done, Failed> {
         let operation = asked.request.head.operation();
-        if operation.is_change() {
-            self.check_change(asked)?;
+        // The caller formats, and only for clients with all rights.
+        let is_allowed = asked.allowed.may_write_some() && operation != Operation::FORMAT;
+        if operation.is_change() && !is_allowed {
+            return Err(self.no_right(operation));
         }
         let handler = handlers::of(operation).ok_or_else(|| {
             let message = format!("the node does not know operation {} on files", operation.0);
             Failed::new(Errno::NOSYS, message)
         })?;
-        handler(self, asked)
+        if !asked.allowed.allows(operation)
+            && self.admit(asked)? == Some(Use::Pass)
+            && operation == Operation::LIST
+        {
+            return handlers::list_steps(self, asked);
+        }
+        let removal = self.removal(asked);
+        let done = handler(self, asked)?;
+        if let Some(removal) = removal {
+            self.note_removed(removal);
+        }
+        if !asked.allowed.below.is_empty() {
+            self.note_found(asked, &done.payload)?;
+        }
+        Ok(done)
     }
 
-    /// Refuses a client without the right to write.
-    fn check_change(&self, asked: &Asked<'_>) -> Result<(), Failed> {
-        if asked.may_write {
-            return Ok(());
-        }
+    /// The answer to a client without the right to write.
+    fn no_right(&self, operation: Operation) -> Failed {
         let message = format!(
             "files of volume '{}': {} needs a grant with --rights rw for the whole volume",
             self.files.volume(),
-            asked.request.head.operation().name()
+            operation.name()
         );
-        Err(Failed::new(Errno::ACCESS, message))
+        Failed::new(Errno::ACCESS, message)
     }
 
     /// Refuses a client that does not have the inode open.
@@ -240,7 +258,7 @@ impl FilesServer {
 }
 
 impl Clients {
-    fn of(&mut self, connection: ConnectionId) -> Result<&mut Client, Failed> {
+    fn of(&mut self, connection: ConnectionId) -> Result<&mut ClientState, Failed> {
         let id = self.by_connection.get(&connection);
         let client = id.and_then(|id| self.clients.get_mut(id));
         client.ok_or_else(|| {

@@ -14,9 +14,9 @@ use nearflash::Error;
 use nearflash::direct::Lost;
 use nearflash_files_calls::{Answer, OPEN_MAX, Operation, Request};
 use nearflash_files_owner::{
-    Allocation, AskOwner, AttributeChanges, AttributeWrite, ConnectionId, FileCalls, FileSystem,
-    FilesError, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path, Permissions,
-    RemoteFiles, RemotePending, Renaming, Replace, Upload, format,
+    Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, ConnectionId, FileCalls,
+    FileSystem, FilesError, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
+    Permissions, RemoteFiles, RemotePending, Renaming, Replace, Upload, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
@@ -117,7 +117,7 @@ impl AskOwner for Connection {
             self.is_lost = true;
             return lost();
         }
-        let answer = self.server.serve(self.id, self.node.may_write, message);
+        let answer = self.server.serve(self.id, &Allowed::all(self.node.may_write), message);
         if fate == Fate::LostAfter {
             self.is_lost = true;
             return lost();
@@ -308,7 +308,7 @@ fn wrong_messages_are_answered_with_their_error() {
     let server = node.server();
     let connection = ConnectionId { core: 9, number: 9 };
     let errno = |request: &[u8]| {
-        let answer = server.serve(connection, true, request);
+        let answer = server.serve(connection, &Allowed::all(true), request);
         Answer::decode(&answer).unwrap().errno
     };
     let errno_of = |request: Request<'_>| errno(&request.encode().unwrap());

@@ -106,7 +106,10 @@ fn of_grant(error: &GrantError) -> Coded {
             (ErrorCode::InvalidValue, Some(Subject::new("volume", volume)))
         }
         GrantError::Past | GrantError::SealLife => (ErrorCode::InvalidValue, None),
-        GrantError::PartOfBlock { volume, .. } | GrantError::NoSeals(volume) => {
+        GrantError::PartOfBlock { volume, .. }
+        | GrantError::SealOfFiles { volume, .. }
+        | GrantError::NoFiles(volume)
+        | GrantError::NoSeals(volume) => {
             (ErrorCode::InvalidValue, Some(Subject::new("volume", volume)))
         }
         GrantError::TooManyCredentials | GrantError::TooManyGrants => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use nearflash_access::{Credential, Holder, UnixTime, is_expired};
+use nearflash_access::{Covered, Credential, Holder, UnixTime, is_expired};
 use nearflash_api::VolumeInfo;
 use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::records::Records;
 use crate::{
-    DirectAccess, DirectCredential, DirectGrant, DirectSeal, DirectVolume, IscsiAccess,
-    IscsiTarget, IscsiUnit, Namespace, Published,
+    DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume,
+    IscsiAccess, IscsiTarget, IscsiUnit, Namespace, Published,
 };
 
 /// The prefix of every subsystem's NQN; the subsystem's name follows.
@@ -80,14 +80,26 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     let Records { space, grants, .. } = recorded;
     let volumes: HashMap<Uuid, &Volume> = space.served().map(|v| (v.uuid, v)).collect();
     let mut given: HashMap<&Name, Vec<DirectGrant>> = HashMap::new();
+    let mut files: HashMap<&Name, Vec<DirectFilesGrant>> = HashMap::new();
     let mut seals = Vec::new();
     for grant in grants.grants().filter(|grant| !is_expired(grant.expires, now)) {
         let Some(volume) = volumes.get(&grant.volume) else { continue };
+        let rights = grant.rights;
+        let range = match &grant.covers {
+            Covered::Range(range) => range,
+            Covered::Files(path) => {
+                if let Holder::Credential(id) = &grant.holder {
+                    let (volume, path) = (volume.id, path.clone());
+                    files.entry(id).or_default().push(DirectFilesGrant { volume, path, rights });
+                }
+                continue;
+            }
+        };
         let allowed = DirectGrant {
             volume: volume.id,
-            start: grant.range.start(),
-            end: grant.range.end().unwrap_or(ByteOffset(volume.len().0)),
-            rights: grant.rights,
+            start: range.start(),
+            end: range.end().unwrap_or(ByteOffset(volume.len().0)),
+            rights,
         };
         match &grant.holder {
             Holder::Credential(id) => given.entry(id).or_default().push(allowed),
@@ -102,6 +114,7 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
         secret: credential.secret.clone(),
         is_expired: is_expired(credential.expires, now),
         grants: given.remove(&credential.id).unwrap_or_default(),
+        files: files.remove(&credential.id).unwrap_or_default(),
     };
     DirectAccess {
         volumes: space.served().map(direct_volume).collect(),

@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
 use nearflash_direct::wire::Rights;
-use nearflash_files_owner::ConnectionId;
+use nearflash_files_owner::{Allowed, Below, ConnectionId, Path as FilesPath};
 use nearflash_request::VolumeId;
 use nearflash_shard::ClientPlace;
 use nearflash_space::Name;
@@ -61,10 +62,15 @@ enum Job {
         number: u32,
     },
     Gone(ClientPlace),
+    /// The jobs before this one are done.
+    Report(Sender<()>),
 }
+
+type Senders = Arc<Mutex<Vec<Sender<Job>>>>;
 
 /// The ends of the queues to the threads.
 pub(crate) struct Queues {
+    senders: Senders,
     receivers: Vec<Receiver<Job>>,
     waiting: Arc<AtomicUsize>,
 }
@@ -75,7 +81,8 @@ pub(crate) fn queues() -> (OnFiles, Queues) {
     let (senders, receivers): (Vec<Sender<Job>>, Vec<Receiver<Job>>) =
         (0..WORKERS).map(|_| channel()).unzip();
     let counted = Arc::clone(&waiting);
-    let senders = Mutex::new(senders);
+    let senders: Senders = Arc::new(Mutex::new(senders));
+    let all = Arc::clone(&senders);
     let take = move |news| {
         let (place, job) = match news {
             FilesNews::Gone(place) => (place, Job::Gone(place)),
@@ -89,11 +96,11 @@ pub(crate) fn queues() -> (OnFiles, Queues) {
                 }
             }
         };
-        let senders = senders.lock().unwrap_or_else(PoisonError::into_inner);
+        let senders = all.lock().unwrap_or_else(PoisonError::into_inner);
         // The threads have ended when the node stops.
         let _ = senders[worker_of(place)].send(job);
     };
-    (OnFiles::new(take), Queues { receivers, waiting })
+    (OnFiles::new(take), Queues { senders, receivers, waiting })
 }
 
 /// The thread for the messages of a connection.
@@ -105,6 +112,7 @@ fn worker_of(place: ClientPlace) -> usize {
 /// The owner of the files of volumes.
 pub(crate) struct FilesOwner {
     volumes: Vec<(VolumeId, Arc<Volume>)>,
+    senders: Senders,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -148,7 +156,19 @@ impl FilesOwner {
             };
             spawn(format!("files-calls-{number}"), Box::new(move || worker.run(&receiver)))?;
         }
-        Ok(Arc::new(Self { volumes, threads: Mutex::new(threads) }))
+        let senders = queues.senders;
+        Ok(Arc::new(Self { volumes, senders, threads: Mutex::new(threads) }))
+    }
+
+    /// Waits until the messages that have arrived are carried out, which have the rights of their time.
+    /// Returns whether they are, after `patience` at most.
+    pub(crate) fn wait_for_earlier(&self, patience: Duration) -> bool {
+        let (done, reports) = channel();
+        let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let asked = senders.iter().filter(|sender| sender.send(Job::Report(done.clone())).is_ok());
+        let (count, deadline) = (asked.count(), Instant::now() + patience);
+        let left = || deadline.saturating_duration_since(Instant::now());
+        (0..count).all(|_| reports.recv_timeout(left()).is_ok())
     }
 
     /// The state of the files of a volume, for people; `None` if this node does not own them.
@@ -203,6 +223,10 @@ impl Worker {
                 Job::Refuse { place, number } => {
                     self.runtime.answer_files(place, number, Err(Status::BUSY));
                 }
+                Job::Report(done) => {
+                    // Nobody waits any more after a while.
+                    let _ = done.send(());
+                }
                 Job::Gone(place) => {
                     let connection = connection_of(place);
                     self.volumes.iter().for_each(|(_, volume)| volume.gone(connection));
@@ -214,8 +238,21 @@ impl Worker {
     fn answer(&self, place: ClientPlace, demand: &FilesDemand) -> Result<Box<[u8]>, Status> {
         let found = self.volumes.iter().find(|(id, _)| *id == demand.volume);
         let (_, volume) = found.ok_or(Status::NO_SUCH_VOLUME)?;
-        let may_write = demand.rights.has(Rights::WRITE);
-        volume.serve(connection_of(place), may_write, &demand.payload)
+        volume.serve(connection_of(place), &allowed(demand), &demand.payload)
+    }
+}
+
+/// The calls that a client may make.
+fn allowed(demand: &FilesDemand) -> Allowed {
+    let below = demand.files.iter().filter_map(|grant| {
+        // A grant whose path no volume can have allows nothing.
+        let path = FilesPath::parse(&grant.path).ok()?;
+        Some(Below { path, may_write: grant.rights.has(Rights::WRITE) })
+    });
+    Allowed {
+        may_read: demand.rights.has(Rights::READ),
+        may_write: demand.rights.has(Rights::READ) && demand.rights.has(Rights::WRITE),
+        below: below.collect(),
     }
 }
 
@@ -234,7 +271,8 @@ mod tests {
 
     fn asked(number: u64) -> FilesNews {
         let (volume, rights, payload) = (VolumeId(0), Rights::READ, Box::default());
-        let demand = Box::new(FilesDemand { number: 5, volume, rights, payload });
+        let files = Arc::default();
+        let demand = Box::new(FilesDemand { number: 5, volume, rights, files, payload });
         FilesNews::Asked { place: place(number), demand }
     }
 

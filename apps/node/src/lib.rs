@@ -38,10 +38,10 @@ pub use ledger::Ledger;
 pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
-    CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectSeal, DirectVolume, DoorSocket,
-    FilesAccess, FilesNews, HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit,
-    MirrorNews, Namespace, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError, Then,
+    CoreStatus, DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant, DirectSeal,
+    DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess, InitiatorAccess, IscsiAccess,
+    IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnFiles, OnMirrors, OpenDoor, Published,
+    Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

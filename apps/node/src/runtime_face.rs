@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use nearflash_access::{ChapAccount, GrantNumber, Rights, Secret};
+use nearflash_access::{ChapAccount, GrantNumber, GrantPath, Rights, Secret};
 use nearflash_device::DeviceId;
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
@@ -414,8 +414,21 @@ pub struct DirectCredential {
     pub secret: Secret,
     /// Whether it has expired, so that it admits no client.
     pub is_expired: bool,
-    /// Its grants that have not expired.
+    /// Its grants on bytes that have not expired.
     pub grants: Vec<DirectGrant>,
+    /// Its grants on files that have not expired.
+    pub files: Vec<DirectFilesGrant>,
+}
+
+/// Rights on the files of a directory of a volume, and below it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirectFilesGrant {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The directory.
+    pub path: GrantPath,
+    /// The rights.
+    pub rights: Rights,
 }
 
 /// A seal that the node has minted for an operator.

@@ -92,6 +92,7 @@ fn add(credential: &str, volume: &str, start: u64, end: Option<u64>, rights: &st
     GrantAdd {
         credential: credential.to_owned(),
         volume: volume.to_owned(),
+        path: None,
         start,
         end,
         rights: rights.to_owned(),

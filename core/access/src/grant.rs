@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use nearflash_files::{NameError, Path};
 use nearflash_units::{ByteLen, ByteOffset, ParseSizeError, parse_size};
 use uuid::Uuid;
 
@@ -104,8 +105,8 @@ pub struct Grant {
     pub holder: Holder,
     /// The volume's UUID. A later volume of the same name is not covered.
     pub volume: Uuid,
-    /// The bytes of the volume that the grant covers.
-    pub range: GrantRange,
+    /// The part of the volume that the grant covers.
+    pub covers: Covered,
     /// The operations that the grant allows.
     pub rights: Rights,
     /// The moment from which the grant allows nothing; `None`: it does not expire.
@@ -119,6 +120,57 @@ impl Grant {
             Holder::Credential(id) => Some(id),
             Holder::Seal(_) => None,
         }
+    }
+}
+
+/// The part of a volume that a grant covers. The two kinds are never mixed up: a grant on files covers no
+/// byte of the volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Covered {
+    /// These bytes.
+    Range(GrantRange),
+    /// The files in this directory, and below it, as their owner serves them.
+    Files(GrantPath),
+}
+
+/// A directory of a volume of files, in a grant. It is always text, so that records and lists have it as
+/// it is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GrantPath(Path);
+
+/// Error: a text is not the path of a directory.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ParseGrantPathError {
+    /// It does not begin at the root.
+    #[error("'{0}' is not a path from the root of the volume: write /{0}")]
+    Relative(Box<str>),
+    /// A name in it is not valid.
+    #[error("the path of a grant: {0}")]
+    Name(#[from] NameError),
+}
+
+impl GrantPath {
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl FromStr for GrantPath {
+    type Err = ParseGrantPathError;
+
+    fn from_str(text: &str) -> Result<Self, ParseGrantPathError> {
+        let path = Path::parse(text.as_bytes())?;
+        match text.starts_with('/') {
+            true => Ok(Self(path)),
+            false => Err(ParseGrantPathError::Relative(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for GrantPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.to_string())
     }
 }
 
@@ -265,6 +317,26 @@ mod tests {
         assert!(refused("1..2..3").starts_with("'2..3' is not a size"));
         for text in ["1KiB..1KiB", "2..1", "0..0"] {
             assert!(refused(text).ends_with("is empty: its end is exclusive"));
+        }
+    }
+
+    #[test]
+    fn a_path_is_that_of_a_directory_from_the_root_on() {
+        for (text, shown) in [("/", "/"), ("/models", "/models"), ("//a//b c/ü/", "/a/b c/ü")] {
+            let path: GrantPath = text.parse().unwrap();
+            assert_eq!(path.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(path));
+        }
+        let long = format!("/{}", "n".repeat(256));
+        for (text, refused) in [
+            ("models", "write /models"),
+            ("", "write /"),
+            ("/a/../b", "'..'"),
+            ("/a\0", "NUL"),
+            (&long, "256 bytes is too long"),
+        ] {
+            let error = text.parse::<GrantPath>().unwrap_err().to_string();
+            assert!(error.contains(refused), "{error}");
         }
     }
 

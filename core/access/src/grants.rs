@@ -13,7 +13,10 @@ use uuid::Uuid;
 
 use nearflash_space::{Home, Name, Volume};
 
-use crate::{Credential, Grant, GrantNumber, GrantRange, Holder, Rights, Secret, UnixTime};
+use crate::{
+    Covered, Credential, Grant, GrantNumber, GrantPath, GrantRange, Holder, Rights, Secret,
+    UnixTime,
+};
 
 /// The largest number of credentials of a node, expired ones included.
 pub const CREDENTIALS_MAX: usize = 1024;
@@ -29,8 +32,8 @@ pub const SEAL_LIFE_MAX: u64 = 24 * 60 * 60;
 pub struct GrantRequest {
     /// Who is to have the rights.
     pub holder: Holder,
-    /// The bytes of the volume that the grant covers.
-    pub range: GrantRange,
+    /// The part of the volume that the grant covers.
+    pub covers: Covered,
     /// The operations that the grant allows.
     pub rights: Rights,
     /// The moment at which the grant expires; `None`: never.
@@ -74,6 +77,18 @@ pub enum GrantError {
          credential"
     )]
     NoSeals(Name),
+    /// A seal covers bytes.
+    #[error(
+        "a seal has a range of volume '{volume}', and no files: add a grant on {path} to a \
+         credential"
+    )]
+    SealOfFiles { volume: Name, path: GrantPath },
+    /// The node does not own the files of the volume.
+    #[error(
+        "the node does not own the files of volume '{0}', so that no grant has a path of it: start \
+         it with --files {0}"
+    )]
+    NoFiles(Name),
     /// The node already has [`CREDENTIALS_MAX`] credentials.
     #[error("the node has 1024 credentials, the maximum: remove one first")]
     TooManyCredentials,
@@ -192,32 +207,33 @@ impl Grants {
         volume: &Volume,
         now: UnixTime,
     ) -> Result<&Grant, GrantError> {
-        let GrantRequest { holder, range, rights, expires } = asked;
+        let GrantRequest { holder, covers, rights, expires } = asked;
         if let Holder::Credential(id) = &holder
             && !self.credentials.contains_key(id)
         {
             return Err(GrantError::NoCredential(id.clone()));
         }
         check_expiry(expires, now)?;
-        let len = volume.len();
-        // A range without an end must have at least its first byte within the volume.
-        if range.end().map_or(range.start().0.saturating_add(1), |end| end.0) > len.0 {
-            return Err(GrantError::BeyondVolume { volume: volume.name.clone(), len, range });
+        if let Covered::Range(range) = &covers {
+            check_range(*range, volume)?;
         }
-        let range = match &holder {
-            Holder::Credential(_) => range,
-            Holder::Seal(_) => {
+        let covers = match (&holder, covers) {
+            (Holder::Seal(_), Covered::Range(range)) => {
                 let range = sealed_range(range, volume, expires, now)?;
                 self.forget_expired_seals(now);
-                range
+                Covered::Range(range)
             }
+            (Holder::Seal(_), Covered::Files(path)) => {
+                return Err(GrantError::SealOfFiles { volume: volume.name.clone(), path });
+            }
+            (Holder::Credential(_), covers) => covers,
         };
         if self.grants.len() >= GRANTS_MAX {
             return Err(GrantError::TooManyGrants);
         }
         self.last_number += 1;
         let number = GrantNumber(self.last_number);
-        let grant = Grant { number, holder, volume: volume.uuid, range, rights, expires };
+        let grant = Grant { number, holder, volume: volume.uuid, covers, rights, expires };
         Ok(self.grants.entry(number).or_insert(grant))
     }
 
@@ -254,6 +270,15 @@ pub fn is_expired(expires: Option<UnixTime>, now: UnixTime) -> bool {
 
 fn check_expiry(expires: Option<UnixTime>, now: UnixTime) -> Result<(), GrantError> {
     if is_expired(expires, now) { Err(GrantError::Past) } else { Ok(()) }
+}
+
+fn check_range(range: GrantRange, volume: &Volume) -> Result<(), GrantError> {
+    let len = volume.len();
+    // A range without an end must have at least its first byte within the volume.
+    if range.end().map_or(range.start().0.saturating_add(1), |end| end.0) > len.0 {
+        return Err(GrantError::BeyondVolume { volume: volume.name.clone(), len, range });
+    }
+    Ok(())
 }
 
 /// The range of a seal, in whole blocks. Without an end, it ends with the volume as it is now.

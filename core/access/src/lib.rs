@@ -1,4 +1,4 @@
-//! Access rules: credentials of direct clients, grants on ranges of volumes, and the CHAP accounts
+//! Access rules: credentials of direct clients, grants on ranges of volumes and on files, and the CHAP accounts
 //! of iSCSI initiators. Pure.
 //!
 //! This crate does not depend on protocols, on the catalog that stores its data, on clocks or on
@@ -14,8 +14,8 @@ pub use chap::{
     ParseChapUserError,
 };
 pub use grant::{
-    Credential, Grant, GrantNumber, GrantRange, Holder, ParseGrantRangeError, ParseRightsError,
-    ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
+    Covered, Credential, Grant, GrantNumber, GrantPath, GrantRange, Holder, ParseGrantPathError,
+    ParseGrantRangeError, ParseRightsError, ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
 };
 pub use grants::{
     CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError,

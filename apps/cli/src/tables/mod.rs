@@ -132,7 +132,7 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
             grant.number.to_string(),
             if grant.seal { "(seal)".to_owned() } else { grant.credential.clone() },
             grant.volume.clone(),
-            range(grant),
+            grant.path.clone().unwrap_or_else(|| range(grant)),
             grant.rights.clone(),
             end(grant.expires_at, grant.expired),
         ]);

@@ -222,17 +222,20 @@ fn credentials_and_grants_are_shown_in_columns() {
         credential: "app".to_owned(),
         seal: false,
         volume: "data".to_owned(),
+        path: (number == 13).then(|| "/models".to_owned()),
         start: 0,
         end,
         rights: rights.to_owned(),
         expires_at: Some(1_795_269_350),
         expired: number == 12,
     };
-    let shown = grants(&[grant(7, Some(8 << 30), "r"), grant(12, None, "rw")]);
+    let shown =
+        grants(&[grant(7, Some(8 << 30), "r"), grant(12, None, "rw"), grant(13, None, "r")]);
     insta::assert_snapshot!(shown, @r#"
         GRANT  CREDENTIAL  VOLUME  RANGE    RIGHTS  EXPIRES
             7  app         data    0..8GiB  r       2026-11-21 13:55Z
            12  app         data    0..      rw      expired
+           13  app         data    /models  r       2026-11-21 13:55Z
         "#);
     assert!(credentials(&[]).starts_with("no credentials: create one with"));
     assert!(grants(&[]).starts_with("no grants: add one with"));

@@ -1,7 +1,7 @@
 //! One handler for each operation.
 
 use nearflash::direct::Rights;
-use nearflash_files::{Inode, InodeNumber, Name, Permissions};
+use nearflash_files::{Entry, Inode, InodeNumber, Name, Permissions};
 use nearflash_files_calls::answer::{EntryRecord, encode_names, encode_seal, push_entry};
 use nearflash_files_calls::{DATA_LEN_MAX, Operation};
 use nearflash_units::{ByteLen, ByteOffset};
@@ -53,11 +53,11 @@ pub(super) fn of(operation: Operation) -> Option<Handler> {
 }
 
 impl Asked<'_> {
-    fn inode(&self) -> InodeNumber {
+    pub(super) fn inode(&self) -> InodeNumber {
         InodeNumber(self.request.head.inode.get())
     }
 
-    fn other(&self) -> InodeNumber {
+    pub(super) fn other(&self) -> InodeNumber {
         InodeNumber(self.request.head.other.get())
     }
 
@@ -100,7 +100,7 @@ fn hello(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
     let id = asked.request.data.try_into();
     let id = id.map_err(|_| Failed::new(Errno::INVAL, "the number of a client has 16 bytes"))?;
     let is_known = server.join(asked.connection, id)?;
-    let flags = u8::from(is_known) | u8::from(asked.may_write) << 1;
+    let flags = u8::from(is_known) | u8::from(asked.allowed.may_write_some()) << 1;
     Ok(Done { value: server.life, payload: vec![flags] })
 }
 
@@ -116,9 +116,21 @@ fn inode(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
 fn list(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
     let after = if asked.request.name.is_empty() { None } else { Some(asked.name()?) };
     let count_max = ByteLen(asked.len().0.min(ENTRIES_MAX)).to_usize();
-    let entries = server.files.list(asked.inode(), after.as_ref(), count_max)?;
+    Ok(listed(&server.files.list(asked.inode(), after.as_ref(), count_max)?))
+}
+
+/// LIST of a directory that the client may only pass.
+pub(super) fn list_steps(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
+    let after = if asked.request.name.is_empty() { None } else { Some(asked.name()?) };
+    let mut entries = server.steps(asked)?;
+    entries.retain(|entry| after.as_ref().is_none_or(|after| entry.name > *after));
+    entries.truncate(ByteLen(asked.len().0.min(ENTRIES_MAX)).to_usize());
+    Ok(listed(&entries))
+}
+
+fn listed(entries: &[Entry]) -> Done {
     let mut payload = Vec::new();
-    for entry in &entries {
+    for entry in entries {
         let kind = wire::kind_number(entry.kind);
         let name = entry.name.as_bytes();
         // The client asks for the others behind the last one.
@@ -126,7 +138,7 @@ fn list(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
             break;
         }
     }
-    Ok(Done::payload(payload))
+    Done::payload(payload)
 }
 
 fn read_link(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
@@ -252,8 +264,9 @@ fn allocate(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
 fn seal(server: &FilesServer, asked: &Asked<'_>) -> Result<Done, Failed> {
     server.check_open(asked.connection, asked.inode())?;
     let rights = asked.variant(wire::rights)?;
-    if rights.has(Rights::WRITE) {
-        server.check_change(asked)?;
+    // A seal is of blocks, which only grants on the whole volume give.
+    if rights.has(Rights::WRITE) && !asked.allowed.may_write {
+        return Err(server.no_right(Operation::SEAL));
     }
     let sealed = server.files.seal(asked.inode(), rights)?;
     let payload = encode_seal(&sealed.seal.encode(), &sealed.bearer.encode());

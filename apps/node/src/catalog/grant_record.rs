@@ -2,7 +2,7 @@
 //! permanent; a field that a later version adds has a default.
 
 use nearflash_access::{
-    Credential, Grant, GrantNumber, GrantRange, Holder, Rights, Secret, UnixTime,
+    Covered, Credential, Grant, GrantNumber, GrantRange, Holder, Rights, Secret, UnixTime,
 };
 use nearflash_space::Name;
 use nearflash_units::ByteOffset;
@@ -34,6 +34,11 @@ pub(super) struct GrantRecord {
     /// The UUID of the volume.
     #[zeroize(skip)]
     volume: Uuid,
+    /// The directory of the files, if the grant is on files. A version that does not know this field
+    /// refuses the record, and does not grant all bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// 0 with a path, and without an end.
     start: u64,
     /// The first byte after the range; absent when the range reaches the volume's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,12 +85,17 @@ impl GrantRecord {
             Holder::Credential(id) => (id.to_string(), None),
             Holder::Seal(secret) => (String::new(), Some(secret.to_hex())),
         };
+        let (path, range) = match &grant.covers {
+            Covered::Range(range) => (None, *range),
+            Covered::Files(path) => (Some(path.to_string()), GrantRange::WHOLE),
+        };
         Self {
             credential,
             seal,
             volume: grant.volume,
-            start: grant.range.start().0,
-            end: grant.range.end().map(|end| end.0),
+            path,
+            start: range.start().0,
+            end: range.end().map(|end| end.0),
             rights: grant.rights.to_string(),
             expires_at: grant.expires.map(|at| at.0),
         }
@@ -98,11 +108,19 @@ impl GrantRecord {
             None => Holder::Credential(self.credential.parse().ok()?),
             Some(secret) => Holder::Seal(secret.parse().ok()?),
         };
+        let range = GrantRange::new(ByteOffset(self.start), self.end.map(ByteOffset)).ok()?;
+        let covers = match &self.path {
+            None => Covered::Range(range),
+            Some(path) if range == GrantRange::WHOLE && self.seal.is_none() => {
+                Covered::Files(path.parse().ok()?)
+            }
+            Some(_) => return None,
+        };
         Some(Grant {
             number: GrantNumber(number.as_str().parse().ok()?),
             holder,
             volume: self.volume,
-            range: GrantRange::new(ByteOffset(self.start), self.end.map(ByteOffset)).ok()?,
+            covers,
             rights,
             expires: self.expires_at.map(UnixTime),
         })

@@ -3,8 +3,8 @@ mod power_cuts;
 use std::os::unix::fs::PermissionsExt;
 
 use nearflash_access::{
-    Accounts, ChapAccount, GrantNumber, GrantRequest, Grants, Holder, Mutual, Rights, Secret,
-    UnixTime,
+    Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, Mutual, Rights,
+    Secret, UnixTime,
 };
 use nearflash_device::DeviceId;
 use nearflash_media::{Claim, Device, DeviceSpec, open};
@@ -328,9 +328,9 @@ fn grants(space: &Space) -> Grants {
         ("0..1MiB", Rights::ReadWrite, Some(UnixTime(1_900_000_000))),
         ("1MiB..", Rights::Read, None),
     ] {
-        let range = range.parse().unwrap();
+        let covers = Covered::Range(range.parse().unwrap());
         let asked =
-            GrantRequest { holder: Holder::Credential(app.clone()), range, rights, expires };
+            GrantRequest { holder: Holder::Credential(app.clone()), covers, rights, expires };
         grants.add(asked, volume, now).unwrap();
     }
     grants
@@ -345,9 +345,14 @@ fn credentials_and_grants_are_there_after_a_restart_and_for_the_owner_alone() {
     let mut grants = grants(&space);
     grants.revoke(GrantNumber(2)).unwrap();
     let (holder, expires) = (Holder::Seal(Secret::new([0x5A; 32])), Some(UnixTime(80_000)));
-    let range = "0..1MiB".parse().unwrap();
-    let seal = GrantRequest { holder, range, rights: Rights::Read, expires };
-    grants.add(seal, space.volume(&name("data")).unwrap(), UnixTime(1)).unwrap();
+    let covers = Covered::Range("0..1MiB".parse().unwrap());
+    let seal = GrantRequest { holder, covers, rights: Rights::Read, expires };
+    let data = space.volume(&name("data")).unwrap();
+    grants.add(seal, data, UnixTime(1)).unwrap();
+    let (holder, covers) =
+        (Holder::Credential(name("app")), Covered::Files("/a b".parse().unwrap()));
+    let files = GrantRequest { holder, covers, rights: Rights::Read, expires: None };
+    grants.add(files, data, UnixTime(1)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().grants().unwrap(), Grants::default());
     commit(&catalog, &records(&space, &grants), &[&ram]);
@@ -482,9 +487,9 @@ fn recorded_in_schema_1(devices: &[&Device]) -> Records {
     }
     let mut grants = grants(&space);
     let logs = space.volume(&name("logs")).unwrap();
-    let (range, rights) = ("0..".parse().unwrap(), Rights::Read);
+    let (covers, rights) = (Covered::Range("0..".parse().unwrap()), Rights::Read);
     let asked =
-        GrantRequest { holder: Holder::Credential(name("app")), range, rights, expires: None };
+        GrantRequest { holder: Holder::Credential(name("app")), covers, rights, expires: None };
     grants.add(asked, logs, UnixTime(1)).unwrap();
     grants.revoke(GrantNumber(3)).unwrap();
     let mut recorded = records(&space, &grants);

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nearflash_access::{
-    ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseRightsError,
+    ParseChapSecretError, ParseChapUserError, ParseGrantPathError, ParseGrantRangeError,
+    ParseRightsError,
 };
 use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
@@ -207,6 +208,12 @@ pub enum ValueError {
     /// Not a range.
     #[error(transparent)]
     Range(#[from] ParseGrantRangeError),
+    /// Not the path of a grant.
+    #[error(transparent)]
+    Path(#[from] ParseGrantPathError),
+    /// A path together with a range.
+    #[error("a grant has a path or a range of bytes, not both: add two grants")]
+    PathAndRange,
     /// Not a set of rights.
     #[error(transparent)]
     Rights(#[from] ParseRightsError),

@@ -7,7 +7,8 @@ use nearflash::Client;
 use nearflash_direct::Status;
 use nearflash_files_calls::{Answer, Operation, Request};
 use nearflash_files_owner::{
-    ConnectionId, FileSystem, FilesError, FilesServer, FormatOptions, Taker, VolumeDisk, format,
+    Allowed, ConnectionId, FileSystem, FilesError, FilesServer, FormatOptions, Taker, VolumeDisk,
+    format,
 };
 use uuid::Uuid;
 
@@ -130,17 +131,17 @@ impl Volume {
     pub(super) fn serve(
         &self,
         connection: ConnectionId,
-        may_write: bool,
+        allowed: &Allowed,
         message: &[u8],
     ) -> Result<Box<[u8]>, Status> {
         let request = Request::decode(message).ok();
         if let Some(request) = request.filter(|it| it.head.operation() == Operation::FORMAT)
-            && may_write
+            && allowed.may_write
         {
             return Ok(self.format(request.head.variant != 0));
         }
         match &*self.files.read().unwrap_or_else(PoisonError::into_inner) {
-            Files::Open(server) => Ok(server.serve(connection, may_write, message).into()),
+            Files::Open(server) => Ok(server.serve(connection, allowed, message).into()),
             Files::Closed { errno, reason } => Ok(failure(*errno, reason)),
             Files::Opening | Files::Ended => Err(Status::BUSY),
         }

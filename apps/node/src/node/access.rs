@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use nearflash_access::{
-    Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, Holder, Rights, SECRET_LEN,
-    Secret, UnixTime, is_expired,
+    Covered, Credential, Grant, GrantError, GrantNumber, GrantRange, GrantRequest, Grants, Holder,
+    Rights, SECRET_LEN, Secret, UnixTime, is_expired,
 };
 use nearflash_api::{CredentialInfo, Credentials, GrantInfo, NewCredential, NewSeal, SecretText};
 use nearflash_direct::wire::{self, SealKey, SealToken};
@@ -13,6 +13,7 @@ use nearflash_direct::{Run, SealTerms};
 use nearflash_space::{Name, Space, VolumeError};
 use nearflash_units::ByteOffset;
 
+use super::quiesce::PATIENCE;
 use super::{Node, now};
 use crate::config::ValueError;
 use crate::error::NodeError;
@@ -58,18 +59,21 @@ impl Node {
         &self,
         credential: &str,
         volume: &str,
-        range: GrantRange,
+        covers: Covered,
         rights: &str,
         expires_at: Option<u64>,
     ) -> Result<GrantInfo, NodeError> {
         let rights = rights.parse().map_err(ValueError::from)?;
         let (credential, volume) = (name(credential)?, name(volume)?);
+        if matches!(covers, Covered::Files(_)) && !self.owns_files_of(&volume) {
+            return Err(GrantError::NoFiles(volume).into());
+        }
         let expires = expires_at.map(UnixTime);
         let grant = self.change_grants(|grants, space| {
             let found = space.volume(&volume).filter(|volume| volume.home.is_public());
             let volume = found.ok_or(VolumeError::NotFound(volume))?;
             let holder = Holder::Credential(credential);
-            let asked = GrantRequest { holder, range, rights, expires };
+            let asked = GrantRequest { holder, covers, rights, expires };
             let made = grants.add(asked, volume, now())?;
             Ok(grant_info(made, space, now()))
         })?;
@@ -80,6 +84,12 @@ impl Node {
             "grant added"
         );
         Ok(grant)
+    }
+
+    fn owns_files_of(&self, volume: &Name) -> bool {
+        let served = self.served();
+        let files = served.recorded.files.as_ref();
+        files.is_some_and(|files| files.volumes.contains(volume))
     }
 
     /// Mints a seal, under a key of its own. The grant is the key: without it, the seal is void.
@@ -97,8 +107,9 @@ impl Node {
             let found = space.volume(&volume).filter(|volume| volume.home.is_public());
             let volume = found.ok_or(VolumeError::NotFound(volume))?;
             let (holder, expires) = (Holder::Seal(secret.clone()), Some(UnixTime(expires_at)));
+            let covers = Covered::Range(range);
             let made =
-                grants.add(GrantRequest { holder, range, rights, expires }, volume, now())?;
+                grants.add(GrantRequest { holder, covers, rights, expires }, volume, now())?;
             Ok((grant_info(made, space, now()), token(made, &secret)))
         })?;
         tracing::info!(grant = grant.number, volume = grant.volume, "seal minted");
@@ -137,13 +148,18 @@ impl Node {
         self.show(fresh, direct);
         drop(one);
         self.wait_for(&ticket)?;
+        // Calls on files have the rights of their time, and some may wait for a thread.
+        if self.files.get().is_some_and(|owner| !owner.wait_for_earlier(PATIENCE)) {
+            return Err(NodeError::NotQuiesced);
+        }
         Ok(changed)
     }
 }
 
 /// The token of a grant whose holder is a seal.
 fn token(grant: &Grant, secret: &Secret) -> SealToken {
-    let (start, end) = (grant.range.start().0, grant.range.end().map_or(u64::MAX, |end| end.0));
+    let Covered::Range(range) = &grant.covers else { unreachable!("a seal covers bytes") };
+    let (start, end) = (range.start().0, range.end().map_or(u64::MAX, |end| end.0));
     let rights = match grant.rights {
         Rights::Read => wire::Rights::READ,
         Rights::ReadWrite => wire::Rights::READ_WRITE,
@@ -162,6 +178,19 @@ fn token(grant: &Grant, secret: &Secret) -> SealToken {
         *grant.volume.as_bytes(),
     );
     SealToken::mint(&key, terms, u64::MAX).expect("the grant is whole blocks")
+}
+
+/// The part of a volume of a request.
+pub(super) fn covered(
+    path: Option<&str>,
+    start: u64,
+    end: Option<u64>,
+) -> Result<Covered, ValueError> {
+    match path {
+        None => Ok(Covered::Range(range(start, end)?)),
+        Some(path) if start == 0 && end.is_none() => Ok(Covered::Files(path.parse()?)),
+        Some(_) => Err(ValueError::PathAndRange),
+    }
 }
 
 /// The range of a request.
@@ -205,14 +234,19 @@ fn credential_info(credential: &Credential, grants: &Grants, now: UnixTime) -> C
 
 fn grant_info(grant: &Grant, space: &Space, now: UnixTime) -> GrantInfo {
     let volume = space.volumes().find(|volume| volume.uuid == grant.volume);
+    let (path, range) = match &grant.covers {
+        Covered::Range(range) => (None, *range),
+        Covered::Files(path) => (Some(path.to_string()), GrantRange::WHOLE),
+    };
     GrantInfo {
         number: grant.number.0,
         credential: grant.credential().map(Name::to_string).unwrap_or_default(),
         seal: grant.credential().is_none(),
         // A grant on a volume is deleted with the volume.
         volume: volume.map(|volume| volume.name.to_string()).unwrap_or_default(),
-        start: grant.range.start().0,
-        end: grant.range.end().map(|end| end.0),
+        path,
+        start: range.start().0,
+        end: range.end().map(|end| end.0),
         rights: grant.rights.to_string(),
         expires_at: grant.expires.map(|at| at.0),
         expired: is_expired(grant.expires, now),

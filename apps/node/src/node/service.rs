@@ -81,9 +81,9 @@ impl Serve<CredentialRemove> for Node {
 
 impl Serve<GrantAdd> for Node {
     fn serve(&self, call: GrantAdd) -> Result<OneGrant, ApiError> {
-        let range = access::range(call.start, call.end).map_err(NodeError::from)?;
-        let GrantAdd { credential, volume, rights, expires_at, .. } = call;
-        let grant = self.grant_add(&credential, &volume, range, &rights, expires_at)?;
+        let GrantAdd { credential, volume, path, start, end, rights, expires_at } = call;
+        let covers = access::covered(path.as_deref(), start, end).map_err(NodeError::from)?;
+        let grant = self.grant_add(&credential, &volume, covers, &rights, expires_at)?;
         Ok(OneGrant { grant })
     }
 }

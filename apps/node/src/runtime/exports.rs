@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use nearflash_access::{ChapAccount, ChapSecret, ChapUser, Rights};
 use nearflash_direct::serving::{
-    self as direct_serving, Access, CredentialExport, Export, Exports,
+    self as direct_serving, Access, CredentialExport, Export, Exports, FilesGrant,
 };
 use nearflash_direct::{Face, Secret, wire};
 use nearflash_engine::{CoreId, Kind};
@@ -32,8 +32,9 @@ use crate::config::Protocol;
 use crate::files::FILES_KEY;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
-    DirectGrant, DirectSeal, DirectVolume, DoorSocket, HostAccess, InitiatorAccess, IscsiAccess,
-    IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published, RuntimeConfig, RuntimeStatus,
+    DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume, DoorSocket, HostAccess,
+    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published,
+    RuntimeConfig, RuntimeStatus,
 };
 
 /// The subsystems and controllers of a node that starts.
@@ -119,7 +120,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
         let export = CredentialExport {
             secret: Secret::new(*credential.secret.bytes()),
             expired: credential.is_expired,
-            access: compiled(&credential.grants),
+            access: compiled(&credential.grants, &credential.files),
         };
         (credential.id.as_str().into(), export)
     };
@@ -128,7 +129,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
         let export = CredentialExport {
             secret: Secret::new(*seal.secret.bytes()),
             expired: false,
-            access: compiled(&[seal.grant]),
+            access: compiled(&[seal.grant], &[]),
         };
         (wire::operator_name(seal.number.0), export)
     };
@@ -167,7 +168,7 @@ fn full_access(volumes: &[&DirectVolume], secret: &nearflash_access::Secret) -> 
     CredentialExport {
         secret: Secret::new(*secret.bytes()),
         expired: false,
-        access: compiled(&grants),
+        access: compiled(&grants, &[]),
     }
 }
 
@@ -234,17 +235,30 @@ fn account(account: &ChapAccount) -> chap::Account {
     made.expect("an account's two secrets are not the same")
 }
 
-fn compiled(grants: &[DirectGrant]) -> HashMap<VolumeId, Arc<Access>> {
-    let mut ranges: HashMap<VolumeId, Vec<(Range<u64>, wire::Rights)>> = HashMap::new();
+fn compiled(grants: &[DirectGrant], files: &[DirectFilesGrant]) -> HashMap<VolumeId, Arc<Access>> {
+    /// The ranges, and the directories.
+    type Parts = (Vec<(Range<u64>, wire::Rights)>, Vec<FilesGrant>);
+    let mut parts: HashMap<VolumeId, Parts> = HashMap::new();
     for grant in grants {
-        let rights = match grant.rights {
-            Rights::Read => wire::Rights::READ,
-            Rights::ReadWrite => wire::Rights::READ_WRITE,
-        };
-        let of_volume = ranges.entry(grant.volume).or_default();
-        of_volume.push((grant.start.0..grant.end.0, rights));
+        let (ranges, _) = parts.entry(grant.volume).or_default();
+        ranges.push((grant.start.0..grant.end.0, wire_rights(grant.rights)));
     }
-    ranges.into_iter().map(|(volume, ranges)| (volume, Arc::new(Access::new(ranges)))).collect()
+    for grant in files {
+        let (_, directories) = parts.entry(grant.volume).or_default();
+        let (path, rights) = (grant.path.to_string(), wire_rights(grant.rights));
+        directories.push(FilesGrant { path: path.into_bytes().into(), rights });
+    }
+    let access = |(volume, (ranges, directories))| {
+        (volume, Arc::new(Access::new(ranges).with_files(directories)))
+    };
+    parts.into_iter().map(access).collect()
+}
+
+fn wire_rights(rights: Rights) -> wire::Rights {
+    match rights {
+        Rights::Read => wire::Rights::READ,
+        Rights::ReadWrite => wire::Rights::READ_WRITE,
+    }
 }
 
 /// An epoch on the wire has 32 bits, and 0 stands for none. Two epochs of one volume are equal only
@@ -358,12 +372,18 @@ mod tests {
 
     #[test]
     fn grants_are_one_table_for_each_volume() {
-        let compiled = compiled(&[
+        let grants = [
             grant(0, 0..4096, Rights::ReadWrite),
             grant(0, 4096..8192, Rights::Read),
             grant(3, 0..512, Rights::Read),
-        ]);
-        assert_eq!(compiled.len(), 2);
+        ];
+        let (path, rights) = ("/a".parse().unwrap(), Rights::Read);
+        let files = [DirectFilesGrant { volume: VolumeId(5), path, rights }];
+        let compiled = compiled(&grants, &files);
+        assert_eq!(compiled.len(), 3);
+        let of_files = &compiled[&VolumeId(5)];
+        assert_eq!(of_files.hull(), wire::Rights::NONE, "files are no bytes");
+        assert_eq!(&*of_files.files()[0].path, b"/a");
         let first = &compiled[&VolumeId(0)];
         assert!(
             first.allows(0..8192, wire::Rights::READ)

@@ -43,7 +43,7 @@ fn with_credentials(ids: &[&str]) -> Grants {
 fn request(credential: &str, range: &str) -> GrantRequest {
     GrantRequest {
         holder: Holder::Credential(name(credential)),
-        range: range.parse().unwrap(),
+        covers: Covered::Range(range.parse().unwrap()),
         rights: Rights::ReadWrite,
         expires: None,
     }
@@ -161,7 +161,7 @@ fn there_are_bounds_with_names() {
 fn what_was_recorded_is_restored_and_what_does_not_fit_is_refused() {
     let mut grants = with_credentials(&["app"]);
     let range = GrantRange::new(ByteOffset(0), Some(ByteOffset(4096))).unwrap();
-    let asked = GrantRequest { range, ..request("app", "0..") };
+    let asked = GrantRequest { covers: Covered::Range(range), ..request("app", "0..") };
     grants.add(asked, &volume("data", 1, 8), NOW).unwrap();
     let credentials: Vec<Credential> = grants.credentials().cloned().collect();
     let recorded: Vec<Grant> = grants.grants().cloned().collect();
@@ -188,7 +188,8 @@ fn a_seal_is_a_grant_of_whole_blocks_for_a_day_at_most() {
         grants.add(request, &data, NOW).cloned()
     };
     let made = add("4096..", Some(1_060)).unwrap();
-    assert_eq!(made.range.end(), Some(ByteOffset(65_536)), "the volume's end as it is now");
+    let range = GrantRange::new(ByteOffset(4096), Some(ByteOffset(65_536))).unwrap();
+    assert_eq!(made.covers, Covered::Range(range), "the volume's end as it is now");
     assert_eq!(made.credential(), None);
     add("0..4KiB", Some(1_000 + SEAL_LIFE_MAX)).unwrap();
     for (range, expires, refused) in [
@@ -202,6 +203,11 @@ fn a_seal_is_a_grant_of_whole_blocks_for_a_day_at_most() {
         let error = add(range, expires).unwrap_err().to_string();
         assert!(error.contains(refused), "{range}: {error}");
     }
+    let covers = Covered::Files("/models".parse().unwrap());
+    let (holder, expires) = (Holder::Seal(secret()), Some(UnixTime(1_060)));
+    let of_files = GrantRequest { holder, expires, covers, ..request("none", "0..") };
+    let error = grants.add(of_files, &data, NOW).unwrap_err().to_string();
+    assert!(error.contains("add a grant on /models to a credential"), "{error}");
     let remote = Volume { home: Home::PrimaryFace, ..volume("far", 2, 16) };
     let holder = Holder::Seal(secret());
     let far = GrantRequest { holder, expires: Some(UnixTime(1_060)), ..request("none", "0..") };

@@ -7,6 +7,7 @@
 
 use nearflash_units::index;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::wire::Rights;
 
@@ -15,6 +16,17 @@ use crate::wire::Rights;
 pub struct Access {
     readable: Ranges,
     writable: Ranges,
+    files: Arc<[FilesGrant]>,
+}
+
+/// Rights on the files of a directory, and below it. They are rights on no byte of the volume: only the
+/// owner of the files gives them a meaning.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FilesGrant {
+    /// The path of the directory, from the root on.
+    pub path: Box<[u8]>,
+    /// The rights.
+    pub rights: Rights,
 }
 
 impl Access {
@@ -34,7 +46,19 @@ impl Access {
                 writable.push(range);
             }
         }
-        Self { readable: Ranges::new(readable), writable: Ranges::new(writable) }
+        let (readable, writable) = (Ranges::new(readable), Ranges::new(writable));
+        Self { readable, writable, files: Arc::default() }
+    }
+
+    /// The same, and these rights on files.
+    #[must_use]
+    pub fn with_files(self, files: impl IntoIterator<Item = FilesGrant>) -> Self {
+        Self { files: files.into_iter().collect(), ..self }
+    }
+
+    /// The rights on files.
+    pub fn files(&self) -> &Arc<[FilesGrant]> {
+        &self.files
     }
 
     /// Whether these rights apply to all of `range`, which is not empty.
@@ -42,6 +66,11 @@ impl Access {
     pub fn allows(&self, range: Range<u64>, rights: Rights) -> bool {
         (!rights.has(Rights::READ) || self.readable.contain(&range))
             && (!rights.has(Rights::WRITE) || self.writable.contain(&range))
+    }
+
+    /// Whether it grants nothing.
+    pub fn is_empty(&self) -> bool {
+        self.hull() == Rights::NONE && self.files.is_empty()
     }
 
     /// The rights that apply to at least one byte of the volume.

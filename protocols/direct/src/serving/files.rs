@@ -1,14 +1,15 @@
 //! FILES: messages for the owner of the files of a volume.
 //!
 //! The session does not know their contents. It tells the owner the rights that the client has on the whole
-//! volume, and passes the answer on. The driver answers [`Demand::Files`](super::Demand::Files) in any
+//! volume and on files, as of the time of the message, and passes the answer on. The driver answers [`Demand::Files`](super::Demand::Files) in any
 //! order; meanwhile the session takes further messages.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use nearflash_request::VolumeId;
 
-use super::{ServingEnd, TargetSession};
+use super::{FilesGrant, ServingEnd, TargetSession};
 use crate::error::PeerError;
 use crate::wire::{FILES_LEN_MAX, Opcode, RequestHeader, Rights, SMALL_LEN_MAX, Status};
 
@@ -22,8 +23,10 @@ pub struct FilesDemand {
     pub number: u32,
     /// The volume.
     pub volume: VolumeId,
-    /// The client's rights on the whole volume: at least the right to read.
+    /// The client's rights on the whole volume.
     pub rights: Rights,
+    /// Its rights on some of the files. Without the right to read the whole volume, there are some.
+    pub files: Arc<[FilesGrant]>,
     /// The message, at most [`FILES_LEN_MAX`] bytes.
     pub payload: Box<[u8]>,
 }
@@ -44,29 +47,28 @@ impl TargetSession {
         header: &RequestHeader,
         payload: &[u8],
     ) -> Result<(), PeerError> {
-        match self.files_access(header) {
-            Ok((volume, rights)) => {
-                let number = header.tag.get();
+        match self.files_demand(header, payload) {
+            Ok(demand) => {
                 self.files.unanswered += 1;
                 self.files.is_used = true;
-                let payload = payload.into();
-                self.files.made.push_back(FilesDemand { number, volume, rights, payload });
+                self.files.made.push_back(demand);
             }
             Err(status) => self.answer_session(header, status, 0, &[]),
         }
         Ok(())
     }
 
-    fn files_access(&self, header: &RequestHeader) -> Result<(VolumeId, Rights), Status> {
+    fn files_demand(&self, header: &RequestHeader, payload: &[u8]) -> Result<FilesDemand, Status> {
         let handle = self.handles.get(header.volume.get()).ok_or(Status::NO_SUCH_VOLUME)?;
-        let rights = handle.files_rights()?;
-        if !rights.has(Rights::READ) {
+        let (rights, files) = handle.files_rights()?;
+        if !rights.has(Rights::READ) && files.is_empty() {
             return Err(Status::NOT_GRANTED);
         }
         if self.files.unanswered >= FILES_IN_FLIGHT_MAX {
             return Err(Status::BUSY);
         }
-        Ok((handle.export.volume, rights))
+        let (number, volume) = (header.tag.get(), handle.export.volume);
+        Ok(FilesDemand { number, volume, rights, files, payload: payload.into() })
     }
 
     /// Keeps the memory of small payload, unless it is that of a message on files.

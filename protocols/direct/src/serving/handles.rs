@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use nearflash_request::VolumeId;
 
-use super::access::Access;
+use super::access::{Access, FilesGrant};
 use super::exports::{CredentialExport, Export, Exports};
 use super::revoked::{Revocation, Void};
 use super::runs::Runs;
@@ -90,12 +90,14 @@ impl Reach {
         }
     }
 
-    /// The rights on all of `bytes` of a volume, for messages to the owner of its files.
-    fn on_files(&self, bytes: u64) -> Result<Rights, Status> {
+    /// The rights on all of `bytes` of a volume, and on some of its files, for messages to the owner of
+    /// its files.
+    fn on_files(&self, bytes: u64) -> Result<(Rights, Arc<[FilesGrant]>), Status> {
         let Self::Reading(access) = self else { return Err(Status::UNSUPPORTED) };
         let has = |rights| access.as_ref().is_none_or(|access| access.allows(0..bytes, rights));
         let part = |rights| if has(rights) { rights } else { Rights::NONE };
-        Ok(part(Rights::READ).or(part(Rights::WRITE)))
+        let files = access.as_ref().map(|access| Arc::clone(access.files()));
+        Ok((part(Rights::READ).or(part(Rights::WRITE)), files.unwrap_or_default()))
     }
 
     fn hull(&self) -> Rights {
@@ -144,10 +146,10 @@ impl Who {
             return Err(Status::CREDENTIAL_EXPIRED);
         }
         match credential.access.get(&export.volume) {
-            Some(access) if access.hull() != Rights::NONE => Ok(match is_read_only {
-                true => Reach::Reading(Some(Arc::clone(access))),
-                false => Reach::Granted(Arc::clone(access)),
-            }),
+            Some(access) if is_read_only && !access.is_empty() => {
+                Ok(Reach::Reading(Some(Arc::clone(access))))
+            }
+            Some(access) if access.hull() != Rights::NONE => Ok(Reach::Granted(Arc::clone(access))),
             _ => Err(Status::NOT_GRANTED),
         }
     }
@@ -293,8 +295,9 @@ impl Handle {
         self.reach.as_ref().map_or(Rights::NONE, Reach::hull)
     }
 
-    /// The client's rights on the whole volume, for messages to the owner of its files.
-    pub(super) fn files_rights(&self) -> Result<Rights, Status> {
+    /// The client's rights on the whole volume, and on some of its files, for messages to the owner of its
+    /// files.
+    pub(super) fn files_rights(&self) -> Result<(Rights, Arc<[FilesGrant]>), Status> {
         if !self.is_volume() {
             return Err(Status::UNSUPPORTED);
         }

@@ -45,7 +45,7 @@ use nearflash_units::Nanos;
 
 pub use nearflash_session::ServingEnd;
 
-pub use access::Access;
+pub use access::{Access, FilesGrant};
 pub use claim::ClientIdentity;
 pub use config::{
     AttachDemand, CopyInDemand, Demand, LendDemand, PEER_HANDLES_MAX, Place, RingOutput,

@@ -1,22 +1,26 @@
 //! Messages for the owner of the files of a volume.
 
 use super::*;
-use crate::serving::FILES_IN_FLIGHT_MAX;
+use crate::serving::{FILES_IN_FLIGHT_MAX, FilesGrant};
 use crate::wire::{FILES_LEN_MAX, SMALL_LEN_MAX};
 
 const OWNER: &str = "~owner";
 
 /// The exports of a node that owns the files of the volume.
 fn owned(grants: Option<&[(Range<u64>, Rights)]>) -> Arc<Exports> {
-    let credential = |grants: &[(Range<u64>, Rights)]| CredentialExport {
+    Arc::new(owned_with(grants.map(|grants| Access::new(grants.to_vec()))))
+}
+
+fn owned_with(access: Option<Access>) -> Exports {
+    let credential = |access| CredentialExport {
         secret: secret(),
         expired: false,
-        access: [(VOLUME, Arc::new(Access::new(grants.to_vec())))].into(),
+        access: [(VOLUME, Arc::new(access))].into(),
     };
-    let clients = grants.map(|grants| (KEY.into(), credential(grants)));
+    let clients = access.map(|access| (KEY.into(), credential(access)));
     let exports = Exports::new([(NAME.into(), export())], clients);
-    let all = credential(&[(0..VOLUME_LEN, Rights::READ_WRITE)]);
-    Arc::new(exports.with_files_owner(OWNER, all, [VOLUME]))
+    let all = credential(Access::new([(0..VOLUME_LEN, Rights::READ_WRITE)]));
+    exports.with_files_owner(OWNER, all, [VOLUME])
 }
 
 fn files(tag: u32, payload: &[u8]) -> Vec<u8> {
@@ -52,7 +56,8 @@ fn a_message_reaches_the_owner_with_the_rights_on_the_whole_volume() {
         match expected {
             Ok(rights) => {
                 let payload = b"request"[..].into();
-                let demand = FilesDemand { number: 7, volume: VOLUME, rights, payload };
+                let files = Arc::default();
+                let demand = FilesDemand { number: 7, volume: VOLUME, rights, files, payload };
                 assert_eq!((demands, status), (vec![demand], None), "{grants:?}");
                 bench.target.handle_files(7, Ok(b"answer"));
                 let (answer, payload) = bench.answer();
@@ -62,6 +67,33 @@ fn a_message_reaches_the_owner_with_the_rights_on_the_whole_volume() {
             Err(refused) => assert_eq!((demands, status), (vec![], Some(refused)), "{grants:?}"),
         }
     }
+}
+
+#[test]
+fn rights_on_files_reach_the_owner_and_are_rights_on_no_block() {
+    let grant = |path: &str, rights| FilesGrant { path: path.as_bytes().into(), rights };
+    let grants = [grant("/a", Rights::READ), grant("/b", Rights::READ_WRITE)];
+    let access = || Access::new([]).with_files(grants.clone());
+    let mut bench = Bench::new(KEYED);
+    bench.target.set_exports(Arc::new(owned_with(Some(access()))));
+    let (demands, status) = asked(&mut bench, &files(7, b"request"));
+    assert_eq!(status, None);
+    assert_eq!((demands[0].rights, &demands[0].files[..]), (Rights::NONE, &grants[..]));
+    bench.target.handle_files(7, Ok(b"answer"));
+    assert_eq!(bench.answer().0.status(), Status::OK);
+    for opcode in [Opcode::FLUSH, Opcode::SEAL_KEY] {
+        let asked = message(opcode, header(0, 0, 0), &[], Digests::NONE);
+        assert_eq!(bench.status_of(&asked), Status::NOT_GRANTED, "{opcode:?}");
+    }
+    for asked in [read(0, 0, 512), write(0, 0, &[1; 512])] {
+        assert_eq!(bench.status_of(&asked), Status::NOT_GRANTED);
+    }
+    // Other rights on files are other rights on the volume.
+    let (old, new) = (owned_with(Some(access())), owned_with(Some(Access::new([]))));
+    assert_eq!(*new.changed_since(&old), [VOLUME]);
+    assert!(owned_with(Some(access())).changed_since(&old).is_empty());
+    bench.target.set_exports(Arc::new(new));
+    assert_eq!(asked(&mut bench, &files(8, b"x")), (vec![], Some(Status::NOT_GRANTED)));
 }
 
 #[test]
