@@ -160,9 +160,15 @@ impl FilesOwner {
         Ok(Arc::new(Self { volumes, senders, threads: Mutex::new(threads) }))
     }
 
-    /// Waits until the messages that have arrived are carried out, which have the rights of their time.
-    /// Returns whether they are, after `patience` at most.
-    pub(crate) fn wait_for_earlier(&self, patience: Duration) -> bool {
+    /// Ends the rights of earlier messages: waits until the messages that have arrived are carried out, and
+    /// then voids the seals that clients were given. Returns whether this was done, after `patience` at
+    /// most for the messages.
+    pub(crate) fn end_earlier_rights(&self, patience: Duration) -> bool {
+        let are_done = self.wait_for_earlier(patience);
+        self.volumes.iter().fold(are_done, |are_done, (_, volume)| volume.unseal_all() && are_done)
+    }
+
+    fn wait_for_earlier(&self, patience: Duration) -> bool {
         let (done, reports) = channel();
         let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let asked = senders.iter().filter(|sender| sender.send(Job::Report(done.clone())).is_ok());

@@ -6,9 +6,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::process::Command;
 
-use nearflash::direct::Status;
+use nearflash::direct::{Credentials, Rights, Status};
 use nearflash::{Client, Error, QueueOptions};
-use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles};
+use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles, SealedFile};
 use nearflash_node_tests::{
     Door, Key, MountBench, Node, Place, done, nearflash, refused_command as refused,
 };
@@ -175,6 +175,39 @@ fn a_grant_that_is_revoked_closes_what_was_open() {
     bench.node.command(&["grant", "revoke", &second.to_string()]);
     assert_eq!(again(&mut bytes), Errno::ACCESS);
     assert_eq!(bytes, [0; 9]);
+    bench.node.terminate();
+}
+
+#[test]
+fn the_end_of_a_grant_for_the_volume_voids_the_seals_that_it_gave() {
+    let place = Place::new();
+    let bench = Bench::new(&place);
+    let local = place.text("long");
+    fs::write(&local, [7; 1 << 20]).unwrap();
+    done(&["files", "put", &local, &bench.url(&bench.admin, "long")]);
+    let app = Key::create(&bench.node, "app", &[]);
+    let number = app.grant(&bench.node, "data", &["--rights", "r"]);
+    let files = bench.files(&app);
+    let (long, _) = files.stat(&path("/long")).unwrap();
+    files.retain(long).unwrap();
+    let read = || {
+        let mut bytes = [0; 4096];
+        files.read(long, &mut bytes, ByteOffset(8192)).map(|len| (len, bytes))
+    };
+    for _ in 0..4 {
+        assert_eq!(read().unwrap(), (4096, [7; 4096]));
+    }
+    assert_eq!(files.seal(long, Rights::WRITE).unwrap_err().errno(), Errno::ACCESS);
+    let SealedFile { seal, bearer, .. } = files.seal(long, Rights::READ).unwrap();
+    let enter = || {
+        let client =
+            Client::connect(&Door::Tcp.url(&bench.node), Credentials::from(bearer.clone()))?;
+        client.sealed_queue_pair(&seal, QueueOptions::default())
+    };
+    enter().unwrap();
+    bench.node.command(&["grant", "revoke", &number.to_string()]);
+    assert_eq!(read().unwrap_err().errno(), Errno::ACCESS);
+    assert_eq!(status(enter()), Status::STALE_EPOCH);
     bench.node.terminate();
 }
 

@@ -204,6 +204,21 @@ impl FileSystem {
         changed
     }
 
+    /// Voids all seals. When this returns, nothing is under way that one of them allowed that was given
+    /// before.
+    ///
+    /// # Errors
+    /// When the node cannot be reached.
+    pub fn unseal_all(&self) -> Result<(), FilesError> {
+        self.unseal_closed()?;
+        let sealed: Vec<InodeNumber> = self.sealed().inodes.keys().copied().collect();
+        sealed.into_iter().try_for_each(|number| match self.while_unsealed(number, || Ok(())) {
+            // It was closed meanwhile, and perhaps removed.
+            Err(FilesError::Refused(_)) => self.unseal(number),
+            done => done,
+        })
+    }
+
     /// The last user of an inode has closed it.
     pub(super) fn sealed_was_closed(&self, number: InodeNumber) {
         if let Some(record) = self.sealed().inodes.get_mut(&number) {

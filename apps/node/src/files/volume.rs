@@ -147,6 +147,15 @@ impl Volume {
         }
     }
 
+    /// Voids the seals that clients were given, and returns whether they are void. They are after the files
+    /// were opened again, too.
+    pub(super) fn unseal_all(&self) -> bool {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let Files::Open(server) = &*files else { return true };
+        let unsealed = server.files().unseal_all();
+        unsealed.inspect_err(|error| tracing::error!("seals are not void: {error}")).is_ok()
+    }
+
     /// A connection has ended.
     pub(super) fn gone(&self, connection: ConnectionId) {
         if let Files::Open(server) = &*self.files.read().unwrap_or_else(PoisonError::into_inner) {

@@ -148,11 +148,16 @@ impl Node {
         self.show(fresh, direct);
         drop(one);
         self.wait_for(&ticket)?;
-        // Calls on files have the rights of their time, and some may wait for a thread.
-        if self.files.get().is_some_and(|owner| !owner.wait_for_earlier(PATIENCE)) {
+        if !self.end_earlier_rights_on_files() {
             return Err(NodeError::NotQuiesced);
         }
         Ok(changed)
+    }
+
+    /// Calls on files have the rights of the time at which they arrive, some wait for a thread, and some
+    /// give seals. Returns `false` if some take too long.
+    pub(super) fn end_earlier_rights_on_files(&self) -> bool {
+        self.files.get().is_none_or(|owner| owner.end_earlier_rights(PATIENCE))
     }
 }
 

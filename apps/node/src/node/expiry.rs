@@ -66,7 +66,7 @@ impl Node {
     /// Publishes the remaining access to the cores, if anything has expired since the last
     /// publication.
     fn expire(&self) {
-        let _one = self.one_change();
+        let one = self.one_change();
         let direct = {
             let served = self.served();
             let direct = direct_access(&served.recorded, now());
@@ -76,9 +76,12 @@ impl Node {
             Arc::new(direct)
         };
         tracing::info!("a credential or a grant has expired");
-        // No request reports an expiry, so the ticket is not awaited.
-        let _ = self.runtime.publish_direct(Arc::clone(&direct));
+        let ticket = self.runtime.publish_direct(Arc::clone(&direct));
         self.served().direct = direct;
+        drop(one);
+        // No request reports an expiry, so nobody is told if a core does not answer.
+        let _ = self.wait_for(&ticket);
+        self.end_earlier_rights_on_files();
     }
 }
 
