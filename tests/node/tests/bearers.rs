@@ -146,19 +146,17 @@ fn a_bearer_that_was_changed_lets_nobody_in() {
         let key = owner_key(&node, door);
         let owner = Owner::of(&key.connect(&node, door).unwrap(), "data");
         let bearer = owner.key.bearer(HOUR).encode();
-        let mut forged = 0;
         // A byte of the secret, and one of each part of the name. The node answers each after a second.
         let name = 32;
         let until = name + "~1.".len();
         for at in [31, name + 1, until, bearer.len() - 20, bearer.len() - 1] {
             let mut bytes = bearer.clone();
-            bytes[at] ^= 1;
-            let Ok(changed) = Bearer::decode(&bytes) else { continue };
+            // Digits stay digits, and what they say changes.
+            bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
+            let changed = Bearer::decode(&bytes).unwrap();
             let entered = enter(&node, door, &changed);
             assert_eq!(refusal(entered), said(Status::AUTHENTICATION_FAILED), "byte {at}");
-            forged += 1;
         }
-        assert!(forged > 3, "{forged} were bearers at all");
         let cut = Bearer::decode(&bearer[..bearer.len() - 1]).unwrap();
         assert_eq!(refusal(enter(&node, door, &cut)), said(Status::AUTHENTICATION_FAILED));
         enter(&node, door, &Bearer::decode(&bearer).unwrap()).unwrap();
