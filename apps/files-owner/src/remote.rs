@@ -191,7 +191,16 @@ impl RemoteFiles {
         let (volume, state) = (volume.to_owned(), Mutex::new(state));
         let files =
             Self { volume, connect, patience, state, sealed: None, writes: Writes::default() };
-        let link = files.connected()?;
+        let deadline = Instant::now() + patience;
+        let link = loop {
+            match files.connected() {
+                // The owner opens the files: the node has just started, or they were formatted.
+                Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_PERIOD);
+                }
+                connected => break connected?,
+            }
+        };
         files.give_back(link);
         Ok(files)
     }
@@ -345,6 +354,10 @@ fn read_answer<'a>(volume: &str, bytes: &'a [u8]) -> Result<Answer<'a>, FilesErr
         });
     }
     Ok(answer)
+}
+
+fn is_busy(error: &FilesError) -> bool {
+    matches!(error, FilesError::Open(error) if error.status() == Some(Status::BUSY))
 }
 
 /// Whether the node does not own the files of the volume.
