@@ -124,6 +124,45 @@ fn names_outlast_a_loss_and_files_with_new_bytes_go_back_to_the_last_commit() {
 }
 
 #[test]
+fn bytes_that_are_written_after_a_loss_stay_and_are_not_reported_as_lost() {
+    let (device, files) = opened();
+    let before = create(&files, "before", 9000, 5);
+    device.lose(true);
+    // Nothing was synchronised since, so nobody has dealt with the loss.
+    let after = create(&files, "after", 9000, 6);
+    files.append(after, &[6; 50_000]).unwrap();
+    files.sync(after, true).unwrap();
+    assert_eq!(bytes(&files, after), vec![6; 59_000]);
+    assert_lost(files.sync(before, false));
+    assert_eq!(bytes(&files, before), []);
+}
+
+#[test]
+fn a_loss_is_reported_to_a_program_that_opens_the_file_after_its_writer_has_closed_it() {
+    for is_power_lost in [false, true] {
+        let (device, files) = opened();
+        let (placed, grown) = (create(&files, "a", 9000, 1), create(&files, "b", 9000, 2));
+        files.sync_all().unwrap();
+        files.write(placed, &[3; 100], ByteOffset(50)).unwrap();
+        files.append(grown, &[4; 100]).unwrap();
+        (files.release(placed), files.release(grown));
+        device.lose(is_power_lost);
+        // Another program deals with the loss.
+        let other = create(&files, "c", 10, 5);
+        files.sync(other, false).unwrap();
+        for number in [placed, grown] {
+            files.retain(number).unwrap();
+            assert_lost(files.sync(number, true));
+            files.sync(number, true).unwrap();
+            files.release(number);
+            files.retain(number).unwrap();
+            files.sync(number, true).unwrap();
+        }
+        files.sync_all().unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_is_closed_goes_back_too_and_the_next_sync_of_all_reports_it() {
     let (device, files) = opened();
     let number = create(&files, "closed", 9000, 5);

@@ -67,7 +67,7 @@ impl FileSystem {
                 return written.map_err(FilesError::disk(self.volume()));
             }
         }
-        self.extending(&file).write(bytes, offset)
+        self.extending(&file)?.write(bytes, offset)
     }
 
     /// Writes at the end of an open file, and returns the offset of the bytes.
@@ -76,7 +76,7 @@ impl FileSystem {
     /// As [`Self::write`].
     pub fn append(&self, number: InodeNumber, bytes: &[u8]) -> Result<ByteOffset, FilesError> {
         let file = self.open_regular(number)?;
-        let mut extending = self.extending(&file);
+        let mut extending = self.extending(&file)?;
         let offset = ByteOffset(extending.contents.size.0);
         end_of(offset, ByteLen::of(bytes))?;
         extending.write(bytes, offset)?;
@@ -94,7 +94,7 @@ impl FileSystem {
         len: ByteLen,
     ) -> Result<ByteOffset, FilesError> {
         let file = self.open_regular(number)?;
-        let mut extending = self.extending(&file);
+        let mut extending = self.extending(&file)?;
         let offset = ByteOffset(extending.contents.size.0);
         extending.make_space(end_of(offset, len)?)?;
         Ok(offset)
@@ -113,7 +113,7 @@ impl FileSystem {
     ) -> Result<(), FilesError> {
         let file = self.open_regular(number)?;
         let end = end_of(offset, len)?;
-        let mut extending = self.extending(&file);
+        let mut extending = self.extending(&file)?;
         match allocation {
             Allocation::KeepSize => extending.reserve(end),
             Allocation::Extend => extending.reserve(end).and_then(|()| extending.extend(end)),
@@ -129,16 +129,21 @@ impl FileSystem {
     /// Sets the length of a file: truncate(2).
     pub(super) fn truncate(&self, file: &Arc<OpenFile>, size: ByteLen) -> Result<(), FilesError> {
         end_of(ByteOffset(0), size)?;
-        let mut extending = self.extending(file);
+        let mut extending = self.extending(file)?;
         match size < extending.contents.size {
             true => extending.cut(size),
             false => extending.extend(size.0),
         }
     }
 
-    fn extending<'f>(&'f self, file: &'f OpenFile) -> Extending<'f> {
+    /// A known loss is dealt with first: the files that go back are those that grew before it.
+    fn extending<'f>(&'f self, file: &'f OpenFile) -> Result<Extending<'f>, FilesError> {
+        let is_whole = self.is_whole(&*self.state()?);
+        if !is_whole {
+            self.heal()?;
+        }
         let contents = file.contents_mut();
-        Extending { files: self, file, contents, losses: self.disk().losses() }
+        Ok(Extending { files: self, file, contents, losses: self.disk().losses() })
     }
 }
 

@@ -9,16 +9,20 @@
 //!
 //! An owner that promises whole files ends instead of shortening one: [`FileSystem::fail_on_loss`].
 //!
-//! The node is asked again by every sync, so a mount goes on when its node is back. Calls that need
-//! the store or the volume before that fail.
+//! A file that is closed stays known until a flush has covered its writes: the sync of a program that
+//! opens it again makes them durable, too, or reports their loss.
+//!
+//! The node is asked again by every sync, and by every call that gives bytes to a file after a known
+//! loss, so a mount goes on when its node is back. Calls that need the store or the volume before that
+//! fail.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use nearflash_files::{Error, InodeNumber, inode, without};
 use nearflash_units::ByteLen;
 
-use super::open_files::Contents;
+use super::open_files::{Contents, Written};
 use super::{FileSystem, State};
 use crate::FilesError;
 use crate::disk::lost;
@@ -42,6 +46,19 @@ pub(super) struct Losses {
     pub(super) committing: BTreeSet<InodeNumber>,
     /// The files that went back, until their sync or [`FileSystem::sync_all`] reports it.
     pub(super) reverted: BTreeSet<InodeNumber>,
+    /// The files that were closed with writes that no flush has covered, until [`FileSystem::sync_all`]
+    /// covers them. The next program that opens such a file and syncs it learns of a loss.
+    pub(super) closed: BTreeMap<InodeNumber, Written>,
+}
+
+impl Losses {
+    /// A flush, after which the volume has had this number of losses, has covered what was written to
+    /// these closed files.
+    pub(super) fn sweep(&mut self, flushed: &BTreeMap<InodeNumber, Written>, losses: u64) {
+        self.closed.retain(|number, written| {
+            flushed.get(number) != Some(written) || !written.is_covered(losses)
+        });
+    }
 }
 
 impl FileSystem {
@@ -159,7 +176,10 @@ impl FileSystem {
                     self.unseal(number)?;
                     let mut state = self.state()?;
                     if !self.is_open(number) {
-                        return self.revert_inode(&mut state, number).map(drop);
+                        if self.revert_inode(&mut state, number)?.is_some() {
+                            state.losses.closed.insert(number, Written::LOST);
+                        }
+                        return Ok(());
                     }
                 }
             }

@@ -25,7 +25,7 @@ pub(super) struct OpenFile {
 }
 
 /// The writes of an open file that no flush has covered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Written {
     /// The number of all writes.
     count: u64,
@@ -36,6 +36,14 @@ pub(super) struct Written {
 impl Written {
     /// A number of losses that no volume has: a write that has failed may be lost.
     const FAILED: u64 = u64::MAX;
+
+    /// The writes of a closed file that has lost bytes.
+    pub(super) const LOST: Self = Self { count: 0, since: Some(Self::FAILED) };
+
+    /// Whether a flush covers the writes, after which the volume has had this number of losses.
+    pub(super) fn is_covered(self, losses: u64) -> bool {
+        self.since == Some(losses)
+    }
 }
 
 /// The bytes of an open file. Writers that change no size and no place share the lock.
@@ -101,7 +109,7 @@ impl OpenFile {
 
     /// As [`Self::handle_flushed`], but a loss is left for the next sync of the file to report.
     pub(super) fn handle_swept(&self, written: Written, losses: u64) {
-        if written.since == Some(losses) {
+        if written.is_covered(losses) {
             self.handle_flushed(written, losses);
         }
     }
@@ -169,7 +177,10 @@ impl FileSystem {
                 // Whether earlier changes of the inode are durable is not known.
                 let group = state.last_group();
                 let grower = state.space.grower();
-                let file = Arc::new(OpenFile::new(number, &inode, group, grower));
+                let mut file = OpenFile::new(number, &inode, group, grower);
+                let closed = state.losses.closed.remove(&number);
+                file.written = Mutex::new(closed.unwrap_or_default());
+                let file = Arc::new(file);
                 let mut open = self.open.write().expect("nothing panics while it holds the map");
                 open.insert(number, Arc::clone(&file));
                 file
@@ -189,23 +200,28 @@ impl FileSystem {
         }
         self.sealed_was_closed(number);
         state.space.let_go(file.grower);
+        let written = file.written();
         // A failure leaves an orphan to the next owner.
-        let _ = self.close_file(&mut state, &file);
+        let is_kept = self.close_file(&mut state, &file).unwrap_or(true);
+        if is_kept && written.since.is_some() {
+            state.losses.closed.insert(number, written);
+        }
         self.open.write().expect("nothing panics while it holds the map").remove(&number);
     }
 
-    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<(), FilesError> {
+    /// Returns whether the inode has links, and stays.
+    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<bool, FilesError> {
         let number = file.number;
         let modified_at = file.take_modified_at();
         self.apply_to(state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.links == 0 {
-                return change.reap(number);
+                return change.reap(number).map(|()| false);
             }
-            let Some(time) = modified_at else { return Ok(()) };
+            let Some(time) = modified_at else { return Ok(true) };
             inode.touch(time);
             inode.modified_at = time;
-            change.put(number, &inode)
+            change.put(number, &inode).map(|()| true)
         })
     }
 
