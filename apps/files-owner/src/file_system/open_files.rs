@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode};
+use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode, without};
 use nearflash_units::{ByteLen, Nanos};
 
+use super::lost_range::LostRange;
 use super::{FileSystem, State, time};
 use crate::FilesError;
 
@@ -20,6 +21,7 @@ pub(super) struct OpenFile {
     /// The time of the last write that the tables do not have yet; 0 if they have it.
     modified_at: AtomicU64,
     written: Mutex<Written>,
+    pub(super) lost: LostRange,
     /// Whether other processes may write to it, through seals.
     is_sealed_for_writing: AtomicBool,
 }
@@ -66,6 +68,7 @@ impl OpenFile {
             contents: RwLock::new(contents),
             modified_at: AtomicU64::new(0),
             written: Mutex::default(),
+            lost: LostRange::default(),
             is_sealed_for_writing: AtomicBool::new(false),
         }
     }
@@ -102,9 +105,16 @@ impl OpenFile {
         self.is_sealed_for_writing.store(false, Ordering::Relaxed);
     }
 
-    /// Bytes of the file are lost.
-    pub(super) fn poison(&self) {
+    /// The file goes back to earlier contents. Since it had them, its smallest size was `smallest`.
+    pub(super) fn go_back(&self, contents: &mut Contents, to: Contents, smallest: ByteLen) {
+        let end = contents.size.0.max(self.lost.end());
+        // A write may have changed the bytes at a place that is no longer the file's.
+        let has_moved = !without(&to.runs, &contents.runs).is_empty();
+        let start = if has_moved { 0 } else { smallest.min(to.size).0 };
+        let was_cut = start < to.size.0;
+        self.lost.add(start..if was_cut { end.max(to.size.0) } else { end });
         self.written_mut().since = Some(Written::FAILED);
+        *contents = to;
     }
 
     /// As [`Self::handle_flushed`], but a loss is left for the next sync of the file to report.
