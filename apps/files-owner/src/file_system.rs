@@ -14,6 +14,7 @@ mod commit;
 mod contents;
 mod growth;
 mod losses;
+mod lost_range;
 mod names;
 mod open_files;
 mod sealing;
@@ -309,7 +310,7 @@ impl FileSystem {
             return Err(self.lost());
         }
         let created = self.apply_to(&mut state, make)?;
-        state.losses.fresh.insert(created.0);
+        state.losses.mark_fresh(created.0, ByteLen(0));
         Ok(created)
     }
 
@@ -362,7 +363,9 @@ impl State {
         self.pending = Arc::unwrap_or_clone(committing);
         self.pending.merge(later);
         let fresh = std::mem::take(&mut self.losses.committing);
-        self.losses.fresh.extend(fresh);
+        for (number, size) in fresh {
+            self.losses.mark_fresh(number, size);
+        }
         self.losses.is_store_over = true;
     }
 

@@ -35,6 +35,10 @@ fn create(files: &FileSystem, text: &str, len: usize, byte: u8) -> InodeNumber {
     number
 }
 
+fn size(files: &FileSystem, number: InodeNumber) -> u64 {
+    files.inode(number).unwrap().size.0
+}
+
 fn bytes(files: &FileSystem, number: InodeNumber) -> Vec<u8> {
     files.retain(number).unwrap();
     let mut bytes = vec![0; files.inode(number).unwrap().size.to_usize()];
@@ -111,16 +115,129 @@ fn names_outlast_a_loss_and_files_with_new_bytes_go_back_to_the_last_commit() {
     assert_lost(files.sync(cut, true));
     assert_lost(files.sync(grown, false));
     assert_eq!(files.lookup(ROOT, &name("renamed")).unwrap().0, grown);
+    // The programs that have them open close them.
+    for number in [grown, cut, fresh] {
+        files.release(number);
+    }
     assert_eq!(bytes(&files, fresh), []);
     assert_eq!(bytes(&files, grown), vec![1; 10_000]);
     let found = bytes(&files, cut);
     assert_eq!((found.len(), &found[..5000], found[199_999]), (200_000, &[2; 5000][..], 2));
+    files.retain(fresh).unwrap();
     files.append(fresh, &[6; 7000]).unwrap();
     files.close().unwrap();
     let mut files = FileSystem::open(device.disk()).unwrap();
     assert_eq!(bytes(&files, fresh), [6; 7000]);
     let report = files.check().unwrap();
     assert!(report.is_sound(), "{report:?}");
+}
+
+#[test]
+fn bytes_that_are_written_after_a_loss_stay_and_are_not_reported_as_lost() {
+    let (device, files) = opened();
+    let before = create(&files, "before", 9000, 5);
+    device.lose(true);
+    // Nothing was synchronised since, so nobody has dealt with the loss.
+    let after = create(&files, "after", 9000, 6);
+    files.append(after, &[6; 50_000]).unwrap();
+    files.sync(after, true).unwrap();
+    assert_eq!(bytes(&files, after), vec![6; 59_000]);
+    assert_lost(files.sync(before, false));
+    files.release(before);
+    assert_eq!(bytes(&files, before), []);
+}
+
+/// As a database that undoes a transaction from its journal after fsync(2) has failed.
+#[test]
+fn bytes_that_are_lost_cannot_be_read_back_while_the_file_is_open_and_its_size_stays() {
+    let (device, files) = opened();
+    let number = create(&files, "journal", 5000, 1);
+    files.sync_all().unwrap();
+    files.append(number, &[2; 3000]).unwrap();
+    let read = |offset| {
+        let mut bytes = [0; 1000];
+        files.read(number, &mut bytes, ByteOffset(offset)).map(|len| (len, bytes[0]))
+    };
+    device.lose(true);
+    assert_lost(files.sync(number, true));
+    files.sync(number, true).unwrap();
+    assert_eq!(size(&files, number), 8000);
+    assert_eq!(read(4500).unwrap(), (500, 1), "up to the first byte that is lost");
+    for offset in [5000, 7999] {
+        assert_lost(read(offset).map(drop));
+    }
+    assert!(files.seal(number, Rights::READ).is_err(), "others cannot read them either");
+    // Behind them: the gap does not become zeroes.
+    assert_eq!(files.append(number, &[3; 1000]).unwrap(), ByteOffset(8000));
+    assert_eq!(read(8000).unwrap(), (1000, 3));
+    assert_lost(read(7999).map(drop));
+    // At their beginning and their end.
+    files.write(number, &[4; 1000], ByteOffset(5000)).unwrap();
+    files.write(number, &[5; 1000], ByteOffset(7000)).unwrap();
+    assert_eq!((read(5000).unwrap(), read(7000).unwrap()), ((1000, 4), (1000, 5)));
+    assert_lost(read(6000).map(drop));
+    files.write(number, &[6; 1000], ByteOffset(6000)).unwrap();
+    assert_eq!(read(6500).unwrap(), (1000, 6));
+    files.sync(number, true).unwrap();
+    assert_eq!(size(&files, number), 9000);
+}
+
+#[test]
+fn a_file_that_went_back_has_its_earlier_size_once_all_have_closed_it_or_one_has_cut_it() {
+    let (device, files) = opened();
+    let cut = |number, size| {
+        let changes = AttributeChanges { size: Some(ByteLen(size)), ..Default::default() };
+        files.change(number, changes).unwrap();
+    };
+    let [closed, is_cut, again] = ["a", "b", "c"].map(|text| create(&files, text, 5000, 1));
+    files.sync_all().unwrap();
+    for number in [closed, is_cut] {
+        files.append(number, &[2; 3000]).unwrap();
+    }
+    // Its earlier bytes are other ones than those that it had last.
+    cut(again, 0);
+    files.write(again, &[3; 1000], ByteOffset(0)).unwrap();
+    device.lose(true);
+    for number in [closed, is_cut, again] {
+        assert_lost(files.sync(number, false));
+    }
+    let lost = files.read(again, &mut [0; 10], ByteOffset(0));
+    assert_lost(lost.map(drop));
+    cut(is_cut, 6000);
+    assert_eq!([closed, is_cut, again].map(|number| size(&files, number)), [8000, 6000, 5000]);
+    assert_lost(files.read(is_cut, &mut [0; 10], ByteOffset(5999)).map(drop));
+    cut(is_cut, 5000);
+    assert_eq!(bytes(&files, is_cut), vec![1; 5000]);
+    for number in [closed, again] {
+        files.release(number);
+        assert_eq!(bytes(&files, number), vec![1; 5000]);
+    }
+}
+
+#[test]
+fn a_loss_is_reported_to_a_program_that_opens_the_file_after_its_writer_has_closed_it() {
+    for is_power_lost in [false, true] {
+        let (device, files) = opened();
+        let (placed, grown) = (create(&files, "a", 9000, 1), create(&files, "b", 9000, 2));
+        files.sync_all().unwrap();
+        files.write(placed, &[3; 100], ByteOffset(50)).unwrap();
+        files.append(grown, &[4; 100]).unwrap();
+        files.release(placed);
+        files.release(grown);
+        device.lose(is_power_lost);
+        // Another program deals with the loss.
+        let other = create(&files, "c", 10, 5);
+        files.sync(other, false).unwrap();
+        for number in [placed, grown] {
+            files.retain(number).unwrap();
+            assert_lost(files.sync(number, true));
+            files.sync(number, true).unwrap();
+            files.release(number);
+            files.retain(number).unwrap();
+            files.sync(number, true).unwrap();
+        }
+        files.sync_all().unwrap();
+    }
 }
 
 #[test]
@@ -181,12 +298,22 @@ fn a_loss_at_any_operation_loses_no_synced_byte_and_shows_no_foreign_one() {
         let numbers: Vec<_> = (0..4).map(|at| create(&files, &format!("{at}"), 3000, 7)).collect();
         files.sync_all().unwrap();
         // At this operation from now on, whatever it belongs to.
+        // The bytes that were synced before an error, and whether there was none yet.
+        let mut synced = [(3000, true); 4];
         device.lose_at(device.operation_count() + usize::try_from(dice.below(40)).unwrap());
         for _ in 0..30 {
-            let number = numbers[usize::try_from(dice.below(4)).unwrap()];
+            let at = usize::try_from(dice.below(4)).unwrap();
+            let number = numbers[at];
             let len = usize::try_from(1 + dice.below(60_000)).unwrap();
             let done = match dice.below(6) {
-                0 => files.sync(number, dice.below(2) == 0),
+                0 => {
+                    let done = files.sync(number, dice.below(2) == 0);
+                    synced[at].1 &= done.is_ok();
+                    if synced[at].1 {
+                        synced[at].0 = files.inode(number).unwrap().size.to_usize();
+                    }
+                    done
+                }
                 1 => files.write(number, &vec![7; len.min(3000)], ByteOffset(0)),
                 2 => files.sync_all(),
                 _ => files.append(number, &vec![7; len]).map(drop),
@@ -196,13 +323,16 @@ fn a_loss_at_any_operation_loses_no_synced_byte_and_shows_no_foreign_one() {
             }
         }
         let _ = files.sync_all();
+        numbers.iter().for_each(|number| files.release(*number));
         let sizes: Vec<_> = numbers.iter().map(|it| files.inode(*it).unwrap().size).collect();
         files.close().unwrap();
         let mut files = FileSystem::open(device.disk()).unwrap();
-        for (number, size) in numbers.iter().zip(sizes) {
+        for ((number, size), (synced, _)) in numbers.iter().zip(sizes).zip(synced) {
             let found = bytes(&files, *number);
             assert_eq!(found.len(), size.to_usize(), "{seed}");
-            assert!(found.len() >= 3000 && found.iter().all(|byte| *byte == 7), "{seed}");
+            assert!(found[..synced].iter().all(|byte| *byte == 7), "{seed}");
+            // What was lost, and was not written again, is zero if there are later bytes.
+            assert!(found.iter().all(|byte| [0, 7].contains(byte)), "{seed}");
         }
         let report = files.check().unwrap();
         assert!(report.is_sound(), "{seed}: {report:?}");
@@ -242,5 +372,6 @@ fn the_seals_of_a_file_that_goes_back_are_void_before_its_new_blocks_are_free() 
     device.lose(false);
     assert_lost(files.sync(number, false));
     assert!(device.seals().is_empty());
+    files.release(number);
     assert_eq!(bytes(&files, number), vec![1; 10_000]);
 }

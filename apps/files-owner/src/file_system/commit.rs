@@ -58,12 +58,15 @@ impl FileSystem {
     /// As [`Self::sync`], and once when files have lost bytes that were not durable.
     pub fn sync_all(&self) -> Result<(), FilesError> {
         let written = self.written_files();
+        let closed = self.state()?.losses.closed.clone();
         self.sync_through(|| self.gather())?;
         let losses = self.disk().losses();
         for (file, it) in written {
             file.handle_swept(it, losses);
         }
-        match std::mem::take(&mut self.state()?.losses.reverted).is_empty() {
+        let mut state = self.state()?;
+        state.losses.sweep(&closed, losses);
+        match std::mem::take(&mut state.losses.reverted).is_empty() {
             true => Ok(()),
             false => Err(self.lost()),
         }

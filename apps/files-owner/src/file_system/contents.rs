@@ -29,7 +29,8 @@ impl FileSystem {
     /// Reads from an open file, and returns the number of bytes: fewer at the end of the file.
     ///
     /// # Errors
-    /// When the inode is not an open file, or the volume cannot be read.
+    /// When the inode is not an open file, the first byte was lost with a connection, or the volume cannot
+    /// be read.
     pub fn read(
         &self,
         number: InodeNumber,
@@ -40,7 +41,9 @@ impl FileSystem {
         // Held until the bytes are read: its blocks do not become another file's meanwhile.
         let contents = file.contents();
         let left = ByteLen(contents.size.0.saturating_sub(offset.0));
-        let len = left.min(ByteLen::of(bytes)).to_usize();
+        let asked = offset.0..offset.0.saturating_add(ByteLen::of(bytes).0);
+        let readable = file.lost.readable(&asked).ok_or_else(|| self.lost())?;
+        let len = left.min(ByteLen(readable)).to_usize();
         let read = read_runs(&**self.disk(), &contents.runs, &mut bytes[..len], offset);
         read.map_err(FilesError::disk(self.volume()))?;
         Ok(len)
@@ -60,14 +63,15 @@ impl FileSystem {
         let end = end_of(offset, ByteLen::of(bytes))?;
         {
             let contents = file.contents();
-            if end <= contents.size.0 && end <= runs_len(&contents.runs).0 {
+            let is_lost = file.lost.meets(&(offset.0..end));
+            if end <= contents.size.0 && end <= runs_len(&contents.runs).0 && !is_lost {
                 let losses = self.disk().losses();
                 let written = write_runs(&**self.disk(), &contents.runs, bytes, offset);
                 file.mark_written(losses, &written);
                 return written.map_err(FilesError::disk(self.volume()));
             }
         }
-        self.extending(&file).write(bytes, offset)
+        self.extending(&file)?.write(bytes, offset)
     }
 
     /// Writes at the end of an open file, and returns the offset of the bytes.
@@ -76,8 +80,8 @@ impl FileSystem {
     /// As [`Self::write`].
     pub fn append(&self, number: InodeNumber, bytes: &[u8]) -> Result<ByteOffset, FilesError> {
         let file = self.open_regular(number)?;
-        let mut extending = self.extending(&file);
-        let offset = ByteOffset(extending.contents.size.0);
+        let mut extending = self.extending(&file)?;
+        let offset = ByteOffset(extending.end());
         end_of(offset, ByteLen::of(bytes))?;
         extending.write(bytes, offset)?;
         Ok(offset)
@@ -94,8 +98,8 @@ impl FileSystem {
         len: ByteLen,
     ) -> Result<ByteOffset, FilesError> {
         let file = self.open_regular(number)?;
-        let mut extending = self.extending(&file);
-        let offset = ByteOffset(extending.contents.size.0);
+        let mut extending = self.extending(&file)?;
+        let offset = ByteOffset(extending.end());
         extending.make_space(end_of(offset, len)?)?;
         Ok(offset)
     }
@@ -113,7 +117,7 @@ impl FileSystem {
     ) -> Result<(), FilesError> {
         let file = self.open_regular(number)?;
         let end = end_of(offset, len)?;
-        let mut extending = self.extending(&file);
+        let mut extending = self.extending(&file)?;
         match allocation {
             Allocation::KeepSize => extending.reserve(end),
             Allocation::Extend => extending.reserve(end).and_then(|()| extending.extend(end)),
@@ -129,16 +133,23 @@ impl FileSystem {
     /// Sets the length of a file: truncate(2).
     pub(super) fn truncate(&self, file: &Arc<OpenFile>, size: ByteLen) -> Result<(), FilesError> {
         end_of(ByteOffset(0), size)?;
-        let mut extending = self.extending(file);
+        let mut extending = self.extending(file)?;
         match size < extending.contents.size {
             true => extending.cut(size),
             false => extending.extend(size.0),
-        }
+        }?;
+        file.lost.cut(size.0);
+        Ok(())
     }
 
-    fn extending<'f>(&'f self, file: &'f OpenFile) -> Extending<'f> {
+    /// A known loss is dealt with first: the files that go back are those that grew before it.
+    fn extending<'f>(&'f self, file: &'f OpenFile) -> Result<Extending<'f>, FilesError> {
+        let is_whole = self.is_whole(&*self.state()?);
+        if !is_whole {
+            self.heal()?;
+        }
         let contents = file.contents_mut();
-        Extending { files: self, file, contents, losses: self.disk().losses() }
+        Ok(Extending { files: self, file, contents, losses: self.disk().losses() })
     }
 }
 
@@ -170,7 +181,14 @@ impl<'f> Extending<'f> {
             .and_then(|()| zero_runs(disk, &next.runs, end.max(valid), size));
         self.file.mark_written(self.losses, &done);
         next.size = size.max(end);
-        self.finish(next, done)
+        self.finish(next, done)?;
+        self.file.lost.fill(&(start..end));
+        Ok(())
+    }
+
+    /// The end of the file for programs that have it open.
+    fn end(&self) -> u64 {
+        self.contents.size.0.max(self.file.lost.end())
     }
 
     /// Takes space up to `end`, and keeps it when the file is closed.
@@ -292,7 +310,7 @@ impl<'f> Extending<'f> {
             // The bytes may be lost, and their blocks hold those of a removed file.
             return Err(self.files.lost());
         }
-        state.losses.fresh.insert(number);
+        state.losses.mark_fresh(number, size.min(self.contents.size));
         self.files.apply_to(&mut state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.runs != runs {

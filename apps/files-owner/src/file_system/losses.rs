@@ -3,22 +3,27 @@
 //! Nobody knows which of these writes the node still has. So a file that was written in place since
 //! its last flush keeps what is there, and its next sync reports the loss, once. A file that has got
 //! or moved its bytes since the last commit goes back to the size and the place of that commit: its
-//! new blocks may hold bytes of a removed file. All other changes are in memory, as layers that say
+//! new blocks may hold bytes of a removed file. Programs that have it open still see its former size, and
+//! cannot read the lost bytes: see [`super::lost_range`]. All other changes are in memory, as layers that say
 //! what is new and not what is different. They are committed again, whether or not the commit under
 //! way took effect. Before that, the metadata store is opened again from the volume.
 //!
 //! An owner that promises whole files ends instead of shortening one: [`FileSystem::fail_on_loss`].
 //!
-//! The node is asked again by every sync, so a mount goes on when its node is back. Calls that need
-//! the store or the volume before that fail.
+//! A file that is closed stays known until a flush has covered its writes: the sync of a program that
+//! opens it again makes them durable, too, or reports their loss.
+//!
+//! The node is asked again by every sync, and by every call that gives bytes to a file after a known
+//! loss, so a mount goes on when its node is back. Calls that need the store or the volume before that
+//! fail.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use nearflash_files::{Error, InodeNumber, inode, without};
 use nearflash_units::ByteLen;
 
-use super::open_files::Contents;
+use super::open_files::{Contents, Written};
 use super::{FileSystem, State};
 use crate::FilesError;
 use crate::disk::lost;
@@ -36,12 +41,31 @@ pub(super) struct Losses {
     pub(super) is_store_over: bool,
     /// Whether a thread does that, and commits must not begin.
     pub(super) is_healing: bool,
-    /// The files that got or moved bytes in the pending changes.
-    pub(super) fresh: BTreeSet<InodeNumber>,
+    /// The files that got or moved bytes in the pending changes, each with its smallest size meanwhile.
+    pub(super) fresh: BTreeMap<InodeNumber, ByteLen>,
     /// Those in the changes that are being committed.
-    pub(super) committing: BTreeSet<InodeNumber>,
+    pub(super) committing: BTreeMap<InodeNumber, ByteLen>,
     /// The files that went back, until their sync or [`FileSystem::sync_all`] reports it.
     pub(super) reverted: BTreeSet<InodeNumber>,
+    /// The files that were closed with writes that no flush has covered, until [`FileSystem::sync_all`]
+    /// covers them. The next program that opens such a file and syncs it learns of a loss.
+    pub(super) closed: BTreeMap<InodeNumber, Written>,
+}
+
+impl Losses {
+    /// A file gets or moves bytes, and has this size, before or after.
+    pub(super) fn mark_fresh(&mut self, number: InodeNumber, size: ByteLen) {
+        let smallest = self.fresh.entry(number).or_insert(size);
+        *smallest = size.min(*smallest);
+    }
+
+    /// A flush, after which the volume has had this number of losses, has covered what was written to
+    /// these closed files.
+    pub(super) fn sweep(&mut self, flushed: &BTreeMap<InodeNumber, Written>, losses: u64) {
+        self.closed.retain(|number, written| {
+            flushed.get(number) != Some(written) || !written.is_covered(losses)
+        });
+    }
 }
 
 impl FileSystem {
@@ -124,8 +148,8 @@ impl FileSystem {
         self.files.metadata().settle(losses).map_err(failed)?;
         self.reopen_store()?;
         let fresh = self.state()?.losses.fresh.clone();
-        for number in fresh {
-            self.revert(number)?;
+        for (number, smallest) in fresh {
+            self.revert(number, smallest)?;
             self.state()?.losses.fresh.remove(&number);
         }
         if self.disk().losses() == losses { Ok(losses) } else { Err(self.lost()) }
@@ -142,7 +166,7 @@ impl FileSystem {
     }
 
     /// Gives a file the size and the place of the last commit.
-    fn revert(&self, number: InodeNumber) -> Result<(), FilesError> {
+    fn revert(&self, number: InodeNumber, smallest: ByteLen) -> Result<(), FilesError> {
         loop {
             match self.find_open(number) {
                 Some(file) => {
@@ -150,8 +174,8 @@ impl FileSystem {
                     self.unseal(number)?;
                     let mut state = self.state()?;
                     if let Some((size, runs)) = self.revert_inode(&mut state, number)? {
-                        *contents = Contents { size, runs, group: state.group };
-                        file.poison();
+                        let next = Contents { size, runs, group: state.group };
+                        file.go_back(&mut contents, next, smallest);
                     }
                     return Ok(());
                 }
@@ -159,7 +183,10 @@ impl FileSystem {
                     self.unseal(number)?;
                     let mut state = self.state()?;
                     if !self.is_open(number) {
-                        return self.revert_inode(&mut state, number).map(drop);
+                        if self.revert_inode(&mut state, number)?.is_some() {
+                            state.losses.closed.insert(number, Written::LOST);
+                        }
+                        return Ok(());
                     }
                 }
             }

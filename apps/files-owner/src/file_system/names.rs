@@ -62,7 +62,7 @@ impl FileSystem {
     ) -> Result<(InodeNumber, Inode), FilesError> {
         let found =
             self.view(|tables| nearflash_files::lookup(tables, Place::new(directory, name)))?;
-        Ok(self.with_times(found))
+        Ok(self.as_open(found))
     }
 
     /// The inode of this number.
@@ -71,15 +71,18 @@ impl FileSystem {
     /// When it does not exist.
     pub fn inode(&self, number: InodeNumber) -> Result<Inode, FilesError> {
         let inode = self.view(|tables| nearflash_files::inode(tables, number))?;
-        Ok(self.with_times((number, inode)).1)
+        Ok(self.as_open((number, inode)).1)
     }
 
-    /// An inode with the time of the last write, which the tables get later.
-    fn with_times(&self, (number, mut inode): (InodeNumber, Inode)) -> (InodeNumber, Inode) {
-        if let Some(time) = self.find_open(number).and_then(|file| file.modified_at()) {
+    /// An inode with the time of the last write, which the tables get later, and with the size for
+    /// programs that have it open.
+    fn as_open(&self, (number, mut inode): (InodeNumber, Inode)) -> (InodeNumber, Inode) {
+        let Some(file) = self.find_open(number) else { return (number, inode) };
+        if let Some(time) = file.modified_at() {
             inode.modified_at = time;
             inode.changed_at = inode.changed_at.max(time);
         }
+        inode.size = inode.size.max(ByteLen(file.lost.end()));
         (number, inode)
     }
 
@@ -131,7 +134,8 @@ impl FileSystem {
         name: &Name,
     ) -> Result<Inode, FilesError> {
         self.make_room()?;
-        self.apply(|change| change.link(number, Place::new(directory, name)))
+        let linked = self.apply(|change| change.link(number, Place::new(directory, name)))?;
+        Ok(self.as_open((number, linked)).1)
     }
 
     /// Gives an inode that is open a name, also if it has none. A file that has the name is replaced if
@@ -146,7 +150,9 @@ impl FileSystem {
         replace: Replace,
     ) -> Result<Inode, FilesError> {
         self.make_room()?;
-        self.apply(|change| change.link_open(number, Place::new(directory, name), replace))
+        let place = Place::new(directory, name);
+        let linked = self.apply(|change| change.link_open(number, place, replace))?;
+        Ok(self.as_open((number, linked)).1)
     }
 
     /// Removes a name that is not a directory's. The inode stays while it is open.
@@ -209,10 +215,11 @@ impl FileSystem {
                 })
             })
         };
-        match changes.mode.is_some_and(has_privileges) {
+        let changed = match changes.mode.is_some_and(has_privileges) {
             true => self.while_unsealed(number, change),
             false => change(),
-        }
+        };
+        changed.map(|inode| self.as_open((number, inode)).1)
     }
 
     /// truncate(2), also of a file that is not open.

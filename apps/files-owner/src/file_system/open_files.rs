@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode};
+use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode, without};
 use nearflash_units::{ByteLen, Nanos};
 
+use super::lost_range::LostRange;
 use super::{FileSystem, State, time};
 use crate::FilesError;
 
@@ -20,12 +21,13 @@ pub(super) struct OpenFile {
     /// The time of the last write that the tables do not have yet; 0 if they have it.
     modified_at: AtomicU64,
     written: Mutex<Written>,
+    pub(super) lost: LostRange,
     /// Whether other processes may write to it, through seals.
     is_sealed_for_writing: AtomicBool,
 }
 
 /// The writes of an open file that no flush has covered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Written {
     /// The number of all writes.
     count: u64,
@@ -36,6 +38,14 @@ pub(super) struct Written {
 impl Written {
     /// A number of losses that no volume has: a write that has failed may be lost.
     const FAILED: u64 = u64::MAX;
+
+    /// The writes of a closed file that has lost bytes.
+    pub(super) const LOST: Self = Self { count: 0, since: Some(Self::FAILED) };
+
+    /// Whether a flush covers the writes, after which the volume has had this number of losses.
+    pub(super) fn is_covered(self, losses: u64) -> bool {
+        self.since == Some(losses)
+    }
 }
 
 /// The bytes of an open file. Writers that change no size and no place share the lock.
@@ -58,6 +68,7 @@ impl OpenFile {
             contents: RwLock::new(contents),
             modified_at: AtomicU64::new(0),
             written: Mutex::default(),
+            lost: LostRange::default(),
             is_sealed_for_writing: AtomicBool::new(false),
         }
     }
@@ -94,14 +105,21 @@ impl OpenFile {
         self.is_sealed_for_writing.store(false, Ordering::Relaxed);
     }
 
-    /// Bytes of the file are lost.
-    pub(super) fn poison(&self) {
+    /// The file goes back to earlier contents. Since it had them, its smallest size was `smallest`.
+    pub(super) fn go_back(&self, contents: &mut Contents, to: Contents, smallest: ByteLen) {
+        let end = contents.size.0.max(self.lost.end());
+        // A write may have changed the bytes at a place that is no longer the file's.
+        let has_moved = !without(&to.runs, &contents.runs).is_empty();
+        let start = if has_moved { 0 } else { smallest.min(to.size).0 };
+        let was_cut = start < to.size.0;
+        self.lost.add(start..if was_cut { end.max(to.size.0) } else { end });
         self.written_mut().since = Some(Written::FAILED);
+        *contents = to;
     }
 
     /// As [`Self::handle_flushed`], but a loss is left for the next sync of the file to report.
     pub(super) fn handle_swept(&self, written: Written, losses: u64) {
-        if written.since == Some(losses) {
+        if written.is_covered(losses) {
             self.handle_flushed(written, losses);
         }
     }
@@ -169,7 +187,10 @@ impl FileSystem {
                 // Whether earlier changes of the inode are durable is not known.
                 let group = state.last_group();
                 let grower = state.space.grower();
-                let file = Arc::new(OpenFile::new(number, &inode, group, grower));
+                let mut file = OpenFile::new(number, &inode, group, grower);
+                let closed = state.losses.closed.remove(&number);
+                file.written = Mutex::new(closed.unwrap_or_default());
+                let file = Arc::new(file);
                 let mut open = self.open.write().expect("nothing panics while it holds the map");
                 open.insert(number, Arc::clone(&file));
                 file
@@ -189,23 +210,28 @@ impl FileSystem {
         }
         self.sealed_was_closed(number);
         state.space.let_go(file.grower);
+        let written = file.written();
         // A failure leaves an orphan to the next owner.
-        let _ = self.close_file(&mut state, &file);
+        let is_kept = self.close_file(&mut state, &file).unwrap_or(true);
+        if is_kept && written.since.is_some() {
+            state.losses.closed.insert(number, written);
+        }
         self.open.write().expect("nothing panics while it holds the map").remove(&number);
     }
 
-    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<(), FilesError> {
+    /// Returns whether the inode has links, and stays.
+    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<bool, FilesError> {
         let number = file.number;
         let modified_at = file.take_modified_at();
         self.apply_to(state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.links == 0 {
-                return change.reap(number);
+                return change.reap(number).map(|()| false);
             }
-            let Some(time) = modified_at else { return Ok(()) };
+            let Some(time) = modified_at else { return Ok(true) };
             inode.touch(time);
             inode.modified_at = time;
-            change.put(number, &inode)
+            change.put(number, &inode).map(|()| true)
         })
     }
 

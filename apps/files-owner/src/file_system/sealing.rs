@@ -108,6 +108,9 @@ impl FileSystem {
         if rights.has(Rights::WRITE) && self.is_privileged(number)? {
             return Err(self.no_seal("a write must clear its set-user-ID bit or capabilities"));
         }
+        if !file.lost.is_empty() {
+            return Err(self.no_seal("it has lost bytes with a connection: open it again"));
+        }
         let (runs, reach) = covered(&contents.runs, contents.size);
         if runs.is_empty() {
             return Err(self.no_seal("it has no whole block"));
