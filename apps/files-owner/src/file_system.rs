@@ -14,7 +14,6 @@ mod commit;
 mod contents;
 mod growth;
 mod losses;
-mod lost_range;
 mod names;
 mod open_files;
 mod sealing;

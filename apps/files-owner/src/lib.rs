@@ -21,6 +21,7 @@ mod error;
 mod file_system;
 mod files;
 mod format;
+mod lost_range;
 mod metadata;
 mod overlay;
 mod owner;

@@ -6,9 +6,10 @@
 //! closes everything that the former one had open, and opens its inodes again.
 //!
 //! If the owner has started again, changes that were not synchronised may be lost: the next sync of each
-//! inode that had such changes fails, once.
+//! inode that had such changes fails, once. Programs that have the file open cannot read what it has lost.
 
 mod calls;
+mod growth;
 mod passing;
 mod paths;
 mod pending;
@@ -17,17 +18,20 @@ mod unsynced;
 mod writes;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearflash::direct::{Options, QueuePair, Status};
 use nearflash::{Client, QueueOptions};
-use nearflash_files::InodeNumber;
+use nearflash_files::{Inode, InodeNumber};
+use nearflash_files_calls::answer::InodeRecord;
 use nearflash_files_calls::{Answer, CLIENT_LEN, MessageError, Operation, Request};
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
 
-use crate::FilesError;
+use crate::{FilesError, wire};
+use growth::Growth;
 pub use pending::RemotePending;
 use sealed::SealedFiles;
 use unsynced::Unsynced;
@@ -81,7 +85,22 @@ struct State {
     /// The inodes that other processes may write at any time, through seals of this client. They count as
     /// changed.
     handed_over: HashSet<InodeNumber>,
+    growth: Growth,
+    /// The life of the owner that this client is connected to; 0 before the first connection.
+    life: u64,
     may_write: bool,
+}
+
+impl State {
+    /// An open file got bytes up to the end of this range, of an owner in this life.
+    fn grew(&mut self, number: InodeNumber, written: &Range<u64>, life: u64) {
+        if self.open.contains_key(&number) {
+            self.growth.wrote(number, written);
+            if life != self.life {
+                self.growth.lose(number, written);
+            }
+        }
+    }
 }
 
 /// A connection of a client.
@@ -186,6 +205,8 @@ impl RemoteFiles {
             is_known: false,
             unsynced: Unsynced::default(),
             handed_over: HashSet::new(),
+            growth: Growth::default(),
+            life: 0,
             may_write: false,
         };
         let (volume, state) = (volume.to_owned(), Mutex::new(state));
@@ -289,6 +310,7 @@ impl RemoteFiles {
             if *count == 0 {
                 state.open.remove(&number);
                 state.handed_over.remove(&number);
+                state.growth.forget(number);
                 self.writes.forget(number);
                 if let Some(sealed) = &self.sealed {
                     sealed.forget(number);
@@ -328,8 +350,33 @@ impl RemoteFiles {
             // An inode that does not exist any more fails each of its calls.
             self.ask_over(&mut link, &request).is_ok()
         });
+        self.note_losses(&mut state, &mut link)?;
         state.is_known = true;
         Ok(link)
+    }
+
+    /// Another owner has the files as of the last commit: open files whose sizes nobody has synchronised may
+    /// have lost bytes.
+    fn note_losses(&self, state: &mut State, link: &mut Link) -> Result<(), FilesError> {
+        if state.life != 0 && state.life != link.life {
+            for number in state.growth.unsynced() {
+                match self.ask_over(link, &Request::new(Operation::INODE, number.0)) {
+                    Ok(answered) => {
+                        state.growth.went_back(number, self.decoded(&answered)?.1.size.0);
+                    }
+                    // It does not exist any more.
+                    Err(FilesError::Remote { .. }) => state.growth.forget(number),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        state.life = link.life;
+        Ok(())
+    }
+
+    fn decoded(&self, answered: &Answered) -> Result<(InodeNumber, Inode), FilesError> {
+        let record = InodeRecord::decode(&answered.payload);
+        record.and_then(|record| wire::inode_of(&record)).map_err(|error| self.damaged(error))
     }
 
     fn ask_over(&self, link: &mut Link, request: &Request<'_>) -> Result<Answered, FilesError> {

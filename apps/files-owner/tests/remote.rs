@@ -286,9 +286,58 @@ fn after_a_restart_of_the_owner_the_next_sync_of_each_changed_inode_fails_once()
     assert!(matches!(files.sync(lost, false), Err(FilesError::Restarted { .. })));
     files.sync(lost, false).unwrap();
     files.sync_all().unwrap();
+    files.release(lost);
     assert_eq!(contents(&files, lost), b"bytes");
     files.write(kept, b"BYTES", ByteOffset(0)).unwrap();
     files.sync(kept, true).unwrap();
+}
+
+#[test]
+fn bytes_that_an_open_file_lost_with_the_owner_are_not_absent_ones() {
+    let node = Node::new();
+    let (files, other) = (node.client(), node.client());
+    let create = |text: &str| files.create(ROOT, &name(text), new(Kind::File)).unwrap().0;
+    let (grown, cut) = (create("grown"), create("cut"));
+    for number in [grown, cut] {
+        files.retain(number).unwrap();
+        files.write(number, &[1; 1000], ByteOffset(0)).unwrap();
+    }
+    files.sync_all().unwrap();
+    files.append(grown, &[2; 500]).unwrap();
+    let size = |size| AttributeChanges { size: Some(ByteLen(size)), ..Default::default() };
+    files.change(cut, size(100)).unwrap();
+    files.write(cut, &[2; 300], ByteOffset(100)).unwrap();
+    node.restart();
+    let read = |number, at| {
+        let mut bytes = [9; 2000];
+        let len = files.read(number, &mut bytes, ByteOffset(at)).map_err(|error| error.errno())?;
+        Ok(bytes[..len].to_vec())
+    };
+    // The size stays, and the lost bytes are not those of an earlier time, nor the end of the file.
+    assert_eq!(read(grown, 0), Ok(vec![1; 1000]));
+    assert_eq!(read(cut, 0), Ok(vec![1; 100]));
+    for (number, lost) in [(grown, 1000), (grown, 1499), (cut, 100), (cut, 399), (cut, 999)] {
+        assert_eq!(read(number, lost), Err(Errno::IO), "{lost}");
+    }
+    assert_eq!(files.inode(grown).unwrap().size, ByteLen(1500));
+    assert_eq!(read(grown, 1500), Ok(vec![]));
+    // Others see the files as they are.
+    assert_eq!(contents(&other, grown), [1; 1000]);
+    // Later bytes are behind the lost ones, and those that are written again are back.
+    assert_eq!(files.append(grown, b"later").unwrap(), ByteOffset(1500));
+    assert_eq!(read(grown, 1500), Ok(b"later".to_vec()));
+    assert_eq!(read(grown, 1200), Err(Errno::IO));
+    files.write(grown, &[3; 500], ByteOffset(1000)).unwrap();
+    assert_eq!(read(grown, 0), Ok([&[1; 1000][..], &[3; 500], b"later"].concat()));
+    files.change(cut, size(100)).unwrap();
+    assert_eq!(read(cut, 0), Ok(vec![1; 100]));
+    for number in [grown, cut] {
+        assert!(matches!(files.sync(number, false), Err(FilesError::Restarted { .. })));
+        files.sync(number, false).unwrap();
+    }
+    node.restart();
+    assert_eq!(read(cut, 0), Ok(vec![1; 100]));
+    assert_eq!(read(grown, 1495), Ok(b"\x03\x03\x03\x03\x03later".to_vec()));
 }
 
 #[test]

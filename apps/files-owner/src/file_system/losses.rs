@@ -4,7 +4,7 @@
 //! its last flush keeps what is there, and its next sync reports the loss, once. A file that has got
 //! or moved its bytes since the last commit goes back to the size and the place of that commit: its
 //! new blocks may hold bytes of a removed file. Programs that have it open still see its former size, and
-//! cannot read the lost bytes: see [`super::lost_range`]. All other changes are in memory, as layers that say
+//! cannot read the lost bytes: see [`crate::lost_range`]. All other changes are in memory, as layers that say
 //! what is new and not what is different. They are committed again, whether or not the commit under
 //! way took effect. Before that, the metadata store is opened again from the volume.
 //!

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuar
 use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode, without};
 use nearflash_units::{ByteLen, Nanos};
 
-use super::lost_range::LostRange;
 use super::{FileSystem, State, time};
 use crate::FilesError;
+use crate::lost_range::LostRange;
 
 /// An inode that is open.
 pub(super) struct OpenFile {

@@ -31,8 +31,9 @@ impl RemoteFiles {
     }
 
     fn inode_of(&self, answered: &Answered) -> Result<(InodeNumber, Inode), FilesError> {
-        let record = InodeRecord::decode(&answered.payload);
-        record.and_then(|record| wire::inode_of(&record)).map_err(|error| self.damaged(error))
+        let (number, mut inode) = self.decoded(answered)?;
+        inode.size = inode.size.max(ByteLen(self.state().growth.end(number)));
+        Ok((number, inode))
     }
 
     fn read_piece(
@@ -51,9 +52,38 @@ impl RemoteFiles {
         Ok(answered.payload.len())
     }
 
+    /// Appends, and returns the offset. `request` has the bytes, or only their length.
     fn append_request(&self, request: &Request<'_>) -> Result<ByteOffset, FilesError> {
         let number = InodeNumber(request.head.inode.get());
-        Ok(ByteOffset(self.make(request, &[number])?.value))
+        let answered = self.make(request, &[number])?;
+        let start = answered.value;
+        let end = start.saturating_add(ByteLen::of(request.data).0.max(request.head.len.get()));
+        let written = if request.data.is_empty() { end..end } else { start..end };
+        self.state().grew(number, &written, answered.life);
+        Ok(ByteOffset(start))
+    }
+
+    fn read_whole(
+        &self,
+        number: InodeNumber,
+        bytes: &mut [u8],
+        offset: ByteOffset,
+    ) -> Result<usize, FilesError> {
+        let passed = self.read_past(number, bytes, offset)?;
+        if passed == bytes.len() {
+            return Ok(passed);
+        }
+        let (bytes, offset) = (&mut bytes[passed..], offset.0 + ByteLen::from_usize(passed).0);
+        let mut done = 0;
+        for piece in bytes.chunks_mut(DATA_LEN_MAX) {
+            let at = offset.saturating_add(done);
+            let read = self.read_piece(number, piece, at)?;
+            done += ByteLen::of(&piece[..read]).0;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok(passed + ByteLen(done).to_usize())
     }
 
     /// Reports changes that may be lost.
@@ -174,6 +204,12 @@ impl FileCalls for RemoteFiles {
         let mut request = Request::new(Operation::CHANGE, number.0);
         wire::put_changes(&mut request.head, &changes);
         let answered = self.make(&request, &[number])?;
+        if let Some(size) = changes.size {
+            let mut state = self.state();
+            if state.open.contains_key(&number) {
+                state.growth.resized(number, size.0);
+            }
+        }
         Ok(self.inode_of(&answered)?.1)
     }
 
@@ -247,21 +283,13 @@ impl FileCalls for RemoteFiles {
         bytes: &mut [u8],
         offset: ByteOffset,
     ) -> Result<usize, FilesError> {
-        let passed = self.read_past(number, bytes, offset)?;
-        if passed == bytes.len() {
-            return Ok(passed);
+        let read = self.read_whole(number, bytes, offset)?;
+        // The owner may have started again meanwhile.
+        let asked = offset.0..offset.0.saturating_add(ByteLen::of(bytes).0);
+        match self.state().growth.readable(number, &asked) {
+            Some(readable) => Ok(read.min(ByteLen(readable).to_usize())),
+            None => self.reported(false).map(|()| 0),
         }
-        let (bytes, offset) = (&mut bytes[passed..], offset.0 + ByteLen::from_usize(passed).0);
-        let mut done = 0;
-        for piece in bytes.chunks_mut(DATA_LEN_MAX) {
-            let at = offset.saturating_add(done);
-            let read = self.read_piece(number, piece, at)?;
-            done += ByteLen::of(&piece[..read]).0;
-            if read < piece.len() {
-                break;
-            }
-        }
-        Ok(passed + ByteLen(done).to_usize())
     }
 
     fn write(
@@ -276,13 +304,21 @@ impl FileCalls for RemoteFiles {
             let mut request = Request::new(Operation::WRITE, number.0);
             request.data = piece;
             request.head.offset = U64::new(place);
-            self.make(&request, &[number])?;
-            place = place.saturating_add(ByteLen::of(piece).0);
+            let answered = self.make(&request, &[number])?;
+            let end = place.saturating_add(ByteLen::of(piece).0);
+            self.state().grew(number, &(place..end), answered.life);
+            place = end;
         }
         Ok(())
     }
 
     fn append(&self, number: InodeNumber, bytes: &[u8]) -> Result<ByteOffset, FilesError> {
+        // Bytes behind lost ones stay behind them.
+        let lost_end = self.state().growth.end(number);
+        if lost_end != 0 && self.inode(number)?.size.0 == lost_end {
+            self.write(number, bytes, ByteOffset(lost_end))?;
+            return Ok(ByteOffset(lost_end));
+        }
         let mut request = Request::new(Operation::APPEND, number.0);
         if bytes.len() <= DATA_LEN_MAX {
             request.data = bytes;
@@ -305,7 +341,12 @@ impl FileCalls for RemoteFiles {
         let mut request = Request::new(Operation::ALLOCATE, number.0);
         request.head.variant = wire::allocation_number(allocation);
         (request.head.offset, request.head.len) = (U64::new(offset.0), U64::new(len.0));
-        self.make(&request, &[number]).map(drop)
+        let answered = self.make(&request, &[number])?;
+        if matches!(allocation, Allocation::Extend | Allocation::ZeroAndExtend) {
+            let end = offset.0.saturating_add(len.0);
+            self.state().grew(number, &(end..end), answered.life);
+        }
+        Ok(())
     }
 
     fn sync(&self, number: InodeNumber, is_data_only: bool) -> Result<(), FilesError> {
@@ -316,6 +357,9 @@ impl FileCalls for RemoteFiles {
         let answered = self.ask(&request)?;
         let mut state = self.state();
         let is_whole = state.unsynced.synced(number, covered, answered.life);
+        if !state.unsynced.has(number) {
+            state.growth.synced(number);
+        }
         if state.handed_over.contains(&number) {
             state.unsynced.changed(number, answered.life);
         }
@@ -328,6 +372,8 @@ impl FileCalls for RemoteFiles {
         let answered = self.ask(&Request::new(Operation::SYNC_ALL, 0))?;
         let mut state = self.state();
         let is_whole = state.unsynced.synced_all(covered, answered.life);
+        let State { growth, unsynced, .. } = &mut *state;
+        growth.synced_all(|number| !unsynced.has(number));
         let State { handed_over, unsynced, .. } = &mut *state;
         handed_over.iter().for_each(|number| unsynced.changed(*number, answered.life));
         drop(state);
@@ -341,6 +387,10 @@ impl FileCalls for RemoteFiles {
     }
 
     fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError> {
+        if self.state().growth.has_lost(number) {
+            let reason = "it has lost bytes with the node: open it again";
+            return Err(FilesError::NoSeal { volume: self.volume.clone(), reason });
+        }
         let (sealed, life) = self.ask_seal(number, rights)?;
         if rights.has(Rights::WRITE) {
             let mut state = self.state();

@@ -74,7 +74,11 @@ impl RemoteFiles {
         let written = sealed.check().and_then(|()| part.sealed.write(&bytes[..part.len], offset.0));
         match written {
             Ok(()) => {
-                self.state().unsynced.changed(number, part.sealed.life);
+                let mut state = self.state();
+                state.unsynced.changed(number, part.sealed.life);
+                let end = offset.0 + ByteLen::from_usize(part.len).0;
+                state.grew(number, &(offset.0..end), part.sealed.life);
+                drop(state);
                 self.writes.add(number);
                 Ok(part.len)
             }

@@ -28,6 +28,11 @@ impl Unsynced {
         self.marks.entry(number).or_insert(Mark { life, last }).last = last;
     }
 
+    /// Whether an inode has changes that are not durable.
+    pub(super) fn has(&self, number: InodeNumber) -> bool {
+        self.marks.contains_key(&number)
+    }
+
     /// The number of the last change so far: a sync covers it.
     pub(super) fn now(&self) -> u64 {
         self.count

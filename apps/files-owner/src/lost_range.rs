@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A range of an open file. It changes only while the contents of the file are locked exclusively.
 #[derive(Debug, Default)]
-pub(super) struct LostRange {
+pub(crate) struct LostRange {
     start: AtomicU64,
     end: AtomicU64,
 }
@@ -27,22 +27,22 @@ impl LostRange {
         self.end.store(range.end, Ordering::Relaxed);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.get().is_empty()
     }
 
     /// The end, or 0: programs that have the file open see at least this size.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.get().end
     }
 
-    pub(super) fn meets(&self, other: &Range<u64>) -> bool {
+    pub(crate) fn meets(&self, other: &Range<u64>) -> bool {
         let lost = self.get();
         lost.start.max(other.start) < lost.end.min(other.end)
     }
 
     /// The length of the part of `asked` that can be read at once; `None` if its first byte is lost.
-    pub(super) fn readable(&self, asked: &Range<u64>) -> Option<u64> {
+    pub(crate) fn readable(&self, asked: &Range<u64>) -> Option<u64> {
         let lost = self.get();
         if lost.contains(&asked.start) {
             return None;
@@ -53,7 +53,7 @@ impl LostRange {
     }
 
     /// These bytes are lost, too. The range becomes one that has both.
-    pub(super) fn add(&self, more: Range<u64>) {
+    pub(crate) fn add(&self, more: Range<u64>) {
         let lost = self.get();
         match (lost.is_empty(), more.is_empty()) {
             (_, true) => {}
@@ -63,7 +63,7 @@ impl LostRange {
     }
 
     /// These bytes were written. Bytes in the middle of the range count as lost nevertheless.
-    pub(super) fn fill(&self, written: &Range<u64>) {
+    pub(crate) fn fill(&self, written: &Range<u64>) {
         let lost = self.get();
         if !self.meets(written) {
             return;
@@ -76,7 +76,7 @@ impl LostRange {
     }
 
     /// The file was cut to this size.
-    pub(super) fn cut(&self, size: u64) {
+    pub(crate) fn cut(&self, size: u64) {
         let lost = self.get();
         self.set(lost.start..lost.end.min(size));
     }
