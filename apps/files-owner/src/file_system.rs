@@ -66,8 +66,8 @@ pub struct FileSystem {
     state: Mutex<State>,
     /// A commit has ended.
     committed: Condvar,
-    /// A file has moved.
-    moved: Condvar,
+    /// Blocks have become free.
+    returned: Condvar,
     open: RwLock<HashMap<InodeNumber, Arc<OpenFile>>>,
     sealed: Mutex<Sealed>,
     fails_on_loss: bool,
@@ -86,8 +86,8 @@ struct State {
     durable: u64,
     space: Space,
     quarantine: Quarantine,
-    /// The number of files that move, and have both places.
-    moving: usize,
+    /// The number of operations that are about to give blocks back.
+    returning: usize,
     inodes: u64,
     /// The reason for which nothing can be changed any more.
     failure: Option<Failure>,
@@ -171,15 +171,15 @@ impl FileSystem {
             durable: 0,
             space: Space::new(scanned.free),
             quarantine: Quarantine::default(),
-            moving: 0,
+            returning: 0,
             inodes: scanned.inodes,
             failure: None,
             backend,
             losses: Losses { known, ..Losses::default() },
         };
-        let (state, committed, moved) = (Mutex::new(state), Condvar::new(), Condvar::new());
+        let (state, committed, returned) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (open, sealed) = (RwLock::default(), Mutex::default());
-        let opened = Self { files, state, committed, moved, open, sealed, fails_on_loss: false };
+        let opened = Self { files, state, committed, returned, open, sealed, fails_on_loss: false };
         opened.recover(&scanned.surplus)?;
         Ok(opened)
     }

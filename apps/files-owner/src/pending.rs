@@ -65,7 +65,7 @@ impl Pending {
         self.runs = grown.runs;
         let copied = system.copy(&grown.copies);
         let former = grown.copies.into_iter().map(|(from, _)| from).collect();
-        system.give_back_former(former, grown.moving);
+        system.give_back_former(former, grown.returning);
         copied
     }
 

@@ -95,6 +95,29 @@ fn uploads_of_several_threads_share_a_volume() {
 }
 
 #[test]
+fn files_that_several_threads_extend_in_short_pieces_share_a_volume() {
+    for _ in 0..20 {
+        let device = formatted();
+        let files = FileSystem::open(device.disk()).unwrap();
+        let begun = Barrier::new(4);
+        std::thread::scope(|threads| {
+            for nth in 0..4_u8 {
+                let (files, begun) = (&files, &begun);
+                let number = create(files, &nth.to_string());
+                threads.spawn(move || {
+                    begun.wait();
+                    for piece in 0..80 {
+                        let offset = ByteOffset(piece << 16);
+                        files.write(number, &[nth; 1 << 16], offset).unwrap();
+                    }
+                    assert!(bytes(files, number) == vec![nth; 80 << 16]);
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn an_inode_has_the_blocks_of_its_bytes_and_what_it_holds_to_grow_is_free() {
     let device = formatted();
     let files = FileSystem::open(device.disk()).unwrap();

@@ -176,7 +176,7 @@ impl FileSystem {
         number: u64,
         written: Result<crate::store::Snapshot, FilesError>,
     ) -> Result<(), FilesError> {
-        let released = {
+        let (released, _returning) = {
             let mut state = self.state.lock().expect("nothing panics while it holds the state");
             let released = match written {
                 Ok(store) => {
@@ -196,7 +196,7 @@ impl FileSystem {
                 }
             };
             self.committed.notify_all();
-            released?
+            (released?, self.returning(&mut state))
         };
         // Their blocks were those of inodes that are closed now.
         if let Err(error) = self.unseal_closed() {

@@ -6,7 +6,7 @@ use nearflash_files::{FILE_LEN_MAX, InodeNumber, Refusal, Run, Spare, inode, tri
 use nearflash_units::{ByteLen, ByteOffset};
 
 use super::FileSystem;
-use super::growth::Moving;
+use super::growth::Returning;
 use super::open_files::{Contents, OpenFile};
 use crate::FilesError;
 use crate::metadata::{read_runs, runs_len, write_runs, zero_runs};
@@ -244,7 +244,7 @@ impl<'f> Extending<'f> {
 
     fn unchanged(&self) -> Next<'f> {
         let (size, runs) = (self.contents.size.0, self.contents.runs.clone());
-        Next { size, runs, lost: Vec::new(), keeps_space: None, moving: None }
+        Next { size, runs, lost: Vec::new(), keeps_space: None, returning: None }
     }
 
     /// The file with space up to `end`.
@@ -254,7 +254,7 @@ impl<'f> Extending<'f> {
             return Ok(next);
         }
         let grown = self.files.grow(self.file.grower, &next.runs, ByteLen(end), spare)?;
-        (next.runs, next.moving) = (grown.runs, grown.moving);
+        (next.runs, next.returning) = (grown.runs, grown.returning);
         if !grown.copies.is_empty() {
             // Bytes that are written through a seal from now on would not be copied.
             let unsealed = self.files.unseal(self.file.number);
@@ -275,7 +275,7 @@ impl<'f> Extending<'f> {
     /// Gives the file its new size and runs, unless the bytes could not be written.
     fn finish(&mut self, next: Next<'f>, done: std::io::Result<()>) -> Result<(), FilesError> {
         // The file moves until its former place is among the freed blocks.
-        let Next { size, runs, lost, keeps_space, moving: _moving } = next;
+        let Next { size, runs, lost, keeps_space, returning: _returning } = next;
         let size = ByteLen(size);
         let done = done.map_err(FilesError::disk(self.files.volume()));
         let is_same = size == self.contents.size && runs == self.contents.runs;
@@ -334,5 +334,5 @@ struct Next<'f> {
     lost: Vec<Run>,
     keeps_space: Option<bool>,
     /// Whether it moves.
-    moving: Option<Moving<'f>>,
+    returning: Option<Returning<'f>>,
 }

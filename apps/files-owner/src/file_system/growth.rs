@@ -5,7 +5,8 @@
 //! when another file needs the held space, when the file is closed, or after a loss of power.
 //!
 //! A file is refused space only after everything that others do not need is free: what they hold, the
-//! space of removed files, for which there is a commit, and the former places of files that are moving.
+//! space of removed files, for which there is a commit, and the former places of files that are moving. It looks
+//! at all of these at one moment, as others move their files meanwhile.
 
 use std::sync::MutexGuard;
 
@@ -16,8 +17,8 @@ use super::{FileSystem, State};
 use crate::FilesError;
 use crate::files::PIECE_LEN;
 
-/// The number of times that a file waits for space that others give back.
-const WAITS_MAX: usize = 8;
+/// The number of times that a file waits for space that others give back, and may take before it does.
+const WAITS_MAX: usize = 200;
 
 /// The runs of a file that has grown.
 pub(crate) struct Grown<'f> {
@@ -25,16 +26,17 @@ pub(crate) struct Grown<'f> {
     /// Blocks whose contents must be copied first, and the places of the copies.
     pub(crate) copies: Vec<(Run, Run)>,
     /// Others wait for the former places until this is dropped.
-    pub(crate) moving: Option<Moving<'f>>,
+    pub(crate) returning: Option<Returning<'f>>,
 }
 
-/// A file that has its former place and the new one.
-pub(crate) struct Moving<'f>(&'f FileSystem);
+/// Space is about to be free: a file that moves has both places, or a commit releases the blocks of removed
+/// files.
+pub(crate) struct Returning<'f>(&'f FileSystem);
 
-impl Drop for Moving<'_> {
+impl Drop for Returning<'_> {
     fn drop(&mut self) {
-        self.0.locked().moving -= 1;
-        self.0.moved.notify_all();
+        self.0.locked().returning -= 1;
+        self.0.returned.notify_all();
     }
 }
 
@@ -69,8 +71,8 @@ impl FileSystem {
                 if self.gather().and_then(|group| self.sync_group(group)).is_err() {
                     return Err(no_space(error));
                 }
-            } else if state.moving != 0 {
-                drop(self.moved.wait(state).expect("nothing panics while it holds the state"));
+            } else if state.returning != 0 {
+                drop(self.returned.wait(state).expect("nothing panics while it holds the state"));
             } else {
                 return self.grow_by_moving(state, runs, needed).map_err(no_space);
             }
@@ -89,11 +91,14 @@ impl FileSystem {
     }
 
     fn grown(&self, state: &mut State, Extended { runs, copies }: Extended) -> Grown<'_> {
-        let moving = (!copies.is_empty()).then(|| {
-            state.moving += 1;
-            Moving(self)
-        });
-        Grown { runs, copies, moving }
+        let returning = (!copies.is_empty()).then(|| self.returning(state));
+        Grown { runs, copies, returning }
+    }
+
+    /// Lets others wait for space until the result is dropped.
+    pub(super) fn returning(&self, state: &mut State) -> Returning<'_> {
+        state.returning += 1;
+        Returning(self)
     }
 
     /// Copies the blocks of a file to their new places, which are as long.
@@ -116,12 +121,12 @@ impl FileSystem {
     }
 
     /// Gives back the former places of bytes that are part of no file yet.
-    pub(crate) fn give_back_former(&self, runs: Vec<Run>, moving: Option<Moving<'_>>) {
+    pub(crate) fn give_back_former(&self, runs: Vec<Run>, returning: Option<Returning<'_>>) {
         {
             let mut state = self.locked();
             runs.into_iter().for_each(|run| state.space.release(run));
         }
-        drop(moving);
+        drop(returning);
     }
 
     /// Gives back runs that were never part of a file, and what the file holds.
