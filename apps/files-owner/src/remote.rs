@@ -86,8 +86,8 @@ struct State {
     /// changed.
     handed_over: HashSet<InodeNumber>,
     growth: Growth,
-    /// The life of the owner that this client is connected to; 0 before the first connection.
-    life: u64,
+    /// The life of the owner that this client is connected to; `None` before the first connection.
+    life: Option<u64>,
     may_write: bool,
 }
 
@@ -96,7 +96,7 @@ impl State {
     fn grew(&mut self, number: InodeNumber, written: &Range<u64>, life: u64) {
         if self.open.contains_key(&number) {
             self.growth.wrote(number, written);
-            if life != self.life {
+            if Some(life) != self.life {
                 self.growth.lose(number, written);
             }
         }
@@ -206,7 +206,7 @@ impl RemoteFiles {
             unsynced: Unsynced::default(),
             handed_over: HashSet::new(),
             growth: Growth::default(),
-            life: 0,
+            life: None,
             may_write: false,
         };
         let (volume, state) = (volume.to_owned(), Mutex::new(state));
@@ -358,7 +358,7 @@ impl RemoteFiles {
     /// Another owner has the files as of the last commit: open files whose sizes nobody has synchronised may
     /// have lost bytes.
     fn note_losses(&self, state: &mut State, link: &mut Link) -> Result<(), FilesError> {
-        if state.life != 0 && state.life != link.life {
+        if state.life.is_some_and(|life| life != link.life) {
             for number in state.growth.unsynced() {
                 match self.ask_over(link, &Request::new(Operation::INODE, number.0)) {
                     Ok(answered) => {
@@ -370,7 +370,7 @@ impl RemoteFiles {
                 }
             }
         }
-        state.life = link.life;
+        state.life = Some(link.life);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use nearflash::direct::Rights;
 use nearflash_files::{AttributeWrite, Entry, Inode, InodeNumber, Kind, Name, Refusal, Renaming};
-use nearflash_files_calls::answer::{InodeRecord, UsageRecord, entries, names};
+use nearflash_files_calls::answer::{UsageRecord, entries, names};
 use nearflash_files_calls::{DATA_LEN_MAX, MessageError, Operation, Request};
 use nearflash_units::{ByteLen, ByteOffset};
 use zerocopy::little_endian::{U32, U64};
