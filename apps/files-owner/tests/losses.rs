@@ -331,7 +331,7 @@ fn a_loss_at_any_operation_loses_no_synced_byte_and_shows_no_foreign_one() {
             let found = bytes(&files, *number);
             assert_eq!(found.len(), size.to_usize(), "{seed}");
             assert!(found[..synced].iter().all(|byte| *byte == 7), "{seed}");
-            // What was lost, and was not written again, is zero if there are later bytes.
+            // Lost bytes that were not written again are zero if later bytes follow.
             assert!(found.iter().all(|byte| [0, 7].contains(byte)), "{seed}");
         }
         let report = files.check().unwrap();

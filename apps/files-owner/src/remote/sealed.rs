@@ -31,7 +31,7 @@ pub(super) struct SealedFiles {
 
 /// The seal of a file.
 pub(super) struct Sealed {
-    /// `None` if there is none.
+    /// The object that the seal opens; `None` while the owner gives no seal.
     object: Option<Object>,
     /// The life of the owner that has given the seal.
     pub(super) life: u64,

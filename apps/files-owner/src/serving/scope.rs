@@ -234,7 +234,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// What exists.
+/// The result of a search, or `None` if the names lead to no inode.
 fn optional<T, E>(found: Result<T, Error<E>>) -> Result<Option<T>, Error<E>> {
     match found {
         Ok(found) => Ok(Some(found)),

@@ -22,7 +22,7 @@ use super::Wanted;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Foreign;
 
-/// A seal for a call, and whether it is void when the kernel keeps pages; `None` if there is none.
+/// A seal for a call, and whether it is void when the kernel keeps pages; `None` if the mount refuses one.
 pub(super) fn handover(wanted: &Wanted<'_>) -> Result<Option<(Handover, bool)>, Foreign> {
     let file = &wanted.file;
     // A mount of an older version does not know the first command.
