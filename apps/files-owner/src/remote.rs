@@ -19,6 +19,7 @@ mod writes;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,8 @@ pub struct RemoteFiles {
     /// `None` if all bytes pass the owner.
     sealed: Option<SealedFiles>,
     writes: Writes,
+    /// Whether an open file has ever lost bytes: most clients' reads need not look.
+    has_lost: AtomicBool,
 }
 
 struct State {
@@ -210,8 +213,15 @@ impl RemoteFiles {
             may_write: false,
         };
         let (volume, state) = (volume.to_owned(), Mutex::new(state));
-        let files =
-            Self { volume, connect, patience, state, sealed: None, writes: Writes::default() };
+        let files = Self {
+            volume,
+            connect,
+            patience,
+            state,
+            sealed: None,
+            writes: Writes::default(),
+            has_lost: AtomicBool::new(false),
+        };
         let deadline = Instant::now() + patience;
         let link = loop {
             match files.connected() {
@@ -371,7 +381,21 @@ impl RemoteFiles {
             }
         }
         state.life = Some(link.life);
+        self.note_lost(state);
         Ok(())
+    }
+
+    /// Lets reads look for lost bytes from now on, if there are some.
+    fn note_lost(&self, state: &State) {
+        if state.growth.has_any_lost() {
+            self.has_lost.store(true, Ordering::Release);
+        }
+    }
+
+    fn grew(&self, number: InodeNumber, written: &Range<u64>, life: u64) {
+        let mut state = self.state();
+        state.grew(number, written, life);
+        self.note_lost(&state);
     }
 
     fn decoded(&self, answered: &Answered) -> Result<(InodeNumber, Inode), FilesError> {

@@ -1,5 +1,6 @@
 //! Each call as a message.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use nearflash::direct::Rights;
@@ -59,7 +60,7 @@ impl RemoteFiles {
         let start = answered.value;
         let end = start.saturating_add(ByteLen::of(request.data).0.max(request.head.len.get()));
         let written = if request.data.is_empty() { end..end } else { start..end };
-        self.state().grew(number, &written, answered.life);
+        self.grew(number, &written, answered.life);
         Ok(ByteOffset(start))
     }
 
@@ -285,6 +286,9 @@ impl FileCalls for RemoteFiles {
     ) -> Result<usize, FilesError> {
         let read = self.read_whole(number, bytes, offset)?;
         // The owner may have started again meanwhile.
+        if !self.has_lost.load(Ordering::Acquire) {
+            return Ok(read);
+        }
         let asked = offset.0..offset.0.saturating_add(ByteLen::of(bytes).0);
         match self.state().growth.readable(number, &asked) {
             Some(readable) => Ok(read.min(ByteLen(readable).to_usize())),
@@ -306,7 +310,7 @@ impl FileCalls for RemoteFiles {
             request.head.offset = U64::new(place);
             let answered = self.make(&request, &[number])?;
             let end = place.saturating_add(ByteLen::of(piece).0);
-            self.state().grew(number, &(place..end), answered.life);
+            self.grew(number, &(place..end), answered.life);
             place = end;
         }
         Ok(())
@@ -344,7 +348,7 @@ impl FileCalls for RemoteFiles {
         let answered = self.make(&request, &[number])?;
         if matches!(allocation, Allocation::Extend | Allocation::ZeroAndExtend) {
             let end = offset.0.saturating_add(len.0);
-            self.state().grew(number, &(end..end), answered.life);
+            self.grew(number, &(end..end), answered.life);
         }
         Ok(())
     }

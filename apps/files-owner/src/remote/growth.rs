@@ -83,6 +83,11 @@ impl Growth {
         self.lost.remove(&number);
     }
 
+    /// Whether an open file has lost bytes.
+    pub(super) fn has_any_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Whether some bytes of a file are lost.
     pub(super) fn has_lost(&self, number: InodeNumber) -> bool {
         self.lost.get(&number).is_some_and(|lost| !lost.is_empty())

@@ -78,6 +78,7 @@ impl RemoteFiles {
                 state.unsynced.changed(number, part.sealed.life);
                 let end = offset.0 + ByteLen::from_usize(part.len).0;
                 state.grew(number, &(offset.0..end), part.sealed.life);
+                self.note_lost(&state);
                 drop(state);
                 self.writes.add(number);
                 Ok(part.len)
