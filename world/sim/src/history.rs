@@ -560,7 +560,10 @@ mod tests {
         let mut witness = Witness::default();
         let who = Who { door: Door::Direct, number: 0 };
         let link = LinkId(1);
-        witness.opens(Writer(2), Opened { who, nexus: Nexus::NONE, link, admin: None, over: None });
+        witness.opens(
+            Writer(2),
+            Opened { who, nexus: Nexus::NONE, link, admin: None, over: None, is_bearers: false },
+        );
         witness.is_gone(link, Tick(25));
         let next = history.write_sent(BLOCK, value(2), sent(26));
         history.write_ended(next, Ending::Done, Tick(30));

@@ -80,6 +80,8 @@ pub(crate) struct Opened {
     pub(crate) admin: Option<LinkId>,
     /// The node that it is connected to, if that is not the node of the volumes.
     pub(crate) over: Option<NodeId>,
+    /// A client has entered with a bearer. It claims no identity, so that no claim ends the connection.
+    pub(crate) is_bearers: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +160,7 @@ impl Witness {
     /// An initiator or a client is connected again, at `link`, and was told that its earlier
     /// commands are over.
     pub(crate) fn is_back(&mut self, who: Who, link: LinkId, now: Tick) {
-        let left = self.writers_of(|it| it.who == who && it.link != link);
+        let left = self.writers_of(|it| it.who == who && it.link != link && !it.is_bearers);
         self.fall_silent(&left, now);
     }
 
@@ -363,8 +365,17 @@ mod tests {
     fn witness() -> Witness {
         let mut witness = Witness::default();
         let link = LinkId(1);
-        witness
-            .opens(WRITER, Opened { who: WHO, nexus: Nexus::NONE, link, admin: None, over: None });
+        witness.opens(
+            WRITER,
+            Opened {
+                who: WHO,
+                nexus: Nexus::NONE,
+                link,
+                admin: None,
+                over: None,
+                is_bearers: false,
+            },
+        );
         witness
     }
 

@@ -351,6 +351,7 @@ impl Client {
             link: connection.link,
             admin: None,
             over: None,
+            is_bearers: connection.is_bearers,
         };
         outside.witness.opens(asker.writer, opened);
         if self.plan.crooked.is_some() {
@@ -384,7 +385,10 @@ impl Client {
             }
             Leaving::Silently => {
                 outside.network.silence(connection.link);
-                self.silenced.push(connection.link);
+                // A connection with a bearer claims no identity, and is ended by no claim.
+                if !connection.is_bearers {
+                    self.silenced.push(connection.link);
+                }
             }
             _ => outside.network.close(outside.now, connection.link, Side::Caller),
         }

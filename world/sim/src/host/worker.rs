@@ -321,7 +321,9 @@ impl Worker {
                     let admin = self.admin.as_ref().map(|admin| admin.link);
                     let (who, nexus, link) = (self.who(), queue.asker.nexus, queue.link);
                     let over = self.is_far().then_some(self.route.node);
-                    outside.witness.opens(writer, Opened { who, nexus, link, admin, over });
+                    outside
+                        .witness
+                        .opens(writer, Opened { who, nexus, link, admin, over, is_bearers: false });
                     self.queues.push(queue);
                 }
             }

@@ -171,7 +171,9 @@ impl Initiator {
         let connection = Connection::connect(config, Asker { writer, nexus }, self.route, outside);
         let (who, link) = (self.who(), connection.link);
         let over = self.is_far().then_some(self.route.node);
-        outside.witness.opens(writer, Opened { who, nexus, link, admin: None, over });
+        outside
+            .witness
+            .opens(writer, Opened { who, nexus, link, admin: None, over, is_bearers: false });
         self.connections.push(connection);
     }
 

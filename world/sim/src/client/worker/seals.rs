@@ -329,8 +329,9 @@ impl Client {
         let Ok(number) = connection.session.open_sealed(&seal, None) else { return };
         *writers += 1;
         let asker = Asker { writer: Writer(*writers), nexus: Nexus::NONE };
-        let (link, nexus) = (connection.link, asker.nexus);
-        let opened = Opened { who: self.who(), nexus, link, admin: None, over: None };
+        let (link, nexus, is_bearers) = (connection.link, asker.nexus, connection.is_bearers);
+        let who = self.who();
+        let opened = Opened { who, nexus, link, admin: None, over: None, is_bearers };
         outside.witness.opens(asker.writer, opened);
         let object = Object { volume, handle: VolumeHandle(0), asker, is_swapped };
         self.seals.asked = Some((number, Asked::Open(object)));
