@@ -135,7 +135,8 @@ struct Flush {
 pub(crate) struct History {
     registers: BTreeMap<Block, Register>,
     flushes: Vec<Flush>,
-    /// When an operator cleared a suspect device of a node: no flush after it saves a write before it.
+    /// When an operator cleared a suspect device of a node: no flush after it saves a write that was sent
+    /// before. The device may have forgotten one whose answer was still on its way.
     cleared: Vec<(NodeId, Tick)>,
     /// Flushes sent while an earlier one was under way, whose answer they may share.
     overlapping: u64,
@@ -406,7 +407,7 @@ impl History {
             let is_in_doubt = |flush: &Flush| {
                 self.cleared.iter().any(|(node, cleared)| {
                     *node == node_of(block.volume)
-                        && write.ended < *cleared
+                        && write.sent < *cleared
                         && *cleared < flush.ended
                 })
             };

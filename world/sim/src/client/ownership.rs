@@ -78,6 +78,8 @@ pub(crate) struct Ownership {
     cells: Vec<Vec<Cell>>,
     /// The devices keep writes that they have acknowledged.
     steady: bool,
+    /// When an operator last cleared a device.
+    cleared: Tick,
     /// The number of bytes checked.
     pub(crate) judged: u64,
 }
@@ -85,7 +87,7 @@ pub(crate) struct Ownership {
 impl Ownership {
     pub(crate) fn new(ranges: Vec<Range<u64>>, steady: bool) -> Self {
         let cells = ranges.iter().map(|range| vec![ZERO; len(range)]).collect();
-        Self { ranges, cells, steady, judged: 0 }
+        Self { ranges, cells, steady, cleared: Tick(0), judged: 0 }
     }
 
     /// The cells of `range` that this client owns, each with its place.
@@ -100,9 +102,16 @@ impl Ownership {
         })
     }
 
-    /// The client knows the result of a change.
-    pub(crate) fn ended(&mut self, range: &Range<u64>, fill: Fill, ending: Ending, now: Tick) {
+    /// The client knows the result of a change that was sent at the first of these moments.
+    pub(crate) fn ended(
+        &mut self,
+        range: &Range<u64>,
+        fill: Fill,
+        ending: Ending,
+        (sent, now): (Tick, Tick),
+    ) {
         let steady = self.steady;
+        let flushable_from = if sent < self.cleared { Tick::NEVER } else { now };
         for (at, cell) in self.cells(range) {
             let values = match fill {
                 Fill::Pattern(number) => set(Fill::byte(number, at)),
@@ -110,7 +119,7 @@ impl Ownership {
             };
             if ending != Ending::NotDone {
                 // A flush sent before this change does not cover it.
-                cell.ended = now;
+                cell.ended = flushable_from;
             }
             match (ending, fill) {
                 (Ending::NotDone, _) => {}
@@ -138,8 +147,9 @@ impl Ownership {
         }
     }
 
-    /// An operator has cleared a device: no later flush saves what was volatile.
-    pub(crate) fn cleared(&mut self) {
+    /// An operator has cleared a device: no later flush saves volatile bytes that were sent before.
+    pub(crate) fn cleared(&mut self, now: Tick) {
+        self.cleared = now;
         for cell in self.cells.iter_mut().flatten() {
             cell.ended = Tick::NEVER;
         }
@@ -232,8 +242,8 @@ mod tests {
 
     fn owned(ending: Ending) -> Ownership {
         let mut owned = Ownership::new(vec![RANGE], false);
-        owned.ended(&RANGE, Fill::Pattern(1), Ending::Done { durable: true }, Tick(5));
-        owned.ended(&RANGE, Fill::Pattern(2), ending, Tick(9));
+        owned.ended(&RANGE, Fill::Pattern(1), Ending::Done { durable: true }, (Tick(5), Tick(5)));
+        owned.ended(&RANGE, Fill::Pattern(2), ending, (Tick(9), Tick(9)));
         owned
     }
 
@@ -274,7 +284,12 @@ mod tests {
     #[test]
     fn what_was_lost_may_come_late() {
         let mut owned = owned(Ending::Lost);
-        owned.ended(&RANGE, Fill::Pattern(3), Ending::Done { durable: false }, Tick(12));
+        owned.ended(
+            &RANGE,
+            Fill::Pattern(3),
+            Ending::Done { durable: false },
+            (Tick(12), Tick(12)),
+        );
         owned.read(0, 100, &bytes(3));
         owned.read(0, 100, &bytes(2));
     }
@@ -285,7 +300,12 @@ mod tests {
         let mut owned = owned(Ending::Lost);
         owned.claimed();
         owned.read(0, 100, &bytes(2)[..5]);
-        owned.ended(&RANGE, Fill::Pattern(3), Ending::Done { durable: false }, Tick(12));
+        owned.ended(
+            &RANGE,
+            Fill::Pattern(3),
+            Ending::Done { durable: false },
+            (Tick(12), Tick(12)),
+        );
         owned.read(0, 100, &bytes(3)[..5]);
         owned.read(0, 105, &bytes(2)[5..]);
     }
@@ -301,7 +321,7 @@ mod tests {
     #[test]
     fn a_discard_that_came_after_a_flush_was_sent_may_be_lost() {
         let mut owned = owned(Ending::Done { durable: true });
-        owned.ended(&RANGE, Fill::Discard, Ending::Done { durable: false }, Tick(20));
+        owned.ended(&RANGE, Fill::Discard, Ending::Done { durable: false }, (Tick(20), Tick(20)));
         owned.read(0, 100, &[0; 10]);
         owned.flushed(Tick(15));
         owned.power_lost(0, 100, &bytes(2));

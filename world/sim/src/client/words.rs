@@ -16,6 +16,7 @@ use crate::witness::Tick;
 #[derive(Clone, Copy, Debug)]
 struct Added {
     found: u64,
+    sent: Tick,
     ended: Tick,
 }
 
@@ -35,7 +36,7 @@ struct Sum {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     Open,
-    Done { ended: Tick, durable: bool },
+    Done { sent: Tick, ended: Tick, durable: bool },
     Refused,
 }
 
@@ -83,6 +84,8 @@ impl Chain {
 pub(crate) struct Words {
     sums: BTreeMap<u64, Sum>,
     chains: BTreeMap<u64, Chain>,
+    /// When an operator last cleared a device: no flush after it saves operations that were sent before.
+    cleared: Tick,
     /// Numbers for swaps: each is used once.
     swap_count: u64,
     /// Operations that were answered.
@@ -129,7 +132,7 @@ impl Words {
             found >= least,
             "word {word}: an addition found {found}, which was {least} already"
         );
-        let twin = sum.added.insert(found, Added { found, ended: now });
+        let twin = sum.added.insert(found, Added { found, sent, ended: now });
         assert!(twin.is_none(), "word {word}: two additions found {found}: one of them is lost");
         if durable {
             sum.durable = sum.durable.max(found + 1);
@@ -143,18 +146,25 @@ impl Words {
         sum.sent -= 1;
     }
 
-    /// A flush that was sent at `sent` has succeeded.
-    pub(crate) fn flushed(&mut self, sent: Tick) {
+    /// A flush that was sent at `flush` has succeeded.
+    pub(crate) fn flushed(&mut self, flush: Tick) {
+        let cleared = self.cleared;
+        let is_saved = |sent: Tick, ended: Tick| ended < flush && sent >= cleared;
         for sum in self.sums.values_mut() {
-            let before = sum.added.values().filter(|added| added.ended < sent);
-            let least = before.map(|added| added.found + 1).max().unwrap_or(sum.base);
+            let saved = sum.added.values().filter(|added| is_saved(added.sent, added.ended));
+            let least = saved.map(|added| added.found + 1).max().unwrap_or(sum.base);
             sum.durable = sum.durable.max(least);
         }
         for swap in self.chains.values_mut().flat_map(|chain| chain.swaps.values_mut()) {
-            if let Fate::Done { ended, durable } = &mut swap.fate {
-                *durable |= *ended < sent;
+            if let Fate::Done { sent, ended, durable } = &mut swap.fate {
+                *durable |= is_saved(*sent, *ended);
             }
         }
+    }
+
+    /// An operator has cleared a device.
+    pub(crate) fn cleared(&mut self, now: Tick) {
+        self.cleared = now;
     }
 
     /// A swap is sent.
@@ -172,7 +182,8 @@ impl Words {
         word: u64,
         new: u64,
         found: u64,
-        (now, durable): (Tick, bool),
+        (sent, now): (Tick, Tick),
+        durable: bool,
     ) {
         let chain = self.chains.get_mut(&word).expect("it was sent");
         self.judged += 1;
@@ -185,7 +196,7 @@ impl Words {
                 |it: &Swap| it.expected == expected && matches!(it.fate, Fate::Done { .. });
             let twin = chain.swaps.iter().find(|(_, swap)| is_twin(swap));
             assert!(twin.is_none(), "word {word}: {new} and {twin:?} both replaced {expected}");
-            Fate::Done { ended: now, durable }
+            Fate::Done { sent, ended: now, durable }
         } else {
             Fate::Refused
         };
@@ -300,8 +311,8 @@ mod tests {
         let mut words = Words::default();
         words.swap_sent(8, 0, 1);
         words.swap_sent(8, 0, 2);
-        words.swapped(8, 1, 0, (Tick(3), false));
-        words.swapped(8, 2, 0, (Tick(4), false));
+        words.swapped(8, 1, 0, (Tick(3), Tick(3)), false);
+        words.swapped(8, 2, 0, (Tick(4), Tick(4)), false);
     }
 
     #[test]
@@ -309,7 +320,7 @@ mod tests {
     fn a_swap_without_effect_is_found() {
         let mut words = Words::default();
         words.swap_sent(8, 0, 1);
-        words.swapped(8, 1, 0, (Tick(3), false));
+        words.swapped(8, 1, 0, (Tick(3), Tick(3)), false);
         words.at_rest(8, WordUse::Chain, 0);
     }
 
@@ -324,7 +335,7 @@ mod tests {
     fn one_swap(durable: bool) -> Words {
         let mut words = Words::default();
         words.swap_sent(8, 0, 1);
-        words.swapped(8, 1, 0, (Tick(3), durable));
+        words.swapped(8, 1, 0, (Tick(3), Tick(3)), durable);
         words
     }
 

@@ -396,8 +396,8 @@ impl Client {
         for pending in connection.pending.into_values() {
             match pending {
                 Pending::Own(OwnRequest { what: What::Junk, .. }) => continue,
-                Pending::Own(OwnRequest { range, what: What::Change(fill), .. }) => {
-                    self.owned.ended(&range, fill, Ending::Lost, now);
+                Pending::Own(OwnRequest { range, what: What::Change(fill), sent, .. }) => {
+                    self.owned.ended(&range, fill, Ending::Lost, (sent, now));
                 }
                 Pending::Own(_) => {}
                 Pending::Field(io) => io.lose(checks, now),

@@ -117,7 +117,8 @@ impl Sim {
                 self.outside.failures.cleared(disk_number(id, disk), now);
                 self.checks.history.cleared(id, now);
                 let clients = self.clients.iter_mut().filter(|client| client.route.node == id);
-                clients.for_each(|client| client.owned.cleared());
+                clients.for_each(|client| client.owned.cleared(now));
+                self.commons[id.0].words.cleared(now);
             }
         }
     }

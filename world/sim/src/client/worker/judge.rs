@@ -75,14 +75,14 @@ impl Client {
                     _ if is_not_done => Ending::NotDone,
                     _ => Ending::Failed,
                 };
-                self.owned.ended(&pending.range, fill, ending, now);
+                self.owned.ended(&pending.range, fill, ending, (pending.sent, now));
             }
             What::Add if status.is_ok() => {
                 common.words.added(word, done.value, (pending.sent, now), durable);
             }
             What::Add if is_not_done => common.words.add_refused(word),
             What::Swap { expected, new } if status.is_ok() => {
-                common.words.swapped(word, new, done.value, (now, durable));
+                common.words.swapped(word, new, done.value, (pending.sent, now), durable);
                 self.guess(word, if done.value == expected { new } else { done.value });
             }
             What::Swap { new, .. } if is_not_done => common.words.swap_refused(word, new),
