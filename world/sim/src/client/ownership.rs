@@ -117,10 +117,13 @@ impl Ownership {
                 Fill::Pattern(number) => set(Fill::byte(number, at)),
                 Fill::Discard => set(0),
             };
-            if ending != Ending::NotDone {
-                // A flush sent before this change does not cover it.
-                cell.ended = flushable_from;
-            }
+            // A flush sent before this change does not cover it. Only a change that is known to have
+            // replaced the byte ends the doubt about an earlier one.
+            cell.ended = match (ending, fill) {
+                (Ending::NotDone, _) => cell.ended,
+                (Ending::Done { .. }, Fill::Pattern(_)) => flushable_from,
+                _ => cell.ended.max(flushable_from),
+            };
             match (ending, fill) {
                 (Ending::NotDone, _) => {}
                 (Ending::Done { durable }, Fill::Pattern(number)) => {
@@ -269,6 +272,28 @@ mod tests {
         let mut shifted = bytes(2);
         shifted.rotate_left(1);
         owned(Ending::Done { durable: false }).read(0, 100, &shifted);
+    }
+
+    #[test]
+    fn a_failed_change_after_a_device_was_cleared_makes_no_earlier_one_durable() {
+        let mut owned = Ownership::new(vec![RANGE], false);
+        owned.ended(&RANGE, Fill::Pattern(1), Ending::Done { durable: true }, (Tick(4), Tick(5)));
+        owned.ended(&RANGE, Fill::Pattern(2), Ending::Done { durable: false }, (Tick(6), Tick(7)));
+        owned.cleared(Tick(8));
+        owned.ended(&RANGE, Fill::Pattern(3), Ending::Failed, (Tick(9), Tick(10)));
+        owned.flushed(Tick(11));
+        owned.power_lost(0, RANGE.start, &bytes(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "something durable is lost")]
+    fn a_change_after_a_device_was_cleared_is_durable_after_a_flush() {
+        let mut owned = Ownership::new(vec![RANGE], false);
+        owned.ended(&RANGE, Fill::Pattern(1), Ending::Done { durable: true }, (Tick(4), Tick(5)));
+        owned.cleared(Tick(8));
+        owned.ended(&RANGE, Fill::Pattern(2), Ending::Done { durable: false }, (Tick(9), Tick(10)));
+        owned.flushed(Tick(11));
+        owned.power_lost(0, RANGE.start, &bytes(1));
     }
 
     #[test]
