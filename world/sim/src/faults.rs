@@ -1,7 +1,7 @@
 //! The faults of a run. The rates themselves are drawn from the seed, so that some runs are calm,
 //! some are bad in one way, and some in all.
 
-use nearflash_units::{KIB, Nanos};
+use nearflash_units::{ByteLen, KIB, Nanos};
 
 use crate::Dice;
 
@@ -22,6 +22,18 @@ pub struct NetworkFaults {
     pub stall: Nanos,
     /// A send finds its connection reset.
     pub reset_permille: u32,
+}
+
+impl NetworkFaults {
+    /// The mean rate, in bytes per second, of a stream that keeps the network's buffer full.
+    pub fn mean_rate(&self) -> ByteLen {
+        let buffer = ByteLen::from_usize(self.buffer_len).0;
+        // A piece has half of the greatest length on average.
+        let pieces = (2 * buffer / ByteLen::from_usize(self.piece_len_max).0).max(1);
+        let stalls = self.stall.0 * u64::from(self.stall_permille) * pieces / 1000;
+        // The buffer is free again after the way there and back.
+        ByteLen(buffer * Nanos::from_secs(1).0 / (2 * self.latency.1.0 + stalls).max(1))
+    }
 }
 
 /// The faults of devices.

@@ -7,7 +7,7 @@ use nearflash_direct::Status;
 use nearflash_engine::CoreId;
 use nearflash_nvme::ControllerId;
 use nearflash_nvme::serving::DisconnectReason;
-use nearflash_shard::{LinkError, Notice, Peer, PeerError};
+use nearflash_shard::{LinkError, Notice, PROGRESS_MIN, Peer, PeerError};
 use nearflash_units::Nanos;
 
 use crate::changes::Wanted;
@@ -161,10 +161,10 @@ impl Sim {
         let takes = |client: &Client| {
             client.has(link) && !client.is_deaf() && client.plan.crooked.is_none()
         };
-        // A network that carries a few bytes at a time, and holds some back, is slower than the least
-        // that the node demands of a peer which holds buffers.
+        // A network that holds bytes back can for a while be slower than the least that the node demands
+        // of a peer which holds buffers, unless its mean rate is many times as high.
         let network = &self.plan.faults.network;
-        let is_slow = network.stall_permille > 0 && network.piece_len_max <= 100;
+        let is_slow = network.stall_permille > 0 && network.mean_rate().0 < 10 * PROGRESS_MIN.0;
         // A command of the same session may wait for another node on another connection. Those behind it
         // count as commands that the initiator owes.
         let waits_elsewhere = self.outside.is_mirrored
