@@ -11,6 +11,7 @@ use crate::access::{
     CredentialCreate, CredentialList, CredentialRemove, Credentials, GrantAdd, GrantList,
     GrantRevoke, GrantSeal, Grants, NewCredential, NewSeal, OneCredential, OneGrant,
 };
+use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, OneDevice};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
@@ -47,6 +48,8 @@ pub trait Serve<C: Call> {
 pub enum Request {
     #[serde(rename = "status")]
     StatusShow(StatusShow),
+    #[serde(rename = "activity")]
+    ActivityShow(ActivityShow),
     VolumeCreate(VolumeCreate),
     ClusterVolumeCreate(ClusterVolumeCreate),
     VolumeShow(VolumeShow),
@@ -129,6 +132,7 @@ macro_rules! calls {
 
 calls! {
     "status": StatusShow => Status,
+    "activity": ActivityShow => Activity,
     "volume-create": VolumeCreate => OneVolume,
     "cluster-volume-create": ClusterVolumeCreate => OneVolume,
     "volume-show": VolumeShow => VolumeDetail,

@@ -5,6 +5,7 @@
 //! on the daemon: `client` connects to the daemon's socket, and the daemon depends on this crate.
 
 mod access;
+mod activity;
 mod call;
 mod chap;
 pub mod client;
@@ -20,6 +21,7 @@ pub mod socket;
 mod status;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod volume;
 
 pub use access::{
@@ -27,6 +29,7 @@ pub use access::{
     GrantInfo, GrantList, GrantRevoke, GrantSeal, Grants, NewCredential, NewSeal, OneCredential,
     OneGrant,
 };
+pub use activity::{Activity, ActivityShow, Interval};
 pub use call::{Call, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
 pub use device::{DeviceClear, DeviceInfo, EraseBucket, ErasesInfo, FlashInfo, OneDevice, PcmInfo};
@@ -42,6 +45,7 @@ pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
 };
+pub use verdict::{Level, Verdict};
 pub use volume::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,
     VolumeInfo, VolumeLayout, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,

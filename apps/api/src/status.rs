@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{DeviceInfo, JobInfo, VolumeInfo, VolumeIo};
+use crate::{DeviceInfo, JobInfo, Verdict, VolumeInfo, VolumeIo};
 
 /// The node is ready. Printed on stdout once hosts can connect.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -49,6 +49,9 @@ pub struct Status {
     pub node: Uuid,
     /// The process ID.
     pub pid: u32,
+    /// The health of the node.
+    #[serde(default)]
+    pub verdict: Verdict,
     /// Seconds since the node became ready.
     pub uptime_seconds: u64,
     /// The cluster, as the node sees it. Absent without one.

@@ -24,6 +24,7 @@ fn status() -> Status {
         commit: None,
         node: Uuid::from_u128(1),
         pid: 77,
+        verdict: Verdict::default(),
         uptime_seconds: 5,
         cluster: None,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap()],
@@ -185,13 +186,15 @@ fn answers_are_as_they_always_were() {
 
 #[test]
 fn a_status_is_as_it_always_was() {
-    let status = Status { clients: vec![], initiators: vec![], ..status() };
-    insta::assert_snapshot!(document(status), @r#"
+    insta::assert_snapshot!(document(Status { clients: vec![], initiators: vec![], ..status() }), @r#"
         {
           "schema": 1,
           "version": "0.1.0",
           "node": "00000000-0000-0000-0000-000000000001",
           "pid": 77,
+          "verdict": {
+            "level": "ok"
+          },
           "uptime_seconds": 5,
           "nvme_tcp": [
             "127.0.0.1:4420"
@@ -703,6 +706,31 @@ fn a_status_says_more_only_when_there_is_more_to_say() {
         let field = format!("\"{field}\"");
         assert!(more.contains(&field) && !plain.contains(&field), "{field}");
     }
+}
+
+#[test]
+fn a_verdict_is_the_worst_finding_with_every_reason() {
+    assert_eq!(Verdict::of(&status()), Verdict::default());
+    let view = |verdict: &str| ClusterView {
+        uuid: Uuid::from_u128(9),
+        node: "a".to_owned(),
+        verdict: verdict.to_owned(),
+        reason: "etcd on c is down".to_owned(),
+        copies: vec![],
+    };
+    let degraded = Status { cluster: Some(view("degraded")), ..status() };
+    let found = Verdict::of(&degraded);
+    assert_eq!((found.level, found.reasons.len()), (Level::Warning, 1));
+    let mut broken = Status { silent_cores: vec![3], ..degraded };
+    broken.devices[0].suspect = true;
+    let found = Verdict::of(&broken);
+    assert_eq!(found.level, Level::Problem);
+    let said = found.reasons.join("; ");
+    for part in ["core 3 does not answer", "device clear flash", "degraded: etcd on c is down"] {
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    assert_eq!(Verdict::of(&Status { cluster: Some(view("ok")), ..status() }), Verdict::default());
+    assert_eq!(serde_json::to_value(Level::Problem).unwrap(), Level::Problem.as_str());
 }
 
 #[test]

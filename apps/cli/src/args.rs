@@ -107,6 +107,13 @@ Examples:
   nearflash status --data-dir /srv/nearflash
   nearflash status --json | python3 -m json.tool";
 
+const TOP_EXAMPLES: &str = "\
+Keys: q ends, s changes the order of the rows, p stops the display
+
+Examples:
+  nearflash top
+  nearflash top --json | jq .intervals[-1].reads";
+
 const JOB_EXAMPLES: &str = "\
 Examples:
   nearflash job list
@@ -230,6 +237,9 @@ pub(crate) enum Subcommand {
     /// Show the state of a running node: devices, volumes, cores, hosts
     #[command(after_help = STATUS_EXAMPLES)]
     Status(NodeArgs),
+    /// Show a running node live: requests and latencies of the last two minutes, by volume and host
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(NodeArgs),
     /// Create, join and show a cluster: etcd, which several nodes will share
     #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterSubcommand),

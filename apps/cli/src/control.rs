@@ -267,6 +267,6 @@ fn wait(node: &NodeArgs, id: u64) -> Result<JobInfo, Failure> {
     })
 }
 
-fn data_dir(node: &NodeArgs) -> Result<PathBuf, Failure> {
+pub(crate) fn data_dir(node: &NodeArgs) -> Result<PathBuf, Failure> {
     Ok(node.data_dir.clone().map_or_else(default_data_dir, Ok)?)
 }

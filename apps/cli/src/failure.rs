@@ -67,6 +67,12 @@ pub(crate) enum Failure {
     /// The terminal failed.
     #[error("cannot ask on the terminal: {0}")]
     Terminal(std::io::Error),
+    /// A live view needs a terminal.
+    #[error("a live view needs a terminal: give --json for lines that a program reads")]
+    NoTerminal,
+    /// The terminal failed.
+    #[error("cannot draw on the terminal: {0}")]
+    Display(std::io::Error),
     /// The manual pages could not be written.
     #[error("cannot write the manual pages: {0}")]
     ManualPages(std::io::Error),
@@ -84,7 +90,7 @@ impl Failure {
             Self::Files(error) => error.exit_code().into(),
             Self::Mount(error) => error.exit_code().into(),
             Self::Interpose(error) => error.exit_code().into(),
-            Self::Volume(_) | Self::DataDir(_) => 2.into(),
+            Self::Volume(_) | Self::DataDir(_) | Self::NoTerminal => 2.into(),
             Self::Control(_)
             | Self::Job { .. }
             | Self::JobCancelled { .. }
@@ -95,6 +101,7 @@ impl Failure {
             | Self::Demo(_)
             | Self::Secret(_)
             | Self::Terminal(_)
+            | Self::Display(_)
             | Self::ManualPages(_)
             | Self::Stdout(_) => 1.into(),
         }

@@ -19,6 +19,7 @@ mod seal_url;
 mod secret;
 mod study;
 mod tables;
+mod top;
 mod waiting;
 mod zeroing;
 
@@ -54,6 +55,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Device(device) => control::run_device(device),
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
+        Subcommand::Top(node) => top::run_top(&node),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),

@@ -20,6 +20,14 @@ pub(crate) struct VolumeFigures {
     pub(crate) hosts: BTreeMap<Asking, Figures>,
 }
 
+/// The figures of existing volumes, over all cores: summed up in three ways.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) all: Figures,
+    pub(crate) volumes: BTreeMap<VolumeId, Figures>,
+    pub(crate) hosts: BTreeMap<Asking, Figures>,
+}
+
 /// The counters of all cores.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -85,6 +93,18 @@ impl Ledger {
             of.hosts.entry(host).or_default().read(&meter);
         }
         figures
+    }
+
+    /// The figures of each volume and of each host, since the start.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for Entry { volume, host, meter, .. } in self.entries() {
+            let Some(volume) = volume else { continue };
+            totals.all.read(&meter);
+            totals.volumes.entry(volume).or_default().read(&meter);
+            totals.hosts.entry(host).or_default().read(&meter);
+        }
+        totals
     }
 
     fn entries(&self) -> Vec<Entry> {

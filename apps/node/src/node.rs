@@ -3,6 +3,7 @@
 //! until the older requests of the volume have ended, and answer.
 
 mod access;
+mod activity;
 pub(crate) mod board;
 mod change;
 mod chap;
@@ -42,6 +43,7 @@ use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
 use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket};
 
+use activity::Watched;
 use board::Board;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
@@ -75,6 +77,7 @@ pub(crate) struct Node {
     /// Never held during a wait: a device that hangs must not block a status request.
     served: Mutex<Served>,
     jobs: Jobs,
+    watched: Watched,
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
@@ -123,6 +126,7 @@ impl Node {
             served,
             changed,
             jobs,
+            watched: Watched::default(),
             board: Arc::new(Board::new(Arc::clone(&runtime))),
             runtime,
             asker,

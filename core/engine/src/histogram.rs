@@ -98,6 +98,17 @@ impl Times {
         self.max = self.max.max(histogram.max.load(Ordering::Relaxed));
     }
 
+    /// The times that were counted since an earlier snapshot of the same histograms. Their longest time
+    /// is known to its bucket only.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let pairs = self.counts.iter().zip(&earlier.counts);
+        let counts: Box<[u64]> = pairs.map(|(now, then)| now.saturating_sub(*then)).collect();
+        let last = counts.iter().rposition(|count| *count > 0);
+        let max = last.map_or(0, |bucket| bounds_of(bucket).1.0.min(self.max));
+        Self { counts, sum: self.sum.wrapping_sub(earlier.sum), max }
+    }
+
     /// The number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -204,6 +215,21 @@ mod tests {
             let mut both = times_of(&some);
             add_times(&mut both, &more);
             prop_assert_eq!(both, times_of(&[some, more].concat()));
+        }
+
+        #[test]
+        fn the_times_since_a_snapshot_are_those_that_were_counted_after_it(
+            some in prop::collection::vec(any_time(), 0..40),
+            more in prop::collection::vec(any_time(), 0..40),
+        ) {
+            let earlier = times_of(&some);
+            let mut now = earlier.clone();
+            add_times(&mut now, &more);
+            let (since, exact) = (now.since(&earlier), times_of(&more));
+            prop_assert_eq!((since.count(), since.sum()), (exact.count(), exact.sum()));
+            let bucket = |times: &Times| bucket_of(times.max());
+            prop_assert_eq!(bucket(&since), bucket(&exact));
+            prop_assert!(since.max() >= exact.max());
         }
 
         #[test]

@@ -187,6 +187,18 @@ pub struct KindFigures {
     pub waited: Times,
 }
 
+impl KindFigures {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            done: self.done.saturating_sub(earlier.done),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            errors: self.errors.saturating_sub(earlier.errors),
+            took: self.took.since(&earlier.took),
+            waited: self.waited.since(&earlier.waited),
+        }
+    }
+}
+
 /// A snapshot of one meter or the sum of several.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Figures {
@@ -211,6 +223,21 @@ impl Figures {
             cells.took.get().into_iter().for_each(|times| figures.took.read(times));
             cells.waited.get().into_iter().for_each(|times| figures.waited.read(times));
         }
+    }
+
+    /// The requests that were answered since an earlier snapshot, and those that are in flight now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut kinds = self.kinds.clone();
+        for (kind, then) in kinds.iter_mut().zip(&earlier.kinds) {
+            *kind = kind.since(then);
+        }
+        Self { kinds, ..*self }
+    }
+
+    /// Requests of all kinds that were answered.
+    pub fn answered(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.done + kind.errors).sum()
     }
 
     /// Requests of all kinds that failed or were cancelled.

@@ -14,7 +14,7 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;
 
-pub(crate) use status::status;
+pub(crate) use status::{status, time, uptime};
 
 /// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {

@@ -249,7 +249,7 @@ fn initiators(status: &Status) -> String {
 }
 
 /// A latency, rounded down.
-fn time(nanos: u64) -> String {
+pub(crate) fn time(nanos: u64) -> String {
     match nanos {
         0..10_000 => format!("{nanos}ns"),
         10_000..10_000_000 => format!("{}µs", nanos / 1_000),
@@ -258,7 +258,7 @@ fn time(nanos: u64) -> String {
 }
 
 /// A duration in its two largest units.
-pub(super) fn uptime(seconds: u64) -> String {
+pub(crate) fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),

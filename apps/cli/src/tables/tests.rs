@@ -79,6 +79,7 @@ fn whole_status() -> Status {
         commit: None,
         node: Uuid::from_u128(1),
         pid: 77,
+        verdict: nearflash_api::Verdict::default(),
         uptime_seconds: 3_700,
         cluster: None,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],

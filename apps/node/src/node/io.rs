@@ -23,7 +23,7 @@ fn volume_io(volume: String, VolumeFigures { all, hosts }: VolumeFigures) -> Vol
     VolumeIo { volume, io: io(&all), hosts: hosts.iter().map(host_io).collect() }
 }
 
-fn host_io((host, figures): (&Asking, &Figures)) -> HostIo {
+pub(super) fn host_io((host, figures): (&Asking, &Figures)) -> HostIo {
     let name = match host {
         Asking::Host(name) => Some(name.to_string()),
         Asking::Unnamed | Asking::Others => None,
@@ -31,7 +31,7 @@ fn host_io((host, figures): (&Asking, &Figures)) -> HostIo {
     HostIo { host: name, several: *host == Asking::Others, io: io(figures) }
 }
 
-fn io(figures: &Figures) -> Io {
+pub(super) fn io(figures: &Figures) -> Io {
     let [read, write, other] = Kind::ALL.map(|kind| figures.of(kind));
     Io {
         reads: read.done,

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use nearflash_api::{
-    Accounts, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate, CredentialCreate,
-    CredentialList, CredentialRemove, Credentials, DeviceClear, ErrorCode, GrantAdd, GrantList,
-    GrantRevoke, GrantSeal, Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential,
-    NewSeal, OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneReservation, OneVolume,
-    ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow, Subject,
-    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
+    CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, ErrorCode,
+    GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, JobCancel, JobList, JobShow, JobWait,
+    Jobs, NewCredential, NewSeal, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
+    OneReservation, OneVolume, ReservationClear, ReservationList, Reservations, Serve, Status,
+    StatusShow, Subject, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize,
+    VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -21,6 +22,12 @@ use crate::config::ValueError;
 impl Serve<StatusShow> for Node {
     fn serve(&self, _: StatusShow) -> Result<Status, ApiError> {
         Ok(self.status())
+    }
+}
+
+impl Serve<ActivityShow> for Node {
+    fn serve(&self, call: ActivityShow) -> Result<Activity, ApiError> {
+        Ok(self.activity(call.since))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nearflash_api::{
     COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
-    FlashInfo, HostInfo, InitiatorInfo, PcmInfo, Status, VERSION,
+    FlashInfo, HostInfo, InitiatorInfo, PcmInfo, Status, VERSION, Verdict,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,11 +22,12 @@ use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, Runt
 impl Node {
     pub(super) fn status(&self) -> Status {
         let runtime = self.runtime.status();
-        Status {
+        let status = Status {
             version: VERSION.to_owned(),
             commit: COMMIT.map(str::to_owned),
             node: self.catalog.node(),
             pid: std::process::id(),
+            verdict: Verdict::default(),
             uptime_seconds: self.started.elapsed().as_secs(),
             cluster: self.cluster_view(&runtime),
             nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
@@ -42,7 +43,8 @@ impl Node {
             initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
             volume_io: self.volume_io(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
-        }
+        };
+        Status { verdict: Verdict::of(&status), ..status }
     }
 
     fn cluster_view(&self, runtime: &RuntimeStatus) -> Option<ClusterView> {

@@ -1,0 +1,101 @@
+//! The health of a node in one word, with the reasons.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DeviceInfo, Status};
+
+/// The health of a node.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The worst of the findings.
+    pub level: Level,
+    /// The findings, each in one line with its remedy; empty if all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+/// The level of a verdict.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// All is well.
+    #[default]
+    Ok,
+    /// The node serves, but with less redundancy or life left than it should have.
+    Warning,
+    /// Requests fail or wait, or data is at risk.
+    Problem,
+}
+
+impl Level {
+    /// The level's name in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+type Finding = (Level, String);
+
+/// A part of a device's life after which it should be replaced.
+const LIFE_USED_MAX: f64 = 0.9;
+
+impl Verdict {
+    /// The verdict on a state, whose own field is not looked at.
+    pub fn of(status: &Status) -> Self {
+        let findings = [cores(status), devices(status), cluster(status)].concat();
+        let level = findings.iter().map(|(level, _)| *level).max().unwrap_or_default();
+        Self { level, reasons: findings.into_iter().map(|(_, reason)| reason).collect() }
+    }
+}
+
+fn cores(status: &Status) -> Vec<Finding> {
+    let finding = |core: &usize| {
+        let reason = format!("core {core} does not answer: check the log for a device that hangs");
+        (Level::Problem, reason)
+    };
+    status.silent_cores.iter().map(finding).collect()
+}
+
+fn devices(status: &Status) -> Vec<Finding> {
+    status.devices.iter().flat_map(device).collect()
+}
+
+fn device(device: &DeviceInfo) -> Vec<Finding> {
+    let name = &device.name;
+    let mut findings = Vec::new();
+    if device.suspect {
+        let reason = format!(
+            "device '{name}' failed a flush or a durable write: both fail until 'nearflash device \
+             clear {name}'"
+        );
+        findings.push((Level::Problem, reason));
+    }
+    let flash = device.flash.as_ref().map(|wear| (wear.worn_out, wear.life_used));
+    let pcm = device.pcm.as_ref().map(|wear| (wear.worn_out, wear.life_used));
+    match flash.or(pcm) {
+        Some((true, _)) => {
+            let reason = format!("device '{name}' is worn out and refuses writes: replace it");
+            findings.push((Level::Problem, reason));
+        }
+        Some((false, used)) if used >= LIFE_USED_MAX => {
+            let reason = format!("device '{name}' is nearly worn out: replace it");
+            findings.push((Level::Warning, reason));
+        }
+        _ => {}
+    }
+    findings
+}
+
+fn cluster(status: &Status) -> Vec<Finding> {
+    let Some(view) = &status.cluster else { return Vec::new() };
+    let level = match view.verdict.as_str() {
+        "ok" => return Vec::new(),
+        "degraded" => Level::Warning,
+        _ => Level::Problem,
+    };
+    vec![(level, format!("the cluster is {}: {}", view.verdict, view.reason))]
+}
