@@ -293,6 +293,35 @@ fn what_another_client_moves_out_of_the_directory_is_out_of_reach_and_open_files
 }
 
 #[test]
+fn an_open_file_that_another_client_renames_within_the_directory_stays_within() {
+    let bench = Bench::new();
+    let Client { files, .. } = bench.client(below(&["/in"]));
+    let (file, _) = files.stat(&path("/in/d/g")).unwrap();
+    let (other, _) = files.stat(&path("/in/f")).unwrap();
+    let read = |number| {
+        let mut bytes = [0; 9];
+        let read = files.read(number, &mut bytes, ByteOffset(0));
+        read.map(|len| bytes[..len].to_vec()).map_err(|error| error.errno())
+    };
+    files.retain(file).unwrap();
+    files.retain(other).unwrap();
+    bench.rename("/in/d/g", "/in/h");
+    assert_eq!(read(file), Ok(b"/in/d/g".to_vec()));
+    let directory = bench.number("/in");
+    let (one, two) = ((directory, &name("h")), (directory, &name("f")));
+    bench.all.rename(one, two, Renaming::Exchange).unwrap();
+    assert_eq!((read(file), read(other)), (Ok(b"/in/d/g".to_vec()), Ok(b"/in/f".to_vec())));
+    // Both have the names that they were given last, and follow these out and back.
+    bench.rename("/in/f", "/out/f");
+    assert_eq!((read(file), read(other)), (Err(Errno::ACCESS), Ok(b"/in/f".to_vec())));
+    bench.rename("/out/f", "/in/d/again");
+    assert_eq!(read(file), Ok(b"/in/d/g".to_vec()));
+    // A rename that replaces it takes its last name.
+    bench.all.rename(one, (bench.number("/in/d"), &name("again")), Renaming::Replace).unwrap();
+    assert_eq!((read(file), read(other)), (Ok(b"/in/d/g".to_vec()), Ok(b"/in/f".to_vec())));
+}
+
+#[test]
 fn a_hard_link_gives_access_only_where_it_is_within() {
     let bench = Bench::new();
     let secret = bench.number("/out/s");

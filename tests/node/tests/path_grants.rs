@@ -8,7 +8,7 @@ use std::process::Command;
 
 use nearflash::direct::{Credentials, Rights, Status};
 use nearflash::{Client, Error, QueueOptions};
-use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles, SealedFile};
+use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles, Replace, SealedFile};
 use nearflash_node_tests::{
     Door, Key, MountBench, Node, Place, done, nearflash, refused_command as refused,
 };
@@ -175,6 +175,42 @@ fn a_grant_that_is_revoked_closes_what_was_open() {
     bench.node.command(&["grant", "revoke", &second.to_string()]);
     assert_eq!(again(&mut bytes), Errno::ACCESS);
     assert_eq!(bytes, [0; 9]);
+    bench.node.terminate();
+}
+
+#[test]
+fn files_that_are_open_under_a_grant_on_a_directory_stay_open_when_the_node_starts_again() {
+    let place = Place::new();
+    let bench = Bench::new(&place);
+    let app = Key::create(&bench.node, "app", &[]);
+    app.grant(&bench.node, "data", &["--path", "/models", "--rights", "rw"]);
+    let files = RemoteFiles::open(&app.connect(&bench.node, Door::Local).unwrap(), "data");
+    let files = files.unwrap().unwrap();
+    let (file, _) = files.stat(&path("/models/m")).unwrap();
+    let (renamed, _) = files.stat(&path("/models/old/o")).unwrap();
+    files.retain(file).unwrap();
+    files.retain(renamed).unwrap();
+    files.rename_path(&path("/models/old/o"), &path("/models/o"), Replace::Never).unwrap();
+    let read = |number| {
+        let mut bytes = [0; 99];
+        files.read(number, &mut bytes, ByteOffset(0)).map(|len| bytes[..len].to_vec())
+    };
+    let Bench { node, admin, .. } = bench;
+    node.terminate();
+    let bench = Bench { place: &place, node: Bench::started(&place), admin };
+    assert_eq!(read(file).unwrap(), b"models/m");
+    assert_eq!(read(renamed).unwrap(), b"models/old/o");
+    files.write(file, b"M", ByteOffset(0)).unwrap();
+    assert_eq!(read(file).unwrap(), b"Models/m");
+    // The names decide as before.
+    let Bench { node, admin, .. } = bench;
+    let admin_files = RemoteFiles::open(&admin.connect(&node, Door::Local).unwrap(), "data");
+    let admin_files = admin_files.unwrap().unwrap();
+    admin_files.rename_path(&path("/models/m"), &path("/private/m"), Replace::Never).unwrap();
+    node.terminate();
+    let bench = Bench { place: &place, node: Bench::started(&place), admin };
+    assert_eq!(read(file).unwrap_err().errno(), Errno::ACCESS);
+    assert_eq!(read(renamed).unwrap(), b"models/old/o");
     bench.node.terminate();
 }
 
