@@ -14,6 +14,7 @@ mod passing;
 mod paths;
 mod pending;
 mod places;
+mod reader;
 mod sealed;
 mod unsynced;
 mod writes;
@@ -37,6 +38,7 @@ use crate::{FilesError, wire};
 use growth::Growth;
 pub use pending::RemotePending;
 use places::Places;
+pub use reader::{RemoteOpenedFile, RemoteReader};
 use sealed::SealedFiles;
 use unsynced::Unsynced;
 use writes::Writes;
@@ -164,6 +166,11 @@ impl RemoteFiles {
             Err(FilesError::Open(error)) if is_not_owned(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// All bytes pass the owner, for a client that gets no seals.
+    fn without_seals(self) -> Self {
+        Self { sealed: None, ..self }
     }
 
     /// Whether the node owns the files of a volume.

@@ -13,7 +13,8 @@ use nearflash_files_calls::{Answer, Operation, Request};
 use nearflash_files_owner::{
     Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, Below, ConnectionId,
     FileCalls, FileSystem, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
-    Permissions, RemoteFiles, RemotePending, Renaming, Replace, Upload, format,
+    Permissions, RemoteFiles, RemoteOpenedFile, RemotePending, RemoteReader, Renaming, Replace,
+    Upload, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
@@ -363,6 +364,53 @@ fn an_open_file_that_lost_its_name_within_stays_open_until_the_grant_is_revoked(
     ] {
         assert_eq!(done.unwrap_err().errno(), Errno::ACCESS);
     }
+}
+
+fn cut(len: u64) -> AttributeChanges {
+    AttributeChanges { size: Some(ByteLen(len)), ..Default::default() }
+}
+
+#[test]
+fn a_reader_lists_and_reads_what_its_grant_covers_and_keeps_files_that_are_open() {
+    let bench = Bench::new();
+    (0..9).for_each(|at| bench.all.mkdir(&path(&format!("/in/d/{at}"))).unwrap());
+    let Client { files, .. } = bench.client(below(&["/in"]));
+    let reader = Arc::new(RemoteReader::of(files));
+    let names = |at, after: Option<&str>, count| {
+        let listed = reader.list(&path(at), after.map(name).as_ref(), count).unwrap();
+        listed.into_iter().map(|(entry, inode)| (entry.name.to_string(), inode.size.0))
+    };
+    assert!(names("/", None, 9).eq([("in".to_owned(), 0)]));
+    assert!(names("/in", None, 9).eq([("d".to_owned(), 0), ("f".to_owned(), 5)]));
+    assert_eq!((names("/in/d", None, 9).count(), names("/in/d", Some("7"), 9).count()), (9, 2));
+    let refused = reader.open_file(&path("/out/s")).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ACCESS);
+    assert!(refused.to_string().starts_with("/out/s: "), "{refused}");
+    let (missing, directory) = (reader.open_file(&path("/in/x")), reader.open_file(&path("/in/d")));
+    assert_eq!(missing.unwrap_err().errno(), Errno::NOENT);
+    assert_eq!(directory.unwrap_err().errno(), Errno::ISDIR);
+
+    let read = |file: &RemoteOpenedFile, len, at| {
+        let mut bytes = vec![0; len];
+        let done = file.read_at(&mut bytes, ByteOffset(at)).map(|()| bytes);
+        done.map_err(|error| error.errno())
+    };
+    let (removed, shorter) = (path("/in/d/g"), path("/in/f"));
+    let (removed, shorter) = (reader.open_file(&removed).unwrap(), reader.open_file(&shorter));
+    let (shorter, inodes) = (shorter.unwrap(), || bench.server.files().usage().unwrap().inodes);
+    let before = inodes();
+    bench.all.remove(removed.path()).unwrap();
+    assert_eq!((read(&removed, 3, 4), inodes()), (Ok(b"d/g".to_vec()), before));
+    assert_eq!(read(&removed, 3, 5), Err(Errno::IO), "behind its end");
+    // It is closed some time after its last use.
+    drop(removed);
+    reader.stat(&path("/in")).unwrap();
+    assert_eq!(inodes(), before - 1);
+    bench.all.change(shorter.number(), cut(2)).unwrap();
+    assert_eq!(
+        (read(&shorter, 2, 0), read(&shorter, 5, 0)),
+        (Ok(b"/i".to_vec()), Err(Errno::STALE))
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use nearflash_node_tests::{
 };
 use nearflash_units::ByteOffset;
 use rustix::io::Errno;
+use serde_json::Value;
 
 /// The flags of the option `--volume`, and of files of the node.
 const VOLUME: [&str; 4] = ["--volume", "data=64MiB@flash", "--files", "data"];
@@ -68,6 +69,14 @@ impl<'a> Bench<'a> {
         output.stdout
     }
 
+    /// The output of a command that reads this path.
+    fn shown(&self, key: &Key, command: &str, path: &str) -> Value {
+        let shown = ["files", command, &self.url(key, path), "--json"];
+        let output = Command::new(nearflash()).args(shown).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     fn client(&self, key: &Key) -> Client {
         key.connect(&self.node, Door::Tcp).unwrap()
     }
@@ -103,9 +112,20 @@ fn a_grant_on_a_directory_is_one_on_its_files_alone_and_outlives_the_node() {
 
     assert_eq!(bench.get(&app, "models/old/o"), b"models/old/o");
     let at = |path: &str| bench.url(&app, path);
-    done(&["files", "ls", &at("")]);
+    for (path, entries) in [("", &["/models", "/private"][..]), ("models/old", &["/models/old/o"])]
+    {
+        let listed = bench.shown(&app, "ls", path);
+        let listed = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]);
+        assert!(listed.eq(entries), "{path}");
+    }
+    assert_eq!(bench.shown(&app, "stat", "models/old/o")["bytes"], 12);
     for outside in ["models/m", "private/p", "none"] {
-        refused(&["files", "get", &at(outside), "-"], 1, &["no grant covers", "--path"]);
+        for command in ["get", "stat", "ls"] {
+            let more = if command == "get" { &["-"][..] } else { &[] };
+            let named = format!("/{outside}: ");
+            let reasons = [&named, "no grant covers", "--path"];
+            refused(&[&["files", command, &at(outside)], more].concat(), 1, &reasons);
+        }
     }
     refused(&["files", "ls", &at("models/old/none")], 1, &["no such file"]);
     refused(&["files", "mkdir", &at("models/old/new")], 1, &["no grant covers", "--rights rw"]);
