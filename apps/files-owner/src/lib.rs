@@ -2,7 +2,8 @@
 //!
 //! [`format()`] makes a volume of files. [`Files`] reads them and never writes to the volume. [`Owner`]
 //! also changes them by their paths, and [`FileSystem`] has all the calls that a kernel makes.
-//! [`Reader`] reads files while an owner in another process changes them. The metadata is a `redb` database in runs of the volume itself.
+//! [`Reader`] reads files while an owner in another process changes them. [`RemoteFiles`] asks the node, if it
+//! owns the files. [`Reading`] and [`Writer`] choose what the client may use. The metadata is a `redb` database in runs of the volume itself.
 //!
 //! The order of writes: the bytes of a file are written and flushed before the commit that names it,
 //! and the commit is durable before the call returns. The blocks of a removed file are used again
@@ -27,6 +28,7 @@ mod overlay;
 mod owner;
 mod pending;
 mod reader;
+mod reading;
 mod remote;
 mod serving;
 mod store;
@@ -48,7 +50,8 @@ pub use nearflash_files::{
 pub use owner::Owner;
 pub use pending::{Pending, Upload};
 pub use reader::{OpenedFile, Reader};
-pub use remote::{AskOwner, Connect, RemoteFiles, RemotePending};
+pub use reading::{FileReading, Reading};
+pub use remote::{AskOwner, Connect, RemoteFiles, RemoteOpenedFile, RemotePending, RemoteReader};
 pub use serving::{Allowed, Below, ConnectionId, FilesServer};
 pub use taking::Taker;
 pub use writer::{Draft, Writer};

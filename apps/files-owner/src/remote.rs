@@ -13,6 +13,8 @@ mod growth;
 mod passing;
 mod paths;
 mod pending;
+mod places;
+mod reader;
 mod sealed;
 mod unsynced;
 mod writes;
@@ -25,15 +27,18 @@ use std::time::{Duration, Instant};
 
 use nearflash::direct::{Options, QueuePair, Status};
 use nearflash::{Client, QueueOptions};
-use nearflash_files::{Inode, InodeNumber};
+use nearflash_files::{Inode, InodeNumber, Name};
 use nearflash_files_calls::answer::InodeRecord;
 use nearflash_files_calls::{Answer, CLIENT_LEN, MessageError, Operation, Request};
+use rustix::io::Errno;
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
 
 use crate::{FilesError, wire};
 use growth::Growth;
 pub use pending::RemotePending;
+use places::Places;
+pub use reader::{RemoteOpenedFile, RemoteReader};
 use sealed::SealedFiles;
 use unsynced::Unsynced;
 use writes::Writes;
@@ -82,7 +87,8 @@ struct State {
     idle: Vec<Link>,
     /// How often each inode is open.
     open: HashMap<InodeNumber, u64>,
-    /// Whether the owner knows them.
+    places: Places,
+    /// Whether the owner knows the open ones.
     is_known: bool,
     unsynced: Unsynced,
     /// The inodes that other processes may write at any time, through seals of this client. They count as
@@ -95,6 +101,11 @@ struct State {
 }
 
 impl State {
+    /// An inode was found in this directory, under this name.
+    fn found(&mut self, number: InodeNumber, place: (InodeNumber, &Name)) {
+        self.places.found(number, place, &self.open);
+    }
+
     /// An open file got bytes up to the end of this range, of an owner in this life.
     fn grew(&mut self, number: InodeNumber, written: &Range<u64>, life: u64) {
         if self.open.contains_key(&number) {
@@ -157,6 +168,11 @@ impl RemoteFiles {
         }
     }
 
+    /// All bytes pass the owner, for a client that gets no seals.
+    fn without_seals(self) -> Self {
+        Self { sealed: None, ..self }
+    }
+
     /// Whether the node owns the files of a volume.
     ///
     /// # Errors
@@ -205,6 +221,7 @@ impl RemoteFiles {
             id: drawn(),
             idle: Vec::new(),
             open: HashMap::new(),
+            places: Places::default(),
             is_known: false,
             unsynced: Unsynced::default(),
             handed_over: HashSet::new(),
@@ -354,15 +371,43 @@ impl RemoteFiles {
         }
         // No call of another thread opens or closes an inode meanwhile, for the counts are under the
         // lock.
-        state.open.retain(|number, count| {
-            let mut request = Request::new(Operation::RETAIN, number.0);
-            request.head.len = U64::new(*count);
-            // An inode that does not exist any more fails each of its calls.
-            self.ask_over(&mut link, &request).is_ok()
-        });
-        self.note_losses(&mut state, &mut link)?;
+        let opened = self.open_again(&mut state, &mut link);
+        if let Err(error) = opened.and_then(|()| self.note_losses(&mut state, &mut link)) {
+            // The owner may have some of them open for this client, and closes them with the connection.
+            state.id = drawn();
+            return Err(error);
+        }
         state.is_known = true;
         Ok(link)
+    }
+
+    /// Opens the inodes that are open, for a client that the owner does not know yet.
+    fn open_again(&self, state: &mut State, link: &mut Link) -> Result<(), FilesError> {
+        let State { open, places, .. } = state;
+        let mut lost = Vec::new();
+        for (number, count) in &*open {
+            let mut request = Request::new(Operation::RETAIN, number.0);
+            request.head.len = U64::new(*count);
+            let mut opened = self.ask_over(link, &request);
+            if opened.as_ref().is_err_and(is_out_of_reach)
+                && let Some((directory, name)) = places.of(*number)
+            {
+                // The owner has forgotten where this client has found it.
+                let lookup = Request::new(Operation::LOOKUP, directory.0);
+                let found = self.ask_over(link, &Request { name: name.as_bytes(), ..lookup });
+                opened = found.and_then(|_| self.ask_over(link, &request));
+            }
+            match opened {
+                Ok(_) => {}
+                // One that does not exist any more, or that no grant covers, fails each of its calls.
+                Err(FilesError::Remote { .. }) => lost.push(*number),
+                Err(error) => return Err(error),
+            }
+        }
+        for number in lost {
+            open.remove(&number);
+        }
+        Ok(())
     }
 
     /// Another owner has the files as of the last commit: open files whose sizes nobody has synchronised may
@@ -429,6 +474,11 @@ fn read_answer<'a>(volume: &str, bytes: &'a [u8]) -> Result<Answer<'a>, FilesErr
 
 fn is_busy(error: &FilesError) -> bool {
     matches!(error, FilesError::Open(error) if error.status() == Some(Status::BUSY))
+}
+
+/// Whether no grant covers the inode.
+fn is_out_of_reach(error: &FilesError) -> bool {
+    matches!(error, FilesError::Remote { .. }) && error.errno() == Errno::ACCESS
 }
 
 /// Whether the node does not own the files of the volume.

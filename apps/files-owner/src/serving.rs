@@ -156,11 +156,9 @@ impl FilesServer {
         {
             return handlers::list_steps(self, asked);
         }
-        let removal = self.removal(asked);
+        let partings = self.partings(asked);
         let done = handler(self, asked)?;
-        if let Some(removal) = removal {
-            self.note_removed(removal);
-        }
+        partings.into_iter().for_each(|parting| self.note_parted(parting));
         if !asked.allowed.below.is_empty() {
             self.note_found(asked, &done.payload)?;
         }

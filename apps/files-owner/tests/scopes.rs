@@ -13,7 +13,8 @@ use nearflash_files_calls::{Answer, Operation, Request};
 use nearflash_files_owner::{
     Allocation, Allowed, AskOwner, AttributeChanges, AttributeWrite, Below, ConnectionId,
     FileCalls, FileSystem, FilesServer, FormatOptions, InodeNumber, Kind, Name, NewInode, Path,
-    Permissions, RemoteFiles, RemotePending, Renaming, Replace, Upload, format,
+    Permissions, RemoteFiles, RemoteOpenedFile, RemotePending, RemoteReader, Renaming, Replace,
+    Upload, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 use rustix::io::Errno;
@@ -293,6 +294,35 @@ fn what_another_client_moves_out_of_the_directory_is_out_of_reach_and_open_files
 }
 
 #[test]
+fn an_open_file_that_another_client_renames_within_the_directory_stays_within() {
+    let bench = Bench::new();
+    let Client { files, .. } = bench.client(below(&["/in"]));
+    let (file, _) = files.stat(&path("/in/d/g")).unwrap();
+    let (other, _) = files.stat(&path("/in/f")).unwrap();
+    let read = |number| {
+        let mut bytes = [0; 9];
+        let read = files.read(number, &mut bytes, ByteOffset(0));
+        read.map(|len| bytes[..len].to_vec()).map_err(|error| error.errno())
+    };
+    files.retain(file).unwrap();
+    files.retain(other).unwrap();
+    bench.rename("/in/d/g", "/in/h");
+    assert_eq!(read(file), Ok(b"/in/d/g".to_vec()));
+    let directory = bench.number("/in");
+    let (one, two) = ((directory, &name("h")), (directory, &name("f")));
+    bench.all.rename(one, two, Renaming::Exchange).unwrap();
+    assert_eq!((read(file), read(other)), (Ok(b"/in/d/g".to_vec()), Ok(b"/in/f".to_vec())));
+    // Both have the names that they were given last, and follow these out and back.
+    bench.rename("/in/f", "/out/f");
+    assert_eq!((read(file), read(other)), (Err(Errno::ACCESS), Ok(b"/in/f".to_vec())));
+    bench.rename("/out/f", "/in/d/again");
+    assert_eq!(read(file), Ok(b"/in/d/g".to_vec()));
+    // A rename that replaces it takes its last name.
+    bench.all.rename(one, (bench.number("/in/d"), &name("again")), Renaming::Replace).unwrap();
+    assert_eq!((read(file), read(other)), (Ok(b"/in/d/g".to_vec()), Ok(b"/in/f".to_vec())));
+}
+
+#[test]
 fn a_hard_link_gives_access_only_where_it_is_within() {
     let bench = Bench::new();
     let secret = bench.number("/out/s");
@@ -334,6 +364,53 @@ fn an_open_file_that_lost_its_name_within_stays_open_until_the_grant_is_revoked(
     ] {
         assert_eq!(done.unwrap_err().errno(), Errno::ACCESS);
     }
+}
+
+fn cut(len: u64) -> AttributeChanges {
+    AttributeChanges { size: Some(ByteLen(len)), ..Default::default() }
+}
+
+#[test]
+fn a_reader_lists_and_reads_what_its_grant_covers_and_keeps_files_that_are_open() {
+    let bench = Bench::new();
+    (0..9).for_each(|at| bench.all.mkdir(&path(&format!("/in/d/{at}"))).unwrap());
+    let Client { files, .. } = bench.client(below(&["/in"]));
+    let reader = Arc::new(RemoteReader::of(files));
+    let names = |at, after: Option<&str>, count| {
+        let listed = reader.list(&path(at), after.map(name).as_ref(), count).unwrap();
+        listed.into_iter().map(|(entry, inode)| (entry.name.to_string(), inode.size.0))
+    };
+    assert!(names("/", None, 9).eq([("in".to_owned(), 0)]));
+    assert!(names("/in", None, 9).eq([("d".to_owned(), 0), ("f".to_owned(), 5)]));
+    assert_eq!((names("/in/d", None, 9).count(), names("/in/d", Some("7"), 9).count()), (9, 2));
+    let refused = reader.open_file(&path("/out/s")).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ACCESS);
+    assert!(refused.to_string().starts_with("/out/s: "), "{refused}");
+    let (missing, directory) = (reader.open_file(&path("/in/x")), reader.open_file(&path("/in/d")));
+    assert_eq!(missing.unwrap_err().errno(), Errno::NOENT);
+    assert_eq!(directory.unwrap_err().errno(), Errno::ISDIR);
+
+    let read = |file: &RemoteOpenedFile, len, at| {
+        let mut bytes = vec![0; len];
+        let done = file.read_at(&mut bytes, ByteOffset(at)).map(|()| bytes);
+        done.map_err(|error| error.errno())
+    };
+    let (removed, shorter) = (path("/in/d/g"), path("/in/f"));
+    let (removed, shorter) = (reader.open_file(&removed).unwrap(), reader.open_file(&shorter));
+    let (shorter, inodes) = (shorter.unwrap(), || bench.server.files().usage().unwrap().inodes);
+    let before = inodes();
+    bench.all.remove(removed.path()).unwrap();
+    assert_eq!((read(&removed, 3, 4), inodes()), (Ok(b"d/g".to_vec()), before));
+    assert_eq!(read(&removed, 3, 5), Err(Errno::IO), "behind its end");
+    // It is closed some time after its last use.
+    drop(removed);
+    reader.stat(&path("/in")).unwrap();
+    assert_eq!(inodes(), before - 1);
+    bench.all.change(shorter.number(), cut(2)).unwrap();
+    assert_eq!(
+        (read(&shorter, 2, 0), read(&shorter, 5, 0)),
+        (Ok(b"/i".to_vec()), Err(Errno::STALE))
+    );
 }
 
 #[test]

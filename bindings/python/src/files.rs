@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use nearflash_files_owner::{
-    FilesError, Inode, InodeNumber, Kind, Name, OpenedFile, Path, Reader, VolumeDisk,
+    FileReading, FilesError, Inode, InodeNumber, Kind, Name, Path, Reading,
 };
 use nearflash_units::ByteOffset;
 use pyo3::exceptions::PyValueError;
@@ -18,11 +18,12 @@ use crate::file_errors::{files_raised, name_raised};
 use crate::forks::Owned;
 
 /// The files of a volume, for reading from any number of threads. Every call sees the changes that
-/// were durable when it began, also those of other processes.
+/// were durable when it began, also those of other processes. A client with grants on directories
+/// reads through the node that owns the files.
 #[pyclass(frozen, module = "nearflash", weakref)]
 pub(crate) struct Files {
     name: Box<str>,
-    open: Owned<Mutex<Option<Arc<Reader>>>>,
+    open: Owned<Mutex<Option<Reading>>>,
 }
 
 /// A path of a volume, from Python.
@@ -33,11 +34,11 @@ pub(crate) fn parsed(path: &std::path::Path) -> PyResult<Path> {
 
 impl Files {
     pub(crate) fn of_volume(client: &nearflash::Client, name: &str) -> Result<Self, FilesError> {
-        let reader = Reader::open(Arc::new(VolumeDisk::new(client.open(name)?)))?;
-        Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(Arc::new(reader)))) })
+        let reading = Reading::open(client, name)?;
+        Ok(Self { name: name.into(), open: Owned::new(Mutex::new(Some(reading))) })
     }
 
-    fn reader(&self) -> PyResult<Arc<Reader>> {
+    fn reading(&self) -> PyResult<Reading> {
         let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner);
         open.clone().ok_or_else(|| {
             PyValueError::new_err(format!(
@@ -51,12 +52,12 @@ impl Files {
     fn wait<T: Send>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&Arc<Reader>) -> Result<T, FilesError> + Send,
+        call: impl FnOnce(&Reading) -> Result<T, FilesError> + Send,
     ) -> PyResult<T> {
-        let reader = self.reader()?;
+        let reading = self.reading()?;
         let result = py.detach(move || {
-            let result = call(&reader);
-            drop(reader);
+            let result = call(&reading);
+            drop(reading);
             result
         });
         result.map_err(|error| files_raised(py, &error))
@@ -74,13 +75,13 @@ impl Files {
     /// The properties of the file or directory `path`.
     fn stat(&self, py: Python<'_>, path: PathBuf) -> PyResult<Stat> {
         let path = parsed(&path)?;
-        let (number, inode) = self.wait(py, |reader| reader.stat(&path))?;
+        let (number, inode) = self.wait(py, |reading| reading.stat(&path))?;
         Ok(Stat { number, inode })
     }
 
     /// At most `count_max` entries of the directory `path`, in the order of their names' bytes, from
     /// the first behind the name `after` on: pairs of a name and its properties, all as of one
-    /// moment.
+    /// moment, or each as of its own if the node reads for the client.
     #[pyo3(signature = (path, after=None, count_max=1000))]
     fn list(
         &self,
@@ -92,7 +93,7 @@ impl Files {
         let place = parsed(&path)?;
         let after = after.map(|name| Name::new(name.as_bytes())).transpose();
         let after = after.map_err(|error| name_raised(&error, &path))?;
-        let listed = self.wait(py, |reader| reader.list(&place, after.as_ref(), count_max))?;
+        let listed = self.wait(py, |reading| reading.list(&place, after.as_ref(), count_max))?;
         let pair = |(entry, inode): (nearflash_files_owner::Entry, Inode)| {
             let name = OsStr::from_bytes(entry.name.as_bytes()).to_owned();
             (name, Stat { number: entry.inode, inode })
@@ -103,9 +104,8 @@ impl Files {
     /// Opens the file `path` for reading.
     fn open(&self, py: Python<'_>, path: PathBuf) -> PyResult<File> {
         let path = parsed(&path)?;
-        let reader = self.reader()?;
-        let opened = self.wait(py, |reader| reader.open_file(&path))?;
-        Ok(File { open: Owned::new(Arc::new((reader, opened))) })
+        let opened = self.wait(py, |reading| reading.open_file(&path))?;
+        Ok(File { open: Owned::new(opened) })
     }
 
     /// Closes the connections, when calls of other threads have returned and no file of these is
@@ -187,15 +187,16 @@ impl Stat {
 }
 
 /// A file that was opened for reading, from any number of threads. After the file was removed,
-/// replaced or changed, every read raises an `OSError` with `errno.ESTALE`.
+/// replaced or changed, every read raises an `OSError` with `errno.ESTALE`. If the node reads for the
+/// client, only reads of bytes that were cut off do so.
 #[pyclass(frozen, module = "nearflash")]
 pub(crate) struct File {
-    open: Owned<Arc<(Arc<Reader>, OpenedFile)>>,
+    open: Owned<FileReading>,
 }
 
 impl File {
     fn size_of(&self) -> PyResult<u64> {
-        Ok(self.open.get()?.1.inode().size.0)
+        Ok(self.open.get()?.inode().size.0)
     }
 }
 
@@ -209,7 +210,7 @@ impl File {
 
     /// The properties when the file was opened.
     fn stat(&self) -> PyResult<Stat> {
-        let file = &self.open.get()?.1;
+        let file = self.open.get()?;
         Ok(Stat { number: file.number(), inode: file.inode().clone() })
     }
 
@@ -226,13 +227,13 @@ impl File {
         if offset.checked_add(len).is_none_or(|end| end > size) {
             return Err(PyValueError::new_err(format!(
                 "{length} bytes at {offset} are not within the {size} bytes of {}",
-                open.1.path()
+                open.path()
             )));
         }
         bytes::new_bytes(py, length, |place| {
             let read = py.detach(|| {
                 let place = bytes::zeroed(place);
-                open.0.read_at(&open.1, place, ByteOffset(offset)).map(|()| place)
+                open.read_at(place, ByteOffset(offset)).map(|()| place)
             });
             read.map_err(|error| files_raised(py, &error))
         })
@@ -244,12 +245,12 @@ impl File {
         let open = self.open.get()?;
         let mut bytes = Bytes::writable(buffer)?;
         let place = bytes.as_mut_slice();
-        let read = py.detach(|| open.0.read_at(&open.1, place, ByteOffset(offset)));
+        let read = py.detach(|| open.read_at(place, ByteOffset(offset)));
         read.map_err(|error| files_raised(py, &error))?;
         Ok(bytes.len())
     }
 
     fn __repr__(&self) -> PyResult<String> {
-        Ok(format!("<nearflash.File '{}'>", self.open.get()?.1.path()))
+        Ok(format!("<nearflash.File '{}'>", self.open.get()?.path()))
     }
 }

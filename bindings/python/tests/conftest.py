@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+from typing import NamedTuple
 
 import pytest
 
@@ -20,6 +21,13 @@ def format_files(url):
     """Formats a volume for files, without those of an earlier test."""
     command = [BINARY, "files", "format", "--force", url]
     subprocess.run(command, check=True, capture_output=True)
+
+
+class Key(NamedTuple):
+    """A credential of a node."""
+
+    key: str
+    secret: str
 
 
 class Node:
@@ -54,6 +62,12 @@ class Node:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout or "null")
+
+    def grant(self, name, *grant):
+        """Creates a credential with this grant on the volume `files`."""
+        secret = self.run("credential", "create", name)["secret"]
+        self.run("grant", "add", name, "files", *grant)
+        return Key(name, secret)
 
     def stop(self):
         """Stops the process with SIGSTOP."""
@@ -93,6 +107,15 @@ def node(tmp_path_factory):
 def owning_node(tmp_path_factory):
     """A node that owns the files of its volume `files`."""
     node = Node(tmp_path_factory.mktemp("owning"), options=["--files", "files"])
+    format_files(f"direct://{node.address}/files")
+    yield node
+    node.end()
+
+
+@pytest.fixture(scope="session")
+def granting_node(tmp_path_factory):
+    """A node that owns the files of its volume `files`, and asks for a credential."""
+    node = Node(tmp_path_factory.mktemp("granting"), options=["--files", "files"])
     format_files(f"direct://{node.address}/files")
     yield node
     node.end()

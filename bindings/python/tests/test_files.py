@@ -28,12 +28,27 @@ from nearflash import _named
 from nearflash.filesystem import VolumeFileSystem
 
 
-@pytest.fixture(params=["tcp", "local", "owned by the node"])
-def place(request):
-    """The URL of the volume of files, which is empty: over TCP and over the Unix socket, and one
-    whose node owns the files."""
-    is_owned = request.param == "owned by the node"
-    node = request.getfixturevalue("owning_node" if is_owned else "node")
+@pytest.fixture(scope="session")
+def path_key(granting_node):
+    """A credential with a grant on all files, and on no block of their volume."""
+    key = granting_node.grant("path", "--path", "/", "--rights", "rw")
+    granting_node.run("grant", "add", "path", "data", "--rights", "r")
+    return key
+
+
+NODES = {"owned by the node": "owning_node", "granted by path": "granting_node"}
+"""The fixtures of the nodes that own the files."""
+
+
+@pytest.fixture(params=["tcp", "local", *NODES])
+def place(request, monkeypatch):
+    """The URL of the volume of files, which is empty: over TCP and over the Unix socket, one whose
+    node owns the files, and one for a client with a grant on its directories alone."""
+    node = request.getfixturevalue(NODES.get(request.param, "node"))
+    if request.param == "granted by path":
+        key = request.getfixturevalue("path_key")
+        # For the libraries, too, which get a URL.
+        monkeypatch.setitem(fsspec.config.conf, "nearflash", key._asdict())
     url = f"nearflash://{node.socket if request.param == 'local' else node.address}/files"
     files, path = fsspec.url_to_fs(url)
     files.rm(path, recursive=True)
@@ -44,7 +59,7 @@ def place(request):
 
 @pytest.fixture
 def client(place):
-    return nearflash.connect(direct(place))
+    return nearflash.connect(direct(place), **credential())
 
 
 @pytest.fixture
@@ -59,6 +74,23 @@ taken = pytest.mark.parametrize("place", ["tcp", "local"], indirect=True)
 
 owned = pytest.mark.parametrize("place", ["owned by the node"], indirect=True)
 """For tests of a volume whose node owns the files."""
+
+
+def credential():
+    """The key and the secret of a test for a client with a grant on directories."""
+    return fsspec.config.conf.get("nearflash", {})
+
+
+@contextlib.contextmanager
+def reading_removed(match="was removed, replaced or changed"):
+    """Reads of a file that was removed or replaced: from the blocks they fail, and through the node
+    they go on."""
+    if credential():
+        yield
+        return
+    with pytest.raises(OSError, match=match) as stale:
+        yield
+    assert stale.value.errno == errno.ESTALE
 
 
 def direct(place):
@@ -98,9 +130,8 @@ def test_files_are_changed_and_read_by_the_classes_of_the_package(client):
             upload.commit()
         lost = owner.upload("/lost")
         owner.remove("/moved")
-        with pytest.raises(OSError, match="/d/stream of volume 'files' was removed") as stale:
-            file.read(0, 4)
-        assert stale.value.errno == errno.ESTALE
+        with reading_removed("/d/stream of volume 'files' was removed"):
+            assert file.read(0, 4) == data[:4]
     with pytest.raises(ValueError, match="was released"):
         lost.write(b"1")
     with pytest.raises(ValueError, match="was released"):
@@ -292,10 +323,12 @@ def test_a_file_that_is_replaced_is_whole_or_refused_for_who_reads_it(place):
         assert file.read(10) == data[:10]
         for _ in range(9):
             files.pipe_file(f"{path}/f", os.urandom(3 * MIB))
-        for read in [lambda: file.read(2 * MIB), lambda: file.readinto(bytearray(2 * MIB))]:
-            with pytest.raises(OSError, match="was removed, replaced or changed") as stale:
-                read()
-            assert stale.value.errno == errno.ESTALE
+        with reading_removed():
+            assert file.read(2 * MIB) == data[10 : 2 * MIB + 10]
+        file.seek(10)
+        with reading_removed():
+            assert file.readinto(target := bytearray(2 * MIB)) == 2 * MIB
+            assert target == data[10 : 2 * MIB + 10]
         # These were read while the file was there.
         file.seek(10)
         assert file.read(10) == data[10:20]
@@ -437,6 +470,76 @@ def test_a_writer_that_is_killed_leaves_nothing_at_the_node(place, client):
         # The node sees the end of the connection some time later.
         while owner.free != free:
             pass
+
+
+def test_a_grant_on_a_directory_is_one_to_read_and_write_there(granting_node, tmp_path, table):
+    admin = granting_node.grant("admin", "--rights", "rw")
+    owner = nearflash.connect(f"direct://{granting_node.address}/files", *admin).owner()
+    for directory in ["/granted", "/granted/d", "/granted/own", "/other"]:
+        owner.mkdir(directory)
+    data = os.urandom(3 * MIB + 5)
+    owner.put("/granted/d/1.bin", data)
+    owner.put("/granted/d/2.bin", b"2")
+    owner.put("/other/3.bin", b"3")
+    app = granting_node.grant("reader", "--path", "/granted", "--rights", "r")
+    granting_node.run("grant", "add", "reader", "files", "--path", "/granted/own", "--rights", "rw")
+    (tmp_path / "secret").write_text(app.secret)
+    files = VolumeFileSystem(key=app.key, secret_file=str(tmp_path / "secret"))
+    root = f"{granting_node.address}/files"
+    path = f"{root}/granted"
+
+    # The directories above show the way.
+    assert files.ls(root, detail=False) == [path]
+    assert files.ls(path, detail=False) == [f"{path}/d", f"{path}/own"]
+    assert files.info(f"{path}/d/1.bin")["size"] == len(data)
+    assert files.glob(f"{root}/**/*.bin") == [f"{path}/d/1.bin", f"{path}/d/2.bin"]
+    assert files.cat(files.find(root)) == {f"{path}/d/1.bin": data, f"{path}/d/2.bin": b"2"}
+    assert files.cat_file(f"{path}/d/1.bin", -7, -2) == data[-7:-2]
+    with files.open(f"{path}/d/1.bin") as file:
+        file.seek(MIB)
+        assert file.read(10) == data[MIB : MIB + 10]
+    for call in [
+        lambda: files.cat_file(f"{root}/other/3.bin"),
+        lambda: files.ls(f"{root}/other"),
+        lambda: files.info(f"{root}/missing"),
+        lambda: files.makedirs(f"{root}/new/d"),
+        lambda: files.pipe_file(f"{path}/d/2.bin", b"3"),
+        lambda: files.mkdir(f"{path}/own"),
+    ]:
+        with pytest.raises(PermissionError, match=r"/.*: no grant covers") as denied:
+            call()
+        assert denied.value.errno == errno.EACCES
+    assert not files.exists(f"{root}/other/3.bin")
+
+    url = f"nearflash://{path}/own/table"
+    options = files.storage_options
+    table.to_parquet(url, storage_options=options)
+    read = pandas.read_parquet(url, storage_options=options)
+    pandas.testing.assert_frame_equal(read, table)
+    files.makedirs(f"{path}/own/a/b")
+    files.makedirs(f"{path}/own", exist_ok=True)
+    files.cp(f"{path}/d/2.bin", f"{path}/own/copy")
+    assert owner.stat("/granted/own/copy").size == 1
+    file = files.open(f"{path}/own/copy")
+    owner.rename("/granted/own/copy", "/other/copy")
+    with pytest.raises(PermissionError, match="no grant covers"):
+        file.read()
+    owner.rename("/other/copy", "/granted/own/back")
+    assert file.read() == b"2"
+
+
+@pytest.mark.parametrize("place", ["granted by path"], indirect=True)
+def test_files_that_are_not_used_any_more_are_closed_at_the_node(place, client):
+    with client.owner() as owner, client.files() as files:
+        free = owner.free
+        owner.put("/f", bytes(MIB))
+        file = files.open("/f")
+        owner.remove("/f")
+        assert owner.free == free - MIB
+        assert file.read(5, 7) == bytes(7)
+        del file
+        files.stat("/")
+        assert owner.free == free
 
 
 def test_files_of_a_transaction_appear_at_its_end(place):

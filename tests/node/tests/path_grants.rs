@@ -8,12 +8,13 @@ use std::process::Command;
 
 use nearflash::direct::{Credentials, Rights, Status};
 use nearflash::{Client, Error, QueueOptions};
-use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles, SealedFile};
+use nearflash_files_owner::{FileCalls as _, InodeNumber, Path, RemoteFiles, Replace, SealedFile};
 use nearflash_node_tests::{
     Door, Key, MountBench, Node, Place, done, nearflash, refused_command as refused,
 };
 use nearflash_units::ByteOffset;
 use rustix::io::Errno;
+use serde_json::Value;
 
 /// The flags of the option `--volume`, and of files of the node.
 const VOLUME: [&str; 4] = ["--volume", "data=64MiB@flash", "--files", "data"];
@@ -68,6 +69,14 @@ impl<'a> Bench<'a> {
         output.stdout
     }
 
+    /// The output of a command that reads this path.
+    fn shown(&self, key: &Key, command: &str, path: &str) -> Value {
+        let shown = ["files", command, &self.url(key, path), "--json"];
+        let output = Command::new(nearflash()).args(shown).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     fn client(&self, key: &Key) -> Client {
         key.connect(&self.node, Door::Tcp).unwrap()
     }
@@ -103,9 +112,20 @@ fn a_grant_on_a_directory_is_one_on_its_files_alone_and_outlives_the_node() {
 
     assert_eq!(bench.get(&app, "models/old/o"), b"models/old/o");
     let at = |path: &str| bench.url(&app, path);
-    done(&["files", "ls", &at("")]);
+    for (path, entries) in [("", &["/models", "/private"][..]), ("models/old", &["/models/old/o"])]
+    {
+        let listed = bench.shown(&app, "ls", path);
+        let listed = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]);
+        assert!(listed.eq(entries), "{path}");
+    }
+    assert_eq!(bench.shown(&app, "stat", "models/old/o")["bytes"], 12);
     for outside in ["models/m", "private/p", "none"] {
-        refused(&["files", "get", &at(outside), "-"], 1, &["no grant covers", "--path"]);
+        for command in ["get", "stat", "ls"] {
+            let more = if command == "get" { &["-"][..] } else { &[] };
+            let named = format!("/{outside}: ");
+            let reasons = [&named, "no grant covers", "--path"];
+            refused(&[&["files", command, &at(outside)], more].concat(), 1, &reasons);
+        }
     }
     refused(&["files", "ls", &at("models/old/none")], 1, &["no such file"]);
     refused(&["files", "mkdir", &at("models/old/new")], 1, &["no grant covers", "--rights rw"]);
@@ -175,6 +195,42 @@ fn a_grant_that_is_revoked_closes_what_was_open() {
     bench.node.command(&["grant", "revoke", &second.to_string()]);
     assert_eq!(again(&mut bytes), Errno::ACCESS);
     assert_eq!(bytes, [0; 9]);
+    bench.node.terminate();
+}
+
+#[test]
+fn files_that_are_open_under_a_grant_on_a_directory_stay_open_when_the_node_starts_again() {
+    let place = Place::new();
+    let bench = Bench::new(&place);
+    let app = Key::create(&bench.node, "app", &[]);
+    app.grant(&bench.node, "data", &["--path", "/models", "--rights", "rw"]);
+    let files = RemoteFiles::open(&app.connect(&bench.node, Door::Local).unwrap(), "data");
+    let files = files.unwrap().unwrap();
+    let (file, _) = files.stat(&path("/models/m")).unwrap();
+    let (renamed, _) = files.stat(&path("/models/old/o")).unwrap();
+    files.retain(file).unwrap();
+    files.retain(renamed).unwrap();
+    files.rename_path(&path("/models/old/o"), &path("/models/o"), Replace::Never).unwrap();
+    let read = |number| {
+        let mut bytes = [0; 99];
+        files.read(number, &mut bytes, ByteOffset(0)).map(|len| bytes[..len].to_vec())
+    };
+    let Bench { node, admin, .. } = bench;
+    node.terminate();
+    let bench = Bench { place: &place, node: Bench::started(&place), admin };
+    assert_eq!(read(file).unwrap(), b"models/m");
+    assert_eq!(read(renamed).unwrap(), b"models/old/o");
+    files.write(file, b"M", ByteOffset(0)).unwrap();
+    assert_eq!(read(file).unwrap(), b"Models/m");
+    // The names decide as before.
+    let Bench { node, admin, .. } = bench;
+    let admin_files = RemoteFiles::open(&admin.connect(&node, Door::Local).unwrap(), "data");
+    let admin_files = admin_files.unwrap().unwrap();
+    admin_files.rename_path(&path("/models/m"), &path("/private/m"), Replace::Never).unwrap();
+    node.terminate();
+    let bench = Bench { place: &place, node: Bench::started(&place), admin };
+    assert_eq!(read(file).unwrap_err().errno(), Errno::ACCESS);
+    assert_eq!(read(renamed).unwrap(), b"models/old/o");
     bench.node.terminate();
 }
 

@@ -38,7 +38,14 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     let mut text = rendered(&table);
     for volume in volumes {
         if let Some(state) = &volume.files {
-            text += &format!("files of volume '{}': {state}\n", volume.name);
+            // The reason why they are not served names the volume itself.
+            let names_it = state.contains(&format!("volume '{}'", volume.name));
+            let of = if names_it {
+                String::new()
+            } else {
+                format!("files of volume '{}': ", volume.name)
+            };
+            text += &format!("{of}{state}\n");
         }
     }
     text

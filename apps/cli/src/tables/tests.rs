@@ -51,6 +51,18 @@ fn volumes_are_shown_in_columns() {
 }
 
 #[test]
+fn the_state_of_the_files_of_a_volume_names_the_volume_once() {
+    let reason = "volume 'b' is not formatted for files: 'nearflash files format' does that";
+    let states = [("a", "served to 2 clients"), ("b", reason)];
+    let volumes = volumes(&states.map(|(name, state)| VolumeInfo {
+        files: Some(state.to_owned()),
+        ..volume(name, 8 << 30)
+    }));
+    let lines: Vec<&str> = volumes.lines().skip(3).collect();
+    assert_eq!(lines, ["files of volume 'a': served to 2 clients", reason]);
+}
+
+#[test]
 fn members_are_shown_with_their_state() {
     let member = |name: &str, is_reachable: bool| MemberStatus {
         name: format!("{name}@192.0.2.1:2379"),

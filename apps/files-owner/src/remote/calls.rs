@@ -103,6 +103,9 @@ impl FileCalls for RemoteFiles {
         let request =
             Request { name: name.as_bytes(), ..Request::new(Operation::LOOKUP, directory.0) };
         let (number, inode) = self.inode_of(&self.ask(&request)?)?;
+        if inode.kind != Kind::Directory {
+            self.state().found(number, (directory, name));
+        }
         let inode = if self.tell(number) { self.inode(number)? } else { inode };
         Ok((number, inode))
     }
@@ -151,9 +154,14 @@ impl FileCalls for RemoteFiles {
         request.head.device = U32::new(new.device);
         let answered = self.make(&request, &[directory])?;
         let (number, inode) = self.inode_of(&answered)?;
+        let mut state = self.state();
         if inode.kind == Kind::File {
-            self.state().unsynced.changed(number, answered.life);
+            state.unsynced.changed(number, answered.life);
         }
+        if inode.kind != Kind::Directory {
+            state.found(number, (directory, name));
+        }
+        drop(state);
         Ok((number, inode))
     }
 
@@ -168,6 +176,7 @@ impl FileCalls for RemoteFiles {
         request.name = name.as_bytes();
         request.head.other = U64::new(number.0);
         let answered = self.make(&request, &[directory, number])?;
+        self.state().found(number, (directory, name));
         Ok(self.inode_of(&answered)?.1)
     }
 
@@ -193,7 +202,9 @@ impl FileCalls for RemoteFiles {
         (request.name, request.second) = (from.1.as_bytes(), to.1.as_bytes());
         request.head.other = U64::new(to.0.0);
         request.head.variant = wire::renaming_number(renaming);
-        self.make(&request, &[from.0, to.0]).map(drop)
+        self.make(&request, &[from.0, to.0])?;
+        self.state().places.renamed(from, to, renaming == Renaming::Exchange);
+        Ok(())
     }
 
     fn link_target(&self, number: InodeNumber) -> Result<Vec<u8>, FilesError> {

@@ -161,10 +161,9 @@ fn renaming(replace: Replace) -> Renaming {
 /// The error of a call about a path, which the owner's message does not have.
 pub(super) fn named(path: &Path) -> impl Fn(FilesError) -> FilesError {
     move |error| {
-        if !matches!(error, FilesError::Remote { .. }) {
-            return error;
-        }
+        let FilesError::Remote { errno, message } = error else { return error };
         let path = path.clone();
+        let error = FilesError::Remote { errno, message: format!("{path}: {message}") };
         match error.errno() {
             Errno::NOENT => Refusal::NotFound(path).into(),
             Errno::EXIST => Refusal::Exists(path).into(),

@@ -6,8 +6,8 @@
 //!
 //! - A directory is within a grant if its parents lead to the granted directory.
 //! - Another inode is within a grant if the client has found it in a directory that is, and the name
-//!   under which it was found still is the inode's. An inode that has lost its last name there stays
-//!   within, for the clients that have it open.
+//!   under which it was found still is the inode's. A rename by any client is followed. An inode
+//!   that has lost its last name there stays within, for the clients that have it open.
 //! - The directories above a granted one can be passed: a client sees their attributes, and of their
 //!   entries only those that lead to the granted directory.
 //!
@@ -16,7 +16,9 @@
 
 use std::collections::HashMap;
 
-use nearflash_files::{Entry, Error, Inode, InodeNumber, Kind, Name, Path, Place, Tables};
+use nearflash_files::{
+    Entry, Error, Inode, InodeNumber, Kind, Name, Path, Place, Renaming, Tables,
+};
 use nearflash_files_calls::Operation;
 use nearflash_files_calls::answer::entries;
 use rustix::io::Errno;
@@ -148,11 +150,13 @@ impl ClientState {
     }
 }
 
-/// A name that a request is about to remove or to replace, and its inode.
-pub(super) struct Removal {
+/// A name that a request is about to take from its inode.
+pub(super) struct Parting {
     number: InodeNumber,
     directory: InodeNumber,
     name: Name,
+    /// The place that the inode gets instead, if any.
+    to: Option<(InodeNumber, Name)>,
 }
 
 /// The deepest directory that is followed to the root. A rename leaves none deeper.
@@ -348,35 +352,49 @@ impl FilesServer {
         Ok(())
     }
 
-    /// The name that a request removes or replaces, if a client with grants on directories may have found
-    /// its inode there.
-    pub(super) fn removal(&self, asked: &Asked<'_>) -> Option<Removal> {
+    /// The names that a request takes from their inodes, if a client with grants on directories may have found
+    /// these there.
+    pub(super) fn partings(&self, asked: &Asked<'_>) -> Vec<Parting> {
         let request = &asked.request;
-        let (directory, name) = match request.head.operation() {
-            Operation::UNLINK | Operation::LINK => (asked.inode(), request.name),
-            Operation::RENAME => (asked.other(), request.second),
-            _ => return None,
+        let first = || Some((asked.inode(), Name::new(request.name).ok()?));
+        let second = || Some((asked.other(), Name::new(request.second).ok()?));
+        let places = match request.head.operation() {
+            Operation::UNLINK | Operation::LINK => vec![(first(), None)],
+            Operation::RENAME => {
+                let is_exchange = wire::renaming(request.head.variant) == Some(Renaming::Exchange);
+                vec![(first(), second()), (second(), first().filter(|_| is_exchange))]
+            }
+            _ => return Vec::new(),
         };
         if self.clients().clients.values().all(|client| client.found.0.is_empty()) {
-            return None;
+            return Vec::new();
         }
-        let name = Name::new(name).ok()?;
-        let (number, _) = self.files.lookup(directory, &name).ok()?;
-        Some(Removal { number, directory, name })
+        let parting = |(from, to): (Option<(InodeNumber, Name)>, _)| {
+            let (directory, name) = from?;
+            let (number, _) = self.files.lookup(directory, &name).ok()?;
+            Some(Parting { number, directory, name, to })
+        };
+        places.into_iter().filter_map(parting).collect()
     }
 
-    /// A name was removed. An inode that has no other one stays within the grants of those who have found it
-    /// there. After any other way to lose its names, for example outside the granted directory, it does not.
-    pub(super) fn note_removed(&self, removal: Removal) {
-        let Removal { number, directory, name } = removal;
-        let is_nameless = self.files.inode(number).is_ok_and(|inode| inode.links == 0);
-        if !is_nameless {
-            return;
-        }
+    /// A name was taken from its inode. A client that has found the inode there finds it where it was renamed
+    /// to. An inode that has no other name stays within the grants of these clients. After any other way to lose
+    /// its names, for example outside the granted directory, it does not.
+    pub(super) fn note_parted(&self, parting: Parting) {
+        let Parting { number, directory, name, to } = parting;
+        let now = match to {
+            Some((directory, name)) => Finding::Named(directory, name),
+            None if self.files.inode(number).is_ok_and(|inode| inode.links == 0) => {
+                Finding::Removed(directory)
+            }
+            None => return,
+        };
         let was = Finding::Named(directory, name);
         for client in self.clients().clients.values_mut() {
-            if client.found.0.get(&number) == Some(&was) {
-                client.found.0.insert(number, Finding::Removed(directory));
+            if let Some(finding) = client.found.0.get_mut(&number)
+                && *finding == was
+            {
+                finding.clone_from(&now);
             }
         }
     }

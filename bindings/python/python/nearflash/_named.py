@@ -40,11 +40,8 @@ RETRY = 0.02
 
 
 def holds_files(volume: nearflash.Volume) -> bool:
-    """Whether a volume is formatted for files. One that may not be read from its start is not."""
-    try:
-        head = volume.read(0, min(volume.size, SUPERBLOCKS[-1] + len(MAGIC)))
-    except nearflash.NotGranted:
-        return False
+    """Whether a volume, which may be read from its start, is formatted for files."""
+    head = volume.read(0, min(volume.size, SUPERBLOCKS[-1] + len(MAGIC)))
     return any(head[start : start + len(MAGIC)] == MAGIC for start in SUPERBLOCKS)
 
 
@@ -218,14 +215,18 @@ class Named(NamedTuple):
         """Creates the directory, and those in which it lies."""
         names = [name for name in self.name.split("/") if name]
         for count in range(1, len(names) + 1):
+            name, is_last = "/" + "/".join(names[:count]), count == len(names)
             try:
-                owner.mkdir("/" + "/".join(names[:count]))
+                owner.mkdir(name)
             except FileExistsError:
-                is_last = count == len(names)
                 if is_last and not exist_ok:
                     raise
                 # Another thread may have created it, and it is not durable yet.
-                if is_last and not owner.stat(self.name).is_directory:
+                if is_last and not owner.stat(name).is_directory:
+                    raise
+            except PermissionError:
+                # A grant on a directory allows to see those above it, and not to create them.
+                if (is_last and not exist_ok) or not owner.stat(name).is_directory:
                     raise
         if not names and not exist_ok:
             raise FileExistsError(f"'{self.path}' exists already")

@@ -348,7 +348,8 @@ class QueuePair:
 @final
 class Files:
     """The files of a volume, for reading from any number of threads. Every call sees the changes
-    that were durable when it began, also those of other processes."""
+    that were durable when it began, also those of other processes. For a client with grants on
+    directories, the node that owns the files reads them."""
 
     @property
     def name(self) -> str:
@@ -362,7 +363,7 @@ class Files:
     ) -> list[tuple[str, Stat]]:
         """At most `count_max` entries of the directory `path`, in the order of their names' bytes,
         from the first behind the name `after` on: pairs of a name and its properties, all as of one
-        moment."""
+        moment, or each as of its own if the node reads for the client."""
 
     def open(self, path: str | PathLike[str]) -> File:
         """Opens the file `path` for reading."""
@@ -387,7 +388,7 @@ class File:
     """A file that was opened for reading, from any number of threads.
 
     After the file was removed, replaced or changed, every read raises an `OSError` with
-    `errno.ESTALE`.
+    `errno.ESTALE`. If the node reads for the client, only reads of bytes that were cut off do so.
     """
 
     @property

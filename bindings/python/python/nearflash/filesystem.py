@@ -12,7 +12,9 @@ threads write at the same time; another process waits for `take_timeout` seconds
 `BlockingIOError` that names the owner. With `take`, the process keeps the volume after its first
 write, until `release`. Reading needs no ownership: every call sees the changes that were
 durable when it began, and a file that is open stays the same. If it is removed or replaced, reading
-it raises an `OSError` with `errno.ESTALE`, and never returns other bytes.
+it raises an `OSError` with `errno.ESTALE`, and never returns other bytes. With a grant on a
+directory, the node that owns the files reads them: a file that is removed or replaced can be read
+until it is closed. What no grant covers raises a `PermissionError`.
 
 In any other volume, a file is a range of it, which its name gives:
 
@@ -241,11 +243,23 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         place = (os.getpid(), url)
         # A volume may be formatted after its ranges were read. They are not written from then on.
         if place not in self._holds_files or (is_written and not self._holds_files[place]):
-            self._holds_files[place] = _named.holds_files(self._volume(*place))
+            self._holds_files[place] = self._is_of_files(place)
         if not self._holds_files[place]:
             return None
         volume = f"{found['node']}/{found['volume']}"
         return Named(path, volume, self._bucket(*place), found["name"] or "/")
+
+    def _is_of_files(self, place: tuple[int, str]) -> bool:
+        """Whether a volume is formatted for files, of which some may be read."""
+        try:
+            return _named.holds_files(self._volume(*place))
+        except nearflash.NotGranted:
+            # With grants on directories, the node that owns the files reads them for this process.
+            try:
+                self._bucket(*place)
+            except nearflash.NotGranted:
+                return False
+            return True
 
     def _in_files(self, path: str) -> Named:
         """A path in a volume that must be formatted for files."""
