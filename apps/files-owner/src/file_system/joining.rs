@@ -44,19 +44,30 @@ impl FileSystem {
     /// time to time. After a failure, files are where they were; the next sync reports it.
     pub fn tidy(&self) {
         let Ok(split) = self.state().map(|state| state.split.clone()) else { return };
-        let mut left = self.joined_max();
+        let (mut left, mut has_moved) = (self.joined_max(), false);
         for (number, gained) in split {
             if self.is_open(number) {
                 continue;
             }
             match self.join_closed(number, gained.min(left)) {
                 Ok(None) => {}
-                Ok(Some(copied)) => left = ByteLen(left.0.saturating_sub(copied.0)),
-                // It was removed.
-                Err(FilesError::Refused(_)) => self.forget_split(number),
-                // It was opened, or the node cannot be reached.
-                Err(_) => return,
+                Ok(Some(copied)) => {
+                    left = ByteLen(left.0.saturating_sub(copied.0));
+                    has_moved = true;
+                }
+                // It was removed, was opened meanwhile, or the node cannot be reached. A copy in vain is not made
+                // again.
+                Err(error) => {
+                    self.forget_split(number);
+                    if !matches!(error, FilesError::Refused(_)) {
+                        break;
+                    }
+                }
             }
+        }
+        if has_moved {
+            // The former places are free afterwards, and no loss of a connection undoes the moves.
+            let _ = self.gather().and_then(|group| self.sync_group(group));
         }
     }
 
