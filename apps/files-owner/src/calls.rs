@@ -94,6 +94,9 @@ pub trait FileCalls: fmt::Debug + Send + Sync {
     /// Tells an owner in another process of files that were written through seals. The mount calls this once a
     /// second.
     fn tell_owner(&self) {}
+
+    /// Does what improves the place of files, and nobody waits for, if the files are owned by this process.
+    fn tidy(&self) {}
     fn close(self: Box<Self>) -> Result<(), FilesError>;
 }
 
@@ -137,6 +140,10 @@ impl FileCalls for FileSystem {
         fn seal_without_pages(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
         fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
         fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
+    }
+
+    fn tidy(&self) {
+        Self::tidy(self);
     }
 
     fn close(self: Box<Self>) -> Result<(), FilesError> {

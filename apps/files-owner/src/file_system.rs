@@ -13,6 +13,7 @@
 mod commit;
 mod contents;
 mod growth;
+mod joining;
 mod losses;
 mod names;
 mod open_files;
@@ -36,9 +37,11 @@ use crate::store::Snapshot;
 use crate::{Disk, FilesError, Taker};
 
 pub use contents::Allocation;
+pub(crate) use growth::Grown;
 pub use names::{AttributeChanges, NewInode};
 pub use sealing::SealedFile;
 
+use joining::Split;
 use losses::Losses;
 use open_files::OpenFile;
 use sealing::Sealed;
@@ -94,6 +97,8 @@ struct State {
     /// The file of the store.
     backend: Backend,
     losses: Losses,
+    /// The closed files that may move to one run.
+    split: Split,
 }
 
 /// The reason for which nothing can be changed any more.
@@ -176,6 +181,7 @@ impl FileSystem {
             failure: None,
             backend,
             losses: Losses { known, ..Losses::default() },
+            split: Split::default(),
         };
         let (state, committed, returned) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (open, sealed) = (RwLock::default(), Mutex::default());

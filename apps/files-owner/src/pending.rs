@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use nearflash_files::{BLOCK, Grower, Inode, InodeNumber, Kind, Path, Replace, Run, Spare, locate};
 use nearflash_units::{ByteLen, ByteOffset};
 
+use crate::file_system::Grown;
 use crate::files::PIECE_LEN;
 use crate::metadata::{runs_len, write_runs};
 use crate::owner::{FILE_MODE, permissions};
@@ -60,10 +61,15 @@ impl Pending {
         needed: ByteLen,
         spare: Spare,
     ) -> Result<(), FilesError> {
+        let grown = owner.system().grow(self.grower, &self.runs, needed, spare)?;
+        self.move_to(owner, grown)
+    }
+
+    /// Copies the bytes to the new places among these runs.
+    fn move_to(&mut self, owner: &Owner, grown: Grown<'_>) -> Result<(), FilesError> {
         let system = owner.system();
-        let grown = system.grow(self.grower, &self.runs, needed, spare)?;
         self.runs = grown.runs;
-        let copied = system.copy(&grown.copies);
+        let copied = system.copy(&grown.copies, &|| true);
         let former = grown.copies.into_iter().map(|(from, _)| from).collect();
         system.give_back_former(former, grown.returning);
         copied
@@ -153,7 +159,12 @@ impl Pending {
         let padded = piece.len().next_multiple_of(nearflash_units::index(BLOCK.bytes()));
         piece.resize(padded, 0);
         self.store(owner, &piece)?;
-        Ok(size)
+        // Its length is known now.
+        let system = owner.system();
+        match system.space_to_join(self.grower, &self.runs, system.joined_max()) {
+            Some(grown) => self.move_to(owner, grown).map(|()| size),
+            None => Ok(size),
+        }
     }
 
     /// Gives the file its name. The commit that makes the name durable makes the bytes durable first.

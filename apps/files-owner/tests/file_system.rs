@@ -107,7 +107,7 @@ impl Model {
 type Call = fn(&mut Run) -> Result<(), FilesError>;
 
 /// The calls of random histories, each as often as it is listed.
-const CALLS: [Call; 17] = [
+const CALLS: [Call; 18] = [
     Run::create,
     Run::create,
     Run::remove,
@@ -120,6 +120,7 @@ const CALLS: [Call; 17] = [
     Run::sync_all,
     Run::append,
     Run::seal,
+    Run::tidy,
     Run::write,
     Run::write,
     Run::write,
@@ -129,7 +130,7 @@ const CALLS: [Call; 17] = [
 
 /// Sequences of calls in which an order of writes matters. Calls that are drawn one by one rarely
 /// form them.
-const SEQUENCES: [&[Call]; 6] = [
+const SEQUENCES: [&[Call]; 7] = [
     // Another file gets the space of a durable one before the removal is durable.
     &[Run::append, Run::sync_all, Run::discard, Run::create, Run::append, Run::append],
     &[Run::append, Run::sync_all, Run::shorten, Run::append, Run::write, Run::sync],
@@ -140,6 +141,8 @@ const SEQUENCES: [&[Call]; 6] = [
     // A file gets space in which its size is already, and then bytes in the middle of it.
     &[Run::lengthen, Run::reserve_latest, Run::sync_latest],
     &[Run::lengthen, Run::fill_latest, Run::sync_latest],
+    // A file moves to the space of others, and its former place becomes that of another one.
+    &[Run::release, Run::discard, Run::sync_all, Run::tidy, Run::create, Run::append],
 ];
 
 /// A file system, its model, and the dice that choose what happens.
@@ -310,6 +313,12 @@ impl Run {
             self.files.release(number);
             self.model.open.remove(&number);
         }
+        Ok(())
+    }
+
+    /// Moves closed files of several runs to one.
+    fn tidy(&mut self) -> Result<(), FilesError> {
+        self.files.tidy();
         Ok(())
     }
 

@@ -449,3 +449,37 @@ fn a_file_that_arrives_in_pieces_is_lost_with_its_owner_and_says_so() {
     assert!(pending.finish(&files).is_err());
     assert_eq!(files.stat(&path("/f")).unwrap_err().errno(), Errno::NOENT);
 }
+
+#[test]
+fn a_file_that_a_client_has_written_between_others_moves_to_one_run() {
+    let node = Node::new();
+    let files = node.client();
+    // Files of 1 MiB fill the volume. The space of every other one is a gap.
+    for nth in 0.. {
+        let (number, _) = files.create(ROOT, &name(&nth.to_string()), new(Kind::File)).unwrap();
+        files.retain(number).unwrap();
+        let reserved = files.allocate(number, ByteOffset(0), ByteLen(MIB), Allocation::KeepSize);
+        files.release(number);
+        if reserved.is_err() {
+            break;
+        }
+    }
+    let remove = |numbers: &mut dyn Iterator<Item = u32>| {
+        numbers.for_each(|number| files.unlink(ROOT, &name(&number.to_string())).unwrap());
+        files.sync_all().unwrap();
+    };
+    remove(&mut (1..9).step_by(2));
+    let bytes = vec![9; ByteLen(2 * MIB + 5000).to_usize()];
+    let options = Upload { size: None, replace: Replace::Never };
+    let mut pending = RemotePending::begin(&files, &path("/f"), options).unwrap();
+    bytes.chunks(300_000).for_each(|piece| pending.write(&files, piece).unwrap());
+    remove(&mut (11..17));
+    let (number, inode) = pending.finish(&files).unwrap();
+    assert_eq!(inode.size, ByteLen::of(&bytes));
+    node.server().files().tidy();
+    files.sync_all().unwrap();
+    assert_eq!(node.server().files().inode(number).unwrap().runs.len(), 1);
+    node.restart();
+    assert_eq!(node.server().files().inode(number).unwrap().runs.len(), 1, "it is durable");
+    assert!(contents(node.server().files(), number) == bytes);
+}

@@ -51,6 +51,14 @@ impl Gate {
         let _ = self.call(|files| files.sync_all());
     }
 
+    /// Moves files to better places.
+    pub(crate) fn tidy(&self) {
+        let _ = self.call(|files| {
+            files.tidy();
+            Ok(())
+        });
+    }
+
     /// Tells an owner in another process of files that were written without it.
     pub(crate) fn tell_owner(&self) {
         let _ = self.call(|files| {

@@ -114,6 +114,7 @@ impl Mount {
         let session = Session::new(translator, &dir, &config(source, options)).map_err(refused)?;
         let guard = serve(session).map_err(MountError::Kernel)?;
         sync_by_and_by(&files);
+        tidy_by_and_by(&files);
         if is_shared {
             tell_by_and_by(&files);
         }
@@ -229,6 +230,18 @@ fn sync_by_and_by(files: &Arc<Gate>) {
             thread::sleep(SYNC_PERIOD);
             let Some(files) = files.upgrade() else { return };
             files.sync();
+        }
+    });
+}
+
+/// Moves files of several runs to one, until the mount ends. No sync waits for that.
+fn tidy_by_and_by(files: &Arc<Gate>) {
+    let files = Arc::downgrade(files);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(SYNC_PERIOD);
+            let Some(files) = files.upgrade() else { return };
+            files.tidy();
         }
     });
 }

@@ -144,6 +144,12 @@ impl FreeRuns {
         Blocks(self.by_start.get(&start.0).map_or(0, |end| end - start.0))
     }
 
+    /// The number of free blocks up to `end`.
+    pub(crate) fn gap_before(&self, end: Lba) -> Blocks {
+        let gap = self.by_start.range(..end.0).next_back();
+        Blocks(gap.filter(|(_, gap_end)| **gap_end == end.0).map_or(0, |(start, _)| end.0 - start))
+    }
+
     /// Takes `run` out of the gap that holds it.
     fn take(&mut self, (gap_start, gap_end): (u64, u64), run: Run) {
         self.remove(gap_start);

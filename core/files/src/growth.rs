@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use nearflash_units::{Blocks, ByteLen};
 
+use crate::joining::join;
 use crate::policy::{block_count, extend_by_moving};
 use crate::{Extended, FreeRuns, NoSpaceError, Run, Spare, blocks_for, extend};
 
@@ -114,6 +115,12 @@ impl Space {
     ) -> Result<Extended, NoSpaceError> {
         self.let_all_go();
         extend_by_moving(runs, needed, &mut self.free)
+    }
+
+    /// Takes one run for a file with these runs, which is complete, if no more bytes are copied than these. `None`
+    /// if the file has one run, or there is no space for this. What other files hold is not taken.
+    pub fn join(&mut self, runs: &[Run], copied_max: ByteLen) -> Option<Extended> {
+        join(runs, blocks_for(copied_max), &mut self.free)
     }
 
     /// The runs with a part of what the file holds, if that suffices.

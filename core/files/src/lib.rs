@@ -17,6 +17,7 @@ mod check;
 mod free;
 mod growth;
 mod inode;
+mod joining;
 mod layered;
 mod name;
 mod namespace;
@@ -32,6 +33,7 @@ pub use growth::{Grower, Space};
 pub use inode::{
     FILE_LEN_MAX, INODE_LEN, Inode, InodeError, InodeNumber, Kind, MODE_MASK, Permissions, RUNS_MAX,
 };
+pub use joining::joined_max;
 pub use layered::{Changes, Layered};
 pub use name::{NAME_LEN_MAX, Name, NameError, PATH_LEN_MAX, Path};
 pub use namespace::{

@@ -6,7 +6,7 @@ use nearflash_files::{FILE_LEN_MAX, InodeNumber, Refusal, Run, Spare, inode, tri
 use nearflash_units::{ByteLen, ByteOffset};
 
 use super::FileSystem;
-use super::growth::Returning;
+use super::growth::{Grown, Returning};
 use super::open_files::{Contents, OpenFile};
 use crate::FilesError;
 use crate::metadata::{read_runs, runs_len, write_runs, zero_runs};
@@ -142,6 +142,25 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Moves an open file of several runs to one, if a gap holds it, no more bytes are copied than these, and
+    /// nobody else opens it meanwhile. Returns the number of bytes that were copied, if it has one run now.
+    pub(super) fn join(
+        &self,
+        file: &OpenFile,
+        copied_max: ByteLen,
+    ) -> Result<Option<ByteLen>, FilesError> {
+        let mut extending = self.extending(file)?;
+        extending.is_for_user = false;
+        let runs = &extending.contents.runs;
+        let Some(grown) = self.space_to_join(file.grower, runs, copied_max) else {
+            return Ok(None);
+        };
+        let copied = grown.copies.iter().map(|(from, _)| from.len().0).sum();
+        let next = extending.moved(grown)?;
+        extending.finish(next, Ok(()))?;
+        Ok(Some(ByteLen(copied)))
+    }
+
     /// A known loss is dealt with first: the files that go back are those that grew before it.
     fn extending<'f>(&'f self, file: &'f OpenFile) -> Result<Extending<'f>, FilesError> {
         let is_whole = self.is_whole(&*self.state()?);
@@ -149,7 +168,8 @@ impl FileSystem {
             self.heal()?;
         }
         let contents = file.contents_mut();
-        Ok(Extending { files: self, file, contents, losses: self.disk().losses() })
+        let losses = self.disk().losses();
+        Ok(Extending { files: self, file, contents, losses, is_for_user: true })
     }
 }
 
@@ -166,6 +186,8 @@ struct Extending<'f> {
     contents: RwLockWriteGuard<'f, Contents>,
     /// [`crate::Disk::losses`] before the bytes are written.
     losses: u64,
+    /// Whether a user of the file waits for the change.
+    is_for_user: bool,
 }
 
 impl<'f> Extending<'f> {
@@ -249,16 +271,23 @@ impl<'f> Extending<'f> {
 
     /// The file with space up to `end`.
     fn grown(&self, end: u64, spare: Spare) -> Result<Next<'f>, FilesError> {
-        let mut next = self.unchanged();
-        if runs_len(&next.runs).0 >= end {
-            return Ok(next);
+        let runs = &self.contents.runs;
+        if runs_len(runs).0 >= end {
+            return Ok(self.unchanged());
         }
-        let grown = self.files.grow(self.file.grower, &next.runs, ByteLen(end), spare)?;
+        self.moved(self.files.grow(self.file.grower, runs, ByteLen(end), spare)?)
+    }
+
+    /// The file with these runs, to which its blocks are copied.
+    fn moved(&self, grown: Grown<'f>) -> Result<Next<'f>, FilesError> {
+        let mut next = self.unchanged();
         (next.runs, next.returning) = (grown.runs, grown.returning);
         if !grown.copies.is_empty() {
             // Bytes that are written through a seal from now on would not be copied.
             let unsealed = self.files.unseal(self.file.number);
-            if let Err(error) = unsealed.and_then(|()| self.files.copy(&grown.copies)) {
+            let is_wanted = || self.is_for_user || !self.file.is_shared();
+            let copied = unsealed.and_then(|()| self.files.copy(&grown.copies, &is_wanted));
+            if let Err(error) = copied {
                 self.give_up(&next.runs);
                 return Err(error);
             }
@@ -286,6 +315,7 @@ impl<'f> Extending<'f> {
         match changed {
             Ok(group) => {
                 *self.contents = Contents { size, runs, group };
+                self.file.mark_size(size);
                 Ok(())
             }
             Err(error) => {
@@ -311,6 +341,9 @@ impl<'f> Extending<'f> {
             return Err(self.files.lost());
         }
         state.losses.mark_fresh(number, size.min(self.contents.size));
+        let has_only_moved = size == self.contents.size
+            && runs_len(runs) == runs_len(&self.contents.runs)
+            && keeps_space.is_none();
         self.files.apply_to(&mut state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.runs != runs {
@@ -318,7 +351,9 @@ impl<'f> Extending<'f> {
             }
             (inode.size, inode.runs) = (size, runs.to_vec());
             inode.keeps_space = keeps_space.unwrap_or(inode.keeps_space);
-            inode.touch(change.now());
+            if !has_only_moved {
+                inode.touch(change.now());
+            }
             change.free(lost);
             change.put(number, &inode)
         })?;

@@ -90,6 +90,21 @@ impl FileSystem {
         Ok(self.grown(&mut state, extended))
     }
 
+    /// Takes one run for a file with these runs, which is complete, if no more bytes are copied than these. The
+    /// caller moves it as one that grows.
+    pub(crate) fn space_to_join(
+        &self,
+        grower: Grower,
+        runs: &[Run],
+        copied_max: ByteLen,
+    ) -> Option<Grown<'_>> {
+        let mut state = self.locked();
+        // What it holds is the gap behind its last run from now on.
+        state.space.let_go(grower);
+        let extended = state.space.join(runs, copied_max)?;
+        Some(self.grown(&mut state, extended))
+    }
+
     fn grown(&self, state: &mut State, Extended { runs, copies }: Extended) -> Grown<'_> {
         let returning = (!copies.is_empty()).then(|| self.returning(state));
         Grown { runs, copies, returning }
@@ -101,14 +116,22 @@ impl FileSystem {
         Returning(self)
     }
 
-    /// Copies the blocks of a file to their new places, which are as long.
-    pub(crate) fn copy(&self, copies: &[(Run, Run)]) -> Result<(), FilesError> {
+    /// Copies the blocks of a file to their new places, which are as long. Fails if the copy is no longer wanted.
+    pub(crate) fn copy(
+        &self,
+        copies: &[(Run, Run)],
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<(), FilesError> {
         let whole = ByteLen::from_usize(PIECE_LEN).0;
         let longest = copies.iter().map(|(from, _)| from.len().0).max().unwrap_or(0);
         let mut bytes = vec![0; ByteLen(longest.min(whole)).to_usize()];
         for (from, to) in copies {
             let mut done = 0;
             while done < from.len().0 {
+                if !is_wanted() {
+                    let given_up = std::io::ErrorKind::Interrupted.into();
+                    return Err(FilesError::disk(self.volume())(given_up));
+                }
                 let part = &mut bytes[..ByteLen((from.len().0 - done).min(whole)).to_usize()];
                 let place = |run: &Run| ByteOffset(run.offset().0 + done);
                 let copied = self.disk().read_at(part, place(from));

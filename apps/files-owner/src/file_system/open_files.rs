@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuar
 use nearflash_files::{Grower, Inode, InodeNumber, Kind, Refusal, Run, inode, without};
 use nearflash_units::{ByteLen, Nanos};
 
+use super::joining::note_split;
 use super::{FileSystem, State, time};
 use crate::FilesError;
 use crate::lost_range::LostRange;
@@ -22,6 +23,8 @@ pub(super) struct OpenFile {
     modified_at: AtomicU64,
     written: Mutex<Written>,
     pub(super) lost: LostRange,
+    /// The smallest size since the file was opened.
+    smallest: AtomicU64,
     /// Whether other processes may write to it, through seals.
     is_sealed_for_writing: AtomicBool,
 }
@@ -69,6 +72,7 @@ impl OpenFile {
             modified_at: AtomicU64::new(0),
             written: Mutex::default(),
             lost: LostRange::default(),
+            smallest: AtomicU64::new(inode.size.0),
             is_sealed_for_writing: AtomicBool::new(false),
         }
     }
@@ -103,6 +107,21 @@ impl OpenFile {
     /// Nobody else writes to it any more.
     pub(super) fn unseal(&self) {
         self.is_sealed_for_writing.store(false, Ordering::Relaxed);
+    }
+
+    /// The file has this size now.
+    pub(super) fn mark_size(&self, size: ByteLen) {
+        self.smallest.fetch_min(size.0, Ordering::Relaxed);
+    }
+
+    /// The number of bytes that a file of this size got since it was opened.
+    pub(super) fn gained(&self, size: ByteLen) -> ByteLen {
+        ByteLen(size.0.saturating_sub(self.smallest.load(Ordering::Relaxed)))
+    }
+
+    /// Whether several users have it open.
+    pub(super) fn is_shared(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 1
     }
 
     /// The file goes back to earlier contents. Since it had them, its smallest size was `smallest`.
@@ -201,7 +220,7 @@ impl FileSystem {
     }
 
     /// Ends one [`Self::retain`]. With the last one, the file holds no space to grow any more, and an inode
-    /// without links is removed.
+    /// without links is removed. A file that has grown to several runs may move to one later.
     pub fn release(&self, number: InodeNumber) {
         let Ok(mut state) = self.state() else { return };
         let Some(file) = self.find_open(number) else { return };
@@ -211,27 +230,31 @@ impl FileSystem {
         self.sealed_was_closed(number);
         state.space.let_go(file.grower);
         let written = file.written();
+        let closed = self.close_file(&mut state, &file);
+        if let Ok(Some(inode)) = &closed {
+            note_split(&mut state.split, &file, inode);
+        }
         // A failure leaves an orphan to the next owner.
-        let is_kept = self.close_file(&mut state, &file).unwrap_or(true);
+        let is_kept = closed.map_or(true, |inode| inode.is_some());
         if is_kept && written.since.is_some() {
             state.losses.closed.insert(number, written);
         }
         self.open.write().expect("nothing panics while it holds the map").remove(&number);
     }
 
-    /// Returns whether the inode has links, and stays.
-    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<bool, FilesError> {
+    /// Returns the inode, if it has links and stays.
+    fn close_file(&self, state: &mut State, file: &OpenFile) -> Result<Option<Inode>, FilesError> {
         let number = file.number;
         let modified_at = file.take_modified_at();
         self.apply_to(state, |change| {
             let mut inode = inode(change.tables(), number)?;
             if inode.links == 0 {
-                return change.reap(number).map(|()| false);
+                return change.reap(number).map(|()| None);
             }
-            let Some(time) = modified_at else { return Ok(true) };
+            let Some(time) = modified_at else { return Ok(Some(inode)) };
             inode.touch(time);
             inode.modified_at = time;
-            change.put(number, &inode).map(|()| true)
+            change.put(number, &inode).map(|()| Some(inode))
         })
     }
 

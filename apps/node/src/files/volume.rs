@@ -60,6 +60,28 @@ impl Volume {
 
     /// Keeps the files open until [`Self::end`].
     pub(super) fn keep(&self) {
+        std::thread::scope(|threads| {
+            threads.spawn(|| self.tidy_by_and_by());
+            self.keep_open();
+        });
+    }
+
+    /// Moves files of several runs to one from time to time. No sync waits for that.
+    fn tidy_by_and_by(&self) {
+        loop {
+            let goes_on = |tasks: &mut Tasks| !tasks.is_ending;
+            let waited = self.changed.wait_timeout_while(self.tasks(), PERIOD, goes_on);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.is_ending {
+                return;
+            }
+            if let Files::Open(server) = &*self.files.read().unwrap_or_else(PoisonError::into_inner)
+            {
+                server.files().tidy();
+            }
+        }
+    }
+
+    fn keep_open(&self) {
         loop {
             self.open_if_closed();
             let tasks = self.tasks();
