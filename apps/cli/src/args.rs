@@ -107,6 +107,14 @@ Examples:
   nearflash status --data-dir /srv/nearflash
   nearflash status --json | python3 -m json.tool";
 
+const METRICS_EXAMPLES: &str = "\
+Examples:
+  nearflash metrics
+  nearflash metrics | grep ^nearflash_volume_operations
+
+  # For the textfile collector of Prometheus' node_exporter, in a timer
+  nearflash metrics >nearflash.tmp && mv nearflash.tmp nearflash.prom";
+
 const JOB_EXAMPLES: &str = "\
 Examples:
   nearflash job list
@@ -230,6 +238,9 @@ pub(crate) enum Subcommand {
     /// Show the state of a running node: devices, volumes, cores, hosts
     #[command(after_help = STATUS_EXAMPLES)]
     Status(NodeArgs),
+    /// Print the metrics of a running node, in the text format of OpenMetrics
+    #[command(after_help = METRICS_EXAMPLES)]
+    Metrics(NodeArgs),
     /// Create, join and show a cluster: etcd, which several nodes will share
     #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterSubcommand),

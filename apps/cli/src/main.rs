@@ -54,6 +54,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Device(device) => control::run_device(device),
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
+        Subcommand::Metrics(node) => control::run_metrics(&node),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),
