@@ -14,6 +14,7 @@ use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
 use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
 use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
 
@@ -176,6 +177,14 @@ Examples:
   nearflash run -- sqlite3 /mnt/data.db 'SELECT count(*) FROM t'
   nearflash run --report -- db_bench --db=/mnt/rocks --use_existing_db --benchmarks=readrandom";
 
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  nearflash doctor
+  nearflash doctor --config /etc/nearflash/nearflash.toml
+  nearflash doctor --cores 0-3 --device nvme=block:/dev/nvme0n1 --json
+
+It reads /sys and /proc, changes nothing, and needs no node.";
+
 const DEMO_EXAMPLES: &str = "\
 Examples:
   nearflash demo
@@ -269,6 +278,10 @@ pub(crate) enum Subcommand {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Look for settings of this machine that cost speed or safety; the exit code is 1 if there is a
+    /// problem
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Start a node on a temporary file and compare it with its disk and with the network alone
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),

@@ -9,6 +9,7 @@ mod cluster;
 mod confirm;
 mod control;
 mod demo;
+mod doctor;
 mod failure;
 mod files;
 mod interpose;
@@ -62,6 +63,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Run(args) => Err(interpose::become_program(&args).into()),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
+        Subcommand::Doctor(args) => doctor::run_doctor(args),
         Subcommand::Demo(args) => {
             print(&format!("{}\n", demo::demo(&args)?))?;
             Ok(ExitCode::SUCCESS)
