@@ -132,7 +132,8 @@ install-programs:
 	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service >$(DESTDIR)$(UNITDIR)/nearflash.service
 	install -d $(DESTDIR)$(DOC)
 	install -m 644 docs/operations.md docs/applications.md docs/iscsi.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE \
-	  packaging/nearflash.toml packaging/cost.toml $(DESTDIR)$(DOC)/
+	  packaging/nearflash.toml packaging/cost.toml packaging/monitoring/alerts.yaml packaging/monitoring/dashboard.json \
+	  $(DESTDIR)$(DOC)/
 	if test -e $(BUILT)/third-party.txt; then install -m 644 $(BUILT)/third-party.txt $(DESTDIR)$(DOC)/; fi
 
 # A Debian package and an archive of static programs, in target/packages.

@@ -15,6 +15,7 @@ use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, OneDevice};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
+use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
 use crate::volume::{
@@ -73,6 +74,7 @@ pub enum Request {
     JobShow(JobShow),
     JobCancel(JobCancel),
     JobWait(JobWait),
+    MetricsShow(MetricsShow),
 }
 
 /// The reply to a request.
@@ -156,6 +158,7 @@ calls! {
     "job-show": JobShow => OneJob,
     "job-cancel": JobCancel => OneJob,
     "job-wait": JobWait => OneJob,
+    "metrics-show": MetricsShow => Metrics,
 }
 
 fn to_line<A: Serialize>(answer: A) -> Zeroizing<String> {

@@ -14,6 +14,7 @@ mod document;
 mod error;
 mod io;
 mod job;
+mod metrics;
 pub mod process;
 mod reservation;
 mod secret;
@@ -37,6 +38,7 @@ pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
+pub use metrics::{Metrics, MetricsShow};
 pub use reservation::{
     OneReservation, RegistrantInfo, ReservationClear, ReservationInfo, ReservationList,
     Reservations,

@@ -10,8 +10,9 @@ use rustix::io::Errno;
 /// Maximum length of a request, including its line terminator.
 pub const REQUEST_LEN_MAX: usize = 64 << 10;
 
-/// Maximum length of an answer, including its line terminator.
-pub const ANSWER_LEN_MAX: u64 = 16 << 20;
+/// Maximum length of an answer, including its line terminator. The longest answers are the metrics of
+/// a thousand volumes.
+pub const ANSWER_LEN_MAX: u64 = 64 << 20;
 
 /// Maximum length of a path in `sun_path`, without its NUL.
 const ADDRESS_LEN_MAX: usize = 107;

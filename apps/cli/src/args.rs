@@ -14,6 +14,7 @@ use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
 use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
 use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
 
@@ -114,6 +115,14 @@ Examples:
   nearflash top
   nearflash top --json | jq .intervals[-1].reads";
 
+const METRICS_EXAMPLES: &str = "\
+Examples:
+  nearflash metrics
+  nearflash metrics | grep ^nearflash_volume_operations
+
+  # For the textfile collector of Prometheus' node_exporter, in a timer
+  nearflash metrics >nearflash.tmp && mv nearflash.tmp nearflash.prom";
+
 const JOB_EXAMPLES: &str = "\
 Examples:
   nearflash job list
@@ -174,6 +183,14 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   nearflash run -- sqlite3 /mnt/data.db 'SELECT count(*) FROM t'
   nearflash run --report -- db_bench --db=/mnt/rocks --use_existing_db --benchmarks=readrandom";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  nearflash doctor
+  nearflash doctor --config /etc/nearflash/nearflash.toml
+  nearflash doctor --cores 0-3 --device nvme=block:/dev/nvme0n1 --json
+
+It reads /sys and /proc, changes nothing, and needs no node.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -240,6 +257,9 @@ pub(crate) enum Subcommand {
     /// Show a running node live: requests and latencies of the last two minutes, by volume and host
     #[command(after_help = TOP_EXAMPLES)]
     Top(NodeArgs),
+    /// Print the metrics of a running node, in the text format of OpenMetrics
+    #[command(after_help = METRICS_EXAMPLES)]
+    Metrics(NodeArgs),
     /// Create, join and show a cluster: etcd, which several nodes will share
     #[command(subcommand, after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterSubcommand),
@@ -268,6 +288,10 @@ pub(crate) enum Subcommand {
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Look for settings of this machine that cost speed or safety; the exit code is 1 if there is a
+    /// problem
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Start a node on a temporary file and compare it with its disk and with the network alone
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),

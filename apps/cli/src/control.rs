@@ -9,7 +9,7 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, CredentialCreate,
     CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, GrantSeal,
-    JobCancel, JobInfo, JobList, JobShow, JobWait, OneCredential, OneJob, OneVolume,
+    JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob, OneVolume,
     ReservationClear, ReservationList, StatusShow, VolumeCreate, VolumeList, VolumeRemove,
     VolumeResize, VolumeShow,
 };
@@ -33,6 +33,10 @@ type Done = Result<ExitCode, Failure>;
 
 pub(crate) fn run_status(node: &NodeArgs) -> Done {
     control(node, StatusShow {}, tables::status)
+}
+
+pub(crate) fn run_metrics(node: &NodeArgs) -> Done {
+    control(node, MetricsShow {}, |metrics| metrics.text.clone())
 }
 
 pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {

@@ -9,6 +9,7 @@ mod cluster;
 mod confirm;
 mod control;
 mod demo;
+mod doctor;
 mod failure;
 mod files;
 mod interpose;
@@ -56,6 +57,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Top(node) => top::run_top(&node),
+        Subcommand::Metrics(node) => control::run_metrics(&node),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),
@@ -63,6 +65,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Run(args) => Err(interpose::become_program(&args).into()),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
+        Subcommand::Doctor(args) => doctor::run_doctor(args),
         Subcommand::Demo(args) => {
             print(&format!("{}\n", demo::demo(&args)?))?;
             Ok(ExitCode::SUCCESS)

@@ -43,12 +43,13 @@ struct Kept {
     gone: BTreeMap<CoreId, Figures>,
 }
 
+/// A meter, and the core, volume and host that it counts for.
 #[derive(Clone, Debug)]
-struct Entry {
+pub(crate) struct Entry {
     core: CoreId,
     volume: Option<VolumeId>,
-    host: Asking,
-    meter: Arc<Meter>,
+    pub(crate) host: Asking,
+    pub(crate) meter: Arc<Meter>,
 }
 
 impl Ledger {
@@ -81,6 +82,29 @@ impl Ledger {
             figures.read(&entry.meter);
         }
         figures
+    }
+
+    /// The figures of each core since the start.
+    pub(crate) fn of_cores(&self) -> BTreeMap<CoreId, Figures> {
+        let (mut figures, entries) = {
+            let kept = self.lock();
+            (kept.gone.clone(), kept.entries.clone())
+        };
+        for Entry { core, meter, .. } in &entries {
+            figures.entry(*core).or_default().read(meter);
+        }
+        figures
+    }
+
+    /// The meters of each volume, in the order of the hosts.
+    pub(crate) fn meters_of_volumes(&self) -> BTreeMap<VolumeId, Vec<Entry>> {
+        let mut meters = BTreeMap::<VolumeId, Vec<Entry>>::new();
+        for entry in self.entries() {
+            let Some(volume) = entry.volume else { continue };
+            meters.entry(volume).or_default().push(entry);
+        }
+        meters.values_mut().for_each(|of| of.sort_by(|one, other| one.host.cmp(&other.host)));
+        meters
     }
 
     /// The figures of each volume since the start.

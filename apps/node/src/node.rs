@@ -12,6 +12,7 @@ mod cluster;
 mod expiry;
 mod io;
 mod jobs;
+mod metrics;
 pub(crate) mod mirrored;
 mod quiesce;
 mod quiescing;
@@ -26,6 +27,7 @@ mod zeroing;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use nearflash_access::UnixTime;
 use nearflash_api::{ApiError, OneVolume, VolumeInfo};
 use nearflash_space::{Name, Space, Volume, VolumeRequest};
 use nearflash_units::ByteLen;
@@ -88,6 +90,8 @@ pub(crate) struct Node {
     quiescing: Quiescing,
     addresses: Addresses,
     started: Instant,
+    /// The same moment as a time of day.
+    ready_at: UnixTime,
     health: Health,
 }
 
@@ -133,6 +137,7 @@ impl Node {
             quiescing,
             addresses,
             started,
+            ready_at: now(),
             health,
         }
     }

@@ -21,7 +21,7 @@ use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
-use nearflash_shard::{ClientPlace, PeerConfig};
+use nearflash_shard::{ClientPlace, PeerConfig, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
@@ -549,6 +549,9 @@ pub trait Runtime: Send + Sync {
 
     /// The processor of a core that has taken no messages for long: a change waits for it.
     fn silent(&self) -> Option<usize>;
+
+    /// The processor and the figures of each core, in the order of the cores. No core is asked.
+    fn readings(&self) -> Vec<(usize, Reading)>;
 
     /// Stops accepting hosts, finishes the requests in flight, flushes, answers, and ends every
     /// core. A second call does nothing. Returns whether everything was finished and flushed: the

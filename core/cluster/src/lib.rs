@@ -26,4 +26,4 @@ pub use state::{ClusterState, Inconsistent};
 pub use store::{
     Answer, Compare, Found, ModRevision, Operation, Put, RequestId, StoreEvent, StoreRequest, Txn,
 };
-pub use verdict::{Level, Part, Verdict, data, verdict};
+pub use verdict::{Level, Part, Verdict, data, mirrors_by_copies, verdict};

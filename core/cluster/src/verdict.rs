@@ -253,6 +253,17 @@ pub fn data(state: &ClusterState) -> Part {
     Part::new(Level::Ok, format!("{} nodes, {} volumes", counts.0, counts.1), "")
 }
 
+/// The number of mirrors of volumes with two replicas that have no copy, one copy, and two copies in
+/// sync on nodes that run.
+pub fn mirrors_by_copies(state: &ClusterState) -> [usize; 3] {
+    let tables = compile(state, Uuid::nil());
+    let mut counts = [0; 3];
+    for layout in &tables.mirrors {
+        counts[mirrors::copies(state, &tables, layout).min(2)] += 1;
+    }
+    counts
+}
+
 /// The volumes that have lost data with a node that was removed.
 fn lost(state: &ClusterState, tables: &Tables) -> Option<Part> {
     let lost_by = |volume: &Uuid| {

@@ -63,6 +63,11 @@ impl Default for Histogram {
 }
 
 impl Histogram {
+    /// The sum of the times.
+    pub(crate) fn sum(&self) -> Nanos {
+        Nanos(self.sum.load(Ordering::Relaxed))
+    }
+
     /// Counts a time. Only the histogram's core calls this.
     #[inline]
     pub(crate) fn count(&self, time: Nanos) {
@@ -85,6 +90,17 @@ pub struct Times {
 impl Default for Times {
     fn default() -> Self {
         Self { counts: [0; BUCKETS].into(), sum: 0, max: 0 }
+    }
+}
+
+/// The distribution of given times.
+impl FromIterator<Nanos> for Times {
+    fn from_iter<I: IntoIterator<Item = Nanos>>(times: I) -> Self {
+        let histogram = Histogram::default();
+        times.into_iter().for_each(|time| histogram.count(time));
+        let mut read = Self::default();
+        read.read(&histogram);
+        read
     }
 }
 
@@ -164,9 +180,7 @@ mod tests {
     }
 
     fn times_of(times: &[u64]) -> Times {
-        let mut read = Times::default();
-        add_times(&mut read, times);
-        read
+        times.iter().copied().map(Nanos).collect()
     }
 
     /// Times of all magnitudes, equally often.

@@ -33,7 +33,7 @@ pub use arena::Arena;
 pub use engine::{Answer, Cause, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use histogram::Times;
-pub use meter::{Figures, Kind, KindFigures, Meter};
+pub use meter::{Figures, Kind, KindFigures, KindTotals, Meter, Totals};
 pub use meters::{Asking, Opened, PAIRS_MAX};
 pub use pool::{Foreign, PAGE_LEN, Pool, Reserve};
 pub use waits::Older;

@@ -140,6 +140,13 @@ impl Meter {
         load(&self.came).saturating_sub(ended)
     }
 
+    /// The number of requests that wait for their turn.
+    pub(crate) fn waiting(&self) -> u64 {
+        // Reads those that have begun first, so that the difference is never too small.
+        let begun = load(&self.begun);
+        load(&self.queued).saturating_sub(begun)
+    }
+
     /// The traffic, as in NVMe's health log. NVMe Base 2.0, 5.16.1.3. Write Zeroes and
     /// deallocations transfer no host data. A comparison counts as a read, and a comparison that
     /// writes as a read and a write.
@@ -214,8 +221,7 @@ impl Figures {
     /// Adds the figures of a meter.
     pub fn read(&mut self, meter: &Meter) {
         self.in_flight += meter.in_flight();
-        let begun = load(&meter.begun);
-        self.waiting += load(&meter.queued).saturating_sub(begun);
+        self.waiting += meter.waiting();
         for (figures, cells) in self.kinds.iter_mut().zip(&meter.kinds) {
             figures.done += load(&cells.done);
             figures.bytes += load(&cells.bytes);
@@ -248,5 +254,49 @@ impl Figures {
     /// The figures of a kind.
     pub fn of(&self, kind: Kind) -> &KindFigures {
         &self.kinds[kind as usize]
+    }
+}
+
+/// The counters of a kind without the distributions of its times.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct KindTotals {
+    /// Requests that succeeded.
+    pub done: u64,
+    /// The bytes that they moved or compared. Deallocations and flushes move none.
+    pub bytes: u64,
+    /// Requests that failed or were cancelled.
+    pub errors: u64,
+    /// The sum of the times from arrival to answer.
+    pub took: Nanos,
+    /// The sum of the times from arrival to admission.
+    pub waited: Nanos,
+}
+
+/// The sums of several meters, without the distributions of times: 300 bytes instead of 11 KiB, and
+/// read without a look at a bucket.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// By [`Kind`].
+    pub kinds: [KindTotals; 3],
+    /// Requests that are not answered yet.
+    pub in_flight: u64,
+    /// The part of them that has not begun.
+    pub waiting: u64,
+}
+
+impl Totals {
+    /// Adds the counters of a meter.
+    pub fn read(&mut self, meter: &Meter) {
+        self.in_flight += meter.in_flight();
+        self.waiting += meter.waiting();
+        for (totals, cells) in self.kinds.iter_mut().zip(&meter.kinds) {
+            let sum =
+                |times: &OnceLock<Box<Histogram>>| times.get().map_or(Nanos(0), |it| it.sum());
+            totals.done += load(&cells.done);
+            totals.bytes += load(&cells.bytes);
+            totals.errors += load(&cells.errors);
+            totals.took = totals.took.plus(sum(&cells.took));
+            totals.waited = totals.waited.plus(sum(&cells.waited));
+        }
     }
 }

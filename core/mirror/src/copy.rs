@@ -216,6 +216,15 @@ impl Mirrors {
         self.copies.mirrors.iter().map(|(mirror, copy)| (*mirror, ByteLen(copy.next)))
     }
 
+    /// The number of mirrors that this core copies, and the bytes that it has not gone through yet.
+    pub fn left_to_copy(&self) -> (u64, ByteLen) {
+        let left = self.copies().map(|(mirror, done)| {
+            let len = self.table.entry(mirror).map_or(0, |entry| entry.len.0);
+            len.saturating_sub(done.0)
+        });
+        left.fold((0, ByteLen(0)), |(copies, all), left| (copies + 1, ByteLen(all.0 + left)))
+    }
+
     /// Whether a copy waits for [`Self::copy`] to be called.
     pub fn is_copying(&self) -> bool {
         !self.copies.mirrors.is_empty() || !self.copies.is_empty()

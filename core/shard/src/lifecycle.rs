@@ -91,6 +91,7 @@ impl Shard {
     fn insert(&mut self, mut connection: Box<Connection>) -> Key {
         let socket = connection.socket;
         connection.account = Some(self.engine.accounts().open(connection.host.as_deref()));
+        self.published.connected(&connection.session);
         let key = self.connections.insert(connection);
         self.set_key(socket, Some(key));
         key
@@ -100,6 +101,7 @@ impl Shard {
     pub(crate) fn hand_over<W: World>(&mut self, key: Key, core: CoreId, world: &mut W) {
         self.withdraw(key, world);
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.published.disconnected(&connection.session);
         self.set_key(connection.socket, None);
         self.engine.accounts().close(connection.account());
         connection.listed = Default::default();
@@ -184,6 +186,7 @@ impl Shard {
             world.detach_ring(ring);
         }
         self.engine.accounts().close(connection.account());
+        self.published.disconnected(&connection.session);
         self.connections.remove(key);
         let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
         if has_files {

@@ -28,6 +28,7 @@ impl Shard {
             }
             return self.remove_if_idle(key, world);
         }
+        self.published.answered(&connection.session);
         let (returned, had_scratch) = (answer.returned, answer.had_scratch);
         let (account, accounts) = (connection.account(), self.engine.accounts());
         accounts.give_back_request(account, returned, had_scratch);

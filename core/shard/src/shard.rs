@@ -18,6 +18,7 @@ use crate::connection::Phase;
 use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
+use crate::gauges::{Gauges, Published};
 use crate::identities::ClientIdentities;
 use crate::iscsi::{Initiators, IscsiConfig};
 use crate::leftover::Leftovers;
@@ -65,6 +66,8 @@ pub struct ShardConfig {
     pub mirrors: Arc<MirrorTable>,
     /// The time that a peer may neither take answers nor send the data it owes.
     pub stall_timeout: Nanos,
+    /// Receives the core's figures.
+    pub gauges: Arc<Gauges>,
 }
 
 /// One core's connections, engine and buffers.
@@ -85,6 +88,7 @@ pub struct Shard {
     pub(crate) staging: Box<[u8]>,
     pub(crate) leftovers: Leftovers,
     pub(crate) lists: Lists,
+    pub(crate) published: Published,
     /// Changes that the control side has not answered, by volume.
     pub(crate) changes_asked: HashMap<VolumeId, usize>,
     pub(crate) draining: bool,
@@ -128,6 +132,7 @@ impl Shard {
             staging: vec![0; STAGING_LEN].into_boxed_slice(),
             leftovers: Leftovers::default(),
             lists: Lists::default(),
+            published: Published::new(config.gauges),
             changes_asked: HashMap::new(),
             draining: false,
             drained: false,
@@ -153,7 +158,9 @@ impl Shard {
     pub fn turn<W: World>(&mut self, world: &mut W) -> usize {
         let mut events = std::mem::take(&mut self.events);
         world.poll(&mut events);
-        self.engine.set_now(world.now());
+        let began = world.now();
+        self.published.begin_turn(began);
+        self.engine.set_now(began);
         self.mirroring.read_clock(world);
         let mut moved = events.len();
         for event in events.drain(..) {
@@ -178,7 +185,9 @@ impl Shard {
         moved += self.confirm(world);
         // Their buffers are free again: other connections may have waited for them.
         moved += std::mem::take(&mut self.ended);
-        moved + self.lists.woken.len()
+        moved += self.lists.woken.len();
+        self.publish(began, moved, world);
+        moved
     }
 
     /// Before the world waits: watches every connection that was polled in each turn.

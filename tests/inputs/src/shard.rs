@@ -129,6 +129,7 @@ impl Bench {
             kinds: [DeviceKind::Local; 2].into(),
             mirrors: Arc::default(),
             stall_timeout: Nanos::from_secs(30),
+            gauges: Arc::default(),
         };
         let shard = Shard::new(config, &mut outside.pool);
         let free_before = outside.pool.free_len();

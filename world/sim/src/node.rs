@@ -231,6 +231,7 @@ impl Node {
             kinds,
             mirrors,
             stall_timeout,
+            gauges: Arc::default(),
         };
         let shard = Shard::new(config, &mut pool);
         Core::new((self.id, id), shard, pool)

@@ -7,10 +7,10 @@ use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
     CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, ErrorCode,
     GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, JobCancel, JobList, JobShow, JobWait,
-    Jobs, NewCredential, NewSeal, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
-    OneReservation, OneVolume, ReservationClear, ReservationList, Reservations, Serve, Status,
-    StatusShow, Subject, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize,
-    VolumeShow, Volumes,
+    Jobs, Metrics, MetricsShow, NewCredential, NewSeal, OneAccount, OneCredential, OneDevice,
+    OneGrant, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList, Reservations,
+    Serve, Status, StatusShow, Subject, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
+    VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -176,6 +176,12 @@ impl Serve<JobCancel> for Node {
 impl Serve<JobWait> for Node {
     fn serve(&self, call: JobWait) -> Result<OneJob, ApiError> {
         Ok(OneJob { job: self.job_wait(call.id, Duration::from_secs(call.seconds))? })
+    }
+}
+
+impl Serve<MetricsShow> for Node {
+    fn serve(&self, _: MetricsShow) -> Result<Metrics, ApiError> {
+        Ok(Metrics { text: self.metrics() })
     }
 }
 

@@ -18,8 +18,8 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    ClientPlace, Devices, DirectConfig, Door, IscsiConfig, Message, Notice, PeerConfig, Shard,
-    ShardConfig, World,
+    ClientPlace, Devices, DirectConfig, Door, Gauges, IscsiConfig, Message, Notice, PeerConfig,
+    Reading, Shard, ShardConfig, World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos, index};
@@ -43,6 +43,8 @@ use crate::{Ledger, Ticket};
 pub struct Cores {
     /// The origin of the cores' time.
     epoch: Epoch,
+    /// The figures of each core.
+    gauges: Arc<[Arc<Gauges>]>,
     /// The processor of each core.
     processors: Vec<usize>,
     devices: Vec<Arc<Device>>,
@@ -58,6 +60,7 @@ pub struct Cores {
 /// The part of a start that all cores share.
 struct Common {
     epoch: Epoch,
+    gauges: Arc<[Arc<Gauges>]>,
     core_count: u16,
     pool_len: ByteLen,
     spin_max: Nanos,
@@ -107,6 +110,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Epoch::now(),
+        gauges: config.cores.iter().map(|_| Arc::default()).collect(),
         core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
         pool_len: config.pool_len,
         spin_max: config.spin_max,
@@ -158,11 +162,22 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         // A core that has ended has reported its error above.
         let _ = tell.send(senders.clone());
     }
+    let (epoch, gauges) = (common.epoch, Arc::clone(&common.gauges));
     let threads = Mutex::new(threads);
     let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
     let post = Post::new(senders, &processors, PATIENCE);
-    let epoch = common.epoch;
-    Ok(Cores { epoch, processors, devices, post, replies, ledger, portals, initiators, threads })
+    Ok(Cores {
+        epoch,
+        gauges,
+        processors,
+        devices,
+        post,
+        replies,
+        ledger,
+        portals,
+        initiators,
+        threads,
+    })
 }
 
 /// A listening socket and its protocol.
@@ -233,6 +248,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         kinds: kinds(common.devices.len(), &common.peers, &[]),
         mirrors: Arc::default(),
         stall_timeout: common.stall_timeout,
+        gauges: Arc::clone(&common.gauges[usize::from(core.0)]),
     }
 }
 
@@ -458,6 +474,11 @@ impl Runtime for Cores {
 
     fn silent(&self) -> Option<usize> {
         self.post.silent()
+    }
+
+    fn readings(&self) -> Vec<(usize, Reading)> {
+        let readings = self.gauges.iter().map(|gauges| gauges.read());
+        self.processors.iter().copied().zip(readings).collect()
     }
 
     fn drain_and_join(&self) -> bool {

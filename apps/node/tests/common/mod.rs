@@ -131,6 +131,10 @@ impl Runtime for Recorder {
         (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators })
     }
 
+    fn readings(&self) -> Vec<(usize, nearflash_shard::Reading)> {
+        Vec::new()
+    }
+
     fn silent(&self) -> Option<usize> {
         *self.silent.lock().unwrap()
     }

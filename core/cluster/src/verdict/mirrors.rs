@@ -47,15 +47,18 @@ pub(super) fn unserved(state: &ClusterState, tables: &Tables) -> Option<Part> {
     Some(Part::new(Level::Unavailable, reason, format!("start {}", nodes.join(", "))))
 }
 
+/// The number of copies of a mirror that count.
+pub(super) fn copies(state: &ClusterState, tables: &Tables, layout: &MirrorLayout) -> usize {
+    let copies = in_sync(tables, layout).filter(|((slice, incarnation), place)| {
+        let present = state.slices().get(slice).map(|it| it.incarnation);
+        present == Some(*incarnation) && !is_down(state, place)
+    });
+    copies.count()
+}
+
 /// The mirrors with less than two copies.
 pub(super) fn lacking(state: &ClusterState, tables: &Tables) -> Option<Part> {
-    let copies = |layout: &MirrorLayout| {
-        let copies = in_sync(tables, layout).filter(|((slice, incarnation), place)| {
-            let present = state.slices().get(slice).map(|it| it.incarnation);
-            present == Some(*incarnation) && !is_down(state, place)
-        });
-        copies.count()
-    };
+    let copies = |layout: &MirrorLayout| copies(state, tables, layout);
     let counted: Vec<(usize, &MirrorLayout)> =
         tables.mirrors.iter().map(|layout| (copies(layout), layout)).collect();
     let count = |wanted: usize| counted.iter().filter(|(copies, _)| *copies == wanted).count();

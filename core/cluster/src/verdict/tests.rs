@@ -182,6 +182,7 @@ fn a_replica_that_was_in_sync_before_its_slice_was_opened_anew_is_no_copy() {
     let (level, said) = say(&healthy(), &model);
     assert!(level == Level::Degraded && said.contains("2 of 3 mirrors have one copy"), "{said}");
     model.carry_out(&open_slice(1, ByteLen(80 * GIB), 2)).unwrap();
+    assert_eq!(mirrors_by_copies(&model.state()), [1, 2, 0]);
     let (level, said) = say(&healthy(), &model);
     let expected = "2 of 3 mirrors have one copy in sync; without a copy: 1";
     assert!(level == Level::Degraded && said.contains(expected), "{said}");

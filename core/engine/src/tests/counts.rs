@@ -1,7 +1,7 @@
 //! Every request is counted once: for its host, its volume and its kind, with its times.
 
 use super::*;
-use crate::{Asking, Figures, Kind, KindFigures, Meter, Opened, PAIRS_MAX};
+use crate::{Asking, Figures, Kind, KindFigures, Meter, Opened, PAIRS_MAX, Totals};
 use nearflash_units::Nanos;
 
 const OTHER_VOLUME: VolumeId = VolumeId(5);
@@ -132,6 +132,8 @@ fn the_times_of_a_request_that_waits_go_from_its_arrival_and_what_waits_is_seen_
     node.set_now(310);
     node.end_one(DeviceResult::Done);
     let figures = read(&meter);
+    let mut totals = Totals::default();
+    totals.read(&meter);
     let read = figures.of(Kind::Read);
     let micros = Nanos::from_micros;
     assert_eq!((read.waited.count(), read.waited.sum()), (1, micros(30)));
@@ -139,6 +141,9 @@ fn the_times_of_a_request_that_waits_go_from_its_arrival_and_what_waits_is_seen_
         (read.took.count(), read.took.sum(), read.took.max()),
         (2, micros(110), micros(100))
     );
+    let sums = totals.kinds[Kind::Read as usize];
+    assert_eq!((sums.done, sums.bytes, sums.errors), counts(read));
+    assert_eq!((sums.took, sums.waited), (micros(110), micros(30)));
     assert_eq!((figures.in_flight, figures.waiting), (0, 0));
 }
 
