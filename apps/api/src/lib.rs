@@ -20,6 +20,7 @@ pub mod socket;
 mod status;
 #[cfg(test)]
 mod tests;
+mod token;
 mod volume;
 
 pub use access::{
@@ -29,7 +30,10 @@ pub use access::{
 };
 pub use call::{Call, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
-pub use device::{DeviceClear, DeviceInfo, EraseBucket, ErasesInfo, FlashInfo, OneDevice, PcmInfo};
+pub use device::{
+    DeviceClear, DeviceInfo, DeviceList, Devices, EraseBucket, ErasesInfo, FlashInfo, OneDevice,
+    PcmInfo,
+};
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use io::{HostIo, Io, Latency, VolumeIo};
@@ -41,6 +45,10 @@ pub use reservation::{
 pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
+};
+pub use token::{
+    NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,
+    TokenScope, Tokens,
 };
 pub use volume::{
     ClusterVolumeCreate, MirrorInfo, OneVolume, ReplicaInfo, VolumeCreate, VolumeDetail,

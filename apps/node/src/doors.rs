@@ -94,7 +94,8 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn open_tcp(
+/// Opens an address.
+pub(crate) fn open_tcp(
     flag: &'static str,
     address: SocketAddr,
 ) -> Result<(TcpListener, SocketAddr), NodeError> {
@@ -111,6 +112,14 @@ fn open_tcp(
 /// Opens a Unix socket. A socket that a dead node left behind is replaced; a socket in use, or a
 /// file of another kind, is left alone.
 fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
+    open_private("direct-local", path)
+}
+
+/// The same, with the flag that names the socket.
+pub(crate) fn open_private(
+    flag: &'static str,
+    path: &Path,
+) -> Result<(UnixListener, SocketFile), NodeError> {
     let opened = patiently(|| {
         let short = ShortPath::to(path)?;
         remove_if_dead(short.path())?;
@@ -119,7 +128,7 @@ fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
         Ok((listener, SocketFile(path.to_owned())))
     });
     opened.map_err(|source| NodeError::Bind {
-        flag: "direct-local",
+        flag,
         remedy: path_remedy(source.kind()),
         address: path.display().to_string().into(),
         source,

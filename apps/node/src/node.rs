@@ -3,12 +3,15 @@
 //! until the older requests of the volume have ended, and answer.
 
 mod access;
+mod bell;
 pub(crate) mod board;
 mod change;
 mod chap;
 mod clock;
 mod cluster;
+mod condition;
 mod expiry;
+mod face;
 mod io;
 mod jobs;
 pub(crate) mod mirrored;
@@ -19,6 +22,7 @@ mod remotes;
 mod service;
 mod shared;
 mod status;
+mod tokens;
 mod workers;
 mod zeroing;
 
@@ -42,6 +46,7 @@ use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
 use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket};
 
+use bell::Bell;
 use board::Board;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
@@ -75,6 +80,8 @@ pub(crate) struct Node {
     /// Never held during a wait: a device that hangs must not block a status request.
     served: Mutex<Served>,
     jobs: Jobs,
+    /// Rings after a change of the served state or of a job.
+    bell: Arc<Bell>,
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
@@ -112,6 +119,7 @@ impl Node {
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
+        let bell = Arc::clone(&jobs.bell);
         Self {
             catalog,
             devices,
@@ -123,6 +131,7 @@ impl Node {
             served,
             changed,
             jobs,
+            bell,
             board: Arc::new(Board::new(Arc::clone(&runtime))),
             runtime,
             asker,
@@ -265,6 +274,7 @@ impl Node {
         let change = self.catalog.read()?.health_of(self.devices().iter().map(Arc::as_ref));
         let generation = self.catalog.commit(&change)?;
         self.served().recorded.generation = generation;
+        self.bell.ring();
         Ok(())
     }
 
@@ -295,9 +305,11 @@ impl Node {
         loop {
             self.check_cores()?;
             match self.changing.try_lock() {
-                Ok(one) => return Ok(one),
-                Err(TryLockError::Poisoned(one)) => return Ok(one.into_inner()),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(CHANGE_PAUSE),
+                Ok(one) => return self.check_condition().map(|()| one),
+                Err(TryLockError::Poisoned(one)) => {
+                    return self.check_condition().map(|()| one.into_inner());
+                }
             }
         }
     }
@@ -320,7 +332,15 @@ impl Node {
     fn show(&self, recorded: Records, direct: Arc<DirectAccess>) {
         let mut served = self.served();
         *served = Served { recorded, direct, is_ending: served.is_ending };
+        drop(served);
         self.changed.notify_all();
+        self.bell.ring();
+    }
+
+    /// Replaces the recorded state, where the access of direct clients is the same.
+    fn adopt(&self, recorded: Records) {
+        self.served().recorded = recorded;
+        self.bell.ring();
     }
 
     /// A change is made on a copy, so the state is consistent even if a change has panicked.

@@ -26,6 +26,7 @@ use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
+use crate::http::{self, Http, NetworkDoor};
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::runtime_face::{FilesAccess, OnFiles, OpenDoor};
@@ -38,6 +39,7 @@ pub struct Running {
     node: Arc<Node>,
     runtime: Arc<dyn Runtime>,
     control: ControlServer,
+    http: Option<Http>,
     expiry: ExpiryWatch,
     changes: Changes,
     workers: Workers,
@@ -61,6 +63,7 @@ impl Running {
         // The doors are first: an address in use is the most frequent failure, and nothing else has
         // been touched yet.
         let doors = Doors::open(config)?;
+        let network = NetworkDoor::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         check_proofs(config, &catalog)?;
         let cluster = enrolled(config, &catalog, &doors)?;
@@ -104,6 +107,7 @@ impl Running {
         };
         let no_thread = |source| NodeError::System { action: "start a thread", source };
         let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
+        let http = Http::start(config, network, &node).inspect_err(given_up)?;
         let changes =
             Changes::start(Arc::clone(&node), events).map_err(no_thread).inspect_err(given_up)?;
         let workers = Workers::start(Arc::clone(&node)).map_err(no_thread).inspect_err(given_up)?;
@@ -122,6 +126,7 @@ impl Running {
             node,
             runtime,
             control,
+            http,
             expiry,
             changes,
             workers,
@@ -140,6 +145,8 @@ impl Running {
             direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
             iscsi: self.addresses.of(Protocol::Iscsi),
+            http: self.http.as_ref().and_then(|http| http.address),
+            http_local: self.http.as_ref().map(|_| http::socket_path(&self.data_dir)),
             control: socket_path(&self.data_dir),
             volumes: self.node.volumes(),
             pid: std::process::id(),
@@ -159,6 +166,7 @@ impl Running {
         // Requests that wait for a job are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.remotes.stop();
+        self.http.into_iter().for_each(Http::stop);
         self.control.stop();
         self.cluster.into_iter().for_each(Clustered::stop);
         self.expiry.stop();

@@ -77,7 +77,7 @@ impl Node {
         Ok(self.device_infos().into_iter().find(|device| device.name == name))
     }
 
-    fn device_infos(&self) -> Vec<DeviceInfo> {
+    pub(super) fn device_infos(&self) -> Vec<DeviceInfo> {
         let mirrors = self.outfit().mirrors.clone();
         let mirrors: BTreeSet<DeviceId> = mirrors.into_iter().map(|(device, _)| device).collect();
         let served = self.served();
