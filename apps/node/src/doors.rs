@@ -15,6 +15,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
+use crate::http::NetworkDoor;
 use crate::{DoorSocket, NodeError, OpenDoor};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
@@ -44,6 +45,8 @@ pub(crate) struct Doors {
     pub(crate) open: Vec<OpenDoor>,
     pub(crate) local_socket: Option<SocketFile>,
     pub(crate) addresses: Addresses,
+    /// The address for HTTP.
+    pub(crate) http: Option<NetworkDoor>,
 }
 
 /// The path of a Unix socket; dropping it removes the file.
@@ -78,7 +81,7 @@ impl Doors {
             // The mode of its file admits only the node's own user.
             admits: Admits::Unproven,
         }));
-        Ok(Self { open, local_socket, addresses })
+        Ok(Self { open, local_socket, addresses, http: NetworkDoor::open(config)? })
     }
 }
 

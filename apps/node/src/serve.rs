@@ -63,7 +63,6 @@ impl Running {
         // The doors are first: an address in use is the most frequent failure, and nothing else has
         // been touched yet.
         let doors = Doors::open(config)?;
-        let network = NetworkDoor::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         check_proofs(config, &catalog)?;
         let cluster = enrolled(config, &catalog, &doors)?;
@@ -72,7 +71,7 @@ impl Running {
         let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
         let slices = cluster.as_ref().map(|it| (it, slices));
         let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
-        let Doors { mut open, local_socket, addresses } = doors;
+        let Doors { mut open, local_socket, addresses, http } = doors;
         let (on_files, files) = prepare_files(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let (asker, events) = Asker::new();
@@ -106,8 +105,7 @@ impl Running {
             let _ = runtime.drain_and_join();
         };
         let no_thread = |source| NodeError::System { action: "start a thread", source };
-        let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
-        let http = Http::start(config, network, &node).inspect_err(given_up)?;
+        let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let changes =
             Changes::start(Arc::clone(&node), events).map_err(no_thread).inspect_err(given_up)?;
         let workers = Workers::start(Arc::clone(&node)).map_err(no_thread).inspect_err(given_up)?;
@@ -294,14 +292,18 @@ fn supervise_etcd(data_dir: &Path) -> Option<Supervisor> {
 
 /// Starts the control side's threads.
 fn start_control(
-    data_dir: &Path,
+    config: &Config,
+    network: Option<NetworkDoor>,
     node: &Arc<Node>,
-) -> Result<(ControlServer, ExpiryWatch), NodeError> {
+) -> Result<(ControlServer, Option<Http>, ExpiryWatch), NodeError> {
+    let data_dir = &config.data_dir;
+    let http = Http::start(config, network, node)?;
     let failed = |source| NodeError::Control { path: socket_path(data_dir), source };
     let control = ControlServer::start(data_dir, Arc::clone(node)).map_err(failed)?;
     match ExpiryWatch::start(Arc::clone(node)) {
-        Ok(expiry) => Ok((control, expiry)),
+        Ok(expiry) => Ok((control, http, expiry)),
         Err(source) => {
+            http.into_iter().for_each(Http::stop);
             control.stop();
             Err(NodeError::System { action: "start a thread", source })
         }
