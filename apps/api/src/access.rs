@@ -1,11 +1,12 @@
 //! Credentials of direct clients, and their grants.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::SecretText;
 
 /// A credential, without its secret.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct CredentialInfo {
     /// Its key ID.
     pub id: String,
@@ -19,7 +20,7 @@ pub struct CredentialInfo {
 }
 
 /// A grant.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct GrantInfo {
     /// Its number, which is never reused.
     pub number: u64,
@@ -48,7 +49,7 @@ pub struct GrantInfo {
 }
 
 /// Creates a credential. It has no rights until it has a grant.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialCreate {
     /// Its key ID.
@@ -59,12 +60,12 @@ pub struct CredentialCreate {
 }
 
 /// Lists all credentials.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialList {}
 
 /// Removes a credential and its grants.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialRemove {
     /// Its key ID.
@@ -72,7 +73,7 @@ pub struct CredentialRemove {
 }
 
 /// Grants a credential access to a range of a volume, or to files of a volume that the node owns.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantAdd {
     /// The credential.
@@ -96,7 +97,7 @@ pub struct GrantAdd {
 }
 
 /// Mints a seal: a token gives access to a range of a volume, without a credential.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantSeal {
     /// The volume.
@@ -114,7 +115,7 @@ pub struct GrantSeal {
 }
 
 /// Lists grants.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantList {
     /// The credential; by default all.
@@ -123,7 +124,7 @@ pub struct GrantList {
 }
 
 /// Revokes a grant.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantRevoke {
     /// Its number.
@@ -131,7 +132,7 @@ pub struct GrantRevoke {
 }
 
 /// A new credential, with its secret.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct NewCredential {
     /// The credential.
     pub credential: CredentialInfo,
@@ -140,28 +141,28 @@ pub struct NewCredential {
 }
 
 /// A credential that was removed.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneCredential {
     /// The credential.
     pub credential: CredentialInfo,
 }
 
 /// All credentials.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Credentials {
     /// In the order of their key IDs.
     pub credentials: Vec<CredentialInfo>,
 }
 
 /// A grant that was added or revoked.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneGrant {
     /// The grant.
     pub grant: GrantInfo,
 }
 
 /// A seal that was minted.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct NewSeal {
     /// Its grant. Revoking it voids the seal.
     pub grant: GrantInfo,
@@ -170,7 +171,7 @@ pub struct NewSeal {
 }
 
 /// Grants.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Grants {
     /// In the order of their numbers.
     pub grants: Vec<GrantInfo>,

@@ -1,13 +1,14 @@
 //! The requests of the last seconds, in intervals of about a second.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{HostIo, Io, VolumeIo};
 
 /// Shows the requests of the last seconds. The node measures an interval when it is asked, so that a
 /// node that nobody watches does nothing: the first call has no interval, and further calls, each a
 /// second later, have one more each.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActivityShow {
     /// Leaves out the intervals up to this number; by default none.
@@ -16,7 +17,7 @@ pub struct ActivityShow {
 }
 
 /// The requests of the last seconds.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Activity {
     /// The intervals that the node still has, two minutes at most; the oldest first.
     pub intervals: Vec<Interval>,
@@ -28,7 +29,7 @@ pub struct Activity {
 }
 
 /// An interval.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Interval {
     /// Its number. The next interval has the next number.
     pub number: u64,

@@ -13,11 +13,12 @@ use crate::access::{
 };
 use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
-use crate::device::{DeviceClear, OneDevice};
+use crate::device::{DeviceClear, DeviceList, Devices, OneDevice};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
+use crate::token::{NewToken, OneToken, TokenCreate, TokenList, TokenRemove, Tokens};
 use crate::volume::{
     ClusterVolumeCreate, OneVolume, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
     VolumeResize, VolumeShow, Volumes,
@@ -69,7 +70,11 @@ pub enum Request {
     ChapRemove(ChapRemove),
     ReservationList(ReservationList),
     ReservationClear(ReservationClear),
+    DeviceList(DeviceList),
     DeviceClear(DeviceClear),
+    TokenCreate(TokenCreate),
+    TokenList(TokenList),
+    TokenRemove(TokenRemove),
     JobList(JobList),
     JobShow(JobShow),
     JobCancel(JobCancel),
@@ -128,6 +133,20 @@ macro_rules! calls {
                     $(Self::$call(call) => Serve::<$call>::serve(server, call).map(to_line),)*
                 }
             }
+
+            /// Executes the call; returns the document of the answer alone, without a [`Reply`]
+            /// around it. The document can contain a secret.
+            ///
+            /// # Errors
+            /// When the server refuses the call.
+            pub fn document_by<S>(self, server: &S) -> Result<Zeroizing<String>, ApiError>
+            where
+                $(S: Serve<$call>,)*
+            {
+                match self {
+                    $(Self::$call(call) => Serve::<$call>::serve(server, call).map(to_document),)*
+                }
+            }
         }
     };
 }
@@ -153,12 +172,20 @@ calls! {
     "chap-remove": ChapRemove => OneAccount,
     "reservation-list": ReservationList => Reservations,
     "reservation-clear": ReservationClear => OneReservation,
+    "device-list": DeviceList => Devices,
     "device-clear": DeviceClear => OneDevice,
+    "token-create": TokenCreate => NewToken,
+    "token-list": TokenList => Tokens,
+    "token-remove": TokenRemove => OneToken,
     "job-list": JobList => Jobs,
     "job-show": JobShow => OneJob,
     "job-cancel": JobCancel => OneJob,
     "job-wait": JobWait => OneJob,
     "metrics-show": MetricsShow => Metrics,
+}
+
+fn to_document<A: Serialize>(answer: A) -> Zeroizing<String> {
+    Zeroizing::new(Document::new(answer).to_line())
 }
 
 fn to_line<A: Serialize>(answer: A) -> Zeroizing<String> {

@@ -1,11 +1,12 @@
 //! CHAP accounts of iSCSI initiators.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::SecretText;
 
 /// A CHAP account, without its secrets.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ChapInfo {
     /// The initiator's user name.
     pub user: String,
@@ -15,7 +16,7 @@ pub struct ChapInfo {
 }
 
 /// The node's account for mutual CHAP.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChapMutual {
     /// The node's user name.
@@ -26,7 +27,7 @@ pub struct ChapMutual {
 }
 
 /// Creates an account.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChapAdd {
     /// The initiator's user name.
@@ -40,12 +41,12 @@ pub struct ChapAdd {
 }
 
 /// Lists all accounts.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChapList {}
 
 /// Removes an account and ends its sessions.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChapRemove {
     /// Its user name.
@@ -53,7 +54,7 @@ pub struct ChapRemove {
 }
 
 /// An account that was added or removed.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneAccount {
     /// The account.
     pub account: ChapInfo,
@@ -66,7 +67,7 @@ pub struct OneAccount {
 }
 
 /// All accounts.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Accounts {
     /// In the order of their user names.
     pub accounts: Vec<ChapInfo>,

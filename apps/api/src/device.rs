@@ -1,10 +1,11 @@
 //! Devices.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// A device.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct DeviceInfo {
     /// Its name.
     pub name: String,
@@ -36,7 +37,7 @@ pub struct DeviceInfo {
 }
 
 /// The wear of a model of flash since the start of the node.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct FlashInfo {
     /// Bytes that were written to the device.
     pub host_bytes: u64,
@@ -63,7 +64,7 @@ pub struct FlashInfo {
 }
 
 /// The distribution of erases over blocks.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct ErasesInfo {
     /// The least.
     pub min: u32,
@@ -76,7 +77,7 @@ pub struct ErasesInfo {
 }
 
 /// The blocks that were erased so often.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct EraseBucket {
     /// The fewest erases.
     pub from: u32,
@@ -87,7 +88,7 @@ pub struct EraseBucket {
 }
 
 /// The wear of a model of phase-change memory since the start of the node.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct PcmInfo {
     /// Bytes that were written to the device.
     pub host_bytes: u64,
@@ -113,15 +114,27 @@ pub struct PcmInfo {
 
 /// Clears the suspect state of a device: flushes and durable writes reach it again. Acknowledged
 /// writes that it has lost stay lost.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceClear {
     /// The device.
     pub name: String,
 }
 
+/// Lists all devices.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceList {}
+
+/// All devices.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
+pub struct Devices {
+    /// In the order of the configuration.
+    pub devices: Vec<DeviceInfo>,
+}
+
 /// A device after a change.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct OneDevice {
     /// Its current state.
     pub device: DeviceInfo,

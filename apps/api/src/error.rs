@@ -3,9 +3,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The reason why a call was not executed.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ApiError {
     /// The kind of error.
     pub code: ErrorCode,
@@ -19,9 +22,9 @@ pub struct ApiError {
 }
 
 /// A resource.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Subject {
-    /// `volume`, `device`, `credential`, `grant`, `chap-account` or `job`.
+    /// `volume`, `device`, `credential`, `grant`, `chap-account`, `token` or `job`.
     pub kind: String,
     /// Its name or number.
     pub name: String,
@@ -72,9 +75,14 @@ pub enum ErrorCode {
     GrantNotFound,
     ChapAccountExists,
     ChapAccountNotFound,
+    TokenExists,
+    TokenNotFound,
     JobNotFound,
     JobOver,
     LimitReached,
+    GenerationDiffers,
+    TokenRefused,
+    ScopeMissing,
     CoreSilent,
     NotQuiesced,
     Configuration,
@@ -90,7 +98,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 33] = [
+    pub const TABLE: [(Self, &str, &str); 38] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -114,9 +122,18 @@ impl ErrorCode {
         (Self::GrantNotFound, "grant-not-found", "list the grants"),
         (Self::ChapAccountExists, "chap-account-exists", "choose another user, or remove it first"),
         (Self::ChapAccountNotFound, "chap-account-not-found", "list the CHAP accounts"),
+        (Self::TokenExists, "token-exists", "choose another name, or remove it first"),
+        (Self::TokenNotFound, "token-not-found", "list the tokens"),
         (Self::JobNotFound, "job-not-found", "list the jobs"),
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),
+        (
+            Self::GenerationDiffers,
+            "generation-differs",
+            "read the resource again, and decide again",
+        ),
+        (Self::TokenRefused, "token-refused", "send a token that 'nearflash token create' printed"),
+        (Self::ScopeMissing, "scope-missing", "use a token with a wider scope"),
         (Self::CoreSilent, "core-silent", "check the log for a device that hangs; try again"),
         (Self::NotQuiesced, "not-quiesced", "look for a device or a host that does not answer"),
         (Self::Configuration, "configuration", "correct the flag or key that the message names"),
@@ -174,3 +191,18 @@ impl<'de> Deserialize<'de> for ErrorCode {
         Ok(row.map_or(Self::Unknown, |(code, ..)| *code))
     }
 }
+
+/// The codes of this version. Later versions may have more.
+impl PartialSchema for ErrorCode {
+    fn schema() -> RefOr<Schema> {
+        let codes = Self::TABLE.map(|(_, text, _)| format!("`{text}`")).join(", ");
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(format!(
+                "The kind of an error: {codes}. Later versions may have more."
+            )))
+            .into()
+    }
+}
+
+impl ToSchema for ErrorCode {}

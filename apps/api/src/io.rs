@@ -1,9 +1,10 @@
 //! The counters of volumes and of their hosts, since the start of the node.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The counters of a volume, over all hosts and cores.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct VolumeIo {
     /// The volume.
     pub volume: String,
@@ -16,7 +17,7 @@ pub struct VolumeIo {
 }
 
 /// The counters of a host on a volume, over all of its connections and all cores.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct HostIo {
     /// An NVMe host's NQN, an initiator's name, or a direct client's credential. Absent for
     /// anonymous clients, and for `several`.
@@ -33,7 +34,7 @@ pub struct HostIo {
 
 /// Counters of requests. The others are flushes, zeroes, deallocations, comparisons and
 /// verifications: all requests that are neither reads nor writes.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Io {
     /// Successful reads.
     pub reads: u64,
@@ -90,7 +91,7 @@ pub struct Io {
 /// Times since the arrival of requests, failed ones included. A percentile exceeds the exact one by
 /// at most an eighth, or by 127 ns. The clock is read once in each turn of a core, so a request
 /// that is answered in the turn in which it arrived counts as zero.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Latency {
     /// The number of requests.
     #[serde(default)]

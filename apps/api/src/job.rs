@@ -1,11 +1,12 @@
 //! Jobs: changes that take longer than a call may.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::ApiError;
 
 /// A job. It survives a restart of the node, and its number is never reused.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct JobInfo {
     /// Its number.
     pub id: u64,
@@ -30,7 +31,7 @@ pub struct JobInfo {
 }
 
 /// The state of a job.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
     /// It waits for other jobs.
@@ -64,12 +65,12 @@ impl JobState {
 }
 
 /// Lists the running jobs and the most recent ended ones.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobList {}
 
 /// Shows one job.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobShow {
     /// Its number.
@@ -77,7 +78,7 @@ pub struct JobShow {
 }
 
 /// Cancels a job and undoes its change.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobCancel {
     /// Its number.
@@ -85,7 +86,7 @@ pub struct JobCancel {
 }
 
 /// Waits until a job has ended or the time is up. The job's state shows which.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobWait {
     /// Its number.
@@ -95,14 +96,14 @@ pub struct JobWait {
 }
 
 /// A job in its current state.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneJob {
     /// The job.
     pub job: JobInfo,
 }
 
 /// Jobs.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Jobs {
     /// In the order of their numbers.
     pub jobs: Vec<JobInfo>,

@@ -22,6 +22,7 @@ pub mod socket;
 mod status;
 #[cfg(test)]
 mod tests;
+mod token;
 mod verdict;
 mod volume;
 
@@ -33,7 +34,10 @@ pub use access::{
 pub use activity::{Activity, ActivityShow, Interval};
 pub use call::{Call, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
-pub use device::{DeviceClear, DeviceInfo, EraseBucket, ErasesInfo, FlashInfo, OneDevice, PcmInfo};
+pub use device::{
+    DeviceClear, DeviceInfo, DeviceList, Devices, EraseBucket, ErasesInfo, FlashInfo, OneDevice,
+    PcmInfo,
+};
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use io::{HostIo, Io, Latency, VolumeIo};
@@ -46,6 +50,10 @@ pub use reservation::{
 pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
+};
+pub use token::{
+    NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,
+    TokenScope, Tokens,
 };
 pub use verdict::{Level, Verdict};
 pub use volume::{

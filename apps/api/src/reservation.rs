@@ -1,9 +1,10 @@
 //! Reservations of volumes.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A volume's reservation and registrations.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ReservationInfo {
     /// The volume.
     pub volume: String,
@@ -19,7 +20,7 @@ pub struct ReservationInfo {
 }
 
 /// A registrant.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct RegistrantInfo {
     /// The initiator port's name, or the host identifier.
     pub who: String,
@@ -30,7 +31,7 @@ pub struct RegistrantInfo {
 }
 
 /// Lists reservations and registrations.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationList {
     /// The volume; by default all.
@@ -39,7 +40,7 @@ pub struct ReservationList {
 }
 
 /// Removes every registration and the reservation of a volume.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationClear {
     /// The volume.
@@ -47,14 +48,14 @@ pub struct ReservationClear {
 }
 
 /// The reservation that was cleared.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneReservation {
     /// Its state before.
     pub reservation: ReservationInfo,
 }
 
 /// Reservations.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Reservations {
     /// In the order of their volumes' names.
     pub reservations: Vec<ReservationInfo>,

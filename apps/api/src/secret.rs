@@ -3,10 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use zeroize::Zeroize;
 
 /// A secret as text. Only its serialized form shows it; `Debug` does not.
-#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct SecretText(pub String);
 

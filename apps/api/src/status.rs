@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{DeviceInfo, JobInfo, Verdict, VolumeInfo, VolumeIo};
@@ -24,6 +25,12 @@ pub struct Ready {
     /// The addresses bound for iSCSI.
     #[serde(default)]
     pub iscsi: Vec<SocketAddr>,
+    /// The TCP address bound for HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<SocketAddr>,
+    /// The Unix socket for HTTP. Absent with `--http none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_local: Option<PathBuf>,
     /// The control socket.
     pub control: PathBuf,
     /// All volumes.
@@ -33,12 +40,12 @@ pub struct Ready {
 }
 
 /// Shows the state of the node.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatusShow {}
 
 /// The state of a node.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 pub struct Status {
     /// The version of the program.
     pub version: String,
@@ -58,15 +65,19 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterView>,
     /// The addresses bound for NVMe/TCP.
+    #[schema(value_type = Vec<String>)]
     pub nvme_tcp: Vec<SocketAddr>,
     /// The TCP addresses bound for the direct protocol.
     #[serde(default)]
+    #[schema(value_type = Vec<String>)]
     pub direct: Vec<SocketAddr>,
     /// The Unix socket of the direct protocol.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub direct_local: Option<PathBuf>,
     /// The addresses bound for iSCSI.
     #[serde(default)]
+    #[schema(value_type = Vec<String>)]
     pub iscsi: Vec<SocketAddr>,
     /// All devices.
     pub devices: Vec<DeviceInfo>,
@@ -95,7 +106,7 @@ pub struct Status {
 }
 
 /// A cluster, as one of its nodes sees it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ClusterView {
     /// The cluster's UUID.
     pub uuid: Uuid,
@@ -111,7 +122,7 @@ pub struct ClusterView {
 }
 
 /// A mirror that is compared with a replica which returns, and copied to it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct CopyInfo {
     /// The volume.
     pub volume: String,
@@ -124,7 +135,7 @@ pub struct CopyInfo {
 }
 
 /// Counters of a core since the start of the node.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct CoreInfo {
     /// The processor.
     pub core: usize,
@@ -150,20 +161,21 @@ pub struct CoreInfo {
 }
 
 /// A host's association with a subsystem.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct HostInfo {
     /// The host's NQN.
     pub host: String,
     /// The subsystem's NQN.
     pub nqn: String,
     /// The address from which the host connected.
+    #[schema(value_type = String)]
     pub address: SocketAddr,
     /// The number of its I/O queues.
     pub io_queues: u32,
 }
 
 /// A connection of the direct protocol.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ClientInfo {
     /// Its address, or its process on this machine.
     pub from: String,
@@ -179,7 +191,7 @@ pub struct ClientInfo {
 }
 
 /// An iSCSI session.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct InitiatorInfo {
     /// The initiator's name.
     pub initiator: String,
@@ -190,6 +202,7 @@ pub struct InitiatorInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The address of its first connection.
+    #[schema(value_type = String)]
     pub address: SocketAddr,
     /// The number of its connections.
     pub connections: u32,

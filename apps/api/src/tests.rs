@@ -106,6 +106,8 @@ fn request<C: Call>(call: C) -> String {
 #[test]
 fn the_ready_line_is_as_it_always_was() {
     let ready = Ready {
+        http: None,
+        http_local: None,
         event: "ready".to_owned(),
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4421".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
@@ -607,6 +609,41 @@ fn chap_users_are_as_they_always_were() {
     assert!(!format!("{add:?}").contains("geheim"));
     let add: Request = add.into();
     insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"chap-add","user":"app","secret":"geheimgeheim","mutual":{"user":"node"}}"#);
+}
+
+#[test]
+fn tokens_are_as_they_always_were() {
+    let token = |expires_at| TokenInfo {
+        name: "deploy".to_owned(),
+        scope: TokenScope::Operate,
+        expires_at,
+        expired: false,
+    };
+    let secret = SecretText("nft_geheim".to_owned());
+    let made = NewToken { token: token(Some(1_795_269_350)), secret };
+    assert!(!format!("{made:?}").contains("geheim"));
+    insta::assert_snapshot!(document(made), @r#"
+        {
+          "schema": 1,
+          "token": {
+            "name": "deploy",
+            "scope": "operate",
+            "expires_at": 1795269350,
+            "expired": false
+          },
+          "secret": "nft_geheim"
+        }
+        "#);
+    let all = Document::new(Tokens { tokens: vec![token(None)] }).to_line();
+    insta::assert_snapshot!(all, @r#"{"schema":1,"tokens":[{"name":"deploy","scope":"operate","expired":false}]}"#);
+    let create = TokenCreate { name: "a".to_owned(), scope: TokenScope::Read, expires_at: None };
+    let create: Request = create.into();
+    insta::assert_snapshot!(Document::new(create).to_line(), @r#"{"schema":1,"command":"token-create","name":"a","scope":"read"}"#);
+    for scope in TokenScope::ALL {
+        assert_eq!(serde_json::to_value(scope).unwrap(), scope.as_str());
+        assert_eq!(scope.as_str().parse(), Ok(scope));
+    }
+    assert!("root".parse::<TokenScope>().is_err());
 }
 
 fn job() -> JobInfo {

@@ -1,11 +1,12 @@
 //! The health of a node in one word, with the reasons.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{DeviceInfo, Status};
 
 /// The health of a node.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Verdict {
     /// The worst of the findings.
     pub level: Level,
@@ -15,7 +16,9 @@ pub struct Verdict {
 }
 
 /// The level of a verdict.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ToSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// All is well.

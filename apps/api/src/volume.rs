@@ -1,12 +1,13 @@
 //! Volumes.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::JobInfo;
 
 /// A volume.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct VolumeInfo {
     /// Its name.
     pub name: String,
@@ -40,7 +41,7 @@ fn thin() -> String {
 }
 
 /// Creates a volume.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
     /// Its name.
@@ -61,7 +62,7 @@ pub struct VolumeCreate {
 }
 
 /// Creates a volume in the space of the cluster. Every node of the cluster serves it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterVolumeCreate {
     /// Its name.
@@ -88,7 +89,7 @@ pub struct ClusterVolumeCreate {
 }
 
 /// Shows a volume and where it lies.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeShow {
     /// The volume.
@@ -96,7 +97,7 @@ pub struct VolumeShow {
 }
 
 /// A volume and its layout.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct VolumeDetail {
     /// The volume.
     pub volume: VolumeInfo,
@@ -106,7 +107,7 @@ pub struct VolumeDetail {
 }
 
 /// The layout of a volume of the cluster.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct VolumeLayout {
     /// The number of nodes that have each byte.
     pub replicas: u8,
@@ -127,7 +128,7 @@ pub struct VolumeLayout {
 }
 
 /// A part of a volume that lies in one piece on each of its replicas.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct MirrorInfo {
     /// Its number in the volume.
     pub number: u32,
@@ -142,7 +143,7 @@ pub struct MirrorInfo {
 }
 
 /// A copy of a mirror.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ReplicaInfo {
     /// The node.
     pub node: String,
@@ -159,12 +160,12 @@ pub struct ReplicaInfo {
 }
 
 /// Lists all volumes.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeList {}
 
 /// Grows or shrinks a volume.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeResize {
     /// The volume.
@@ -177,7 +178,7 @@ pub struct VolumeResize {
 }
 
 /// Removes a volume and its data.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRemove {
     /// The volume.
@@ -188,7 +189,7 @@ pub struct VolumeRemove {
 }
 
 /// A volume after a change, or before its removal.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneVolume {
     /// The volume.
     pub volume: VolumeInfo,
@@ -198,7 +199,7 @@ pub struct OneVolume {
 }
 
 /// All volumes.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Volumes {
     /// In the order of their names.
     pub volumes: Vec<VolumeInfo>,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nearflash_access::{GrantRange, Rights};
+use nearflash_api::TokenScope;
 use nearflash_bench::BenchArgs;
 use nearflash_node::cluster::{CLIENT_PORT, EtcdUrl, Listen};
 use nearflash_node::config::ServeArgs;
@@ -91,6 +92,16 @@ Examples:
   nearflash chap remove app
 
 Once there is an account, every initiator must log in with one.";
+
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  nearflash token create grafana --scope read
+  nearflash token create deploy --scope operate --for 30d --secret-file deploy.token
+  nearflash token remove deploy
+
+Scopes: read for queries; operate also for new and larger volumes, jobs, devices and reservations; admin
+for all. A program sends the token as 'Authorization: Bearer TOKEN'. Over the Unix socket http.sock, no
+token is needed.";
 
 const RESERVATION_EXAMPLES: &str = "\
 Examples:
@@ -242,6 +253,9 @@ pub(crate) enum Subcommand {
     /// Create, list and remove the CHAP accounts of iSCSI initiators
     #[command(subcommand, after_help = CHAP_EXAMPLES)]
     Chap(ChapSubcommand),
+    /// Create, list and remove the tokens of programs that use HTTP (REST) over the network
+    #[command(subcommand, after_help = TOKEN_EXAMPLES)]
+    Token(TokenSubcommand),
     /// List and clear the reservations of volumes
     #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
     Reservation(ReservationSubcommand),
@@ -658,6 +672,38 @@ pub(crate) enum ChapSubcommand {
     Remove {
         /// The account's user name
         user: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum TokenSubcommand {
+    /// Create a token and show it once
+    Create {
+        /// The token's name, which the log shows with each change
+        name: String,
+        /// The requests that it permits: read, operate or admin
+        #[arg(long)]
+        scope: TokenScope,
+        /// Expire after this time, for example 12h or 30d [default: never]
+        #[arg(long = "for", value_name = "TIME", value_parser = parse_lifetime)]
+        lifetime: Option<Lifetime>,
+        /// Write the token to this new file, readable only by its owner, instead of showing it
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all tokens
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove a token; when the command returns, no request is accepted with it
+    Remove {
+        /// The token
+        name: String,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -9,9 +9,9 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, CredentialCreate,
     CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, GrantSeal,
-    JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob, OneVolume,
-    ReservationClear, ReservationList, StatusShow, VolumeCreate, VolumeList, VolumeRemove,
-    VolumeResize, VolumeShow,
+    JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob, OneToken,
+    OneVolume, ReservationClear, ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove,
+    VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
@@ -19,7 +19,7 @@ use nearflash_units::BlockSize;
 
 use crate::args::{
     ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, GrantSubcommand,
-    JobSubcommand, NodeArgs, ReservationSubcommand, VolumeSubcommand,
+    JobSubcommand, NodeArgs, ReservationSubcommand, TokenSubcommand, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -212,6 +212,32 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
         }
         ChapSubcommand::Remove { user, node } => {
             control(&node, ChapRemove { user }, output::chap_removed)
+        }
+    }
+}
+
+pub(crate) fn run_token(subcommand: TokenSubcommand) -> Done {
+    match subcommand {
+        TokenSubcommand::Create { name, scope, lifetime, secret_file, node } => {
+            let call = TokenCreate { name, scope, expires_at: lifetime.map(Lifetime::end) };
+            let Some(path) = secret_file else {
+                return control(&node, call, |made| {
+                    output::token_with_secret(&made.token, &made.secret.0)
+                });
+            };
+            // The file is created first, since a secret that cannot be stored would be lost.
+            let file = SecretFile::create(&path)?;
+            let made = answer(&node, call)?;
+            file.keep(&made.secret)?;
+            let shown = OneToken { token: made.token };
+            print(&show(&shown, node.json, |made| output::token("created", &made.token)))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TokenSubcommand::List { node } => {
+            control(&node, TokenList {}, |answer| tables::tokens(&answer.tokens))
+        }
+        TokenSubcommand::Remove { name, node } => {
+            control(&node, TokenRemove { name }, |it| output::token("removed", &it.token))
         }
     }
 }

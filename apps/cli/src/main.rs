@@ -52,6 +52,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Credential(credential) => control::run_credential(credential),
         Subcommand::Grant(grant) => control::run_grant(grant),
         Subcommand::Chap(chap) => control::run_chap(chap),
+        Subcommand::Token(token) => control::run_token(token),
         Subcommand::Reservation(reservation) => control::run_reservation(reservation),
         Subcommand::Device(device) => control::run_device(device),
         Subcommand::Job(job) => control::run_job(job),

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use nearflash_api::{
-    CredentialInfo, Document, GrantInfo, JobInfo, OneAccount, ReservationInfo, VolumeInfo,
+    CredentialInfo, Document, GrantInfo, JobInfo, OneAccount, ReservationInfo, TokenInfo,
+    VolumeInfo,
 };
 use nearflash_units::ByteLen;
 use serde::Serialize;
@@ -66,6 +67,20 @@ pub(crate) fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
         named(credential),
         credential.id
     )
+}
+
+/// A new token with its secret.
+pub(crate) fn token_with_secret(token: &TokenInfo, secret: &str) -> String {
+    format!("{}token: {secret}\nThe token is not shown again.\n", self::token("created", token))
+}
+
+/// The result of a change to a token.
+pub(crate) fn token(done: &str, token: &TokenInfo) -> String {
+    let end = match token.expires_at {
+        None => "which does not expire".to_owned(),
+        Some(at) => format!("until {}", show_moment(at)),
+    };
+    format!("{done} token '{}' of scope '{}', {end}\n", token.name, token.scope)
 }
 
 /// A new CHAP account with the secrets that the node generated.
@@ -212,6 +227,20 @@ mod tests {
         insta::assert_snapshot!(made, @"added grant 7 of 'app': read the files in /models of volume 'data'");
         let revoked = super::grant("revoked", &grant(None, "rw", None));
         insta::assert_snapshot!(revoked, @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
+    }
+
+    #[test]
+    fn a_token_is_made_and_removed_in_words() {
+        let scope = nearflash_api::TokenScope::Operate;
+        let info =
+            |expires_at| TokenInfo { name: "deploy".to_owned(), scope, expires_at, expired: false };
+        insta::assert_snapshot!(token_with_secret(&info(None), "nft_x"), @r#"
+            created token 'deploy' of scope 'operate', which does not expire
+            token: nft_x
+            The token is not shown again.
+            "#);
+        let removed = token("removed", &info(Some(1_795_269_350)));
+        insta::assert_snapshot!(removed, @"removed token 'deploy' of scope 'operate', until 2026-11-21 13:55Z");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
+use crate::http::NetworkDoor;
 use crate::{DoorSocket, NodeError, OpenDoor};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
@@ -44,6 +45,8 @@ pub(crate) struct Doors {
     pub(crate) open: Vec<OpenDoor>,
     pub(crate) local_socket: Option<SocketFile>,
     pub(crate) addresses: Addresses,
+    /// The address for HTTP.
+    pub(crate) http: Option<NetworkDoor>,
 }
 
 /// The path of a Unix socket; dropping it removes the file.
@@ -78,7 +81,7 @@ impl Doors {
             // The mode of its file admits only the node's own user.
             admits: Admits::Unproven,
         }));
-        Ok(Self { open, local_socket, addresses })
+        Ok(Self { open, local_socket, addresses, http: NetworkDoor::open(config)? })
     }
 }
 
@@ -94,7 +97,8 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn open_tcp(
+/// Opens an address.
+pub(crate) fn open_tcp(
     flag: &'static str,
     address: SocketAddr,
 ) -> Result<(TcpListener, SocketAddr), NodeError> {
@@ -111,6 +115,14 @@ fn open_tcp(
 /// Opens a Unix socket. A socket that a dead node left behind is replaced; a socket in use, or a
 /// file of another kind, is left alone.
 fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
+    open_private("direct-local", path)
+}
+
+/// The same, with the flag that names the socket.
+pub(crate) fn open_private(
+    flag: &'static str,
+    path: &Path,
+) -> Result<(UnixListener, SocketFile), NodeError> {
     let opened = patiently(|| {
         let short = ShortPath::to(path)?;
         remove_if_dead(short.path())?;
@@ -119,7 +131,7 @@ fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
         Ok((listener, SocketFile(path.to_owned())))
     });
     opened.map_err(|source| NodeError::Bind {
-        flag: "direct-local",
+        flag,
         remedy: path_remedy(source.kind()),
         address: path.display().to_string().into(),
         source,

@@ -11,7 +11,7 @@ use nearflash_units::{BlockSize, ByteLen};
 
 use crate::cluster::{ChangeError, ClusterError};
 use crate::config::{ConfigError, Key};
-use crate::{CatalogError, StartError};
+use crate::{CatalogError, StartError, TokenError};
 
 /// An error of a node. Every message is one line that names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +64,29 @@ pub enum NodeError {
     /// A CHAP user cannot be added or removed.
     #[error(transparent)]
     Account(#[from] AccountError),
+    /// A token of the HTTP interface cannot be created or removed.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The certificate of the HTTP interface cannot be used.
+    #[error(transparent)]
+    Tls(#[from] nearflash_rest::TlsError),
+    /// The state has changed since the caller read it.
+    #[error(
+        "nothing was changed: the state has generation {found} now, and the request is for \
+         {expected}: read the resource again"
+    )]
+    Overtaken {
+        /// The generation of the request.
+        expected: u64,
+        /// The generation now.
+        found: u64,
+    },
+    /// A condition on the generation of the node, for a change of the cluster.
+    #[error(
+        "nothing was changed: the cluster's volumes have no generation: send the request without \
+         If-Match"
+    )]
+    NoGeneration,
     /// A volume of another node cannot be opened.
     #[error("--remote {name}: {source}")]
     Remote {
@@ -389,7 +412,9 @@ impl NodeError {
     /// The process's exit code: 2 when the configuration is wrong, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NoCredential { .. } | Self::NoAccount { .. } => 2,
+            Self::Config(_) | Self::Tls(_) | Self::NoCredential { .. } | Self::NoAccount { .. } => {
+                2
+            }
             _ => 1,
         }
     }

@@ -5,8 +5,8 @@ use nearflash_access::{AccountError, GrantError};
 use nearflash_api::{ApiError, ErrorCode, Subject};
 use nearflash_space::VolumeError;
 
-use crate::NodeError;
 use crate::cluster::ChangeError;
+use crate::{NodeError, TokenError};
 
 /// A code, and the resource that the error concerns.
 type Coded = (ErrorCode, Option<Subject>);
@@ -25,7 +25,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Volume(error) => of_volume(error),
         NodeError::Grant(error) => of_grant(error),
         NodeError::Account(error) => of_account(error),
-        NodeError::Value(_) => (ErrorCode::InvalidValue, None),
+        NodeError::Token(error) => of_token(error),
+        NodeError::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
+        NodeError::NoGeneration | NodeError::Value(_) => (ErrorCode::InvalidValue, None),
         NodeError::VolumeSize { name, .. }
         | NodeError::VolumeBlockSize { name, .. }
         | NodeError::VolumeDevice { name, .. }
@@ -48,9 +50,10 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Catalog(_) | NodeError::Restore(_) | NodeError::RestoreGrants(_) => {
             (ErrorCode::Catalog, None)
         }
-        NodeError::Config(_) | NodeError::NoCredential { .. } | NodeError::NoAccount { .. } => {
-            (ErrorCode::Configuration, None)
-        }
+        NodeError::Tls(_)
+        | NodeError::Config(_)
+        | NodeError::NoCredential { .. }
+        | NodeError::NoAccount { .. } => (ErrorCode::Configuration, None),
         NodeError::FilesUnknown { .. } | NodeError::FilesNotOfNode { .. } => {
             (ErrorCode::Configuration, None)
         }
@@ -125,5 +128,15 @@ fn of_account(error: &AccountError) -> Coded {
         AccountError::NotFound(user) => account(ErrorCode::ChapAccountNotFound, user),
         AccountError::SameSecret => (ErrorCode::InvalidValue, None),
         AccountError::TooMany => (ErrorCode::LimitReached, None),
+    }
+}
+
+fn of_token(error: &TokenError) -> Coded {
+    let token = |code, name: &_| (code, Some(Subject::new("token", name)));
+    match error {
+        TokenError::Exists(name) => token(ErrorCode::TokenExists, name),
+        TokenError::NotFound(name) => token(ErrorCode::TokenNotFound, name),
+        TokenError::Past => (ErrorCode::InvalidValue, None),
+        TokenError::TooMany => (ErrorCode::LimitReached, None),
     }
 }

@@ -17,6 +17,7 @@ mod error_code;
 mod exports;
 mod files;
 mod health;
+mod http;
 mod initiator_name;
 mod joining;
 mod ledger;
@@ -29,6 +30,7 @@ pub mod runtime;
 mod runtime_face;
 mod serve;
 mod ticket;
+mod tokens;
 
 pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
@@ -45,3 +47,4 @@ pub use runtime_face::{
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;
+pub use tokens::TokenError;

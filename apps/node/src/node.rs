@@ -4,12 +4,15 @@
 
 mod access;
 mod activity;
+mod bell;
 pub(crate) mod board;
 mod change;
 mod chap;
 mod clock;
 mod cluster;
+mod condition;
 mod expiry;
+mod face;
 mod io;
 mod jobs;
 mod metrics;
@@ -21,6 +24,7 @@ mod remotes;
 mod service;
 mod shared;
 mod status;
+mod tokens;
 mod workers;
 mod zeroing;
 
@@ -46,6 +50,7 @@ use crate::records::Records;
 use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket};
 
 use activity::Watched;
+use bell::Bell;
 use board::Board;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
@@ -80,6 +85,8 @@ pub(crate) struct Node {
     served: Mutex<Served>,
     jobs: Jobs,
     watched: Watched,
+    /// Rings after a change of the served state or of a job.
+    bell: Arc<Bell>,
     /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
@@ -119,6 +126,7 @@ impl Node {
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         let (jobs, quiescing) = (Jobs::default(), Quiescing::default());
+        let bell = Arc::clone(&jobs.bell);
         Self {
             catalog,
             devices,
@@ -131,6 +139,7 @@ impl Node {
             changed,
             jobs,
             watched: Watched::default(),
+            bell,
             board: Arc::new(Board::new(Arc::clone(&runtime))),
             runtime,
             asker,
@@ -274,6 +283,7 @@ impl Node {
         let change = self.catalog.read()?.health_of(self.devices().iter().map(Arc::as_ref));
         let generation = self.catalog.commit(&change)?;
         self.served().recorded.generation = generation;
+        self.bell.ring();
         Ok(())
     }
 
@@ -304,9 +314,11 @@ impl Node {
         loop {
             self.check_cores()?;
             match self.changing.try_lock() {
-                Ok(one) => return Ok(one),
-                Err(TryLockError::Poisoned(one)) => return Ok(one.into_inner()),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(CHANGE_PAUSE),
+                Ok(one) => return self.check_condition().map(|()| one),
+                Err(TryLockError::Poisoned(one)) => {
+                    return self.check_condition().map(|()| one.into_inner());
+                }
             }
         }
     }
@@ -329,7 +341,15 @@ impl Node {
     fn show(&self, recorded: Records, direct: Arc<DirectAccess>) {
         let mut served = self.served();
         *served = Served { recorded, direct, is_ending: served.is_ending };
+        drop(served);
         self.changed.notify_all();
+        self.bell.ring();
+    }
+
+    /// Replaces the recorded state, where the access of direct clients is the same.
+    fn adopt(&self, recorded: Records) {
+        self.served().recorded = recorded;
+        self.bell.ring();
     }
 
     /// A change is made on a copy, so the state is consistent even if a change has panicked.

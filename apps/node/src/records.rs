@@ -4,6 +4,7 @@ use nearflash_access::{Accounts, Grants};
 use nearflash_space::Space;
 
 use crate::runtime_face::{FilesAccess, PeerAccess};
+use crate::tokens::Tokens;
 
 /// The contents of the catalog, except the devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,6 +22,8 @@ pub(crate) struct Records {
     pub(crate) keeps_all_grants: bool,
     /// The CHAP accounts of iSCSI initiators.
     pub(crate) accounts: Accounts,
+    /// The tokens of the HTTP interface.
+    pub(crate) tokens: Tokens,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,
     /// The volumes whose files this node owns. The configuration has them, not the catalog.

@@ -26,6 +26,7 @@ use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
+use crate::http::{self, Http, NetworkDoor};
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::runtime_face::{FilesAccess, OnFiles, OpenDoor};
@@ -38,6 +39,7 @@ pub struct Running {
     node: Arc<Node>,
     runtime: Arc<dyn Runtime>,
     control: ControlServer,
+    http: Option<Http>,
     expiry: ExpiryWatch,
     changes: Changes,
     workers: Workers,
@@ -69,7 +71,7 @@ impl Running {
         let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
         let slices = cluster.as_ref().map(|it| (it, slices));
         let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
-        let Doors { mut open, local_socket, addresses } = doors;
+        let Doors { mut open, local_socket, addresses, http } = doors;
         let (on_files, files) = prepare_files(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let (asker, events) = Asker::new();
@@ -103,7 +105,7 @@ impl Running {
             let _ = runtime.drain_and_join();
         };
         let no_thread = |source| NodeError::System { action: "start a thread", source };
-        let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
+        let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let changes =
             Changes::start(Arc::clone(&node), events).map_err(no_thread).inspect_err(given_up)?;
         let workers = Workers::start(Arc::clone(&node)).map_err(no_thread).inspect_err(given_up)?;
@@ -122,6 +124,7 @@ impl Running {
             node,
             runtime,
             control,
+            http,
             expiry,
             changes,
             workers,
@@ -140,6 +143,8 @@ impl Running {
             direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
             iscsi: self.addresses.of(Protocol::Iscsi),
+            http: self.http.as_ref().and_then(|http| http.address),
+            http_local: self.http.as_ref().map(|_| http::socket_path(&self.data_dir)),
             control: socket_path(&self.data_dir),
             volumes: self.node.volumes(),
             pid: std::process::id(),
@@ -159,6 +164,7 @@ impl Running {
         // Requests that wait for a job are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.remotes.stop();
+        self.http.into_iter().for_each(Http::stop);
         self.control.stop();
         self.cluster.into_iter().for_each(Clustered::stop);
         self.expiry.stop();
@@ -286,14 +292,18 @@ fn supervise_etcd(data_dir: &Path) -> Option<Supervisor> {
 
 /// Starts the control side's threads.
 fn start_control(
-    data_dir: &Path,
+    config: &Config,
+    network: Option<NetworkDoor>,
     node: &Arc<Node>,
-) -> Result<(ControlServer, ExpiryWatch), NodeError> {
+) -> Result<(ControlServer, Option<Http>, ExpiryWatch), NodeError> {
+    let data_dir = &config.data_dir;
+    let http = Http::start(config, network, node)?;
     let failed = |source| NodeError::Control { path: socket_path(data_dir), source };
     let control = ControlServer::start(data_dir, Arc::clone(node)).map_err(failed)?;
     match ExpiryWatch::start(Arc::clone(node)) {
-        Ok(expiry) => Ok((control, expiry)),
+        Ok(expiry) => Ok((control, http, expiry)),
         Err(source) => {
+            http.into_iter().for_each(Http::stop);
             control.stop();
             Err(NodeError::System { action: "start a thread", source })
         }

@@ -6,8 +6,8 @@ mod wear;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
-    ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, VolumeDetail, VolumeInfo,
-    VolumeLayout,
+    ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, TokenInfo, VolumeDetail,
+    VolumeInfo, VolumeLayout,
 };
 use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -156,6 +156,23 @@ pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     for account in accounts {
         let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
         table.add_row([account.user.clone(), mutual]);
+    }
+    rendered(&table)
+}
+
+/// All tokens.
+pub(crate) fn tokens(tokens: &[TokenInfo]) -> String {
+    if tokens.is_empty() {
+        return "no tokens: create one with 'nearflash token create NAME --scope read'\n"
+            .to_owned();
+    }
+    let mut table = table(&["TOKEN", "SCOPE", "EXPIRES"], &[]);
+    for token in tokens {
+        table.add_row([
+            token.name.clone(),
+            token.scope.to_string(),
+            end(token.expires_at, token.expired),
+        ]);
     }
     rendered(&table)
 }

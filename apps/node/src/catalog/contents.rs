@@ -13,9 +13,11 @@ use uuid::Uuid;
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
 use super::record::{DeviceRecord, VolumeRecord};
+use super::token_record::TokenRecord;
 use super::{CatalogError, Transaction};
 use crate::NodeError;
 use crate::records::Records;
+use crate::tokens::{Token, Tokens};
 
 /// The records of a catalog.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,7 @@ pub(crate) struct Contents {
     pub(super) last_grant: u64,
     pub(super) last_job: u64,
     pub(super) accounts: BTreeMap<ChapUser, ChapRecord>,
+    pub(super) tokens: BTreeMap<Name, TokenRecord>,
 }
 
 impl Contents {
@@ -100,7 +103,7 @@ impl Contents {
         for volume in self.volumes_on(&space)? {
             space.restore(volume)?;
         }
-        let (grants, accounts) = (self.grants()?, self.accounts()?);
+        let (grants, accounts, tokens) = (self.grants()?, self.accounts()?, self.tokens()?);
         let (generation, last_job) = (self.generation, self.last_job);
         Ok(Records {
             generation,
@@ -109,6 +112,7 @@ impl Contents {
             grants,
             keeps_all_grants: false,
             accounts,
+            tokens,
             peers: None,
             files: None,
         })
@@ -171,6 +175,15 @@ impl Contents {
         };
         let accounts: Result<Vec<_>, _> = self.accounts.iter().map(account).collect();
         Ok(Accounts::restore(accounts?))
+    }
+
+    /// The recorded tokens.
+    pub(super) fn tokens(&self) -> Result<Tokens, CatalogError> {
+        let token = |(name, record): (&Name, &TokenRecord)| {
+            record.token(name).ok_or_else(|| self.damaged(name.as_str()))
+        };
+        let tokens: Result<Vec<Token>, _> = self.tokens.iter().map(token).collect();
+        Ok(Tokens::restore(tokens?))
     }
 
     /// Whether there are no CHAP accounts, so that no initiator can authenticate.

@@ -22,6 +22,7 @@ mod grant_record;
 pub(crate) mod lock;
 mod record;
 mod reservation_record;
+mod token_record;
 mod transaction;
 mod upgrade;
 
@@ -190,6 +191,7 @@ impl Catalog {
             last_grant: self.number(&transaction, "last_grant")?,
             last_job: self.number(&transaction, "last_job")?,
             accounts: self.records(&transaction, Table::ChapAccounts)?,
+            tokens: self.records(&transaction, Table::Tokens)?,
         };
         let names = self.texts(&transaction, Table::VolumeNames)?;
         contents.check_names(&names)?;

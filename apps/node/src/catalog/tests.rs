@@ -6,6 +6,7 @@ use nearflash_access::{
     Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, Mutual, Rights,
     Secret, UnixTime,
 };
+use nearflash_api::TokenScope;
 use nearflash_device::DeviceId;
 use nearflash_media::{Claim, Device, DeviceSpec, open};
 use nearflash_request::{
@@ -17,6 +18,7 @@ use redb::TableDefinition;
 
 use super::*;
 use crate::records::Records;
+use crate::tokens::{Token, Tokens, hash_of};
 
 const FRESH: Uuid = Uuid::from_u128(1);
 
@@ -27,6 +29,8 @@ const VOLUME_NAMES: TableDefinition<'static, &str, &str> = Table::VolumeNames.de
 const CREDENTIALS: TableDefinition<'static, &str, &str> = Table::Credentials.definition();
 const GRANTS: TableDefinition<'static, &str, &str> = Table::Grants.definition();
 const CHAP_ACCOUNTS: TableDefinition<'static, &str, &str> = Table::ChapAccounts.definition();
+
+const TOKENS: TableDefinition<'static, &str, &str> = Table::Tokens.definition();
 
 /// The UUID of most volumes in these tests.
 const DATA: &str = "00000000-0000-0000-0000-000000000015";
@@ -69,6 +73,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         grants,
         keeps_all_grants: false,
         accounts,
+        tokens: Tokens::default(),
         peers: None,
         files: None,
     }
@@ -439,6 +444,39 @@ fn accounts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert!(catalog.read().unwrap().has_no_account());
+}
+
+#[test]
+fn tokens_are_kept_over_a_restart_and_an_older_catalog_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut recorded = records(&space(&ram), &Grants::default());
+    let token = |text: &str, scope, expires| Token {
+        name: name(text),
+        hash: hash_of(text),
+        scope,
+        expires,
+    };
+    recorded.tokens.add(token("a", TokenScope::Read, None), UnixTime(1)).unwrap();
+    let expires = Some(UnixTime(2_000_000_000));
+    recorded.tokens.add(token("b", TokenScope::Admin, expires), UnixTime(1)).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
+    assert_eq!(catalog.read().unwrap().tokens().unwrap(), recorded.tokens);
+    insta::assert_snapshot!(text(&catalog, TOKENS, "b"), @r#"{"sha256":"3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d","scope":"admin","expires_at":2000000000}"#);
+    for damaged in [r#"{"sha256":"00","scope":"read"}"#, r#"{"sha256":"","scope":"root"}"#] {
+        let transaction = catalog.begin().unwrap();
+        transaction.open_table(TOKENS).unwrap().insert("a", damaged).unwrap();
+        transaction.commit().unwrap();
+        let refused = catalog.read().and_then(|contents| contents.tokens()).unwrap_err();
+        assert!(refused.to_string().contains("'a'"), "{refused}");
+    }
+    let transaction = catalog.begin().unwrap();
+    transaction.delete_table(TOKENS).unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(catalog.read().unwrap().tokens().unwrap(), Tokens::default());
 }
 
 #[test]

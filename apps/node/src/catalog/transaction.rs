@@ -15,7 +15,9 @@ use zeroize::Zeroizing;
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
 use super::record::{DeviceRecord, VolumeRecord};
+use super::token_record::TokenRecord;
 use crate::records::Records;
+use crate::tokens::{Token, Tokens};
 
 /// The table that keeps a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,10 +36,12 @@ pub(super) enum Table {
     Grants,
     /// [`ChapRecord`] by user.
     ChapAccounts,
+    /// [`TokenRecord`] by name.
+    Tokens,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Meta,
         Self::Devices,
         Self::Volumes,
@@ -45,6 +49,7 @@ impl Table {
         Self::Credentials,
         Self::Grants,
         Self::ChapAccounts,
+        Self::Tokens,
     ];
 
     pub(super) const fn definition(self) -> TableDefinition<'static, &'static str, &'static str> {
@@ -56,6 +61,7 @@ impl Table {
             Self::Credentials => "credentials",
             Self::Grants => "grants",
             Self::ChapAccounts => "chap_accounts",
+            Self::Tokens => "tokens",
         })
     }
 }
@@ -100,6 +106,9 @@ impl Transaction {
             (accounts(&old.accounts), accounts(&new.accounts)),
             |account| to_json(&ChapRecord::of(account)),
         );
+        it.differences(Table::Tokens, (tokens(&old.tokens), tokens(&new.tokens)), |token| {
+            to_json(&TokenRecord::of(token))
+        });
         it.fact("last_grant", old.grants.last_number(), new.grants.last_number());
         it.fact("last_job", old.last_job, new.last_job);
         it
@@ -173,6 +182,10 @@ fn grants(grants: &Grants) -> BTreeMap<u64, &Grant> {
 
 fn accounts(accounts: &Accounts) -> BTreeMap<&str, &ChapAccount> {
     accounts.iter().map(|account| (account.user.as_str(), account)).collect()
+}
+
+fn tokens(tokens: &Tokens) -> BTreeMap<&Name, &Token> {
+    tokens.iter().map(|token| (&token.name, token)).collect()
 }
 
 fn to_json<T: Serialize>(record: &T) -> Zeroizing<String> {

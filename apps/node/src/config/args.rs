@@ -89,6 +89,16 @@ pub struct ServeArgs {
     /// default port: 3260]
     #[arg(long, value_name = "ADDR:PORT")]
     pub iscsi: Vec<String>,
+    /// Address for HTTP (REST) with TLS and tokens, or none to switch HTTP off; port 0 selects a free
+    /// port [default: only the Unix socket http.sock in the data directory; default port: 4423]
+    #[arg(long, value_name = "ADDR:PORT|none")]
+    pub http: Option<String>,
+    /// Certificate of --http, with those of its issuers, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub http_cert: Option<PathBuf>,
+    /// Private key of --http-cert, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub http_key: Option<PathBuf>,
     /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or
     /// 'any'. Required if an address can be reached from other machines. If all addresses are
     /// loopback addresses and no host is named, every host may connect; the same applies to
@@ -150,6 +160,9 @@ pub(super) struct FileArgs {
     pub(super) direct_local: Option<PathBuf>,
     #[serde(default)]
     pub(super) iscsi: OneOrMore,
+    pub(super) http: Option<String>,
+    pub(super) http_cert: Option<PathBuf>,
+    pub(super) http_key: Option<PathBuf>,
     #[serde(default)]
     pub(super) host: OneOrMore,
     pub(super) cores: Option<CoreList>,

@@ -125,6 +125,18 @@ pub enum ConfigError {
         /// The processors that the process may run on, as a list.
         allowed: Box<str>,
     },
+    /// HTTP on the network without a certificate.
+    #[error(
+        "--http {address}: HTTP on the network needs TLS, also on a loopback address: add \
+         --http-cert FILE and --http-key FILE"
+    )]
+    HttpWithoutTls {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A certificate without HTTP on the network.
+    #[error("--http-cert and --http-key: they are for HTTP on the network: add --http ADDR:PORT")]
+    TlsWithoutHttp,
     /// Neither a flag nor the environment names the data directory.
     #[error(transparent)]
     NoDataDir(NoDataDir),
@@ -179,6 +191,9 @@ pub enum ValueError {
         /// The protocol's default port.
         port: u16,
     },
+    /// Not an address for HTTP.
+    #[error("'{0}' is not a valid address: write IP:PORT, for example 127.0.0.1:4423, or none")]
+    Http(Box<str>),
     /// Not an NQN.
     #[error("'{text}' is not a valid host NQN: {source}: write nqn.…, or any")]
     Host {

@@ -9,6 +9,7 @@ mod cores;
 mod door;
 mod error;
 mod hosts;
+mod http;
 mod merge;
 mod volume_spec;
 
@@ -30,6 +31,7 @@ use merge::{Merge, Written};
 pub use args::ServeArgs;
 pub use door::{Admits, Door, Protocol};
 pub use error::{ConfigError, Key, Origin, ValueError};
+pub use http::{HttpConfig, HttpDoor};
 pub use volume_spec::{parse_block_size, parse_volume};
 
 /// A core's pool by default: 256 transfers of 128 KiB.
@@ -69,6 +71,8 @@ pub struct Config {
     pub hosts: HostAccess,
     /// The iSCSI initiators that may connect.
     pub initiators: InitiatorAccess,
+    /// The HTTP interface.
+    pub http: HttpConfig,
     /// The processors to serve on; at least one, each once, all allowed.
     pub cores: Vec<usize>,
     /// The directory of the catalog and the control socket.
@@ -172,6 +176,8 @@ impl Config {
         }
         let named = merge.hosts(file.host.into_vec(), args.hosts)?;
         named.open(&mut doors)?;
+        let tls = ((file.http_cert, args.http_cert), (file.http_key, args.http_key));
+        let http = http::merge_http(&merge, (file.http, args.http), tls.0, tls.1)?;
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
@@ -192,6 +198,7 @@ impl Config {
             advertise: merge.one("advertise", advertise, parse_advertise)?,
             hosts: named.nvme_tcp(),
             initiators: named.initiators(),
+            http,
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),

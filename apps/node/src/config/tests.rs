@@ -90,7 +90,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     assert_eq!(
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `files`, `cluster`, `slice`, `node`, `pulse`, \
-         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, `spin`, \
+         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `http`, `http-cert`, `http-key`, `host`, `cores`, `data-dir`, `pool`, `spin`, \
          `login-timeout`, `stall-timeout`, `log`"
     );
 }
@@ -316,4 +316,24 @@ fn hosts_and_initiators_are_named_each_for_itself() {
     let flags = ["--nvme-tcp", "0.0.0.0:1", "--host", "iqn.2026-11.x:a"];
     let message = refused(&[&DEVICE[..], &flags].concat());
     assert!(message.starts_with("--nvme-tcp: 0.0.0.0:1 can be reached"), "{message}");
+}
+
+#[test]
+fn http_is_on_this_machine_by_default_and_on_the_network_with_tls() {
+    let http = |flags: &[&str]| resolved(&[&DEVICE[..], flags].concat()).unwrap().http;
+    assert_eq!(http(&[]), HttpConfig { is_on: true, network: None });
+    assert_eq!(http(&["--http", "none"]), HttpConfig { is_on: false, network: None });
+    let tls = ["--http-cert", "c", "--http-key", "k"];
+    let network = http(&[&["--http", "192.0.2.1"][..], &tls].concat()).network.unwrap();
+    assert_eq!(network.address, "192.0.2.1:4423".parse().unwrap());
+    assert_eq!((network.cert, network.key), ("c".into(), "k".into()));
+    let refused = |flags: &[&str]| refused(&[&DEVICE[..], flags].concat());
+    for flags in [&["--http", "127.0.0.1"][..], &["--http", "127.0.0.1", "--http-key", "k"]] {
+        assert!(refused(flags).contains("needs TLS"), "{flags:?}");
+    }
+    for flags in [&tls[..], &["--http", "none", "--http-cert", "c"]] {
+        assert!(refused(flags).contains("add --http ADDR:PORT"), "{flags:?}");
+    }
+    let text = "device = \"r=ram:1GiB\"\nhttp = \"none\"\n";
+    assert!(!with_file(text, &[]).unwrap().http.is_on);
 }

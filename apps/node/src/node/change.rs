@@ -226,7 +226,7 @@ impl Node {
             let access = Arc::new(iscsi_access(&fresh, &self.devices()));
             tickets.push(self.runtime.publish_iscsi(access));
         }
-        self.served().recorded = fresh;
+        self.adopt(fresh);
         if !raised.is_empty() {
             self.runtime.raise(raised);
         }

@@ -62,7 +62,7 @@ impl Node {
         self.record(&mut fresh)?;
         let access = Arc::new(iscsi_access(&fresh, &self.devices()));
         let ticket = self.runtime.publish_iscsi(access);
-        self.served().recorded = fresh;
+        self.adopt(fresh);
         drop(one);
         self.wait_for(&ticket)?;
         Ok(changed)

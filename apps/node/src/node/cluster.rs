@@ -22,7 +22,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, OneLine};
 use uuid::Uuid;
 
 use super::zeroing::Zeroed;
-use super::{Node, check_unused};
+use super::{Node, check_unused, condition};
 use crate::cluster::{Follower, PEER_KEY};
 use crate::config::ValueError;
 use crate::error::NodeError;
@@ -69,6 +69,7 @@ impl Node {
         &self,
         call: &ClusterVolumeCreate,
     ) -> Result<OneVolume, NodeError> {
+        condition::check_absent()?;
         let follower = self.cluster()?;
         let spec = volume_spec(call, &follower.state())?;
         if self.served().recorded.space.volume(&spec.name).is_some() {
@@ -85,6 +86,7 @@ impl Node {
         name: &Name,
         len: ByteLen,
     ) -> Result<OneVolume, NodeError> {
+        condition::check_absent()?;
         let follower = self.cluster()?;
         let blocks = whole_blocks(name, len)?;
         let known = follower.state().volumes().get(&volume).map(VolumeRecord::len);
@@ -102,6 +104,7 @@ impl Node {
         name: &Name,
         force: bool,
     ) -> Result<VolumeInfo, NodeError> {
+        condition::check_absent()?;
         let follower = self.cluster()?;
         let served = self.served().recorded.space.volume(name).cloned();
         if let Some(volume) = served.as_ref().filter(|_| !force) {

@@ -9,6 +9,7 @@ use nearflash_api::{ApiError, JobInfo, JobState};
 use nearflash_space::{Name, Volume};
 use nearflash_units::ByteLen;
 
+use super::bell::Bell;
 use super::clock::now;
 
 /// The maximum number of jobs that have not ended.
@@ -54,6 +55,8 @@ impl Job {
 pub(super) struct Jobs {
     pub(super) state: Mutex<State>,
     pub(super) changed: Condvar,
+    /// Rings with `changed`.
+    pub(super) bell: Arc<Bell>,
 }
 
 #[derive(Debug, Default)]
@@ -119,7 +122,8 @@ impl Jobs {
         }
         let (job, state_of_it) = (Arc::new(job), JobState::Waiting);
         state.entries.push(Entry { job, state: state_of_it, ended: None, error: None });
-        self.changed.notify_all();
+        drop(state);
+        self.tell();
     }
 
     /// Waits for the next job to run. `None` when the node ends.
@@ -134,7 +138,10 @@ impl Jobs {
         }
         let entry = state.entries.iter_mut().find(|it| it.state == JobState::Waiting)?;
         entry.state = JobState::Running;
-        Some(Arc::clone(&entry.job))
+        let job = Arc::clone(&entry.job);
+        drop(state);
+        self.bell.ring();
+        Some(job)
     }
 
     /// Records the end of a job.
@@ -144,7 +151,13 @@ impl Jobs {
             entry.ended = Some(now());
             entry.error = error;
         }
+        self.tell();
+    }
+
+    /// Tells the threads that wait, and the HTTP interface, of a change.
+    fn tell(&self) {
         self.changed.notify_all();
+        self.bell.ring();
     }
 
     pub(super) fn is_ending(&self) -> bool {

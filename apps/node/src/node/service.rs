@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
-    CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, ErrorCode,
-    GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, JobCancel, JobList, JobShow, JobWait,
-    Jobs, Metrics, MetricsShow, NewCredential, NewSeal, OneAccount, OneCredential, OneDevice,
-    OneGrant, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList, Reservations,
-    Serve, Status, StatusShow, Subject, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
-    VolumeResize, VolumeShow, Volumes,
+    CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
+    Devices, ErrorCode, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, JobCancel, JobList,
+    JobShow, JobWait, Jobs, Metrics, MetricsShow, NewCredential, NewSeal, NewToken, OneAccount,
+    OneCredential, OneDevice, OneGrant, OneJob, OneReservation, OneToken, OneVolume,
+    ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow, Subject,
+    TokenCreate, TokenList, TokenRemove, Tokens, VolumeCreate, VolumeDetail, VolumeList,
+    VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -142,6 +143,30 @@ impl Serve<ReservationList> for Node {
 impl Serve<ReservationClear> for Node {
     fn serve(&self, call: ReservationClear) -> Result<OneReservation, ApiError> {
         Ok(OneReservation { reservation: self.reservation_clear(&call.volume)? })
+    }
+}
+
+impl Serve<DeviceList> for Node {
+    fn serve(&self, _: DeviceList) -> Result<Devices, ApiError> {
+        Ok(Devices { devices: self.device_infos() })
+    }
+}
+
+impl Serve<TokenCreate> for Node {
+    fn serve(&self, call: TokenCreate) -> Result<NewToken, ApiError> {
+        Ok(self.token_create(&call.name, call.scope, call.expires_at)?)
+    }
+}
+
+impl Serve<TokenList> for Node {
+    fn serve(&self, _: TokenList) -> Result<Tokens, ApiError> {
+        Ok(Tokens { tokens: self.token_list() })
+    }
+}
+
+impl Serve<TokenRemove> for Node {
+    fn serve(&self, call: TokenRemove) -> Result<OneToken, ApiError> {
+        Ok(OneToken { token: self.token_remove(&call.name)? })
     }
 }
 

@@ -115,7 +115,7 @@ impl Node {
         let id = fresh.last_job;
         let volume = reserve(&mut fresh.space, id)?;
         self.record(&mut fresh)?;
-        self.served().recorded = fresh;
+        self.adopt(fresh);
         self.jobs.add(Job::of(&volume, id));
         Ok((id, volume.name))
     }
@@ -176,7 +176,7 @@ impl Node {
         if fresh.space.cancel(job.id).is_some() {
             keep_grants_on(&mut fresh);
             match self.record(&mut fresh) {
-                Ok(()) => self.served().recorded = fresh,
+                Ok(()) => self.adopt(fresh),
                 // The job is still recorded, and the next run starts it again.
                 Err(error) => tracing::error!("job {} cannot be undone: {error}", job.id),
             }

@@ -1,0 +1,69 @@
+//! The listeners of the HTTP interface: a Unix socket in the data directory, for the node's own user, and
+//! an address of the network, with TLS.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nearflash_rest::{HttpServer, Listeners, ServerConfig, read_tls};
+
+use crate::NodeError;
+use crate::config::{Config, HttpDoor};
+use crate::doors::{SocketFile, absolute, open_private, open_tcp};
+use crate::node::Node;
+
+/// The address of the network, bound before anything else is touched.
+pub(crate) struct NetworkDoor {
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+}
+
+impl NetworkDoor {
+    pub(crate) fn open(config: &Config) -> Result<Option<Self>, NodeError> {
+        let Some(HttpDoor { address, cert, key }) = &config.http.network else { return Ok(None) };
+        let tls = read_tls(cert, key)?;
+        let (listener, _) = open_tcp("http", *address)?;
+        Ok(Some(Self { listener, tls }))
+    }
+}
+
+/// The running HTTP interface of a node.
+pub(crate) struct Http {
+    server: HttpServer,
+    /// The address, as bound.
+    pub(crate) address: Option<SocketAddr>,
+    /// Dropping it removes the file.
+    socket: SocketFile,
+}
+
+impl Http {
+    /// Starts the interface in that data directory, whose lock the caller holds; `None` if it is
+    /// switched off.
+    pub(crate) fn start(
+        config: &Config,
+        network: Option<NetworkDoor>,
+        node: &Arc<Node>,
+    ) -> Result<Option<Self>, NodeError> {
+        if !config.http.is_on {
+            return Ok(None);
+        }
+        let (local, socket) = open_private("data-dir", &socket_path(&config.data_dir))?;
+        let address = network.as_ref().and_then(|door| door.listener.local_addr().ok());
+        let network = network.map(|door| (door.listener, door.tls));
+        let listeners = Listeners { local: Some(local), network };
+        let face = Arc::<Node>::clone(node);
+        let failed = |source| NodeError::System { action: "start the HTTP interface", source };
+        let server = HttpServer::start(listeners, face).map_err(failed)?;
+        Ok(Some(Self { server, address, socket }))
+    }
+
+    pub(crate) fn stop(self) {
+        self.server.stop();
+        drop(self.socket);
+    }
+}
+
+/// The Unix socket of a data directory.
+pub(crate) fn socket_path(data_dir: &Path) -> PathBuf {
+    absolute(data_dir).join("http.sock")
+}

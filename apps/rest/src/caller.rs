@@ -1,0 +1,71 @@
+//! The callers: this machine's operator, or a token.
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use nearflash_api::{ApiError, ErrorCode, TokenScope};
+
+use crate::Face;
+use crate::refusal::Refusal;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Peer {
+    /// A process of this machine, which could open the Unix socket: its user may make every call.
+    Local {
+        /// Absent if the system does not tell.
+        uid: Option<u32>,
+    },
+    /// A machine of the network, which needs a token.
+    Remote,
+}
+
+/// Who makes a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Caller {
+    /// Its name in the audit.
+    pub(crate) name: String,
+    pub(crate) scope: TokenScope,
+}
+
+/// The caller of a request.
+///
+/// # Errors
+/// When it needs a token, and has none that is valid.
+pub(crate) fn caller(face: &dyn Face, peer: Peer, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    if let Peer::Local { uid } = peer {
+        let uid = uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
+        return Ok(Caller { name: format!("uid {uid}"), scope: TokenScope::Admin });
+    }
+    let bearer = secret(headers).and_then(|secret| face.bearer(secret));
+    let bearer = bearer.ok_or_else(|| {
+        let message = "the request has no token that is valid: send 'Authorization: Bearer', with \
+                       a token that 'nearflash token create' printed";
+        ApiError::new(ErrorCode::TokenRefused, message)
+    })?;
+    Ok(Caller { name: format!("token {}", bearer.name), scope: bearer.scope })
+}
+
+/// The secret of `Authorization: Bearer SECRET`. RFC 6750, 2.1; the scheme's case is free.
+fn secret(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, secret) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim_matches(' '))
+}
+
+impl Caller {
+    /// Checks that a call is in the caller's scope.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn check(&self, needed: TokenScope) -> Result<(), Refusal> {
+        if self.scope >= needed {
+            return Ok(());
+        }
+        let message = format!(
+            "{} has scope '{}', and this request needs '{needed}': use a token with a wider scope",
+            self.name, self.scope
+        );
+        Err(ApiError::new(ErrorCode::ScopeMissing, message).into())
+    }
+}

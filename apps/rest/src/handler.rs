@@ -1,0 +1,213 @@
+//! From a request to its response: who asks, what for, whether that is permitted, and the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::RequestPartsExt;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, RawPathParams};
+use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, get, on};
+use nearflash_api::{JobShow, OneGrant, OneJob, OneVolume, Request};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::body;
+use crate::caller::{Caller, Peer, caller};
+use crate::calling::{Answered, Asked, Calls, audit};
+use crate::events;
+use crate::openapi;
+use crate::refusal::{Refusal, document};
+use crate::repeat::parse;
+use crate::routes::{ROUTES, Route, Success, Verb};
+use crate::rules::rule;
+
+/// The characters that a name has in a path without being encoded. RFC 3986, 2.3.
+const ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+
+/// The state that all requests share.
+pub(crate) struct Shared {
+    pub(crate) calls: Calls,
+    /// Counts changes of the node.
+    pub(crate) changes: watch::Receiver<u64>,
+    /// True once the node ends.
+    pub(crate) ending: watch::Receiver<bool>,
+    /// Streams of events that may still begin.
+    pub(crate) streams: Arc<Semaphore>,
+}
+
+/// The router of all resources.
+pub(crate) fn router(shared: &Arc<Shared>) -> Router {
+    let mut router = Router::new();
+    for route in &ROUTES {
+        let shared = Arc::clone(shared);
+        let handler = move |request: HttpRequest<Body>| handle(shared, route, request);
+        router = router.route(route.path, on(filter(route.method), handler));
+    }
+    router
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/openapi.json", permitted(shared, |_| async { described() }))
+        .route("/metrics", permitted(shared, metrics))
+        .route("/v1/events", permitted(shared, events::stream))
+        .fallback(|| async { Refusal::of_http(StatusCode::NOT_FOUND, "there is no such path") })
+        .method_not_allowed_fallback(|| async {
+            let message = "the resource does not have this method: see Allow";
+            Refusal::of_http(StatusCode::METHOD_NOT_ALLOWED, message)
+        })
+}
+
+/// A resource that is not a call, for every valid token.
+fn permitted<F>(
+    shared: &Arc<Shared>,
+    answer: impl Fn(Arc<Shared>) -> F + Clone + Send + Sync + 'static,
+) -> MethodRouter
+where
+    F: Future<Output = Response> + Send,
+{
+    let shared = Arc::clone(shared);
+    get(move |Extension(peer): Extension<Peer>, headers: HeaderMap| async move {
+        match caller(&*shared.calls.face, peer, &headers) {
+            Ok(_) => answer(shared).await,
+            Err(refusal) => refusal.into_response(),
+        }
+    })
+}
+
+/// The media type of OpenMetrics 1.0.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+async fn metrics(shared: Arc<Shared>) -> Response {
+    match shared.calls.metrics().await {
+        Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn described() -> Response {
+    document(StatusCode::OK, openapi::document())
+}
+
+fn filter(method: Verb) -> MethodFilter {
+    match method {
+        Verb::Get => MethodFilter::GET,
+        Verb::Post => MethodFilter::POST,
+        Verb::Patch => MethodFilter::PATCH,
+        Verb::Delete => MethodFilter::DELETE,
+    }
+}
+
+async fn handle(
+    shared: Arc<Shared>,
+    route: &'static Route,
+    request: HttpRequest<Body>,
+) -> Response {
+    match answer(&shared, route, request).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn answer(
+    shared: &Shared,
+    route: &'static Route,
+    request: HttpRequest<Body>,
+) -> Result<Response, Refusal> {
+    let (mut parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Remote);
+    // Before the body is read: a peer without a token costs no memory.
+    let caller = caller(&*shared.calls.face, peer, &parts.headers)?;
+    let in_path = match route.field {
+        None => None,
+        Some(_) => {
+            let refused = |_| Refusal::invalid("the path is not valid");
+            let params: RawPathParams = parts.extract().await.map_err(refused)?;
+            params.iter().next().map(|(_, text)| text.to_owned())
+        }
+    };
+    let body = body::read(body).await?;
+    let query = parts.uri.query().unwrap_or_default();
+    let (request, wait) = body::request(route, in_path.as_deref(), query, &body)?;
+    drop(body);
+    let (scope, subject) = rule(&request);
+    if let Err(refusal) = caller.check(scope) {
+        audit(&caller, request.name(), &subject, refusal.error.code.as_str());
+        return Err(refusal);
+    }
+    let expected = if route.is_query() { None } else { body::expected(&parts.headers)? };
+    // Read before the call: the tag of an answer is never newer than its content.
+    let generation = shared.calls.face.generation();
+    let asked = Asked { caller, request, subject: subject.clone(), expected };
+    let answered = match (wait, &asked.request) {
+        (Some(wait), Request::JobShow(JobShow { id })) => {
+            let id = *id;
+            wait_for_job(shared, asked.caller, id, wait).await?
+        }
+        _ => shared.calls.ask(asked).await?,
+    };
+    let mut response = respond(route, &subject, answered);
+    if route.is_query() {
+        let tag = HeaderValue::try_from(body::etag(generation)).expect("digits are a tag");
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// Shows a job once it has ended, or the time is up.
+async fn wait_for_job(
+    shared: &Shared,
+    caller: Caller,
+    id: u64,
+    wait: Duration,
+) -> Result<Answered, Refusal> {
+    let deadline = Instant::now() + wait;
+    let (mut changes, mut ending) = (shared.changes.clone(), shared.ending.clone());
+    loop {
+        changes.mark_unchanged();
+        let request = Request::JobShow(JobShow { id });
+        let subject = id.to_string();
+        let asked = Asked { caller: caller.clone(), request, subject, expected: None };
+        let answered = shared.calls.ask(asked).await?;
+        let is_over = parse::<OneJob>(&answered.text).is_none_or(|it| it.job.state.is_over());
+        if is_over || Instant::now() >= deadline || *ending.borrow() {
+            return Ok(answered);
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            _ = ending.changed() => {}
+            () = tokio::time::sleep_until(deadline) => {}
+        }
+    }
+}
+
+/// The response to a call that succeeded: its document, its status, and the location of a new resource
+/// or of the job that completes the change.
+fn respond(route: &Route, subject: &str, answered: Answered) -> Response {
+    let Answered { text, is_repeated } = answered;
+    let job = match route.is_query() {
+        true => None,
+        false => parse::<OneVolume>(&text).and_then(|it| it.job),
+    };
+    let job = job.filter(|job| !job.state.is_over());
+    let created = match route.success {
+        Success::Ok => None,
+        Success::Created => Some(utf8_percent_encode(subject, ENCODED).to_string()),
+        Success::CreatedGrant => parse::<OneGrant>(&text).map(|it| it.grant.number.to_string()),
+    };
+    let created = created.map(|name| format!("{}/{name}", route.path));
+    let (status, location) = match (job, created) {
+        (Some(job), _) => (StatusCode::ACCEPTED, Some(format!("/v1/jobs/{}", job.id))),
+        (None, Some(location)) if !is_repeated => (StatusCode::CREATED, Some(location)),
+        (None, location) => (StatusCode::OK, location),
+    };
+    let mut response = document(status, format!("{}\n", *text));
+    let location = location.and_then(|location| HeaderValue::try_from(location).ok());
+    if let Some(location) = location {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}

@@ -1,0 +1,267 @@
+//! The thread of the HTTP interface, its listeners and its connections, each with a bound.
+
+use std::io;
+use std::net::TcpListener as StdTcpListener;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Extension;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::Face;
+use crate::caller::Peer;
+use crate::calling::{CALLS_MAX, Calls};
+use crate::events::STREAMS_MAX;
+use crate::handler::{Shared, router};
+use crate::timed::Timed;
+
+/// The maximum number of connections of a listener at a time. A further one waits until another
+/// closes.
+const CONNECTIONS_MAX: usize = 64;
+
+/// The maximum length of a request's head.
+const HEAD_LEN_MAX: usize = 16 << 10;
+
+/// The time for a request's head, from the end of the last request on, and for the handshake of TLS.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time for requests in progress once the node ends.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause after a failed `accept`, so that a lasting cause (no descriptors left) does not fill the
+/// log.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The bound listeners.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For the operator of this machine: who can connect needs no token.
+    pub local: Option<StdUnixListener>,
+    /// For the network: with TLS, and a token for each request.
+    pub network: Option<(StdTcpListener, Arc<ServerConfig>)>,
+}
+
+/// A running HTTP interface.
+#[derive(Debug)]
+pub struct HttpServer {
+    thread: JoinHandle<()>,
+    ending: watch::Sender<bool>,
+}
+
+impl HttpServer {
+    /// Serves on these listeners.
+    ///
+    /// # Errors
+    /// When the system has no thread or no descriptor left.
+    pub fn start(listeners: Listeners, face: Arc<dyn Face>) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .thread_name("http-call")
+            .max_blocking_threads(CALLS_MAX)
+            .build()?;
+        let (ending, told) = watch::channel(false);
+        let listeners = {
+            let _inside = runtime.enter();
+            Bound::new(listeners)?
+        };
+        let thread = Builder::new().name("http".to_owned()).spawn(move || {
+            runtime.block_on(run(listeners, face, told));
+            runtime.shutdown_timeout(END_TIMEOUT);
+        })?;
+        Ok(Self { thread, ending })
+    }
+
+    /// Ends streams of events, and waits a bounded time for requests in progress. A change that is cut
+    /// off then has no effect or its whole effect.
+    pub fn stop(self) {
+        self.ending.send_replace(true);
+        if self.thread.join().is_err() {
+            tracing::error!("the HTTP thread has panicked");
+        }
+    }
+}
+
+/// The listeners, of the runtime.
+struct Bound {
+    local: Option<UnixListener>,
+    network: Option<(TcpListener, TlsAcceptor)>,
+}
+
+impl Bound {
+    fn new(listeners: Listeners) -> io::Result<Self> {
+        let Listeners { local, network } = listeners;
+        let local = local.map(|local| {
+            local.set_nonblocking(true)?;
+            UnixListener::from_std(local)
+        });
+        let network = network.map(|(listener, tls)| {
+            listener.set_nonblocking(true)?;
+            Ok::<_, io::Error>((TcpListener::from_std(listener)?, TlsAcceptor::from(tls)))
+        });
+        Ok(Self { local: local.transpose()?, network: network.transpose()? })
+    }
+}
+
+async fn run(listeners: Bound, face: Arc<dyn Face>, ending: watch::Receiver<bool>) {
+    let (tell, changes) = watch::channel(0_u64);
+    face.on_change(Box::new(move || tell.send_modify(|count| *count = count.wrapping_add(1))));
+    let shared = Arc::new(Shared {
+        calls: Calls::new(face),
+        changes,
+        ending: ending.clone(),
+        streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+    });
+    let router = router(&shared);
+    drop(shared);
+    let Bound { local, network } = listeners;
+    let serving = |router| Door { router, ending: ending.clone(), open: Door::places() };
+    let (at_local, at_network) = (serving(router.clone()), serving(router));
+    tokio::join!(
+        async {
+            if let Some(listener) = local {
+                at_local.serve_local(&listener).await;
+            }
+        },
+        async {
+            if let Some((listener, tls)) = network {
+                at_network.serve_network(&listener, &tls).await;
+            }
+        },
+    );
+}
+
+/// Waits for the end of the node.
+async fn end_of(ending: &mut watch::Receiver<bool>) {
+    // An error means that the node has gone.
+    let _ = ending.wait_for(|ending| *ending).await;
+}
+
+/// A listener's connections.
+struct Door {
+    router: Router,
+    ending: watch::Receiver<bool>,
+    open: Arc<Semaphore>,
+}
+
+impl Door {
+    fn places() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(CONNECTIONS_MAX))
+    }
+
+    async fn serve_local(&self, listener: &UnixListener) {
+        while let Some((accepted, place)) = self.next(|| listener.accept()).await {
+            let (stream, _) = accepted;
+            let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+            self.begin(stream, Peer::Local { uid }, place);
+        }
+        self.wait_for_all().await;
+    }
+
+    async fn serve_network(&self, listener: &TcpListener, tls: &TlsAcceptor) {
+        while let Some((accepted, place)) = self.next(|| listener.accept()).await {
+            let (stream, from) = accepted;
+            let serving = self.another();
+            let handshake = tls.accept(stream);
+            tokio::spawn(async move {
+                let mut ending = serving.ending.clone();
+                let shaken = tokio::select! {
+                    shaken = timeout(HEAD_TIMEOUT, handshake) => shaken,
+                    () = end_of(&mut ending) => return,
+                };
+                match shaken {
+                    Ok(Ok(stream)) => serving.serve(stream, Peer::Remote, place).await,
+                    Ok(Err(error)) => tracing::debug!("http: {from}: no TLS: {error}"),
+                    Err(_) => tracing::debug!("http: {from}: the handshake of TLS takes too long"),
+                }
+            });
+        }
+        self.wait_for_all().await;
+    }
+
+    /// The next connection, and its place among those of the listener. `None` when the node ends.
+    async fn next<T, F: Future<Output = io::Result<T>>>(
+        &self,
+        accept: impl Fn() -> F,
+    ) -> Option<(T, OwnedSemaphorePermit)> {
+        let mut ending = self.ending.clone();
+        loop {
+            let accepted = tokio::select! {
+                () = end_of(&mut ending) => return None,
+                accepted = async {
+                    let place = Arc::clone(&self.open).acquire_owned().await;
+                    (accept().await, place)
+                } => accepted,
+            };
+            match accepted {
+                (Ok(accepted), Ok(place)) => return Some((accepted, place)),
+                (Err(error), _) => {
+                    tracing::warn!("http: cannot accept: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                // The semaphore is never closed.
+                (_, Err(_)) => return None,
+            }
+        }
+    }
+
+    fn another(&self) -> Self {
+        let Self { router, ending, open } = self;
+        Self { router: router.clone(), ending: ending.clone(), open: Arc::clone(open) }
+    }
+
+    fn begin(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Peer,
+        place: OwnedSemaphorePermit,
+    ) {
+        let serving = self.another();
+        tokio::spawn(async move { serving.serve(stream, peer, place).await });
+    }
+
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Peer,
+        place: OwnedSemaphorePermit,
+    ) {
+        let Self { router, mut ending, .. } = self;
+        let service = TowerToHyperService::new(router.layer(Extension(peer)));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_LEN_MAX)
+            .serve_connection(TokioIo::new(Timed::new(stream)), service);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = end_of(&mut ending) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("http connection: {error}");
+        }
+        drop(place);
+    }
+
+    /// Waits a bounded time until every connection is closed.
+    async fn wait_for_all(&self) {
+        let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+        if timeout(END_TIMEOUT, self.open.acquire_many(all)).await.is_err() {
+            tracing::warn!("http: abandoned requests that are still in progress");
+        }
+    }
+}

@@ -1,0 +1,544 @@
+//! The interface over a node of a few lines: requests as bytes, over a real socket.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use nearflash_api::{
+    ApiError, CredentialInfo, Document, ErrorCode, JobInfo, JobState, Jobs, NewCredential, OneJob,
+    OneVolume, Request, SecretText, TokenScope, VolumeCreate, VolumeDetail, VolumeInfo, Volumes,
+};
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use serde::Serialize;
+use serde_json::Value;
+use tempfile::TempDir;
+use zeroize::Zeroizing;
+
+use super::*;
+use crate::body::BODY_LEN_MAX;
+
+/// The number of the job that a volume larger than this needs.
+const JOB: u64 = 7;
+const LARGE: u64 = 1 << 30;
+
+type Tell = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Fake {
+    volumes: Mutex<BTreeMap<String, VolumeInfo>>,
+    generation: AtomicU64,
+    is_over: AtomicU64,
+    tell: Mutex<Option<Tell>>,
+}
+
+impl Fake {
+    fn job(&self) -> JobInfo {
+        let is_over = self.is_over.load(Ordering::SeqCst) != 0;
+        JobInfo {
+            id: JOB,
+            kind: "volume-create".to_owned(),
+            volume: "large".to_owned(),
+            state: if is_over { JobState::Done } else { JobState::Running },
+            done_bytes: 0,
+            total_bytes: LARGE,
+            started_at: 1,
+            ended_at: None,
+            error: None,
+        }
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        if let Some(tell) = &*self.tell.lock().unwrap() {
+            tell();
+        }
+    }
+
+    fn end_job(&self) {
+        self.is_over.store(1, Ordering::SeqCst);
+        self.changed();
+    }
+
+    fn create(&self, call: VolumeCreate) -> Result<OneVolume, ApiError> {
+        let mut volumes = self.volumes.lock().unwrap();
+        if volumes.contains_key(&call.name) {
+            return Err(ApiError::new(ErrorCode::VolumeExists, "it exists"));
+        }
+        let job = (call.bytes > LARGE).then(|| self.job());
+        let volume = VolumeInfo {
+            nqn: format!("nqn.2026-11.io.nearflash:{}", call.name),
+            nsid: 1,
+            uuid: uuid::Uuid::nil(),
+            bytes: call.bytes,
+            block_size: 512,
+            device: call.device,
+            provisioning: "thin".to_owned(),
+            job: job.as_ref().map(|job| job.id),
+            files: None,
+            name: call.name,
+        };
+        volumes.insert(volume.name.clone(), volume.clone());
+        drop(volumes);
+        self.changed();
+        Ok(OneVolume { volume, job })
+    }
+
+    fn show(&self, name: &str) -> Result<VolumeInfo, ApiError> {
+        let found = self.volumes.lock().unwrap().get(name).cloned();
+        found.ok_or_else(|| ApiError::new(ErrorCode::VolumeNotFound, "there is none"))
+    }
+}
+
+fn text(answer: impl Serialize) -> Zeroizing<String> {
+    Zeroizing::new(Document::new(answer).to_line())
+}
+
+impl Face for Fake {
+    fn serve(
+        &self,
+        request: Request,
+        expected: Option<u64>,
+    ) -> Result<Zeroizing<String>, ApiError> {
+        if expected.is_some_and(|expected| expected != self.generation()) {
+            return Err(ApiError::new(ErrorCode::GenerationDiffers, "another"));
+        }
+        Ok(match request {
+            Request::VolumeCreate(call) => text(self.create(call)?),
+            Request::VolumeList(_) => {
+                let volumes = self.volumes.lock().unwrap().values().cloned().collect();
+                text(Volumes { volumes })
+            }
+            Request::VolumeShow(call) => {
+                text(VolumeDetail { volume: self.show(&call.name)?, layout: None })
+            }
+            Request::VolumeRemove(call) => {
+                let volume = self.show(&call.name)?;
+                self.volumes.lock().unwrap().remove(&call.name);
+                self.changed();
+                text(OneVolume { volume, job: None })
+            }
+            Request::JobShow(_) => text(OneJob { job: self.job() }),
+            Request::JobList(_) => text(Jobs { jobs: vec![self.job()] }),
+            Request::CredentialCreate(call) => {
+                let credential =
+                    CredentialInfo { id: call.id, expires_at: None, expired: false, grants: 0 };
+                text(NewCredential { credential, secret: SecretText("geheim".to_owned()) })
+            }
+            other => panic!("no test makes {other:?}"),
+        })
+    }
+
+    fn metrics(&self) -> String {
+        "# EOF\n".to_owned()
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    fn bearer(&self, secret: &str) -> Option<Bearer> {
+        let scope: TokenScope = secret.parse().ok()?;
+        Some(Bearer { name: format!("t-{scope}"), scope })
+    }
+
+    fn on_change(&self, tell: Tell) {
+        *self.tell.lock().unwrap() = Some(tell);
+    }
+}
+
+/// A running server; dropping it stops it.
+struct Served {
+    folder: TempDir,
+    fake: Arc<Fake>,
+    server: Option<HttpServer>,
+    network: Option<(std::net::SocketAddr, Arc<rustls::ClientConfig>)>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.server.take().unwrap().stop();
+    }
+}
+
+impl Served {
+    fn locally() -> Self {
+        Self::start(None)
+    }
+
+    fn over_tls() -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        Self::start(Some((made.cert.pem(), made.signing_key.serialize_pem())))
+    }
+
+    fn start(pair: Option<(String, String)>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let local = UnixListener::bind(folder.path().join("http.sock")).unwrap();
+        let mut listeners = Listeners { local: Some(local), network: None };
+        let mut network = None;
+        if let Some((cert, key)) = pair {
+            let paths = [folder.path().join("cert.pem"), folder.path().join("key.pem")];
+            std::fs::write(&paths[0], &cert).unwrap();
+            std::fs::write(&paths[1], key).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            network = Some((listener.local_addr().unwrap(), trusting(&cert)));
+            listeners.network = Some((listener, read_tls(&paths[0], &paths[1]).unwrap()));
+        }
+        let fake = Arc::new(Fake::default());
+        let face: Arc<dyn Face> = fake.clone();
+        let server = Some(HttpServer::start(listeners, face).unwrap());
+        Self { folder, fake, server, network }
+    }
+
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.folder.path().join("http.sock")).unwrap()
+    }
+
+    fn send(&self, request: &str) -> Response {
+        exchange(self.connect(), request)
+    }
+
+    fn get(&self, path: &str) -> Response {
+        self.send(&written("GET", path, "", ""))
+    }
+
+    fn post(&self, path: &str, body: &str) -> Response {
+        self.send(&written("POST", path, "", body))
+    }
+
+    /// A request over TLS, with these headers.
+    fn securely(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
+        let (address, config) = self.network.clone().unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let session = rustls::ClientConnection::new(config, name).unwrap();
+        let stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
+        exchange(stream, &written(method, path, headers, body))
+    }
+}
+
+fn trusting(cert: &str) -> Arc<rustls::ClientConfig> {
+    let mut roots = rustls::RootCertStore::empty();
+    let cert = rustls::pki_types::CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
+    roots.add(cert).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+fn written(method: &str, path: &str, headers: &str, body: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn exchange(mut stream: impl Read + Write, request: &str) -> Response {
+    // A server that refuses a request may close before it has read all of it.
+    let _ = stream.write_all(request.as_bytes());
+    let mut bytes = Vec::new();
+    // The end of a TLS stream can be an abrupt one.
+    let _ = stream.read_to_end(&mut bytes);
+    Response(String::from_utf8(bytes).unwrap())
+}
+
+struct Response(String);
+
+impl Response {
+    fn status(&self) -> u16 {
+        let status = self.0.split(' ').nth(1);
+        status.and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{:?}", self.0))
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let (head, _) = self.0.split_once("\r\n\r\n").unwrap();
+        let headers = head.lines().filter_map(|line| line.split_once(": "));
+        headers.filter(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+
+    fn body(&self) -> &str {
+        self.0.split_once("\r\n\r\n").unwrap().1
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(self.body()).unwrap_or_else(|error| panic!("{error}: {}", self.0))
+    }
+
+    fn code(&self) -> (u16, String) {
+        let code = self.json()["error"]["code"].as_str().unwrap_or("-").to_owned();
+        (self.status(), code)
+    }
+}
+
+const DATA: &str = r#"{"name":"data","bytes":4096,"device":"flash"}"#;
+
+#[test]
+fn a_volume_is_created_listed_shown_and_removed() {
+    let served = Served::locally();
+    let made = served.post("/v1/volumes", DATA);
+    assert_eq!((made.status(), made.header("location")), (201, Some("/v1/volumes/data")));
+    assert_eq!(made.json()["volume"]["bytes"], 4096);
+    let all = served.get("/v1/volumes");
+    assert_eq!((all.status(), all.header("etag")), (200, Some("\"1\"")));
+    assert_eq!(all.header("cache-control"), Some("no-store"));
+    assert_eq!(all.json()["schema"], 1);
+    assert_eq!(all.json()["volumes"][0]["name"], "data");
+    assert_eq!(served.get("/v1/volumes/d%61ta").json()["volume"]["name"], "data");
+    let gone = served.send(&written("DELETE", "/v1/volumes/data?force=true", "", ""));
+    assert_eq!(gone.status(), 200);
+    assert_eq!(served.get("/v1/volumes/data").code(), (404, "volume-not-found".to_owned()));
+}
+
+#[test]
+fn the_same_volume_again_is_no_error_and_another_of_its_name_is() {
+    let served = Served::locally();
+    assert_eq!(served.post("/v1/volumes", DATA).status(), 201);
+    let again = served.post("/v1/volumes", DATA);
+    assert_eq!((again.status(), again.header("location")), (200, Some("/v1/volumes/data")));
+    assert_eq!(again.json()["volume"]["name"], "data");
+    for other in [
+        r#"{"name":"data","bytes":8192,"device":"flash"}"#,
+        r#"{"name":"data","bytes":4096,"device":"other"}"#,
+        r#"{"name":"data","bytes":4096,"device":"flash","block_size":4096}"#,
+        r#"{"name":"data","bytes":4096,"device":"flash","subsystem":"other"}"#,
+        r#"{"name":"data","bytes":4096,"device":"flash","provisioning":"thick"}"#,
+    ] {
+        let refused = served.post("/v1/volumes", other);
+        assert_eq!(refused.code(), (409, "volume-exists".to_owned()), "{other}");
+    }
+}
+
+#[test]
+fn long_work_is_a_job_that_a_request_can_wait_for() {
+    let served = Served::locally();
+    let large = format!(r#"{{"name":"large","bytes":{},"device":"flash"}}"#, 2 * LARGE);
+    let made = served.post("/v1/volumes", &large);
+    assert_eq!((made.status(), made.header("location")), (202, Some("/v1/jobs/7")));
+    let running = served.get("/v1/jobs/7?wait=0");
+    assert_eq!(running.json()["job"]["state"], "running");
+    let over = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| served.get("/v1/jobs/7?wait=60"));
+        served.fake.end_job();
+        waiting.join().unwrap()
+    });
+    assert_eq!(over.json()["job"]["state"], "done");
+}
+
+#[test]
+fn a_change_with_the_tag_of_an_older_state_has_no_effect() {
+    let served = Served::locally();
+    served.post("/v1/volumes", DATA);
+    let tag = served.get("/v1/volumes/data").header("etag").unwrap().to_owned();
+    served.fake.changed();
+    let removed = |tag: &str| {
+        let header = format!("If-Match: {tag}\r\n");
+        served.send(&written("DELETE", "/v1/volumes/data", &header, ""))
+    };
+    assert_eq!(removed(&tag).code(), (412, "generation-differs".to_owned()));
+    assert_eq!(served.get("/v1/volumes/data").status(), 200);
+    for bad in ["data", "\"x\"", "W/\"2\"", "\"2\", \"3\""] {
+        assert_eq!(removed(bad).status(), 400, "{bad}");
+    }
+    let tag = served.get("/v1/volumes/data").header("etag").unwrap().to_owned();
+    assert_eq!(removed(&tag).status(), 200);
+}
+
+#[test]
+fn requests_that_are_not_documented_are_refused_in_one_line() {
+    let served = Served::locally();
+    let message = |response: &Response| response.json()["error"]["message"].to_string();
+    for (response, status, text) in [
+        (served.get("/v2/volumes"), 404, "there is no such path"),
+        (served.send(&written("PUT", "/v1/volumes", "", "")), 405, "does not have this method"),
+        (served.get("/v1/volumes?sort=name"), 400, "unknown parameter 'sort'"),
+        (served.get("/v1/jobs/seven"), 400, "'id' is a number"),
+        (served.get("/v1/jobs/7?wait=1&wait=2"), 400, "'wait' is given twice"),
+        (served.get("/v1/grants?credential=%ff"), 400, "'credential' is not UTF-8"),
+        (served.post("/v1/volumes", "hello"), 400, "the body is invalid"),
+        (served.post("/v1/volumes", "[]"), 400, "the body is invalid"),
+        (served.post("/v1/volumes", "{}"), 400, "missing field `name`"),
+        (served.post("/v1/volumes", r#"{"schema":2}"#), 400, "the body needs schema 1"),
+        (served.post("/v1/volumes", r#"{"name":"x","colour":1}"#), 400, "unknown field `colour`"),
+        (served.post("/v1/volumes", r#"{"command":"status"}"#), 400, "unknown field `command`"),
+        (served.post("/v1/devices/flash/clear", "{}"), 400, "this request has no body"),
+        (
+            served.send(&written("PATCH", "/v1/volumes/a", "", r#"{"name":"b","bytes":1}"#)),
+            400,
+            "'name' is in the path",
+        ),
+    ] {
+        assert_eq!(response.status(), status, "{}", response.0);
+        assert!(message(&response).contains(text), "{}", response.0);
+        assert_eq!(response.body().lines().count(), 1);
+    }
+    let head = served.send(&written("PUT", "/v1/volumes", "", ""));
+    assert!(head.header("allow").is_some_and(|allow| allow.contains("POST")), "{}", head.0);
+}
+
+#[test]
+fn heads_and_bodies_have_a_maximum_length() {
+    let served = Served::locally();
+    let long = format!("{{\"name\":\"{}\"}}", "x".repeat(BODY_LEN_MAX));
+    assert_eq!(served.post("/v1/volumes", &long).status(), 413);
+    let header = format!("X: {}\r\n", "x".repeat(64 << 10));
+    assert_eq!(served.send(&written("GET", "/v1/volumes", &header, "")).status(), 431);
+    assert_eq!(served.get("/v1/volumes").status(), 200);
+}
+
+#[test]
+fn peers_that_say_nothing_do_not_stop_others() {
+    let served = Served::over_tls();
+    let (address, _) = served.network.clone().unwrap();
+    // As many as the network may have, and a few that begin requests on this machine.
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut begun: Vec<UnixStream> = (0..8).map(|_| served.connect()).collect();
+    for stream in &mut begun {
+        stream.write_all(b"POST /v1/volumes HTTP/1.1\r\nContent-Length: 9\r\n").unwrap();
+    }
+    assert_eq!(served.get("/healthz").body(), "ok\n");
+    drop(silent);
+}
+
+#[test]
+fn the_network_needs_a_token_whose_scope_suffices() {
+    let served = Served::over_tls();
+    let with = |secret: &str, method: &str, path: &str, body: &str| {
+        let header = format!("Authorization: Bearer {secret}\r\n");
+        served.securely(method, path, &header, body)
+    };
+    assert_eq!(served.securely("GET", "/healthz", "", "").body(), "ok\n");
+    for path in ["/v1/volumes", "/v1/events", "/openapi.json", "/v1/jobs/1?wait=1"] {
+        let refused = served.securely("GET", path, "", "");
+        assert_eq!(refused.code(), (401, "token-refused".to_owned()), "{path}");
+        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(with("wrong", "GET", path, "").status(), 401, "{path}");
+    }
+    let basic = served.securely("GET", "/v1/volumes", "Authorization: Basic cmVhZA==\r\n", "");
+    assert_eq!(basic.status(), 401);
+    assert_eq!(with("read", "GET", "/v1/volumes", "").status(), 200);
+    let refused = with("read", "POST", "/v1/volumes", DATA);
+    assert_eq!(refused.code(), (403, "scope-missing".to_owned()));
+    assert_eq!(with("operate", "POST", "/v1/volumes", DATA).status(), 201);
+    assert_eq!(with("operate", "DELETE", "/v1/volumes/data", "").status(), 403);
+    let shrink = r#"{"bytes":512,"shrink":true}"#;
+    assert_eq!(with("operate", "PATCH", "/v1/volumes/data", shrink).status(), 403);
+    assert_eq!(with("operate", "POST", "/v1/credentials", r#"{"id":"a"}"#).status(), 403);
+    assert_eq!(with("admin", "POST", "/v1/credentials", r#"{"id":"a"}"#).status(), 201);
+    assert_eq!(with("admin", "DELETE", "/v1/volumes/data", "").status(), 200);
+}
+
+/// Reads a stream of events until it has this text.
+fn read_until(stream: &mut UnixStream, text: &str) -> String {
+    let mut all = Vec::new();
+    loop {
+        let mut part = [0; 4096];
+        let count = stream.read(&mut part).unwrap();
+        assert_ne!(count, 0, "the stream ended: {}", String::from_utf8_lossy(&all));
+        all.extend_from_slice(&part[..count]);
+        let seen = String::from_utf8_lossy(&all).into_owned();
+        if seen.contains(text) {
+            return seen;
+        }
+    }
+}
+
+#[test]
+fn events_begin_with_the_present_and_tell_changes_and_the_end_of_jobs() {
+    let served = Served::locally();
+    let mut stream = served.connect();
+    stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let first = read_until(&mut stream, "\"state\":\"running\"");
+    assert!(first.contains("text/event-stream"), "{first}");
+    assert!(first.contains("event: state\ndata: {\"schema\":1,\"generation\":0}\n\n"), "{first}");
+    served.post("/v1/volumes", DATA);
+    let next = read_until(&mut stream, "event: state\n");
+    assert!(!next.contains("event: job"), "the job has not changed: {next}");
+    served.fake.end_job();
+    read_until(&mut stream, "\"state\":\"done\"");
+    // The end of the node ends the stream.
+    drop(served);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+}
+
+#[test]
+fn a_stream_of_events_too_many_is_refused() {
+    let served = Served::locally();
+    let open = || {
+        let mut stream = served.connect();
+        stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        read_until(&mut stream, "\r\n\r\n");
+        stream
+    };
+    let _open: Vec<UnixStream> = (0..events::STREAMS_MAX).map(|_| open()).collect();
+    let refused = served.get("/v1/events");
+    assert_eq!(refused.code(), (503, "busy".to_owned()));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(served.get("/v1/volumes").status(), 200);
+}
+
+#[test]
+fn the_document_of_the_interface_is_checked_in() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let document = openapi_document();
+    if std::env::var_os("WRITE_OPENAPI").is_some() {
+        std::fs::write(path, &document).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    let remedy = "WRITE_OPENAPI=1 cargo test -p nearflash-rest document_of_the_interface";
+    assert!(found == document, "docs/openapi.json differs: write it with '{remedy}'");
+    let served = Served::locally();
+    assert!(served.get("/openapi.json").body() == found);
+}
+
+#[test]
+fn the_metrics_are_text_of_openmetrics_and_need_a_token_on_the_network() {
+    let served = Served::over_tls();
+    let answer = served.get("/metrics");
+    assert_eq!(answer.body(), "# EOF\n");
+    let media_type = answer.header("content-type").unwrap();
+    assert!(media_type.starts_with("application/openmetrics-text; version=1.0.0"), "{media_type}");
+    assert_eq!(served.securely("GET", "/metrics", "", "").status(), 401);
+    let header = "Authorization: Bearer read\r\n";
+    assert_eq!(served.securely("GET", "/metrics", header, "").body(), "# EOF\n");
+}
+
+#[test]
+fn every_call_has_a_route() {
+    // A request for a job waits by itself.
+    let routed: Vec<&str> = routes::ROUTES.iter().map(|route| route.call).collect();
+    let clustered = "cluster-volume-create";
+    // The path of the metrics is the one that Prometheus expects.
+    let elsewhere = [clustered, "job-wait", "metrics-show"];
+    let missing: Vec<&&str> = Request::NAMES
+        .iter()
+        .filter(|name| !routed.contains(*name) && !elsewhere.contains(*name))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let of_unknown: Vec<&&str> =
+        routed.iter().filter(|name| !Request::NAMES.contains(*name)).collect();
+    assert!(of_unknown.is_empty(), "{of_unknown:?}");
+}
+
+#[test]
+fn every_reference_of_the_document_leads_to_a_schema() {
+    let document: Value = serde_json::from_str(&openapi_document()).unwrap();
+    let text = document.to_string();
+    for part in text.split("\"$ref\":\"#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+    }
+    let mut ids = std::collections::HashSet::new();
+    let paths = document["paths"].as_object().unwrap().values();
+    for operation in paths.flat_map(|path| path.as_object().unwrap().values()) {
+        assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
+    }
+}
