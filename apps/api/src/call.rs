@@ -13,6 +13,7 @@ use crate::access::{
 };
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, OneDevice};
+use crate::host::{HostAdd, HostList, HostRemove, KeyedHosts, OneKeyedHost};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
@@ -63,6 +64,9 @@ pub enum Request {
     ChapAdd(ChapAdd),
     ChapList(ChapList),
     ChapRemove(ChapRemove),
+    HostAdd(HostAdd),
+    HostList(HostList),
+    HostRemove(HostRemove),
     ReservationList(ReservationList),
     ReservationClear(ReservationClear),
     DeviceClear(DeviceClear),
@@ -145,6 +149,9 @@ calls! {
     "chap-add": ChapAdd => OneAccount,
     "chap-list": ChapList => Accounts,
     "chap-remove": ChapRemove => OneAccount,
+    "host-add": HostAdd => OneKeyedHost,
+    "host-list": HostList => KeyedHosts,
+    "host-remove": HostRemove => OneKeyedHost,
     "reservation-list": ReservationList => Reservations,
     "reservation-clear": ReservationClear => OneReservation,
     "device-clear": DeviceClear => OneDevice,

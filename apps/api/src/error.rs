@@ -21,7 +21,7 @@ pub struct ApiError {
 /// A resource.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Subject {
-    /// `volume`, `device`, `credential`, `grant`, `chap-account` or `job`.
+    /// `volume`, `device`, `credential`, `grant`, `chap-account`, `host` or `job`.
     pub kind: String,
     /// Its name or number.
     pub name: String,
@@ -72,6 +72,8 @@ pub enum ErrorCode {
     GrantNotFound,
     ChapAccountExists,
     ChapAccountNotFound,
+    HostKeysExist,
+    HostKeysNotFound,
     JobNotFound,
     JobOver,
     LimitReached,
@@ -90,7 +92,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 33] = [
+    pub const TABLE: [(Self, &str, &str); 35] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -114,6 +116,8 @@ impl ErrorCode {
         (Self::GrantNotFound, "grant-not-found", "list the grants"),
         (Self::ChapAccountExists, "chap-account-exists", "choose another user, or remove it first"),
         (Self::ChapAccountNotFound, "chap-account-not-found", "list the CHAP accounts"),
+        (Self::HostKeysExist, "host-keys-exist", "remove the keys of the host first"),
+        (Self::HostKeysNotFound, "host-keys-not-found", "list the hosts with keys"),
         (Self::JobNotFound, "job-not-found", "list the jobs"),
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),

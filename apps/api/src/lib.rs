@@ -11,6 +11,7 @@ pub mod client;
 mod device;
 mod document;
 mod error;
+mod host;
 mod io;
 mod job;
 pub mod process;
@@ -32,6 +33,7 @@ pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, On
 pub use device::{DeviceClear, DeviceInfo, EraseBucket, ErasesInfo, FlashInfo, OneDevice, PcmInfo};
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
+pub use host::{ControllerKey, HostAdd, HostList, HostRemove, KeyedHost, KeyedHosts, OneKeyedHost};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
 pub use reservation::{

@@ -3,6 +3,7 @@
 
 use nearflash_access::{AccountError, GrantError};
 use nearflash_api::{ApiError, ErrorCode, Subject};
+use nearflash_nvme::auth::HostTableError;
 use nearflash_space::VolumeError;
 
 use crate::NodeError;
@@ -25,6 +26,7 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Volume(error) => of_volume(error),
         NodeError::Grant(error) => of_grant(error),
         NodeError::Account(error) => of_account(error),
+        NodeError::HostTable(error) => of_host(error),
         NodeError::Value(_) => (ErrorCode::InvalidValue, None),
         NodeError::VolumeSize { name, .. }
         | NodeError::VolumeBlockSize { name, .. }
@@ -48,9 +50,10 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Catalog(_) | NodeError::Restore(_) | NodeError::RestoreGrants(_) => {
             (ErrorCode::Catalog, None)
         }
-        NodeError::Config(_) | NodeError::NoCredential { .. } | NodeError::NoAccount { .. } => {
-            (ErrorCode::Configuration, None)
-        }
+        NodeError::Config(_)
+        | NodeError::NoCredential { .. }
+        | NodeError::NoAccount { .. }
+        | NodeError::NoKeyedHost { .. } => (ErrorCode::Configuration, None),
         NodeError::FilesUnknown { .. } | NodeError::FilesNotOfNode { .. } => {
             (ErrorCode::Configuration, None)
         }
@@ -125,5 +128,14 @@ fn of_account(error: &AccountError) -> Coded {
         AccountError::NotFound(user) => account(ErrorCode::ChapAccountNotFound, user),
         AccountError::SameSecret => (ErrorCode::InvalidValue, None),
         AccountError::TooMany => (ErrorCode::LimitReached, None),
+    }
+}
+
+fn of_host(error: &HostTableError) -> Coded {
+    let host = |code, host: &_| (code, Some(Subject::new("host", host)));
+    match error {
+        HostTableError::Exists(nqn) => host(ErrorCode::HostKeysExist, nqn),
+        HostTableError::NotFound(nqn) => host(ErrorCode::HostKeysNotFound, nqn),
+        HostTableError::TooMany => (ErrorCode::LimitReached, None),
     }
 }

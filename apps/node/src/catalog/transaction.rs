@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants};
+use nearflash_nvme::auth::{HostKeys, HostTable};
 use nearflash_space::{Home, Name, Space, Volume};
 use redb::TableDefinition;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
+use super::host_record::HostRecord;
 use super::record::{DeviceRecord, VolumeRecord};
 use crate::records::Records;
 
@@ -34,10 +36,12 @@ pub(super) enum Table {
     Grants,
     /// [`ChapRecord`] by user.
     ChapAccounts,
+    /// [`HostRecord`] by NQN.
+    NvmeHosts,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Meta,
         Self::Devices,
         Self::Volumes,
@@ -45,6 +49,7 @@ impl Table {
         Self::Credentials,
         Self::Grants,
         Self::ChapAccounts,
+        Self::NvmeHosts,
     ];
 
     pub(super) const fn definition(self) -> TableDefinition<'static, &'static str, &'static str> {
@@ -56,6 +61,7 @@ impl Table {
             Self::Credentials => "credentials",
             Self::Grants => "grants",
             Self::ChapAccounts => "chap_accounts",
+            Self::NvmeHosts => "nvme_hosts",
         })
     }
 }
@@ -100,6 +106,9 @@ impl Transaction {
             (accounts(&old.accounts), accounts(&new.accounts)),
             |account| to_json(&ChapRecord::of(account)),
         );
+        it.differences(Table::NvmeHosts, (hosts(&old.hosts), hosts(&new.hosts)), |keys| {
+            to_json(&HostRecord::of(keys))
+        });
         it.fact("last_grant", old.grants.last_number(), new.grants.last_number());
         it.fact("last_job", old.last_job, new.last_job);
         it
@@ -173,6 +182,10 @@ fn grants(grants: &Grants) -> BTreeMap<u64, &Grant> {
 
 fn accounts(accounts: &Accounts) -> BTreeMap<&str, &ChapAccount> {
     accounts.iter().map(|account| (account.user.as_str(), account)).collect()
+}
+
+fn hosts(hosts: &HostTable) -> BTreeMap<&str, &HostKeys> {
+    hosts.iter().map(|(host, keys)| (host.as_str(), keys)).collect()
 }
 
 fn to_json<T: Serialize>(record: &T) -> Zeroizing<String> {

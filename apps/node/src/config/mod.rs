@@ -171,7 +171,7 @@ impl Config {
             return Err(ConfigError::ClusterNeedsDirect);
         }
         let named = merge.hosts(file.host.into_vec(), args.hosts)?;
-        named.open(&mut doors)?;
+        named.open(&mut doors);
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
