@@ -14,6 +14,7 @@ use crate::access::{
 use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, DeviceList, Devices, OneDevice};
+use crate::host::{HostAdd, HostList, HostRemove, KeyedHosts, OneKeyedHost};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
@@ -68,6 +69,9 @@ pub enum Request {
     ChapAdd(ChapAdd),
     ChapList(ChapList),
     ChapRemove(ChapRemove),
+    HostAdd(HostAdd),
+    HostList(HostList),
+    HostRemove(HostRemove),
     ReservationList(ReservationList),
     ReservationClear(ReservationClear),
     DeviceList(DeviceList),
@@ -170,6 +174,9 @@ calls! {
     "chap-add": ChapAdd => OneAccount,
     "chap-list": ChapList => Accounts,
     "chap-remove": ChapRemove => OneAccount,
+    "host-add": HostAdd => OneKeyedHost,
+    "host-list": HostList => KeyedHosts,
+    "host-remove": HostRemove => OneKeyedHost,
     "reservation-list": ReservationList => Reservations,
     "reservation-clear": ReservationClear => OneReservation,
     "device-list": DeviceList => Devices,

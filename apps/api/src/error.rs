@@ -24,7 +24,7 @@ pub struct ApiError {
 /// A resource.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct Subject {
-    /// `volume`, `device`, `credential`, `grant`, `chap-account`, `token` or `job`.
+    /// `volume`, `device`, `credential`, `grant`, `chap-account`, `token`, `host` or `job`.
     pub kind: String,
     /// Its name or number.
     pub name: String,
@@ -75,6 +75,8 @@ pub enum ErrorCode {
     GrantNotFound,
     ChapAccountExists,
     ChapAccountNotFound,
+    HostKeysExist,
+    HostKeysNotFound,
     TokenExists,
     TokenNotFound,
     JobNotFound,
@@ -98,7 +100,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 38] = [
+    pub const TABLE: [(Self, &str, &str); 40] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -124,6 +126,8 @@ impl ErrorCode {
         (Self::ChapAccountNotFound, "chap-account-not-found", "list the CHAP accounts"),
         (Self::TokenExists, "token-exists", "choose another name, or remove it first"),
         (Self::TokenNotFound, "token-not-found", "list the tokens"),
+        (Self::HostKeysExist, "host-keys-exist", "remove the keys of the host first"),
+        (Self::HostKeysNotFound, "host-keys-not-found", "list the hosts with keys"),
         (Self::JobNotFound, "job-not-found", "list the jobs"),
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),

@@ -12,6 +12,7 @@ pub mod client;
 mod device;
 mod document;
 mod error;
+mod host;
 mod io;
 mod job;
 mod metrics;
@@ -40,6 +41,7 @@ pub use device::{
 };
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
+pub use host::{ControllerKey, HostAdd, HostList, HostRemove, KeyedHost, KeyedHosts, OneKeyedHost};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
 pub use metrics::{Metrics, MetricsShow};

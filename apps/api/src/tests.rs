@@ -646,6 +646,57 @@ fn tokens_are_as_they_always_were() {
     assert!("root".parse::<TokenScope>().is_err());
 }
 
+#[test]
+fn hosts_with_keys_are_as_they_always_were() {
+    let host = |is_restricted: bool| KeyedHost {
+        nqn: "nqn.2026-11.test:app".to_owned(),
+        mutual: is_restricted,
+        hash: is_restricted.then(|| "sha384".to_owned()),
+        group: is_restricted.then(|| "ffdhe4096".to_owned()),
+    };
+    let key = |text: &str| Some(SecretText(text.to_owned()));
+    let made = OneKeyedHost {
+        host: host(true),
+        key: key("drawn-for-it"),
+        controller_key: key("drawn-for-us"),
+    };
+    assert!(!format!("{made:?}").contains("drawn"));
+    insta::assert_snapshot!(document(made), @r#"
+        {
+          "schema": 1,
+          "host": {
+            "nqn": "nqn.2026-11.test:app",
+            "mutual": true,
+            "hash": "sha384",
+            "group": "ffdhe4096"
+          },
+          "key": "drawn-for-it",
+          "controller_key": "drawn-for-us"
+        }
+        "#);
+    insta::assert_snapshot!(document(KeyedHosts { hosts: vec![host(false)] }), @r#"
+        {
+          "schema": 1,
+          "hosts": [
+            {
+              "nqn": "nqn.2026-11.test:app",
+              "mutual": false
+            }
+          ]
+        }
+        "#);
+    let add = HostAdd {
+        nqn: "nqn.2026-11.test:app".to_owned(),
+        key: key("DHHC-1:00:geheim:"),
+        controller: Some(ControllerKey::default()),
+        hash: None,
+        group: Some("null".to_owned()),
+    };
+    assert!(!format!("{add:?}").contains("geheim"));
+    let add: Request = add.into();
+    insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"host-add","nqn":"nqn.2026-11.test:app","key":"DHHC-1:00:geheim:","controller":{},"group":"null"}"#);
+}
+
 fn job() -> JobInfo {
     JobInfo {
         id: 3,

@@ -84,6 +84,15 @@ Examples:
 
 A revoked grant has no effect once the command has returned.";
 
+const HOST_EXAMPLES: &str = "\
+Examples:
+  nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
+  nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
+  nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
+  nearflash host remove nqn.2014-08.com.example:app
+
+On the host: nvme connect ... --dhchap-secret KEY --dhchap-ctrl-secret KEY";
+
 const CHAP_EXAMPLES: &str = "\
 Examples:
   nearflash chap add app
@@ -250,6 +259,9 @@ pub(crate) enum Subcommand {
     /// Grant credentials access to ranges of volumes, and revoke it
     #[command(subcommand, after_help = GRANT_EXAMPLES)]
     Grant(GrantSubcommand),
+    /// Add, list and remove the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
+    #[command(subcommand, after_help = HOST_EXAMPLES)]
+    Host(HostSubcommand),
     /// Create, list and remove the CHAP accounts of iSCSI initiators
     #[command(subcommand, after_help = CHAP_EXAMPLES)]
     Chap(ChapSubcommand),
@@ -640,6 +652,46 @@ pub(crate) enum GrantSubcommand {
     Revoke {
         /// The grant's number, as 'nearflash grant list' shows it
         number: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum HostSubcommand {
+    /// Add the keys of a host, which must authenticate from then on; if it is connected without, it is
+    /// disconnected. Without --dhchap-key the node generates a key and shows it once
+    Add {
+        /// The host's NQN
+        nqn: String,
+        /// File with the host's key, in the form DHHC-1:...:
+        #[arg(long, value_name = "FILE")]
+        dhchap_key: Option<PathBuf>,
+        /// File with the controller's key, for hosts that ask the controller to authenticate, too
+        #[arg(long, value_name = "FILE")]
+        dhchap_ctrl_key: Option<PathBuf>,
+        /// Generate the controller's key and show it once
+        #[arg(long, conflicts_with = "dhchap_ctrl_key")]
+        mutual: bool,
+        /// The only hash to use: sha256, sha384 or sha512 [default: the first of these that the host supports]
+        #[arg(long, value_name = "HASH")]
+        hash: Option<String>,
+        /// The only Diffie-Hellman group to use: null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144 or ffdhe8192
+        /// [default: ffdhe3072, or another one that the host supports]
+        #[arg(long, value_name = "GROUP")]
+        group: Option<String>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all hosts with keys
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove the keys of a host and disconnect it
+    Remove {
+        /// The host's NQN
+        nqn: String,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -7,11 +7,12 @@ use nearflash_access::GrantRange;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
-    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, CredentialCreate,
-    CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, GrantSeal,
-    JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob, OneToken,
-    OneVolume, ReservationClear, ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove,
-    VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
+    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, ControllerKey,
+    CredentialCreate, CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList,
+    GrantRevoke, GrantSeal, HostAdd, HostList, HostRemove, JobCancel, JobInfo, JobList, JobShow,
+    JobWait, MetricsShow, OneCredential, OneJob, OneToken, OneVolume, ReservationClear,
+    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList,
+    VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
@@ -19,7 +20,8 @@ use nearflash_units::BlockSize;
 
 use crate::args::{
     ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, GrantSubcommand,
-    JobSubcommand, NodeArgs, ReservationSubcommand, TokenSubcommand, VolumeSubcommand,
+    HostSubcommand, JobSubcommand, NodeArgs, ReservationSubcommand, TokenSubcommand,
+    VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -195,6 +197,24 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
         GrantSubcommand::Revoke { number, node } => {
             let call = GrantRevoke { number };
             control(&node, call, |revoked| output::grant("revoked", &revoked.grant))
+        }
+    }
+}
+
+pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
+    match subcommand {
+        HostSubcommand::Add { nqn, dhchap_key, dhchap_ctrl_key, mutual, hash, group, node } => {
+            let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
+            let (key, controller_key) = (read(dhchap_key)?, read(dhchap_ctrl_key)?);
+            let is_mutual = mutual || controller_key.is_some();
+            let controller = is_mutual.then_some(ControllerKey { key: controller_key });
+            control(&node, HostAdd { nqn, key, controller, hash, group }, output::host_made)
+        }
+        HostSubcommand::List { node } => {
+            control(&node, HostList {}, |answer| tables::keyed_hosts(&answer.hosts))
+        }
+        HostSubcommand::Remove { nqn, node } => {
+            control(&node, HostRemove { nqn }, output::host_removed)
         }
     }
 }

@@ -51,6 +51,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Volume(volume) => control::run_volume(volume),
         Subcommand::Credential(credential) => control::run_credential(credential),
         Subcommand::Grant(grant) => control::run_grant(grant),
+        Subcommand::Host(host) => control::run_host(host),
         Subcommand::Chap(chap) => control::run_chap(chap),
         Subcommand::Token(token) => control::run_token(token),
         Subcommand::Reservation(reservation) => control::run_reservation(reservation),

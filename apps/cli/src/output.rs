@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use nearflash_api::{
-    CredentialInfo, Document, GrantInfo, JobInfo, OneAccount, ReservationInfo, TokenInfo,
-    VolumeInfo,
+    CredentialInfo, Document, GrantInfo, JobInfo, OneAccount, OneKeyedHost, ReservationInfo,
+    TokenInfo, VolumeInfo,
 };
 use nearflash_units::ByteLen;
 use serde::Serialize;
@@ -105,6 +105,27 @@ pub(crate) fn chap_removed(removed: &OneAccount) -> String {
     format!("removed CHAP user '{}' and its sessions\n", removed.account.user)
 }
 
+/// A host with new keys, and those that the node generated.
+pub(crate) fn host_made(made: &OneKeyedHost) -> String {
+    let OneKeyedHost { host, key, controller_key } = made;
+    let directions = if host.mutual { ", for both directions" } else { "" };
+    let mut text = format!("added keys of host '{}'{directions}\n", host.nqn);
+    for (whose, key) in [("host key", key), ("controller key", controller_key)] {
+        if let Some(key) = key {
+            text += &format!("{whose}: {}\n", key.0);
+        }
+    }
+    if key.is_some() || controller_key.is_some() {
+        text += "Keys are not shown again.\n";
+    }
+    text
+}
+
+/// A host whose keys are removed.
+pub(crate) fn host_removed(removed: &OneKeyedHost) -> String {
+    format!("removed the keys of host '{}' and its connections\n", removed.host.nqn)
+}
+
 /// Cleared reservations.
 pub(crate) fn cleared(reservation: &ReservationInfo) -> String {
     let ReservationInfo { volume, kind, registrants, .. } = reservation;
@@ -161,7 +182,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_api::{ChapInfo, SecretText};
+    use nearflash_api::{ChapInfo, KeyedHost, SecretText};
 
     fn credential(grants: usize, expires_at: Option<u64>) -> CredentialInfo {
         CredentialInfo { id: "app".to_owned(), expires_at, expired: false, grants }
@@ -194,6 +215,31 @@ mod tests {
         insta::assert_snapshot!(made, @r#"created credential 'app', until 2026-11-21 13:55Z"#);
         let removed = credential_removed(&credential(2, None));
         insta::assert_snapshot!(removed, @r#"removed credential 'app' and its 2 grants"#);
+    }
+
+    #[test]
+    fn a_host_is_made_and_removed_in_words() {
+        let host = |mutual| KeyedHost {
+            nqn: "nqn.2026-11.test:app".to_owned(),
+            mutual,
+            hash: None,
+            group: None,
+        };
+        let given = OneKeyedHost { host: host(false), key: None, controller_key: None };
+        insta::assert_snapshot!(host_made(&given), @"added keys of host 'nqn.2026-11.test:app'");
+        insta::assert_snapshot!(host_removed(&given), @"removed the keys of host 'nqn.2026-11.test:app' and its connections");
+        let key = |text: &str| Some(SecretText(text.to_owned()));
+        let drawn = OneKeyedHost {
+            host: host(true),
+            key: key("DHHC-1:01:a:"),
+            controller_key: key("DHHC-1:01:b:"),
+        };
+        insta::assert_snapshot!(host_made(&drawn), @r#"
+            added keys of host 'nqn.2026-11.test:app', for both directions
+            host key: DHHC-1:01:a:
+            controller key: DHHC-1:01:b:
+            Keys are not shown again.
+            "#);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use nearflash_access::{AccountError, GrantError, RestoreGrantsError};
 use nearflash_media::OpenError;
+use nearflash_nvme::auth::HostTableError;
 use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 
@@ -87,6 +88,9 @@ pub enum NodeError {
          If-Match"
     )]
     NoGeneration,
+    /// The keys of a host cannot be added or removed.
+    #[error(transparent)]
+    HostTable(#[from] HostTableError),
     /// A volume of another node cannot be opened.
     #[error("--remote {name}: {source}")]
     Remote {
@@ -302,6 +306,18 @@ pub enum NodeError {
         /// The address.
         address: SocketAddr,
     },
+    /// A door for NVMe/TCP hosts that must authenticate, while no host has keys.
+    #[error(
+        "{key}: hosts must authenticate at {address}, and no host has keys: start without this address, \
+         add keys with 'nearflash host add NQN', and start again; or name the hosts that may connect with \
+         --host NQN (repeatable), or use --host any"
+    )]
+    NoKeyedHost {
+        /// The key.
+        key: Key,
+        /// The address.
+        address: SocketAddr,
+    },
     /// The control socket cannot be created.
     #[error("control socket {}: {source}: choose another --data-dir", path.display())]
     Control {
@@ -412,9 +428,11 @@ impl NodeError {
     /// The process's exit code: 2 when the configuration is wrong, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Tls(_) | Self::NoCredential { .. } | Self::NoAccount { .. } => {
-                2
-            }
+            Self::Config(_)
+            | Self::Tls(_)
+            | Self::NoCredential { .. }
+            | Self::NoAccount { .. }
+            | Self::NoKeyedHost { .. } => 2,
             _ => 1,
         }
     }

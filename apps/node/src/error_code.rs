@@ -3,6 +3,7 @@
 
 use nearflash_access::{AccountError, GrantError};
 use nearflash_api::{ApiError, ErrorCode, Subject};
+use nearflash_nvme::auth::HostTableError;
 use nearflash_space::VolumeError;
 
 use crate::cluster::ChangeError;
@@ -28,6 +29,7 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Token(error) => of_token(error),
         NodeError::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
         NodeError::NoGeneration | NodeError::Value(_) => (ErrorCode::InvalidValue, None),
+        NodeError::HostTable(error) => of_host(error),
         NodeError::VolumeSize { name, .. }
         | NodeError::VolumeBlockSize { name, .. }
         | NodeError::VolumeDevice { name, .. }
@@ -53,7 +55,8 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Tls(_)
         | NodeError::Config(_)
         | NodeError::NoCredential { .. }
-        | NodeError::NoAccount { .. } => (ErrorCode::Configuration, None),
+        | NodeError::NoAccount { .. }
+        | NodeError::NoKeyedHost { .. } => (ErrorCode::Configuration, None),
         NodeError::FilesUnknown { .. } | NodeError::FilesNotOfNode { .. } => {
             (ErrorCode::Configuration, None)
         }
@@ -138,5 +141,14 @@ fn of_token(error: &TokenError) -> Coded {
         TokenError::NotFound(name) => token(ErrorCode::TokenNotFound, name),
         TokenError::Past => (ErrorCode::InvalidValue, None),
         TokenError::TooMany => (ErrorCode::LimitReached, None),
+    }
+}
+
+fn of_host(error: &HostTableError) -> Coded {
+    let host = |code, host: &_| (code, Some(Subject::new("host", host)));
+    match error {
+        HostTableError::Exists(nqn) => host(ErrorCode::HostKeysExist, nqn),
+        HostTableError::NotFound(nqn) => host(ErrorCode::HostKeysNotFound, nqn),
+        HostTableError::TooMany => (ErrorCode::LimitReached, None),
     }
 }

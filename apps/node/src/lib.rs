@@ -3,6 +3,7 @@
 //! The two sides share only the interface of [`RuntimeConfig`] and [`Runtime`]: the control side
 //! (every module except `runtime`), which may block and allocate, and the cores, which do neither.
 
+mod authentication;
 mod boot;
 mod catalog;
 pub mod check;
@@ -39,11 +40,11 @@ pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use ledger::Ledger;
 pub use remote::RemoteSpec;
 pub use runtime_face::{
-    Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
-    CoreStatus, DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant, DirectSeal,
-    DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess, InitiatorAccess, IscsiAccess,
-    IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnFiles, OnMirrors, OpenDoor, Published,
-    Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,
+    ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant,
+    DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess, InitiatorAccess,
+    IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles,
+    OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

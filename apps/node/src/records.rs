@@ -1,6 +1,7 @@
 //! The state that a node records and serves. A change is made on a copy of it.
 
 use nearflash_access::{Accounts, Grants};
+use nearflash_nvme::auth::HostTable;
 use nearflash_space::Space;
 
 use crate::runtime_face::{FilesAccess, PeerAccess};
@@ -24,6 +25,8 @@ pub(crate) struct Records {
     pub(crate) accounts: Accounts,
     /// The tokens of the HTTP interface.
     pub(crate) tokens: Tokens,
+    /// The NVMe hosts that must authenticate, with their keys.
+    pub(crate) hosts: HostTable,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,
     /// The volumes whose files this node owns. The configuration has them, not the catalog.

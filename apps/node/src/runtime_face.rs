@@ -4,6 +4,7 @@
 //! The control side knows configuration, catalog and control socket; the cores know sessions and
 //! requests. Neither depends on more of the other than this interface.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
@@ -18,10 +19,11 @@ use nearflash_direct::serving::FilesDemand;
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
 use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
+use nearflash_nvme::auth::Step;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
-use nearflash_shard::{ClientPlace, PeerConfig, Reading};
+use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
@@ -54,6 +56,8 @@ pub struct RuntimeConfig {
     pub doors: Vec<OpenDoor>,
     /// The NVMe/TCP hosts that are admitted.
     pub hosts: HostAccess,
+    /// The NVMe/TCP hosts that have keys, and must authenticate.
+    pub keyed_hosts: Arc<BTreeSet<Nqn>>,
     /// The iSCSI initiators that are admitted.
     pub initiators: InitiatorAccess,
     /// Takes the sessions' requests for changes of a volume's shared state; each is answered with
@@ -72,6 +76,42 @@ pub struct RuntimeConfig {
     pub on_mirrors: OnMirrors,
     /// Takes the messages of clients for the owner of files.
     pub on_files: OnFiles,
+    /// Takes the messages of hosts that authenticate.
+    pub on_authentication: OnAuthentication,
+}
+
+/// A message of a host that authenticates, which [`Runtime::answer_authentication`] returns.
+#[derive(Clone, Debug)]
+pub struct Authentication {
+    /// The core of its connection.
+    pub core: CoreId,
+    /// The connection.
+    pub owner: Owner,
+    /// Its address.
+    pub peer: Peer,
+    /// The message, with the end that handles it.
+    pub step: Box<Step>,
+}
+
+/// Takes messages of hosts that authenticate. It must return at once.
+#[derive(Clone)]
+pub struct OnAuthentication(Arc<dyn Fn(Authentication) + Send + Sync>);
+
+impl OnAuthentication {
+    /// Messages go to this function.
+    pub fn new(take: impl Fn(Authentication) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+
+    pub(crate) fn tell(&self, asked: Authentication) {
+        (self.0)(asked);
+    }
+}
+
+impl fmt::Debug for OnAuthentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnAuthentication")
+    }
 }
 
 /// News of the cores about a mirror.
@@ -490,6 +530,13 @@ pub trait Runtime: Send + Sync {
 
     /// Answers the message of this number of a client's connection, or says why there is no answer.
     fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>);
+
+    /// Returns a message of a host that authenticates, once it is handled.
+    fn answer_authentication(&self, asked: Authentication);
+
+    /// Replaces the NVMe/TCP hosts that have keys. Returns when the connections of the hosts end whose
+    /// keys were added or removed.
+    fn publish_keyed_hosts(&self, hosts: Arc<BTreeSet<Nqn>>);
 
     /// Adds devices, which are volumes of other nodes, mirrors, or faces of mirrors: the lists hold the
     /// earlier ones, too, and `mirrors` has the kinds of those that are not volumes of other nodes.

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use nearflash_access::{SECRET_LEN, Secret};
 use nearflash_api::socket::socket_path;
@@ -17,19 +18,20 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
+use crate::authentication::{self, Authenticator, Queue};
 use crate::boot::boot;
 use crate::cluster::Supervisor;
 use crate::clustered::{Clustered, Enrolled};
-use crate::config::{Admits, Config, Protocol};
+use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
 use crate::http::{self, Http, NetworkDoor};
-use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
+use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, keyed_hosts, now};
 use crate::prepare::{Prepared, Slices, prepare};
-use crate::runtime_face::{FilesAccess, OnFiles, OpenDoor};
+use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
 
 /// A node that serves.
@@ -42,6 +44,7 @@ pub struct Running {
     http: Option<Http>,
     expiry: ExpiryWatch,
     changes: Changes,
+    authenticator: Authenticator,
     workers: Workers,
     remotes: RemoteWatch,
     cluster: Option<Clustered>,
@@ -68,13 +71,13 @@ impl Running {
         let cluster = enrolled(config, &catalog, &doors)?;
         let (remotes, absent) = remote::find(&config.remotes)?;
         let remotes = (&remotes[..], absent.is_empty());
-        let slices = config.cluster.as_ref().map_or(&[][..], |it| &it.slices);
-        let slices = cluster.as_ref().map(|it| (it, slices));
+        let slices = cluster.as_ref().zip(config.cluster.as_ref().map(|it| &it.slices[..]));
         let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
         let Doors { mut open, local_socket, addresses, http } = doors;
         let (on_files, files) = prepare_files(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let (asker, events) = Asker::new();
+        let (on_authentication, authentications) = authentication::queue();
         let health = Health::open(&config.data_dir, &prepared.recorded.space);
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
@@ -88,6 +91,7 @@ impl Running {
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
             hosts: config.hosts.clone(),
+            keyed_hosts: Arc::new(keyed_hosts(&prepared.recorded.hosts)),
             initiators: config.initiators.clone(),
             changes: asker.clone(),
             node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
@@ -96,30 +100,28 @@ impl Running {
             ledger: Arc::clone(health.ledger()),
             on_mirrors: cluster.as_ref().map(Enrolled::on_mirrors).unwrap_or_default(),
             on_files,
+            on_authentication,
         })?;
-        let face = Arc::clone(&runtime);
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
-        let node = Arc::new(Node::new(prepared, direct, face, asker, addresses.clone(), health));
+        let (face, reached) = (Arc::clone(&runtime), addresses.clone());
+        let node = Arc::new(Node::new(prepared, direct, face, asker, reached, health));
         let given_up = |_: &NodeError| {
             // The node has only just started, so there is nothing to report.
             let _ = runtime.drain_and_join();
         };
         let no_thread = |source| NodeError::System { action: "start a thread", source };
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
-        let changes =
-            Changes::start(Arc::clone(&node), events).map_err(no_thread).inspect_err(given_up)?;
-        let workers = Workers::start(Arc::clone(&node)).map_err(no_thread).inspect_err(given_up)?;
-        let remotes = RemoteWatch::start(Arc::clone(&node), absent)
-            .map_err(no_thread)
-            .inspect_err(given_up)?;
+        let (changes, authenticator, workers) =
+            start_desks(&node, events, authentications).inspect_err(given_up)?;
+        let remotes = RemoteWatch::start(Arc::clone(&node), absent);
+        let remotes = remotes.map_err(no_thread).inspect_err(given_up)?;
         let files = files.map(|files| files.start(&node, &runtime)).transpose();
         let files = files.map_err(no_thread).inspect_err(given_up)?;
-        let follow = |cluster: Enrolled| cluster.follow(&node, slices);
-        let cluster = cluster.map(follow).transpose().inspect_err(given_up)?;
-        let data_dir = absolute(&config.data_dir);
+        let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
+        let cluster = cluster.inspect_err(given_up)?;
         node.save_health(true);
         Ok(Self {
-            data_dir,
+            data_dir: absolute(&config.data_dir),
             addresses,
             node,
             runtime,
@@ -127,6 +129,7 @@ impl Running {
             http,
             expiry,
             changes,
+            authenticator,
             workers,
             remotes,
             cluster,
@@ -170,6 +173,7 @@ impl Running {
         self.expiry.stop();
         // Before the drain: another node may take the path as soon as this one stops listening.
         drop(self.local_socket);
+        self.authenticator.stop();
         if !self.runtime.drain_and_join() {
             return Err(NodeError::NotDrained);
         }
@@ -305,16 +309,36 @@ fn start_control(
         Err(source) => {
             http.into_iter().for_each(Http::stop);
             control.stop();
-            Err(NodeError::System { action: "start a thread", source })
+            Err(no_thread(source))
         }
     }
 }
 
-/// Checks that a door which admits only authenticated peers has a credential or an account to
-/// admit. A cluster has its own.
+fn no_thread(source: io::Error) -> NodeError {
+    NodeError::System { action: "start a thread", source }
+}
+
+/// Starts the threads that answer sessions, and those that run jobs.
+fn start_desks(
+    node: &Arc<Node>,
+    events: Receiver<Event>,
+    authentications: Queue,
+) -> Result<(Changes, Authenticator, Workers), NodeError> {
+    let changes = Changes::start(Arc::clone(node), events).map_err(no_thread)?;
+    let authenticator = Authenticator::start(Arc::clone(node), authentications);
+    let authenticator = authenticator.map_err(no_thread)?;
+    let workers = Workers::start(Arc::clone(node)).map_err(no_thread)?;
+    Ok((changes, authenticator, workers))
+}
+
+/// Checks that a door which admits only authenticated peers has a credential, an account or a host with keys
+/// to admit. A cluster has its own credentials and accounts.
 fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
-    let doors = if config.cluster.is_none() { &config.doors[..] } else { &[] };
-    for door in doors.iter().filter(|door| door.admits == Admits::Proven) {
+    let is_proven = |door: &&Door| {
+        let is_checked = config.cluster.is_none() || door.protocol == Protocol::NvmeTcp;
+        is_checked && door.admits == Admits::Proven
+    };
+    for door in config.doors.iter().filter(is_proven) {
         let (key, address) = (door.key.clone(), door.address);
         let contents = catalog.read()?;
         match door.protocol {
@@ -323,6 +347,9 @@ fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
             }
             Protocol::Iscsi if contents.has_no_account() => {
                 return Err(NodeError::NoAccount { key, address });
+            }
+            Protocol::NvmeTcp if contents.has_no_keyed_host() => {
+                return Err(NodeError::NoKeyedHost { key, address });
             }
             Protocol::NvmeTcp | Protocol::Direct | Protocol::Iscsi => {}
         }

@@ -5,9 +5,10 @@
 
 use nearflash_api::{
     Accounts, Activity, ChapAdd, ClusterVolumeCreate, CredentialCreate, Credentials, Devices,
-    GrantAdd, GrantSeal, Grants, Jobs, NewCredential, NewSeal, NewToken, OneAccount, OneCredential,
-    OneDevice, OneGrant, OneJob, OneReservation, OneToken, OneVolume, Reservations, Status,
-    TokenCreate, Tokens, VolumeCreate, VolumeDetail, VolumeResize, Volumes,
+    GrantAdd, GrantSeal, Grants, HostAdd, Jobs, KeyedHosts, NewCredential, NewSeal, NewToken,
+    OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken,
+    OneVolume, Reservations, Status, TokenCreate, Tokens, VolumeCreate, VolumeDetail, VolumeResize,
+    Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -109,7 +110,7 @@ const NAME: Field = ("name", Kind::Text, "The name.");
 const JOB: Field = ("id", Kind::Number, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 28] = [
+pub(crate) static ROUTES: [Route; 31] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -193,6 +194,17 @@ pub(crate) static ROUTES: [Route; 28] = [
         described::<OneAccount>,
     )
     .field(("user", Kind::Text, "The initiator's user name.")),
+    get("/v1/hosts", "host-list", "All NVMe hosts with keys", described::<KeyedHosts>),
+    post("/v1/hosts", "host-add", "Adds the keys of an NVMe host", described::<OneKeyedHost>)
+        .body(&[described::<HostAdd>])
+        .creates(Success::Created),
+    delete(
+        "/v1/hosts/{nqn}",
+        "host-remove",
+        "Removes the keys of an NVMe host, and disconnects it",
+        described::<OneKeyedHost>,
+    )
+    .field(("nqn", Kind::Text, "The host's NQN.")),
     get("/v1/tokens", "token-list", "All tokens", described::<Tokens>),
     post("/v1/tokens", "token-create", "Creates a token", described::<NewToken>)
         .body(&[described::<TokenCreate>])

@@ -15,6 +15,7 @@ pub(crate) fn rule(request: &Request) -> (TokenScope, String) {
         | Request::CredentialList(_)
         | Request::GrantList(_)
         | Request::ChapList(_)
+        | Request::HostList(_)
         | Request::ReservationList(_)
         | Request::DeviceList(_)
         | Request::TokenList(_)
@@ -41,6 +42,8 @@ pub(crate) fn rule(request: &Request) -> (TokenScope, String) {
         Request::GrantSeal(call) => (Admin, call.volume.clone()),
         Request::ChapAdd(call) => (Admin, call.user.clone()),
         Request::ChapRemove(call) => (Admin, call.user.clone()),
+        Request::HostAdd(call) => (Admin, call.nqn.clone()),
+        Request::HostRemove(call) => (Admin, call.nqn.clone()),
         Request::TokenCreate(call) => (Admin, call.name.clone()),
         Request::TokenRemove(call) => (Admin, call.name.clone()),
     }

@@ -1,6 +1,7 @@
 //! The host's session on a TCP connection.
 
-use nearflash_nvme::{ControllerId, QueueId};
+use nearflash_nvme::serving::Connected;
+use nearflash_nvme::{ControllerId, QueueId, Status};
 use nearflash_nvme_tcp::host::{HostConfig, HostSession};
 use nearflash_nvme_tcp::{Chunk, Digests, PeerError, Receiving};
 use nearflash_session::PayloadPart;
@@ -100,10 +101,13 @@ pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(),
         connection.session.connect_response().is_some()
     })?;
     let entry = connection.session.connect_response().expect("it was awaited");
-    if entry.status().is_success() {
-        return Ok(());
-    }
-    Err(HostError::Refused { subsystem: options.subsystem.clone(), status: entry.status() })
+    let must_authenticate = entry.dw0.get() & Connected::AUTHENTICATION_REQUIRED != 0;
+    let status = match entry.status() {
+        status if status.is_success() && must_authenticate => Status::AUTHENTICATION_REQUIRED.dnr(),
+        status if status.is_success() => return Ok(()),
+        status => status,
+    };
+    Err(HostError::Refused { subsystem: options.subsystem.clone(), status })
 }
 
 /// The parameters of a queue pair's connection, usable on any thread.

@@ -1,14 +1,14 @@
 //! The first core's part: Connects, admin commands and the actions of controllers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use nearflash_engine::CoreId;
 use nearflash_nvme::serving::{
-    Action, Connected, HostStatus, NamespaceConfig, QueueKind, Refusal, Target,
+    Action, Arrival, Connected, HostStatus, NamespaceConfig, QueueKind, Refusal, Target,
 };
 use nearflash_nvme::{
-    CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
+    CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn, QueueId, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
 use nearflash_units::Nanos;
@@ -68,7 +68,8 @@ impl Controllers {
         demand: &ConnectDemand,
         local: TransportAddress,
     ) -> Result<Connected, Refusal> {
-        let connected = self.target.connect(now, &demand.command, &demand.data, local)?;
+        let arrival = Arrival { local, anonymous: demand.anonymous };
+        let connected = self.target.connect(now, &demand.command, &demand.data, arrival)?;
         if let (QueueKind::Io, Some(host)) = (connected.kind, Host::of(&demand.data)) {
             self.associations.queue_connected(connected.controller, connected.queue, host);
         }
@@ -232,6 +233,20 @@ impl Shard {
         let published = controllers.target.publish(namespaces);
         published.expect("the control side gives each namespace a number of its own");
         self.act(world);
+    }
+
+    /// Replaces the hosts that have keys. Controllers that the new keys do not admit end.
+    pub(crate) fn set_keyed_hosts<W: World>(
+        &mut self,
+        number: u64,
+        hosts: Arc<BTreeSet<Nqn>>,
+        world: &mut W,
+    ) {
+        if let Some(controllers) = &mut self.controllers {
+            controllers.target.set_keyed_hosts(hosts);
+        }
+        self.act(world);
+        self.shown(number, world);
     }
 
     pub(crate) fn controllers_timeout<W: World>(&mut self, world: &mut W) {

@@ -163,10 +163,11 @@ pub(crate) fn session_of<W: World>(
 ) -> Session {
     let now = world.now();
     match door {
-        Door::NvmeTcp => Session::NvmeTcp(nearflash_nvme_tcp::serving::TargetSession::new(
-            shard.config.session,
-            now,
-        )),
+        Door::NvmeTcp { anonymous } => {
+            let config =
+                nearflash_nvme_tcp::serving::SessionConfig { anonymous, ..shard.config.session };
+            Session::NvmeTcp(nearflash_nvme_tcp::serving::TargetSession::new(config, now))
+        }
         Door::Direct { anonymous, local } => {
             Session::Direct(shard.clients.session(anonymous, local, now, world))
         }

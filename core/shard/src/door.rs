@@ -7,7 +7,10 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Door {
     /// NVMe/TCP.
-    NvmeTcp,
+    NvmeTcp {
+        /// Hosts without keys connect without authentication.
+        anonymous: bool,
+    },
     /// Direct, over TCP or a Unix socket.
     Direct {
         /// While no credential exists, every client has full access.

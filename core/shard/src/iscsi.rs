@@ -224,6 +224,7 @@ impl Shard {
         let sessions = sessions.filter(|tsih| !ending.contains(tsih)).collect();
         self.initiators.ending.push(Ending { number, sessions });
         self.end_connections(&places, world);
+        self.shown(number, world);
     }
 
     /// Reports raised conditions to initiators.

@@ -8,6 +8,7 @@
 //! This crate knows nothing about system calls, files or configuration.
 
 mod associations;
+mod authentication;
 mod changes;
 mod connection;
 mod connections;

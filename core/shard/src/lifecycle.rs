@@ -42,7 +42,7 @@ impl Shard {
         let connection = Box::new(connection);
         // An NVMe host is placed by the queue that its Connect names; a client is placed at once.
         let core = match door {
-            Door::NvmeTcp | Door::Iscsi { .. } => CoreId::FIRST,
+            Door::NvmeTcp { .. } | Door::Iscsi { .. } => CoreId::FIRST,
             Door::Direct { .. } => self.clients.next_core(self.config.engine.core_count),
         };
         if core == self.config.engine.core {

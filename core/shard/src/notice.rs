@@ -9,6 +9,7 @@ use nearflash_engine::{CoreId, Opened, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_mirror::{Copied, MirrorId, Written};
+use nearflash_nvme::auth::Step;
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, HostName, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
@@ -111,6 +112,8 @@ pub enum Notice {
     SessionOver { nexus: Nexus, identity: Identity },
     /// A session asks for a change of a volume. Answered by [`crate::Message::Changed`].
     Change { core: CoreId, owner: Owner, tag: Tag, change: Box<Change> },
+    /// A host has sent a message of its authentication. Answered by [`crate::Message::Authenticated`].
+    Authentication { core: CoreId, owner: Owner, peer: Peer, step: Box<Step> },
     /// A direct client has a message for the owner of the files of a volume. Answered by
     /// [`crate::Message::FilesAnswered`].
     Files { place: ClientPlace, demand: Box<FilesDemand> },
@@ -118,7 +121,7 @@ pub enum Notice {
     FilesGone(ClientPlace),
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
-    /// Answers `Devices`, `Mirrors`, `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.
+    /// Answers `Devices`, `Mirrors`, `KeyedHosts`, `Volumes`, `Direct` and `Iscsi` of [`crate::Message`]: the core uses the new state.
     Shown(CoreId, u64),
     /// Answers the last three of these, and [`crate::Message::Quiesce`]: no request that the older state allowed
     /// is in flight any more on the volumes that the change concerns.

@@ -279,6 +279,9 @@ impl Shard {
                     Some(nvme_tcp::Demand::Change(tag, change)) => {
                         self.ask_for_change(key, tag, change, world);
                     }
+                    Some(nvme_tcp::Demand::Authentication(step)) => {
+                        self.ask_for_authentication(key, step, world);
+                    }
                     None => break,
                 },
                 Session::Direct(session) => match session.poll_demand() {

@@ -285,6 +285,8 @@ impl Shard {
                 self.set_exports(namespaces, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
+            Message::KeyedHosts(number, hosts) => self.set_keyed_hosts(number, hosts, world),
+            Message::Authenticated(owner, step) => self.authenticated(owner, *step, world),
             Message::Claim(identity, place) => self.client_claims(*identity, place, world),
             Message::Claimed(owner) => self.claimed(owner),
             Message::EndClient(owner) => self.kill(Key::from_owner(owner), world),
@@ -293,10 +295,7 @@ impl Shard {
             Message::Revoked(number) => self.revoked(number),
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
-            Message::Iscsi(number, exports) => {
-                self.set_iscsi_exports(number, exports, world);
-                self.shown(number, world);
-            }
+            Message::Iscsi(number, exports) => self.set_iscsi_exports(number, exports, world),
             Message::Quiesce(number, volumes) => {
                 self.engine.await_older(number, Older::Came, volumes[..].into());
             }
@@ -370,7 +369,7 @@ impl Shard {
         }
     }
 
-    fn shown<W: World>(&self, number: u64, world: &mut W) {
+    pub(crate) fn shown<W: World>(&self, number: u64, world: &mut W) {
         world.notice(Notice::Shown(self.config.engine.core, number));
     }
 

@@ -126,6 +126,7 @@ impl Bench {
                 }
                 Demand::Change(..) => unreachable!("only reads"),
                 Demand::Admin(_) => unreachable!("an I/O queue"),
+                Demand::Authentication(_) => unreachable!("it need not authenticate"),
             }
         }
         append(&mut self.to_host, self.target.output(), &self.payload);
@@ -259,6 +260,7 @@ fn connected() -> Connected {
         namespaces: Arc::new(table),
         nexus: Nexus(1),
         identity: Identity::Nvme { host_id: [1; 16], controller: 1 },
+        authentication: None,
     }
 }
 

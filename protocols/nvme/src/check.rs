@@ -16,7 +16,8 @@ use crate::log::{LogId, TransportType};
 use crate::property::{Capabilities, Configuration, offset};
 use crate::reservation::EXTENDED;
 use crate::serving::{
-    Action, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
+    Action, Arrival, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target,
+    TargetConfig,
 };
 use crate::{
     AdminOpcode, AsyncEvent, Command, CommandId, ControllerId, IoOpcode, NamespaceEntry,
@@ -65,7 +66,7 @@ pub fn check_connect_never_panics(bytes: &[u8]) {
     let Ok((data, _)) = ConnectData::read_from_prefix(rest) else { return };
     let mut target = target();
     let before = target.status().hosts.len();
-    let connected = target.connect(Nanos(0), &command, &data, local());
+    let connected = target.connect(Nanos(0), &command, &data, arrival());
     let made = target.status().hosts.len() - before;
     match connected {
         Ok(connected) => {
@@ -153,12 +154,16 @@ fn enabled_controller(target: &mut Target) -> ControllerId {
     let host = name("nqn.2026-11.io.nearflash:host");
     let connect = Connect { queue_entries_zero_based: 31, ..Connect::default() }.to_command();
     let data = ConnectData::new(Uuid::from_u128(2), ControllerId::DYNAMIC, &subsystem, &host);
-    let connected = target.connect(Nanos(0), &connect, &data, local());
+    let connected = target.connect(Nanos(0), &connect, &data, arrival());
     let controller = connected.expect("the names are known").controller;
     let enable = Command::property_set(offset::CONFIGURATION, Configuration::ENABLE.0);
     target.admin(Nanos(0), controller, &enable, &[]);
     while target.poll_action().is_some() {}
     controller
+}
+
+fn arrival() -> Arrival {
+    Arrival { local: local(), anonymous: true }
 }
 
 fn local() -> TransportAddress {

@@ -10,7 +10,7 @@ use zerocopy::little_endian::U16;
 
 use crate::{
     Command, ControllerId, FABRICS_OPCODE, FabricsType, NamespaceId, Nqn, NqnField, QueueId,
-    SglDescriptor,
+    SglDescriptor, Status,
 };
 
 wire! {
@@ -130,7 +130,72 @@ impl PropertyAccess {
     }
 }
 
+/// The parameters of an Authentication Send or Receive. NVMe Base 2.0, 6.1 and 6.2.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AuthenticationTransfer {
+    /// SPSP0 and SPSP1.
+    pub specific: [u8; 2],
+    /// SECP.
+    pub protocol: u8,
+    /// TL or AL: the length of the message, or of the host's buffer.
+    pub len: u32,
+}
+
+impl AuthenticationTransfer {
+    /// SECP of NVMe's own authentication protocols.
+    pub const NVME: u8 = 0xE9;
+    /// SPSP0 and SPSP1 of NVMe's own authentication protocols.
+    pub const NVME_SPECIFIC: [u8; 2] = [1, 1];
+
+    fn to_command(self, fabrics_type: FabricsType, sgl: SglDescriptor) -> Command {
+        let [first, second] = self.specific;
+        Command {
+            sgl,
+            cdw10: u32::from_le_bytes([0, first, second, self.protocol]).into(),
+            cdw11: self.len.into(),
+            ..Command::fabrics(fabrics_type)
+        }
+    }
+
+    fn of(len: u32) -> Self {
+        Self { specific: Self::NVME_SPECIFIC, protocol: Self::NVME, len }
+    }
+
+    /// The length of the message, or of the host's buffer, which is not zero.
+    ///
+    /// # Errors
+    /// If the protocol is another one, or the length is zero.
+    pub fn checked_len(&self) -> Result<u32, Status> {
+        let is_nvme = self.protocol == Self::NVME && self.specific == Self::NVME_SPECIFIC;
+        if is_nvme && self.len > 0 { Ok(self.len) } else { Err(Status::INVALID_FIELD.dnr()) }
+    }
+}
+
 impl Command {
+    /// Authentication Send of a message of this length, which is in the capsule.
+    pub fn authentication_send(len: u32) -> Self {
+        let sgl = SglDescriptor::in_capsule(0, len);
+        AuthenticationTransfer::of(len).to_command(FabricsType::AUTHENTICATION_SEND, sgl)
+    }
+
+    /// Authentication Receive of a message of at most this length.
+    pub fn authentication_receive(len: u32) -> Self {
+        let sgl = SglDescriptor::transport(len);
+        AuthenticationTransfer::of(len).to_command(FabricsType::AUTHENTICATION_RECEIVE, sgl)
+    }
+
+    /// Whether this is an Authentication Send or Receive.
+    pub fn is_authentication(&self) -> bool {
+        let types = [FabricsType::AUTHENTICATION_SEND, FabricsType::AUTHENTICATION_RECEIVE];
+        self.is_fabrics() && types.contains(&self.fabrics_type())
+    }
+
+    /// The parameters of an Authentication Send or Receive. Only valid for these commands.
+    pub fn as_authentication(&self) -> AuthenticationTransfer {
+        let [_, first, second, protocol] = self.cdw10.get().to_le_bytes();
+        AuthenticationTransfer { specific: [first, second], protocol, len: self.cdw11.get() }
+    }
+
     /// A Fabrics command whose other fields are zero.
     pub fn fabrics(fabrics_type: FabricsType) -> Self {
         Self::new(FABRICS_OPCODE, NamespaceId(u32::from(fabrics_type.0)))
@@ -241,6 +306,31 @@ mod tests {
         assert_eq!(set.as_bytes()[4..8], [0x00, 0, 0, 0]);
         let expected = [0, 0, 0, 0, 0x14, 0, 0, 0, 1, 0, 0x46, 0, 0, 0, 0, 0];
         assert_eq!(set.as_bytes()[40..56], expected);
+    }
+
+    #[test]
+    fn authentication_commands_have_the_bytes_that_hosts_send() {
+        let send = Command::authentication_send(72);
+        assert_eq!(send.as_bytes()[4..5], [0x05]);
+        assert_eq!(send.as_bytes()[40..48], [0, 1, 1, 0xE9, 72, 0, 0, 0]);
+        assert_eq!(send.as_authentication().checked_len(), Ok(72));
+        let receive = Command::authentication_receive(4096);
+        assert_eq!(receive.as_bytes()[4..5], [0x06]);
+        assert_eq!(receive.as_bytes()[40..48], [0, 1, 1, 0xE9, 0, 16, 0, 0]);
+        assert!(send.is_authentication() && receive.is_authentication());
+        assert!(!Command::disconnect().is_authentication());
+    }
+
+    #[test]
+    fn another_security_protocol_is_refused() {
+        let ours = Command::authentication_send(72).as_authentication();
+        for other in [
+            AuthenticationTransfer { protocol: 0, ..ours },
+            AuthenticationTransfer { specific: [1, 0], ..ours },
+            AuthenticationTransfer { len: 0, ..ours },
+        ] {
+            assert_eq!(other.checked_len(), Err(Status::INVALID_FIELD.dnr()));
+        }
     }
 
     #[test]

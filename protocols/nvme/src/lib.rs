@@ -6,6 +6,7 @@
 //! or devices: `nearflash-nvme-tcp` is the transport, and the engine does the I/O.
 
 mod address;
+pub mod auth;
 pub mod check;
 mod command;
 mod completion;

@@ -47,5 +47,7 @@ impl FabricsType {
     pub const PROPERTY_SET: Self = Self(0x00);
     pub const CONNECT: Self = Self(0x01);
     pub const PROPERTY_GET: Self = Self(0x04);
+    pub const AUTHENTICATION_SEND: Self = Self(0x05);
+    pub const AUTHENTICATION_RECEIVE: Self = Self(0x06);
     pub const DISCONNECT: Self = Self(0x08);
 }

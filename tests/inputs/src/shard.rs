@@ -229,7 +229,7 @@ impl Bench {
     /// Opens a connection that has sent nothing.
     fn open(&mut self, digests: Digests) {
         if self.has_room() {
-            let socket = self.outside.open(Door::NvmeTcp);
+            let socket = self.outside.open(Door::NvmeTcp { anonymous: true });
             self.hostiles.push(Hostile { socket, digests, door: Spoken::NvmeTcp });
         }
     }
@@ -296,7 +296,7 @@ impl Bench {
         if !self.has_room() {
             return None;
         }
-        let socket = self.outside.open(Door::NvmeTcp);
+        let socket = self.outside.open(Door::NvmeTcp { anonymous: true });
         self.outside.socket(socket).keeps_output = true;
         let mut queue = Queue { socket, host: HostSession::new(config), memory: Vec::new() };
         for _ in 0..64 {

@@ -15,7 +15,7 @@ mod place;
 pub use cluster::Cluster;
 pub use conformance::{Finding, Verdict, run_conformance_suite};
 pub use guest::{Guest, Outcome, Script};
-pub use node::{Account, Node};
+pub use node::{Account, HostKeys, Node};
 pub use place::Scratch;
 
 /// Whether the guests connect to the target of their own kernel instead of a node.

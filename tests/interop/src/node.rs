@@ -33,6 +33,19 @@ pub struct Account<'a> {
     pub node: Option<(&'a str, &'a str)>,
 }
 
+/// The keys of a host, and the hash and group that the node selects for it.
+#[derive(Clone, Copy, Debug)]
+pub struct HostKeys<'a> {
+    /// The host's NQN.
+    pub nqn: &'a str,
+    /// Its key.
+    pub key: &'a str,
+    /// The controller's key, for authentication in both directions.
+    pub controller_key: Option<&'a str>,
+    /// The only hash and the only group; `None` for the node's default.
+    pub only: Option<(&'a str, &'a str)>,
+}
+
 /// The addresses of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Doors {
@@ -196,6 +209,25 @@ impl Node {
     /// Removes an account.
     pub fn remove_account(&self, user: &str) {
         self.order(&["chap", "remove", user]);
+    }
+
+    /// Adds the keys of a host, which must authenticate from then on.
+    pub fn add_host(&self, keys: &HostKeys<'_>) {
+        let key = self.secret_file("host-key", keys.key);
+        let mut words = vec!["host", "add", keys.nqn, "--dhchap-key", &key];
+        let controller = keys.controller_key.map(|key| self.secret_file("controller-key", key));
+        if let Some(controller) = &controller {
+            words.extend(["--dhchap-ctrl-key", controller]);
+        }
+        if let Some((hash, group)) = keys.only {
+            words.extend(["--hash", hash, "--group", group]);
+        }
+        self.order(&words);
+    }
+
+    /// Removes the keys of a host.
+    pub fn remove_host(&self, nqn: &str) {
+        self.order(&["host", "remove", nqn]);
     }
 
     fn secret_file(&self, name: &str, secret: &str) -> String {

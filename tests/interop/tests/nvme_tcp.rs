@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use nearflash_interop::{Cluster, Guest, Node, Scratch, Script, is_self_check};
+use nearflash_interop::{Cluster, Guest, HostKeys, Node, Scratch, Script, is_self_check};
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
@@ -139,4 +139,53 @@ fn a_host_reaches_a_volume_of_a_cluster_over_two_nodes_and_loses_one_of_them() {
     let marks: &[(&str, Act)] = &[("kill", Node::kill)];
     run_with("cluster", &scratch, &parameters, &mut second, marks);
     first.terminate();
+}
+
+/// The NQN of the guest.
+const GUEST: &str = "nqn.2014-08.org.nvmexpress:uuid:6e666c61-7368-4e51-8e01-000000000001";
+/// Keys of 32, 48 and 32 bytes; the first two are transformed.
+const KEY: &str = "DHHC-1:01:H0D8ktokFpR1CXnubPWC8tXX0o4YM13gWrxU0FYOD1PSgP0x:";
+const NODE_KEY: &str =
+    "DHHC-1:02:Umd2iCLuYk1I/OFexcp5y9YCy39MIVelFlVpkfIu+Me173sY0f9BxZNw77CFhlHUMfrrXw==:";
+const WRONG_KEY: &str = "DHHC-1:00:rMKNsr63tCuqHLAkPUAcy04/zkTXsCh5pSeZqt/1QVLMNNKi:";
+
+fn one_way(node: &mut Node) {
+    node.add_host(&HostKeys { nqn: GUEST, key: KEY, controller_key: None, only: None });
+}
+
+fn two_way(node: &mut Node) {
+    replace(node, None);
+}
+
+fn replace(node: &mut Node, only: Option<(&str, &str)>) {
+    node.remove_host(GUEST);
+    node.add_host(&HostKeys { nqn: GUEST, key: KEY, controller_key: Some(NODE_KEY), only });
+}
+
+#[test]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
+fn a_host_with_the_key_authenticates_in_one_and_both_directions_and_no_other_host_connects() {
+    if is_self_check() {
+        return; // nvmet.sh configures no keys
+    }
+    let scratch = Scratch::of("dhchap");
+    let mut node = Node::start(&scratch);
+    let (address, port) = node.guest_side();
+    let parameters = [
+        ("TARGET_ADDRESS", address),
+        ("TARGET_PORT", port.as_str()),
+        ("KEY", KEY),
+        ("NODE_KEY", NODE_KEY),
+        ("WRONG_KEY", WRONG_KEY),
+    ];
+    let marks: &[(&str, Act)] = &[
+        ("one_way", one_way),
+        ("two_way", two_way),
+        ("sha256", |node| replace(node, Some(("sha256", "null")))),
+        ("sha384", |node| replace(node, Some(("sha384", "ffdhe2048")))),
+        ("sha512", |node| replace(node, Some(("sha512", "ffdhe3072")))),
+        ("removed", |node| node.remove_host(GUEST)),
+    ];
+    run_with("dhchap", &scratch, &parameters, &mut node, marks);
+    node.terminate();
 }

@@ -109,6 +109,7 @@ impl Plan {
         let dice = &mut dice;
         let faults = Faults::draw(dice);
         let session = SessionConfig {
+            anonymous: true,
             in_capsule_len_max: 8192,
             h2c_data_len_max: dice.pick(&[4096, 65_536, 1_048_576]),
             handshake_timeout: Nanos::from_secs(dice.between(2, 5)),

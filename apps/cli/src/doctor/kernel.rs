@@ -52,9 +52,11 @@ pub(super) fn open_files(machine: &Machine) -> Option<Vec<Finding>> {
         "the hard limit of open files is {hard} in this shell, and each connection takes one"
     );
     let remedy = format!("LimitNOFILE={} in the unit, or ulimit -Hn", 4 * FILES_ENOUGH);
-    Some(match hard {
-        ..=FILES_FEW => vec![Finding::problem(finding, remedy)],
-        ..FILES_ENOUGH => vec![Finding::advice(finding, remedy)],
-        _ => vec![],
+    Some(if hard <= FILES_FEW {
+        vec![Finding::problem(finding, remedy)]
+    } else if hard < FILES_ENOUGH {
+        vec![Finding::advice(finding, remedy)]
+    } else {
+        vec![]
     })
 }

@@ -6,8 +6,8 @@ mod wear;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
-    ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, TokenInfo, VolumeDetail,
-    VolumeInfo, VolumeLayout,
+    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, ReservationInfo, TokenInfo,
+    VolumeDetail, VolumeInfo, VolumeLayout,
 };
 use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -143,6 +143,20 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
             grant.rights.clone(),
             end(grant.expires_at, grant.expired),
         ]);
+    }
+    rendered(&table)
+}
+
+/// All hosts with keys.
+pub(crate) fn keyed_hosts(hosts: &[KeyedHost]) -> String {
+    if hosts.is_empty() {
+        return "no hosts with keys: add one with 'nearflash host add NQN'\n".to_owned();
+    }
+    let mut table = table(&["HOST", "MUTUAL", "HASH", "GROUP"], &[]);
+    for host in hosts {
+        let any = |word: &Option<String>| word.clone().unwrap_or_else(|| "any".to_owned());
+        let mutual = if host.mutual { "yes" } else { "no" };
+        table.add_row([host.nqn.clone(), mutual.to_owned(), any(&host.hash), any(&host.group)]);
     }
     rendered(&table)
 }

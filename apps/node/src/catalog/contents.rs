@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants};
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
+use nearflash_nvme::Nqn;
+use nearflash_nvme::auth::HostTable;
 use nearflash_space::{Name, Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
+use super::host_record::HostRecord;
 use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
 use super::{CatalogError, Transaction};
@@ -34,6 +37,7 @@ pub(crate) struct Contents {
     pub(super) last_job: u64,
     pub(super) accounts: BTreeMap<ChapUser, ChapRecord>,
     pub(super) tokens: BTreeMap<Name, TokenRecord>,
+    pub(super) hosts: BTreeMap<Nqn, HostRecord>,
 }
 
 impl Contents {
@@ -104,6 +108,7 @@ impl Contents {
             space.restore(volume)?;
         }
         let (grants, accounts, tokens) = (self.grants()?, self.accounts()?, self.tokens()?);
+        let hosts = self.hosts()?;
         let (generation, last_job) = (self.generation, self.last_job);
         Ok(Records {
             generation,
@@ -112,6 +117,7 @@ impl Contents {
             grants,
             keeps_all_grants: false,
             accounts,
+            hosts,
             tokens,
             peers: None,
             files: None,
@@ -189,6 +195,21 @@ impl Contents {
     /// Whether there are no CHAP accounts, so that no initiator can authenticate.
     pub(crate) fn has_no_account(&self) -> bool {
         self.accounts.is_empty()
+    }
+
+    /// The recorded keys of hosts.
+    pub(super) fn hosts(&self) -> Result<HostTable, CatalogError> {
+        let host = |(host, record): (&Nqn, &HostRecord)| {
+            let keys = record.keys().ok_or_else(|| self.damaged(host.as_str()))?;
+            Ok((host.clone(), keys))
+        };
+        let hosts: Result<Vec<_>, _> = self.hosts.iter().map(host).collect();
+        Ok(HostTable::restore(hosts?))
+    }
+
+    /// Whether no NVMe host has keys, so that none can authenticate.
+    pub(crate) fn has_no_keyed_host(&self) -> bool {
+        self.hosts.is_empty()
     }
 
     fn missing(&self, volume: &VolumeRecord, uuid: Uuid) -> CatalogError {

@@ -19,6 +19,7 @@ mod chap_record;
 mod contents;
 mod error;
 mod grant_record;
+mod host_record;
 pub(crate) mod lock;
 mod record;
 mod reservation_record;
@@ -192,6 +193,7 @@ impl Catalog {
             last_job: self.number(&transaction, "last_job")?,
             accounts: self.records(&transaction, Table::ChapAccounts)?,
             tokens: self.records(&transaction, Table::Tokens)?,
+            hosts: self.records(&transaction, Table::NvmeHosts)?,
         };
         let names = self.texts(&transaction, Table::VolumeNames)?;
         contents.check_names(&names)?;

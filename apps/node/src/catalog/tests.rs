@@ -9,6 +9,8 @@ use nearflash_access::{
 use nearflash_api::TokenScope;
 use nearflash_device::DeviceId;
 use nearflash_media::{Claim, Device, DeviceSpec, open};
+use nearflash_nvme::Nqn;
+use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, HostTable, Key, Policy};
 use nearflash_request::{
     Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType,
 };
@@ -28,6 +30,7 @@ const VOLUMES: TableDefinition<'static, &str, &str> = Table::Volumes.definition(
 const VOLUME_NAMES: TableDefinition<'static, &str, &str> = Table::VolumeNames.definition();
 const CREDENTIALS: TableDefinition<'static, &str, &str> = Table::Credentials.definition();
 const GRANTS: TableDefinition<'static, &str, &str> = Table::Grants.definition();
+const NVME_HOSTS: TableDefinition<'static, &str, &str> = Table::NvmeHosts.definition();
 const CHAP_ACCOUNTS: TableDefinition<'static, &str, &str> = Table::ChapAccounts.definition();
 
 const TOKENS: TableDefinition<'static, &str, &str> = Table::Tokens.definition();
@@ -74,6 +77,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         keeps_all_grants: false,
         accounts,
         tokens: Tokens::default(),
+        hosts: HostTable::default(),
         peers: None,
         files: None,
     }
@@ -477,6 +481,47 @@ fn tokens_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().tokens().unwrap(), Tokens::default());
+}
+
+#[test]
+fn keys_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut recorded = records(&space(&ram), &Grants::default());
+    let key = |byte| Key::new(Some(Hash::Sha256), &[byte; 32]).unwrap();
+    let policy = Policy { hash: Some(Hash::Sha384), group: Some(DhGroup::Ffdhe4096) };
+    let one = HostKeys::new(key(7), None, Policy::default()).unwrap();
+    let both = HostKeys::new(key(7), Some(key(8)), policy).unwrap();
+    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:a").unwrap(), one).unwrap();
+    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:b").unwrap(), both).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert!(catalog.read().unwrap().has_no_keyed_host());
+    commit(&catalog, &recorded, &[&ram]);
+    let contents = catalog.read().unwrap();
+    assert_eq!(contents.hosts().unwrap(), recorded.hosts);
+    let shown = format!("{contents:?}");
+    assert!(!shown.contains("DHHC"), "{shown}");
+    insta::assert_snapshot!(text(&catalog, NVME_HOSTS, "nqn.2026-11.test:a"), @r#"{"key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:"}"#);
+    insta::assert_snapshot!(text(&catalog, NVME_HOSTS, "nqn.2026-11.test:b"), @r#"{"key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:","controller_key":"DHHC-1:01:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgnCjZ2:","hash":"sha384","group":"ffdhe4096"}"#);
+    let transaction = catalog.begin().unwrap();
+    transaction.delete_table(NVME_HOSTS).unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert!(catalog.read().unwrap().has_no_keyed_host());
+}
+
+#[test]
+fn damaged_keys_of_a_host_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    for damaged in [r#"{"key":"DHHC-1:01:AAAA:"}"#, r#"{"key":"x","group":"none"}"#] {
+        let transaction = catalog.begin().unwrap();
+        transaction.open_table(NVME_HOSTS).unwrap().insert("nqn.a", damaged).unwrap();
+        transaction.commit().unwrap();
+        let refused = catalog.read().unwrap().hosts().unwrap_err().to_string();
+        assert!(refused.contains("the record of 'nqn.a' is damaged"), "{refused}");
+    }
 }
 
 #[test]

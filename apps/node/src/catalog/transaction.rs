@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants};
+use nearflash_nvme::auth::{HostKeys, HostTable};
 use nearflash_space::{Home, Name, Space, Volume};
 use redb::TableDefinition;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
+use super::host_record::HostRecord;
 use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
 use crate::records::Records;
@@ -38,10 +40,12 @@ pub(super) enum Table {
     ChapAccounts,
     /// [`TokenRecord`] by name.
     Tokens,
+    /// [`HostRecord`] by NQN.
+    NvmeHosts,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Meta,
         Self::Devices,
         Self::Volumes,
@@ -50,6 +54,7 @@ impl Table {
         Self::Grants,
         Self::ChapAccounts,
         Self::Tokens,
+        Self::NvmeHosts,
     ];
 
     pub(super) const fn definition(self) -> TableDefinition<'static, &'static str, &'static str> {
@@ -62,6 +67,7 @@ impl Table {
             Self::Grants => "grants",
             Self::ChapAccounts => "chap_accounts",
             Self::Tokens => "tokens",
+            Self::NvmeHosts => "nvme_hosts",
         })
     }
 }
@@ -108,6 +114,9 @@ impl Transaction {
         );
         it.differences(Table::Tokens, (tokens(&old.tokens), tokens(&new.tokens)), |token| {
             to_json(&TokenRecord::of(token))
+        });
+        it.differences(Table::NvmeHosts, (hosts(&old.hosts), hosts(&new.hosts)), |keys| {
+            to_json(&HostRecord::of(keys))
         });
         it.fact("last_grant", old.grants.last_number(), new.grants.last_number());
         it.fact("last_job", old.last_job, new.last_job);
@@ -186,6 +195,10 @@ fn accounts(accounts: &Accounts) -> BTreeMap<&str, &ChapAccount> {
 
 fn tokens(tokens: &Tokens) -> BTreeMap<&Name, &Token> {
     tokens.iter().map(|token| (&token.name, token)).collect()
+}
+
+fn hosts(hosts: &HostTable) -> BTreeMap<&str, &HostKeys> {
+    hosts.iter().map(|(host, keys)| (host.as_str(), keys)).collect()
 }
 
 fn to_json<T: Serialize>(record: &T) -> Zeroizing<String> {

@@ -71,9 +71,9 @@ pub struct ServeArgs {
     /// machine's address in the cluster]
     #[arg(long, value_name = "ADDR:PORT")]
     pub pulse: Option<String>,
-    /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port [default:
-    /// 127.0.0.1:4420]
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port. ',auth=required' behind it
+    /// admits only hosts that authenticate with keys, see 'nearflash host' [default: 127.0.0.1:4420]
+    #[arg(long, value_name = "ADDR:PORT[,auth=required]")]
     pub nvme_tcp: Vec<String>,
     /// Address that discovery reports instead of the listening address
     #[arg(long, value_name = "ADDR[:PORT]")]
@@ -100,9 +100,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub http_key: Option<PathBuf>,
     /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or
-    /// 'any'. Required if an address can be reached from other machines. If all addresses are
-    /// loopback addresses and no host is named, every host may connect; the same applies to
-    /// initiators. As long as there is no credential, 'any' also admits every direct client. As
+    /// 'any'. Without it, only hosts with keys may connect at an address that can be reached from other
+    /// machines. If all addresses are loopback addresses and no host is named, every host may connect; the
+    /// same applies to initiators. As long as there is no credential, 'any' also admits every direct client. As
     /// long as there is no CHAP account, it admits every initiator
     #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,

@@ -61,6 +61,8 @@ pub struct Door {
     pub address: SocketAddr,
     /// The peers that it admits.
     pub admits: Admits,
+    /// It admits only peers that authenticate, whoever can reach it.
+    pub is_strict: bool,
     /// The flag or key that defines it.
     pub key: Key,
 }
@@ -76,4 +78,16 @@ impl Door {
 pub(super) fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
     let ip = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
     text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
+}
+
+/// The address of a door, and whether `,auth=required` follows it, as it may for NVMe/TCP.
+pub(super) fn parse_door(text: &str, protocol: Protocol) -> Result<(SocketAddr, bool), ValueError> {
+    let (address, option) = match text.split_once(',') {
+        Some((address, option)) if protocol == Protocol::NvmeTcp => (address, Some(option)),
+        _ => (text, None),
+    };
+    match option {
+        Some(option) if option != "auth=required" => Err(ValueError::DoorOption(option.into())),
+        _ => Ok((parse_address(address, protocol.port())?, option.is_some())),
+    }
 }

@@ -13,6 +13,7 @@ use nearflash_access::{
 use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
+use nearflash_nvme::auth::{HostKeysError, KeyError, ParseDhGroupError, ParseHashError};
 use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
 use nearflash_units::{OneLine, ParseDurationError, ParseSizeError};
 
@@ -104,17 +105,6 @@ pub enum ConfigError {
         "--cluster: the other nodes reach this one over the direct protocol: add --direct ADDR:PORT"
     )]
     ClusterNeedsDirect,
-    /// Other machines can reach the address, and no setting names the hosts that may connect.
-    #[error(
-        "{key}: {address} can be reached from other machines: name the hosts that may connect with \
-         --host NQN (repeatable), or use --host any"
-    )]
-    OpenDoor {
-        /// The key.
-        key: Key,
-        /// The address.
-        address: SocketAddr,
-    },
     /// The process may not run on this processor.
     #[error("{key}: processor {core} is not available: this process may use {allowed}")]
     NoSuchCore {
@@ -202,6 +192,31 @@ pub enum ValueError {
         /// The error of the NQN.
         source: NqnError,
     },
+    /// Not an NQN, where only an NQN is possible.
+    #[error("'{text}' is not a valid host NQN: {source}: write nqn.…")]
+    HostNqn {
+        /// The text.
+        text: Box<str>,
+        /// The error of the NQN.
+        source: NqnError,
+    },
+    /// Not a key of DH-HMAC-CHAP.
+    #[error(transparent)]
+    HostKey(#[from] KeyError),
+    /// Both keys of a host are the same.
+    #[error(transparent)]
+    HostKeys(#[from] HostKeysError),
+    /// Not a hash of DH-HMAC-CHAP.
+    #[error(transparent)]
+    Hash(#[from] ParseHashError),
+    /// Not a Diffie-Hellman group.
+    #[error(transparent)]
+    Group(#[from] ParseDhGroupError),
+    /// Not an option of an address.
+    #[error(
+        "'{0}' is not an option of an NVMe/TCP address: write ADDR:PORT,auth=required, or no option"
+    )]
+    DoorOption(Box<str>),
     /// Neither the name of a host nor that of an initiator.
     #[error(
         "'{text}' is not a valid host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \

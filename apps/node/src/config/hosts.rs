@@ -4,8 +4,8 @@
 
 use nearflash_nvme::Nqn;
 
+use super::ValueError;
 use super::door::{Admits, Door, Protocol};
-use super::{ConfigError, ValueError};
 use crate::{HostAccess, InitiatorAccess, InitiatorName};
 
 /// One value of `--host`.
@@ -36,11 +36,10 @@ pub(super) fn parse_host(text: &str) -> Result<Host, ValueError> {
 
 impl Hosts {
     /// Opens the doors that need no authentication: those that only this machine can reach, and
-    /// those of a protocol whose peers are named. An NVMe/TCP host cannot authenticate, so any
-    /// other door of that protocol is an error.
-    pub(super) fn open(&self, doors: &mut [Door]) -> Result<(), ConfigError> {
+    /// those of a protocol whose peers are named. An NVMe/TCP door can require it nevertheless.
+    pub(super) fn open(&self, doors: &mut [Door]) {
         let is_any = self.0.contains(&Host::Any);
-        for door in doors {
+        for door in doors.iter_mut().filter(|door| !door.is_strict) {
             let is_named = match door.protocol {
                 Protocol::NvmeTcp => self.nvme_tcp() != HostAccess::Any,
                 Protocol::Iscsi => self.initiators() != InitiatorAccess::Any,
@@ -48,11 +47,8 @@ impl Hosts {
             };
             if is_any || is_named || door.is_loopback() {
                 door.admits = Admits::Unproven;
-            } else if door.protocol == Protocol::NvmeTcp {
-                return Err(ConfigError::OpenDoor { key: door.key.clone(), address: door.address });
             }
         }
-        Ok(())
     }
 
     /// The hosts that NVMe/TCP admits.

@@ -6,7 +6,7 @@ use nearflash_space::Name;
 
 use super::args::CoreList;
 use super::cores::{allowed_cores, display_cores, parse_cores};
-use super::door::{Admits, Door, Protocol, parse_address};
+use super::door::{Admits, Door, Protocol, parse_door};
 use super::hosts::{Hosts, parse_host};
 use super::{ConfigError, Key, Origin, ValueError};
 
@@ -119,8 +119,9 @@ impl Merge<'_> {
             written.extend(protocol.default_address().map(|address| as_flag(address.to_owned())));
         }
         let door = |written: Written<String>| {
-            let address = written.parse(key, |text| parse_address(text, protocol.port()))?.value;
-            Ok(Door { protocol, address, admits: Admits::Proven, key: written.key(key) })
+            let (address, is_strict) = written.parse(key, |text| parse_door(text, protocol))?.value;
+            let (admits, key) = (Admits::Proven, written.key(key));
+            Ok(Door { protocol, address, admits, is_strict, key })
         };
         written.into_iter().map(door).collect()
     }

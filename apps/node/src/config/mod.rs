@@ -175,7 +175,7 @@ impl Config {
             return Err(ConfigError::ClusterNeedsDirect);
         }
         let named = merge.hosts(file.host.into_vec(), args.hosts)?;
-        named.open(&mut doors)?;
+        named.open(&mut doors);
         let tls = ((file.http_cert, args.http_cert), (file.http_key, args.http_key));
         let http = http::merge_http(&merge, (file.http, args.http), tls.0, tls.1)?;
         let advertise = (file.advertise, args.advertise);

@@ -162,26 +162,38 @@ fn a_node_without_devices_or_a_volume_without_its_device_is_refused() {
 }
 
 #[test]
-fn a_door_to_other_machines_wants_to_be_told_who_may_come_in() {
+fn nvme_hosts_prove_themselves_at_a_door_to_other_machines_unless_they_are_named() {
+    let is_anonymous = |flags: &[&str]| {
+        let config = resolved(&[&DEVICE[..], flags].concat()).unwrap();
+        let doors = doors(&config, Protocol::NvmeTcp);
+        doors.iter().map(|door| door.admits == Admits::Unproven).collect::<Vec<bool>>()
+    };
     for address in ["0.0.0.0:4420", "192.0.2.1:0", "[::]:4420"] {
-        let flags = [&DEVICE[..], &["--nvme-tcp", address]].concat();
-        assert_eq!(
-            refused(&flags),
-            format!(
-                "--nvme-tcp: {address} can be reached from other machines: name the hosts that may \
-                 connect with --host NQN (repeatable), or use --host any"
-            )
-        );
-        let any = [&flags[..], &["--host", "any"]].concat();
-        assert_eq!(resolved(&any).unwrap().hosts, HostAccess::Any);
+        assert_eq!(is_anonymous(&["--nvme-tcp", address]), [false]);
+        assert_eq!(is_anonymous(&["--nvme-tcp", address, "--host", "any"]), [true]);
+        assert_eq!(is_anonymous(&["--nvme-tcp", address, "--host", "nqn.2026-11.x:a"]), [true]);
+        assert_eq!(is_anonymous(&["--nvme-tcp", address, "--host", "iqn.2026-11.x:a"]), [false]);
+        let strict = format!("{address},auth=required");
+        assert_eq!(is_anonymous(&["--nvme-tcp", &strict, "--host", "any"]), [false]);
     }
-    let text = "device = 'r=ram:1GiB'\nnvme-tcp = '0.0.0.0:4420'";
-    let message = with_file(text, &[]).unwrap_err();
-    assert!(message.starts_with("FILE: nvme-tcp: 0.0.0.0:4420 can be reached"), "{message}");
     for address in ["127.0.0.1:0", "[::1]:4420", "127.9.9.9:1", "[::ffff:127.0.0.1]:1"] {
-        let flags = [&DEVICE[..], &["--nvme-tcp", address]].concat();
-        assert_eq!(resolved(&flags).unwrap().hosts, HostAccess::Any);
+        assert_eq!(is_anonymous(&["--nvme-tcp", address]), [true]);
+        assert_eq!(is_anonymous(&["--nvme-tcp", &format!("{address},auth=required")]), [false]);
     }
+    let flags = [&DEVICE[..], &["--nvme-tcp", "127.0.0.1:1,auth=none"]].concat();
+    assert_eq!(
+        refused(&flags),
+        "--nvme-tcp: 'auth=none' is not an option of an NVMe/TCP address: write \
+         ADDR:PORT,auth=required, or no option"
+    );
+    assert!(
+        refused(&[&DEVICE[..], &["--iscsi", "127.0.0.1:1,auth=required"]].concat())
+            .contains("address")
+    );
+}
+
+#[test]
+fn hosts_are_named_by_their_nqn() {
     let named = [&DEVICE[..], &["--host", "nqn.2014-08.org.example:a"]].concat();
     let allowed = Nqn::new("nqn.2014-08.org.example:a").unwrap();
     let access = resolved(&named).unwrap().hosts;
@@ -313,9 +325,6 @@ fn hosts_and_initiators_are_named_each_for_itself() {
     let (hosts, initiators) = named(&["nqn.2014-08.org.x:a", "iqn.2026-11.x:a"]);
     assert!(matches!(hosts, HostAccess::Only(hosts) if hosts.len() == 1));
     assert_eq!(initiators, only);
-    let flags = ["--nvme-tcp", "0.0.0.0:1", "--host", "iqn.2026-11.x:a"];
-    let message = refused(&[&DEVICE[..], &flags].concat());
-    assert!(message.starts_with("--nvme-tcp: 0.0.0.0:1 can be reached"), "{message}");
 }
 
 #[test]

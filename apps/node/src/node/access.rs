@@ -214,7 +214,7 @@ fn fresh_secret() -> Result<Secret, NodeError> {
 }
 
 /// Fills the buffer with random bytes from the kernel.
-pub(super) fn fill_random(bytes: &mut [u8]) -> Result<(), NodeError> {
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NodeError> {
     let mut filled = 0;
     while filled < bytes.len() {
         let flags = rustix::rand::GetRandomFlags::empty();

@@ -6,12 +6,12 @@ use std::time::Duration;
 use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
     CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
-    Devices, ErrorCode, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, JobCancel, JobList,
-    JobShow, JobWait, Jobs, Metrics, MetricsShow, NewCredential, NewSeal, NewToken, OneAccount,
-    OneCredential, OneDevice, OneGrant, OneJob, OneReservation, OneToken, OneVolume,
-    ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow, Subject,
-    TokenCreate, TokenList, TokenRemove, Tokens, VolumeCreate, VolumeDetail, VolumeList,
-    VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    Devices, ErrorCode, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, HostAdd, HostList,
+    HostRemove, JobCancel, JobList, JobShow, JobWait, Jobs, KeyedHosts, Metrics, MetricsShow,
+    NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
+    OneKeyedHost, OneReservation, OneToken, OneVolume, ReservationClear, ReservationList,
+    Reservations, Serve, Status, StatusShow, Subject, TokenCreate, TokenList, TokenRemove, Tokens,
+    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -131,6 +131,25 @@ impl Serve<ChapRemove> for Node {
     fn serve(&self, call: ChapRemove) -> Result<OneAccount, ApiError> {
         let account = self.chap_remove(&call.user)?;
         Ok(OneAccount { account, secret: None, mutual_secret: None })
+    }
+}
+
+impl Serve<HostAdd> for Node {
+    fn serve(&self, call: HostAdd) -> Result<OneKeyedHost, ApiError> {
+        Ok(self.host_add(&call)?)
+    }
+}
+
+impl Serve<HostList> for Node {
+    fn serve(&self, _: HostList) -> Result<KeyedHosts, ApiError> {
+        Ok(KeyedHosts { hosts: self.host_list() })
+    }
+}
+
+impl Serve<HostRemove> for Node {
+    fn serve(&self, call: HostRemove) -> Result<OneKeyedHost, ApiError> {
+        let host = self.host_remove(&call.nqn)?;
+        Ok(OneKeyedHost { host, key: None, controller_key: None })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Starts the cores, sends messages to them, and stops them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
@@ -13,28 +14,28 @@ use nearflash_direct::Status;
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
+use nearflash_nvme::Nqn;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
-use nearflash_reactor::{Epoch, Listener, NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_reactor::{Epoch, Listener, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    ClientPlace, Devices, DirectConfig, Door, Gauges, IscsiConfig, Message, Notice, PeerConfig,
-    Reading, Shard, ShardConfig, World,
+    ClientPlace, Devices, DirectConfig, Door, Gauges, IscsiConfig, Message, PeerConfig, Reading,
+    Shard, ShardConfig, World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos, index};
 use tracing::{error, warn};
 
 use super::exports;
-use super::faults::Faults;
-use super::log::log;
+use super::notices::notice_sink;
 use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::config::{Admits, Protocol};
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, FilesNews, InitiatorAccess,
-    IscsiAccess, MirrorNews, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
+    AskedBy, Asker, Authentication, Connected, DirectAccess, DoorSocket, InitiatorAccess,
+    IscsiAccess, OnAuthentication, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
     RuntimeStatus, StartError, Then,
 };
 use crate::{Ledger, Ticket};
@@ -58,7 +59,7 @@ pub struct Cores {
 }
 
 /// The part of a start that all cores share.
-struct Common {
+pub(super) struct Common {
     epoch: Epoch,
     gauges: Arc<[Arc<Gauges>]>,
     core_count: u16,
@@ -66,17 +67,21 @@ struct Common {
     spin_max: Nanos,
     stall_timeout: Nanos,
     session: SessionConfig,
-    devices: Vec<Arc<Device>>,
+    pub(super) devices: Vec<Arc<Device>>,
     peers: Vec<PeerConfig>,
     volumes: Arc<VolumeTable>,
     direct: DirectConfig,
     iscsi: IscsiConfig,
-    replies: Arc<Replies>,
-    changes: Asker,
-    ledger: Arc<Ledger>,
-    on_mirrors: OnMirrors,
-    on_files: OnFiles,
+    pub(super) replies: Arc<Replies>,
+    pub(super) changes: Asker,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) on_mirrors: OnMirrors,
+    pub(super) on_files: OnFiles,
+    pub(super) on_authentication: OnAuthentication,
 }
+
+/// A core that serves, with its mailbox, or the reason why it does not.
+type CameUp = Result<(CoreId, Sender<Message>), StartError>;
 
 /// The part of a start that is particular to one core.
 struct Start {
@@ -85,7 +90,7 @@ struct Start {
     listeners: Vec<Listener>,
     target: Option<Target>,
     /// Reports that the core is up, with its mailbox, or the error.
-    up: Channel<Result<(CoreId, Sender<Message>), StartError>>,
+    up: Channel<CameUp>,
     /// Receives the mailboxes of all cores.
     peers: Receiver<Vec<Sender<Message>>>,
 }
@@ -126,10 +131,10 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         ledger: Arc::clone(&config.ledger),
         on_mirrors: config.on_mirrors,
         on_files: config.on_files,
+        on_authentication: config.on_authentication,
     });
     let (up, came_up) = channel();
-    let mut peers = Vec::new();
-    let mut threads = Vec::new();
+    let (mut peers, mut threads) = (Vec::new(), Vec::new());
     for (core, processor) in (0..).map(CoreId).zip(&config.cores) {
         let (tell_peers, learn_peers) = channel();
         peers.push(tell_peers);
@@ -150,8 +155,29 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         threads.push(builder.spawn(run).map_err(StartError::new)?);
     }
     drop(up);
+    let senders = introduce(peers, &came_up)?;
+    let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
+    Ok(Cores {
+        epoch: common.epoch,
+        gauges: Arc::clone(&common.gauges),
+        post: Post::new(senders, &processors, PATIENCE),
+        processors,
+        devices,
+        replies,
+        ledger,
+        portals,
+        initiators,
+        threads: Mutex::new(threads),
+    })
+}
+
+/// Waits until all cores serve, and tells each the others' mailboxes.
+fn introduce(
+    peers: Vec<Channel<Vec<Sender<Message>>>>,
+    came_up: &Receiver<CameUp>,
+) -> Result<Vec<Sender<Message>>, StartError> {
     let mut senders = Vec::new();
-    for _ in &config.cores {
+    for _ in &peers {
         // A core that closes the channel without a message has panicked, which ends the process.
         let came = came_up.recv().map_err(StartError::new)?;
         senders.push(came?);
@@ -162,22 +188,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         // A core that has ended has reported its error above.
         let _ = tell.send(senders.clone());
     }
-    let (epoch, gauges) = (common.epoch, Arc::clone(&common.gauges));
-    let threads = Mutex::new(threads);
-    let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
-    let post = Post::new(senders, &processors, PATIENCE);
-    Ok(Cores {
-        epoch,
-        gauges,
-        processors,
-        devices,
-        post,
-        replies,
-        ledger,
-        portals,
-        initiators,
-        threads,
-    })
+    Ok(senders)
 }
 
 /// A listening socket and its protocol.
@@ -185,7 +196,7 @@ fn listener(open: OpenDoor) -> Listener {
     let anonymous = open.admits == Admits::Unproven;
     let local = matches!(open.socket, DoorSocket::Local(_));
     let door = match open.protocol {
-        Protocol::NvmeTcp => Door::NvmeTcp,
+        Protocol::NvmeTcp => Door::NvmeTcp { anonymous },
         Protocol::Direct => Door::Direct { anonymous, local },
         Protocol::Iscsi => Door::Iscsi { anonymous },
     };
@@ -268,61 +279,6 @@ fn kinds(
     kinds.into()
 }
 
-fn notice_sink(common: &Common) -> NoticeSink {
-    let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
-    let (ledger, on_mirrors) = (Arc::clone(&common.ledger), common.on_mirrors.clone());
-    let on_files = common.on_files.clone();
-    let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
-    Box::new(move |notice| match log(notice, &mut faults) {
-        Some(Notice::DeviceFailed { device, .. }) => {
-            let health = devices[usize::try_from(device.0).expect("few devices")].health();
-            // Each core requests at most the operations that it has under way; then it sees that
-            // the device is suspect.
-            health.note_failure();
-            changes.tell(Event::Suspect);
-        }
-        Some(
-            Notice::Shown(core, number)
-            | Notice::Raised(core, number)
-            | Notice::MirrorsDrained(core, number),
-        ) => replies.give(number, core, Reply::Done),
-        Some(Notice::Quiesced(_, number)) => replies.give_quiesced(number),
-        Some(Notice::Change { core, owner, tag, change }) => {
-            let by = AskedBy { core, owner, volume: change.volume, tag };
-            changes.ask(Asked::Change { by, change });
-        }
-        Some(Notice::SessionOver { nexus, identity }) => {
-            changes.ask(Asked::SessionOver { nexus, identity });
-        }
-        Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
-        Some(Notice::Status(core, number, status)) => {
-            replies.give(number, core, Reply::Status(status));
-        }
-        Some(Notice::RemoteResized { device, bytes }) => {
-            changes.tell(Event::RemoteResized { device, bytes });
-        }
-        Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
-            let place = if is_local { "here" } else { "on another node" };
-            warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
-            on_mirrors.tell(MirrorNews::Failed { mirror, is_local });
-        }
-        Some(Notice::ReadRepaired { mirror }) => {
-            let repair =
-                "a range that the device could not read is rewritten from the other replica";
-            warn!(mirror = mirror.0, "{repair}");
-        }
-        Some(Notice::MirrorWritten { mirror, session, written }) => {
-            on_mirrors.tell(MirrorNews::Written { mirror, session, written });
-        }
-        Some(Notice::Files { place, demand }) => on_files.tell(FilesNews::Asked { place, demand }),
-        Some(Notice::FilesGone(place)) => on_files.tell(FilesNews::Gone(place)),
-        Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
-        Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
-        Some(Notice::Drained(core)) => replies.give_drained(core),
-        _ => {}
-    })
-}
-
 fn pin(processor: usize) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor);
@@ -371,6 +327,18 @@ impl Runtime for Cores {
     fn answer_files(&self, place: ClientPlace, number: u32, answer: Result<Box<[u8]>, Status>) {
         let answer = Message::FilesAnswered(place.owner, (number, answer));
         self.post.send(usize::from(place.core.0), answer);
+    }
+
+    fn answer_authentication(&self, asked: Authentication) {
+        let Authentication { core, owner, step, .. } = asked;
+        self.post.send(usize::from(core.0), Message::Authenticated(owner, step));
+    }
+
+    fn publish_keyed_hosts(&self, hosts: Arc<BTreeSet<Nqn>>) {
+        // The first core has the controllers.
+        let number = self.replies.ask();
+        self.post.send(0, Message::KeyedHosts(number, hosts));
+        self.replies.wait(number, 1, PATIENCE);
     }
 
     fn publish_devices(

@@ -53,6 +53,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
     });
     let published = target.publish(namespaces(&config.published));
     published.expect("the control side gives each namespace a number of its own");
+    target.set_keyed_hosts(Arc::clone(&config.keyed_hosts));
     target
 }
 

@@ -5,6 +5,7 @@ mod cores;
 mod exports;
 mod faults;
 mod log;
+mod notices;
 mod post;
 mod replies;
 

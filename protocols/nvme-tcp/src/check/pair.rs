@@ -247,11 +247,13 @@ impl Pair {
                         namespaces: Arc::clone(&self.namespaces),
                         nexus,
                         identity,
+                        authentication: None,
                     };
                     self.target.handle_connected(entry, Some(connected));
                 }
                 Demand::Change(_, change) => panic!("no command for it: {change:?}"),
                 Demand::Admin(demand) => panic!("no admin queue: {demand:?}"),
+                Demand::Authentication(step) => panic!("it need not authenticate: {step:?}"),
             }
         }
     }

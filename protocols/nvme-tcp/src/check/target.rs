@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nearflash_nvme::auth::{DhGroup, HostKeys, Key, Names, Policy, RANDOM_LEN, Random};
 use nearflash_nvme::fabrics::{Connect, ConnectData};
 use nearflash_nvme::serving::{Connected, QueueKind};
 use nearflash_nvme::{
@@ -44,18 +45,34 @@ pub enum Stage {
     Io,
     /// The session is closing.
     Closing,
+    /// An I/O queue whose host must authenticate.
+    Authenticating,
 }
 
 impl Stage {
     /// All stages.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::AwaitingIcReq,
         Self::AwaitingConnect,
         Self::Connecting,
         Self::Admin,
         Self::Io,
         Self::Closing,
+        Self::Authenticating,
     ];
+}
+
+/// The names of both ends of an authentication.
+pub(crate) fn names() -> Names {
+    let nqn = |name: &str| Nqn::new(name).expect("a name");
+    Names { host: nqn("nqn.2026-11.test:host"), subsystem: nqn("nqn.2026-11.io.nearflash:data") }
+}
+
+/// The host's key. Without a group, an authentication takes microseconds.
+pub(crate) fn keys() -> HostKeys {
+    let key = Key::new(None, &[7; 32]).expect("a length that keys have");
+    let policy = Policy { group: Some(DhGroup::Null), ..Policy::default() };
+    HostKeys::new(key, None, policy).expect("only one key")
 }
 
 /// A session, its buffers and its demands.
@@ -66,6 +83,8 @@ pub(crate) struct Bench {
     volume: Volume,
     pub(crate) demands: Vec<Demand>,
     pub(crate) error: Option<PeerError>,
+    /// The host must authenticate.
+    pub(crate) authenticates: bool,
 }
 
 impl Bench {
@@ -78,6 +97,7 @@ impl Bench {
             volume: Volume::new(volume_len),
             demands: Vec::new(),
             error: None,
+            authenticates: false,
         };
         bench.advance_to(stage, digests, flow_control);
         bench
@@ -95,8 +115,9 @@ impl Bench {
             let kind = if stage == Stage::Admin { QueueKind::Admin } else { QueueKind::Io };
             self.feed(&connect_pdu(kind, digests, flow_control));
         }
-        if stage == Stage::Admin || stage == Stage::Io {
+        if matches!(stage, Stage::Admin | Stage::Io | Stage::Authenticating) {
             let kind = if stage == Stage::Admin { QueueKind::Admin } else { QueueKind::Io };
+            self.authenticates = stage == Stage::Authenticating;
             self.grant(kind);
         }
         assert_eq!(self.error, None, "the handshake is sound");
@@ -130,6 +151,7 @@ impl Bench {
             namespaces,
             nexus,
             identity,
+            authentication: self.authenticates.then(names),
         };
         self.target.handle_connected(entry, Some(connected));
     }
@@ -193,6 +215,10 @@ impl Bench {
                     self.target.handle_admin_response(entry, &[0xC3; 4096]);
                 }
                 Demand::Change(tag, change) => self.target.handle_change(tag, &made(&change)),
+                Demand::Authentication(mut step) => {
+                    step.run(Some(&keys()), &Random([7; RANDOM_LEN]));
+                    self.target.handle_authentication(*step);
+                }
             }
         }
     }

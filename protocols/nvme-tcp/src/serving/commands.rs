@@ -61,6 +61,9 @@ impl TargetSession {
             self.disconnect(cid);
             return Ok(());
         }
+        if self.is_authentication(command) {
+            return self.take_authentication(command);
+        }
         let decoded = match self.read_command(command)? {
             IoCommand::Volume(decoded) => decoded,
             IoCommand::FlushAll => {
@@ -133,7 +136,7 @@ impl TargetSession {
     }
 
     /// Checks that the identifier is not in flight, and that the command uses an SGL.
-    fn check_usual(&self, command: &Command) -> Result<(), Status> {
+    pub(super) fn check_usual(&self, command: &Command) -> Result<(), Status> {
         if self.slots.has(command.command_id()) {
             return Err(Status::COMMAND_ID_CONFLICT.dnr());
         }
@@ -215,6 +218,10 @@ impl TargetSession {
     /// Handles a command of an admin queue, which is handed out unchanged with its data.
     pub(super) fn on_admin_command(&mut self, command: &Command) -> Result<(), PeerError> {
         self.check_room()?;
+        if self.is_authentication(command) {
+            self.on_authentication(command);
+            return Ok(());
+        }
         match self.prepare_admin(command) {
             Ok(prepared) => {
                 self.begin(prepared);
@@ -277,7 +284,7 @@ impl TargetSession {
     /// NVMe Base 2.0, 3.3.2.1: if a host has more commands in flight than the queue has entries,
     /// the connection ends.
     #[inline]
-    fn check_room(&self) -> Result<(), PeerError> {
+    pub(super) fn check_room(&self) -> Result<(), PeerError> {
         if self.slots.is_full() {
             let entries = u16::try_from(self.slots.count()).expect("entries are 16 bits");
             return Err(PeerError::QueueOverrun(entries));
@@ -286,7 +293,7 @@ impl TargetSession {
     }
 
     /// Checks that the capsule of a command without data from the host has no data.
-    fn check_no_data(&self) -> Result<(), Status> {
+    pub(super) fn check_no_data(&self) -> Result<(), Status> {
         if self.framer.body.data_left() > 0 {
             return Err(Status::SGL_TYPE_INVALID.dnr());
         }
@@ -295,7 +302,7 @@ impl TargetSession {
 
     /// Locates a command's data from the host.
     #[inline]
-    fn locate(
+    pub(super) fn locate(
         &self,
         command: &Command,
         expected: RangeInclusive<u32>,

@@ -1,6 +1,7 @@
 //! The configuration of a target session, its demands, and their replies.
 
 use nearflash_nvme::Command;
+use nearflash_nvme::auth::Step;
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_request::{Change, Request, Tag};
 use nearflash_units::Nanos;
@@ -16,8 +17,11 @@ pub struct SessionConfig {
     pub in_capsule_len_max: u32,
     /// MAXH2CDATA: the maximum data in one H2CData. A multiple of 4, at least 4096.
     pub h2c_data_len_max: u32,
-    /// The maximum time from the start of the session until its queue is connected.
+    /// The maximum time from the start of the session until its queue is connected and, if it must be,
+    /// authenticated.
     pub handshake_timeout: Nanos,
+    /// Hosts without keys may connect.
+    pub anonymous: bool,
     /// The digests that are enabled if a host requests them.
     pub digests: Digests,
     /// CPDA: the alignment of the data that hosts send.
@@ -30,6 +34,7 @@ impl Default for SessionConfig {
             in_capsule_len_max: 16 * 1024,
             h2c_data_len_max: 1024 * 1024,
             handshake_timeout: Nanos::from_secs(10),
+            anonymous: true,
             digests: Digests::BOTH,
             alignment: DataAlignment(0),
         }
@@ -47,6 +52,9 @@ pub enum Demand {
     Connect(Box<ConnectDemand>),
     /// For the controller; completed with [`super::TargetSession::handle_admin_response`].
     Admin(Box<AdminDemand>),
+    /// For a thread that may compute for milliseconds; completed with
+    /// [`super::TargetSession::handle_authentication`].
+    Authentication(Box<Step>),
 }
 
 /// A Connect that the host sent.
@@ -56,6 +64,8 @@ pub struct ConnectDemand {
     pub command: Command,
     /// The names of the host and of the subsystem.
     pub data: Box<ConnectData>,
+    /// [`SessionConfig::anonymous`].
+    pub anonymous: bool,
 }
 
 /// A command of an admin queue.

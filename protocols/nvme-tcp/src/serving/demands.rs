@@ -62,6 +62,7 @@ impl TargetSession {
         match slot.kind {
             Kind::Ranges { .. } => self.submit_ranges(index),
             Kind::Reservation { .. } => self.submit_reservation(index),
+            Kind::Authentication(_) => self.submit_authentication(index),
             _ => self.hand_out(index),
         }
     }
@@ -120,7 +121,8 @@ impl TargetSession {
                 slot.len = if slot.received > 0 { 0 } else { slot.len };
                 Demand::Admin(demand)
             }
-            Kind::Connect(demand) => connect_demand(slot, &demand),
+            Kind::Authentication(send) => self.authentication_demand(index, *send),
+            Kind::Connect(demand) => connect_demand(slot, &demand, self.config.anonymous),
             _ => unreachable!("the command was to be handed out"),
         }
     }
@@ -153,12 +155,12 @@ impl TargetSession {
     }
 }
 
-fn connect_demand(slot: &mut Slot, demand: &AdminDemand) -> Demand {
+fn connect_demand(slot: &mut Slot, demand: &AdminDemand, anonymous: bool) -> Demand {
     let command = demand.command;
     let flow_control = !command.as_connect().disables_sq_flow_control();
     slot.kind = Kind::ConnectHandedOut { flow_control };
     let data = ConnectData::read_from_bytes(&demand.data).expect("its length was checked");
-    Demand::Connect(Box::new(ConnectDemand { command, data: Box::new(data) }))
+    Demand::Connect(Box::new(ConnectDemand { command, data: Box::new(data), anonymous }))
 }
 
 /// The buffer with the command's payload, which moves to its request.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
+use nearflash_nvme::auth::ControllerEnd;
 use nearflash_nvme::serving::{Connected, QueueKind};
 use nearflash_session::offset;
 use zerocopy::{FromBytes, IntoBytes};
@@ -39,9 +40,13 @@ impl TargetSession {
             (State::Connecting, PduType::CAPSULE_CMD) => {
                 self.on_early_command(&capsule(head).command)
             }
-            (State::Io | State::Admin | State::Connecting, PduType::H2C_DATA) => {
-                self.on_data(data_pdu(head))
+            (State::Authenticating, PduType::CAPSULE_CMD) => {
+                self.on_unauthenticated_command(&capsule(head).command)
             }
+            (
+                State::Io | State::Admin | State::Connecting | State::Authenticating,
+                PduType::H2C_DATA,
+            ) => self.on_data(data_pdu(head)),
             (State::AwaitingIcReq, PduType::IC_REQ) => self.on_ic_req(head),
             (_, PduType::H2C_TERM_REQ) => Err(TermReq::reason(head)),
             (_, pdu) => Err(PeerError::Sequence(pdu)),
@@ -81,18 +86,33 @@ impl TargetSession {
     pub(super) fn become_queue(&mut self, queue: Connected, flow_control: bool) {
         let entries = u16::try_from(queue.sq_entries).unwrap_or(u16::MAX);
         assert!(entries >= 2, "a queue has at least two entries");
-        self.handshake_until = None;
         self.slots = Slots::for_queue(entries);
         self.awaiting_buffer.reserve(usize::from(entries));
         self.ready.reserve(usize::from(entries));
         self.answering.become_queue(entries, flow_control);
-        let (state, capsule_data_max) = match queue.kind {
-            QueueKind::Admin | QueueKind::Discovery => (State::Admin, SMALL_DATA_LEN_MAX),
-            QueueKind::Io => (State::Io, self.config.in_capsule_len_max),
+        let capsule_data_max = match queue.kind {
+            QueueKind::Admin | QueueKind::Discovery => SMALL_DATA_LEN_MAX,
+            QueueKind::Io => self.config.in_capsule_len_max,
         };
-        self.state = state;
         self.framer.rules.capsule_data_max = length(capsule_data_max);
+        let authenticates = queue.authentication.is_some();
         self.queue = Some(queue);
+        if authenticates {
+            self.authentication = Some(ControllerEnd::default());
+            self.state = State::Authenticating;
+        } else {
+            self.open_queue();
+        }
+    }
+
+    /// Accepts the commands of the queue.
+    pub(super) fn open_queue(&mut self) {
+        self.handshake_until = None;
+        let queue = self.queue.as_ref().expect("the connection is a queue");
+        self.state = match queue.kind {
+            QueueKind::Admin | QueueKind::Discovery => State::Admin,
+            QueueKind::Io => State::Io,
+        };
     }
 
     /// The namespaces of an I/O queue.

@@ -12,6 +12,7 @@
 //! the order in which they were passed in. The queue's entries bound the memory.
 
 mod answers;
+mod authentication;
 mod changes;
 mod commands;
 mod config;
@@ -28,6 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
+use nearflash_nvme::auth::ControllerEnd;
 use nearflash_nvme::serving::Connected;
 use nearflash_units::Nanos;
 
@@ -67,6 +69,8 @@ enum State {
     AwaitingConnect,
     /// A Connect waits for its data or its completion.
     Connecting,
+    /// A queue whose host must authenticate first.
+    Authenticating,
     /// An admin queue.
     Admin,
     /// An I/O queue.
@@ -102,6 +106,8 @@ pub struct TargetSession {
     ready: VecDeque<Ready>,
     /// The queue that the connection is, once it is one.
     queue: Option<Connected>,
+    /// The controller's end of its authentications; `None` while a step is handed out.
+    authentication: Option<ControllerEnd>,
     /// The number of changes handed out or to hand out.
     changes_in_flight: usize,
     answering: Answering,
@@ -139,6 +145,7 @@ impl TargetSession {
             awaiting_buffer: BufferQueue::default(),
             ready: VecDeque::new(),
             queue: None,
+            authentication: None,
             changes_in_flight: 0,
             answering: Answering::new(Digests::NONE, DataAlignment(0)),
             output: Outbox::default(),

@@ -7,6 +7,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use nearflash_nvme::auth::ControllerEnd;
 use nearflash_nvme::reservation::ReservationCommand;
 use nearflash_nvme::{CommandId, Status};
 use nearflash_request::{BlockRange, BufferId, ChangeKind, Operation, VolumeId};
@@ -39,6 +40,14 @@ pub(super) enum PayloadUse {
     Compare,
 }
 
+/// A message of an authentication.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AuthenticationSend {
+    pub(super) message: Vec<u8>,
+    /// The end that handles it, once it has arrived.
+    pub(super) end: ControllerEnd,
+}
+
 /// The kind of a command, with the parameters that its slot needs.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
@@ -64,7 +73,9 @@ pub(super) enum Kind {
     Connect(Box<AdminDemand>),
     /// Nothing: the parameters were moved out of the slot.
     Taken,
-    /// An admin command that was handed out.
+    /// An Authentication Send, with the data received so far.
+    Authentication(Box<AuthenticationSend>),
+    /// An admin command or an Authentication Send that was handed out.
     AdminHandedOut,
     /// The Connect that was handed out, and whether the host uses SQ flow control.
     ConnectHandedOut { flow_control: bool },
@@ -76,6 +87,7 @@ impl Kind {
         match self {
             Self::Ranges { data, .. } | Self::Reservation { data, .. } => Some(data),
             Self::Admin(demand) | Self::Connect(demand) => Some(&mut demand.data),
+            Self::Authentication(send) => Some(&mut send.message),
             Self::Read { .. }
             | Self::Plain { .. }
             | Self::FlushAll { .. }

@@ -1,5 +1,6 @@
 //! The rules of the controller's end, tested with handmade PDUs.
 
+mod authentication;
 mod ending;
 mod from_host;
 mod fused;
@@ -100,6 +101,7 @@ fn every_state_has_an_answer_to_every_pdu() {
                 Demand::Connect(_) => "connect",
                 Demand::Admin(_) => "admin",
                 Demand::Change(..) => "change",
+                Demand::Authentication(_) => "authentication",
             });
             let mut outcome: Vec<String> = demands.map(str::to_owned).collect();
             outcome.extend(bench.error.map(|error| error.to_string()));

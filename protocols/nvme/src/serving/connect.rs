@@ -16,6 +16,7 @@ use super::features::keep_alive_from_ms;
 use super::reservations::nexus_of;
 use super::state::{ControllerKind, Features, Notifications};
 use crate::address::TransportAddress;
+use crate::auth::Names;
 use crate::fabrics::{Connect, ConnectData, InvalidParameter};
 use crate::property::{Configuration, ControllerStatus};
 use crate::{
@@ -42,6 +43,17 @@ pub struct Connected {
     pub nexus: Nexus,
     /// The same identity in NVMe's identifiers.
     pub identity: Identity,
+    /// The names with which the queue must authenticate before any other command; `None` if it need not.
+    pub authentication: Option<Names>,
+}
+
+/// How a host has come to the node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Arrival {
+    /// The node's address to which the host connected.
+    pub local: TransportAddress,
+    /// Hosts without keys may connect there.
+    pub anonymous: bool,
 }
 
 /// The kind of commands on a queue.
@@ -56,10 +68,16 @@ pub enum QueueKind {
 }
 
 impl Connected {
+    /// AUTHREQ.ATR in dword 0 of the completion: the host must authenticate with Authentication Send and
+    /// Receive.
+    pub const AUTHENTICATION_REQUIRED: u32 = 1 << 17;
+
     /// The completion of the Connect. NVMe Base 2.0, 6.3.
     pub fn completion(&self, cid: CommandId) -> CompletionEntry {
-        let controller = u32::from(self.controller.0);
-        let completion = CompletionEntry::with_result(cid, Status::SUCCESS, controller);
+        let required = self.authentication.is_some();
+        let required = if required { Self::AUTHENTICATION_REQUIRED } else { 0 };
+        let result = u32::from(self.controller.0) | required;
+        let completion = CompletionEntry::with_result(cid, Status::SUCCESS, result);
         let sq_head = if self.disable_sq_flow_control { 0xFFFF } else { 0 };
         CompletionEntry { sq_head: sq_head.into(), ..completion }
     }
@@ -111,13 +129,25 @@ struct Wanted<'a> {
     data: &'a ConnectData,
     subsystem: Nqn,
     host: HostName,
-    local: TransportAddress,
+    arrival: Arrival,
+    /// The host has keys, and must authenticate here.
+    authenticates: bool,
+}
+
+impl Wanted<'_> {
+    fn names(&self) -> Option<Names> {
+        match &self.host {
+            HostName::Named(host) if self.authenticates => {
+                Some(Names { host: host.clone(), subsystem: self.subsystem.clone() })
+            }
+            HostName::Named(_) | HostName::Unnamed => None,
+        }
+    }
 }
 
 impl Target {
     /// Handles the first command on a connection. It turns the connection into a queue and, for an
-    /// admin queue, creates the controller. `local` is the node's address to which the host
-    /// connected.
+    /// admin queue, creates the controller.
     ///
     /// # Errors
     /// The refusal for the host, if it may not connect or a parameter is not valid.
@@ -126,9 +156,9 @@ impl Target {
         now: Nanos,
         command: &Command,
         data: &ConnectData,
-        local: TransportAddress,
+        arrival: Arrival,
     ) -> Result<Connected, Refusal> {
-        let wanted = self.check_parameters(now, command.as_connect(), data, local)?;
+        let wanted = self.check_parameters(now, command.as_connect(), data, arrival)?;
         if wanted.connect.queue.is_admin() {
             self.connect_admin(&wanted)
         } else {
@@ -142,7 +172,7 @@ impl Target {
         now: Nanos,
         connect: Connect,
         data: &'a ConnectData,
-        local: TransportAddress,
+        arrival: Arrival,
     ) -> Result<Wanted<'a>, Refusal> {
         if connect.record_format != 0 {
             return Err(Refusal::finally(Status::CONNECT_INCOMPATIBLE_FORMAT));
@@ -159,14 +189,18 @@ impl Target {
         if host == HostName::Unnamed && self.config.hosts != HostAccess::Any {
             return Err(Refusal::data(ConnectData::HOST_OFFSET));
         }
+        let is_keyed = self.is_keyed(&host);
         // Any host may connect for discovery. The log lists subsystems only for hosts that may
         // connect.
-        if !subsystem.is_discovery() && !self.config.hosts.admits(&host) {
+        let discovers = subsystem.is_discovery();
+        let needs_no_key = arrival.anonymous && (discovers || self.config.hosts.admits(&host));
+        if !is_keyed && !needs_no_key {
             let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);
             let status = Status::CONNECT_INVALID_HOST.dnr();
             return Err(Refusal { status, result: which.to_result() });
         }
-        Ok(Wanted { now, connect, data, subsystem, host, local })
+        let authenticates = is_keyed && !(discovers && arrival.anonymous);
+        Ok(Wanted { now, connect, data, subsystem, host, arrival, authenticates })
     }
 
     fn connect_admin(&mut self, wanted: &Wanted<'_>) -> Result<Connected, Refusal> {
@@ -184,7 +218,9 @@ impl Target {
             host: wanted.host.clone(),
             host_id: wanted.data.host_id,
             nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
-            local: wanted.local,
+            local: wanted.arrival.local,
+            authenticates: wanted.authenticates,
+            awaits_authentication: wanted.authenticates,
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
             keep_alive: keep_alive_from_ms(wanted.connect.keep_alive_ms),
@@ -215,6 +251,9 @@ impl Target {
         if controller.host_id != wanted.data.host_id {
             return Err(Refusal::data(ConnectData::HOST_ID_OFFSET));
         }
+        if controller.authenticates != wanted.authenticates {
+            return Err(Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY));
+        }
         let has_queue = controller.kind == ControllerKind::Io
             && queue.0 <= controller.features.queues
             && controller.status.is_ready()
@@ -243,6 +282,7 @@ impl Target {
             namespaces: subsystem.map_or_else(none, |subsystem| Arc::clone(&subsystem.table)),
             nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
             identity: Identity::Nvme { host_id: wanted.data.host_id, controller: id.0 },
+            authentication: wanted.names(),
         }
     }
 

@@ -31,6 +31,11 @@ pub(super) struct Controller {
     pub(super) nexus: Nexus,
     /// The node's address to which the host connected.
     pub(super) local: TransportAddress,
+    /// Its queues authenticate.
+    pub(super) authenticates: bool,
+    /// No admin command has come yet. A host that authenticates computes meanwhile, and sends no Keep Alive;
+    /// its connection has a deadline of its own.
+    pub(super) awaits_authentication: bool,
     pub(super) configuration: Configuration,
     pub(super) status: ControllerStatus,
     /// KATO, rounded up to the granularity; `None` if the timer is off.
@@ -53,7 +58,8 @@ pub(super) struct Controller {
 impl Controller {
     /// When the keep-alive timer expires.
     pub(super) fn expires_at(&self) -> Option<Nanos> {
-        self.keep_alive.map(|span| self.heard_at.plus(span))
+        let span = self.keep_alive.filter(|_| !self.awaits_authentication);
+        span.map(|span| self.heard_at.plus(span))
     }
 
     pub(super) fn open_queues(&self) -> impl Iterator<Item = QueueId> {

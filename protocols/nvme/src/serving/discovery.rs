@@ -13,7 +13,7 @@ const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
 /// Every subsystem at every address for this host; empty for a host that may not connect.
 pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
-    let admitted = admin.config.hosts.admits(&admin.controller.host);
+    let admitted = admin.is_admitted();
     let mut entries = Vec::new();
     let mut count = 0;
     for subsystem in admin.subsystems.keys().filter(|_| admitted) {

@@ -29,7 +29,7 @@ mod subsystem;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::Change;
@@ -39,13 +39,13 @@ pub use config::{
     ALL_CONTROLLER_IDS, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port,
     PublishError, TargetConfig,
 };
-pub use connect::{Connected, QueueKind, Refusal};
+pub use connect::{Arrival, Connected, QueueKind, Refusal};
 pub use state::ControllerKind;
 pub use status::{HostStatus, SubsystemStatus, TargetStatus};
 
 use crate::{
-    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId,
-    Status,
+    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn,
+    QueueId, Status,
 };
 use admin::{Admin, Answer, Reply};
 use controller::Controller;
@@ -114,6 +114,9 @@ pub enum DisconnectReason {
     /// The controller's admin queue ended.
     #[error("admin queue closed")]
     AdminQueueClosed,
+    /// The host has keys now and has connected without, or the other way round.
+    #[error("the keys of the host were added or removed")]
+    KeysChanged,
 }
 
 /// All subsystems and all controllers of a node.
@@ -121,6 +124,8 @@ pub enum DisconnectReason {
 pub struct Target {
     config: TargetConfig,
     subsystems: BTreeMap<Nqn, Subsystem>,
+    /// The hosts that have keys, and must authenticate.
+    keyed_hosts: Arc<BTreeSet<Nqn>>,
     controllers: BTreeMap<ControllerId, Controller>,
     controller_next: ControllerId,
     /// GENCTR.
@@ -146,6 +151,7 @@ impl Target {
         Self {
             config,
             subsystems: BTreeMap::new(),
+            keyed_hosts: Arc::default(),
             controllers: BTreeMap::new(),
             controller_next,
             discovery_generation: 0,
@@ -176,6 +182,24 @@ impl Target {
             self.raise_event(AsyncEvent::DISCOVERY_CHANGED, of_discovery);
         }
         Ok(())
+    }
+
+    /// Replaces the hosts that have keys, and must authenticate. The controllers end whose host has keys now
+    /// and has connected without, or the other way round.
+    pub fn set_keyed_hosts(&mut self, hosts: Arc<BTreeSet<Nqn>>) {
+        self.keyed_hosts = hosts;
+        let is_wrong = |it: &&Controller| {
+            let is_keyed = self.is_keyed(&it.host);
+            it.authenticates != is_keyed && (it.authenticates || it.kind == ControllerKind::Io)
+        };
+        let ended: Vec<_> = self.controllers.values().filter(is_wrong).map(|it| it.id).collect();
+        for id in ended {
+            self.end(id, DisconnectReason::KeysChanged);
+        }
+    }
+
+    fn is_keyed(&self, host: &HostName) -> bool {
+        matches!(host, HostName::Named(host) if self.keyed_hosts.contains(host))
     }
 
     fn remove_subsystem(&mut self, nqn: &Nqn) {
@@ -234,11 +258,13 @@ impl Target {
     pub fn admin(&mut self, now: Nanos, controller: ControllerId, command: &Command, data: &[u8]) {
         let Some(controller) = self.controllers.get_mut(&controller) else { return };
         controller.heard_at = controller.heard_at.max(now);
+        controller.awaits_authentication = false;
         let id = controller.id;
         let mut admin = Admin {
             now,
             config: &self.config,
             subsystems: &self.subsystems,
+            keyed_hosts: &self.keyed_hosts,
             discovery_generation: self.discovery_generation,
             controller,
             actions: &mut self.actions,

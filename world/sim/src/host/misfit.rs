@@ -71,7 +71,8 @@ impl Misfit {
     }
 
     fn connect(&mut self, queue: QueueId, outside: &mut Outside) {
-        let link = outside.network.connect(outside.now, self.route, Door::NvmeTcp);
+        let link =
+            outside.network.connect(outside.now, self.route, Door::NvmeTcp { anonymous: true });
         outside.settle_network();
         self.links.push((outside.now, link));
         let name = format!("nqn.2026-11.io.nearflash:misfit-{}", self.number);

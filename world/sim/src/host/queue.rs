@@ -42,7 +42,7 @@ impl Queue {
         route: Route,
         outside: &mut Outside,
     ) -> Self {
-        let link = outside.network.connect(outside.now, route, Door::NvmeTcp);
+        let link = outside.network.connect(outside.now, route, Door::NvmeTcp { anonymous: true });
         outside.settle_network();
         Self {
             link,

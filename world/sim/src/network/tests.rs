@@ -28,7 +28,7 @@ fn deliver_all(network: &mut Network) -> Vec<Signal> {
 
 /// Two connected nodes: the socket of each.
 fn connected(network: &mut Network) -> (SocketId, SocketId) {
-    let door = Door::NvmeTcp;
+    let door = Door::NvmeTcp { anonymous: true };
     let caller = network.connect_nodes(Nanos(0), (HERE, CORE), THERE, door);
     network.watch(HERE, CORE, caller, Interest::Output);
     let (link, side) = network.link_at(HERE, CORE, caller);
@@ -93,7 +93,8 @@ fn the_loss_of_a_node_breaks_what_it_called_and_what_called_it() {
 fn a_node_that_is_not_there_refuses() {
     let mut network = network();
     network.stop_listening(THERE);
-    let caller = network.connect_nodes(Nanos(0), (HERE, CORE), THERE, Door::NvmeTcp);
+    let caller =
+        network.connect_nodes(Nanos(0), (HERE, CORE), THERE, Door::NvmeTcp { anonymous: true });
     network.watch(HERE, CORE, caller, Interest::Output);
     let signals = deliver_all(&mut network);
     assert!(matches!(signals[..], [Signal::Ready(HERE, CORE, _)]), "{signals:?}");

@@ -258,3 +258,76 @@ fn controllers_get_the_numbers_of_their_node_and_no_others() {
     assert_eq!(ids, [ControllerId(65), ControllerId(66)]);
     assert!(Host::of(&nqn("data")).connect(&mut target).is_err());
 }
+
+fn keyed(target: &mut Target, hosts: &[&str]) {
+    target.set_keyed_hosts(Arc::new(hosts.iter().map(|host| nqn(host)).collect()));
+}
+
+#[test]
+fn a_host_with_keys_must_authenticate_on_every_queue_and_a_host_without_them_need_not() {
+    let mut target = target();
+    keyed(&mut target, &["host"]);
+    let host = Host::of(&nqn("data"));
+    let admin = host.connect(&mut target).unwrap();
+    let names = admin.authentication.clone().unwrap();
+    assert_eq!((names.host, names.subsystem), (nqn("host"), nqn("data")));
+    let result = admin.completion(CommandId(1)).dw0.get();
+    assert_eq!(result, 0x0002_0000 | u32::from(admin.controller.0));
+    ask(&mut target, admin.controller, enable());
+    let io = host.on_queue(1, admin.controller).connect(&mut target).unwrap();
+    assert!(io.authentication.is_some());
+    let mut other = Host::of(&nqn("data"));
+    other.data.host = (&nqn("other")).into();
+    let other = other.connect(&mut target).unwrap();
+    assert_eq!(other.authentication, None);
+    assert_eq!(other.completion(CommandId(1)).dw0.get(), u32::from(other.controller.0));
+}
+
+#[test]
+fn a_host_with_keys_is_admitted_next_to_those_that_are_listed() {
+    let hosts = HostAccess::Listed([nqn("friend")].into());
+    let mut target = Target::new(TargetConfig { hosts, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    let host = Host::of(&nqn("data"));
+    assert!(host.connect(&mut target).is_err());
+    keyed(&mut target, &["host"]);
+    assert!(host.connect(&mut target).unwrap().authentication.is_some());
+}
+
+#[test]
+fn a_listener_for_hosts_with_keys_admits_no_other_host_and_not_for_discovery_either() {
+    let mut target = target();
+    keyed(&mut target, &["host"]);
+    let arrival = Arrival { anonymous: false, ..arrival() };
+    for subsystem in [nqn("data"), Nqn::discovery()] {
+        let mut host = Host::of(&subsystem);
+        let command = host.connect.to_command();
+        let known = target.connect(NOW, &command, &host.data, arrival).unwrap();
+        assert!(known.authentication.is_some());
+        host.data.host = (&nqn("other")).into();
+        let refusal = target.connect(NOW, &command, &host.data, arrival).unwrap_err();
+        assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr());
+    }
+}
+
+#[test]
+fn discovery_needs_no_authentication_where_hosts_without_keys_may_connect() {
+    let mut target = target();
+    keyed(&mut target, &["host"]);
+    let connected = Host::of(&Nqn::discovery()).connect(&mut target).unwrap();
+    assert_eq!(connected.authentication, None);
+    keyed(&mut target, &[]);
+    assert!(actions(&mut target).is_empty(), "it goes on");
+}
+
+#[test]
+fn the_controller_of_a_host_ends_when_its_keys_are_added_or_removed() {
+    let mut target = target();
+    for hosts in [&["host"][..], &[]] {
+        let controller = Host::of(&nqn("data")).connect(&mut target).unwrap().controller;
+        keyed(&mut target, hosts);
+        let reason = DisconnectReason::KeysChanged;
+        assert_eq!(actions(&mut target), [Action::Disconnect { controller, queue: None, reason }]);
+        assert!(target.status().hosts.is_empty());
+    }
+}

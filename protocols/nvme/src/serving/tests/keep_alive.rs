@@ -56,3 +56,15 @@ fn without_a_keep_alive_time_silence_is_allowed() {
     assert!(status_of(&mut target, controller, set).is_success());
     assert_eq!(target.poll_timeout(), Some(NOW.plus(Nanos::from_secs(1))));
 }
+
+#[test]
+fn a_host_that_must_authenticate_has_no_keep_alive_time_before_its_first_command() {
+    let mut target = target();
+    target.set_keyed_hosts(std::sync::Arc::new([nqn("host")].into()));
+    let mut host = Host::of(&nqn("data"));
+    host.connect.keep_alive_ms = 5000;
+    let controller = host.connect(&mut target).unwrap().controller;
+    assert_eq!(target.poll_timeout(), None);
+    ask(&mut target, controller, enable());
+    assert_eq!(target.poll_timeout(), Some(NOW.plus(Nanos::from_secs(5))));
+}

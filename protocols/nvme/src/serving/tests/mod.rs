@@ -34,6 +34,10 @@ fn local() -> TransportAddress {
     address("192.0.2.1:4420")
 }
 
+fn arrival() -> Arrival {
+    Arrival { local: local(), anonymous: true }
+}
+
 fn config() -> TargetConfig {
     TargetConfig {
         controller_ids: crate::serving::ALL_CONTROLLER_IDS,
@@ -93,7 +97,7 @@ impl Host {
     }
 
     fn connect(&self, target: &mut Target) -> Result<Connected, Refusal> {
-        target.connect(NOW, &self.connect.to_command(), &self.data, local())
+        target.connect(NOW, &self.connect.to_command(), &self.data, arrival())
     }
 }
 

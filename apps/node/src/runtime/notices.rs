@@ -1,0 +1,73 @@
+//! The notices of the cores: log lines for the operator, and news for the parts of the control side.
+
+use std::sync::Arc;
+
+use nearflash_engine::CoreId;
+use nearflash_reactor::NoticeSink;
+use nearflash_shard::Notice;
+use tracing::warn;
+
+use super::cores::Common;
+use super::faults::Faults;
+use super::log::log;
+use super::replies::Reply;
+use crate::runtime_face::{Asked, AskedBy, Authentication, Event, FilesNews, MirrorNews};
+
+/// Takes the notices of one core.
+pub(super) fn notice_sink(common: &Common) -> NoticeSink {
+    let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
+    let (ledger, on_mirrors) = (Arc::clone(&common.ledger), common.on_mirrors.clone());
+    let (on_files, on_authentication) = (common.on_files.clone(), common.on_authentication.clone());
+    let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
+    Box::new(move |notice| match log(notice, &mut faults) {
+        Some(Notice::DeviceFailed { device, .. }) => {
+            let health = devices[usize::try_from(device.0).expect("few devices")].health();
+            // Each core requests at most the operations that it has under way; then it sees that
+            // the device is suspect.
+            health.note_failure();
+            changes.tell(Event::Suspect);
+        }
+        Some(
+            Notice::Shown(core, number)
+            | Notice::Raised(core, number)
+            | Notice::MirrorsDrained(core, number),
+        ) => replies.give(number, core, Reply::Done),
+        Some(Notice::Quiesced(_, number)) => replies.give_quiesced(number),
+        Some(Notice::Change { core, owner, tag, change }) => {
+            let by = AskedBy { core, owner, volume: change.volume, tag };
+            changes.ask(Asked::Change { by, change });
+        }
+        Some(Notice::SessionOver { nexus, identity }) => {
+            changes.ask(Asked::SessionOver { nexus, identity });
+        }
+        Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
+        Some(Notice::Status(core, number, status)) => {
+            replies.give(number, core, Reply::Status(status));
+        }
+        Some(Notice::RemoteResized { device, bytes }) => {
+            changes.tell(Event::RemoteResized { device, bytes });
+        }
+        Some(Notice::ReplicaFailed { mirror, result, is_local }) => {
+            let place = if is_local { "here" } else { "on another node" };
+            warn!(mirror = mirror.0, "a replica {place} failed: {result:?}");
+            on_mirrors.tell(MirrorNews::Failed { mirror, is_local });
+        }
+        Some(Notice::ReadRepaired { mirror }) => {
+            let repair =
+                "a range that the device could not read is rewritten from the other replica";
+            warn!(mirror = mirror.0, "{repair}");
+        }
+        Some(Notice::MirrorWritten { mirror, session, written }) => {
+            on_mirrors.tell(MirrorNews::Written { mirror, session, written });
+        }
+        Some(Notice::Files { place, demand }) => on_files.tell(FilesNews::Asked { place, demand }),
+        Some(Notice::Authentication { core, owner, peer, step }) => {
+            on_authentication.tell(Authentication { core, owner, peer, step });
+        }
+        Some(Notice::FilesGone(place)) => on_files.tell(FilesNews::Gone(place)),
+        Some(Notice::MirrorCopied(copied)) => on_mirrors.tell(MirrorNews::Copied(copied)),
+        Some(Notice::Meter(core, opened)) => ledger.open(core, opened),
+        Some(Notice::Drained(core)) => replies.give_drained(core),
+        _ => {}
+    })
+}

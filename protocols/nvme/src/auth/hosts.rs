@@ -1,0 +1,231 @@
+//! The hosts that must authenticate, with their keys, and the random bytes of an end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::group::{DhGroup, PRIVATE_LEN, PrivateValue};
+use super::hash::{DIGEST_LEN_MAX, Digest, Hash};
+use super::key::Key;
+use crate::Nqn;
+
+/// The largest number of hosts with keys.
+pub const KEYED_HOSTS_MAX: usize = 1024;
+
+/// The number of random bytes of one end of a transaction.
+pub const RANDOM_LEN: usize = DIGEST_LEN_MAX + PRIVATE_LEN + 4;
+
+/// Random bytes for one end of one transaction: its challenge, its private value and its sequence number.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Random(pub [u8; RANDOM_LEN]);
+
+impl Random {
+    pub(super) fn challenge(&self, hash: Hash) -> Digest {
+        Digest::new(&self.0[..hash.digest_len()])
+    }
+
+    pub(super) fn private_value(&self) -> PrivateValue {
+        let mut bytes = [0; PRIVATE_LEN];
+        bytes.copy_from_slice(&self.0[DIGEST_LEN_MAX..DIGEST_LEN_MAX + PRIVATE_LEN]);
+        PrivateValue(bytes)
+    }
+
+    /// SEQNUM, which is never 0.
+    pub(super) fn sequence(&self) -> u32 {
+        let bytes = *self.0.last_chunk().expect("it is longer than a number");
+        u32::from_le_bytes(bytes).max(1)
+    }
+}
+
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Random")
+    }
+}
+
+/// The hash and the group that a controller selects for a host.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Policy {
+    /// The only hash that is selected; by default the first that the host supports of SHA-256, SHA-384 and
+    /// SHA-512.
+    pub hash: Option<Hash>,
+    /// The only group that is selected; by default the first that the host supports of ffdhe3072, ffdhe4096,
+    /// ffdhe2048, ffdhe6144, ffdhe8192 and NULL.
+    pub group: Option<DhGroup>,
+}
+
+impl Policy {
+    /// The groups by preference: ffdhe3072 costs a few milliseconds, and its strength is that of SHA-256.
+    const GROUPS: [DhGroup; 6] = [
+        DhGroup::Ffdhe3072,
+        DhGroup::Ffdhe4096,
+        DhGroup::Ffdhe2048,
+        DhGroup::Ffdhe6144,
+        DhGroup::Ffdhe8192,
+        DhGroup::Null,
+    ];
+
+    /// The hash for a host that supports these.
+    pub(super) fn hash_of(&self, supported: &[u8]) -> Option<Hash> {
+        let allowed = |hash: &Hash| self.hash.is_none_or(|only| only == *hash);
+        Hash::ALL.into_iter().filter(allowed).find(|hash| supported.contains(&hash.id()))
+    }
+
+    /// The group for a host that supports these.
+    pub(super) fn group_of(&self, supported: &[u8]) -> Option<DhGroup> {
+        let allowed = |group: &DhGroup| self.group.is_none_or(|only| only == *group);
+        Self::GROUPS.into_iter().filter(allowed).find(|group| supported.contains(&group.id()))
+    }
+}
+
+/// Both keys are the same.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the two keys are the same: each direction needs its own")]
+pub struct HostKeysError;
+
+/// The keys of a host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HostKeys {
+    host: Key,
+    controller: Option<Key>,
+    /// The hash and group of its authentications.
+    pub policy: Policy,
+}
+
+impl HostKeys {
+    /// The key of the host and, for authentication in both directions, of the controller.
+    ///
+    /// # Errors
+    /// If both keys are the same: one end could then return the response of the other.
+    pub fn new(host: Key, controller: Option<Key>, policy: Policy) -> Result<Self, HostKeysError> {
+        match controller {
+            Some(same) if same == host => Err(HostKeysError),
+            controller => Ok(Self { host, controller, policy }),
+        }
+    }
+
+    /// The host's key.
+    pub const fn host(&self) -> &Key {
+        &self.host
+    }
+
+    /// The controller's key.
+    pub const fn controller(&self) -> Option<&Key> {
+        self.controller.as_ref()
+    }
+}
+
+/// A host cannot be added or removed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum HostTableError {
+    /// The host has keys.
+    #[error("host '{0}' has keys already: remove it first")]
+    Exists(Nqn),
+    /// The host has no keys.
+    #[error("no host '{0}' with keys: 'nearflash host list' lists them")]
+    NotFound(Nqn),
+    /// There are [`KEYED_HOSTS_MAX`] hosts.
+    #[error("the node has {KEYED_HOSTS_MAX} hosts with keys, the maximum: remove one first")]
+    TooMany,
+}
+
+/// Every host that has keys.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HostTable(BTreeMap<Nqn, HostKeys>);
+
+impl HostTable {
+    /// Restores recorded hosts.
+    pub fn restore(hosts: impl IntoIterator<Item = (Nqn, HostKeys)>) -> Self {
+        Self(hosts.into_iter().collect())
+    }
+
+    /// Every host, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Nqn, &HostKeys)> {
+        self.0.iter()
+    }
+
+    /// The keys of a host.
+    pub fn get(&self, host: &Nqn) -> Option<&HostKeys> {
+        self.0.get(host)
+    }
+
+    /// Adds a host.
+    ///
+    /// # Errors
+    /// If it has keys already, or there are [`KEYED_HOSTS_MAX`] hosts.
+    pub fn add(&mut self, host: &Nqn, keys: HostKeys) -> Result<(), HostTableError> {
+        if self.0.contains_key(host) {
+            return Err(HostTableError::Exists(host.clone()));
+        }
+        if self.0.len() >= KEYED_HOSTS_MAX {
+            return Err(HostTableError::TooMany);
+        }
+        self.0.insert(host.clone(), keys);
+        Ok(())
+    }
+
+    /// Removes a host.
+    ///
+    /// # Errors
+    /// If it has no keys.
+    pub fn remove(&mut self, host: &Nqn) -> Result<HostKeys, HostTableError> {
+        self.0.remove(host).ok_or_else(|| HostTableError::NotFound(host.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(byte: u8) -> HostKeys {
+        HostKeys::new(Key::new(None, &[byte; 32]).unwrap(), None, Policy::default()).unwrap()
+    }
+
+    fn nqn(number: usize) -> Nqn {
+        Nqn::new(&format!("nqn.2026-11.test:{number}")).unwrap()
+    }
+
+    #[test]
+    fn one_key_for_both_directions_is_refused() {
+        let key = |byte| Key::new(None, &[byte; 32]).unwrap();
+        let made = |controller| HostKeys::new(key(1), Some(key(controller)), Policy::default());
+        assert_eq!(made(1), Err(HostKeysError));
+        assert!(made(2).is_ok());
+    }
+
+    #[test]
+    fn a_host_is_there_once_until_removed() {
+        let mut hosts = HostTable::default();
+        hosts.add(&nqn(1), keys(1)).unwrap();
+        assert_eq!(hosts.add(&nqn(1), keys(2)), Err(HostTableError::Exists(nqn(1))));
+        assert_eq!(hosts.get(&nqn(1)), Some(&keys(1)));
+        assert_eq!(hosts.remove(&nqn(1)), Ok(keys(1)));
+        assert_eq!(hosts.remove(&nqn(1)), Err(HostTableError::NotFound(nqn(1))));
+    }
+
+    #[test]
+    fn hosts_with_keys_are_bounded() {
+        let mut hosts = HostTable::restore((0..KEYED_HOSTS_MAX).map(|n| (nqn(n), keys(1))));
+        assert_eq!(hosts.add(&nqn(KEYED_HOSTS_MAX), keys(1)), Err(HostTableError::TooMany));
+    }
+
+    #[test]
+    fn a_sequence_number_is_never_zero() {
+        assert_eq!(Random([0; RANDOM_LEN]).sequence(), 1);
+        assert_eq!(Random([0xFF; RANDOM_LEN]).sequence(), u32::MAX);
+    }
+
+    #[test]
+    fn the_policy_selects_what_both_support_or_nothing() {
+        let any = Policy::default();
+        assert_eq!(any.hash_of(&[3, 9, 2]), Some(Hash::Sha384));
+        assert_eq!(any.group_of(&[0, 1, 2, 3, 4, 5]), Some(DhGroup::Ffdhe3072));
+        assert_eq!(any.group_of(&[0, 5]), Some(DhGroup::Ffdhe8192));
+        assert_eq!((any.hash_of(&[]), any.group_of(&[7])), (None, None));
+        let only = Policy { hash: Some(Hash::Sha512), group: Some(DhGroup::Null) };
+        assert_eq!((only.hash_of(&[1, 2]), only.group_of(&[1, 2])), (None, None));
+        assert_eq!(only.hash_of(&[1, 3]), Some(Hash::Sha512));
+        assert_eq!(only.group_of(&[1, 0]), Some(DhGroup::Null));
+    }
+}

@@ -1,0 +1,214 @@
+//! Keys, and their form as text. NVMe Base 2.0, 8.13.5.7 and 8.13.5.8.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
+
+use super::hash::{Hash, are_equal};
+use crate::Nqn;
+
+/// The text before the number of the transformation.
+const PREFIX: &str = "DHHC-1:";
+/// The lengths that a key can have in bytes.
+const KEY_LENS: [usize; 3] = [32, 48, 64];
+/// The length of the CRC-32 after the key.
+const CRC_LEN: usize = 4;
+/// The longest text of a key and its CRC-32: 68 bytes in base64.
+const TEXT_LEN_MAX: usize = 92;
+/// Follows the name of the key's owner in the transformation.
+const LABEL: &[u8] = b"NVMe-over-Fabrics";
+
+/// The text is not a key. The error does not repeat it, because it may be a mistyped key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum KeyError {
+    /// Another form, or not base64.
+    #[error(
+        "a DH-HMAC-CHAP key has the form DHHC-1:NN:BASE64: with a final colon: make one with 'nvme \
+         gen-dhchap-key', or omit it to have one generated"
+    )]
+    Form,
+    /// An unknown transformation.
+    #[error(
+        "a DH-HMAC-CHAP key begins with DHHC-1: and a number from 00 to 03: correct the number"
+    )]
+    Transformation,
+    /// A length that no key has, or that does not go with its transformation.
+    #[error(
+        "a DH-HMAC-CHAP key has 32, 48 or 64 bytes, as many as the hash of its number has: make another one"
+    )]
+    Length,
+    /// The CRC-32 is another one.
+    #[error("the checksum of the DH-HMAC-CHAP key is wrong: copy the whole key again")]
+    Checksum,
+}
+
+/// A key that both ends know.
+#[derive(Clone)]
+pub struct Key {
+    /// The hash that turns the key into that of one host or subsystem; `None` if the key is used as it is.
+    transformation: Option<Hash>,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl Key {
+    /// A key of these random bytes.
+    ///
+    /// # Errors
+    /// If the length is not that of the hash or, without one, not 32, 48 or 64.
+    pub fn new(transformation: Option<Hash>, bytes: &[u8]) -> Result<Self, KeyError> {
+        let fits = match transformation {
+            Some(hash) => bytes.len() == hash.digest_len(),
+            None => KEY_LENS.contains(&bytes.len()),
+        };
+        let bytes = Zeroizing::new(bytes.to_vec());
+        if fits { Ok(Self { transformation, bytes }) } else { Err(KeyError::Length) }
+    }
+
+    /// Its text, which is a secret.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut sealed = Zeroizing::new(Vec::with_capacity(self.bytes.len() + CRC_LEN));
+        sealed.extend_from_slice(&self.bytes);
+        sealed.extend_from_slice(&crc32(&self.bytes).to_le_bytes());
+        let encoded = Zeroizing::new(STANDARD.encode(sealed.as_slice()));
+        let number = self.transformation.map_or(0, Hash::id);
+        Zeroizing::new(format!("{PREFIX}{number:02}:{}:", encoded.as_str()))
+    }
+
+    /// The key as its owner uses it: that of the host for its NQN, that of the controller for the subsystem's.
+    pub(super) fn of_owner(&self, owner: &Nqn) -> Zeroizing<Vec<u8>> {
+        match self.transformation {
+            Some(hash) => {
+                let transformed = hash.hmac(&self.bytes, &[owner.as_str().as_bytes(), LABEL]);
+                Zeroizing::new(transformed.bytes().to_vec())
+            }
+            None => self.bytes.clone(),
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let rest = text.strip_prefix(PREFIX).ok_or(KeyError::Form)?;
+        let (number, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
+        let encoded = rest.strip_suffix(':').ok_or(KeyError::Form)?;
+        let transformation = match number {
+            "00" => None,
+            "01" => Some(Hash::Sha256),
+            "02" => Some(Hash::Sha384),
+            "03" => Some(Hash::Sha512),
+            _ => return Err(KeyError::Transformation),
+        };
+        if encoded.len() > TEXT_LEN_MAX {
+            return Err(KeyError::Length);
+        }
+        let sealed = STANDARD.decode(encoded).map_err(|_| KeyError::Form)?;
+        let sealed = Zeroizing::new(sealed);
+        let (bytes, crc) = sealed.split_last_chunk::<CRC_LEN>().ok_or(KeyError::Length)?;
+        let key = Self::new(transformation, bytes)?;
+        if are_equal(crc, &crc32(bytes).to_le_bytes()) { Ok(key) } else { Err(KeyError::Checksum) }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.transformation == other.transformation && are_equal(&self.bytes, &other.bytes)
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+/// The CRC-32 of RFC 1952, bit by bit: keys are short and rarely read.
+fn crc32(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0xEDB8_8320;
+    let step = |crc: u32, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ POLYNOMIAL };
+    let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), step);
+    !bytes.iter().fold(u32::MAX, byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_usual_crc_32() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+
+    /// The bytes are 00h to 1Fh. The text was computed from the definition with another program.
+    #[test]
+    fn a_key_has_the_text_that_the_standard_defines() {
+        let bytes: Vec<u8> = (0..32).collect();
+        let text = "DHHC-1:01:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:";
+        let key = Key::new(Some(Hash::Sha256), &bytes).unwrap();
+        assert_eq!(key.to_text().as_str(), text);
+        assert_eq!(text.parse(), Ok(key));
+    }
+
+    #[test]
+    fn a_text_that_is_not_a_key_is_refused_by_its_reason_and_not_repeated() {
+        let text = Key::new(Some(Hash::Sha256), &[7; 32]).unwrap().to_text();
+        let long = format!("DHHC-1:00:{}:", "A".repeat(96));
+        for (text, error) in [
+            ("", KeyError::Form),
+            ("secret", KeyError::Form),
+            (text.trim_end_matches(':'), KeyError::Form),
+            (&text.replace("DHHC-1", "DHHC-2"), KeyError::Form),
+            (&text.replace(":01:", ":1:"), KeyError::Transformation),
+            (&text.replace(":01:", ":04:"), KeyError::Transformation),
+            (&text.replace(":01:", ":02:"), KeyError::Length),
+            (&text.replace("Bw", "Cw"), KeyError::Checksum),
+            (&text.replace("Bw", "*w"), KeyError::Form),
+            ("DHHC-1:00:AAAA:", KeyError::Length),
+            (&long, KeyError::Length),
+        ] {
+            assert_eq!(text.parse::<Key>(), Err(error), "{text}");
+        }
+        assert_eq!(format!("{:?}", text.parse::<Key>().unwrap()), "Key(…)");
+    }
+
+    #[test]
+    fn a_transformed_key_is_another_one_for_each_owner() {
+        let [a, b] = ["nqn.a", "nqn.b"].map(|name| Nqn::new(name).unwrap());
+        for (transformation, len) in
+            [(None, 48), (Some(Hash::Sha384), 48), (Some(Hash::Sha512), 64)]
+        {
+            let key = Key::new(transformation, &vec![7; len]).unwrap();
+            assert_eq!(key.of_owner(&a) == key.of_owner(&b), transformation.is_none());
+            assert_eq!(key.of_owner(&a).len(), len);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_is_read_as_it_was_written(bytes: [u8; 64], form in 0..6_usize) {
+            let (hash, len) = [
+                (None, 32),
+                (None, 48),
+                (None, 64),
+                (Some(Hash::Sha256), 32),
+                (Some(Hash::Sha384), 48),
+                (Some(Hash::Sha512), 64),
+            ][form];
+            let key = Key::new(hash, &bytes[..len]).unwrap();
+            prop_assert_eq!(key.to_text().parse::<Key>(), Ok(key));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "(DHHC-1:0[0-4]:)?[A-Za-z0-9+/=:]{0,100}:?") {
+            let _ = text.parse::<Key>();
+        }
+    }
+}
