@@ -15,7 +15,7 @@ use nearflash_units::{Blocks, ByteLen};
 
 use crate::joining::join;
 use crate::policy::{block_count, extend_by_moving};
-use crate::{Extended, FreeRuns, NoSpaceError, Run, Spare, blocks_for, extend};
+use crate::{BLOCK, Extended, FreeRuns, NoSpaceError, Run, Spare, blocks_for, extend};
 
 /// A file that may grow. The number is not used again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -120,7 +120,7 @@ impl Space {
     /// Takes one run for a file with these runs, which is complete, if no more bytes are copied than these. `None`
     /// if the file has one run, or there is no space for this. What other files hold is not taken.
     pub fn join(&mut self, runs: &[Run], copied_max: ByteLen) -> Option<Extended> {
-        join(runs, blocks_for(copied_max), &mut self.free)
+        join(runs, Blocks(copied_max.0 >> BLOCK.shift()), &mut self.free)
     }
 
     /// The runs with a part of what the file holds, if that suffices.

@@ -137,8 +137,10 @@ fn an_unknown_key_is_refused_with_its_line() {
 fn a_door_that_others_can_reach_is_refused_until_told_who_may_come_in() {
     let place = Place::new();
     let flags = [&RAM[..], &["--nvme-tcp", "0.0.0.0:0"]].concat();
-    let expected = "--nvme-tcp: 0.0.0.0:0 can be reached from other machines: name the hosts that \
-                    may connect with --host NQN (repeatable), or use --host any";
+    let expected = "--nvme-tcp: hosts must authenticate at 0.0.0.0:0, and no host has keys: start \
+                    without this address, add keys with 'nearflash host add NQN', and start again; \
+                    or name the hosts that may connect with --host NQN (repeatable), or use --host \
+                    any";
     assert_eq!(refused_start(&place, &flags), refusal(2, expected));
     let _node = Node::start(&place, &[&flags[..], &["--host", "any"]].concat());
 }
