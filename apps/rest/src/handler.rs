@@ -21,6 +21,7 @@ use crate::caller::{Caller, Peer, caller};
 use crate::calling::{Answered, Asked, Calls, audit};
 use crate::events;
 use crate::openapi;
+use crate::page;
 use crate::refusal::{Refusal, document};
 use crate::repeat::parse;
 use crate::routes::{ROUTES, Route, Success, Verb};
@@ -49,7 +50,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router {
         let handler = move |request: HttpRequest<Body>| handle(shared, route, request);
         router = router.route(route.path, on(filter(route.method), handler));
     }
-    router
+    page::route(router)
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/openapi.json", permitted(shared, |_| async { described() }))
         .route("/metrics", permitted(shared, metrics))

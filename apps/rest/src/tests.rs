@@ -512,6 +512,23 @@ fn the_metrics_are_text_of_openmetrics_and_need_a_token_on_the_network() {
 }
 
 #[test]
+fn the_page_needs_no_token_and_loads_nothing_from_elsewhere() {
+    let served = Served::over_tls();
+    for (path, media_type) in
+        [("/", "text/html"), ("/page.css", "text/css"), ("/page.js", "text/javascript")]
+    {
+        let answer = served.securely("GET", path, "", "");
+        assert_eq!(answer.status(), 200, "{path}");
+        assert!(answer.header("content-type").unwrap().starts_with(media_type), "{path}");
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'self'") && policy.contains("frame-ancestors 'none'"));
+        let body = answer.body().replace("http://www.w3.org/2000/svg", "");
+        assert!(!body.contains("http:") && !body.contains("https:"), "{path}");
+        assert!(!body.contains("innerHTML"), "{path} sets text as markup");
+    }
+}
+
+#[test]
 fn every_call_has_a_route() {
     // A request for a job waits by itself.
     let routed: Vec<&str> = routes::ROUTES.iter().map(|route| route.call).collect();
