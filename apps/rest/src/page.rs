@@ -15,8 +15,8 @@ const FILES: [(&str, &str, &str); 3] = [
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
 ];
 
-/// What the page may do: read from this node. Colours of lines are set as styles of elements. No
-/// other page may show it in a frame, where its buttons could be clicked unseen.
+/// The permissions of the page: it reads from this node alone. Colours of lines are set as styles of
+/// elements. No other page may show it in a frame, where its buttons could be clicked unseen.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -118,7 +118,7 @@ impl Space {
     }
 
     /// Takes one run for a file with these runs, which is complete, if no more bytes are copied than these. `None`
-    /// if the file has one run, or there is no space for this. What other files hold is not taken.
+    /// if the file has one run, or there is no space for this. It takes nothing that other files hold.
     pub fn join(&mut self, runs: &[Run], copied_max: ByteLen) -> Option<Extended> {
         join(runs, Blocks(copied_max.0 >> BLOCK.shift()), &mut self.free)
     }

@@ -99,7 +99,7 @@ impl FileSystem {
         copied_max: ByteLen,
     ) -> Option<Grown<'_>> {
         let mut state = self.locked();
-        // What it holds is the gap behind its last run from now on.
+        // From now on, it holds the gap behind its last run.
         state.space.let_go(grower);
         let extended = state.space.join(runs, copied_max)?;
         Some(self.grown(&mut state, extended))

@@ -14,7 +14,7 @@ write, until `release`. Reading needs no ownership: every call sees the changes 
 durable when it began, and a file that is open stays the same. If it is removed or replaced, reading
 it raises an `OSError` with `errno.ESTALE`, and never returns other bytes. With a grant on a
 directory, the node that owns the files reads them: a file that is removed or replaced can be read
-until it is closed. What no grant covers raises a `PermissionError`.
+until it is closed. A path that no grant covers raises a `PermissionError`.
 
 In any other volume, a file is a range of it, which its name gives:
 

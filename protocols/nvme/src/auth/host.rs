@@ -12,7 +12,7 @@ use super::message::{
 };
 use super::response::{Agreed, Challenged, Names, Prover};
 
-/// What the host does next.
+/// The next step of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Next {
     /// Sends this message, then receives the next one.
