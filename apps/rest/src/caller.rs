@@ -5,6 +5,7 @@ use axum::http::header::AUTHORIZATION;
 use nearflash_api::{ApiError, ErrorCode, TokenScope};
 
 use crate::Face;
+use crate::origin;
 use crate::refusal::Refusal;
 
 /// The other end of a connection.
@@ -30,9 +31,10 @@ pub(crate) struct Caller {
 /// The caller of a request.
 ///
 /// # Errors
-/// When it needs a token, and has none that is valid.
+/// When it needs a token, and has none that is valid; on the Unix socket, when another site asks.
 pub(crate) fn caller(face: &dyn Face, peer: Peer, headers: &HeaderMap) -> Result<Caller, Refusal> {
     if let Peer::Local { uid } = peer {
+        origin::check(headers)?;
         let uid = uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
         return Ok(Caller { name: format!("uid {uid}"), scope: TokenScope::Admin });
     }

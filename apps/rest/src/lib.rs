@@ -17,6 +17,7 @@ mod calling;
 mod events;
 mod handler;
 mod openapi;
+mod origin;
 mod page;
 mod refusal;
 mod repeat;

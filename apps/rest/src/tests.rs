@@ -529,6 +529,20 @@ fn the_page_needs_no_token_and_loads_nothing_from_elsewhere() {
 }
 
 #[test]
+fn another_site_changes_nothing_through_a_forwarded_port() {
+    let served = Served::locally();
+    let origin = "Origin: https://evil.example\r\n";
+    for path in ["/v1/volumes", "/v1/credentials"] {
+        let refused = served.send(&written("POST", path, origin, DATA));
+        assert_eq!(refused.status(), 403, "{}", refused.0);
+    }
+    let rebound =
+        written("GET", "/v1/volumes", "", "").replace("Host: localhost", "Host: evil.example");
+    assert_eq!(served.send(&rebound).status(), 403);
+    assert_eq!(served.get("/v1/volumes").json()["volumes"].as_array().unwrap().len(), 0);
+}
+
+#[test]
 fn every_call_has_a_route() {
     // A request for a job waits by itself.
     let routed: Vec<&str> = routes::ROUTES.iter().map(|route| route.call).collect();

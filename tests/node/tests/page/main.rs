@@ -43,7 +43,7 @@ fn row(table: &str, text: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium, which only make test-all installs and runs"]
 fn the_page_shows_the_node_live_at_every_width_in_the_light_and_in_the_dark() {
     let place = Place::new();
     let (node, url, token) = served(&place);
@@ -74,7 +74,7 @@ fn the_page_shows_the_node_live_at_every_width_in_the_light_and_in_the_dark() {
 }
 
 #[test]
-#[ignore = "needs Chromium"]
+#[ignore = "needs Chromium, which only make test-all installs and runs"]
 fn the_actions_of_the_page_change_the_node() {
     let place = Place::new();
     let (node, url, token) = served(&place);
