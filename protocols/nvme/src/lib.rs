@@ -27,6 +27,7 @@ pub mod serving;
 mod sgl;
 mod status;
 mod text;
+pub mod tls;
 
 pub use address::TransportAddress;
 pub use command::{Command, Fused};

@@ -72,7 +72,7 @@ impl Hash {
     }
 
     /// The HMAC of the parts, one after the other.
-    pub(super) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Digest {
+    pub(crate) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Digest {
         match self {
             Self::Sha256 => hmac_of::<Hmac<Sha256>>(key, parts),
             Self::Sha384 => hmac_of::<Hmac<Sha384>>(key, parts),
@@ -104,7 +104,7 @@ impl FromStr for Hash {
 
 /// A digest, a response or a challenge: at most 64 bytes.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub(super) struct Digest {
+pub(crate) struct Digest {
     bytes: [u8; DIGEST_LEN_MAX],
     len: usize,
 }
@@ -117,7 +117,7 @@ impl Digest {
         Self { bytes, len: from.len() }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
@@ -134,7 +134,7 @@ impl fmt::Debug for Digest {
 }
 
 /// Whether both are the same, compared in a time that only depends on their lengths.
-pub(super) fn are_equal(these: &[u8], those: &[u8]) -> bool {
+pub(crate) fn are_equal(these: &[u8], those: &[u8]) -> bool {
     let differing = these.iter().zip(those).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(differing) == 0 && these.len() == those.len()
 }

@@ -129,7 +129,7 @@ impl fmt::Debug for Key {
 }
 
 /// The CRC-32 of RFC 1952, bit by bit: keys are short and rarely read.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0xEDB8_8320;
     let step = |crc: u32, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ POLYNOMIAL };
     let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), step);

@@ -1,0 +1,44 @@
+//! Errors of a connection, and of the library.
+
+use std::fmt;
+
+/// Why a connection with TLS failed. It must be closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// The client has proved another key than that of its identity.
+    #[error("the keys of both ends differ")]
+    WrongKey,
+    /// The client offers no identity that has a key.
+    #[error("no key for an identity that the client offers")]
+    NoKey,
+    /// The bytes are not those of the protocol, or the peer has reported an error.
+    #[error("{0}")]
+    Protocol(LibraryError),
+}
+
+/// An error of the library, by its number.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LibraryError(pub(crate) u64);
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[cfg(not(target_env = "musl"))]
+        if let Some(reason) = crate::library::reason(self.0) {
+            return f.write_str(reason);
+        }
+        write!(f, "error {:#x} of OpenSSL", self.0)
+    }
+}
+
+/// TLS cannot be used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum StartError {
+    /// The program was built without TLS.
+    #[error(
+        "this program has no TLS, because it is a static one: use the Debian package, or build it from source"
+    )]
+    Absent,
+    /// The library refuses its configuration.
+    #[error("OpenSSL cannot be used ({0}): use version 1.1.1 or newer")]
+    Library(LibraryError),
+}

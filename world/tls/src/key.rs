@@ -1,0 +1,75 @@
+//! Keys and their identities.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// A cipher suite. RFC 8446, B.4.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Suite {
+    /// TLS_AES_128_GCM_SHA256.
+    Aes128Sha256,
+    /// TLS_AES_256_GCM_SHA384.
+    Aes256Sha384,
+}
+
+impl Suite {
+    /// Its name in RFC 8446.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Sha256 => "TLS_AES_128_GCM_SHA256",
+            Self::Aes256Sha384 => "TLS_AES_256_GCM_SHA384",
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A pre-shared key, and the suite whose hash it is for.
+#[derive(Clone)]
+pub struct PskKey {
+    suite: Suite,
+    secret: Zeroizing<Vec<u8>>,
+}
+
+impl PskKey {
+    /// A key of these bytes.
+    pub fn new(suite: Suite, secret: &[u8]) -> Self {
+        Self { suite, secret: Zeroizing::new(secret.to_vec()) }
+    }
+
+    /// Its suite.
+    pub const fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    #[cfg(not(target_env = "musl"))]
+    pub(crate) fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+}
+
+impl fmt::Debug for PskKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PskKey").field("suite", &self.suite).finish_non_exhaustive()
+    }
+}
+
+/// Finds the keys of identities, in the thread of the handshake.
+pub trait KeySource: fmt::Debug + Send + Sync {
+    /// The key of the identity that a client has sent; `None` if there is no such key.
+    fn key(&self, identity: &[u8]) -> Option<PskKey>;
+}
+
+/// The identity that a client has sent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// Its bytes.
+    pub bytes: Box<[u8]>,
+    /// Whether the key source has a key for it.
+    pub has_key: bool,
+}

@@ -1,0 +1,316 @@
+//! OpenSSL: the functions that the bindings lack, the configuration of both ends, and the callbacks that find keys.
+
+use std::ffi::{CStr, c_int, c_uchar, c_uint, c_ulong, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use openssl_sys as ffi;
+
+use crate::error::{Failure, LibraryError, StartError};
+use crate::hello::identities;
+use crate::key::{Identity, KeySource, PskKey, Suite};
+use crate::stream::Stream;
+use crate::wire::{self, Keys, Wire};
+
+/// The extension `pre_shared_key`. RFC 8446, 4.2.
+const PRE_SHARED_KEY: c_uint = 41;
+/// The alert `unknown_psk_identity`. RFC 8446, 6.2.
+const UNKNOWN_PSK_IDENTITY: c_int = 115;
+/// The library's reasons of failures that have a name here.
+const BINDER_DOES_NOT_VERIFY: c_int = 253;
+const CALLBACK_FAILED: c_int = 234;
+
+type FindSession =
+    unsafe extern "C" fn(*mut ffi::SSL, *const c_uchar, usize, *mut *mut ffi::SSL_SESSION) -> c_int;
+type UseSession = unsafe extern "C" fn(
+    *mut ffi::SSL,
+    *const ffi::EVP_MD,
+    *mut *const c_uchar,
+    *mut usize,
+    *mut *mut ffi::SSL_SESSION,
+) -> c_int;
+
+// The declarations are those of openssl/ssl.h, since 1.1.1.
+unsafe extern "C" {
+    fn SSL_CTX_set_psk_find_session_callback(context: *mut ffi::SSL_CTX, find: Option<FindSession>);
+    fn SSL_CTX_set_psk_use_session_callback(context: *mut ffi::SSL_CTX, pick: Option<UseSession>);
+    fn SSL_SESSION_new() -> *mut ffi::SSL_SESSION;
+    fn SSL_SESSION_set1_master_key(
+        session: *mut ffi::SSL_SESSION,
+        key: *const c_uchar,
+        len: usize,
+    ) -> c_int;
+    fn SSL_SESSION_set_cipher(
+        session: *mut ffi::SSL_SESSION,
+        cipher: *const ffi::SSL_CIPHER,
+    ) -> c_int;
+    fn SSL_SESSION_set_protocol_version(session: *mut ffi::SSL_SESSION, version: c_int) -> c_int;
+    fn SSL_CIPHER_find(ssl: *mut ffi::SSL, id: *const c_uchar) -> *const ffi::SSL_CIPHER;
+}
+
+impl Suite {
+    /// Its number. RFC 8446, B.4.
+    const fn id(self) -> [u8; 2] {
+        match self {
+            Self::Aes128Sha256 => [0x13, 0x01],
+            Self::Aes256Sha384 => [0x13, 0x02],
+        }
+    }
+
+    const fn c_name(self) -> &'static CStr {
+        match self {
+            Self::Aes128Sha256 => c"TLS_AES_128_GCM_SHA256",
+            Self::Aes256Sha384 => c"TLS_AES_256_GCM_SHA384",
+        }
+    }
+}
+
+/// The configuration of one end, which its connections share.
+#[derive(Debug)]
+struct Context(NonNull<ffi::SSL_CTX>);
+
+// SAFETY: the library counts its uses atomically, and it is not changed after it was made.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was made by the library, and connections that are left have counted their use.
+        unsafe { ffi::SSL_CTX_free(self.0.as_ptr()) }
+    }
+}
+
+impl Context {
+    /// The part of the configuration that both ends share.
+    fn new(method: unsafe extern "C" fn() -> *const ffi::SSL_METHOD) -> Result<Self, StartError> {
+        ffi::init();
+        // SAFETY: the method is one of the library's.
+        let made = unsafe { NonNull::new(ffi::SSL_CTX_new(method())) };
+        let context = Self(made.ok_or_else(start_error)?);
+        let it = context.0.as_ptr();
+        // SAFETY: the context is valid, and the text is static.
+        let is_set = unsafe {
+            ffi::SSL_CTX_set_mode(it, ffi::SSL_MODE_RELEASE_BUFFERS);
+            ffi::SSL_CTX_set_session_cache_mode(it, ffi::SSL_SESS_CACHE_OFF);
+            let suites = c"TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256".as_ptr();
+            ffi::SSL_CTX_set_min_proto_version(it, ffi::TLS1_3_VERSION) == 1
+                && ffi::SSL_CTX_set_max_proto_version(it, ffi::TLS1_3_VERSION) == 1
+                && ffi::SSL_CTX_set_ciphersuites(it, suites) == 1
+                && ffi::SSL_CTX_set_num_tickets(it, 0) == 1
+        };
+        if is_set { Ok(context) } else { Err(start_error()) }
+    }
+
+    /// A connection over a wire.
+    fn connection(&self, keys: Keys) -> Result<Stream, StartError> {
+        // SAFETY: the context is valid.
+        let ssl = unsafe { NonNull::new(ffi::SSL_new(self.0.as_ptr())) };
+        Stream::over(ssl.ok_or_else(start_error)?, Wire::new(keys))
+    }
+}
+
+/// The server's end of connections.
+#[derive(Debug)]
+pub struct Server {
+    context: Context,
+    source: Arc<dyn KeySource>,
+}
+
+impl Server {
+    /// A server whose keys are these.
+    ///
+    /// # Errors
+    /// If the library refuses the configuration, or is absent.
+    pub fn new(source: Arc<dyn KeySource>) -> Result<Self, StartError> {
+        let context = Context::new(ffi::TLS_server_method)?;
+        // SAFETY: the context is valid, and the callbacks have the signatures that the library requires.
+        unsafe {
+            let it = context.0.as_ptr();
+            SSL_CTX_set_psk_find_session_callback(it, Some(find_session));
+            ffi::SSL_CTX_set_client_hello_cb(it, Some(read_hello), ptr::null_mut());
+        }
+        Ok(Self { context, source })
+    }
+
+    /// The server's end of a new connection.
+    ///
+    /// # Errors
+    /// If the library has no memory.
+    pub fn accept(&self) -> Result<Stream, StartError> {
+        let source = Arc::clone(&self.source);
+        let stream = self.context.connection(Keys::Server { source, identity: None, key: None })?;
+        // SAFETY: the connection is valid and new.
+        unsafe { ffi::SSL_set_accept_state(stream.ssl()) };
+        Ok(stream)
+    }
+}
+
+/// The client's end of connections.
+#[derive(Debug)]
+pub struct Client {
+    context: Context,
+}
+
+impl Client {
+    /// A client.
+    ///
+    /// # Errors
+    /// If the library refuses the configuration, or is absent.
+    pub fn new() -> Result<Self, StartError> {
+        let context = Context::new(ffi::TLS_client_method)?;
+        // SAFETY: as for the server.
+        unsafe { SSL_CTX_set_psk_use_session_callback(context.0.as_ptr(), Some(use_session)) };
+        Ok(Self { context })
+    }
+
+    /// The client's end of a new connection, with this key.
+    ///
+    /// # Errors
+    /// If the library has no memory.
+    pub fn connect(&self, identity: &[u8], key: PskKey) -> Result<Stream, StartError> {
+        let stream = self.context.connection(Keys::Client { identity: identity.into(), key })?;
+        // SAFETY: the connection is valid and new.
+        unsafe { ffi::SSL_set_connect_state(stream.ssl()) };
+        Ok(stream)
+    }
+}
+
+/// Looks up the identities of a ClientHello. The suite must be that of the key: without that, the library selects the
+/// suite first, and then drops keys of the other hash.
+unsafe extern "C" fn read_hello(ssl: *mut ffi::SSL, alert: *mut c_int, _: *mut c_void) -> c_int {
+    let (mut bytes, mut len) = (ptr::null(), 0);
+    // SAFETY: the library calls with a connection of a stream, and with room for the alert. The bytes that it
+    // returns live until the callback ends.
+    let (wire, extension) = unsafe {
+        *alert = UNKNOWN_PSK_IDENTITY;
+        if ffi::SSL_client_hello_get0_ext(ssl, PRE_SHARED_KEY, &raw mut bytes, &raw mut len) != 1 {
+            return ffi::SSL_CLIENT_HELLO_ERROR;
+        }
+        (wire::of_connection(ssl), std::slice::from_raw_parts(bytes, len))
+    };
+    let Keys::Server { source, identity, key } = &mut wire.keys else {
+        return ffi::SSL_CLIENT_HELLO_ERROR;
+    };
+    for offered in identities(extension) {
+        let found = source.key(offered);
+        if identity.is_none() || found.is_some() {
+            *identity = Some(Identity { bytes: offered.into(), has_key: found.is_some() });
+        }
+        let Some(found) = found else { continue };
+        let suite = found.suite().c_name();
+        *key = Some(found);
+        // SAFETY: the connection is valid, and the text is static.
+        let is_set = unsafe { ffi::SSL_set_ciphersuites(ssl, suite.as_ptr()) };
+        return if is_set == 1 {
+            ffi::SSL_CLIENT_HELLO_SUCCESS
+        } else {
+            ffi::SSL_CLIENT_HELLO_ERROR
+        };
+    }
+    ffi::SSL_CLIENT_HELLO_ERROR
+}
+
+/// The session of the identity that [`read_hello`] has selected, and no session for another one.
+unsafe extern "C" fn find_session(
+    ssl: *mut ffi::SSL,
+    identity: *const c_uchar,
+    len: usize,
+    session: *mut *mut ffi::SSL_SESSION,
+) -> c_int {
+    // SAFETY: the library calls with a connection of a stream, an identity of this length, and room for a session.
+    unsafe {
+        *session = ptr::null_mut();
+        let offered = std::slice::from_raw_parts(identity, len);
+        let key = match &wire::of_connection(ssl).keys {
+            Keys::Server { identity: Some(selected), key: Some(key), .. }
+                if *selected.bytes == *offered =>
+            {
+                key.clone()
+            }
+            _ => return 1,
+        };
+        *session = session_of(ssl, &key);
+        c_int::from(!(*session).is_null())
+    }
+}
+
+/// The client's only session, unless the handshake is for another hash.
+unsafe extern "C" fn use_session(
+    ssl: *mut ffi::SSL,
+    _: *const ffi::EVP_MD,
+    identity: *mut *const c_uchar,
+    len: *mut usize,
+    session: *mut *mut ffi::SSL_SESSION,
+) -> c_int {
+    // SAFETY: the library calls with a connection of a stream, and with room for the results. The identity lives as
+    // long as the wire.
+    unsafe {
+        let Keys::Client { identity: ours, key } = &wire::of_connection(ssl).keys else { return 0 };
+        let (bytes, count, key) = (ours.as_ptr(), ours.len(), key.clone());
+        (*identity, *len) = (bytes, count);
+        *session = session_of(ssl, &key);
+        c_int::from(!(*session).is_null())
+    }
+}
+
+/// A session with a key. Null if the library has no memory.
+///
+/// # Safety
+/// The connection must be valid, and no reference to its wire may exist.
+unsafe fn session_of(ssl: *mut ffi::SSL, key: &PskKey) -> *mut ffi::SSL_SESSION {
+    let (id, secret) = (key.suite().id(), key.secret());
+    // SAFETY: the arguments are valid, with their exact lengths; the library copies the key.
+    unsafe {
+        let session = SSL_SESSION_new();
+        if session.is_null() {
+            return session;
+        }
+        let is_set = SSL_SESSION_set1_master_key(session, secret.as_ptr(), secret.len()) == 1
+            && SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, id.as_ptr())) == 1
+            && SSL_SESSION_set_protocol_version(session, ffi::TLS1_3_VERSION) == 1;
+        if !is_set {
+            ffi::SSL_SESSION_free(session);
+            return ptr::null_mut();
+        }
+        session
+    }
+}
+
+/// Takes the errors of this thread, of which the first is the cause.
+fn take_error() -> c_ulong {
+    // SAFETY: the calls have no arguments.
+    unsafe {
+        let first = ffi::ERR_get_error();
+        ffi::ERR_clear_error();
+        first
+    }
+}
+
+/// The failure that the last call reported.
+pub(crate) fn failure() -> Failure {
+    let error = take_error();
+    match reason_number(error) {
+        BINDER_DOES_NOT_VERIFY => Failure::WrongKey,
+        CALLBACK_FAILED => Failure::NoKey,
+        _ => Failure::Protocol(LibraryError(error)),
+    }
+}
+
+pub(crate) fn start_error() -> StartError {
+    StartError::Library(LibraryError(take_error()))
+}
+
+fn reason_number(error: c_ulong) -> c_int {
+    ffi::ERR_GET_REASON(error)
+}
+
+/// The library's text for an error.
+pub(crate) fn reason(error: u64) -> Option<&'static str> {
+    // SAFETY: the library returns null, or a text that lives as long as the process.
+    let text = unsafe {
+        let text = ffi::ERR_reason_error_string(error);
+        (!text.is_null()).then(|| CStr::from_ptr(text))
+    };
+    text?.to_str().ok()
+}
