@@ -649,6 +649,9 @@ fn tokens_are_as_they_always_were() {
 #[test]
 fn hosts_with_keys_are_as_they_always_were() {
     let host = |is_restricted: bool| KeyedHost {
+        dhchap: true,
+        tls: None,
+        psk_derivation: None,
         nqn: "nqn.2026-11.test:app".to_owned(),
         mutual: is_restricted,
         hash: is_restricted.then(|| "sha384".to_owned()),
@@ -666,6 +669,7 @@ fn hosts_with_keys_are_as_they_always_were() {
           "schema": 1,
           "host": {
             "nqn": "nqn.2026-11.test:app",
+            "dhchap": true,
             "mutual": true,
             "hash": "sha384",
             "group": "ffdhe4096"
@@ -680,6 +684,7 @@ fn hosts_with_keys_are_as_they_always_were() {
           "hosts": [
             {
               "nqn": "nqn.2026-11.test:app",
+              "dhchap": true,
               "mutual": false
             }
           ]
@@ -691,10 +696,13 @@ fn hosts_with_keys_are_as_they_always_were() {
         controller: Some(ControllerKey::default()),
         hash: None,
         group: Some("null".to_owned()),
+        psk: key("NVMeTLSkey-1:00:geheim:"),
+        psk_derivation: Some("legacy".to_owned()),
+        tls: None,
     };
     assert!(!format!("{add:?}").contains("geheim"));
     let add: Request = add.into();
-    insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"host-add","nqn":"nqn.2026-11.test:app","key":"DHHC-1:00:geheim:","controller":{},"group":"null"}"#);
+    insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"host-add","nqn":"nqn.2026-11.test:app","key":"DHHC-1:00:geheim:","controller":{},"group":"null","psk":"NVMeTLSkey-1:00:geheim:","psk_derivation":"legacy"}"#);
 }
 
 fn job() -> JobInfo {

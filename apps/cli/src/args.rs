@@ -89,6 +89,7 @@ Examples:
   nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
   nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
   nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
+  nearflash host add nqn.2014-08.com.example:app --psk-file app.psk --psk-derivation legacy
   nearflash host remove nqn.2014-08.com.example:app
 
 On the host: nvme connect ... --dhchap-secret KEY --dhchap-ctrl-secret KEY";
@@ -657,29 +658,53 @@ pub(crate) enum GrantSubcommand {
     },
 }
 
+/// Keys for DH-HMAC-CHAP.
+#[derive(clap::Args, Debug)]
+pub(crate) struct DhchapArgs {
+    /// File with the host's key, in the form DHHC-1:...:
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dhchap_key: Option<PathBuf>,
+    /// File with the controller's key, for hosts that ask the controller to authenticate, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dhchap_ctrl_key: Option<PathBuf>,
+    /// Generate the controller's key and show it once
+    #[arg(long, conflicts_with = "dhchap_ctrl_key")]
+    pub(crate) mutual: bool,
+    /// The only hash to use: sha256, sha384 or sha512 [default: the first of these that the host supports]
+    #[arg(long, value_name = "HASH")]
+    pub(crate) hash: Option<String>,
+    /// The only Diffie-Hellman group to use: null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144 or ffdhe8192
+    /// [default: ffdhe3072, or another one that the host supports]
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+}
+
+/// The PSK for TLS.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PskArgs {
+    /// File with the host's PSK for TLS, in the form NVMeTLSkey-1:...:
+    #[arg(long, value_name = "FILE")]
+    pub(crate) psk_file: Option<PathBuf>,
+    /// How the host derives TLS PSKs: standard, or legacy for libnvme before 1.15 [default: standard]
+    #[arg(long, value_name = "DERIVATION", requires = "psk_file")]
+    pub(crate) psk_derivation: Option<String>,
+    /// Whether the host must use TLS: required, or allowed, where the address permits connections without TLS
+    /// [default: required]
+    #[arg(long, value_name = "DEMAND", requires = "psk_file")]
+    pub(crate) tls: Option<String>,
+}
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum HostSubcommand {
-    /// Add the keys of a host, which must authenticate from then on; if it is connected without, it is
-    /// disconnected. Without --dhchap-key the node generates a key and shows it once
+    /// Add the keys of a host, which must authenticate, or use TLS, from then on; if it is connected without, it
+    /// is disconnected. Without --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once
     Add {
         /// The host's NQN
         nqn: String,
-        /// File with the host's key, in the form DHHC-1:...:
-        #[arg(long, value_name = "FILE")]
-        dhchap_key: Option<PathBuf>,
-        /// File with the controller's key, for hosts that ask the controller to authenticate, too
-        #[arg(long, value_name = "FILE")]
-        dhchap_ctrl_key: Option<PathBuf>,
-        /// Generate the controller's key and show it once
-        #[arg(long, conflicts_with = "dhchap_ctrl_key")]
-        mutual: bool,
-        /// The only hash to use: sha256, sha384 or sha512 [default: the first of these that the host supports]
-        #[arg(long, value_name = "HASH")]
-        hash: Option<String>,
-        /// The only Diffie-Hellman group to use: null, ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144 or ffdhe8192
-        /// [default: ffdhe3072, or another one that the host supports]
-        #[arg(long, value_name = "GROUP")]
-        group: Option<String>,
+        #[command(flatten)]
+        dhchap: DhchapArgs,
+        #[command(flatten)]
+        psk: PskArgs,
         #[command(flatten)]
         node: NodeArgs,
     },

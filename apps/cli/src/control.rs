@@ -19,9 +19,9 @@ use nearflash_space::Provisioning;
 use nearflash_units::BlockSize;
 
 use crate::args::{
-    ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, GrantSubcommand,
-    HostSubcommand, JobSubcommand, NodeArgs, ReservationSubcommand, TokenSubcommand,
-    VolumeSubcommand,
+    ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, DhchapArgs,
+    GrantSubcommand, HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand,
+    TokenSubcommand, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -203,12 +203,8 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
 
 pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
     match subcommand {
-        HostSubcommand::Add { nqn, dhchap_key, dhchap_ctrl_key, mutual, hash, group, node } => {
-            let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
-            let (key, controller_key) = (read(dhchap_key)?, read(dhchap_ctrl_key)?);
-            let is_mutual = mutual || controller_key.is_some();
-            let controller = is_mutual.then_some(ControllerKey { key: controller_key });
-            control(&node, HostAdd { nqn, key, controller, hash, group }, output::host_made)
+        HostSubcommand::Add { nqn, dhchap, psk, node } => {
+            control(&node, host_add(nqn, dhchap, psk)?, output::host_made)
         }
         HostSubcommand::List { node } => {
             control(&node, HostList {}, |answer| tables::keyed_hosts(&answer.hosts))
@@ -217,6 +213,16 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
             control(&node, HostRemove { nqn }, output::host_removed)
         }
     }
+}
+
+fn host_add(nqn: String, dhchap: DhchapArgs, psk: PskArgs) -> Result<HostAdd, Failure> {
+    let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
+    let (key, controller_key) = (read(dhchap.dhchap_key)?, read(dhchap.dhchap_ctrl_key)?);
+    let is_mutual = dhchap.mutual || controller_key.is_some();
+    let controller = is_mutual.then_some(ControllerKey { key: controller_key });
+    let DhchapArgs { hash, group, .. } = dhchap;
+    let (psk, psk_derivation, tls) = (read(psk.psk_file)?, psk.psk_derivation, psk.tls);
+    Ok(HostAdd { nqn, key, controller, hash, group, psk, psk_derivation, tls })
 }
 
 pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {

@@ -221,9 +221,12 @@ mod tests {
     fn a_host_is_made_and_removed_in_words() {
         let host = |mutual| KeyedHost {
             nqn: "nqn.2026-11.test:app".to_owned(),
+            dhchap: true,
             mutual,
             hash: None,
             group: None,
+            tls: None,
+            psk_derivation: None,
         };
         let given = OneKeyedHost { host: host(false), key: None, controller_key: None };
         insta::assert_snapshot!(host_made(&given), @"added keys of host 'nqn.2026-11.test:app'");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nearflash_api::socket::ShortPath;
+use nearflash_nvme::tls::DoorTls;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -69,7 +70,7 @@ impl Doors {
             let (listener, bound) = open_tcp(protocol.key(), door.address)?;
             let advertise = advertised(protocol, bound, config.advertise);
             let socket = DoorSocket::Tcp { listener, advertise };
-            open.push(OpenDoor { protocol, socket, admits });
+            open.push(OpenDoor { protocol, socket, admits, tls: door.tls });
             addresses.bound.push((protocol, bound));
         }
         addresses.direct_local = config.direct_local.as_deref().map(absolute);
@@ -80,6 +81,7 @@ impl Doors {
             socket: DoorSocket::Local(listener),
             // The mode of its file admits only the node's own user.
             admits: Admits::Unproven,
+            tls: DoorTls::Off,
         }));
         Ok(Self { open, local_socket, addresses, http: NetworkDoor::open(config)? })
     }
@@ -89,7 +91,8 @@ impl Doors {
 pub(crate) fn open_for_owner(path: &Path) -> Result<(OpenDoor, SocketFile), NodeError> {
     let (listener, file) = open_local(path)?;
     let socket = DoorSocket::Local(listener);
-    Ok((OpenDoor { protocol: Protocol::Direct, socket, admits: Admits::Proven }, file))
+    let (protocol, admits) = (Protocol::Direct, Admits::Proven);
+    Ok((OpenDoor { protocol, socket, admits, tls: DoorTls::Off }, file))
 }
 
 /// An absolute path, valid in any working directory.

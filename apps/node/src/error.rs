@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nearflash_access::{AccountError, GrantError, RestoreGrantsError};
 use nearflash_media::OpenError;
-use nearflash_nvme::auth::HostTableError;
+use nearflash_nvme::hosts::HostTableError;
 use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 

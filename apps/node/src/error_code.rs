@@ -3,7 +3,7 @@
 
 use nearflash_access::{AccountError, GrantError};
 use nearflash_api::{ApiError, ErrorCode, Subject};
-use nearflash_nvme::auth::HostTableError;
+use nearflash_nvme::hosts::HostTableError;
 use nearflash_space::VolumeError;
 
 use crate::cluster::ChangeError;

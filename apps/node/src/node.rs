@@ -57,7 +57,6 @@ use board::Board;
 pub(crate) use change::Changes;
 pub(crate) use clock::now;
 pub(crate) use expiry::ExpiryWatch;
-pub(crate) use hosts::keyed_hosts;
 use jobs::Jobs;
 use quiescing::{Quiescing, shrunk};
 use raised::raised_by;

@@ -1,7 +1,7 @@
 //! The state that a node records and serves. A change is made on a copy of it.
 
 use nearflash_access::{Accounts, Grants};
-use nearflash_nvme::auth::HostTable;
+use nearflash_nvme::hosts::HostTable;
 use nearflash_space::Space;
 
 use crate::runtime_face::{FilesAccess, PeerAccess};
@@ -25,7 +25,7 @@ pub(crate) struct Records {
     pub(crate) accounts: Accounts,
     /// The tokens of the HTTP interface.
     pub(crate) tokens: Tokens,
-    /// The NVMe hosts that must authenticate, with their keys.
+    /// The NVMe hosts that have keys, with their keys.
     pub(crate) hosts: HostTable,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,

@@ -4,7 +4,6 @@
 //! The control side knows configuration, catalog and control socket; the cores know sessions and
 //! requests. Neither depends on more of the other than this interface.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
@@ -20,7 +19,9 @@ use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
 use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
+use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Life;
+use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
 use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
@@ -56,8 +57,8 @@ pub struct RuntimeConfig {
     pub doors: Vec<OpenDoor>,
     /// The NVMe/TCP hosts that are admitted.
     pub hosts: HostAccess,
-    /// The NVMe/TCP hosts that have keys, and must authenticate.
-    pub keyed_hosts: Arc<BTreeSet<Nqn>>,
+    /// The NVMe/TCP hosts that have keys.
+    pub keyed_hosts: HostTable,
     /// The iSCSI initiators that are admitted.
     pub initiators: InitiatorAccess,
     /// Takes the sessions' requests for changes of a volume's shared state; each is answered with
@@ -219,6 +220,8 @@ pub struct OpenDoor {
     pub socket: DoorSocket,
     /// The peers that it admits.
     pub admits: Admits,
+    /// Whether its connections use TLS, which is possible for NVMe/TCP only.
+    pub tls: DoorTls,
 }
 
 /// A door's socket.
@@ -536,7 +539,7 @@ pub trait Runtime: Send + Sync {
 
     /// Replaces the NVMe/TCP hosts that have keys. Returns when the connections of the hosts end whose
     /// keys were added or removed.
-    fn publish_keyed_hosts(&self, hosts: Arc<BTreeSet<Nqn>>);
+    fn publish_keyed_hosts(&self, hosts: &HostTable);
 
     /// Adds devices, which are volumes of other nodes, mirrors, or faces of mirrors: the lists hold the
     /// earlier ones, too, and `mirrors` has the kinds of those that are not volumes of other nodes.

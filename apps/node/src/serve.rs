@@ -29,7 +29,7 @@ use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
 use crate::http::{self, Http, NetworkDoor};
-use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, keyed_hosts, now};
+use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
@@ -91,7 +91,7 @@ impl Running {
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
             hosts: config.hosts.clone(),
-            keyed_hosts: Arc::new(keyed_hosts(&prepared.recorded.hosts)),
+            keyed_hosts: prepared.recorded.hosts.clone(),
             initiators: config.initiators.clone(),
             changes: asker.clone(),
             node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),

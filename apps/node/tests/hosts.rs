@@ -43,7 +43,16 @@ impl Bench {
 }
 
 fn add(nqn: &str) -> HostAdd {
-    HostAdd { nqn: nqn.to_owned(), key: None, controller: None, hash: None, group: None }
+    HostAdd {
+        nqn: nqn.to_owned(),
+        key: None,
+        controller: None,
+        hash: None,
+        group: None,
+        psk: None,
+        psk_derivation: None,
+        tls: None,
+    }
 }
 
 fn remove(nqn: &str) -> HostRemove {
@@ -55,7 +64,7 @@ fn text(byte: u8) -> SecretText {
 }
 
 fn keyed(cores: &Recorder) -> Vec<String> {
-    cores.keyed_hosts.lock().unwrap().iter().map(ToString::to_string).collect()
+    cores.keyed_hosts.lock().unwrap().iter().map(|(host, _)| host.to_string()).collect()
 }
 
 #[test]
@@ -85,6 +94,53 @@ fn a_host_with_keys_is_told_to_the_cores_and_kept_over_a_restart() {
     );
     assert_eq!(bench.ask(remove(APP)).host.nqn, APP);
     assert_eq!(keyed(&cores), ["nqn.2026-11.test:b"]);
+    running.stop().unwrap();
+}
+
+fn with_psk(text: &str) -> HostAdd {
+    HostAdd { psk: Some(SecretText(text.to_owned())), ..add(APP) }
+}
+
+const PSK: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
+
+#[test]
+fn a_host_with_a_psk_has_another_key_only_if_it_is_given_one() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let made = bench.ask(with_psk(PSK));
+    assert_eq!((made.key, made.host.dhchap), (None, false));
+    assert_eq!(made.host.tls.as_deref(), Some("required"));
+    assert_eq!(made.host.psk_derivation.as_deref(), Some("standard"));
+    assert_eq!(keyed(&cores), [APP]);
+    bench.ask(remove(APP));
+    let legacy = Some("legacy".to_owned());
+    let both = HostAdd { key: Some(text(1)), psk_derivation: legacy, ..with_psk(PSK) };
+    let both = bench.ask(HostAdd { tls: Some("allowed".to_owned()), ..both });
+    assert!(both.host.dhchap);
+    running.stop().unwrap();
+    let (running, _) = bench.start("127.0.0.1:0,tls=required", &[]).unwrap();
+    assert_eq!(bench.ask(HostList {}).hosts, [both.host]);
+    running.stop().unwrap();
+}
+
+#[test]
+fn psks_that_cannot_be_are_refused_in_one_line_and_not_repeated() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let word = |word: &str| Some(word.to_owned());
+    for (call, reason) in [
+        (with_psk("hush"), "a PSK of NVMe over TLS has the form"),
+        (with_psk("NVMeTLSkey-1:09:hush:"), "a PSK of NVMe over TLS begins with"),
+        (HostAdd { psk_derivation: word("new"), ..with_psk(PSK) }, "'new' is not a derivation"),
+        (HostAdd { tls: word("off"), ..with_psk(PSK) }, "'off' does not say whether"),
+        (HostAdd { hash: word("sha256"), ..with_psk(PSK) }, "'hash' is for DH-HMAC-CHAP"),
+        (HostAdd { tls: word("allowed"), ..add(APP) }, "'tls' is for the PSK of a host"),
+    ] {
+        let refused = bench.refused(call);
+        assert!(refused.starts_with(reason), "{refused}");
+        assert!(!refused.contains("hush") && !refused.contains('\n'), "{refused}");
+    }
+    assert!(keyed(&cores).is_empty());
     running.stop().unwrap();
 }
 

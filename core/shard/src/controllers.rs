@@ -1,14 +1,15 @@
 //! The first core's part: Connects, admin commands and the actions of controllers.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearflash_engine::CoreId;
+use nearflash_nvme::hosts::KeyedHosts;
 use nearflash_nvme::serving::{
     Action, Arrival, Connected, HostStatus, NamespaceConfig, QueueKind, Refusal, Target,
 };
 use nearflash_nvme::{
-    CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn, QueueId, TransportAddress,
+    CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
 use nearflash_units::Nanos;
@@ -66,9 +67,8 @@ impl Controllers {
         &mut self,
         now: Nanos,
         demand: &ConnectDemand,
-        local: TransportAddress,
+        arrival: Arrival,
     ) -> Result<Connected, Refusal> {
-        let arrival = Arrival { local, anonymous: demand.anonymous };
         let connected = self.target.connect(now, &demand.command, &demand.data, arrival)?;
         if let (QueueKind::Io, Some(host)) = (connected.kind, Host::of(&demand.data)) {
             self.associations.queue_connected(connected.controller, connected.queue, host);
@@ -97,8 +97,11 @@ impl Shard {
         let Some(session) = connection.session.nvme_tcp_mut() else { return };
         let now = world.now();
         let local = TransportAddress::tcp(connection.local);
+        let tls = world.tls_identity(connection.socket);
+        let suite = tls.as_ref().map(|identity| identity.suite);
+        let arrival = Arrival { local, anonymous: demand.anonymous, tls };
         let cid = demand.command.command_id();
-        match controllers.connect(now, &demand, local) {
+        match controllers.connect(now, &demand, arrival) {
             Ok(connected) => {
                 let (controller, queue) = (connected.controller, connected.queue);
                 let completion = connected.completion(cid);
@@ -121,7 +124,7 @@ impl Shard {
                     controllers.admins.insert(controller, key);
                     controllers.names.insert(controller, host.clone());
                     self.belongs_to(key, name);
-                    world.notice(Notice::ControllerConnected { controller, peer, host });
+                    world.notice(Notice::ControllerConnected { controller, peer, host, suite });
                 }
             }
             Err(refusal) => {
@@ -239,7 +242,7 @@ impl Shard {
     pub(crate) fn set_keyed_hosts<W: World>(
         &mut self,
         number: u64,
-        hosts: Arc<BTreeSet<Nqn>>,
+        hosts: Arc<KeyedHosts>,
         world: &mut W,
     ) {
         if let Some(controllers) = &mut self.controllers {

@@ -43,7 +43,9 @@ pub use gauges::{Gauges, Protocol, Reading};
 pub use iscsi::IscsiConfig;
 pub use leftover::LEFTOVER_MAX;
 pub use message::{ClientPlace, Devices, Message};
-pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
+pub use notice::{
+    ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus, TlsFault,
+};
 pub use peers::{
     CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,
     RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,

@@ -1,7 +1,6 @@
 //! The messages that cores and the control plane send to a core. All state that cores share travels
 //! as such messages, over bounded queues.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nearflash_device::{DeviceProperties, Health};
@@ -12,8 +11,9 @@ use nearflash_engine::{CoreId, FenceMessage, Owner};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
+use nearflash_nvme::hosts::KeyedHosts;
 use nearflash_nvme::serving::NamespaceConfig;
-use nearflash_nvme::{ControllerId, NamespaceTable, Nqn, QueueId};
+use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
 use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 use nearflash_units::Nanos;
@@ -124,9 +124,9 @@ pub enum Message {
     Quiesce(u64, Arc<[VolumeId]>),
     /// From the control plane, to every core: tell sessions. Answer: [`crate::Notice::Raised`].
     Raise(u64, Arc<[Raised]>),
-    /// From the control plane, to the first core: the hosts that have keys, and must authenticate. Answered by
+    /// From the control plane, to the first core: the hosts that have keys. Answered by
     /// [`crate::Notice::Shown`].
-    KeyedHosts(u64, Arc<BTreeSet<Nqn>>),
+    KeyedHosts(u64, Arc<KeyedHosts>),
     /// From the control plane: the step of an authentication that a session of this core handed out.
     Authenticated(Owner, Box<Step>),
     /// From the control plane: the result of a change that a session of this core asked for.

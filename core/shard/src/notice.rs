@@ -9,8 +9,9 @@ use nearflash_engine::{CoreId, Opened, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_mirror::{Copied, MirrorId, Written};
-use nearflash_nvme::auth::Step;
+use nearflash_nvme::auth::{Hash, Step};
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
+use nearflash_nvme::tls::{KeyRefused, Suite};
 use nearflash_nvme::{ControllerId, HostName, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset};
@@ -32,10 +33,25 @@ pub enum Notice {
     PeerError { peer: Peer, error: PeerError },
     /// A peer neither took answers nor sent the data it owes; its connection is closed.
     Stalled(Peer),
+    /// A connection to an address with TLS failed; it is closed.
+    TlsFailed {
+        peer: Peer,
+        /// The PSK identity that the host has sent, escaped; `None` if it has sent none.
+        identity: Option<Box<str>>,
+        /// The hash that the identity names.
+        hash: Option<Hash>,
+        fault: TlsFault,
+    },
     /// A host's Connect was refused.
     ConnectRefused { peer: Peer, status: Status },
     /// A controller's host is connected.
-    ControllerConnected { controller: ControllerId, peer: Peer, host: HostName },
+    ControllerConnected {
+        controller: ControllerId,
+        peer: Peer,
+        host: HostName,
+        /// The cipher suite of its admin queue; `None` without TLS.
+        suite: Option<Suite>,
+    },
     /// A controller's admin connection is gone.
     ControllerGone {
         controller: ControllerId,
@@ -134,6 +150,28 @@ pub enum Notice {
     Status(CoreId, u64, Box<ShardStatus>),
     /// The shard was told to drain and has no connections or requests left.
     Drained(CoreId),
+}
+
+/// Why a connection to an address with TLS failed.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TlsFault {
+    /// The address requires TLS, and the connection does not begin with a handshake.
+    #[error("the host does not use TLS, which this address requires")]
+    NotUsed,
+    /// The handshake has no PSK identity.
+    #[error("the host offers no PSK identity")]
+    NoIdentity,
+    /// There is no key for the identity.
+    #[error(transparent)]
+    NoKey(KeyRefused),
+    /// The keys differ.
+    #[error(
+        "the host's key is another one: compare the PSK, its hash and its derivation on both ends"
+    )]
+    WrongKey,
+    /// The TLS library's reason.
+    #[error("TLS failed: {0}")]
+    Library(String),
 }
 
 /// The status of one core.

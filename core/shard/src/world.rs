@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 
 use nearflash_device::{DeviceRequest, DeviceResult, OperationId};
 use nearflash_engine::{CoreId, Pool};
+use nearflash_nvme::tls::PskIdentity;
 use nearflash_request::BufferId;
 use nearflash_session::Chunk;
 use nearflash_units::{ByteLen, Nanos};
@@ -163,6 +164,12 @@ pub trait World {
 
     /// Sends as many of the chunks, in order, as there is room for.
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent;
+
+    /// The PSK identity that the peer has proved by TLS; `None` for a connection without TLS.
+    fn tls_identity(&self, socket: SocketId) -> Option<PskIdentity> {
+        let _ = socket;
+        None
+    }
 
     /// Asks for one [`Event::Ready`], of one interest at a time: asking again replaces it.
     fn watch(&mut self, socket: SocketId, interest: Interest);

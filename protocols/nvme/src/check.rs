@@ -19,6 +19,7 @@ use crate::serving::{
     Action, Arrival, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target,
     TargetConfig,
 };
+use crate::tls::DoorTls;
 use crate::{
     AdminOpcode, AsyncEvent, Command, CommandId, ControllerId, IoOpcode, NamespaceEntry,
     NamespaceId, NamespaceTable, Nqn, NqnField, Sgl, SglDescriptor, TransportAddress,
@@ -129,7 +130,7 @@ fn target() -> Target {
         model: "nearflash".to_owned(),
         firmware: "1".to_owned(),
         hosts: HostAccess::Any,
-        ports: vec![Port { id: 1, listen: local(), advertise: Vec::new() }],
+        ports: vec![Port { id: 1, listen: local(), advertise: Vec::new(), tls: DoorTls::Off }],
         limits: Limits::default(),
         life: Life::default(),
     });
@@ -163,7 +164,7 @@ fn enabled_controller(target: &mut Target) -> ControllerId {
 }
 
 fn arrival() -> Arrival {
-    Arrival { local: local(), anonymous: true }
+    Arrival { local: local(), anonymous: true, tls: None }
 }
 
 fn local() -> TransportAddress {

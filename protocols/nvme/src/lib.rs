@@ -14,6 +14,7 @@ mod dsm;
 mod event;
 pub mod fabrics;
 pub mod feature;
+pub mod hosts;
 pub mod identify;
 mod ids;
 pub mod io;

@@ -1,8 +1,8 @@
 //! The NVMe/TCP host of the client crate, with one command at a time or many.
 
 use nearflash::nvme_tcp::{
-    Controller, HostIdentity, Io, IoCompletion, Namespace, NamespaceId, Options, QueueId,
-    QueueOptions, QueuePair, Status,
+    Controller, HostError, HostIdentity, Io, IoCompletion, Namespace, NamespaceId, Options,
+    QueueId, QueueOptions, QueuePair, Status,
 };
 use nearflash_nvme_tcp::Digests;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
@@ -40,10 +40,21 @@ impl Host {
     pub fn connect_with(node: &Node<'_>, volume: &str, queues: u16, digests: Digests) -> Self {
         let identity = HostIdentity::from_uuid(Uuid::new_v4());
         let options = Options::new(node.address(), subsystem(volume), identity).digests(digests);
+        Self::with_options(options, queues).expect("the node takes the host")
+    }
+
+    /// Connects with these options, and several queues.
+    ///
+    /// # Errors
+    /// When the node refuses the controller.
+    ///
+    /// # Panics
+    /// When it refuses more than that.
+    pub fn with_options(options: Options, queues: u16) -> Result<Self, HostError> {
         // The keep-alive time-out is long, since a test thread does not call `tend`.
         let keep_alive = Nanos::from_secs(120);
         let options = options.keep_alive(keep_alive).timeout(Nanos::from_secs(30));
-        let mut controller = Controller::connect(&options).expect("the node takes the host");
+        let mut controller = Controller::connect(&options)?;
         let namespace = controller.namespace(NamespaceId(1)).expect("the volume is there");
         let granted = controller.request_queue_pairs(queues).expect("queues are to be had");
         assert_eq!(granted, queues);
@@ -52,7 +63,7 @@ impl Host {
             QueuePair::connect(&controller, QueueId(queue), options).expect("the queue is free")
         };
         let queues = (1..=queues).map(connect).collect();
-        Self { controller, namespace, queues }
+        Ok(Self { controller, namespace, queues })
     }
 
     /// The length of a block, in bytes.

@@ -25,6 +25,7 @@ mod pdu;
 mod process;
 mod refusal;
 mod stamp;
+mod tls;
 mod wire;
 
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ pub use pdu::Pdu;
 pub use process::Usage;
 pub use refusal::{Refusal, refused};
 pub use stamp::Stamp;
+pub use tls::{TlsIdentity, TlsProxy};
 pub use wire::{Admin, Wire, connect_command, numbered, subsystem};
 
 /// The time-out of an operation that should take a moment, long enough for a busy machine.

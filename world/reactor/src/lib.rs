@@ -2,7 +2,7 @@
 //! turns a shard. It is the only part of the data path that makes system calls.
 //!
 //! The reactor knows nothing about protocols, volumes or permissions: it moves bytes between a
-//! shard and the kernel.
+//! shard and the kernel. At addresses with TLS, the shard's bytes are the plaintext.
 //!
 //! Io_uring is required; see [`StartError`] for systems that forbid it.
 #![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound
@@ -16,8 +16,11 @@ mod mailbox;
 mod progress;
 mod reactor;
 mod rings;
+mod secured;
+mod secured_table;
 mod sockets;
 mod spin;
+mod tls;
 mod token;
 mod unsent;
 
@@ -27,3 +30,4 @@ pub use mailbox::Sender;
 pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};
 pub use rings::{RINGS_MAX, SHARED_LEN_MAX};
 pub use spin::SPIN_MAX;
+pub use tls::Tls;

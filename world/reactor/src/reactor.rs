@@ -21,8 +21,10 @@ use crate::devices::Devices;
 use crate::listeners::{Listener, ListeningSocket};
 use crate::mailbox::{Mailbox, Sender};
 use crate::rings::{BellWatch, Buffers, Rings};
+use crate::secured_table::SecuredTable;
 use crate::sockets::{self, Prepared, SendParts};
 use crate::spin::Spinner;
+use crate::tls::Tls;
 use crate::token::{GENERATION_MASK, Token};
 use crate::unsent::Unsent;
 
@@ -82,6 +84,8 @@ pub struct ReactorConfig {
     pub spin_max: Nanos,
     /// Takes the notices to log.
     pub notices: NoticeSink,
+    /// TLS for the listeners that have it, shared by all cores; `None` if no listener has it.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// The reactor of one core.
@@ -104,6 +108,7 @@ pub struct Reactor {
     peers: Vec<Sender<Message>>,
     unsent: Unsent<Message>,
     parts: SendParts,
+    secured: SecuredTable,
     notices: NoticeSink,
     /// The number of queued entries that triggers a submission before the end of the turn.
     submission_len: usize,
@@ -147,6 +152,7 @@ impl Reactor {
             peers: Vec::new(),
             unsent: Unsent::default(),
             parts: SendParts::default(),
+            secured: SecuredTable::new(config.tls),
             notices: config.notices,
             submission_len: FIRST_SUBMISSION_LEN,
         };
@@ -212,7 +218,10 @@ impl Reactor {
 
     /// Requests wake-ups from every source. `false` when there is work already.
     fn begin_sleep(&mut self) -> bool {
-        self.unsent.is_empty() && self.mailbox.begin_sleep() && self.rings.begin_sleep()
+        self.unsent.is_empty()
+            && self.secured.begin_sleep()
+            && self.mailbox.begin_sleep()
+            && self.rings.begin_sleep()
     }
 
     fn end_sleep(&mut self) {
@@ -308,8 +317,10 @@ impl Reactor {
             ListeningSocket::Unix(_) => sockets::prepare_unix(result),
         };
         if let Ok(Prepared { fd, peer, local }) = prepared {
-            let (socket, door) = (sockets::release(fd), self.listeners[listener].door);
+            let Listener { door, tls, .. } = self.listeners[listener];
+            let socket = sockets::release(fd);
             self.attach(socket);
+            self.secured.begin(socket, peer, tls);
             events.push(Event::Accepted { socket, door, peer, local });
         }
     }

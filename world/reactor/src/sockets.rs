@@ -28,7 +28,7 @@ const ZEROES_LEN: usize = 128 * 1024;
 #[expect(clippy::cast_possible_truncation, reason = "three words")]
 const UCRED_LEN: libc::socklen_t = size_of::<libc::ucred>() as libc::socklen_t;
 
-static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
+pub(crate) static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
 /// The id of a socket that `accept` returned on this node: its descriptor.
 #[expect(clippy::cast_sign_loss, reason = "an open descriptor is not negative")]
@@ -73,6 +73,46 @@ pub(crate) fn receive(
         Ok(len) => Received::Bytes(len),
         Err(_) if would_block() => Received::Nothing,
         Err(_) => Received::Closed,
+    }
+}
+
+/// Receives without waiting.
+pub(crate) fn receive_bytes(socket: SocketId, into: &mut [u8]) -> Received {
+    receive_with(socket, into, libc::MSG_DONTWAIT)
+}
+
+/// The first byte that waits to be received, which stays there; or the result of receiving without it.
+pub(crate) fn peek(socket: SocketId) -> Result<u8, Received> {
+    let mut first = [0];
+    match receive_with(socket, &mut first, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
+        Received::Bytes(_) => Ok(first[0]),
+        other => Err(other),
+    }
+}
+
+fn receive_with(socket: SocketId, into: &mut [u8], flags: libc::c_int) -> Received {
+    // SAFETY: the kernel writes at most `into.len()` bytes to memory that is exclusively borrowed for this call.
+    let result = unsafe { libc::recv(raw_fd(socket), into.as_mut_ptr().cast(), into.len(), flags) };
+    match usize::try_from(result) {
+        Ok(0) => Received::Closed,
+        Ok(len) => Received::Bytes(len),
+        Err(_) if would_block() => Received::Nothing,
+        Err(_) => Received::Closed,
+    }
+}
+
+/// Sends as many of the bytes as there is room for.
+pub(crate) fn send_bytes(socket: SocketId, bytes: &[u8]) -> Sent {
+    if bytes.is_empty() {
+        return Sent::Bytes(0);
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the kernel reads at most `bytes.len()` bytes of memory that is borrowed for this call.
+    let result = unsafe { libc::send(raw_fd(socket), bytes.as_ptr().cast(), bytes.len(), flags) };
+    match usize::try_from(result) {
+        Ok(len) => Sent::Bytes(len),
+        Err(_) if would_block() => Sent::Bytes(0),
+        Err(_) => Sent::Closed,
     }
 }
 

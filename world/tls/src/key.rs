@@ -33,6 +33,7 @@ impl fmt::Display for Suite {
 #[derive(Clone)]
 pub struct PskKey {
     suite: Suite,
+    #[cfg_attr(target_env = "musl", allow(dead_code, reason = "such programs have no TLS"))]
     secret: Zeroizing<Vec<u8>>,
 }
 

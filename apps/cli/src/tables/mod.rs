@@ -152,11 +152,17 @@ pub(crate) fn keyed_hosts(hosts: &[KeyedHost]) -> String {
     if hosts.is_empty() {
         return "no hosts with keys: add one with 'nearflash host add NQN'\n".to_owned();
     }
-    let mut table = table(&["HOST", "MUTUAL", "HASH", "GROUP"], &[]);
+    let mut table = table(&["HOST", "DHCHAP", "HASH", "GROUP", "TLS"], &[]);
     for host in hosts {
-        let any = |word: &Option<String>| word.clone().unwrap_or_else(|| "any".to_owned());
-        let mutual = if host.mutual { "yes" } else { "no" };
-        table.add_row([host.nqn.clone(), mutual.to_owned(), any(&host.hash), any(&host.group)]);
+        let (dhchap, any) = match (host.dhchap, host.mutual) {
+            (true, true) => ("mutual", "any"),
+            (true, false) => ("host", "any"),
+            (false, _) => ("-", "-"),
+        };
+        let word =
+            |word: &Option<String>, other: &str| word.clone().unwrap_or_else(|| other.into());
+        let (hash, group) = (word(&host.hash, any), word(&host.group, any));
+        table.add_row([host.nqn.clone(), dhchap.into(), hash, group, word(&host.tls, "-")]);
     }
     rendered(&table)
 }

@@ -7,7 +7,7 @@ use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants};
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_nvme::Nqn;
-use nearflash_nvme::auth::HostTable;
+use nearflash_nvme::hosts::HostTable;
 use nearflash_space::{Name, Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -200,7 +200,7 @@ impl Contents {
     /// The recorded keys of hosts.
     pub(super) fn hosts(&self) -> Result<HostTable, CatalogError> {
         let host = |(host, record): (&Nqn, &HostRecord)| {
-            let keys = record.keys().ok_or_else(|| self.damaged(host.as_str()))?;
+            let keys = record.secrets().ok_or_else(|| self.damaged(host.as_str()))?;
             Ok((host.clone(), keys))
         };
         let hosts: Result<Vec<_>, _> = self.hosts.iter().map(host).collect();

@@ -10,7 +10,9 @@ use nearflash_api::TokenScope;
 use nearflash_device::DeviceId;
 use nearflash_media::{Claim, Device, DeviceSpec, open};
 use nearflash_nvme::Nqn;
-use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, HostTable, Key, Policy};
+use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, Key, Policy};
+use nearflash_nvme::hosts::{HostSecrets, HostTable};
+use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost};
 use nearflash_request::{
     Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType,
 };
@@ -492,15 +494,20 @@ fn keys_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     let policy = Policy { hash: Some(Hash::Sha384), group: Some(DhGroup::Ffdhe4096) };
     let one = HostKeys::new(key(7), None, Policy::default()).unwrap();
     let both = HostKeys::new(key(7), Some(key(8)), policy).unwrap();
-    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:a").unwrap(), one).unwrap();
-    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:b").unwrap(), both).unwrap();
+    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:a").unwrap(), one.into()).unwrap();
+    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:b").unwrap(), both.into()).unwrap();
+    let psk = Psk::new(Some(Hash::Sha256), &[9; 32]).unwrap();
+    let tls = TlsHost { psk, derivation: Derivation::Legacy, demand: Demand::Required };
+    let secrets = HostSecrets { dhchap: None, tls: Some(tls) };
+    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:c").unwrap(), secrets).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert!(catalog.read().unwrap().has_no_keyed_host());
     commit(&catalog, &recorded, &[&ram]);
     let contents = catalog.read().unwrap();
     assert_eq!(contents.hosts().unwrap(), recorded.hosts);
     let shown = format!("{contents:?}");
-    assert!(!shown.contains("DHHC"), "{shown}");
+    assert!(!shown.contains("DHHC") && !shown.contains("NVMeTLS"), "{shown}");
+    insta::assert_snapshot!(text(&catalog, NVME_HOSTS, "nqn.2026-11.test:c"), @r#"{"psk":"NVMeTLSkey-1:01:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:","psk_derivation":"legacy","tls":"required"}"#);
     insta::assert_snapshot!(text(&catalog, NVME_HOSTS, "nqn.2026-11.test:a"), @r#"{"key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:"}"#);
     insta::assert_snapshot!(text(&catalog, NVME_HOSTS, "nqn.2026-11.test:b"), @r#"{"key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:","controller_key":"DHHC-1:01:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgnCjZ2:","hash":"sha384","group":"ffdhe4096"}"#);
     let transaction = catalog.begin().unwrap();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants};
-use nearflash_nvme::auth::{HostKeys, HostTable};
+use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_space::{Home, Name, Space, Volume};
 use redb::TableDefinition;
 use serde::Serialize;
@@ -197,7 +197,7 @@ fn tokens(tokens: &Tokens) -> BTreeMap<&Name, &Token> {
     tokens.iter().map(|token| (&token.name, token)).collect()
 }
 
-fn hosts(hosts: &HostTable) -> BTreeMap<&str, &HostKeys> {
+fn hosts(hosts: &HostTable) -> BTreeMap<&str, &HostSecrets> {
     hosts.iter().map(|(host, keys)| (host.as_str(), keys)).collect()
 }
 

@@ -72,8 +72,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     pub pulse: Option<String>,
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port. ',auth=required' behind it
-    /// admits only hosts that authenticate with keys, see 'nearflash host' [default: 127.0.0.1:4420]
-    #[arg(long, value_name = "ADDR:PORT[,auth=required]")]
+    /// admits only hosts that authenticate with keys, see 'nearflash host'. ',tls=required' admits only
+    /// connections with TLS, and ',tls=allowed' both kinds [default: 127.0.0.1:4420]
+    #[arg(long, value_name = "ADDR:PORT[,auth=required][,tls=required]")]
     pub nvme_tcp: Vec<String>,
     /// Address that discovery reports instead of the listening address
     #[arg(long, value_name = "ADDR[:PORT]")]

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use nearflash_nvme::tls::DoorTls;
+
 use super::{Key, ValueError};
 
 /// A protocol that a node serves.
@@ -63,6 +65,8 @@ pub struct Door {
     pub admits: Admits,
     /// It admits only peers that authenticate, whoever can reach it.
     pub is_strict: bool,
+    /// Whether its connections use TLS, which is possible for NVMe/TCP only.
+    pub tls: DoorTls,
     /// The flag or key that defines it.
     pub key: Key,
 }
@@ -80,14 +84,34 @@ pub(super) fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueEr
     text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
 }
 
-/// The address of a door, and whether `,auth=required` follows it, as it may for NVMe/TCP.
-pub(super) fn parse_door(text: &str, protocol: Protocol) -> Result<(SocketAddr, bool), ValueError> {
-    let (address, option) = match text.split_once(',') {
-        Some((address, option)) if protocol == Protocol::NvmeTcp => (address, Some(option)),
-        _ => (text, None),
-    };
-    match option {
-        Some(option) if option != "auth=required" => Err(ValueError::DoorOption(option.into())),
-        _ => Ok((parse_address(address, protocol.port())?, option.is_some())),
+/// The options behind the address of an NVMe/TCP door.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct DoorOptions {
+    /// `auth=required`: it admits only hosts that authenticate.
+    pub(super) is_strict: bool,
+    /// `tls=…`.
+    pub(super) tls: DoorTls,
+}
+
+/// The address of a door, and the options behind it, which only NVMe/TCP has.
+pub(super) fn parse_door(
+    text: &str,
+    protocol: Protocol,
+) -> Result<(SocketAddr, DoorOptions), ValueError> {
+    let mut options = DoorOptions::default();
+    if protocol != Protocol::NvmeTcp {
+        return Ok((parse_address(text, protocol.port())?, options));
     }
+    let mut words = text.split(',');
+    let address = words.next().unwrap_or_default();
+    for word in words {
+        match word {
+            "auth=required" => options.is_strict = true,
+            "tls=required" => options.tls = DoorTls::Required,
+            "tls=allowed" => options.tls = DoorTls::Allowed,
+            "tls=off" => options.tls = DoorTls::Off,
+            _ => return Err(ValueError::DoorOption(word.into())),
+        }
+    }
+    Ok((parse_address(address, protocol.port())?, options))
 }

@@ -14,6 +14,7 @@ use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
 use nearflash_nvme::auth::{HostKeysError, KeyError, ParseDhGroupError, ParseHashError};
+use nearflash_nvme::tls::{ParseDemandError, ParseDerivationError, PskError};
 use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
 use nearflash_units::{OneLine, ParseDurationError, ParseSizeError};
 
@@ -212,9 +213,25 @@ pub enum ValueError {
     /// Not a Diffie-Hellman group.
     #[error(transparent)]
     Group(#[from] ParseDhGroupError),
+    /// Not a PSK.
+    #[error(transparent)]
+    Psk(#[from] PskError),
+    /// Not a derivation of TLS PSKs.
+    #[error(transparent)]
+    Derivation(#[from] ParseDerivationError),
+    /// Neither `required` nor `allowed`.
+    #[error(transparent)]
+    TlsDemand(#[from] ParseDemandError),
+    /// An option that needs a PSK.
+    #[error("'{0}' is for the PSK of a host: add --psk-file FILE")]
+    NeedsPsk(&'static str),
+    /// An option that needs a key for DH-HMAC-CHAP.
+    #[error("'{0}' is for DH-HMAC-CHAP, and the host has only a PSK: add --dhchap-key FILE")]
+    NeedsDhchapKey(&'static str),
     /// Not an option of an address.
     #[error(
-        "'{0}' is not an option of an NVMe/TCP address: write ADDR:PORT,auth=required, or no option"
+        "'{0}' is not an option of an NVMe/TCP address: write ADDR:PORT, and behind it ,auth=required, \
+         ,tls=required or ,tls=allowed"
     )]
     DoorOption(Box<str>),
     /// Neither the name of a host nor that of an initiator.

@@ -6,7 +6,7 @@ use nearflash_space::Name;
 
 use super::args::CoreList;
 use super::cores::{allowed_cores, display_cores, parse_cores};
-use super::door::{Admits, Door, Protocol, parse_door};
+use super::door::{Admits, Door, DoorOptions, Protocol, parse_door};
 use super::hosts::{Hosts, parse_host};
 use super::{ConfigError, Key, Origin, ValueError};
 
@@ -119,9 +119,10 @@ impl Merge<'_> {
             written.extend(protocol.default_address().map(|address| as_flag(address.to_owned())));
         }
         let door = |written: Written<String>| {
-            let (address, is_strict) = written.parse(key, |text| parse_door(text, protocol))?.value;
+            let (address, options) = written.parse(key, |text| parse_door(text, protocol))?.value;
+            let DoorOptions { is_strict, tls } = options;
             let (admits, key) = (Admits::Proven, written.key(key));
-            Ok(Door { protocol, address, admits, is_strict, key })
+            Ok(Door { protocol, address, admits, is_strict, tls, key })
         };
         written.into_iter().map(door).collect()
     }

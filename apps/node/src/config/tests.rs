@@ -1,5 +1,6 @@
 use super::*;
 use nearflash_nvme::Nqn;
+use nearflash_nvme::tls::DoorTls;
 
 use crate::InitiatorName;
 
@@ -183,13 +184,33 @@ fn nvme_hosts_prove_themselves_at_a_door_to_other_machines_unless_they_are_named
     let flags = [&DEVICE[..], &["--nvme-tcp", "127.0.0.1:1,auth=none"]].concat();
     assert_eq!(
         refused(&flags),
-        "--nvme-tcp: 'auth=none' is not an option of an NVMe/TCP address: write \
-         ADDR:PORT,auth=required, or no option"
+        "--nvme-tcp: 'auth=none' is not an option of an NVMe/TCP address: write ADDR:PORT, and behind it \
+         ,auth=required, ,tls=required or ,tls=allowed"
     );
     assert!(
         refused(&[&DEVICE[..], &["--iscsi", "127.0.0.1:1,auth=required"]].concat())
             .contains("address")
     );
+}
+
+#[test]
+fn an_nvme_door_uses_tls_as_its_option_says() {
+    for (options, tls) in [
+        ("", DoorTls::Off),
+        (",tls=off", DoorTls::Off),
+        (",tls=allowed", DoorTls::Allowed),
+        (",auth=required,tls=required", DoorTls::Required),
+    ] {
+        let door = format!("127.0.0.1:1{options}");
+        let flags = [&DEVICE[..], &["--nvme-tcp", &door]].concat();
+        let config = resolved(&flags).unwrap();
+        let doors = doors(&config, Protocol::NvmeTcp);
+        assert_eq!(
+            (doors[0].tls, doors[0].is_strict),
+            (tls, options.contains("auth")),
+            "{options}"
+        );
+    }
 }
 
 #[test]

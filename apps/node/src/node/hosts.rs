@@ -1,12 +1,11 @@
 //! Keys of NVMe hosts, as the control socket changes and lists them. A change is effective when it is
 //! answered: authentications use the new keys, and a host whose keys were added or removed is disconnected.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use nearflash_api::{ControllerKey, HostAdd, KeyedHost, OneKeyedHost, SecretText};
 use nearflash_nvme::Nqn;
-use nearflash_nvme::auth::{Hash, HostKeys, HostTable, Key, Policy};
+use nearflash_nvme::auth::{Hash, HostKeys, Key, Policy};
+use nearflash_nvme::hosts::{HostSecrets, HostTable};
+use nearflash_nvme::tls::TlsHost;
 
 use super::Node;
 use crate::config::ValueError;
@@ -18,9 +17,9 @@ const DRAWN_HASH: Hash = Hash::Sha256;
 const DRAWN_LEN: usize = DRAWN_HASH.digest_len();
 
 impl Node {
-    /// The keys of a host, if it has any.
+    /// The keys with which a host must authenticate, if it has any.
     pub(crate) fn host_keys(&self, host: &Nqn) -> Option<HostKeys> {
-        self.served().recorded.hosts.get(host).cloned()
+        self.served().recorded.hosts.get(host)?.dhchap.clone()
     }
 
     /// Returns a message of an authentication to its session.
@@ -30,19 +29,18 @@ impl Node {
 
     pub(super) fn host_add(&self, call: &HostAdd) -> Result<OneKeyedHost, NodeError> {
         let host = parse_host(&call.nqn)?;
-        let policy = Policy {
-            hash: call.hash.as_deref().map(str::parse).transpose().map_err(ValueError::from)?,
-            group: call.group.as_deref().map(str::parse).transpose().map_err(ValueError::from)?,
+        let tls = tls_host(call)?;
+        // A host with a PSK needs no other key.
+        let authenticates = call.key.is_some() || tls.is_none();
+        let (dhchap, key, controller_key) = match authenticates {
+            true => dhchap_keys(call)?,
+            false => check_no_dhchap(call).map(|()| (None, None, None))?,
         };
-        let (key, drawn) = given_or_drawn(call.key.as_ref())?;
-        let controller = call.controller.as_ref();
-        let controller = controller.map(|it: &ControllerKey| given_or_drawn(it.key.as_ref()));
-        let (controller, controller_drawn) = controller.transpose()?.unzip();
-        let keys = HostKeys::new(key, controller, policy).map_err(ValueError::from)?;
-        let info = keyed_host(&host, &keys);
-        self.change_hosts(|hosts| Ok(hosts.add(&host, keys)?))?;
+        let secrets = HostSecrets { dhchap, tls };
+        let info = keyed_host(&host, &secrets);
+        self.change_hosts(|hosts| Ok(hosts.add(&host, secrets)?))?;
         tracing::info!(host = host.as_str(), "keys of a host added");
-        Ok(OneKeyedHost { host: info, key: drawn, controller_key: controller_drawn.flatten() })
+        Ok(OneKeyedHost { host: info, key, controller_key })
     }
 
     pub(super) fn host_list(&self) -> Vec<KeyedHost> {
@@ -65,17 +63,58 @@ impl Node {
         let mut fresh = self.copy();
         let changed = change(&mut fresh.hosts)?;
         self.record(&mut fresh)?;
-        let keyed = Arc::new(keyed_hosts(&fresh.hosts));
+        let hosts = fresh.hosts.clone();
         // Before the cores ask for the keys of a new host.
         self.served().recorded = fresh;
-        self.runtime.publish_keyed_hosts(keyed);
+        self.runtime.publish_keyed_hosts(&hosts);
         Ok(changed)
     }
 }
 
-/// The hosts that must authenticate.
-pub(crate) fn keyed_hosts(hosts: &HostTable) -> BTreeSet<Nqn> {
-    hosts.iter().map(|(host, _)| host.clone()).collect()
+/// Keys for DH-HMAC-CHAP, and the texts of those that were generated for the host and the controller.
+type DhchapKeys = (Option<HostKeys>, Option<SecretText>, Option<SecretText>);
+
+fn dhchap_keys(call: &HostAdd) -> Result<DhchapKeys, NodeError> {
+    let policy = Policy {
+        hash: call.hash.as_deref().map(str::parse).transpose().map_err(ValueError::from)?,
+        group: call.group.as_deref().map(str::parse).transpose().map_err(ValueError::from)?,
+    };
+    let (key, drawn) = given_or_drawn(call.key.as_ref())?;
+    let controller = call.controller.as_ref();
+    let controller = controller.map(|it: &ControllerKey| given_or_drawn(it.key.as_ref()));
+    let (controller, controller_drawn) = controller.transpose()?.unzip();
+    let keys = HostKeys::new(key, controller, policy).map_err(ValueError::from)?;
+    Ok((Some(keys), drawn, controller_drawn.flatten()))
+}
+
+/// Refuses options for keys that the host does not have.
+fn check_no_dhchap(call: &HostAdd) -> Result<(), ValueError> {
+    let given = [
+        ("controller", call.controller.is_some()),
+        ("hash", call.hash.is_some()),
+        ("group", call.group.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(ValueError::NeedsDhchapKey(option)),
+        None => Ok(()),
+    }
+}
+
+/// The PSK of the host, if it has one.
+fn tls_host(call: &HostAdd) -> Result<Option<TlsHost>, ValueError> {
+    let Some(psk) = &call.psk else {
+        let given =
+            [("psk_derivation", call.psk_derivation.is_some()), ("tls", call.tls.is_some())];
+        return match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(ValueError::NeedsPsk(option)),
+            None => Ok(None),
+        };
+    };
+    Ok(Some(TlsHost {
+        psk: psk.0.trim().parse()?,
+        derivation: call.psk_derivation.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
+        demand: call.tls.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
+    }))
 }
 
 fn parse_host(text: &str) -> Result<Nqn, ValueError> {
@@ -95,11 +134,16 @@ fn given_or_drawn(given: Option<&SecretText>) -> Result<(Key, Option<SecretText>
     Ok((key, Some(text)))
 }
 
-fn keyed_host(host: &Nqn, keys: &HostKeys) -> KeyedHost {
+fn keyed_host(host: &Nqn, secrets: &HostSecrets) -> KeyedHost {
+    let HostSecrets { dhchap, tls } = secrets;
+    let policy = dhchap.as_ref().map(|keys| keys.policy).unwrap_or_default();
     KeyedHost {
         nqn: host.to_string(),
-        mutual: keys.controller().is_some(),
-        hash: keys.policy.hash.map(|hash| hash.to_string()),
-        group: keys.policy.group.map(|group| group.to_string()),
+        dhchap: dhchap.is_some(),
+        mutual: dhchap.as_ref().is_some_and(|keys| keys.controller().is_some()),
+        hash: policy.hash.map(|hash| hash.to_string()),
+        group: policy.group.map(|group| group.to_string()),
+        tls: tls.as_ref().map(|tls| tls.demand.to_string()),
+        psk_derivation: tls.as_ref().map(|tls| tls.derivation.to_string()),
     }
 }

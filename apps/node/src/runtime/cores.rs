@@ -1,6 +1,5 @@
 //! Starts the cores, sends messages to them, and stops them.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
@@ -14,29 +13,29 @@ use nearflash_direct::Status;
 use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
-use nearflash_nvme::Nqn;
+use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
-use nearflash_reactor::{Epoch, Listener, Reactor, ReactorConfig, Sender};
+use nearflash_reactor::{Epoch, Listener, Reactor, ReactorConfig, Sender, Tls};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    ClientPlace, Devices, DirectConfig, Door, Gauges, IscsiConfig, Message, PeerConfig, Reading,
-    Shard, ShardConfig, World,
+    ClientPlace, Devices, DirectConfig, Gauges, IscsiConfig, Message, PeerConfig, Reading, Shard,
+    ShardConfig, World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos, index};
 use tracing::{error, warn};
 
+use super::doors::{listener, tls_of};
 use super::exports;
 use super::notices::notice_sink;
 use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
-use crate::config::{Admits, Protocol};
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    AskedBy, Asker, Authentication, Connected, DirectAccess, DoorSocket, InitiatorAccess,
-    IscsiAccess, OnAuthentication, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError, Then,
+    AskedBy, Asker, Authentication, Connected, DirectAccess, InitiatorAccess, IscsiAccess,
+    OnAuthentication, OnFiles, OnMirrors, Published, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError, Then,
 };
 use crate::{Ledger, Ticket};
 
@@ -55,6 +54,8 @@ pub struct Cores {
     /// The addresses for initiators, as discovery reports them.
     portals: Vec<SocketAddr>,
     initiators: InitiatorAccess,
+    /// TLS, if a door has it.
+    tls: Option<Arc<Tls>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -78,6 +79,8 @@ pub(super) struct Common {
     pub(super) on_mirrors: OnMirrors,
     pub(super) on_files: OnFiles,
     pub(super) on_authentication: OnAuthentication,
+    /// TLS, if a door has it.
+    tls: Option<Arc<Tls>>,
 }
 
 /// A core that serves, with its mailbox, or the reason why it does not.
@@ -111,8 +114,6 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         direct.session.handshake_timeout = timeout;
         session.handshake_timeout = timeout;
     }
-    let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
-    let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Epoch::now(),
         gauges: config.cores.iter().map(|_| Arc::default()).collect(),
@@ -126,13 +127,15 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         volumes: Arc::clone(&config.published.volumes),
         direct,
         iscsi,
-        replies: Arc::clone(&replies),
+        replies: Arc::default(),
         changes: config.changes,
         ledger: Arc::clone(&config.ledger),
         on_mirrors: config.on_mirrors,
         on_files: config.on_files,
         on_authentication: config.on_authentication,
+        tls: tls_of(&config.doors, &config.keyed_hosts)?,
     });
+    let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
     let (up, came_up) = channel();
     let (mut peers, mut threads) = (Vec::new(), Vec::new());
     for (core, processor) in (0..).map(CoreId).zip(&config.cores) {
@@ -158,12 +161,13 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let senders = introduce(peers, &came_up)?;
     let (processors, devices, ledger) = (config.cores, config.devices, config.ledger);
     Ok(Cores {
+        tls: common.tls.clone(),
         epoch: common.epoch,
         gauges: Arc::clone(&common.gauges),
         post: Post::new(senders, &processors, PATIENCE),
         processors,
         devices,
-        replies,
+        replies: Arc::clone(&common.replies),
         ledger,
         portals,
         initiators,
@@ -192,21 +196,6 @@ fn introduce(
 }
 
 /// A listening socket and its protocol.
-fn listener(open: OpenDoor) -> Listener {
-    let anonymous = open.admits == Admits::Unproven;
-    let local = matches!(open.socket, DoorSocket::Local(_));
-    let door = match open.protocol {
-        Protocol::NvmeTcp => Door::NvmeTcp { anonymous },
-        Protocol::Direct => Door::Direct { anonymous, local },
-        Protocol::Iscsi => Door::Iscsi { anonymous },
-    };
-    let socket = match open.socket {
-        DoorSocket::Tcp { listener, .. } => listener.into(),
-        DoorSocket::Local(listener) => listener.into(),
-    };
-    Listener { door, socket }
-}
-
 /// The body of one core's thread.
 fn run_core(start: Start, common: &Common) {
     let Start { core, processor, listeners, target, up, peers } = start;
@@ -220,6 +209,7 @@ fn run_core(start: Start, common: &Common) {
         listeners,
         spin_max: common.spin_max,
         notices: notice_sink(common),
+        tls: common.tls.clone(),
     };
     let mut reactor = match Reactor::new(config) {
         Ok(reactor) => reactor,
@@ -334,7 +324,12 @@ impl Runtime for Cores {
         self.post.send(usize::from(core.0), Message::Authenticated(owner, step));
     }
 
-    fn publish_keyed_hosts(&self, hosts: Arc<BTreeSet<Nqn>>) {
+    fn publish_keyed_hosts(&self, hosts: &HostTable) {
+        // Before the controllers of hosts without keys end: they must not come back with an old one.
+        if let Some(tls) = &self.tls {
+            tls.set_hosts(hosts.tls());
+        }
+        let hosts = Arc::new(hosts.keyed());
         // The first core has the controllers.
         let number = self.replies.ask();
         self.post.send(0, Message::KeyedHosts(number, hosts));

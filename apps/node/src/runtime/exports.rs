@@ -18,6 +18,7 @@ use nearflash_nvme::TransportAddress;
 use nearflash_nvme::serving::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
+use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
@@ -53,7 +54,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
     });
     let published = target.publish(namespaces(&config.published));
     published.expect("the control side gives each namespace a number of its own");
-    target.set_keyed_hosts(Arc::clone(&config.keyed_hosts));
+    target.set_keyed_hosts(Arc::new(config.keyed_hosts.keyed()));
     target
 }
 
@@ -280,14 +281,14 @@ fn host_access(hosts: &HostAccess) -> TargetAccess {
 fn ports(doors: &[OpenDoor]) -> Vec<Port> {
     let tcp = |door: &OpenDoor| match &door.socket {
         DoorSocket::Tcp { listener, advertise } if door.protocol == Protocol::NvmeTcp => {
-            Some((listener.local_addr().unwrap_or(*advertise), *advertise))
+            Some((listener.local_addr().unwrap_or(*advertise), *advertise, door.tls))
         }
         DoorSocket::Tcp { .. } | DoorSocket::Local(_) => None,
     };
-    let port = |((listen, advertise), id): ((SocketAddr, SocketAddr), u16)| {
+    let port = |((listen, advertise, tls), id): ((SocketAddr, SocketAddr, DoorTls), u16)| {
         let advertise = (advertise != listen).then(|| TransportAddress::tcp(advertise));
         let listen = TransportAddress::tcp(listen);
-        Port { id, listen, advertise: advertise.into_iter().collect() }
+        Port { id, listen, advertise: advertise.into_iter().collect(), tls }
     };
     doors.iter().filter_map(tcp).zip(1..).map(port).collect()
 }

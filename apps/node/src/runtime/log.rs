@@ -38,20 +38,6 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         Notice::Stalled(peer) => {
             warn!(%peer, "connection closed: the host neither reads answers nor sends the data it announced");
         }
-        Notice::ConnectRefused { peer, status } => {
-            warn!(%peer, "connect refused: {status}");
-        }
-        Notice::ControllerConnected { controller, peer, host } => {
-            info!(%peer, controller = controller.0, %host, "host connected");
-        }
-        Notice::ControllerGone { controller, host } => {
-            let host = host.map(|host| host.to_string()).unwrap_or_default();
-            info!(controller = controller.0, host, "host gone");
-        }
-        Notice::Disconnecting { controller, host, reason } => {
-            let host = host.map(|host| host.to_string()).unwrap_or_default();
-            info!(controller = controller.0, host, "host disconnected: {reason}");
-        }
         Notice::ClientConnected { peer, key } => {
             let key = key.unwrap_or_default();
             info!(%peer, key = &*key, "client connected");
@@ -74,6 +60,37 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
                 info!(initiator = &**initiator, "initiator gone");
             }
             return Some(Notice::SessionOver { nexus, identity });
+        }
+        other => return log_host(other),
+    }
+    None
+}
+
+/// Logs a notice about an NVMe host; returns any other one.
+fn log_host(notice: Notice) -> Option<Notice> {
+    match notice {
+        Notice::ConnectRefused { peer, status } => {
+            warn!(%peer, "connect refused: {status}");
+        }
+        Notice::ControllerConnected { controller, peer, host, suite: None } => {
+            info!(%peer, controller = controller.0, %host, "host connected");
+        }
+        Notice::ControllerConnected { controller, peer, host, suite: Some(suite) } => {
+            let hash = suite.hash();
+            info!(%peer, controller = controller.0, %host, %hash, "host connected with TLS");
+        }
+        Notice::TlsFailed { peer, identity, hash, fault } => {
+            let identity = identity.unwrap_or_default();
+            let hash = hash.map(|hash| hash.to_string()).unwrap_or_default();
+            warn!(%peer, identity = &*identity, hash, "connection refused: {fault}");
+        }
+        Notice::ControllerGone { controller, host } => {
+            let host = host.map(|host| host.to_string()).unwrap_or_default();
+            info!(controller = controller.0, host, "host gone");
+        }
+        Notice::Disconnecting { controller, host, reason } => {
+            let host = host.map(|host| host.to_string()).unwrap_or_default();
+            info!(controller = controller.0, host, "host disconnected: {reason}");
         }
         for_control => return Some(for_control),
     }

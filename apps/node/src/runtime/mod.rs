@@ -2,6 +2,7 @@
 //! messages of the control side.
 
 mod cores;
+mod doors;
 mod exports;
 mod faults;
 mod log;

@@ -2,7 +2,6 @@
 
 #![allow(dead_code)] // no test needs all of it
 
-use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use nearflash_node::{
     AskedBy, Asker, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess,
     NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
 };
-use nearflash_nvme::Nqn;
+use nearflash_nvme::hosts::HostTable;
 use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 
@@ -44,7 +43,7 @@ pub(crate) struct Recorder {
     /// Ends the next publication for direct clients, which waits for that core.
     pub(crate) gate: Mutex<Option<Receiver<()>>>,
     pub(crate) drained: Mutex<bool>,
-    pub(crate) keyed_hosts: Mutex<Arc<BTreeSet<Nqn>>>,
+    pub(crate) keyed_hosts: Mutex<HostTable>,
 }
 
 impl Runtime for Recorder {
@@ -99,8 +98,8 @@ impl Runtime for Recorder {
 
     fn answer_authentication(&self, _asked: nearflash_node::Authentication) {}
 
-    fn publish_keyed_hosts(&self, hosts: Arc<BTreeSet<Nqn>>) {
-        *self.keyed_hosts.lock().unwrap() = hosts;
+    fn publish_keyed_hosts(&self, hosts: &HostTable) {
+        *self.keyed_hosts.lock().unwrap() = hosts.clone();
     }
 
     fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
@@ -163,7 +162,7 @@ impl Recorder {
         let started = Running::start(config, move |runtime: RuntimeConfig| {
             *given.devices.lock().unwrap() = runtime.devices;
             *given.asker.lock().unwrap() = Some(runtime.changes);
-            given.publish_keyed_hosts(runtime.keyed_hosts);
+            given.publish_keyed_hosts(&runtime.keyed_hosts);
             let _ = given.publish(runtime.published);
             Ok(given)
         });

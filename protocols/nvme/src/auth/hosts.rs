@@ -1,6 +1,5 @@
-//! The hosts that must authenticate, with their keys, and the random bytes of an end.
+//! The keys of a host that must authenticate, and the random bytes of an end.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -8,10 +7,6 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use super::group::{DhGroup, PRIVATE_LEN, PrivateValue};
 use super::hash::{DIGEST_LEN_MAX, Digest, Hash};
 use super::key::Key;
-use crate::Nqn;
-
-/// The largest number of hosts with keys.
-pub const KEYED_HOSTS_MAX: usize = 1024;
 
 /// The number of random bytes of one end of a transaction.
 pub const RANDOM_LEN: usize = DIGEST_LEN_MAX + PRIVATE_LEN + 4;
@@ -116,75 +111,9 @@ impl HostKeys {
     }
 }
 
-/// A host cannot be added or removed.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum HostTableError {
-    /// The host has keys.
-    #[error("host '{0}' has keys already: remove it first")]
-    Exists(Nqn),
-    /// The host has no keys.
-    #[error("no host '{0}' with keys: 'nearflash host list' lists them")]
-    NotFound(Nqn),
-    /// There are [`KEYED_HOSTS_MAX`] hosts.
-    #[error("the node has {KEYED_HOSTS_MAX} hosts with keys, the maximum: remove one first")]
-    TooMany,
-}
-
-/// Every host that has keys.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct HostTable(BTreeMap<Nqn, HostKeys>);
-
-impl HostTable {
-    /// Restores recorded hosts.
-    pub fn restore(hosts: impl IntoIterator<Item = (Nqn, HostKeys)>) -> Self {
-        Self(hosts.into_iter().collect())
-    }
-
-    /// Every host, by name.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Nqn, &HostKeys)> {
-        self.0.iter()
-    }
-
-    /// The keys of a host.
-    pub fn get(&self, host: &Nqn) -> Option<&HostKeys> {
-        self.0.get(host)
-    }
-
-    /// Adds a host.
-    ///
-    /// # Errors
-    /// If it has keys already, or there are [`KEYED_HOSTS_MAX`] hosts.
-    pub fn add(&mut self, host: &Nqn, keys: HostKeys) -> Result<(), HostTableError> {
-        if self.0.contains_key(host) {
-            return Err(HostTableError::Exists(host.clone()));
-        }
-        if self.0.len() >= KEYED_HOSTS_MAX {
-            return Err(HostTableError::TooMany);
-        }
-        self.0.insert(host.clone(), keys);
-        Ok(())
-    }
-
-    /// Removes a host.
-    ///
-    /// # Errors
-    /// If it has no keys.
-    pub fn remove(&mut self, host: &Nqn) -> Result<HostKeys, HostTableError> {
-        self.0.remove(host).ok_or_else(|| HostTableError::NotFound(host.clone()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn keys(byte: u8) -> HostKeys {
-        HostKeys::new(Key::new(None, &[byte; 32]).unwrap(), None, Policy::default()).unwrap()
-    }
-
-    fn nqn(number: usize) -> Nqn {
-        Nqn::new(&format!("nqn.2026-11.test:{number}")).unwrap()
-    }
 
     #[test]
     fn one_key_for_both_directions_is_refused() {
@@ -192,22 +121,6 @@ mod tests {
         let made = |controller| HostKeys::new(key(1), Some(key(controller)), Policy::default());
         assert_eq!(made(1), Err(HostKeysError));
         assert!(made(2).is_ok());
-    }
-
-    #[test]
-    fn a_host_is_there_once_until_removed() {
-        let mut hosts = HostTable::default();
-        hosts.add(&nqn(1), keys(1)).unwrap();
-        assert_eq!(hosts.add(&nqn(1), keys(2)), Err(HostTableError::Exists(nqn(1))));
-        assert_eq!(hosts.get(&nqn(1)), Some(&keys(1)));
-        assert_eq!(hosts.remove(&nqn(1)), Ok(keys(1)));
-        assert_eq!(hosts.remove(&nqn(1)), Err(HostTableError::NotFound(nqn(1))));
-    }
-
-    #[test]
-    fn hosts_with_keys_are_bounded() {
-        let mut hosts = HostTable::restore((0..KEYED_HOSTS_MAX).map(|n| (nqn(n), keys(1))));
-        assert_eq!(hosts.add(&nqn(KEYED_HOSTS_MAX), keys(1)), Err(HostTableError::TooMany));
     }
 
     #[test]

@@ -67,7 +67,7 @@ wire! {
         pub transport: TransportType = "TRTYPE",
         pub family: AddressFamily = "ADRFAM",
         pub subsystem_type: SubsystemType = "SUBTYPE",
-        /// TREQ: secure channel not specified (00b), SQ flow control may be disabled (bit 2).
+        /// TREQ: whether a secure channel is required (bits 1:0), SQ flow control may be disabled (bit 2).
         pub requirements: u8,
         pub port_id: U16 = "PORTID: the listener",
         pub controller_id: U16 = "CNTLID: FFFFh, the dynamic controller model",
@@ -78,7 +78,7 @@ wire! {
         pub(crate) reserved2: [u8; 192],
         pub subsystem: NqnField = "SUBNQN",
         pub address: Ascii<256> = "TRADDR: the IP address",
-        /// TSAS: for TCP, byte 0 is the security type, 0 for none.
+        /// TSAS: for TCP, byte 0 is SECTYPE, the security type, 0 for none.
         pub transport_specific: [u8; 256],
     }
 }
@@ -86,4 +86,8 @@ wire! {
 impl DiscoveryEntry {
     /// TREQ: SQ flow control may be disabled.
     pub const SQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
+    /// TREQ: a secure channel is required.
+    pub const SECURE_CHANNEL_REQUIRED: u8 = 0b01;
+    /// SECTYPE: TLS 1.3. NVMe/TCP Transport 1.0, 3.1.1.
+    pub const TLS_1_3: u8 = 2;
 }

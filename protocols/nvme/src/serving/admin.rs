@@ -1,6 +1,6 @@
 //! The context, effects and result of an admin command's handler. NVMe Base 2.0, 5.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use nearflash_units::Nanos;
 
@@ -9,7 +9,8 @@ use super::config::TargetConfig;
 use super::controller::Controller;
 use super::state::ControllerKind;
 use super::subsystem::{Namespaces, Subsystem};
-use crate::{AdminOpcode, Command, HostName, Nqn, Status};
+use crate::hosts::KeyedHosts;
+use crate::{AdminOpcode, Command, Nqn, Status};
 
 /// AERL + 1: the maximum number of outstanding Asynchronous Event Requests.
 pub(super) const EVENT_REQUESTS_MAX: u8 = 4;
@@ -19,7 +20,7 @@ pub(super) struct Admin<'a> {
     pub(super) now: Nanos,
     pub(super) config: &'a TargetConfig,
     pub(super) subsystems: &'a BTreeMap<Nqn, Subsystem>,
-    pub(super) keyed_hosts: &'a BTreeSet<Nqn>,
+    pub(super) keyed_hosts: &'a KeyedHosts,
     pub(super) discovery_generation: u64,
     pub(super) controller: &'a mut Controller,
     pub(super) actions: &'a mut VecDeque<Action>,
@@ -61,7 +62,7 @@ impl Admin<'_> {
     /// Whether the host may connect to subsystems.
     pub(super) fn is_admitted(&self) -> bool {
         let host = &self.controller.host;
-        let is_keyed = matches!(host, HostName::Named(host) if self.keyed_hosts.contains(host));
+        let is_keyed = self.keyed_hosts.authenticates(host) || self.keyed_hosts.tls(host).is_some();
         is_keyed || self.config.hosts.admits(host)
     }
 

@@ -10,6 +10,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 
 use crate::address::TransportAddress;
+use crate::tls::DoorTls;
 use crate::{ControllerId, HostName, NamespaceEntry, NamespaceId, Nqn};
 
 /// The controller ids of a node that shares no subsystem with another one.
@@ -83,6 +84,8 @@ pub struct Port {
     /// (NAT). If empty, the discovery log has the listener's address or, if that is unspecified,
     /// the one that the host used.
     pub advertise: Vec<TransportAddress>,
+    /// Whether its connections use TLS.
+    pub tls: DoorTls,
 }
 
 /// Limits, each reported to hosts in the named field.

@@ -19,6 +19,7 @@ use crate::address::TransportAddress;
 use crate::auth::Names;
 use crate::fabrics::{Connect, ConnectData, InvalidParameter};
 use crate::property::{Configuration, ControllerStatus};
+use crate::tls::{Demand, PskIdentity};
 use crate::{
     Command, CommandId, CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn, QueueId,
     Status,
@@ -48,12 +49,14 @@ pub struct Connected {
 }
 
 /// How a host has come to the node.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Arrival {
     /// The node's address to which the host connected.
     pub local: TransportAddress,
     /// Hosts without keys may connect there.
     pub anonymous: bool,
+    /// The PSK identity that the host has proved by TLS; `None` without TLS.
+    pub tls: Option<PskIdentity>,
 }
 
 /// The kind of commands on a queue.
@@ -117,6 +120,13 @@ impl Refusal {
         Self::parameter(InvalidParameter::Command(offset))
     }
 
+    /// This host may not connect here.
+    fn host() -> Self {
+        let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);
+        let status = Status::CONNECT_INVALID_HOST.dnr();
+        Self { status, result: which.to_result() }
+    }
+
     fn data(offset: u16) -> Self {
         Self::parameter(InvalidParameter::Data(offset))
     }
@@ -143,6 +153,17 @@ impl Wanted<'_> {
             HostName::Named(_) | HostName::Unnamed => None,
         }
     }
+}
+
+/// Checks that the names of a Connect are those that the host has proved by TLS.
+fn check_identity(proved: &PskIdentity, host: &HostName, subsystem: &Nqn) -> Result<(), Refusal> {
+    if !matches!(host, HostName::Named(host) if *host == proved.host) {
+        return Err(Refusal::host());
+    }
+    if proved.subsystem != *subsystem {
+        return Err(Refusal::data(ConnectData::SUBSYSTEM_OFFSET));
+    }
+    Ok(())
 }
 
 impl Target {
@@ -189,15 +210,22 @@ impl Target {
         if host == HostName::Unnamed && self.config.hosts != HostAccess::Any {
             return Err(Refusal::data(ConnectData::HOST_OFFSET));
         }
-        let is_keyed = self.is_keyed(&host);
+        let tls = self.keyed_hosts.tls(&host);
+        if let Some(proved) = &arrival.tls {
+            check_identity(proved, &host, &subsystem)?;
+            // The PSK may be removed since the handshake.
+            tls.ok_or(Refusal::host())?;
+        }
+        let is_keyed = self.keyed_hosts.authenticates(&host);
+        let has_proof = is_keyed || arrival.tls.is_some();
         // Any host may connect for discovery. The log lists subsystems only for hosts that may
         // connect.
         let discovers = subsystem.is_discovery();
         let needs_no_key = arrival.anonymous && (discovers || self.config.hosts.admits(&host));
-        if !is_keyed && !needs_no_key {
-            let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);
-            let status = Status::CONNECT_INVALID_HOST.dnr();
-            return Err(Refusal { status, result: which.to_result() });
+        let must_use_tls = tls == Some(Demand::Required);
+        let lacks_tls = must_use_tls && arrival.tls.is_none() && !(discovers && arrival.anonymous);
+        if lacks_tls || !has_proof && !needs_no_key {
+            return Err(Refusal::host());
         }
         let authenticates = is_keyed && !(discovers && arrival.anonymous);
         Ok(Wanted { now, connect, data, subsystem, host, arrival, authenticates })
@@ -220,6 +248,7 @@ impl Target {
             nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
             local: wanted.arrival.local,
             authenticates: wanted.authenticates,
+            secured: wanted.arrival.tls.is_some(),
             awaits_authentication: wanted.authenticates,
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
@@ -250,6 +279,9 @@ impl Target {
         }
         if controller.host_id != wanted.data.host_id {
             return Err(Refusal::data(ConnectData::HOST_ID_OFFSET));
+        }
+        if controller.secured != wanted.arrival.tls.is_some() {
+            return Err(Refusal::host());
         }
         if controller.authenticates != wanted.authenticates {
             return Err(Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY));

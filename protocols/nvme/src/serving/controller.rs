@@ -33,6 +33,8 @@ pub(super) struct Controller {
     pub(super) local: TransportAddress,
     /// Its queues authenticate.
     pub(super) authenticates: bool,
+    /// Its host has proved its name by TLS. Every queue must be a connection with TLS.
+    pub(super) secured: bool,
     /// No admin command has come yet. A host that authenticates computes meanwhile, and sends no Keep Alive;
     /// its connection has a deadline of its own.
     pub(super) awaits_authentication: bool,

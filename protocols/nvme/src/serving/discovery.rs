@@ -6,6 +6,7 @@ use super::admin::Admin;
 use super::config::Port;
 use crate::address::TransportAddress;
 use crate::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
+use crate::tls::{Demand, DoorTls};
 use crate::{ControllerId, Nqn, NqnField};
 
 /// ASQSZ: the minimum that the specification allows.
@@ -14,12 +15,19 @@ const ADMIN_QUEUE_ENTRIES: u16 = 32;
 /// Every subsystem at every address for this host; empty for a host that may not connect.
 pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
     let admitted = admin.is_admitted();
+    let demand = admin.keyed_hosts.tls(&admin.controller.host);
     let mut entries = Vec::new();
     let mut count = 0;
     for subsystem in admin.subsystems.keys().filter(|_| admitted) {
         for port in &admin.config.ports {
+            let Some(secured) = is_secured(port, demand) else { continue };
             for address in addresses(port, admin.controller.local) {
-                entries.extend_from_slice(entry(subsystem, port.id, address).as_bytes());
+                let mut entry = entry(subsystem, port.id, address);
+                if secured {
+                    entry.requirements |= DiscoveryEntry::SECURE_CHANNEL_REQUIRED;
+                    entry.transport_specific[0] = DiscoveryEntry::TLS_1_3;
+                }
+                entries.extend_from_slice(entry.as_bytes());
                 count += 1;
             }
         }
@@ -27,6 +35,16 @@ pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
     let mut log = DiscoveryHeader::new(admin.discovery_generation, count).as_bytes().to_vec();
     log.append(&mut entries);
     log
+}
+
+/// Whether a host with this demand uses TLS at a port; `None` if it cannot connect there. A host that may connect
+/// without TLS is not told about it: the log has no words for both.
+fn is_secured(port: &Port, demand: Option<Demand>) -> Option<bool> {
+    match (port.tls, demand) {
+        (DoorTls::Off, Some(Demand::Required)) => None,
+        (DoorTls::Required, _) | (DoorTls::Allowed, Some(Demand::Required)) => Some(true),
+        (DoorTls::Off | DoorTls::Allowed, _) => Some(false),
+    }
 }
 
 /// The addresses of a port for a host that connected to `local`.

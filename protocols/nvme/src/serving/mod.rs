@@ -29,7 +29,7 @@ mod subsystem;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::Change;
@@ -43,9 +43,11 @@ pub use connect::{Arrival, Connected, QueueKind, Refusal};
 pub use state::ControllerKind;
 pub use status::{HostStatus, SubsystemStatus, TargetStatus};
 
+use crate::hosts::KeyedHosts;
+use crate::tls::Demand;
 use crate::{
-    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn,
-    QueueId, Status,
+    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId,
+    Status,
 };
 use admin::{Admin, Answer, Reply};
 use controller::Controller;
@@ -124,8 +126,7 @@ pub enum DisconnectReason {
 pub struct Target {
     config: TargetConfig,
     subsystems: BTreeMap<Nqn, Subsystem>,
-    /// The hosts that have keys, and must authenticate.
-    keyed_hosts: Arc<BTreeSet<Nqn>>,
+    keyed_hosts: Arc<KeyedHosts>,
     controllers: BTreeMap<ControllerId, Controller>,
     controller_next: ControllerId,
     /// GENCTR.
@@ -184,22 +185,22 @@ impl Target {
         Ok(())
     }
 
-    /// Replaces the hosts that have keys, and must authenticate. The controllers end whose host has keys now
-    /// and has connected without, or the other way round.
-    pub fn set_keyed_hosts(&mut self, hosts: Arc<BTreeSet<Nqn>>) {
+    /// Replaces the hosts that have keys. The controllers end whose host has keys now and has connected without,
+    /// or the other way round.
+    pub fn set_keyed_hosts(&mut self, hosts: Arc<KeyedHosts>) {
         self.keyed_hosts = hosts;
         let is_wrong = |it: &&Controller| {
-            let is_keyed = self.is_keyed(&it.host);
-            it.authenticates != is_keyed && (it.authenticates || it.kind == ControllerKind::Io)
+            let authenticates = self.keyed_hosts.authenticates(&it.host);
+            let tls = self.keyed_hosts.tls(&it.host);
+            let lacks_proof =
+                authenticates && !it.authenticates || !it.secured && tls == Some(Demand::Required);
+            let has_other_proof = it.authenticates && !authenticates || it.secured && tls.is_none();
+            has_other_proof || lacks_proof && it.kind == ControllerKind::Io
         };
         let ended: Vec<_> = self.controllers.values().filter(is_wrong).map(|it| it.id).collect();
         for id in ended {
             self.end(id, DisconnectReason::KeysChanged);
         }
-    }
-
-    fn is_keyed(&self, host: &HostName) -> bool {
-        matches!(host, HostName::Named(host) if self.keyed_hosts.contains(host))
     }
 
     fn remove_subsystem(&mut self, nqn: &Nqn) {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use io_uring::{opcode, types};
 use nearflash_device::{DeviceRequest, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
+use nearflash_nvme::tls::PskIdentity;
 use nearflash_session::Chunk;
 use nearflash_shard::{
     Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
@@ -50,6 +51,7 @@ impl World for Reactor {
     #[inline]
     fn poll(&mut self, events: &mut Vec<Event>) {
         self.submission_len = FIRST_SUBMISSION_LEN;
+        self.secured.begin_turn(events);
         self.enter();
         // The call may take longer than the rest of a turn, and what it completes ends now.
         self.tick();
@@ -80,6 +82,10 @@ impl World for Reactor {
         if self.unsent.is_full() {
             return Received::Nothing;
         }
+        let tools = (&mut self.pool, &mut *self.notices as &mut dyn FnMut(Notice));
+        if let Some(received) = self.secured.receive(socket, place, staging, tools) {
+            return received;
+        }
         sockets::receive(socket, place, staging, &mut self.pool)
     }
 
@@ -88,10 +94,18 @@ impl World for Reactor {
         if self.rings.has_handover(socket) {
             return self.rings.hand_over(socket, chunks);
         }
-        self.parts.send(socket, chunks, &self.pool)
+        match self.secured.send(socket, chunks, &self.pool) {
+            Ok(sent) => sent,
+            Err(chunks) => self.parts.send(socket, chunks, &self.pool),
+        }
+    }
+
+    fn tls_identity(&self, socket: SocketId) -> Option<PskIdentity> {
+        self.secured.identity(socket).cloned()
     }
 
     fn watch(&mut self, socket: SocketId, interest: Interest) {
+        self.secured.watch(socket, interest);
         self.disarm(socket);
         let watch = &mut self.watches[index(socket.0)];
         let generation = watch.generation & GENERATION_MASK;
@@ -108,17 +122,19 @@ impl World for Reactor {
     }
 
     fn shut_down_output(&mut self, socket: SocketId) {
-        sockets::shut_down_output(socket);
+        self.secured.shut_down_output(socket);
     }
 
     fn close(&mut self, socket: SocketId) {
         self.disarm(socket);
         self.rings.forget(socket);
+        self.secured.forget(socket);
         sockets::close(socket);
     }
 
     fn detach(&mut self, socket: SocketId) {
         self.disarm(socket);
+        self.secured.detach(socket);
     }
 
     fn attach(&mut self, socket: SocketId) {
@@ -127,6 +143,7 @@ impl World for Reactor {
             self.watches.resize(needed, Watch::default());
         }
         self.disarm(socket);
+        self.secured.attach(socket);
     }
 
     #[inline]

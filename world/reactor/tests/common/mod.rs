@@ -35,6 +35,7 @@ pub(crate) fn reactor(specs: &[String]) -> Reactor {
         listeners: Vec::new(),
         spin_max: SPIN_MAX,
         notices: Box::new(|_| {}),
+        tls: None,
     })
     .unwrap()
 }

@@ -8,6 +8,7 @@ use nearflash_nvme::TransportAddress;
 use nearflash_nvme::serving::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
+use nearflash_nvme::tls::DoorTls;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_space::{Reservations, Sharing, VolumeEntry, VolumeTable};
@@ -33,6 +34,7 @@ impl Node {
                 id: 1,
                 listen: TransportAddress::tcp(listen),
                 advertise: Vec::new(),
+                tls: DoorTls::Off,
             }],
             limits,
             life: Life::default(),

@@ -302,10 +302,10 @@ fn a_listener_for_hosts_with_keys_admits_no_other_host_and_not_for_discovery_eit
     for subsystem in [nqn("data"), Nqn::discovery()] {
         let mut host = Host::of(&subsystem);
         let command = host.connect.to_command();
-        let known = target.connect(NOW, &command, &host.data, arrival).unwrap();
+        let known = target.connect(NOW, &command, &host.data, arrival.clone()).unwrap();
         assert!(known.authentication.is_some());
         host.data.host = (&nqn("other")).into();
-        let refusal = target.connect(NOW, &command, &host.data, arrival).unwrap_err();
+        let refusal = target.connect(NOW, &command, &host.data, arrival.clone()).unwrap_err();
         assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr());
     }
 }
@@ -330,4 +330,95 @@ fn the_controller_of_a_host_ends_when_its_keys_are_added_or_removed() {
         assert_eq!(actions(&mut target), [Action::Disconnect { controller, queue: None, reason }]);
         assert!(target.status().hosts.is_empty());
     }
+}
+
+/// The identity of `host` for a subsystem.
+fn identity(subsystem: &Nqn) -> PskIdentity {
+    let text = format!("NVMe0R01 {} {subsystem}", nqn("host"));
+    PskIdentity::parse(text.as_bytes()).unwrap()
+}
+
+/// How `host` arrives with TLS for a subsystem.
+fn secured(subsystem: &Nqn) -> Arrival {
+    Arrival { tls: Some(identity(subsystem)), ..arrival() }
+}
+
+fn with_psk(target: &mut Target, demand: Demand) {
+    target.set_keyed_hosts(Arc::new([(nqn("host"), demand)].into_iter().collect()));
+}
+
+fn arrive(target: &mut Target, host: &Host, arrival: Arrival) -> Result<Connected, Refusal> {
+    target.connect(NOW, &host.connect.to_command(), &host.data, arrival)
+}
+
+#[test]
+fn tls_proves_the_name_of_a_host_where_hosts_must_prove_it() {
+    let mut target = target();
+    with_psk(&mut target, Demand::Required);
+    let host = Host::of(&nqn("data"));
+    let arrival = Arrival { anonymous: false, ..secured(&nqn("data")) };
+    let connected = arrive(&mut target, &host, arrival).unwrap();
+    assert_eq!(connected.authentication, None);
+}
+
+#[test]
+fn a_connection_with_tls_is_for_the_host_and_the_subsystem_of_its_identity_only() {
+    let mut target = target();
+    with_psk(&mut target, Demand::Required);
+    let host = Host::of(&nqn("data"));
+    let refused = |target: &mut Target, host: &Host, subsystem: &Nqn| {
+        arrive(target, host, secured(subsystem)).unwrap_err().status
+    };
+    let parameters = Status::CONNECT_INVALID_PARAMETERS.dnr();
+    assert_eq!(refused(&mut target, &host, &Nqn::discovery()), parameters);
+    let mut other = Host::of(&nqn("data"));
+    other.data.host = (&nqn("other")).into();
+    let invalid_host = Status::CONNECT_INVALID_HOST.dnr();
+    assert_eq!(refused(&mut target, &other, &nqn("data")), invalid_host);
+    assert!(arrive(&mut target, &host, secured(&nqn("data"))).is_ok());
+}
+
+#[test]
+fn a_host_that_must_use_tls_connects_without_it_for_discovery_only() {
+    let mut target = target();
+    with_psk(&mut target, Demand::Required);
+    let refusal = Host::of(&nqn("data")).connect(&mut target).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr());
+    assert!(Host::of(&Nqn::discovery()).connect(&mut target).is_ok());
+    with_psk(&mut target, Demand::Allowed);
+    assert!(Host::of(&nqn("data")).connect(&mut target).is_ok());
+}
+
+#[test]
+fn every_queue_of_a_controller_uses_tls_or_no_queue_does() {
+    let mut target = target();
+    with_psk(&mut target, Demand::Allowed);
+    let host = Host::of(&nqn("data"));
+    for is_secured in [true, false] {
+        let by = |with_tls| if with_tls { secured(&nqn("data")) } else { arrival() };
+        let admin = arrive(&mut target, &host, by(is_secured)).unwrap().controller;
+        ask(&mut target, admin, enable());
+        let queue = Host::of(&nqn("data")).on_queue(1, admin);
+        let refusal = arrive(&mut target, &queue, by(!is_secured)).unwrap_err();
+        assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr());
+        assert!(arrive(&mut target, &queue, by(is_secured)).is_ok());
+    }
+}
+
+#[test]
+fn a_controller_ends_when_the_psk_of_its_host_is_removed_or_its_host_must_use_tls() {
+    let mut target = target();
+    let host = Host::of(&nqn("data"));
+    let ends = |target: &mut Target, controller| {
+        let reason = DisconnectReason::KeysChanged;
+        assert_eq!(actions(target), [Action::Disconnect { controller, queue: None, reason }]);
+    };
+    let plain = host.connect(&mut target).unwrap().controller;
+    with_psk(&mut target, Demand::Allowed);
+    assert!(actions(&mut target).is_empty(), "it goes on");
+    with_psk(&mut target, Demand::Required);
+    ends(&mut target, plain);
+    let with_tls = arrive(&mut target, &host, secured(&nqn("data"))).unwrap().controller;
+    keyed(&mut target, &[]);
+    ends(&mut target, with_tls);
 }

@@ -9,7 +9,7 @@ fn read(target: &mut Target, local: &str, host: &str) -> (u64, Vec<(String, Stri
     let mut asking = Host::of(&Nqn::discovery());
     asking.data.host = (&nqn(host)).into();
     let connect = asking.connect.to_command();
-    let arrival = Arrival { local: address(local), anonymous: true };
+    let arrival = Arrival { local: address(local), anonymous: true, tls: None };
     let connected = target.connect(NOW, &connect, &asking.data, arrival).unwrap();
     assert_eq!(connected.kind, QueueKind::Discovery);
     ask(target, connected.controller, enable());
@@ -35,6 +35,7 @@ fn addresses(ports: &[(&str, &[&str])], local: &str) -> Vec<String> {
         id,
         listen: address(listen),
         advertise: advertise.iter().map(|it| address(it)).collect(),
+        tls: DoorTls::Off,
     };
     let ports = (1..).zip(ports).map(port).collect();
     let mut target = Target::new(TargetConfig { ports, ..config() });
@@ -103,4 +104,41 @@ fn an_entry_has_the_bytes_that_hosts_read() {
     assert_eq!(entry[285..512], [0; 227]);
     assert_eq!(entry[512..522], *b"192.0.2.1 ");
     assert_eq!(entry[768..], [0; 256]);
+}
+
+/// TREQ and SECTYPE of each entry for `host`, which has a PSK with this demand.
+fn secured(tls: DoorTls, demand: Option<Demand>) -> Vec<(u8, u8)> {
+    let port = Port { id: 1, listen: local(), advertise: Vec::new(), tls };
+    let mut target = Target::new(TargetConfig { ports: vec![port], ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    let hosts: KeyedHosts = demand.into_iter().map(|demand| (nqn("host"), demand)).collect();
+    target.set_keyed_hosts(Arc::new(hosts));
+    let controller = join(&mut target, &Nqn::discovery());
+    let page = GetLogPage::new(LogId::DISCOVERY, 8192).to_command(NamespaceId::NONE);
+    let (_, data) = ask(&mut target, controller, page);
+    let (header, rest) = DiscoveryHeader::ref_from_prefix(&data).unwrap();
+    let count = usize::try_from(header.entries.get()).unwrap();
+    let entry = |bytes| {
+        let entry = DiscoveryEntry::ref_from_bytes(bytes).unwrap();
+        (entry.requirements, entry.transport_specific[0])
+    };
+    rest.chunks(1024).take(count).map(entry).collect()
+}
+
+#[test]
+fn the_log_tells_each_host_whether_it_must_use_tls() {
+    let (plain, tls) = ((0b100, 0), (0b101, 2));
+    let (required, allowed) = (Some(Demand::Required), Some(Demand::Allowed));
+    for (door, demand, expected) in [
+        (DoorTls::Off, None, &[plain][..]),
+        (DoorTls::Off, allowed, &[plain]),
+        (DoorTls::Off, required, &[]),
+        (DoorTls::Allowed, None, &[plain]),
+        (DoorTls::Allowed, allowed, &[plain]),
+        (DoorTls::Allowed, required, &[tls]),
+        (DoorTls::Required, None, &[tls]),
+        (DoorTls::Required, allowed, &[tls]),
+    ] {
+        assert_eq!(secured(door, demand), expected, "{door:?} {demand:?}");
+    }
 }

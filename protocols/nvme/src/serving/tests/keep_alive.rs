@@ -60,7 +60,7 @@ fn without_a_keep_alive_time_silence_is_allowed() {
 #[test]
 fn a_host_that_must_authenticate_has_no_keep_alive_time_before_its_first_command() {
     let mut target = target();
-    target.set_keyed_hosts(std::sync::Arc::new([nqn("host")].into()));
+    target.set_keyed_hosts(std::sync::Arc::new([nqn("host")].into_iter().collect()));
     let mut host = Host::of(&nqn("data"));
     host.connect.keep_alive_ms = 5000;
     let controller = host.connect(&mut target).unwrap().controller;

@@ -17,7 +17,9 @@ use uuid::Uuid;
 
 use super::*;
 use crate::fabrics::{Connect, ConnectData};
+use crate::hosts::KeyedHosts;
 use crate::property::{Configuration, offset};
+use crate::tls::{Demand, DoorTls, PskIdentity};
 use crate::{CommandId, NamespaceId, TransportAddress};
 
 const NOW: Nanos = Nanos::from_secs(100);
@@ -35,7 +37,7 @@ fn local() -> TransportAddress {
 }
 
 fn arrival() -> Arrival {
-    Arrival { local: local(), anonymous: true }
+    Arrival { local: local(), anonymous: true, tls: None }
 }
 
 fn config() -> TargetConfig {
@@ -45,7 +47,7 @@ fn config() -> TargetConfig {
         model: "nearflash".to_owned(),
         firmware: "0.1.0".to_owned(),
         hosts: HostAccess::Any,
-        ports: vec![Port { id: 1, listen: local(), advertise: Vec::new() }],
+        ports: vec![Port { id: 1, listen: local(), advertise: Vec::new(), tls: DoorTls::Off }],
         limits: Limits { controllers_max: 8, io_queues_max: 4, ..Limits::default() },
         life: Life::default(),
     }
