@@ -52,15 +52,18 @@ struct Doors {
     nvme_tcp: SocketAddr,
     iscsi: SocketAddr,
     direct: SocketAddr,
+    /// Whether connections of NVMe/TCP use TLS.
+    tls: &'static str,
 }
 
 impl Doors {
-    fn of(ready: &Ready) -> Self {
+    fn of(ready: &Ready, tls: &'static str) -> Self {
         let first = |door: &[SocketAddr]| *door.first().expect("the node was given all doors");
         Self {
             nvme_tcp: first(&ready.nvme_tcp),
             iscsi: first(&ready.iscsi),
             direct: first(&ready.direct),
+            tls,
         }
     }
 }
@@ -84,6 +87,14 @@ impl Node {
         Self::with_volumes(scratch, VOLUMES)
     }
 
+    /// Starts a node with the volume `data`, whose hosts must use TLS.
+    #[must_use]
+    pub fn secured(scratch: &Scratch) -> Self {
+        let device = format!("flash=file:{},size=16GiB", scratch.path("device").display());
+        let storage = ["--device", &device, "--volume", "data=8GiB@flash"].map(str::to_owned);
+        Self::with_tls(scratch, "data", storage.into(), "required")
+    }
+
     /// Starts a node with other volumes.
     #[must_use]
     pub fn with_volumes(scratch: &Scratch, volumes: &[&str]) -> Self {
@@ -101,9 +112,14 @@ impl Node {
     }
 
     pub(crate) fn with_storage(scratch: &Scratch, name: &str, storage: Vec<String>) -> Self {
+        Self::with_tls(scratch, name, storage, "off")
+    }
+
+    /// The same with TLS for NVMe/TCP: `required`, `allowed` or `off`.
+    fn with_tls(scratch: &Scratch, name: &str, storage: Vec<String>, tls: &'static str) -> Self {
         let (data_dir, log) = (scratch.path(name), scratch.path("node.log"));
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-        let doors = Doors { nvme_tcp: any_port, iscsi: any_port, direct: any_port };
+        let doors = Doors { nvme_tcp: any_port, iscsi: any_port, direct: any_port, tls };
         let (process, doors) = serve(&data_dir, doors, &storage, &log);
         Self { process, doors, storage, data_dir, log }
     }
@@ -225,6 +241,12 @@ impl Node {
         self.order(&words);
     }
 
+    /// Adds the PSK of a host with libnvme before 1.15.
+    pub fn add_psk(&self, nqn: &str, psk: &str) {
+        let psk = self.secret_file("psk", psk);
+        self.order(&["host", "add", nqn, "--psk-file", &psk, "--psk-derivation", "legacy"]);
+    }
+
     /// Removes the keys of a host.
     pub fn remove_host(&self, nqn: &str) {
         self.order(&["host", "remove", nqn]);
@@ -285,7 +307,7 @@ fn serve(data_dir: &Path, doors: Doors, storage: &[String], log: &Path) -> (Chil
         .arg(nearflash())
         .arg("serve")
         .args(storage)
-        .args(["--nvme-tcp", &doors.nvme_tcp.to_string()])
+        .args(["--nvme-tcp", &format!("{},tls={}", doors.nvme_tcp, doors.tls)])
         .args(["--iscsi", &doors.iscsi.to_string()])
         .args(["--direct", &doors.direct.to_string()])
         .args(["--advertise", GUEST_SIDE, "--cores", "0"])
@@ -294,7 +316,7 @@ fn serve(data_dir: &Path, doors: Doors, storage: &[String], log: &Path) -> (Chil
         .stderr(append_to(log));
     let (process, ready) = process::start(&mut command, PATIENCE)
         .unwrap_or_else(|error| panic!("{error}: {}", log.display()));
-    (process, Doors::of(&ready))
+    (process, Doors::of(&ready, doors.tls))
 }
 
 fn append_to(log: &Path) -> File {
