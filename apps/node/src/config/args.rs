@@ -10,8 +10,8 @@ use super::ConfigError;
 const FILE_LEN_MAX: u64 = 1 << 20;
 
 const DEVICE_HELP: &str = "\
-Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
-NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE, \
+Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,page-cache][,wipe], \
+NAME=block:/dev/DISK[,page-cache][,wipe], NAME=ram:SIZE, \
 NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME], \
 NAME=flash:SIZE[,spare=12%][,page=4KiB][,block=1MiB][,gc=greedy|cost-benefit|fifo][,moves=apart|mixed]\
 [,dies=8][,read=60us][,program=200us][,erase=2ms][,endurance=3000][,data=none] or \
@@ -35,8 +35,8 @@ Serve the volumes of the cluster that 'nearflash cluster init' or 'cluster join'
 part of. Needs an address for --direct, at which the other nodes reach this one";
 
 const SLICE_HELP: &str = "\
-Device that is a slice of the cluster's space (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
-NAME=block:/dev/DISK[,wipe] or NAME=ram:SIZE. The cluster takes the whole device";
+Device that is a slice of the cluster's space (repeatable): NAME=file:PATH[,size=SIZE][,page-cache][,wipe], \
+NAME=block:/dev/DISK[,page-cache][,wipe] or NAME=ram:SIZE. The cluster takes the whole device";
 
 /// The flags of `nearflash serve`. The values are unparsed strings: the configuration parses them,
 /// whether they come from a flag or the file.
