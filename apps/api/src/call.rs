@@ -14,6 +14,7 @@ use crate::access::{
 use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, DeviceList, Devices, OneDevice};
+use crate::event::{EventList, Events};
 use crate::host::{HostAdd, HostList, HostRemove, KeyedHosts, OneKeyedHost};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
@@ -84,6 +85,7 @@ pub enum Request {
     JobCancel(JobCancel),
     JobWait(JobWait),
     MetricsShow(MetricsShow),
+    EventList(EventList),
 }
 
 /// The reply to a request.
@@ -189,6 +191,7 @@ calls! {
     "job-cancel": JobCancel => OneJob,
     "job-wait": JobWait => OneJob,
     "metrics-show": MetricsShow => Metrics,
+    "event-list": EventList => Events,
 }
 
 fn to_document<A: Serialize>(answer: A) -> Zeroizing<String> {

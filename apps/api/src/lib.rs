@@ -12,12 +12,14 @@ pub mod client;
 mod device;
 mod document;
 mod error;
+mod event;
 mod host;
 mod io;
 mod job;
 mod metrics;
 pub mod process;
 mod reservation;
+mod rules;
 mod secret;
 pub mod socket;
 mod status;
@@ -41,6 +43,7 @@ pub use device::{
 };
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
+pub use event::{EventInfo, EventLevel, EventList, Events};
 pub use host::{ControllerKey, HostAdd, HostList, HostRemove, KeyedHost, KeyedHosts, OneKeyedHost};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
@@ -49,6 +52,7 @@ pub use reservation::{
     OneReservation, RegistrantInfo, ReservationClear, ReservationInfo, ReservationList,
     Reservations,
 };
+pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,

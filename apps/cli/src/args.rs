@@ -135,6 +135,12 @@ Examples:
   nearflash top
   nearflash top --json | jq .intervals[-1].reads";
 
+const EVENTS_EXAMPLES: &str = "\
+Examples:
+  nearflash events
+  nearflash events --follow --warnings
+  nearflash events --follow --json | jq -r 'select(.text == \"change\") | .fields.who'";
+
 const METRICS_EXAMPLES: &str = "\
 Examples:
   nearflash metrics
@@ -283,6 +289,9 @@ pub(crate) enum Subcommand {
     /// Show a running node live: requests and latencies of the last two minutes, by volume and host
     #[command(after_help = TOP_EXAMPLES)]
     Top(NodeArgs),
+    /// Show the last events of a running node: its log, with who made each change
+    #[command(after_help = EVENTS_EXAMPLES)]
+    Events(EventsArgs),
     /// Print the metrics of a running node, in the text format of OpenMetrics
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(NodeArgs),
@@ -951,4 +960,20 @@ mod tests {
     fn the_command_line_does_not_contradict_itself() {
         Cli::command().debug_assert();
     }
+}
+
+/// The flags of `nearflash events`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsArgs {
+    /// Wait for further events, also while the node is restarted
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only warnings and errors
+    #[arg(long)]
+    pub(crate) warnings: bool,
+    /// Only the events after the one with this number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) after: Option<u64>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }

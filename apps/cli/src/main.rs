@@ -10,6 +10,7 @@ mod confirm;
 mod control;
 mod demo;
 mod doctor;
+mod events;
 mod failure;
 mod files;
 mod interpose;
@@ -30,6 +31,7 @@ use clap::{CommandFactory, Parser};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_units::OneLine;
 use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::prelude::*;
 
 use args::{Cli, Subcommand};
 use failure::Failure;
@@ -60,6 +62,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Top(node) => top::run_top(&node),
         Subcommand::Metrics(node) => control::run_metrics(&node),
+        Subcommand::Events(args) => events::run_events(&args),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),
@@ -96,10 +99,10 @@ fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
 /// not block a core: lines are dropped instead.
 fn log_to_stderr(level: impl Into<tracing_subscriber::filter::LevelFilter>) -> WorkerGuard {
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_max_level(level)
-        .init();
+        .with_filter(level.into());
+    tracing_subscriber::registry().with(lines).with(nearflash_node::events::recorder()).init();
     guard
 }

@@ -15,6 +15,7 @@ mod doors;
 mod end_of_panic;
 mod error;
 mod error_code;
+pub mod events;
 mod exports;
 mod files;
 mod health;

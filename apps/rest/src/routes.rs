@@ -5,10 +5,10 @@
 
 use nearflash_api::{
     Accounts, Activity, ChapAdd, ClusterVolumeCreate, CredentialCreate, Credentials, Devices,
-    GrantAdd, GrantSeal, Grants, HostAdd, Jobs, KeyedHosts, NewCredential, NewSeal, NewToken,
-    OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken,
-    OneVolume, Reservations, Status, TokenCreate, Tokens, VolumeCreate, VolumeDetail, VolumeResize,
-    Volumes,
+    Events, GrantAdd, GrantSeal, Grants, HostAdd, Jobs, KeyedHosts, NewCredential, NewSeal,
+    NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation,
+    OneToken, OneVolume, Reservations, Status, TokenCreate, Tokens, VolumeCreate, VolumeDetail,
+    VolumeResize, Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -110,7 +110,7 @@ const NAME: Field = ("name", Kind::Text, "The name.");
 const JOB: Field = ("id", Kind::Number, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 31] = [
+pub(crate) static ROUTES: [Route; 32] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -119,6 +119,11 @@ pub(crate) static ROUTES: [Route; 31] = [
         described::<Activity>,
     )
     .query(&[("since", Kind::Number, "Only the intervals after this number.")]),
+    get("/v1/log", "event-list", "The last events", described::<Events>).query(&[(
+        "after",
+        Kind::Number,
+        "Only the events after this number.",
+    )]),
     get("/v1/volumes", "volume-list", "All volumes", described::<Volumes>),
     post("/v1/volumes", "volume-create", "Creates a volume", described::<OneVolume>)
         .body(&[described::<VolumeCreate>, described::<ClusterVolumeCreate>])

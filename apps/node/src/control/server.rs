@@ -9,7 +9,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nearflash_api::socket::{REQUEST_LEN_MAX, ShortPath, socket_path};
-use nearflash_api::{ApiError, Document, ErrorCode, Reply, Request, parse_request};
+use nearflash_api::{
+    ApiError, Document, ErrorCode, Reply, Request, TokenScope, parse_request, rule,
+};
+use nearflash_rest::audit;
+use rustix::net::sockopt::socket_peercred;
 use zeroize::Zeroizing;
 
 use super::listen_privately;
@@ -145,7 +149,21 @@ impl Drop for OpenConnection {
 
 fn answer(stream: &mut UnixStream, handler: &Handler) -> io::Result<()> {
     let line = read_line(stream, Instant::now() + PEER_TIMEOUT)?;
-    write_answer(stream, parse(&line).and_then(handler))
+    let done = parse(&line).and_then(|request| audited(stream, handler, request));
+    write_answer(stream, done)
+}
+
+/// Executes a request. A change leaves a line in the log.
+fn audited(stream: &UnixStream, handler: &Handler, request: Request) -> Done {
+    let (call, (scope, subject)) = (request.name(), rule(&request));
+    let done = handler(request);
+    if scope != TokenScope::Read {
+        let uid = socket_peercred(stream).map(|peer| peer.uid.as_raw().to_string());
+        let who = format!("uid {}", uid.as_deref().unwrap_or("unknown"));
+        let result = done.as_ref().err().map_or("ok", |error| error.code.as_str());
+        audit(("control socket", &who), call, &subject, result);
+    }
+    done
 }
 
 /// The line of a request, or the bytes that came before the peer closed or the bound was reached.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
     CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
-    Devices, ErrorCode, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, HostAdd, HostList,
-    HostRemove, JobCancel, JobList, JobShow, JobWait, Jobs, KeyedHosts, Metrics, MetricsShow,
-    NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
-    OneKeyedHost, OneReservation, OneToken, OneVolume, ReservationClear, ReservationList,
+    Devices, ErrorCode, EventList, Events, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants,
+    HostAdd, HostList, HostRemove, JobCancel, JobList, JobShow, JobWait, Jobs, KeyedHosts, Metrics,
+    MetricsShow, NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant,
+    OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume, ReservationClear, ReservationList,
     Reservations, Serve, Status, StatusShow, Subject, TokenCreate, TokenList, TokenRemove, Tokens,
     VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
@@ -226,6 +226,12 @@ impl Serve<JobWait> for Node {
 impl Serve<MetricsShow> for Node {
     fn serve(&self, _: MetricsShow) -> Result<Metrics, ApiError> {
         Ok(Metrics { text: self.metrics() })
+    }
+}
+
+impl Serve<EventList> for Node {
+    fn serve(&self, call: EventList) -> Result<Events, ApiError> {
+        Ok(Events { events: crate::events::after(call.after) })
     }
 }
 
