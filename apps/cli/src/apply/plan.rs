@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) restarts: Vec<String>,
     /// Differences that no change removes, with the remedy.
     pub(crate) conflicts: Vec<String>,
+    /// Consequences that are easily overlooked.
+    pub(crate) warnings: Vec<&'static str>,
 }
 
 /// One change. The order of the variants is the order in which they are made.
@@ -70,6 +72,7 @@ impl Plan {
             kind(declared, running, may, &mut plan);
         }
         plan.steps.sort_by_key(Step::place);
+        plan.warnings = warnings(running, &plan.steps);
         if !may.destroy {
             (plan.withheld, plan.steps) = plan.steps.into_iter().partition(Step::destroys);
         }
@@ -105,6 +108,30 @@ impl Step {
     pub(crate) fn destroys(&self) -> bool {
         matches!(self, Self::VolumeRemove(_) | Self::VolumeShrink { .. })
     }
+}
+
+/// The kinds of access of which the steps remove the last one.
+fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
+    let count = |is_such: fn(&Step) -> bool| steps.iter().filter(|step| is_such(step)).count();
+    let kinds = [
+        (
+            running.hosts.len() + count(|step| matches!(step, Step::HostAdd(_))),
+            count(|step| matches!(step, Step::HostRemove { .. })),
+            "no host with keys is left: hosts need none at addresses that do not require them",
+        ),
+        (
+            running.chap.len() + count(|step| matches!(step, Step::ChapAdd(_))),
+            count(|step| matches!(step, Step::ChapRemove { .. })),
+            "no CHAP account is left: initiators need none at addresses that do not require one",
+        ),
+        (
+            running.credentials.len() + count(|step| matches!(step, Step::CredentialCreate(_))),
+            count(|step| matches!(step, Step::CredentialRemove { .. })),
+            "no credential is left: direct clients need none at addresses that do not require one",
+        ),
+    ];
+    let is_last = |(all, removed, _): &(usize, usize, _)| *removed > 0 && all == removed;
+    kinds.into_iter().filter(is_last).map(|(.., warning)| warning).collect()
 }
 
 fn fixed(declared: &Declared, running: &Running, _: Permission, plan: &mut Plan) {

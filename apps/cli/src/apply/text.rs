@@ -118,6 +118,9 @@ pub(super) fn plan(plan: &Plan) -> String {
     for restart in &plan.restarts {
         text += &format!("! {restart}: needs a restart of the node\n");
     }
+    for warning in &plan.warnings {
+        text += &format!("warning: {warning}\n");
+    }
     text
 }
 
@@ -137,6 +140,8 @@ pub(super) struct PlanDocument<'a> {
     steps: Vec<StepDocument>,
     /// The differences that need a restart.
     restarts: &'a [String],
+    /// Consequences that are easily overlooked.
+    warnings: &'a [&'static str],
 }
 
 #[derive(Serialize)]
@@ -158,6 +163,6 @@ impl<'a> PlanDocument<'a> {
             StepDocument { action, kind, name, detail, destroys, made }
         };
         let steps = plan.steps.iter().chain(&plan.withheld).enumerate().map(step).collect();
-        Self { steps, restarts: &plan.restarts }
+        Self { steps, restarts: &plan.restarts, warnings: &plan.warnings }
     }
 }

@@ -333,6 +333,23 @@ fn devices_and_addresses_need_a_restart_and_so_does_a_volume_on_a_new_device() {
 }
 
 #[test]
+fn the_removal_of_the_last_account_is_warned_about_and_its_replacement_is_not() {
+    let account = |user: &str| ChapInfo { user: user.to_owned(), mutual_user: None };
+    let running = Running { chap: vec![account("old")], ..node(Vec::new()) };
+    let warnings = |declared: &Declared| Plan::of(declared, &running, ALL).warnings;
+    let found = warnings(&Declared::default());
+    assert!(found.len() == 1 && found[0].starts_with("no CHAP account is left"), "{found:?}");
+    let mut wanted = Declared::default();
+    let (user, secret_file) = ("new".parse().unwrap(), "s".into());
+    wanted.access.chap.push(ChapSpec { user, secret_file, mutual: None });
+    let plan = Plan::of(&wanted, &running, ALL);
+    assert!(plan.warnings.is_empty());
+    // There is an account at every moment.
+    assert!(matches!(plan.steps[..], [Step::ChapAdd(_), Step::ChapRemove { .. }]));
+    assert!(Plan::of(&Declared::default(), &running, Permission::default()).warnings.is_empty());
+}
+
+#[test]
 fn a_grant_needs_its_volume_and_its_credential() {
     let grant = GrantSpec {
         credential: "app".parse().unwrap(),
