@@ -1,6 +1,6 @@
 //! `nearflash apply`: makes a running node be as a file declares.
 //!
-//! The state is read, compared ([`plan`]), shown, and changed step by step ([`make`]). The command can be
+//! The state is read, compared ([`plan`]), shown, and changed step by step ([`mod@make`]). The command can be
 //! repeated: after a failure, it goes on from the state that it finds.
 
 mod make;
