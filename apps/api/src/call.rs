@@ -202,21 +202,41 @@ fn to_line<A: Serialize>(answer: A) -> Zeroizing<String> {
     Zeroizing::new(Document::new(Reply::Answer(answer)).to_line())
 }
 
+/// A request, and the state that it was decided on.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Conditional {
+    /// The request is refused if the generation of the node's recorded state is another one. Absent if it
+    /// has no condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_generation: Option<u64>,
+    /// The request.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+impl<R: Into<Request>> From<R> for Conditional {
+    fn from(request: R) -> Self {
+        Self { if_generation: None, request: request.into() }
+    }
+}
+
 /// Parses a request's line.
 ///
 /// # Errors
 /// When it is not a request of this schema.
-pub fn parse_request(line: &[u8]) -> Result<Request, ApiError> {
+pub fn parse_request(line: &[u8]) -> Result<Conditional, ApiError> {
     // The error may quote the line, so it must be escaped.
     let refused = |error| {
         let message = format!("invalid request: {}", OneLine(error));
         ApiError::new(ErrorCode::InvalidRequest, message)
     };
     let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
-    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
+    let mut take = |field| value.as_object_mut().and_then(|fields| fields.remove(field));
+    let (schema, if_generation) = (take("schema"), take("if_generation"));
     if schema != Some(SCHEMA.into()) {
         let message = format!("a request needs schema {SCHEMA}: add \"schema\":{SCHEMA}");
         return Err(ApiError::new(ErrorCode::UnknownSchema, message));
     }
-    serde_json::from_value(value).map_err(refused)
+    let if_generation = if_generation.map(serde_json::from_value).transpose().map_err(refused)?;
+    Ok(Conditional { if_generation, request: serde_json::from_value(value).map_err(refused)? })
 }

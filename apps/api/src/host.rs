@@ -49,6 +49,9 @@ pub struct HostAdd {
     /// selects one that the host supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// Whether these keys replace those that the host has. By default the node refuses a host with keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 /// Lists all hosts with keys.

@@ -35,7 +35,7 @@ pub use access::{
     OneGrant,
 };
 pub use activity::{Activity, ActivityShow, Interval};
-pub use call::{Call, Reply, Request, Serve, parse_request};
+pub use call::{Call, Conditional, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
 pub use device::{
     DeviceClear, DeviceInfo, DeviceList, Devices, EraseBucket, ErasesInfo, FlashInfo, OneDevice,

@@ -13,7 +13,9 @@ use nearflash_node::config::ServeArgs;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
 
+use crate::apply::ApplyArgs;
 use crate::calendar::{Lifetime, parse_lifetime};
+use crate::config_check::CheckArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::interpose::RunArgs;
@@ -52,6 +54,21 @@ Examples:
 
 Once hosts can connect, one line of JSON on stdout names the addresses. SIGTERM drains requests
 in flight and stops the node.";
+
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  nearflash apply /etc/nearflash/nearflash.toml --dry-run
+  nearflash apply /etc/nearflash/nearflash.toml
+  nearflash apply nearflash.toml --prune --destroy --yes
+
+The file is that of 'nearflash serve --config'. The command changes nothing that the file does not have,
+except with --prune. It can be repeated, and then finds nothing to change. Changes of devices and addresses
+need a restart of the node, and are shown.";
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  nearflash config check /etc/nearflash/nearflash.toml
+  nearflash config check nearflash.toml --json";
 
 const VOLUME_EXAMPLES: &str = "\
 Examples:
@@ -256,6 +273,13 @@ pub(crate) enum Subcommand {
     /// Run a node: serve volumes to hosts, initiators and direct clients
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// Make a running node be as a file declares: volumes, hosts with keys, CHAP accounts, credentials and
+    /// grants. Show the differences first
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
+    /// Check a configuration file without a node
+    #[command(subcommand, after_help = CONFIG_EXAMPLES)]
+    Config(ConfigSubcommand),
     /// Create, list, resize and remove volumes of a running node
     #[command(subcommand, after_help = VOLUME_EXAMPLES)]
     Volume(VolumeSubcommand),
@@ -342,6 +366,13 @@ pub(crate) enum Subcommand {
         /// The folder, which exists
         dir: PathBuf,
     },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ConfigSubcommand {
+    /// Print all errors of a file with their lines, or list what it declares; the exit code is 1 if there is
+    /// an error
+    Check(CheckArgs),
 }
 
 const PLACE_HELP: &str = "\

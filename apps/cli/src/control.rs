@@ -208,7 +208,8 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
             let (key, controller_key) = (read(dhchap_key)?, read(dhchap_ctrl_key)?);
             let is_mutual = mutual || controller_key.is_some();
             let controller = is_mutual.then_some(ControllerKey { key: controller_key });
-            control(&node, HostAdd { nqn, key, controller, hash, group }, output::host_made)
+            let call = HostAdd { nqn, key, controller, hash, group, replace: false };
+            control(&node, call, output::host_made)
         }
         HostSubcommand::List { node } => {
             control(&node, HostList {}, |answer| tables::keyed_hosts(&answer.hosts))
@@ -225,7 +226,8 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
             let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
-            control(&node, ChapAdd { user, secret, mutual }, output::chap_made)
+            let call = ChapAdd { user, secret, mutual, replace: false };
+            control(&node, call, output::chap_made)
         }
         ChapSubcommand::List { node } => {
             control(&node, ChapList {}, |answer| tables::accounts(&answer.accounts))

@@ -3,9 +3,11 @@
 //!
 //! It does not depend on devices, protocols or catalogs.
 
+mod apply;
 mod args;
 mod calendar;
 mod cluster;
+mod config_check;
 mod confirm;
 mod control;
 mod demo;
@@ -33,7 +35,7 @@ use nearflash_units::OneLine;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::prelude::*;
 
-use args::{Cli, Subcommand};
+use args::{Cli, ConfigSubcommand, Subcommand};
 use failure::Failure;
 use output::print;
 
@@ -50,6 +52,8 @@ fn main() -> ExitCode {
 fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
     match subcommand {
         Subcommand::Serve(args) => serve(args),
+        Subcommand::Apply(args) => apply::run_apply(&args),
+        Subcommand::Config(ConfigSubcommand::Check(args)) => config_check::run_check(&args),
         Subcommand::Volume(volume) => control::run_volume(volume),
         Subcommand::Credential(credential) => control::run_credential(credential),
         Subcommand::Grant(grant) => control::run_grant(grant),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::Recorder;
 use nearflash_api::client::ask;
-use nearflash_api::{Call, ControllerKey, HostAdd, HostList, HostRemove, SecretText};
+use nearflash_api::{Call, ControllerKey, HostAdd, HostList, HostRemove, SecretText, StatusShow};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running};
 use nearflash_nvme::auth::Key;
@@ -43,7 +43,14 @@ impl Bench {
 }
 
 fn add(nqn: &str) -> HostAdd {
-    HostAdd { nqn: nqn.to_owned(), key: None, controller: None, hash: None, group: None }
+    HostAdd {
+        nqn: nqn.to_owned(),
+        key: None,
+        controller: None,
+        hash: None,
+        group: None,
+        replace: false,
+    }
 }
 
 fn remove(nqn: &str) -> HostRemove {
@@ -85,6 +92,26 @@ fn a_host_with_keys_is_told_to_the_cores_and_kept_over_a_restart() {
     );
     assert_eq!(bench.ask(remove(APP)).host.nqn, APP);
     assert_eq!(keyed(&cores), ["nqn.2026-11.test:b"]);
+    running.stop().unwrap();
+}
+
+#[test]
+fn keys_replace_earlier_ones_on_request_and_in_one_change() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let new = |hash: &str| HostAdd {
+        key: Some(text(1)),
+        hash: Some(hash.to_owned()),
+        replace: true,
+        ..add(APP)
+    };
+    bench.ask(new("sha256"));
+    let before = bench.ask(StatusShow {}).generation;
+    bench.ask(new("sha512"));
+    assert_eq!(bench.ask(StatusShow {}).generation, before + 1);
+    let hosts = bench.ask(HostList {}).hosts;
+    assert_eq!((hosts.len(), hosts[0].hash.as_deref()), (1, Some("sha512")));
+    assert_eq!(keyed(&cores), [APP]);
     running.stop().unwrap();
 }
 

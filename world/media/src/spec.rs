@@ -146,11 +146,50 @@ impl DeviceSpec {
         }
     }
 
+    /// The name of its kind, as in the text form.
+    pub fn kind(&self) -> &'static str {
+        match &self.backing {
+            Backing::File { .. } => "file",
+            Backing::Block { .. } => "block",
+            Backing::Ram { .. } => "ram",
+            Backing::Null { .. } => "null",
+            Backing::Model(ModelSpec { config: ModelConfig::Flash(_), .. }) => "flash",
+            Backing::Model(ModelSpec { config: ModelConfig::Pcm(_), .. }) => "pcm",
+        }
+    }
+
+    /// The configured size, if there is one.
+    pub fn size(&self) -> Option<ByteLen> {
+        match &self.backing {
+            Backing::File { size, .. } => *size,
+            _ => self.memory_size(),
+        }
+    }
+
     /// The path of the file or block device; empty for other kinds.
     pub fn path(&self) -> &Path {
         match &self.backing {
             Backing::File { path, .. } | Backing::Block { path } => path,
             Backing::Ram { .. } | Backing::Null { .. } | Backing::Model(_) => Path::new(""),
+        }
+    }
+
+    /// The device of a name, a kind, the path or size of that kind, and options as in the text form. A
+    /// path can have commas here.
+    ///
+    /// # Errors
+    /// When one of them is not valid.
+    pub fn of_parts(
+        name: &str,
+        kind: &str,
+        what: &str,
+        options: &[&str],
+    ) -> Result<Self, ParseDeviceSpecError> {
+        let name: Name = name.parse()?;
+        let parser = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, parser)| parser);
+        match parser {
+            Some(parser) if !what.is_empty() => parser(name, what, options),
+            _ => Err(ParseDeviceSpecError::Form { text: format!("{name}={kind}:{what}").into() }),
         }
     }
 }
@@ -161,15 +200,16 @@ impl FromStr for DeviceSpec {
     fn from_str(text: &str) -> Result<Self, ParseDeviceSpecError> {
         let form = || ParseDeviceSpecError::Form { text: text.into() };
         let (name, rest) = text.split_once('=').ok_or_else(form)?;
-        let name: Name = name.parse()?;
+        let _: Name = name.parse()?;
         let (kind, rest) = rest.split_once(':').ok_or_else(form)?;
         let (what, options) = rest.split_once(',').unwrap_or((rest, ""));
-        let parser = KINDS.iter().find(|(known, _)| *known == kind).ok_or_else(form)?.1;
-        if what.is_empty() {
-            return Err(form());
-        }
         let options = options.split(',').filter(|option| !option.is_empty());
-        parser(name, what, &options.collect::<Vec<_>>())
+        Self::of_parts(name, kind, what, &options.collect::<Vec<_>>()).map_err(
+            |error| match error {
+                ParseDeviceSpecError::Form { .. } => form(),
+                other => other,
+            },
+        )
     }
 }
 

@@ -13,6 +13,7 @@ use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;
+use crate::config_check::Resource;
 
 pub(crate) use status::{status, time, uptime};
 
@@ -107,6 +108,18 @@ pub(crate) fn members(members: &[MemberStatus]) -> String {
             member.version.clone().unwrap_or_default(),
             member.db_bytes.map(size).unwrap_or_default(),
         ]);
+    }
+    rendered(&table)
+}
+
+/// The resources of a configuration file.
+pub(crate) fn declared(resources: &[Resource]) -> String {
+    if resources.is_empty() {
+        return "the file declares nothing\n".to_owned();
+    }
+    let mut table = table(&["KIND", "NAME", "DETAILS"], &[]);
+    for Resource { kind, name, detail } in resources {
+        table.add_row([*kind, name, detail]);
     }
     rendered(&table)
 }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Key, ValueError};
+use super::{Key, Origin, ValueError};
 
 /// A protocol that a node serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -68,6 +68,11 @@ pub struct Door {
 }
 
 impl Door {
+    /// Whether a file defines it, and not a flag or the default.
+    pub fn is_of_file(&self) -> bool {
+        matches!(self.key.origin, Origin::File { .. })
+    }
+
     /// Whether only this machine can reach it.
     pub(super) fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()

@@ -23,7 +23,12 @@ pub enum Origin {
     /// The command line.
     Flag,
     /// A configuration file.
-    File(PathBuf),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line of the value, from 1.
+        line: usize,
+    },
 }
 
 /// A flag or a key of a file, as messages name it.
@@ -39,7 +44,9 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
             Origin::Flag => write!(f, "--{}", self.name),
-            Origin::File(path) => write!(f, "{}: {}", path.display(), self.name),
+            Origin::File { path, line } => {
+                write!(f, "{}, line {line}: {}", path.display(), self.name)
+            }
         }
     }
 }
@@ -130,6 +137,30 @@ pub enum ConfigError {
     /// Neither a flag nor the environment names the data directory.
     #[error(transparent)]
     NoDataDir(NoDataDir),
+}
+
+impl ConfigError {
+    /// The line of the error, if it is at a line of a file.
+    pub fn line(&self) -> Option<usize> {
+        let key = match self {
+            Self::Toml { line, .. } => return Some(*line),
+            Self::Value { key, .. }
+            | Self::Twice { key, .. }
+            | Self::NoSuchDevice { key, .. }
+            | Self::SliceWithoutCluster { key }
+            | Self::NoSuchCore { key, .. } => key,
+            Self::Unreadable { .. }
+            | Self::NoDevice
+            | Self::ClusterNeedsDirect
+            | Self::HttpWithoutTls { .. }
+            | Self::TlsWithoutHttp
+            | Self::NoDataDir(_) => return None,
+        };
+        match key.origin {
+            Origin::Flag => None,
+            Origin::File { line, .. } => Some(line),
+        }
+    }
 }
 
 /// The error of one value.
@@ -244,6 +275,15 @@ pub enum ValueError {
     /// A path together with a range.
     #[error("a grant has a path or a range of bytes, not both: add two grants")]
     PathAndRange,
+    /// A resource of a file twice.
+    #[error("'{0}' is there twice: remove one of the two")]
+    Twice(Box<str>),
+    /// A user without a secret for mutual CHAP, or a secret without its user.
+    #[error(
+        "mutual CHAP needs a user and a secret: write both mutual-user and mutual-secret-file, or \
+         neither"
+    )]
+    HalfMutual,
     /// Not a set of rights.
     #[error(transparent)]
     Rights(#[from] ParseRightsError),

@@ -40,7 +40,12 @@ impl Node {
         let (controller, controller_drawn) = controller.transpose()?.unzip();
         let keys = HostKeys::new(key, controller, policy).map_err(ValueError::from)?;
         let info = keyed_host(&host, &keys);
-        self.change_hosts(|hosts| Ok(hosts.add(&host, keys)?))?;
+        self.change_hosts(|hosts| {
+            if call.replace && hosts.get(&host).is_some() {
+                hosts.remove(&host)?;
+            }
+            Ok(hosts.add(&host, keys)?)
+        })?;
         tracing::info!(host = host.as_str(), "keys of a host added");
         Ok(OneKeyedHost { host: info, key: drawn, controller_key: controller_drawn.flatten() })
     }

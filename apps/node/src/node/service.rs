@@ -117,7 +117,7 @@ impl Serve<GrantRevoke> for Node {
 
 impl Serve<ChapAdd> for Node {
     fn serve(&self, call: ChapAdd) -> Result<OneAccount, ApiError> {
-        Ok(self.chap_add(&call.user, call.secret.as_ref(), call.mutual.as_ref())?)
+        Ok(self.chap_add(&call)?)
     }
 }
 
