@@ -106,6 +106,10 @@ pub struct ServeArgs {
     /// long as there is no CHAP account, it admits every initiator
     #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,
+    /// Volumes of hosts and initiators that have no list of volumes, see 'nearflash host allow': all or
+    /// none [default: all]
+    #[arg(long, value_name = "all|none")]
+    pub unlisted_hosts: Option<String>,
     /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that the process may
     /// use]
     #[arg(long, value_name = "LIST")]
@@ -165,6 +169,7 @@ pub(super) struct FileArgs {
     pub(super) http_key: Option<PathBuf>,
     #[serde(default)]
     pub(super) host: OneOrMore,
+    pub(super) unlisted_hosts: Option<String>,
     pub(super) cores: Option<CoreList>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) pool: Option<String>,

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
 use nearflash_reactor::SPIN_MAX;
+use nearflash_request::UnlistedHosts;
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
@@ -71,6 +72,8 @@ pub struct Config {
     pub hosts: HostAccess,
     /// The iSCSI initiators that may connect.
     pub initiators: InitiatorAccess,
+    /// The volumes of the hosts and initiators that have no list.
+    pub unlisted_hosts: UnlistedHosts,
     /// The HTTP interface.
     pub http: HttpConfig,
     /// The processors to serve on; at least one, each once, all allowed.
@@ -186,7 +189,6 @@ impl Config {
         let login_timeout = merge.one("login-timeout", login_timeout, parse_login_timeout)?;
         let stall_timeout = (file.stall_timeout, args.stall_timeout);
         let stall_timeout = merge.one("stall-timeout", stall_timeout, parse_stall_timeout)?;
-        let log = merge.one("log", (file.log, args.log), parse_log)?;
         Ok(Self {
             devices: values(devices),
             volumes: values(volumes),
@@ -198,6 +200,7 @@ impl Config {
             advertise: merge.one("advertise", advertise, parse_advertise)?,
             hosts: named.nvme_tcp(),
             initiators: named.initiators(),
+            unlisted_hosts: merge_unlisted(&merge, (file.unlisted_hosts, args.unlisted_hosts))?,
             http,
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
@@ -205,7 +208,7 @@ impl Config {
             spin_max: spin_max.unwrap_or(SPIN_MAX),
             login_timeout,
             stall_timeout: stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
-            log: log.unwrap_or(LevelFilter::INFO),
+            log: merge.one("log", (file.log, args.log), parse_log)?.unwrap_or(LevelFilter::INFO),
         })
     }
 }
@@ -220,6 +223,14 @@ fn merge_files(
     names: (Vec<String>, Vec<String>),
 ) -> Result<Vec<Written<Name>>, ConfigError> {
     merge.named("files", names, |text| Ok(text.parse::<Name>()?), |name| name)
+}
+
+/// The volumes of hosts that have no list.
+fn merge_unlisted(
+    merge: &Merge<'_>,
+    written: (Option<String>, Option<String>),
+) -> Result<UnlistedHosts, ConfigError> {
+    Ok(merge.one("unlisted-hosts", written, parse_unlisted)?.unwrap_or_default())
 }
 
 /// The doors of all protocols, from the file and the flags.
@@ -321,6 +332,14 @@ fn parse_advertise(text: &str) -> Result<Advertise, ValueError> {
     let ip = || text.parse().map(|ip| Advertise { ip, port: None });
     let refused = |_| ValueError::Address { text: text.into(), port: Protocol::NvmeTcp.port() };
     whole.or_else(|_| ip()).map_err(refused)
+}
+
+fn parse_unlisted(text: &str) -> Result<UnlistedHosts, ValueError> {
+    match text {
+        "all" => Ok(UnlistedHosts::All),
+        "none" => Ok(UnlistedHosts::None),
+        _ => Err(ValueError::UnlistedHosts(text.into())),
+    }
 }
 
 fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {

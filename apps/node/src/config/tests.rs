@@ -90,7 +90,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     assert_eq!(
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `files`, `cluster`, `slice`, `node`, `pulse`, \
-         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `http`, `http-cert`, `http-key`, `host`, `cores`, `data-dir`, `pool`, `spin`, \
+         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `http`, `http-cert`, `http-key`, `host`, `unlisted-hosts`, `cores`, `data-dir`, `pool`, `spin`, \
          `login-timeout`, `stall-timeout`, `log`"
     );
 }
