@@ -15,7 +15,10 @@ use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, DeviceList, Devices, OneDevice};
 use crate::event::{EventList, Events};
-use crate::host::{HostAdd, HostList, HostRemove, KeyedHosts, OneKeyedHost};
+use crate::host::{
+    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, KeyedHosts, OneKeyedHost,
+    OneVolumeList,
+};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
@@ -71,6 +74,9 @@ pub enum Request {
     ChapList(ChapList),
     ChapRemove(ChapRemove),
     HostAdd(HostAdd),
+    HostAllow(HostAllow),
+    HostDeny(HostDeny),
+    HostUnlist(HostUnlist),
     HostList(HostList),
     HostRemove(HostRemove),
     ReservationList(ReservationList),
@@ -177,6 +183,9 @@ calls! {
     "chap-list": ChapList => Accounts,
     "chap-remove": ChapRemove => OneAccount,
     "host-add": HostAdd => OneKeyedHost,
+    "host-allow": HostAllow => OneVolumeList,
+    "host-deny": HostDeny => OneVolumeList,
+    "host-unlist": HostUnlist => OneVolumeList,
     "host-list": HostList => KeyedHosts,
     "host-remove": HostRemove => OneKeyedHost,
     "reservation-list": ReservationList => Reservations,

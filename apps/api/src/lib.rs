@@ -44,7 +44,10 @@ pub use device::{
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use event::{EventInfo, EventLevel, EventList, Events};
-pub use host::{ControllerKey, HostAdd, HostList, HostRemove, KeyedHost, KeyedHosts, OneKeyedHost};
+pub use host::{
+    ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, HostVolume,
+    KeyedHost, KeyedHosts, OneKeyedHost, OneVolumeList, VolumesOfHost,
+};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
 pub use metrics::{Metrics, MetricsShow};

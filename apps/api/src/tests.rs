@@ -678,7 +678,7 @@ fn hosts_with_keys_are_as_they_always_were() {
           "controller_key": "drawn-for-us"
         }
         "#);
-    insta::assert_snapshot!(document(KeyedHosts { hosts: vec![host(false)] }), @r#"
+    insta::assert_snapshot!(document(KeyedHosts { hosts: vec![host(false)], lists: vec![] }), @r#"
         {
           "schema": 1,
           "hosts": [
@@ -693,6 +693,7 @@ fn hosts_with_keys_are_as_they_always_were() {
         nqn: "nqn.2026-11.test:app".to_owned(),
         key: key("DHHC-1:00:geheim:"),
         controller: Some(ControllerKey::default()),
+        volumes: None,
         hash: None,
         group: Some("null".to_owned()),
         replace: false,
@@ -700,6 +701,35 @@ fn hosts_with_keys_are_as_they_always_were() {
     assert!(!format!("{add:?}").contains("geheim"));
     let add: Request = add.into();
     insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"host-add","nqn":"nqn.2026-11.test:app","key":"DHHC-1:00:geheim:","controller":{},"group":"null"}"#);
+}
+
+#[test]
+fn lists_of_hosts_are_as_they_always_were() {
+    let volume = |rights: &str| HostVolume { volume: "data".to_owned(), rights: rights.to_owned() };
+    let host = "iqn.2026-11.test:app".to_owned();
+    let list = VolumesOfHost { host: host.clone(), volumes: vec![volume("r")] };
+    let lists = KeyedHosts { hosts: vec![], lists: vec![list] };
+    insta::assert_snapshot!(Document::new(lists).to_line(), @r#"{"schema":1,"hosts":[],"lists":[{"host":"iqn.2026-11.test:app","volumes":[{"volume":"data","rights":"r"}]}]}"#);
+    let allow = HostAllow { host: host.clone(), volumes: vec![volume("rw")], only: true };
+    let calls: [(Request, &str); 3] = [
+        (
+            allow.into(),
+            r#"{"command":"host-allow","host":"iqn.2026-11.test:app","volumes":[{"volume":"data","rights":"rw"}],"only":true}"#,
+        ),
+        (
+            HostDeny { host: host.clone(), volumes: vec![] }.into(),
+            r#"{"command":"host-deny","host":"iqn.2026-11.test:app"}"#,
+        ),
+        (HostUnlist { host }.into(), r#"{"command":"host-unlist","host":"iqn.2026-11.test:app"}"#),
+    ];
+    for (call, line) in calls {
+        assert_eq!(serde_json::to_string(&call).unwrap(), line);
+        assert_eq!(serde_json::from_str::<Request>(line).unwrap(), call);
+    }
+    // The rights are rw by default.
+    let line = r#"{"command":"host-allow","host":"a","volumes":[{"volume":"data"}]}"#;
+    let allow = HostAllow { host: "a".to_owned(), volumes: vec![volume("rw")], only: false };
+    assert_eq!(serde_json::from_str::<Request>(line).unwrap(), allow.into());
 }
 
 fn job() -> JobInfo {

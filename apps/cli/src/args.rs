@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nearflash_access::{GrantRange, Rights};
+use nearflash_access::{GrantRange, ParseRightsError, Rights};
 use nearflash_api::TokenScope;
 use nearflash_bench::BenchArgs;
 use nearflash_node::cluster::{CLIENT_PORT, EtcdUrl, Listen};
@@ -106,6 +106,9 @@ Examples:
   nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
   nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
   nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
+  nearflash host allow nqn.2014-08.com.example:app data logs:r
+  nearflash host allow iqn.2004-10.com.example:db data:r
+  nearflash host deny nqn.2014-08.com.example:app logs
   nearflash host remove nqn.2014-08.com.example:app
 
 On the host: nvme connect ... --dhchap-secret KEY --dhchap-ctrl-secret KEY";
@@ -289,7 +292,7 @@ pub(crate) enum Subcommand {
     /// Grant credentials access to ranges of volumes, and revoke it
     #[command(subcommand, after_help = GRANT_EXAMPLES)]
     Grant(GrantSubcommand),
-    /// Add, list and remove the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
+    /// Hosts: the volumes that each sees, and the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
     #[command(subcommand, after_help = HOST_EXAMPLES)]
     Host(HostSubcommand),
     /// Create, list and remove the CHAP accounts of iSCSI initiators
@@ -697,13 +700,36 @@ pub(crate) enum GrantSubcommand {
     },
 }
 
+/// A volume, and the right of a host on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct VolumeRight {
+    pub(crate) volume: String,
+    pub(crate) rights: Rights,
+}
+
+impl std::str::FromStr for VolumeRight {
+    type Err = ParseRightsError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRightsError> {
+        // The name of a volume has no colon.
+        let (volume, rights) = text.split_once(':').unwrap_or((text, "rw"));
+        Ok(Self { volume: volume.to_owned(), rights: rights.parse()? })
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum HostSubcommand {
     /// Add the keys of a host, which must authenticate from then on; if it is connected without, it is
-    /// disconnected. Without --dhchap-key the node generates a key and shows it once
+    /// disconnected. Without --dhchap-key the node generates a key and shows it once. An iSCSI initiator
+    /// has no keys here, but CHAP (see 'nearflash chap'): it needs --volume
     Add {
-        /// The host's NQN
-        nqn: String,
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        /// A volume that the host sees (repeatable), read-only with :r; it sees no others [default: its
+        /// list as it is, or as 'nearflash serve --unlisted-hosts' says]
+        #[arg(long = "volume", value_name = "VOLUME[:r|rw]")]
+        volumes: Vec<VolumeRight>,
         /// File with the host's key, in the form DHHC-1:...:
         #[arg(long, value_name = "FILE")]
         dhchap_key: Option<PathBuf>,
@@ -723,15 +749,51 @@ pub(crate) enum HostSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// List all hosts with keys
+    /// Let a host use volumes: it sees the volumes of its list from then on, and no others. A connected host
+    /// is told at once
+    Allow {
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        /// Volumes to add to its list, read-only with :r; a volume of the list gets these rights
+        #[arg(required = true, value_name = "VOLUME[:r|rw]")]
+        volumes: Vec<VolumeRight>,
+        /// Make these volumes the whole list
+        #[arg(long)]
+        only: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Take volumes out of the list of a host, or all of them: a host with an empty list sees no volume
+    Deny {
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        /// The volumes [default: all]
+        #[arg(value_name = "VOLUME")]
+        volumes: Vec<String>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Take the list of a host away: it sees every volume then, unless the node was started with
+    /// --unlisted-hosts none
+    Unlist {
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all hosts with keys or a list of volumes
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove the keys of a host and disconnect it
+    /// Remove a host: its list of volumes and its keys. A host with keys is disconnected
     Remove {
-        /// The host's NQN
-        nqn: String,
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
         #[command(flatten)]
         node: NodeArgs,
     },

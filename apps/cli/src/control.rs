@@ -9,10 +9,10 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, ControllerKey,
     CredentialCreate, CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList,
-    GrantRevoke, GrantSeal, HostAdd, HostList, HostRemove, JobCancel, JobInfo, JobList, JobShow,
-    JobWait, MetricsShow, OneCredential, OneJob, OneToken, OneVolume, ReservationClear,
-    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList,
-    VolumeRemove, VolumeResize, VolumeShow,
+    GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist,
+    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob,
+    OneToken, OneVolume, ReservationClear, ReservationList, StatusShow, TokenCreate, TokenList,
+    TokenRemove, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
@@ -20,7 +20,7 @@ use nearflash_units::BlockSize;
 
 use crate::args::{
     ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, GrantSubcommand,
-    HostSubcommand, JobSubcommand, NodeArgs, ReservationSubcommand, TokenSubcommand,
+    HostSubcommand, JobSubcommand, NodeArgs, ReservationSubcommand, TokenSubcommand, VolumeRight,
     VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
@@ -201,21 +201,52 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
     }
 }
 
+fn host_volumes(given: &[VolumeRight]) -> Vec<HostVolume> {
+    let volume =
+        |it: &VolumeRight| HostVolume { volume: it.volume.clone(), rights: it.rights.to_string() };
+    given.iter().map(volume).collect()
+}
+
+fn allow(node: &NodeArgs, host: String, volumes: &[VolumeRight], only: bool) -> Done {
+    let call = HostAllow { host, volumes: host_volumes(volumes), only };
+    control(node, call, |answer| output::volumes_of(&answer.list))
+}
+
 pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
     match subcommand {
-        HostSubcommand::Add { nqn, dhchap_key, dhchap_ctrl_key, mutual, hash, group, node } => {
+        HostSubcommand::Add {
+            host,
+            volumes,
+            dhchap_key,
+            dhchap_ctrl_key,
+            mutual,
+            hash,
+            group,
+            node,
+        } => {
+            let has_keys = dhchap_key.is_some() || dhchap_ctrl_key.is_some() || mutual;
+            let is_initiator = !host.starts_with("nqn.") && !volumes.is_empty();
+            if is_initiator && !has_keys && hash.is_none() && group.is_none() {
+                return allow(&node, host, &volumes, true);
+            }
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (key, controller_key) = (read(dhchap_key)?, read(dhchap_ctrl_key)?);
             let is_mutual = mutual || controller_key.is_some();
             let controller = is_mutual.then_some(ControllerKey { key: controller_key });
-            let call = HostAdd { nqn, key, controller, hash, group, replace: false };
+            let volumes = (!volumes.is_empty()).then(|| host_volumes(&volumes));
+            let call = HostAdd { nqn: host, key, controller, volumes, hash, group, replace: false };
             control(&node, call, output::host_made)
         }
-        HostSubcommand::List { node } => {
-            control(&node, HostList {}, |answer| tables::keyed_hosts(&answer.hosts))
+        HostSubcommand::Allow { host, volumes, only, node } => allow(&node, host, &volumes, only),
+        HostSubcommand::Deny { host, volumes, node } => {
+            control(&node, HostDeny { host, volumes }, |answer| output::volumes_of(&answer.list))
         }
-        HostSubcommand::Remove { nqn, node } => {
-            control(&node, HostRemove { nqn }, output::host_removed)
+        HostSubcommand::Unlist { host, node } => {
+            control(&node, HostUnlist { host }, |answer| output::unlisted(&answer.list))
+        }
+        HostSubcommand::List { node } => control(&node, HostList {}, tables::hosts),
+        HostSubcommand::Remove { host, node } => {
+            control(&node, HostRemove { nqn: host }, output::host_removed)
         }
     }
 }

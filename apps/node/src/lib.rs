@@ -20,7 +20,6 @@ mod exports;
 mod files;
 mod health;
 mod http;
-mod initiator_name;
 mod joining;
 mod ledger;
 mod node;
@@ -37,8 +36,8 @@ mod tokens;
 pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
 pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
-pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use ledger::Ledger;
+pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
 pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,

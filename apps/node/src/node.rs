@@ -13,6 +13,7 @@ mod cluster;
 mod condition;
 mod expiry;
 mod face;
+mod host_volumes;
 mod hosts;
 mod io;
 mod jobs;

@@ -22,7 +22,9 @@ use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
-use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
+use nearflash_request::{
+    Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Tag, VolumeId,
+};
 use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
@@ -271,6 +273,8 @@ pub struct Published {
     pub volumes: Arc<VolumeTable>,
     /// The hosts' view of the volumes, ordered by subsystem and namespace.
     pub namespaces: Arc<[Namespace]>,
+    /// The rights of hosts on the namespaces.
+    pub hosts: Arc<HostRights>,
     /// The direct clients' view of the volumes.
     pub direct: Arc<DirectAccess>,
     /// The iSCSI initiators' view of the volumes, and their accounts.
@@ -284,6 +288,8 @@ pub struct IscsiAccess {
     pub targets: Vec<IscsiTarget>,
     /// Every CHAP user. An empty list means that the anonymous doors require no authentication.
     pub accounts: Vec<ChapAccount>,
+    /// The rights of initiators on the units.
+    pub rights: Arc<HostRights>,
 }
 
 /// A subsystem as initiators see it.

@@ -14,7 +14,7 @@ use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written
 use nearflash_nvme::auth::Step;
 use nearflash_nvme::serving::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, Nqn, QueueId};
-use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
+use nearflash_request::{ChangeResult, HostRights, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 use nearflash_units::Nanos;
 
@@ -81,9 +81,9 @@ pub enum Message {
     /// entry of its volume.
     Volumes(u64, Arc<VolumeTable>),
     /// From the control plane, to the first core, once every core has the volumes: the new
-    /// namespaces that hosts see. Answered by [`crate::Notice::NamespacesTaken`] with the same
-    /// number.
-    Exports(u64, Vec<NamespaceConfig>),
+    /// namespaces, and the rights of hosts on them. Answered by [`crate::Notice::NamespacesTaken`] with
+    /// the same number.
+    Exports(u64, Vec<NamespaceConfig>, Arc<HostRights>),
     /// From the control plane, to every core, once every core has the volumes: the new exports to
     /// direct clients. Answered by [`crate::Notice::Shown`] at once, and by
     /// [`crate::Notice::Quiesced`] when no request is left that began on a volume whose access

@@ -281,8 +281,8 @@ impl Shard {
                 self.engine.await_older(number, Older::Begun, changed);
                 self.shown(number, world);
             }
-            Message::Exports(number, namespaces) => {
-                self.set_exports(namespaces, world);
+            Message::Exports(number, namespaces, rights) => {
+                self.set_exports(namespaces, rights, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
             Message::KeyedHosts(number, hosts) => self.set_keyed_hosts(number, hosts, world),

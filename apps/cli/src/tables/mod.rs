@@ -3,10 +3,12 @@
 mod status;
 mod wear;
 
+use std::collections::BTreeSet;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
-    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, ReservationInfo, TokenInfo,
+    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHosts, ReservationInfo, TokenInfo,
     VolumeDetail, VolumeInfo, VolumeLayout,
 };
 use nearflash_node::cluster::MemberStatus;
@@ -14,6 +16,7 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;
 use crate::config_check::Resource;
+use crate::output::listed_volumes;
 
 pub(crate) use status::{status, time, uptime};
 
@@ -160,16 +163,31 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
     rendered(&table)
 }
 
-/// All hosts with keys.
-pub(crate) fn keyed_hosts(hosts: &[KeyedHost]) -> String {
-    if hosts.is_empty() {
-        return "no hosts with keys: add one with 'nearflash host add NQN'\n".to_owned();
+/// All hosts with keys or a list of volumes. A host has a dash for what it does not have.
+pub(crate) fn hosts(answer: &KeyedHosts) -> String {
+    let KeyedHosts { hosts, lists } = answer;
+    if hosts.is_empty() && lists.is_empty() {
+        return "no hosts with keys or a list of volumes: add one with 'nearflash host add NQN'\n"
+            .to_owned();
     }
-    let mut table = table(&["HOST", "MUTUAL", "HASH", "GROUP"], &[]);
-    for host in hosts {
+    let mut table = table(&["HOST", "KEYS", "HASH", "GROUP", "VOLUMES"], &[]);
+    let named = hosts.iter().map(|host| &host.nqn).chain(lists.iter().map(|list| &list.host));
+    for name in named.collect::<BTreeSet<_>>() {
+        let dash = || "-".to_owned();
         let any = |word: &Option<String>| word.clone().unwrap_or_else(|| "any".to_owned());
-        let mutual = if host.mutual { "yes" } else { "no" };
-        table.add_row([host.nqn.clone(), mutual.to_owned(), any(&host.hash), any(&host.group)]);
+        let keys = match hosts.iter().find(|host| host.nqn == *name) {
+            Some(host) => {
+                let keys = if host.mutual { "both" } else { "host" };
+                [keys.to_owned(), any(&host.hash), any(&host.group)]
+            }
+            None => [dash(), dash(), dash()],
+        };
+        let volumes = match lists.iter().find(|list| list.host == *name) {
+            Some(list) if list.volumes.is_empty() => "none".to_owned(),
+            Some(list) => listed_volumes(&list.volumes),
+            None => dash(),
+        };
+        table.add_row([vec![name.clone()], keys.to_vec(), vec![volumes]].concat());
     }
     rendered(&table)
 }

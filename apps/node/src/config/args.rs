@@ -99,6 +99,10 @@ pub struct ServeArgs {
     /// long as there is no CHAP account, it admits every initiator
     #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,
+    /// Volumes of hosts and initiators that have no list of volumes, see 'nearflash host allow': all or
+    /// none [default: all]
+    #[arg(long, value_name = "all|none")]
+    pub unlisted_hosts: Option<String>,
     /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that the process may
     /// use]
     #[arg(long, value_name = "LIST")]

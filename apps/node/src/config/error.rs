@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use nearflash_access::{
     ParseChapSecretError, ParseChapUserError, ParseGrantPathError, ParseGrantRangeError,
-    ParseRightsError,
+    ParseHostNameError, ParseRightsError,
 };
 use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
@@ -231,6 +231,12 @@ pub enum ValueError {
         /// The error of the NQN.
         source: NqnError,
     },
+    /// Neither an NQN nor an iSCSI name.
+    #[error(transparent)]
+    HostName(#[from] ParseHostNameError),
+    /// Neither all nor none.
+    #[error("'{0}' is not a set of volumes: write all or none")]
+    UnlistedHosts(Box<str>),
     /// Not a key of DH-HMAC-CHAP.
     #[error(transparent)]
     HostKey(#[from] KeyError),

@@ -39,7 +39,7 @@ enum Form {
 }
 
 /// Every key of a file.
-const KEYS: [(&str, Form); 27] = [
+const KEYS: [(&str, Form); 28] = [
     ("device", Form::Resources(&tables::DEVICE)),
     ("volume", Form::Resources(&tables::VOLUME)),
     ("remote", Form::Resources(&tables::REMOTE)),
@@ -64,6 +64,7 @@ const KEYS: [(&str, Form); 27] = [
     ("data-dir", Form::One),
     ("pool", Form::One),
     ("spin", Form::One),
+    ("unlisted-hosts", Form::One),
     ("login-timeout", Form::One),
     ("stall-timeout", Form::One),
     ("log", Form::One),

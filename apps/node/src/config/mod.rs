@@ -26,6 +26,7 @@ use nearflash_access::Covered;
 use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
 use nearflash_reactor::SPIN_MAX;
+use nearflash_request::UnlistedHosts;
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
@@ -83,6 +84,8 @@ pub struct Config {
     pub hosts: HostAccess,
     /// The iSCSI initiators that may connect.
     pub initiators: InitiatorAccess,
+    /// The volumes of the hosts and initiators that have no list.
+    pub unlisted_hosts: UnlistedHosts,
     /// The HTTP interface.
     pub http: HttpConfig,
     /// The processors to serve on; at least one, each once, all allowed.
@@ -225,6 +228,9 @@ impl Config {
             advertise: merge.one("advertise", args.advertise, parse_advertise),
             hosts: named.nvme_tcp(),
             initiators: named.initiators(),
+            unlisted_hosts: merge
+                .one("unlisted-hosts", args.unlisted_hosts, parse_unlisted)
+                .unwrap_or_default(),
             http,
             cores: merge.cores(args.cores),
             data_dir,
@@ -366,6 +372,14 @@ fn parse_advertise(text: &str) -> Result<Advertise, ValueError> {
     let ip = || text.parse().map(|ip| Advertise { ip, port: None });
     let refused = |_| ValueError::Address { text: text.into(), port: Protocol::NvmeTcp.port() };
     whole.or_else(|_| ip()).map_err(refused)
+}
+
+fn parse_unlisted(text: &str) -> Result<UnlistedHosts, ValueError> {
+    match text {
+        "all" => Ok(UnlistedHosts::All),
+        "none" => Ok(UnlistedHosts::None),
+        _ => Err(ValueError::UnlistedHosts(text.into())),
+    }
 }
 
 fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {

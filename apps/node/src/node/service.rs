@@ -7,11 +7,12 @@ use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
     CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
     Devices, ErrorCode, EventList, Events, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants,
-    HostAdd, HostList, HostRemove, JobCancel, JobList, JobShow, JobWait, Jobs, KeyedHosts, Metrics,
-    MetricsShow, NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant,
-    OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume, ReservationClear, ReservationList,
-    Reservations, Serve, Status, StatusShow, Subject, TokenCreate, TokenList, TokenRemove, Tokens,
-    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, JobCancel, JobList, JobShow,
+    JobWait, Jobs, KeyedHosts, Metrics, MetricsShow, NewCredential, NewSeal, NewToken, OneAccount,
+    OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume,
+    OneVolumeList, ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow,
+    Subject, TokenCreate, TokenList, TokenRemove, Tokens, VolumeCreate, VolumeDetail, VolumeList,
+    VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -140,9 +141,27 @@ impl Serve<HostAdd> for Node {
     }
 }
 
+impl Serve<HostAllow> for Node {
+    fn serve(&self, call: HostAllow) -> Result<OneVolumeList, ApiError> {
+        Ok(OneVolumeList { list: self.host_allow(&call)? })
+    }
+}
+
+impl Serve<HostDeny> for Node {
+    fn serve(&self, call: HostDeny) -> Result<OneVolumeList, ApiError> {
+        Ok(OneVolumeList { list: self.host_deny(&call)? })
+    }
+}
+
+impl Serve<HostUnlist> for Node {
+    fn serve(&self, call: HostUnlist) -> Result<OneVolumeList, ApiError> {
+        Ok(OneVolumeList { list: self.host_unlist(&call.host)? })
+    }
+}
+
 impl Serve<HostList> for Node {
     fn serve(&self, _: HostList) -> Result<KeyedHosts, ApiError> {
-        Ok(KeyedHosts { hosts: self.host_list() })
+        Ok(self.host_list())
     }
 }
 

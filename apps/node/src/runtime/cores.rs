@@ -319,7 +319,8 @@ impl Runtime for Cores {
         let direct = self.publish_direct(Arc::clone(&published.direct));
         let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
-        self.post.send(0, Message::Exports(number, exports::namespaces(&published)));
+        let (namespaces, hosts) = (exports::namespaces(&published), Arc::clone(&published.hosts));
+        self.post.send(0, Message::Exports(number, namespaces, hosts));
         self.replies.wait(number, 1, PATIENCE);
         Ticket::all([volumes, direct, iscsi])
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::{Identity, Nexus};
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::Nanos;
 
 use super::Target;
 use super::config::HostAccess;
@@ -194,7 +194,9 @@ impl Target {
         // connect.
         let discovers = subsystem.is_discovery();
         let needs_no_key = arrival.anonymous && (discovers || self.config.hosts.admits(&host));
-        if !is_keyed && !needs_no_key {
+        // A controller remains while its host loses volumes, and may have none for a while.
+        let sees_it = discovers || !connect.queue.is_admin() || self.sees(&host, &subsystem);
+        if (!is_keyed && !needs_no_key) || !sees_it {
             let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);
             let status = Status::CONNECT_INVALID_HOST.dnr();
             return Err(Refusal { status, result: which.to_result() });
@@ -214,6 +216,7 @@ impl Target {
         let controller = Controller {
             id,
             kind,
+            view: self.view_of(&wanted.subsystem, &wanted.host),
             subsystem: wanted.subsystem.clone(),
             host: wanted.host.clone(),
             host_id: wanted.data.host_id,
@@ -271,15 +274,14 @@ impl Target {
     }
 
     fn connected(&self, wanted: &Wanted<'_>, id: ControllerId, kind: QueueKind) -> Connected {
-        let subsystem = self.subsystems.get(&wanted.subsystem);
-        let none = || Arc::new(NamespaceTable::new([], ByteLen(0)));
+        let view = &self.controllers[&id].view;
         Connected {
             controller: id,
             queue: wanted.connect.queue,
             sq_entries: wanted.connect.queue_entries(),
             disable_sq_flow_control: wanted.connect.disables_sq_flow_control(),
             kind,
-            namespaces: subsystem.map_or_else(none, |subsystem| Arc::clone(&subsystem.table)),
+            namespaces: Arc::clone(&view.table),
             nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
             identity: Identity::Nvme { host_id: wanted.data.host_id, controller: id.0 },
             authentication: wanted.names(),
