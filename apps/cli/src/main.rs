@@ -21,6 +21,7 @@ mod secret;
 mod study;
 mod tables;
 mod top;
+mod trace;
 mod waiting;
 mod zeroing;
 
@@ -59,6 +60,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Top(node) => top::run_top(&node),
+        Subcommand::Trace(args) => trace::run_trace(&args),
         Subcommand::Metrics(node) => control::run_metrics(&node),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),

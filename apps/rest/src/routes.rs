@@ -7,8 +7,8 @@ use nearflash_api::{
     Accounts, Activity, ChapAdd, ClusterVolumeCreate, CredentialCreate, Credentials, Devices,
     GrantAdd, GrantSeal, Grants, HostAdd, Jobs, KeyedHosts, NewCredential, NewSeal, NewToken,
     OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken,
-    OneVolume, Reservations, Status, TokenCreate, Tokens, VolumeCreate, VolumeDetail, VolumeResize,
-    Volumes,
+    OneVolume, Reservations, Status, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail,
+    VolumeResize, Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -110,7 +110,7 @@ const NAME: Field = ("name", Kind::Text, "The name.");
 const JOB: Field = ("id", Kind::Number, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 31] = [
+pub(crate) static ROUTES: [Route; 32] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -119,6 +119,18 @@ pub(crate) static ROUTES: [Route; 31] = [
         described::<Activity>,
     )
     .query(&[("since", Kind::Number, "Only the intervals after this number.")]),
+    get(
+        "/v1/trace",
+        "trace",
+        "Traces the stages of some requests for a time; one caller at a time",
+        described::<Trace>,
+    )
+    .query(&[
+        ("seconds", Kind::Number, "The length of the trace: 1 to 60, by default 1."),
+        ("every", Kind::Number, "Trace one in so many requests, by default 100."),
+        ("records", Kind::Number, "The most requests of the answer: 1 to 10000, by default 1000."),
+        ("volume", Kind::Text, "Only requests to this volume."),
+    ]),
     get("/v1/volumes", "volume-list", "All volumes", described::<Volumes>),
     post("/v1/volumes", "volume-create", "Creates a volume", described::<OneVolume>)
         .body(&[described::<VolumeCreate>, described::<ClusterVolumeCreate>])

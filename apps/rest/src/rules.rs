@@ -10,6 +10,7 @@ pub(crate) fn rule(request: &Request) -> (TokenScope, String) {
     match request {
         Request::StatusShow(_)
         | Request::ActivityShow(_)
+        | Request::TraceRun(_)
         | Request::MetricsShow(_)
         | Request::VolumeList(_)
         | Request::CredentialList(_)
