@@ -70,7 +70,7 @@ impl Moments {
 
 /// Names the record of a request while it is under way. The numbers of successive traces follow one another, so
 /// that a request that outlives its trace marks no record of the next one. They begin again after
-/// [`IDS`] records. A request that hangs while 49 thousand others are traced may set a time of another one.
+/// 65,535 records. A request that hangs while 49 thousand others are traced may set a time of another one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TraceId(u16);
 

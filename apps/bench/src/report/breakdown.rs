@@ -83,7 +83,7 @@ impl Breakdown {
     }
 
     /// The names and mean times of the parts in the order of an operation's way, in nanoseconds. Their sum is
-    /// [`Self::mean_ns`].
+    /// [`Self::mean_ns()`].
     pub fn parts(&self) -> Vec<(&'static str, f64)> {
         let mut parts = vec![("client: submission", self.submission_ns)];
         match &self.node {
