@@ -24,6 +24,7 @@ use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
 use crate::token::{NewToken, OneToken, TokenCreate, TokenList, TokenRemove, Tokens};
+use crate::trace::{Trace, TraceRun};
 use crate::volume::{
     ClusterVolumeCreate, OneVolume, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
     VolumeResize, VolumeShow, Volumes,
@@ -57,6 +58,8 @@ pub enum Request {
     StatusShow(StatusShow),
     #[serde(rename = "activity")]
     ActivityShow(ActivityShow),
+    #[serde(rename = "trace")]
+    TraceRun(TraceRun),
     VolumeCreate(VolumeCreate),
     ClusterVolumeCreate(ClusterVolumeCreate),
     VolumeShow(VolumeShow),
@@ -166,6 +169,7 @@ macro_rules! calls {
 calls! {
     "status": StatusShow => Status,
     "activity": ActivityShow => Activity,
+    "trace": TraceRun => Trace,
     "volume-create": VolumeCreate => OneVolume,
     "cluster-volume-create": ClusterVolumeCreate => OneVolume,
     "volume-show": VolumeShow => VolumeDetail,

@@ -26,6 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod token;
+mod trace;
 mod verdict;
 mod volume;
 
@@ -63,6 +64,9 @@ pub use status::{
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,
     TokenScope, Tokens,
+};
+pub use trace::{
+    StageSummary, StageTimes, TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, Trace, TraceRun, TracedRequest,
 };
 pub use verdict::{Level, Verdict};
 pub use volume::{

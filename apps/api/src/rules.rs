@@ -10,6 +10,7 @@ pub fn rule(request: &Request) -> (TokenScope, String) {
     match request {
         Request::StatusShow(_)
         | Request::ActivityShow(_)
+        | Request::TraceRun(_)
         | Request::MetricsShow(_)
         | Request::EventList(_)
         | Request::VolumeList(_)

@@ -20,6 +20,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
+use crate::trace::TraceArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -160,6 +161,19 @@ Examples:
   nearflash events
   nearflash events --follow --warnings
   nearflash events --follow --json | jq -r 'select(.text == \"change\") | .fields.who'";
+
+const TRACE_EXAMPLES: &str = "\
+Stages:
+  decode      until the session has decoded the request, since the node has read it
+  admission   in the queue for a buffer, a device or a turn
+  submission  until the first operation is handed to a device or another node
+  device      until the core has seen the end of the last operation
+  answer      until the session has the answer
+  sending     until the socket or the ring has taken the answer
+
+Examples:
+  nearflash trace
+  nearflash trace --seconds 10 --every 1000 --volume data --chrome trace.json";
 
 const METRICS_EXAMPLES: &str = "\
 Examples:
@@ -319,6 +333,9 @@ pub(crate) enum Subcommand {
     /// Show the last events of a running node: its log, with who made each change
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(EventsArgs),
+    /// Trace some requests to a running node, and show where they spend their time
+    #[command(after_help = TRACE_EXAMPLES)]
+    Trace(TraceArgs),
     /// Print the metrics of a running node, in the text format of OpenMetrics
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(NodeArgs),

@@ -79,6 +79,14 @@ pub(crate) enum Failure {
     /// The terminal failed.
     #[error("cannot draw on the terminal: {0}")]
     Display(std::io::Error),
+    /// A trace could not be written.
+    #[error("cannot write the trace to {}: {source}", path.display())]
+    TraceFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The manual pages could not be written.
     #[error("cannot write the manual pages: {0}")]
     ManualPages(std::io::Error),
@@ -109,6 +117,7 @@ impl Failure {
             | Self::Secret(_)
             | Self::Terminal(_)
             | Self::Display(_)
+            | Self::TraceFile { .. }
             | Self::ManualPages(_)
             | Self::Stdout(_) => 1.into(),
         }

@@ -24,6 +24,7 @@ mod secret;
 mod study;
 mod tables;
 mod top;
+mod trace;
 mod waiting;
 mod zeroing;
 
@@ -65,6 +66,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Top(node) => top::run_top(&node),
+        Subcommand::Trace(args) => trace::run_trace(&args),
         Subcommand::Metrics(node) => control::run_metrics(&node),
         Subcommand::Events(args) => events::run_events(&args),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),

@@ -41,10 +41,11 @@ pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
 pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,
-    ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant,
-    DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess, InitiatorAccess,
-    IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles,
-    OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    ConnectedInitiator, CoreStatus, CoreTrace, DirectAccess, DirectCredential, DirectFilesGrant,
+    DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess,
+    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication,
+    OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    Then, TraceSpec,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

@@ -164,7 +164,7 @@ impl Running {
             owner.stop();
             drop(socket);
         }
-        // Requests that wait for a job are answered when the workers stop.
+        // Requests that wait for a job or trace are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.remotes.stop();
         self.http.into_iter().for_each(Http::stop);

@@ -8,7 +8,7 @@ use nearflash_api::{
     Events, GrantAdd, GrantSeal, Grants, HostAdd, HostAllow, HostDeny, Jobs, KeyedHosts,
     NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
     OneKeyedHost, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
-    TokenCreate, Tokens, VolumeCreate, VolumeDetail, VolumeResize, Volumes,
+    TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail, VolumeResize, Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -111,7 +111,7 @@ const HOST: Field = ("host", Kind::Text, "The host's NQN, or the initiator's iSC
 const JOB: Field = ("id", Kind::Number, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 35] = [
+pub(crate) static ROUTES: [Route; 36] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -125,6 +125,18 @@ pub(crate) static ROUTES: [Route; 35] = [
         Kind::Number,
         "Only the events after this number.",
     )]),
+    get(
+        "/v1/trace",
+        "trace",
+        "Traces the stages of some requests for a time; one caller at a time",
+        described::<Trace>,
+    )
+    .query(&[
+        ("seconds", Kind::Number, "The length of the trace: 1 to 60, by default 1."),
+        ("every", Kind::Number, "Trace one in so many requests, by default 100."),
+        ("records", Kind::Number, "The most requests of the answer: 1 to 10000, by default 1000."),
+        ("volume", Kind::Text, "Only requests to this volume."),
+    ]),
     get("/v1/volumes", "volume-list", "All volumes", described::<Volumes>),
     post("/v1/volumes", "volume-create", "Creates a volume", described::<OneVolume>)
         .body(&[described::<VolumeCreate>, described::<ClusterVolumeCreate>])

@@ -8,7 +8,7 @@ use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::Status;
 use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
-use nearflash_engine::{CoreId, FenceMessage, Owner};
+use nearflash_engine::{CoreId, FenceMessage, Owner, TraceOrder};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
@@ -136,6 +136,11 @@ pub enum Message {
     FilesAnswered(Owner, (u32, Result<Box<[u8]>, Status>)),
     /// From the control plane, to every core: report the status, by [`crate::Notice::Status`].
     ReportStatus(u64),
+    /// From the control plane, to every core: trace requests, and drop the records of an earlier trace.
+    Trace(Box<TraceOrder>),
+    /// From the control plane, to every core: trace no more requests, and return the records of those so far, by
+    /// [`crate::Notice::Traced`].
+    EndTrace(u64),
     /// From the control plane, to every core: accept nothing new, answer the requests in flight,
     /// then send [`crate::Notice::Drained`]. The core keeps running, since other cores may need it
     /// to finish theirs.

@@ -136,6 +136,7 @@ fn host(spec: &HostSpec, replace: bool) -> Result<HostAdd, Failure> {
         hash: spec.hash.map(|hash| hash.to_string()),
         group: spec.group.map(|group| group.to_string()),
         replace,
+        volumes: None,
     })
 }
 

@@ -288,7 +288,7 @@ fn end(expires_at: Option<u64>, is_expired: bool) -> String {
 }
 
 /// A table without lines, with columns as wide as needed, so that `awk` can parse it.
-fn table(header: &[&str], right_aligned: &[usize]) -> Table {
+pub(crate) fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().copied());
@@ -303,7 +303,7 @@ fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     table
 }
 
-fn rendered(table: &Table) -> String {
+pub(crate) fn rendered(table: &Table) -> String {
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());

@@ -11,8 +11,8 @@ use nearflash_api::{
     JobWait, Jobs, KeyedHosts, Metrics, MetricsShow, NewCredential, NewSeal, NewToken, OneAccount,
     OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume,
     OneVolumeList, ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow,
-    Subject, TokenCreate, TokenList, TokenRemove, Tokens, VolumeCreate, VolumeDetail, VolumeList,
-    VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    Subject, TokenCreate, TokenList, TokenRemove, Tokens, Trace, TraceRun, VolumeCreate,
+    VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -30,6 +30,12 @@ impl Serve<StatusShow> for Node {
 impl Serve<ActivityShow> for Node {
     fn serve(&self, call: ActivityShow) -> Result<Activity, ApiError> {
         Ok(self.activity(call.since))
+    }
+}
+
+impl Serve<TraceRun> for Node {
+    fn serve(&self, call: TraceRun) -> Result<Trace, ApiError> {
+        self.trace(&call)
     }
 }
 

@@ -31,12 +31,13 @@ use super::exports;
 use super::notices::notice_sink;
 use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
+use super::trace;
 use crate::config::{Admits, Protocol};
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    AskedBy, Asker, Authentication, Connected, DirectAccess, DoorSocket, InitiatorAccess,
-    IscsiAccess, OnAuthentication, OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError, Then,
+    AskedBy, Asker, Authentication, Connected, CoreTrace, DirectAccess, DoorSocket,
+    InitiatorAccess, IscsiAccess, OnAuthentication, OnFiles, OnMirrors, OpenDoor, Published,
+    Runtime, RuntimeConfig, RuntimeStatus, StartError, Then, TraceSpec,
 };
 use crate::{Ledger, Ticket};
 
@@ -448,6 +449,14 @@ impl Runtime for Cores {
     fn readings(&self) -> Vec<(usize, Reading)> {
         let readings = self.gauges.iter().map(|gauges| gauges.read());
         self.processors.iter().copied().zip(readings).collect()
+    }
+
+    fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
+        trace::begin(&self.post, &self.replies, spec)
+    }
+
+    fn end_trace(&self) -> Vec<CoreTrace> {
+        trace::end(&self.post, &self.replies, &self.processors)
     }
 
     fn drain_and_join(&self) -> bool {

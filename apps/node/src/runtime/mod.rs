@@ -8,5 +8,6 @@ mod log;
 mod notices;
 mod post;
 mod replies;
+mod trace;
 
 pub use cores::{Cores, start};
