@@ -14,12 +14,17 @@ use crate::access::{
 use crate::activity::{Activity, ActivityShow};
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, DeviceList, Devices, OneDevice};
-use crate::host::{HostAdd, HostList, HostRemove, KeyedHosts, OneKeyedHost};
+use crate::event::{EventList, Events};
+use crate::host::{
+    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, KeyedHosts, OneKeyedHost,
+    OneVolumeList,
+};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
 use crate::token::{NewToken, OneToken, TokenCreate, TokenList, TokenRemove, Tokens};
+use crate::trace::{Trace, TraceRun};
 use crate::volume::{
     ClusterVolumeCreate, OneVolume, VolumeCreate, VolumeDetail, VolumeList, VolumeRemove,
     VolumeResize, VolumeShow, Volumes,
@@ -53,6 +58,8 @@ pub enum Request {
     StatusShow(StatusShow),
     #[serde(rename = "activity")]
     ActivityShow(ActivityShow),
+    #[serde(rename = "trace")]
+    TraceRun(TraceRun),
     VolumeCreate(VolumeCreate),
     ClusterVolumeCreate(ClusterVolumeCreate),
     VolumeShow(VolumeShow),
@@ -70,6 +77,9 @@ pub enum Request {
     ChapList(ChapList),
     ChapRemove(ChapRemove),
     HostAdd(HostAdd),
+    HostAllow(HostAllow),
+    HostDeny(HostDeny),
+    HostUnlist(HostUnlist),
     HostList(HostList),
     HostRemove(HostRemove),
     ReservationList(ReservationList),
@@ -84,6 +94,7 @@ pub enum Request {
     JobCancel(JobCancel),
     JobWait(JobWait),
     MetricsShow(MetricsShow),
+    EventList(EventList),
 }
 
 /// The reply to a request.
@@ -158,6 +169,7 @@ macro_rules! calls {
 calls! {
     "status": StatusShow => Status,
     "activity": ActivityShow => Activity,
+    "trace": TraceRun => Trace,
     "volume-create": VolumeCreate => OneVolume,
     "cluster-volume-create": ClusterVolumeCreate => OneVolume,
     "volume-show": VolumeShow => VolumeDetail,
@@ -175,6 +187,9 @@ calls! {
     "chap-list": ChapList => Accounts,
     "chap-remove": ChapRemove => OneAccount,
     "host-add": HostAdd => OneKeyedHost,
+    "host-allow": HostAllow => OneVolumeList,
+    "host-deny": HostDeny => OneVolumeList,
+    "host-unlist": HostUnlist => OneVolumeList,
     "host-list": HostList => KeyedHosts,
     "host-remove": HostRemove => OneKeyedHost,
     "reservation-list": ReservationList => Reservations,
@@ -189,6 +204,7 @@ calls! {
     "job-cancel": JobCancel => OneJob,
     "job-wait": JobWait => OneJob,
     "metrics-show": MetricsShow => Metrics,
+    "event-list": EventList => Events,
 }
 
 fn to_document<A: Serialize>(answer: A) -> Zeroizing<String> {
@@ -199,21 +215,41 @@ fn to_line<A: Serialize>(answer: A) -> Zeroizing<String> {
     Zeroizing::new(Document::new(Reply::Answer(answer)).to_line())
 }
 
+/// A request, and the state that it was decided on.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Conditional {
+    /// The request is refused if the generation of the node's recorded state is another one. Absent if it
+    /// has no condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_generation: Option<u64>,
+    /// The request.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+impl<R: Into<Request>> From<R> for Conditional {
+    fn from(request: R) -> Self {
+        Self { if_generation: None, request: request.into() }
+    }
+}
+
 /// Parses a request's line.
 ///
 /// # Errors
 /// When it is not a request of this schema.
-pub fn parse_request(line: &[u8]) -> Result<Request, ApiError> {
+pub fn parse_request(line: &[u8]) -> Result<Conditional, ApiError> {
     // The error may quote the line, so it must be escaped.
     let refused = |error| {
         let message = format!("invalid request: {}", OneLine(error));
         ApiError::new(ErrorCode::InvalidRequest, message)
     };
     let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
-    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
+    let mut take = |field| value.as_object_mut().and_then(|fields| fields.remove(field));
+    let (schema, if_generation) = (take("schema"), take("if_generation"));
     if schema != Some(SCHEMA.into()) {
         let message = format!("a request needs schema {SCHEMA}: add \"schema\":{SCHEMA}");
         return Err(ApiError::new(ErrorCode::UnknownSchema, message));
     }
-    serde_json::from_value(value).map_err(refused)
+    let if_generation = if_generation.map(serde_json::from_value).transpose().map_err(refused)?;
+    Ok(Conditional { if_generation, request: serde_json::from_value(value).map_err(refused)? })
 }

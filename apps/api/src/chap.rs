@@ -38,6 +38,9 @@ pub struct ChapAdd {
     /// The node's account for mutual CHAP. Without it, authentication is one-way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<ChapMutual>,
+    /// Whether it replaces the account of the user. By default the node refuses a user with an account.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
 /// Lists all accounts.

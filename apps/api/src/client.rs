@@ -8,7 +8,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use crate::socket::{ANSWER_LEN_MAX, ShortPath, socket_path};
-use crate::{ApiError, Call, Document, Reply, Request, SCHEMA};
+use crate::{ApiError, Call, Conditional, Document, Reply, SCHEMA};
 
 /// Timeout of an answer. A change waits for cores and for older requests, at most half a minute for
 /// each, possibly after other changes; longer work is a job.
@@ -52,10 +52,31 @@ pub enum ControlError {
 /// # Errors
 /// When no node is running there, or the node refuses the call.
 pub fn ask<C: Call>(data_dir: &Path, call: C) -> Result<C::Answer, ControlError> {
+    exchange_call::<C>(data_dir, Conditional::from(call))
+}
+
+/// Sends a call that was decided on this generation of the node's recorded state, as `status` has it.
+///
+/// # Errors
+/// The same, and when the node has another generation ([`ErrorCode::GenerationDiffers`]).
+///
+/// [`ErrorCode::GenerationDiffers`]: crate::ErrorCode::GenerationDiffers
+pub fn ask_if<C: Call>(
+    data_dir: &Path,
+    call: C,
+    generation: u64,
+) -> Result<C::Answer, ControlError> {
+    let request = Conditional { if_generation: Some(generation), request: call.into() };
+    exchange_call::<C>(data_dir, request)
+}
+
+fn exchange_call<C: Call>(
+    data_dir: &Path,
+    request: Conditional,
+) -> Result<C::Answer, ControlError> {
     let path = socket_path(data_dir);
     let stream = connect(data_dir)?;
     let failed = |source| ControlError::Io { path: path.clone(), source };
-    let request: Request = call.into();
     let request = Zeroizing::new(Document::new(request).to_line());
     let line = exchange(stream, &request).map_err(failed)?;
     let document = serde_json::from_str::<Document<Reply<C::Answer>>>(&line).ok();

@@ -127,7 +127,7 @@ impl ErrorCode {
         (Self::TokenExists, "token-exists", "choose another name, or remove it first"),
         (Self::TokenNotFound, "token-not-found", "list the tokens"),
         (Self::HostKeysExist, "host-keys-exist", "remove the keys of the host first"),
-        (Self::HostKeysNotFound, "host-keys-not-found", "list the hosts with keys"),
+        (Self::HostKeysNotFound, "host-keys-not-found", "list the hosts"),
         (Self::JobNotFound, "job-not-found", "list the jobs"),
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),

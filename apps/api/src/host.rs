@@ -1,4 +1,5 @@
-//! Keys of NVMe hosts, for DH-HMAC-CHAP and for TLS.
+//! Hosts: the keys of NVMe hosts, for DH-HMAC-CHAP and for TLS, and the volumes that NVMe hosts and iSCSI
+//! initiators use.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,7 +7,7 @@ use utoipa::ToSchema;
 use crate::SecretText;
 
 /// A host with keys, without the keys.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct KeyedHost {
     /// The host's NQN.
     pub nqn: String,
@@ -34,6 +35,30 @@ fn yes() -> bool {
     true
 }
 
+/// A volume in the list of a host.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostVolume {
+    /// The volume.
+    pub volume: String,
+    /// `r`: the volume is write protected for the host; or `rw`, the default.
+    #[serde(default = "read_write")]
+    pub rights: String,
+}
+
+fn read_write() -> String {
+    "rw".to_owned()
+}
+
+/// The list of a host: it sees these volumes, and no others.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct VolumesOfHost {
+    /// The host's NQN, or the initiator's iSCSI name in lower case.
+    pub host: String,
+    /// In the order of their names.
+    pub volumes: Vec<HostVolume>,
+}
+
 /// The controller's key for authentication in both directions.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +82,9 @@ pub struct HostAdd {
     /// The controller's key. Without it, only the host authenticates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerKey>,
+    /// The volumes that it sees, and no others. By default its list, if it has one, stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Vec<HostVolume>>,
     /// The only hash to select: `sha256`, `sha384` or `sha512`. By default the node selects one that the host
     /// supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,18 +102,60 @@ pub struct HostAdd {
     /// Whether the host must use TLS: `required`, the default, or `allowed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<String>,
+    /// Whether these keys replace those that the host has. By default the node refuses a host with keys.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
 }
 
-/// Lists all hosts with keys.
+/// Gives a host rights on volumes. It sees the volumes of its list from then on, and no others.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostAllow {
+    /// The host's NQN, or the initiator's iSCSI name.
+    pub host: String,
+    /// The volumes to add to its list. A volume that is in the list gets these rights.
+    pub volumes: Vec<HostVolume>,
+    /// These volumes are the whole list from now on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only: bool,
+}
+
+/// Takes volumes out of the list of a host. A host without a list gets an empty one.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostDeny {
+    /// The host's NQN, or the initiator's iSCSI name.
+    pub host: String,
+    /// The volumes; none means all volumes, so that the host sees none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
+}
+
+/// Takes the list of a host away. It sees what every host without a list sees.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostUnlist {
+    /// The host's NQN, or the initiator's iSCSI name.
+    pub host: String,
+}
+
+/// The list of a host that was changed, or taken away.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct OneVolumeList {
+    /// The list; the last one, if it was taken away.
+    pub list: VolumesOfHost,
+}
+
+/// Lists all hosts with keys, or with a list of volumes.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostList {}
 
-/// Removes the keys of a host and disconnects it.
+/// Removes a host: its list of volumes and, if it has keys, these. A host with keys is disconnected.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostRemove {
-    /// The host's NQN.
+    /// The host's NQN, or the initiator's iSCSI name.
     pub nqn: String,
 }
 
@@ -102,9 +172,13 @@ pub struct OneKeyedHost {
     pub controller_key: Option<SecretText>,
 }
 
-/// All hosts with keys.
+/// All hosts with keys, and all lists of volumes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct KeyedHosts {
     /// In the order of their NQNs.
     pub hosts: Vec<KeyedHost>,
+    /// The lists of volumes, in the order of the hosts' names. A host without a list sees every volume, or none
+    /// if the node was started so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lists: Vec<VolumesOfHost>,
 }

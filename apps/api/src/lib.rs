@@ -12,18 +12,21 @@ pub mod client;
 mod device;
 mod document;
 mod error;
+mod event;
 mod host;
 mod io;
 mod job;
 mod metrics;
 pub mod process;
 mod reservation;
+mod rules;
 mod secret;
 pub mod socket;
 mod status;
 #[cfg(test)]
 mod tests;
 mod token;
+mod trace;
 mod verdict;
 mod volume;
 
@@ -33,7 +36,7 @@ pub use access::{
     OneGrant,
 };
 pub use activity::{Activity, ActivityShow, Interval};
-pub use call::{Call, Reply, Request, Serve, parse_request};
+pub use call::{Call, Conditional, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
 pub use device::{
     DeviceClear, DeviceInfo, DeviceList, Devices, EraseBucket, ErasesInfo, FlashInfo, OneDevice,
@@ -41,7 +44,11 @@ pub use device::{
 };
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
-pub use host::{ControllerKey, HostAdd, HostList, HostRemove, KeyedHost, KeyedHosts, OneKeyedHost};
+pub use event::{EventInfo, EventLevel, EventList, Events};
+pub use host::{
+    ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, HostVolume,
+    KeyedHost, KeyedHosts, OneKeyedHost, OneVolumeList, VolumesOfHost,
+};
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
 pub use metrics::{Metrics, MetricsShow};
@@ -49,6 +56,7 @@ pub use reservation::{
     OneReservation, RegistrantInfo, ReservationClear, ReservationInfo, ReservationList,
     Reservations,
 };
+pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
@@ -56,6 +64,9 @@ pub use status::{
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,
     TokenScope, Tokens,
+};
+pub use trace::{
+    StageSummary, StageTimes, TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, Trace, TraceRun, TracedRequest,
 };
 pub use verdict::{Level, Verdict};
 pub use volume::{

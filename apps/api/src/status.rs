@@ -56,6 +56,9 @@ pub struct Status {
     pub node: Uuid,
     /// The process ID.
     pub pid: u32,
+    /// The generation of the recorded state, which each change increases. It is read before the rest.
+    #[serde(default)]
+    pub generation: u64,
     /// The health of the node.
     #[serde(default)]
     pub verdict: Verdict,

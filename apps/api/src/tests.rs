@@ -24,6 +24,7 @@ fn status() -> Status {
         commit: None,
         node: Uuid::from_u128(1),
         pid: 77,
+        generation: 9,
         verdict: Verdict::default(),
         uptime_seconds: 5,
         cluster: None,
@@ -99,7 +100,7 @@ fn request<C: Call>(call: C) -> String {
     let request: Request = call.into();
     assert_eq!(request.name(), C::NAME);
     let line = Document::new(request.clone()).to_line();
-    assert_eq!(parse_request(line.as_bytes()), Ok(request.clone()));
+    assert_eq!(parse_request(line.as_bytes()), Ok(request.clone().into()));
     document(request)
 }
 
@@ -187,6 +188,7 @@ fn answers_are_as_they_always_were() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "it is one document")]
 fn a_status_is_as_it_always_was() {
     insta::assert_snapshot!(document(Status { clients: vec![], initiators: vec![], ..status() }), @r#"
         {
@@ -194,6 +196,7 @@ fn a_status_is_as_it_always_was() {
           "version": "0.1.0",
           "node": "00000000-0000-0000-0000-000000000001",
           "pid": 77,
+          "generation": 9,
           "verdict": {
             "level": "ok"
           },
@@ -605,7 +608,8 @@ fn chap_users_are_as_they_always_were() {
         }
         "#);
     let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
-    let add = ChapAdd { user: "app".to_owned(), secret: secret("geheimgeheim"), mutual };
+    let add =
+        ChapAdd { user: "app".to_owned(), secret: secret("geheimgeheim"), mutual, replace: false };
     assert!(!format!("{add:?}").contains("geheim"));
     let add: Request = add.into();
     insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"chap-add","user":"app","secret":"geheimgeheim","mutual":{"user":"node"}}"#);
@@ -678,7 +682,7 @@ fn hosts_with_keys_are_as_they_always_were() {
           "controller_key": "drawn-for-us"
         }
         "#);
-    insta::assert_snapshot!(document(KeyedHosts { hosts: vec![host(false)] }), @r#"
+    insta::assert_snapshot!(document(KeyedHosts { hosts: vec![host(false)], lists: vec![] }), @r#"
         {
           "schema": 1,
           "hosts": [
@@ -694,8 +698,10 @@ fn hosts_with_keys_are_as_they_always_were() {
         nqn: "nqn.2026-11.test:app".to_owned(),
         key: key("DHHC-1:00:geheim:"),
         controller: Some(ControllerKey::default()),
+        volumes: None,
         hash: None,
         group: Some("null".to_owned()),
+        replace: false,
         psk: key("NVMeTLSkey-1:00:geheim:"),
         psk_derivation: Some("legacy".to_owned()),
         tls: None,
@@ -703,6 +709,35 @@ fn hosts_with_keys_are_as_they_always_were() {
     assert!(!format!("{add:?}").contains("geheim"));
     let add: Request = add.into();
     insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"host-add","nqn":"nqn.2026-11.test:app","key":"DHHC-1:00:geheim:","controller":{},"group":"null","psk":"NVMeTLSkey-1:00:geheim:","psk_derivation":"legacy"}"#);
+}
+
+#[test]
+fn lists_of_hosts_are_as_they_always_were() {
+    let volume = |rights: &str| HostVolume { volume: "data".to_owned(), rights: rights.to_owned() };
+    let host = "iqn.2026-11.test:app".to_owned();
+    let list = VolumesOfHost { host: host.clone(), volumes: vec![volume("r")] };
+    let lists = KeyedHosts { hosts: vec![], lists: vec![list] };
+    insta::assert_snapshot!(Document::new(lists).to_line(), @r#"{"schema":1,"hosts":[],"lists":[{"host":"iqn.2026-11.test:app","volumes":[{"volume":"data","rights":"r"}]}]}"#);
+    let allow = HostAllow { host: host.clone(), volumes: vec![volume("rw")], only: true };
+    let calls: [(Request, &str); 3] = [
+        (
+            allow.into(),
+            r#"{"command":"host-allow","host":"iqn.2026-11.test:app","volumes":[{"volume":"data","rights":"rw"}],"only":true}"#,
+        ),
+        (
+            HostDeny { host: host.clone(), volumes: vec![] }.into(),
+            r#"{"command":"host-deny","host":"iqn.2026-11.test:app"}"#,
+        ),
+        (HostUnlist { host }.into(), r#"{"command":"host-unlist","host":"iqn.2026-11.test:app"}"#),
+    ];
+    for (call, line) in calls {
+        assert_eq!(serde_json::to_string(&call).unwrap(), line);
+        assert_eq!(serde_json::from_str::<Request>(line).unwrap(), call);
+    }
+    // The rights are rw by default.
+    let line = r#"{"command":"host-allow","host":"a","volumes":[{"volume":"data"}]}"#;
+    let allow = HostAllow { host: "a".to_owned(), volumes: vec![volume("rw")], only: false };
+    assert_eq!(serde_json::from_str::<Request>(line).unwrap(), allow.into());
 }
 
 fn job() -> JobInfo {

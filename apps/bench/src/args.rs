@@ -114,6 +114,15 @@ pub struct BenchArgs {
     #[arg(long, default_value = "0,1", value_name = "S,C[,T]")]
     pub floor_cores: FloorCores,
 
+    /// Also print where the time of a remote operation goes. If the target's node runs on this machine, its
+    /// control socket tells its stages; otherwise the node is one part with the network
+    #[arg(long)]
+    pub breakdown: bool,
+    /// The data directory of the target's node, for --breakdown [default: /var/lib/nearflash for root,
+    /// otherwise $XDG_STATE_HOME/nearflash]
+    #[arg(long, value_name = "DIR", requires = "breakdown")]
+    pub data_dir: Option<PathBuf>,
+
     /// Name of the run in the report
     #[arg(long, default_value = "bench")]
     pub name: String,
@@ -211,6 +220,7 @@ impl BenchArgs {
             stall_max: None,
             // The engine for files limits batches itself.
             batch: self.batch().filter(|_| self.target.is_remote()),
+            sides: self.breakdown,
         }
     }
 
@@ -244,6 +254,8 @@ impl BenchArgs {
             (self.verify.is_some() && self.bs < ByteLen(512), OptionsError::BlockTooSmallToVerify),
             (self.floor && !self.target.is_remote(), OptionsError::FloorOfLocal),
             (self.floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
+            (self.breakdown && !self.target.is_remote(), OptionsError::BreakdownOfLocal),
+            (self.breakdown && self.rw.single_direction().is_none(), OptionsError::BreakdownOfMix),
             (self.is_unaligned(), OptionsError::Unaligned),
             (self.iodepth_batch.is_some() && is_null, OptionsError::BatchOfNothing),
             (is_blocking && !is_file, OptionsError::BlockingRemote),
@@ -433,6 +445,8 @@ mod tests {
             ("floor://relay", "--spin never"),
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
             ("null:1GiB --floor", "direct://"),
+            ("null:1GiB --breakdown", "direct://"),
+            ("direct://a/b --breakdown --rw randrw", "--rw read"),
             ("null:1GiB --iodepth-batch 1", "applies to a file"),
             ("direct://a/b --ioengine psync", "file:PATH"),
             ("file:/tmp/x --ioengine psync --iodepth 2", "--numjobs"),

@@ -17,9 +17,10 @@ use crate::job::Spin;
 use crate::placement::core_to_core;
 use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
-use crate::report::{FloorComparison, Report, Samples};
+use crate::report::{Breakdown, FloorComparison, Report, Samples};
 use crate::run::{self};
 use crate::subject::Target;
+use crate::trace::Tracing;
 use crate::workload::Direction;
 
 /// Ramp of a floor that is measured with a remote run.
@@ -108,6 +109,7 @@ fn report(args: &BenchArgs, record: Record, samples: Samples) -> Report {
         samples,
         percentiles: args.percentile_list.clone().unwrap_or_default(),
         floor: None,
+        breakdown: None,
     }
 }
 
@@ -156,14 +158,14 @@ fn measure_remote<O: Opener>(
     remote: &O,
     len: ByteLen,
 ) -> Result<Report, BenchError> {
-    if !args.floor {
-        let (record, samples) = run_jobs(args, remote, Some(len))?;
-        return Ok(report(args, record, samples));
-    }
-    let beside = FloorBeside::start(args)?;
+    let beside = args.floor.then(|| FloorBeside::start(args)).transpose()?;
+    // The options are refused before the node traces.
+    args.run_spec(Some(len))?;
+    let tracing = args.breakdown.then(|| Tracing::start(args));
     let (record, samples) = run_jobs(args, remote, Some(len))?;
-    let comparison = beside.finish(args, &record)?;
-    Ok(Report { floor: Some(comparison), ..report(args, record, samples) })
+    let breakdown = tracing.map(|tracing| Breakdown::of(&record, tracing.finish()));
+    let floor = beside.map(|beside| beside.finish(args, &record)).transpose()?;
+    Ok(Report { floor, breakdown, ..report(args, record, samples) })
 }
 
 /// The floor that is measured just before a run.

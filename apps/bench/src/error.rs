@@ -107,6 +107,17 @@ pub enum OptionsError {
          direct:// target"
     )]
     FloorOfLocal,
+    /// `--breakdown` with a target that is not remote.
+    #[error(
+        "--breakdown shows the parts of a remote operation: give an nvme-tcp://, iscsi:// or direct:// \
+         target"
+    )]
+    BreakdownOfLocal,
+    /// `--breakdown` of a mix.
+    #[error(
+        "--breakdown has one kind of operation: give --rw read or --rw write, or their random forms"
+    )]
+    BreakdownOfMix,
     /// `--iodepth-batch` with the null engine.
     #[error("--iodepth-batch applies to a file, a remote volume or floor://: drop it")]
     BatchOfNothing,

@@ -22,6 +22,7 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod subject;
+mod trace;
 pub mod verify;
 pub mod workload;
 

@@ -57,6 +57,32 @@ pub struct Record {
     pub elapsed: Nanos,
     /// Processor time of all jobs.
     pub cpu: CpuTime,
+    /// The client's side of the operations, if it was measured.
+    pub sides: SideTimes,
+}
+
+/// The sums of the times of operations on the client's side, and between.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SideTimes {
+    /// Number of operations.
+    pub ops: u64,
+    /// From the intended start until the operation was handed over: the bytes were in the socket, or the entry in
+    /// the ring.
+    pub submission: Nanos,
+    /// Until the start of the poll that found the answer.
+    pub round_trip: Nanos,
+    /// Until the completion was counted.
+    pub completion: Nanos,
+}
+
+impl SideTimes {
+    /// Adds the times of other operations.
+    pub fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.submission = self.submission.plus(other.submission);
+        self.round_trip = self.round_trip.plus(other.round_trip);
+        self.completion = self.completion.plus(other.completion);
+    }
 }
 
 /// Processor time.
@@ -153,6 +179,7 @@ impl Record {
         self.write.clear();
         self.elapsed = Nanos(0);
         self.cpu = CpuTime::default();
+        self.sides = SideTimes::default();
     }
 
     /// Counts one completion.
@@ -193,6 +220,7 @@ impl Record {
         self.write.add(&other.write);
         self.elapsed = self.elapsed.max(other.elapsed);
         self.cpu = self.cpu.plus(other.cpu);
+        self.sides.add(&other.sides);
     }
 
     /// Operations of both directions.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nearflash_access::{GrantRange, Rights};
+use nearflash_access::{GrantRange, ParseRightsError, Rights};
 use nearflash_api::TokenScope;
 use nearflash_bench::BenchArgs;
 use nearflash_node::cluster::{CLIENT_PORT, EtcdUrl, Listen};
@@ -13,11 +13,14 @@ use nearflash_node::config::ServeArgs;
 use nearflash_space::Name;
 use nearflash_units::{ByteLen, parse_size};
 
+use crate::apply::ApplyArgs;
 use crate::calendar::{Lifetime, parse_lifetime};
+use crate::config_check::CheckArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
+use crate::trace::TraceArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,6 +55,21 @@ Examples:
 
 Once hosts can connect, one line of JSON on stdout names the addresses. SIGTERM drains requests
 in flight and stops the node.";
+
+const APPLY_EXAMPLES: &str = "\
+Examples:
+  nearflash apply /etc/nearflash/nearflash.toml --dry-run
+  nearflash apply /etc/nearflash/nearflash.toml
+  nearflash apply nearflash.toml --prune --destroy --yes
+
+The file is that of 'nearflash serve --config'. The command changes nothing that the file does not have,
+except with --prune. It can be repeated, and then finds nothing to change. Changes of devices and addresses
+need a restart of the node, and are shown.";
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  nearflash config check /etc/nearflash/nearflash.toml
+  nearflash config check nearflash.toml --json";
 
 const VOLUME_EXAMPLES: &str = "\
 Examples:
@@ -89,6 +107,9 @@ Examples:
   nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
   nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
   nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
+  nearflash host allow nqn.2014-08.com.example:app data logs:r
+  nearflash host allow iqn.2004-10.com.example:db data:r
+  nearflash host deny nqn.2014-08.com.example:app logs
   nearflash host add nqn.2014-08.com.example:app --psk-file app.psk --psk-derivation legacy
   nearflash host remove nqn.2014-08.com.example:app
 
@@ -135,6 +156,25 @@ Keys: q ends, s changes the order of the rows, p stops the display
 Examples:
   nearflash top
   nearflash top --json | jq .intervals[-1].reads";
+
+const EVENTS_EXAMPLES: &str = "\
+Examples:
+  nearflash events
+  nearflash events --follow --warnings
+  nearflash events --follow --json | jq -r 'select(.text == \"change\") | .fields.who'";
+
+const TRACE_EXAMPLES: &str = "\
+Stages:
+  decode      until the session has decoded the request, since the node has read it
+  admission   in the queue for a buffer, a device or a turn
+  submission  until the first operation is handed to a device or another node
+  device      until the core has seen the end of the last operation
+  answer      until the session has the answer
+  sending     until the socket or the ring has taken the answer
+
+Examples:
+  nearflash trace
+  nearflash trace --seconds 10 --every 1000 --volume data --chrome trace.json";
 
 const METRICS_EXAMPLES: &str = "\
 Examples:
@@ -251,6 +291,13 @@ pub(crate) enum Subcommand {
     /// Run a node: serve volumes to hosts, initiators and direct clients
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
+    /// Make a running node be as a file declares: volumes, hosts with keys, CHAP accounts, credentials and
+    /// grants. Show the differences first
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
+    /// Check a configuration file without a node
+    #[command(subcommand, after_help = CONFIG_EXAMPLES)]
+    Config(ConfigSubcommand),
     /// Create, list, resize and remove volumes of a running node
     #[command(subcommand, after_help = VOLUME_EXAMPLES)]
     Volume(VolumeSubcommand),
@@ -260,7 +307,7 @@ pub(crate) enum Subcommand {
     /// Grant credentials access to ranges of volumes, and revoke it
     #[command(subcommand, after_help = GRANT_EXAMPLES)]
     Grant(GrantSubcommand),
-    /// Add, list and remove the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
+    /// Hosts: the volumes that each sees, and the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
     #[command(subcommand, after_help = HOST_EXAMPLES)]
     Host(HostSubcommand),
     /// Create, list and remove the CHAP accounts of iSCSI initiators
@@ -284,6 +331,12 @@ pub(crate) enum Subcommand {
     /// Show a running node live: requests and latencies of the last two minutes, by volume and host
     #[command(after_help = TOP_EXAMPLES)]
     Top(NodeArgs),
+    /// Show the last events of a running node: its log, with who made each change
+    #[command(after_help = EVENTS_EXAMPLES)]
+    Events(EventsArgs),
+    /// Trace some requests to a running node, and show where they spend their time
+    #[command(after_help = TRACE_EXAMPLES)]
+    Trace(TraceArgs),
     /// Print the metrics of a running node, in the text format of OpenMetrics
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(NodeArgs),
@@ -334,6 +387,13 @@ pub(crate) enum Subcommand {
         /// The folder, which exists
         dir: PathBuf,
     },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ConfigSubcommand {
+    /// Print all errors of a file with their lines, or list what it declares; the exit code is 1 if there is
+    /// an error
+    Check(CheckArgs),
 }
 
 const PLACE_HELP: &str = "\
@@ -658,6 +718,23 @@ pub(crate) enum GrantSubcommand {
     },
 }
 
+/// A volume, and the right of a host on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct VolumeRight {
+    pub(crate) volume: String,
+    pub(crate) rights: Rights,
+}
+
+impl std::str::FromStr for VolumeRight {
+    type Err = ParseRightsError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRightsError> {
+        // The name of a volume has no colon.
+        let (volume, rights) = text.split_once(':').unwrap_or((text, "rw"));
+        Ok(Self { volume: volume.to_owned(), rights: rights.parse()? })
+    }
+}
+
 /// Keys for DH-HMAC-CHAP.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DhchapArgs {
@@ -679,6 +756,14 @@ pub(crate) struct DhchapArgs {
     pub(crate) group: Option<String>,
 }
 
+impl DhchapArgs {
+    /// Whether any of them is given.
+    pub(crate) fn is_given(&self) -> bool {
+        let keys = self.dhchap_key.is_some() || self.dhchap_ctrl_key.is_some() || self.mutual;
+        keys || self.hash.is_some() || self.group.is_some()
+    }
+}
+
 /// The PSK for TLS.
 #[derive(clap::Args, Debug)]
 pub(crate) struct PskArgs {
@@ -697,10 +782,16 @@ pub(crate) struct PskArgs {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum HostSubcommand {
     /// Add the keys of a host, which must authenticate, or use TLS, from then on; if it is connected without, it
-    /// is disconnected. Without --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once
+    /// is disconnected. Without --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once. An iSCSI initiator
+    /// has no keys here, but CHAP (see 'nearflash chap'): it needs --volume
     Add {
-        /// The host's NQN
-        nqn: String,
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        /// A volume that the host sees (repeatable), read-only with :r; it sees no others [default: its
+        /// list as it is, or as 'nearflash serve --unlisted-hosts' says]
+        #[arg(long = "volume", value_name = "VOLUME[:r|rw]")]
+        volumes: Vec<VolumeRight>,
         #[command(flatten)]
         dhchap: DhchapArgs,
         #[command(flatten)]
@@ -708,15 +799,51 @@ pub(crate) enum HostSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// List all hosts with keys
+    /// Let a host use volumes: it sees the volumes of its list from then on, and no others. A connected host
+    /// is told at once
+    Allow {
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        /// Volumes to add to its list, read-only with :r; a volume of the list gets these rights
+        #[arg(required = true, value_name = "VOLUME[:r|rw]")]
+        volumes: Vec<VolumeRight>,
+        /// Make these volumes the whole list
+        #[arg(long)]
+        only: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Take volumes out of the list of a host, or all of them: a host with an empty list sees no volume
+    Deny {
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        /// The volumes [default: all]
+        #[arg(value_name = "VOLUME")]
+        volumes: Vec<String>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Take the list of a host away: it sees every volume then, unless the node was started with
+    /// --unlisted-hosts none
+    Unlist {
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all hosts with keys or a list of volumes
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove the keys of a host and disconnect it
+    /// Remove a host: its list of volumes and its keys. A host with keys is disconnected
     Remove {
-        /// The host's NQN
-        nqn: String,
+        /// The host's NQN, or an iSCSI initiator's name
+        #[arg(value_name = "NQN|INITIATOR")]
+        host: String,
         #[command(flatten)]
         node: NodeArgs,
     },
@@ -976,4 +1103,20 @@ mod tests {
     fn the_command_line_does_not_contradict_itself() {
         Cli::command().debug_assert();
     }
+}
+
+/// The flags of `nearflash events`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EventsArgs {
+    /// Wait for further events, also while the node is restarted
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Only warnings and errors
+    #[arg(long)]
+    pub(crate) warnings: bool,
+    /// Only the events after the one with this number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) after: Option<u64>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
 }

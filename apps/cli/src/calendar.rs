@@ -52,6 +52,13 @@ pub(crate) fn show_moment(seconds: u64) -> String {
     moment.strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
+/// A time in UTC to the millisecond: `2026-11-21 13:55:07.250Z`.
+pub(crate) fn show_time(millis: u64) -> String {
+    let since = SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX));
+    let moment = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).saturating_add(since);
+    moment.strftime("%Y-%m-%d %H:%M:%S.%3fZ").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,10 +9,10 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, ControllerKey,
     CredentialCreate, CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList,
-    GrantRevoke, GrantSeal, HostAdd, HostList, HostRemove, JobCancel, JobInfo, JobList, JobShow,
-    JobWait, MetricsShow, OneCredential, OneJob, OneToken, OneVolume, ReservationClear,
-    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList,
-    VolumeRemove, VolumeResize, VolumeShow,
+    GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist,
+    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob,
+    OneToken, OneVolume, ReservationClear, ReservationList, StatusShow, TokenCreate, TokenList,
+    TokenRemove, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
@@ -21,7 +21,7 @@ use nearflash_units::BlockSize;
 use crate::args::{
     ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, DhchapArgs,
     GrantSubcommand, HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand,
-    TokenSubcommand, VolumeSubcommand,
+    TokenSubcommand, VolumeRight, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
@@ -201,16 +201,38 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
     }
 }
 
+fn host_volumes(given: &[VolumeRight]) -> Vec<HostVolume> {
+    let volume =
+        |it: &VolumeRight| HostVolume { volume: it.volume.clone(), rights: it.rights.to_string() };
+    given.iter().map(volume).collect()
+}
+
+fn allow(node: &NodeArgs, host: String, volumes: &[VolumeRight], only: bool) -> Done {
+    let call = HostAllow { host, volumes: host_volumes(volumes), only };
+    control(node, call, |answer| output::volumes_of(&answer.list))
+}
+
 pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
     match subcommand {
-        HostSubcommand::Add { nqn, dhchap, psk, node } => {
-            control(&node, host_add(nqn, dhchap, psk)?, output::host_made)
+        HostSubcommand::Add { host, volumes, dhchap, psk, node } => {
+            let is_initiator = !host.starts_with("nqn.") && !volumes.is_empty();
+            if is_initiator && !dhchap.is_given() && psk.psk_file.is_none() {
+                return allow(&node, host, &volumes, true);
+            }
+            let volumes = (!volumes.is_empty()).then(|| host_volumes(&volumes));
+            let call = HostAdd { volumes, ..host_add(host, dhchap, psk)? };
+            control(&node, call, output::host_made)
         }
-        HostSubcommand::List { node } => {
-            control(&node, HostList {}, |answer| tables::keyed_hosts(&answer.hosts))
+        HostSubcommand::Allow { host, volumes, only, node } => allow(&node, host, &volumes, only),
+        HostSubcommand::Deny { host, volumes, node } => {
+            control(&node, HostDeny { host, volumes }, |answer| output::volumes_of(&answer.list))
         }
-        HostSubcommand::Remove { nqn, node } => {
-            control(&node, HostRemove { nqn }, output::host_removed)
+        HostSubcommand::Unlist { host, node } => {
+            control(&node, HostUnlist { host }, |answer| output::unlisted(&answer.list))
+        }
+        HostSubcommand::List { node } => control(&node, HostList {}, tables::hosts),
+        HostSubcommand::Remove { host, node } => {
+            control(&node, HostRemove { nqn: host }, output::host_removed)
         }
     }
 }
@@ -222,7 +244,8 @@ fn host_add(nqn: String, dhchap: DhchapArgs, psk: PskArgs) -> Result<HostAdd, Fa
     let controller = is_mutual.then_some(ControllerKey { key: controller_key });
     let DhchapArgs { hash, group, .. } = dhchap;
     let (psk, psk_derivation, tls) = (read(psk.psk_file)?, psk.psk_derivation, psk.tls);
-    Ok(HostAdd { nqn, key, controller, hash, group, psk, psk_derivation, tls })
+    let (volumes, replace) = (None, false);
+    Ok(HostAdd { nqn, key, controller, volumes, hash, group, replace, psk, psk_derivation, tls })
 }
 
 pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
@@ -231,7 +254,8 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
             let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
-            control(&node, ChapAdd { user, secret, mutual }, output::chap_made)
+            let call = ChapAdd { user, secret, mutual, replace: false };
+            control(&node, call, output::chap_made)
         }
         ChapSubcommand::List { node } => {
             control(&node, ChapList {}, |answer| tables::accounts(&answer.accounts))

@@ -1,6 +1,9 @@
 //! Failures of commands: one line and an exit code.
 
+use std::fmt::Display;
 use std::process::ExitCode;
+
+use nearflash_units::OneLine;
 
 /// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +17,9 @@ pub(crate) enum Failure {
     /// The running node did not answer, or refused.
     #[error(transparent)]
     Control(#[from] nearflash_api::client::ControlError),
+    /// A plan is not made.
+    #[error(transparent)]
+    Apply(#[from] crate::apply::ApplyFailure),
     /// A command about files failed.
     #[error(transparent)]
     Files(#[from] crate::files::FilesFailure),
@@ -73,6 +79,14 @@ pub(crate) enum Failure {
     /// The terminal failed.
     #[error("cannot draw on the terminal: {0}")]
     Display(std::io::Error),
+    /// A trace could not be written.
+    #[error("cannot write the trace to {}: {source}", path.display())]
+    TraceFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The manual pages could not be written.
     #[error("cannot write the manual pages: {0}")]
     ManualPages(std::io::Error),
@@ -92,6 +106,7 @@ impl Failure {
             Self::Interpose(error) => error.exit_code().into(),
             Self::Volume(_) | Self::DataDir(_) | Self::NoTerminal => 2.into(),
             Self::Control(_)
+            | Self::Apply(_)
             | Self::Job { .. }
             | Self::JobCancelled { .. }
             | Self::Declined
@@ -102,8 +117,17 @@ impl Failure {
             | Self::Secret(_)
             | Self::Terminal(_)
             | Self::Display(_)
+            | Self::TraceFile { .. }
             | Self::ManualPages(_)
             | Self::Stdout(_) => 1.into(),
         }
     }
+}
+
+/// Writes errors to stderr, each as a line; returns the exit code.
+pub(crate) fn report<E: Display>(errors: &[E], code: u8) -> ExitCode {
+    for error in errors {
+        eprintln!("nearflash: {}", OneLine(error));
+    }
+    code.into()
 }

@@ -3,13 +3,16 @@
 //!
 //! It does not depend on devices, protocols or catalogs.
 
+mod apply;
 mod args;
 mod calendar;
 mod cluster;
+mod config_check;
 mod confirm;
 mod control;
 mod demo;
 mod doctor;
+mod events;
 mod failure;
 mod files;
 mod interpose;
@@ -21,6 +24,7 @@ mod secret;
 mod study;
 mod tables;
 mod top;
+mod trace;
 mod waiting;
 mod zeroing;
 
@@ -30,8 +34,9 @@ use clap::{CommandFactory, Parser};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_units::OneLine;
 use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::prelude::*;
 
-use args::{Cli, Subcommand};
+use args::{Cli, ConfigSubcommand, Subcommand};
 use failure::Failure;
 use output::print;
 
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
 fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
     match subcommand {
         Subcommand::Serve(args) => serve(args),
+        Subcommand::Apply(args) => apply::run_apply(&args),
+        Subcommand::Config(ConfigSubcommand::Check(args)) => config_check::run_check(&args),
         Subcommand::Volume(volume) => control::run_volume(volume),
         Subcommand::Credential(credential) => control::run_credential(credential),
         Subcommand::Grant(grant) => control::run_grant(grant),
@@ -59,7 +66,9 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Top(node) => top::run_top(&node),
+        Subcommand::Trace(args) => trace::run_trace(&args),
         Subcommand::Metrics(node) => control::run_metrics(&node),
+        Subcommand::Events(args) => events::run_events(&args),
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),
@@ -96,10 +105,10 @@ fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
 /// not block a core: lines are dropped instead.
 fn log_to_stderr(level: impl Into<tracing_subscriber::filter::LevelFilter>) -> WorkerGuard {
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_max_level(level)
-        .init();
+        .with_filter(level.into());
+    tracing_subscriber::registry().with(lines).with(nearflash_node::events::recorder()).init();
     guard
 }

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use nearflash_api::{
-    CredentialInfo, Document, GrantInfo, JobInfo, OneAccount, OneKeyedHost, ReservationInfo,
-    TokenInfo, VolumeInfo,
+    CredentialInfo, Document, GrantInfo, HostVolume, JobInfo, OneAccount, OneKeyedHost,
+    ReservationInfo, TokenInfo, VolumeInfo, VolumesOfHost,
 };
 use nearflash_units::ByteLen;
 use serde::Serialize;
@@ -121,9 +121,29 @@ pub(crate) fn host_made(made: &OneKeyedHost) -> String {
     text
 }
 
-/// A host whose keys are removed.
+/// A host that is removed.
 pub(crate) fn host_removed(removed: &OneKeyedHost) -> String {
-    format!("removed the keys of host '{}' and its connections\n", removed.host.nqn)
+    format!("removed host '{}': its keys and its list of volumes\n", removed.host.nqn)
+}
+
+/// The list of a host after a change.
+pub(crate) fn volumes_of(list: &VolumesOfHost) -> String {
+    let VolumesOfHost { host, volumes } = list;
+    match volumes.is_empty() {
+        true => format!("host '{host}' sees no volume\n"),
+        false => format!("host '{host}' sees {}\n", listed_volumes(volumes)),
+    }
+}
+
+/// Volumes with the rights on them, in one word.
+pub(crate) fn listed_volumes(volumes: &[HostVolume]) -> String {
+    let word = |it: &HostVolume| format!("{}:{}", it.volume, it.rights);
+    volumes.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+/// A host whose list is taken away.
+pub(crate) fn unlisted(list: &VolumesOfHost) -> String {
+    format!("host '{}' has no list of volumes any more\n", list.host)
 }
 
 /// Cleared reservations.
@@ -230,7 +250,7 @@ mod tests {
         };
         let given = OneKeyedHost { host: host(false), key: None, controller_key: None };
         insta::assert_snapshot!(host_made(&given), @"added keys of host 'nqn.2026-11.test:app'");
-        insta::assert_snapshot!(host_removed(&given), @"removed the keys of host 'nqn.2026-11.test:app' and its connections");
+        insta::assert_snapshot!(host_removed(&given), @"removed host 'nqn.2026-11.test:app': its keys and its list of volumes");
         let key = |text: &str| Some(SecretText(text.to_owned()));
         let drawn = OneKeyedHost {
             host: host(true),

@@ -2,104 +2,16 @@
 //! line and an exit code.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+mod common;
+
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-fn nearflash(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn output(arguments: &[&str]) -> Output {
-    nearflash(arguments).output().unwrap()
-}
-
-/// The standard output of a command that succeeds.
-fn said(arguments: &[&str]) -> String {
-    let output = output(arguments);
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// The one line on standard error and the exit code of a command that fails.
-fn failed(arguments: &[&str]) -> (String, i32) {
-    let output = output(arguments);
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(message.matches('\n').count(), 1, "one line: {message}");
-    assert!(output.stdout.is_empty());
-    (message.trim_end().to_owned(), output.status.code().unwrap())
-}
-
-/// A running node.
-struct Node {
-    child: Child,
-    ready: Value,
-}
-
-impl Node {
-    fn start(arguments: &[&str]) -> Self {
-        let arguments = [&["serve", "--nvme-tcp", "127.0.0.1:0"], arguments].concat();
-        let mut child =
-            nearflash(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let Ok(ready) = serde_json::from_str(&line) else {
-            panic!("no ready line: {:?}", child.wait_with_output());
-        };
-        Self { child, ready }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits until the node ends; returns its exit code and its log.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        (self.child.wait().unwrap().code(), log)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // After a failed test; has no effect on a process that has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// The message and the success of a command whose user types `answer` at a terminal.
-fn typed(answer: &str, arguments: &[&str]) -> (String, bool) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let mut master = File::from(master);
-    writeln!(master, "{answer}").unwrap();
-    let mut command = nearflash(arguments);
-    command.stdin(slave.try_clone().unwrap()).stderr(slave.try_clone().unwrap());
-    let success = command.output().unwrap().status.success();
-    // Behind all that the command wrote.
-    writeln!(&slave, "END").unwrap();
-    let mut lines = BufReader::new(master).lines().map(Result::unwrap);
-    let shown: Vec<String> = lines.by_ref().take_while(|line| !line.contains("END")).collect();
-    (shown.join("\n"), success)
-}
+use common::{Node, failed, nearflash, said, text, typed};
 
 #[test]
 fn the_service_manager_learns_that_the_node_is_ready_and_that_it_stops() {
@@ -324,6 +236,8 @@ fn help_version_and_completions_are_there() {
     assert!(said(&["--version"]).starts_with("nearflash "));
     for subcommand in [
         "serve",
+        "apply",
+        "config",
         "volume",
         "credential",
         "grant",
@@ -340,4 +254,5 @@ fn help_version_and_completions_are_there() {
     }
     let completions = said(&["completions", "bash"]);
     assert!(completions.contains("_nearflash()") && completions.contains("--secret-file"));
+    assert!(completions.contains("--dry-run") && completions.contains("--prune"));
 }

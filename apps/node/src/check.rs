@@ -6,13 +6,18 @@ use std::path::Path;
 use nearflash_api::Document;
 
 pub use crate::cluster::{check_pulse, check_token};
-use crate::config::{Config, ServeArgs};
+use crate::config::{Config, Purpose};
 use crate::control;
 
-/// Any configuration file is either valid or refused with a message of one line.
+/// Any configuration file is either valid or refused with messages of one line each, in the order of the
+/// lines. A file that a node can start with is valid alone.
 pub fn check_config_file(text: &str) {
-    if let Err(error) = Config::from_text(Path::new("node.toml"), text, ServeArgs::default()) {
-        assert_one_line(&error.to_string());
+    let read = |purpose| Config::of_text(Path::new("node.toml"), text, purpose);
+    let (served, alone) = (read(Purpose::Serve), read(Purpose::Read));
+    assert!(served.is_err() || alone.is_ok(), "a file for a node is valid alone");
+    for errors in [served, alone].into_iter().filter_map(Result::err) {
+        assert!(!errors.is_empty() && errors.is_sorted_by_key(|error| error.line()));
+        errors.iter().for_each(|error| assert_one_line(&error.to_string()));
     }
 }
 

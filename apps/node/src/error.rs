@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use nearflash_access::{AccountError, GrantError, RestoreGrantsError};
+use nearflash_access::{AccountError, GrantError, HostName, HostVolumesError, RestoreGrantsError};
 use nearflash_media::OpenError;
 use nearflash_nvme::hosts::HostTableError;
 use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
@@ -91,6 +91,18 @@ pub enum NodeError {
     /// The keys of a host cannot be added or removed.
     #[error(transparent)]
     HostTable(#[from] HostTableError),
+    /// The list of a host cannot be changed.
+    #[error(transparent)]
+    HostVolumes(#[from] HostVolumesError),
+    /// The host has no list from which a volume can be taken.
+    #[error(
+        "host '{0}' has no list of volumes, and sees every volume: give it a list first, with \
+         'nearflash host allow'"
+    )]
+    NoList(HostName),
+    /// The host has neither keys nor a list.
+    #[error("no host '{0}' with keys or a list of volumes: 'nearflash host list' lists them")]
+    NoHost(HostName),
     /// A volume of another node cannot be opened.
     #[error("--remote {name}: {source}")]
     Remote {

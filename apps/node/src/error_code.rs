@@ -30,6 +30,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::Overtaken { .. } => (ErrorCode::GenerationDiffers, None),
         NodeError::NoGeneration | NodeError::Value(_) => (ErrorCode::InvalidValue, None),
         NodeError::HostTable(error) => of_host(error),
+        NodeError::HostVolumes(_) => (ErrorCode::LimitReached, None),
+        NodeError::NoHost(host) => (ErrorCode::HostKeysNotFound, Some(Subject::new("host", host))),
+        NodeError::NoList(host) => (ErrorCode::InvalidValue, Some(Subject::new("host", host))),
         NodeError::VolumeSize { name, .. }
         | NodeError::VolumeBlockSize { name, .. }
         | NodeError::VolumeDevice { name, .. }

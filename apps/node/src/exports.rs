@@ -8,6 +8,7 @@ use nearflash_api::VolumeInfo;
 use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
+use nearflash_request::{HostRights, VolumeId};
 use nearflash_space::{Name, Provisioning, Space, Volume};
 use nearflash_units::{BlockSize, ByteOffset};
 use uuid::Uuid;
@@ -62,8 +63,17 @@ pub(crate) fn published(
         }
     };
     let namespaces = volumes.into_iter().map(namespace).collect();
-    let iscsi = Arc::new(iscsi_access(recorded, devices));
-    Published { volumes: Arc::new(space.table()), namespaces, direct, iscsi }
+    let iscsi = iscsi_access(recorded, devices);
+    let (volumes, hosts) = (Arc::new(space.table()), Arc::clone(&iscsi.rights));
+    Published { volumes, namespaces, hosts, direct, iscsi: Arc::new(iscsi) }
+}
+
+/// The rights of hosts and initiators.
+pub(crate) fn host_rights(recorded: &Records) -> HostRights {
+    let numbers: HashMap<Uuid, VolumeId> =
+        recorded.space.served().map(|volume| (volume.uuid, volume.id)).collect();
+    let number = |uuid: Uuid| numbers.get(&uuid).copied();
+    recorded.host_volumes.rights(recorded.unlisted_hosts, number)
 }
 
 /// The volumes that hosts and initiators see. The files of the others are this node's, and nobody else
@@ -165,6 +175,7 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
     IscsiAccess {
         targets: targets.into_iter().map(target).collect(),
         accounts: recorded.accounts.iter().cloned().collect(),
+        rights: Arc::new(host_rights(recorded)),
     }
 }
 

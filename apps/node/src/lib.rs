@@ -15,11 +15,11 @@ mod doors;
 mod end_of_panic;
 mod error;
 mod error_code;
+pub mod events;
 mod exports;
 mod files;
 mod health;
 mod http;
-mod initiator_name;
 mod joining;
 mod ledger;
 mod node;
@@ -36,15 +36,16 @@ mod tokens;
 pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
 pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
-pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use ledger::Ledger;
+pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
 pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,
-    ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant,
-    DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess, InitiatorAccess,
-    IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication, OnFiles,
-    OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError, Then,
+    ConnectedInitiator, CoreStatus, CoreTrace, DirectAccess, DirectCredential, DirectFilesGrant,
+    DirectGrant, DirectSeal, DirectVolume, DoorSocket, FilesAccess, FilesNews, HostAccess,
+    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, MirrorNews, Namespace, OnAuthentication,
+    OnFiles, OnMirrors, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    Then, TraceSpec,
 };
 pub use serve::{Running, serve};
 pub use ticket::Ticket;

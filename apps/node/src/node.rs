@@ -13,6 +13,7 @@ mod cluster;
 mod condition;
 mod expiry;
 mod face;
+mod host_volumes;
 mod hosts;
 mod io;
 mod jobs;
@@ -26,6 +27,7 @@ mod service;
 mod shared;
 mod status;
 mod tokens;
+mod trace;
 mod workers;
 mod zeroing;
 
@@ -64,6 +66,7 @@ use remotes::Devices;
 pub(crate) use remotes::RemoteWatch;
 pub(crate) use shared::IsOver;
 use shared::Shared;
+use trace::Tracing;
 pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
@@ -87,6 +90,7 @@ pub(crate) struct Node {
     served: Mutex<Served>,
     jobs: Jobs,
     watched: Watched,
+    tracing: Tracing,
     /// Rings after a change of the served state or of a job.
     bell: Arc<Bell>,
     /// Signals a change of the served state, or the end of the node.
@@ -141,6 +145,7 @@ impl Node {
             changed,
             jobs,
             watched: Watched::default(),
+            tracing: Tracing::default(),
             bell,
             board: Arc::new(Board::new(Arc::clone(&runtime))),
             runtime,

@@ -234,12 +234,14 @@ fn device_of<'devices>(devices: &'devices [Arc<Device>], extent: &Extent) -> &'d
     &devices[usize::try_from(extent.device.0).expect("usize is at least 32 bits wide")]
 }
 
-/// Deletes grants on volumes that no longer exist, so that a later volume of the same name has
-/// none.
+/// Deletes grants on volumes that no longer exist, and takes these out of the lists of hosts, so that a later
+/// volume of the same name has none.
 pub(crate) fn keep_grants_on(recorded: &mut Records) {
-    let Records { space, grants, keeps_all_grants, .. } = recorded;
+    let Records { space, grants, host_volumes, keeps_all_grants, .. } = recorded;
     if *keeps_all_grants {
         return;
     }
-    grants.keep_those_on(|uuid| space.volumes().any(|volume| volume.uuid == uuid));
+    let is_there = |uuid| space.volumes().any(|volume| volume.uuid == uuid);
+    grants.keep_those_on(is_there);
+    host_volumes.keep_those_on(is_there);
 }

@@ -1,7 +1,8 @@
 //! The state that a node records and serves. A change is made on a copy of it.
 
-use nearflash_access::{Accounts, Grants};
+use nearflash_access::{Accounts, Grants, HostVolumes};
 use nearflash_nvme::hosts::HostTable;
+use nearflash_request::UnlistedHosts;
 use nearflash_space::Space;
 
 use crate::runtime_face::{FilesAccess, PeerAccess};
@@ -27,6 +28,10 @@ pub(crate) struct Records {
     pub(crate) tokens: Tokens,
     /// The NVMe hosts that have keys, with their keys.
     pub(crate) hosts: HostTable,
+    /// The volumes of the hosts that have a list.
+    pub(crate) host_volumes: HostVolumes,
+    /// The volumes of the other hosts. The configuration has them, not the catalog.
+    pub(crate) unlisted_hosts: UnlistedHosts,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,
     /// The volumes whose files this node owns. The configuration has them, not the catalog.

@@ -46,6 +46,17 @@ impl FromStr for RemoteSpec {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let form = || ValueError::Remote(text.into());
         let (name, url) = text.split_once('=').ok_or_else(form)?;
+        Self::of_parts(name, url)
+    }
+}
+
+impl RemoteSpec {
+    /// The volume of another node at a URL, under a name of this node.
+    ///
+    /// # Errors
+    /// When the name or the URL is not valid.
+    pub(crate) fn of_parts(name: &str, url: &str) -> Result<Self, ValueError> {
+        let form = || ValueError::Remote(format!("{name}={url}").into());
         let url: Url = url.parse()?;
         match (&url.place, &url.volume) {
             (Place::Tcp { .. }, Some(_)) => Ok(Self { name: name.parse()?, url }),

@@ -15,7 +15,7 @@ use nearflash_access::{ChapAccount, GrantNumber, GrantPath, Rights, Secret};
 use nearflash_device::DeviceId;
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
-use nearflash_engine::{CoreId, Owner};
+use nearflash_engine::{CoreId, Owner, Traced};
 use nearflash_media::Device;
 use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
@@ -23,7 +23,9 @@ use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
-use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
+use nearflash_request::{
+    Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Tag, VolumeId,
+};
 use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
@@ -274,6 +276,8 @@ pub struct Published {
     pub volumes: Arc<VolumeTable>,
     /// The hosts' view of the volumes, ordered by subsystem and namespace.
     pub namespaces: Arc<[Namespace]>,
+    /// The rights of hosts on the namespaces.
+    pub hosts: Arc<HostRights>,
     /// The direct clients' view of the volumes.
     pub direct: Arc<DirectAccess>,
     /// The iSCSI initiators' view of the volumes, and their accounts.
@@ -287,6 +291,8 @@ pub struct IscsiAccess {
     pub targets: Vec<IscsiTarget>,
     /// Every CHAP user. An empty list means that the anonymous doors require no authentication.
     pub accounts: Vec<ChapAccount>,
+    /// The rights of initiators on the units.
+    pub rights: Arc<HostRights>,
 }
 
 /// A subsystem as initiators see it.
@@ -603,6 +609,13 @@ pub trait Runtime: Send + Sync {
     /// The processor and the figures of each core, in the order of the cores. No core is asked.
     fn readings(&self) -> Vec<(usize, Reading)>;
 
+    /// Begins to trace requests on every core. An earlier trace is dropped. The ticket is over when every core has
+    /// all the records that it may have.
+    fn begin_trace(&self, spec: &TraceSpec) -> Ticket;
+
+    /// Ends the trace. Returns the records of each core, in the order of the cores.
+    fn end_trace(&self) -> Vec<CoreTrace>;
+
     /// Stops accepting hosts, finishes the requests in flight, flushes, answers, and ends every
     /// core. A second call does nothing. Returns whether everything was finished and flushed: the
     /// wait for a device that does not answer is bounded.
@@ -631,6 +644,26 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
     }
+}
+
+/// The requests to trace.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TraceSpec {
+    /// One in so many.
+    pub every: u32,
+    /// Only those to this volume.
+    pub volume: Option<VolumeId>,
+    /// The maximum number on each core.
+    pub records_max: usize,
+}
+
+/// The traced requests of a core.
+#[derive(Clone, Debug)]
+pub struct CoreTrace {
+    /// The processor.
+    pub processor: usize,
+    /// `None` if the core did not answer in time.
+    pub traced: Option<Traced>,
 }
 
 /// The status of the cores.

@@ -74,7 +74,7 @@ impl Running {
         let slices = cluster.as_ref().zip(config.cluster.as_ref().map(|it| &it.slices[..]));
         let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
         let Doors { mut open, local_socket, addresses, http } = doors;
-        let (on_files, files) = prepare_files(config, &mut prepared, &mut open)?;
+        let (on_files, files) = configure(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let (asker, events) = Asker::new();
         let (on_authentication, authentications) = authentication::queue();
@@ -164,7 +164,7 @@ impl Running {
             owner.stop();
             drop(socket);
         }
-        // Requests that wait for a job are answered when the workers stop.
+        // Requests that wait for a job or trace are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.remotes.stop();
         self.http.into_iter().for_each(Http::stop);
@@ -196,12 +196,14 @@ struct FilesStart {
     queues: Queues,
 }
 
-/// Prepares the owner of the files of the configured volumes, which must be volumes of this node alone.
-fn prepare_files(
+/// Adds what only the configuration has to the state: the volumes of hosts without a list, and the owner of the
+/// files of the configured volumes, which must be volumes of this node alone.
+fn configure(
     config: &Config,
     prepared: &mut Prepared,
     doors: &mut Vec<OpenDoor>,
 ) -> Result<(OnFiles, Option<FilesStart>), NodeError> {
+    prepared.recorded.unlisted_hosts = config.unlisted_hosts;
     let of_node = |name: &Name| match prepared.recorded.space.volume(name) {
         Some(volume) if volume.home == Home::Node => Ok((name.clone(), volume.id)),
         Some(_) => Err(NodeError::FilesNotOfNode { name: name.clone() }),

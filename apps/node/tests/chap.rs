@@ -46,11 +46,24 @@ impl Bench {
 
 fn add(user: &str, secret: Option<&str>, mutual: Option<ChapMutual>) -> ChapAdd {
     let secret = secret.map(|text| SecretText(text.to_owned()));
-    ChapAdd { user: user.to_owned(), secret, mutual }
+    ChapAdd { user: user.to_owned(), secret, mutual, replace: false }
 }
 
 fn remove(user: &str) -> ChapRemove {
     ChapRemove { user: user.to_owned() }
+}
+
+#[test]
+fn an_account_replaces_the_one_of_its_user_on_request() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    bench.ask(add("app", Some("geheimgeheim"), None));
+    let other = || add("app", Some("anderesgeheimnis"), None);
+    assert!(bench.refused(other()).contains("app"));
+    bench.ask(ChapAdd { replace: true, ..other() });
+    let accounts = cores.last_iscsi().accounts.clone();
+    assert_eq!((accounts.len(), accounts[0].secret.as_str()), (1, "anderesgeheimnis"));
+    running.stop().unwrap();
 }
 
 #[test]

@@ -7,10 +7,14 @@ use std::sync::Arc;
 
 use common::Recorder;
 use nearflash_api::client::ask;
-use nearflash_api::{Call, ControllerKey, HostAdd, HostList, HostRemove, SecretText};
+use nearflash_api::{
+    Call, ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist,
+    HostVolume, SecretText, StatusShow,
+};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running};
 use nearflash_nvme::auth::Key;
+use nearflash_request::{HostRight, VolumeId};
 
 const APP: &str = "nqn.2026-11.test:app";
 
@@ -25,6 +29,7 @@ impl Bench {
     fn start(&self, address: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), NodeError> {
         let config = Config::resolve(ServeArgs {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
+            volumes: vec!["a=1MiB@flash".to_owned(), "b=1MiB@flash".to_owned()],
             nvme_tcp: vec![address.to_owned()],
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             data_dir: Some(self.0.path().join("data")),
@@ -47,8 +52,10 @@ fn add(nqn: &str) -> HostAdd {
         nqn: nqn.to_owned(),
         key: None,
         controller: None,
+        volumes: None,
         hash: None,
         group: None,
+        replace: false,
         psk: None,
         psk_derivation: None,
         tls: None,
@@ -145,6 +152,26 @@ fn psks_that_cannot_be_are_refused_in_one_line_and_not_repeated() {
 }
 
 #[test]
+fn keys_replace_earlier_ones_on_request_and_in_one_change() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let new = |hash: &str| HostAdd {
+        key: Some(text(1)),
+        hash: Some(hash.to_owned()),
+        replace: true,
+        ..add(APP)
+    };
+    bench.ask(new("sha256"));
+    let before = bench.ask(StatusShow {}).generation;
+    bench.ask(new("sha512"));
+    assert_eq!(bench.ask(StatusShow {}).generation, before + 1);
+    let hosts = bench.ask(HostList {}).hosts;
+    assert_eq!((hosts.len(), hosts[0].hash.as_deref()), (1, Some("sha512")));
+    assert_eq!(keyed(&cores), [APP]);
+    running.stop().unwrap();
+}
+
+#[test]
 fn keys_that_cannot_be_are_refused_in_one_line_and_not_repeated() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
@@ -194,4 +221,123 @@ fn a_door_that_demands_authentication_opens_with_keys_or_when_hosts_are_named() 
         let (running, _) = bench.start(address, &[]).unwrap();
         running.stop().unwrap();
     }
+}
+
+/// The rights that the cores have last been told of, on the volumes `a` and `b`.
+fn told(cores: &Recorder, host: Option<&str>) -> [Option<HostRight>; 2] {
+    let published = cores.last();
+    assert_eq!(published.hosts, published.iscsi.rights, "one rule for all doors");
+    [0, 1].map(|volume| published.hosts.on(host, VolumeId(volume)))
+}
+
+fn volume(name: &str, rights: &str) -> HostVolume {
+    HostVolume { volume: name.to_owned(), rights: rights.to_owned() }
+}
+
+fn allow(host: &str, volumes: &[HostVolume]) -> HostAllow {
+    HostAllow { host: host.to_owned(), volumes: volumes.to_vec(), only: false }
+}
+
+fn deny(host: &str, volumes: &[&str]) -> HostDeny {
+    let volumes = volumes.iter().map(|name| (*name).to_owned()).collect();
+    HostDeny { host: host.to_owned(), volumes }
+}
+
+const READ: Option<HostRight> = Some(HostRight::Read);
+const WRITE: Option<HostRight> = Some(HostRight::ReadWrite);
+
+#[test]
+fn lists_of_hosts_are_told_to_the_cores_and_repeated_calls_change_nothing() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let iqn = "iqn.2026-11.test:app";
+    for host in [APP, "IQN.2026-11.Test:App"] {
+        for _ in 0..2 {
+            let made = bench.ask(allow(host, &[volume("a", "r"), volume("b", "rw")])).list;
+            assert_eq!(made.volumes, [volume("a", "r"), volume("b", "rw")]);
+        }
+    }
+    for host in [APP, iqn] {
+        assert_eq!(told(&cores, Some(host)), [READ, WRITE]);
+    }
+    assert_eq!(told(&cores, None), [WRITE, WRITE]);
+    let before = cores.publications();
+    bench.ask(allow(APP, &[volume("b", "rw")]));
+    assert_eq!(cores.publications(), before, "nothing has changed");
+    bench.ask(allow(APP, &[volume("b", "r")]));
+    assert_eq!(told(&cores, Some(APP)), [READ, READ]);
+    bench.ask(HostAllow { only: true, ..allow(APP, &[volume("b", "rw")]) });
+    assert_eq!(told(&cores, Some(APP)), [None, WRITE]);
+    for _ in 0..2 {
+        assert_eq!(bench.ask(deny(APP, &["b"])).list.volumes, []);
+    }
+    assert_eq!(told(&cores, Some(APP)), [None, None]);
+    bench.ask(deny("nqn.2026-11.test:c", &[]));
+    assert_eq!(told(&cores, Some("nqn.2026-11.test:c")), [None, None]);
+    running.stop().unwrap();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert_eq!(told(&cores, Some(APP)), [None, None]);
+    assert_eq!(told(&cores, Some(iqn)), [READ, WRITE]);
+    for _ in 0..2 {
+        bench.ask(HostUnlist { host: APP.to_owned() });
+    }
+    assert_eq!(told(&cores, Some(APP)), [WRITE, WRITE]);
+    assert_eq!(bench.ask(remove(iqn)).host.nqn, iqn);
+    assert_eq!(told(&cores, Some(iqn)), [WRITE, WRITE]);
+    let lists = bench.ask(HostList {}).lists;
+    assert_eq!(lists.iter().map(|list| &list.host[..]).collect::<Vec<_>>(), ["nqn.2026-11.test:c"]);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_host_is_added_with_keys_and_a_list_at_once_and_removed_with_both() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    bench.ask(HostAdd { volumes: Some(vec![volume("b", "r")]), ..add(APP) });
+    assert_eq!((keyed(&cores), told(&cores, Some(APP))), (vec![APP.to_owned()], [None, READ]));
+    let refused = bench
+        .refused(HostAdd { volumes: Some(vec![volume("x", "r")]), ..add("nqn.2026-11.test:b") });
+    assert!(refused.starts_with("no volume 'x'"), "{refused}");
+    assert_eq!(keyed(&cores), [APP]);
+    bench.ask(remove(APP));
+    assert_eq!((keyed(&cores), told(&cores, Some(APP))), (vec![], [WRITE, WRITE]));
+    running.stop().unwrap();
+}
+
+#[test]
+fn lists_that_cannot_be_are_refused_in_one_line() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let before = cores.publications();
+    for (refused, reason) in [
+        (bench.refused(allow("app", &[volume("a", "r")])), "'app' is not a valid host"),
+        (bench.refused(allow(APP, &[volume("x", "r")])), "no volume 'x'"),
+        (bench.refused(allow(APP, &[volume("a", "ro")])), "'ro' is not a valid set of rights"),
+        (bench.refused(deny(APP, &["a"])), "host 'nqn.2026-11.test:app' has no list of volumes"),
+        (bench.refused(deny(APP, &["x"])), "no volume 'x'"),
+    ] {
+        assert!(refused.starts_with(reason) && !refused.contains('\n'), "{refused}");
+    }
+    assert_eq!(cores.publications(), before);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_change_of_rights_waits_for_the_requests_that_it_forbids() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let (waits, is_waiting) = std::sync::mpsc::channel();
+    *cores.waits.lock().unwrap() = Some(waits);
+    cores.hang(0);
+    // More rights end no request, and lesser rights on another volume do not wait for this one.
+    bench.ask(allow(APP, &[volume("a", "rw"), volume("b", "r")]));
+    assert!(is_waiting.try_recv().is_err());
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| bench.ask(allow(APP, &[volume("a", "r")])));
+        is_waiting.recv().unwrap();
+        assert_eq!(told(&cores, Some(APP)), [READ, READ], "it applies to new requests");
+        assert!(!change.is_finished());
+        cores.recover();
+    });
+    running.stop().unwrap();
 }

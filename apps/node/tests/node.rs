@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::Recorder;
-use nearflash_api::client::{ControlError, ask};
+use nearflash_api::client::{ControlError, ask, ask_if};
 use nearflash_api::{
-    Call, DeviceClear, ErrorCode, OneVolume, Status, StatusShow, Subject, VolumeCreate, VolumeInfo,
-    VolumeList, VolumeRemove, VolumeResize,
+    Call, DeviceClear, ErrorCode, JobWait, OneVolume, Status, StatusShow, Subject, VolumeCreate,
+    VolumeInfo, VolumeList, VolumeRemove, VolumeResize,
 };
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{ConnectedHost, HostAccess, NodeError, Running, subsystem_nqn};
@@ -110,6 +110,26 @@ fn volumes_keep_name_size_uuid_and_place_over_a_restart() {
     assert_eq!(first.0, second.0);
     assert_eq!(first.1.namespaces, second.1.namespaces);
     assert_eq!(first.1.volumes, second.1.volumes);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_change_that_was_decided_on_an_older_state_is_refused() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&["r=ram:16MiB"], &[]).unwrap();
+    let data_dir = bench.data_dir();
+    let read = status(&data_dir).generation;
+    let made = ask_if(&data_dir, create("a", MIB, "r"), read).unwrap();
+    if let Some(job) = made.job {
+        ask(&data_dir, JobWait { id: job.id, seconds: 30 }).unwrap();
+    }
+    assert!(status(&data_dir).generation > read);
+    let refused = ask_if(&data_dir, create("b", MIB, "r"), read).unwrap_err();
+    let ControlError::Refused(refused) = refused else { panic!("{refused}") };
+    assert_eq!(refused.code, ErrorCode::GenerationDiffers);
+    let names: Vec<String> = status(&data_dir).volumes.into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["a"]);
+    ask_if(&data_dir, create("b", MIB, "r"), status(&data_dir).generation).unwrap();
     running.stop().unwrap();
 }
 

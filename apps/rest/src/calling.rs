@@ -79,11 +79,11 @@ impl Calls {
 fn execute(face: &dyn Face, asked: Asked) -> Result<Answered, ApiError> {
     let Asked { caller, request, subject, expected } = asked;
     let call = request.name();
-    let is_query = crate::rules::rule(&request).0 == TokenScope::Read;
+    let is_query = nearflash_api::rule(&request).0 == TokenScope::Read;
     let done = repeat::serve(face, request, expected);
     if !is_query {
         let result = done.as_ref().err().map_or("ok", |error| error.code.as_str());
-        audit(&caller, call, &subject, result);
+        audit((HTTP, &caller.name), call, &subject, result);
     }
     if let Err(error) = &done {
         tracing::debug!("refused: {error}");
@@ -91,9 +91,13 @@ fn execute(face: &dyn Face, asked: Asked) -> Result<Answered, ApiError> {
     done
 }
 
-/// The line in the log of a change: who, which call, its subject and the result.
-pub(crate) fn audit(caller: &Caller, call: &str, subject: &str, result: &str) {
+/// The name of this interface in the log.
+pub(crate) const HTTP: &str = "http";
+
+/// The line in the log of a change: over which interface, by whom, which call, its subject and the
+/// result.
+pub fn audit((through, who): (&str, &str), call: &str, subject: &str, result: &str) {
     // A subject is a peer's text.
     let subject = OneLine(subject).to_string();
-    tracing::info!(who = caller.name, call, subject, result, "http: change");
+    tracing::info!(who, call, subject, result, through, "change");
 }

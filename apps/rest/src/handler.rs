@@ -11,21 +11,20 @@ use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
-use nearflash_api::{JobShow, OneGrant, OneJob, OneVolume, Request};
+use nearflash_api::{JobShow, OneGrant, OneJob, OneVolume, Request, rule};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::body;
 use crate::caller::{Caller, Peer, caller};
-use crate::calling::{Answered, Asked, Calls, audit};
+use crate::calling::{Answered, Asked, Calls, HTTP, audit};
 use crate::events;
 use crate::openapi;
 use crate::page;
 use crate::refusal::{Refusal, document};
 use crate::repeat::parse;
 use crate::routes::{ROUTES, Route, Success, Verb};
-use crate::rules::rule;
 
 /// The characters that a name has in a path without being encoded. RFC 3986, 2.3.
 const ENCODED: &AsciiSet =
@@ -136,7 +135,7 @@ async fn answer(
     drop(body);
     let (scope, subject) = rule(&request);
     if let Err(refusal) = caller.check(scope) {
-        audit(&caller, request.name(), &subject, refusal.error.code.as_str());
+        audit((HTTP, &caller.name), request.name(), &subject, refusal.error.code.as_str());
         return Err(refusal);
     }
     let expected = if route.is_query() { None } else { body::expected(&parts.headers)? };

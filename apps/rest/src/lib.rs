@@ -22,7 +22,6 @@ mod page;
 mod refusal;
 mod repeat;
 mod routes;
-mod rules;
 mod schemas;
 mod server;
 mod timed;
@@ -31,7 +30,7 @@ mod tls;
 use nearflash_api::{ApiError, Request, TokenScope};
 use zeroize::Zeroizing;
 
-pub use calling::CALLS_MAX;
+pub use calling::{CALLS_MAX, audit};
 pub use openapi::document as openapi_document;
 pub use server::{HttpServer, Listeners};
 pub use tls::{TlsError, read as read_tls};

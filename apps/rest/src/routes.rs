@@ -5,10 +5,10 @@
 
 use nearflash_api::{
     Accounts, Activity, ChapAdd, ClusterVolumeCreate, CredentialCreate, Credentials, Devices,
-    GrantAdd, GrantSeal, Grants, HostAdd, Jobs, KeyedHosts, NewCredential, NewSeal, NewToken,
-    OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken,
-    OneVolume, Reservations, Status, TokenCreate, Tokens, VolumeCreate, VolumeDetail, VolumeResize,
-    Volumes,
+    Events, GrantAdd, GrantSeal, Grants, HostAdd, HostAllow, HostDeny, Jobs, KeyedHosts,
+    NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
+    OneKeyedHost, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
+    TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail, VolumeResize, Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -107,10 +107,11 @@ impl Route {
 pub(crate) const WAIT: &str = "wait";
 
 const NAME: Field = ("name", Kind::Text, "The name.");
+const HOST: Field = ("host", Kind::Text, "The host's NQN, or the initiator's iSCSI name.");
 const JOB: Field = ("id", Kind::Number, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 31] = [
+pub(crate) static ROUTES: [Route; 36] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -119,6 +120,23 @@ pub(crate) static ROUTES: [Route; 31] = [
         described::<Activity>,
     )
     .query(&[("since", Kind::Number, "Only the intervals after this number.")]),
+    get("/v1/log", "event-list", "The last events", described::<Events>).query(&[(
+        "after",
+        Kind::Number,
+        "Only the events after this number.",
+    )]),
+    get(
+        "/v1/trace",
+        "trace",
+        "Traces the stages of some requests for a time; one caller at a time",
+        described::<Trace>,
+    )
+    .query(&[
+        ("seconds", Kind::Number, "The length of the trace: 1 to 60, by default 1."),
+        ("every", Kind::Number, "Trace one in so many requests, by default 100."),
+        ("records", Kind::Number, "The most requests of the answer: 1 to 10000, by default 1000."),
+        ("volume", Kind::Text, "Only requests to this volume."),
+    ]),
     get("/v1/volumes", "volume-list", "All volumes", described::<Volumes>),
     post("/v1/volumes", "volume-create", "Creates a volume", described::<OneVolume>)
         .body(&[described::<VolumeCreate>, described::<ClusterVolumeCreate>])
@@ -194,17 +212,45 @@ pub(crate) static ROUTES: [Route; 31] = [
         described::<OneAccount>,
     )
     .field(("user", Kind::Text, "The initiator's user name.")),
-    get("/v1/hosts", "host-list", "All NVMe hosts with keys", described::<KeyedHosts>),
+    get(
+        "/v1/hosts",
+        "host-list",
+        "All NVMe hosts with keys, and all lists of volumes",
+        described::<KeyedHosts>,
+    ),
     post("/v1/hosts", "host-add", "Adds the keys of an NVMe host", described::<OneKeyedHost>)
         .body(&[described::<HostAdd>])
         .creates(Success::Created),
     delete(
         "/v1/hosts/{nqn}",
         "host-remove",
-        "Removes the keys of an NVMe host, and disconnects it",
+        "Removes a host: its keys and its list of volumes; a host with keys is disconnected",
         described::<OneKeyedHost>,
     )
-    .field(("nqn", Kind::Text, "The host's NQN.")),
+    .field(("nqn", Kind::Text, "The host's NQN, or the initiator's iSCSI name.")),
+    patch(
+        "/v1/hosts/{host}/volumes",
+        "host-allow",
+        "Gives a host rights on volumes; with `only`, it has no others",
+        described::<OneVolumeList>,
+    )
+    .field(HOST)
+    .body(&[described::<HostAllow>]),
+    post(
+        "/v1/hosts/{host}/deny",
+        "host-deny",
+        "Takes volumes, or all, out of the list of a host",
+        described::<OneVolumeList>,
+    )
+    .field(HOST)
+    .body(&[described::<HostDeny>]),
+    delete(
+        "/v1/hosts/{host}/volumes",
+        "host-unlist",
+        "Takes the list of a host away",
+        described::<OneVolumeList>,
+    )
+    .field(HOST),
     get("/v1/tokens", "token-list", "All tokens", described::<Tokens>),
     post("/v1/tokens", "token-create", "Creates a token", described::<NewToken>)
         .body(&[described::<TokenCreate>])

@@ -91,7 +91,7 @@ impl Disk {
             false => Backing::File { path: path.clone(), size: None },
         };
         let name = "local".parse().expect("it is a name");
-        let spec = DeviceSpec { name, backing, wipe: destroy };
+        let spec = DeviceSpec { name, backing, wipe: destroy, page_cache: false };
         // Only inspects: the opened device is dropped again.
         nearflash_media::open(&spec, Claim { node: Uuid::new_v4(), known: &[], cluster: None })
             .map_err(|error| refusal(&path, error))?;

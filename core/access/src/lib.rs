@@ -1,5 +1,5 @@
-//! Access rules: credentials of direct clients, grants on ranges of volumes and on files, and the CHAP accounts
-//! of iSCSI initiators. Pure.
+//! Access rules: credentials of direct clients, grants on ranges of volumes and on files, the CHAP accounts of
+//! iSCSI initiators, and the volumes that hosts use. Pure.
 //!
 //! This crate does not depend on protocols, on the catalog that stores its data, on clocks or on
 //! random numbers: callers supply the time and the bytes of a new secret.
@@ -7,6 +7,8 @@
 mod chap;
 mod grant;
 mod grants;
+mod hosts;
+mod initiator_name;
 
 pub use chap::{
     ACCOUNTS_MAX, AccountError, Accounts, CHAP_SECRET_LEN_MAX, CHAP_SECRET_LEN_MIN,
@@ -21,3 +23,8 @@ pub use grants::{
     CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError,
     SEAL_LIFE_MAX, is_expired,
 };
+pub use hosts::{
+    HostName, HostVolumes, HostVolumesError, LISTED_HOSTS_MAX, LISTED_VOLUMES_MAX,
+    ParseHostNameError, VolumeList,
+};
+pub use initiator_name::{InitiatorName, ParseInitiatorNameError};

@@ -129,6 +129,10 @@ pub struct Agent {
     /// The endpoint of the last watch. When a watch is cut, another one is asked.
     watched_at: usize,
     lease: Option<i64>,
+    /// Whether `alive` has been written with this lease.
+    is_noted: bool,
+    /// Whether `alive` was that of another run when it was last looked at.
+    is_other: bool,
     changes: VecDeque<Running>,
     outcomes: VecDeque<(ChangeId, Outcome)>,
     published: Option<Tables>,
@@ -162,6 +166,8 @@ impl Agent {
             watch: None,
             watched_at: 0,
             lease: None,
+            is_noted: false,
+            is_other: false,
             changes: VecDeque::new(),
             outcomes: VecDeque::new(),
             published: None,
@@ -312,14 +318,18 @@ impl Agent {
                 self.take_outcome(now, succeeded, revision);
             }
             (Task::Alive, Answer::Lease { lease }) => {
-                self.lease = Some(lease);
-                self.note_alive(now, lease);
+                (self.lease, self.is_noted) = (Some(lease), false);
+                self.due.insert(Task::Alive, now);
             }
-            (
-                Task::Alive,
-                Answer::Txn { succeeded: true, .. } | Answer::KeptAlive { exists: true },
-            ) => {
+            (Task::Alive, Answer::Txn { succeeded: true, .. }) => {
+                self.is_noted = true;
                 self.due.insert(Task::Alive, now.plus(ALIVE_EVERY));
+            }
+            (Task::Alive, Answer::KeptAlive { exists: true }) => {
+                // Meanwhile, the key of an earlier run may have ended.
+                let waits = self.is_noted || self.other_run().is_some();
+                let next = if waits { now.plus(ALIVE_EVERY) } else { now };
+                self.due.insert(Task::Alive, next);
             }
             (Task::Alive, _) => {
                 self.lease = None;
@@ -353,33 +363,42 @@ impl Agent {
         self.due.insert(waiting.task, now.plus(RETRY_AFTER));
     }
 
-    /// Creates or renews the lease of `alive`, once the node is registered.
+    /// Creates or renews the lease of `alive`, once the node is registered. A node that was killed
+    /// and started again has the lease ready when that of the earlier run ends, so that nobody sees
+    /// it as down for longer than one transaction takes.
     fn keep_alive(&mut self, now: Nanos) {
-        let operation = match self.lease {
-            _ if !self.state.nodes().contains_key(&self.config.node)
-                || self.other_run().is_some() =>
-            {
-                self.due.insert(Task::Alive, now.plus(RETRY_AFTER));
-                return;
+        if !self.state.nodes().contains_key(&self.config.node) {
+            self.due.insert(Task::Alive, now.plus(RETRY_AFTER));
+            return;
+        }
+        match self.lease {
+            None => self.request(now, Task::Alive, Operation::LeaseGrant { ttl: ALIVE_TTL }),
+            Some(lease) if self.is_noted || self.other_run().is_some() => {
+                self.request(now, Task::Alive, Operation::LeaseKeepAlive { lease })
             }
-            Some(lease) => Operation::LeaseKeepAlive { lease },
-            None => Operation::LeaseGrant { ttl: ALIVE_TTL },
+            Some(lease) => self.note_alive(now, lease),
         };
-        self.request(now, Task::Alive, operation);
     }
 
-    fn note_alive(&mut self, now: Nanos, lease: i64) {
+    fn note_alive(&mut self, now: Nanos, lease: i64) -> RequestId {
         let key = Key::Alive(self.config.node);
         let record = AliveRecord { schema: Schema, run: self.config.run.unwrap_or_default() };
         let mod_revision = self.state.revision(&key);
         let compares = vec![Compare { key: key.clone(), mod_revision }];
         let puts = vec![Put { key, value: record.encode(), lease: Some(lease) }];
-        self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }));
+        self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }))
     }
 
     /// A change that waits for a newer state goes on.
     fn state_changed(&mut self, now: Nanos) {
         self.is_changed = true;
+        let (was_other, is_other) = (self.is_other, self.other_run().is_some());
+        self.is_other = is_other;
+        self.is_noted &= !is_other;
+        let is_asked = self.waiting.values().any(|it| matches!(it.task, Task::Alive));
+        if was_other && !is_other && !is_asked {
+            self.due.insert(Task::Alive, now);
+        }
         if self.changes.front().is_some_and(|it| it.is_ready(&self.state, self.reads_ended)) {
             self.due.insert(Task::Step, now);
         }

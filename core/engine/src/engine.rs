@@ -29,6 +29,7 @@ use crate::job::{Job, needs_fence};
 use crate::meters::Meters;
 use crate::need::brings_payload;
 use crate::pool::Pool;
+use crate::trace::{Moment, TraceId, Tracer};
 use crate::waits::{Older, Waits, volumes_of};
 
 /// The driver's number for a connection. Every answer carries the owner of its request.
@@ -49,6 +50,8 @@ pub struct Answer {
     pub had_scratch: bool,
     /// The request brought payload.
     pub had_payload: bool,
+    /// The record of the request, if it is traced.
+    pub trace: TraceId,
 }
 
 /// The request that a device operation is for.
@@ -90,6 +93,7 @@ pub struct Engine {
     pub(crate) layout: Layout,
     waits: Waits,
     pub(crate) meters: Meters,
+    pub(crate) tracer: Tracer,
     pub(crate) jobs: Slab<Job>,
     pub(crate) admission: Admission,
     pub(crate) holds: Holds,
@@ -123,6 +127,7 @@ impl Engine {
             volumes: config.volumes,
             waits: Waits::default(),
             meters: Meters::default(),
+            tracer: Tracer::default(),
             jobs: Slab::new(),
             admission,
             holds: Holds::default(),
@@ -184,6 +189,11 @@ impl Engine {
         self.waits.poll_over()
     }
 
+    /// The core that the engine runs on.
+    pub fn core(&self) -> CoreId {
+        self.core
+    }
+
     /// The number of requests in flight, including those that wait to begin.
     pub fn jobs_len(&self) -> usize {
         self.jobs.len() + self.admission.len()
@@ -198,8 +208,20 @@ impl Engine {
     /// Takes a request. [`Self::poll_answer`] returns its answer, possibly at once.
     #[inline]
     pub fn submit(&mut self, asker: Asker, request: Request, pool: &mut Pool) {
+        self.submit_traced(asker, request, TraceId::NONE, pool);
+    }
+
+    /// The same for a request that may have a record: [`Self::trace`].
+    #[inline]
+    pub fn submit_traced(
+        &mut self,
+        asker: Asker,
+        request: Request,
+        trace: TraceId,
+        pool: &mut Pool,
+    ) {
         let came = self.waits.generation();
-        let stamp = self.stamp(asker.account, &request);
+        let stamp = self.stamp(asker.account, &request, trace);
         if brings_payload(&request.operation) {
             self.admission.accounts.note_payload(asker.account);
         }
@@ -217,6 +239,9 @@ impl Engine {
     /// Begins an admitted request with the buffers that were taken for it.
     #[inline]
     pub(crate) fn begin_admitted(&mut self, waiting: Waiting, taken: Taken, pool: &mut Pool) {
+        if waiting.stamp.trace.is_some() {
+            self.tracer.mark(waiting.stamp.trace, Moment::Admitted);
+        }
         let job = self.jobs.insert(Job::new(waiting, self.waits.generation(), taken, pool));
         self.begin(job, pool);
     }
@@ -232,6 +257,7 @@ impl Engine {
     #[inline]
     pub fn set_now(&mut self, now: Nanos) {
         self.meters.now = now;
+        self.tracer.begin_turn(now);
         self.layout.set_now(now);
     }
 
@@ -422,7 +448,9 @@ impl Engine {
         let had_scratch = job.needs_scratch;
         let had_payload = !is_read && (job.buffer.is_some() || job.compare.is_some());
         let owner = job.owner;
-        self.answers.push_back(Answer { owner, completion, returned, had_scratch, had_payload });
+        let trace = job.stamp.trace;
+        let answer = Answer { owner, completion, returned, had_scratch, had_payload, trace };
+        self.answers.push_back(answer);
         if job.fenced {
             let release = FenceMessage::Release(self.fence_of(index));
             self.fence_messages.push_back((CoreId::FIRST, release));

@@ -23,6 +23,7 @@ mod stages;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod turns;
 mod waits;
 mod wants;
@@ -36,5 +37,8 @@ pub use histogram::Times;
 pub use meter::{Figures, Kind, KindFigures, KindTotals, Meter, Totals};
 pub use meters::{Asking, Opened, PAIRS_MAX};
 pub use pool::{Foreign, PAGE_LEN, Pool, Reserve};
+pub use trace::{
+    Moment, Moments, TRACE_RECORDS_MAX, TraceId, TraceOrder, TraceRecord, Traced, Tracer,
+};
 pub use waits::Older;
 pub use wants::{Grant, Want};

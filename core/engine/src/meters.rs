@@ -20,6 +20,7 @@ use crate::accounts::AccountId;
 use crate::engine::Engine;
 use crate::job::Job;
 use crate::meter::{Kind, Meter};
+use crate::trace::TraceId;
 
 /// The number of pairs of a host and a volume that have meters of their own on one core. A meter
 /// whose host reads and writes takes 4 KiB; no meter takes more than 11 KiB.
@@ -56,8 +57,13 @@ pub(crate) struct MeterId(u32);
 pub(crate) struct Stamp {
     meter: MeterId,
     pub(crate) kind: Kind,
+    /// It fits in the gap that the kind leaves.
+    pub(crate) trace: TraceId,
     came: Nanos,
 }
+
+// A trace takes no memory of a request.
+const _: () = assert!(size_of::<Stamp>() == 16);
 
 type Pair = (Option<VolumeId>, Asking);
 
@@ -90,6 +96,14 @@ impl Meters {
         })
     }
 
+    /// The hosts and their volumes, by the numbers of their meters.
+    pub(crate) fn hosts(&self) -> Vec<(u32, Option<VolumeId>, Asking)> {
+        let number = |((volume, host), id): (&Pair, &MeterId)| (id.0, *volume, host.clone());
+        let mut hosts: Vec<_> = self.pairs.iter().map(number).collect();
+        hosts.sort_by_key(|(number, ..)| *number);
+        hosts
+    }
+
     /// Drops the meters of removed volumes. A meter with a request under way is dropped at a later
     /// change.
     fn keep(&mut self, volumes: &VolumeTable) {
@@ -108,11 +122,14 @@ impl Meters {
 impl Engine {
     /// Counts the arrival in the meter of the connection's host and the request's volume.
     #[inline]
-    pub(crate) fn stamp(&mut self, account: AccountId, request: &Request) -> Stamp {
+    pub(crate) fn stamp(&mut self, account: AccountId, request: &Request, trace: TraceId) -> Stamp {
         let known = self.admission.accounts.meter(account, request.volume);
         let meter = known.unwrap_or_else(|| self.open_meter(account, request.volume));
         self.meters.of(meter).arrive();
-        Stamp { meter, kind: Kind::of(&request.operation), came: self.meters.now }
+        if trace.is_some() {
+            self.trace_host(trace, meter.0);
+        }
+        Stamp { meter, kind: Kind::of(&request.operation), trace, came: self.meters.now }
     }
 
     #[cold]

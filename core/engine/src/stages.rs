@@ -29,6 +29,7 @@ use crate::engine::{Engine, io_of};
 use crate::fence::{CoreId, FenceMessage};
 use crate::job::{Job, Stage};
 use crate::pool::Pool;
+use crate::trace::Moment;
 
 impl Engine {
     #[inline]
@@ -229,6 +230,10 @@ impl Engine {
     /// A job's IO has ended.
     #[inline]
     pub(crate) fn end_io(&mut self, index: usize, result: IoResult, pool: &mut Pool) {
+        let trace = self.jobs[index].stamp.trace;
+        if trace.is_some() {
+            self.tracer.mark(trace, Moment::Completed);
+        }
         match result {
             IoResult::Done if self.jobs[index].parts.is_some() => {
                 return self.end_phase(index, pool);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::{
     AccountId, Answer, Asker, CoreId, DEVICE_DEPTH, Engine, EngineConfig, FenceMessage, Foreign,
-    Owner, Pool,
+    Owner, Pool, TraceId,
 };
 
 mod bytes;
@@ -21,6 +21,7 @@ mod counts;
 mod depth;
 mod edges;
 mod steps;
+mod trace;
 mod wants;
 
 const BLOCK: usize = 512;

@@ -19,6 +19,10 @@ impl Key {
         Owner(u64::from(self.generation) << 32 | u64::from(self.slot))
     }
 
+    pub(crate) const fn slot(self) -> u32 {
+        self.slot
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "the halves are cut out by their width")]
     pub(crate) fn from_owner(owner: Owner) -> Self {
         Self { slot: owner.0 as u32, generation: (owner.0 >> 32) as u32 }

@@ -12,6 +12,7 @@ use nearflash_nvme::{
     CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
+use nearflash_request::HostRights;
 use nearflash_units::Nanos;
 
 use crate::associations::{Associations, Host};
@@ -230,9 +231,12 @@ impl Shard {
     pub(crate) fn set_exports<W: World>(
         &mut self,
         namespaces: Vec<NamespaceConfig>,
+        rights: Arc<HostRights>,
         world: &mut W,
     ) {
         let Some(controllers) = &mut self.controllers else { return };
+        // A host that gets rights gets no new namespace before them.
+        controllers.target.set_rights(rights);
         let published = controllers.target.publish(namespaces);
         published.expect("the control side gives each namespace a number of its own");
         self.act(world);

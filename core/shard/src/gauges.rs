@@ -27,6 +27,15 @@ impl Protocol {
     /// Every protocol.
     pub const ALL: [Self; 3] = [Self::NvmeTcp, Self::Iscsi, Self::Direct];
 
+    /// Its name in documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NvmeTcp => "nvme-tcp",
+            Self::Iscsi => "iscsi",
+            Self::Direct => "direct",
+        }
+    }
+
     pub(crate) const fn of(session: &Session) -> Self {
         match session {
             Session::NvmeTcp(_) => Self::NvmeTcp,

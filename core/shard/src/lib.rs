@@ -33,6 +33,7 @@ mod seals;
 mod send;
 mod session;
 mod shard;
+mod trace;
 mod world;
 
 pub use changes::CHANGES_PER_VOLUME_MAX;
@@ -54,6 +55,7 @@ pub use progress::PROGRESS_MIN;
 pub use seals::RevokeOrder;
 pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
+pub use trace::connection_number;
 pub use world::{
     Event, Interest, Place, Received, RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent,
     SocketId, Submitted, World,

@@ -7,14 +7,14 @@ use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::Status;
 use nearflash_direct::serving;
 use nearflash_direct::serving::ClientIdentity;
-use nearflash_engine::{CoreId, FenceMessage, Owner};
+use nearflash_engine::{CoreId, FenceMessage, Owner, TraceOrder};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
 use nearflash_nvme::hosts::KeyedHosts;
 use nearflash_nvme::serving::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
-use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
+use nearflash_request::{ChangeResult, HostRights, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 use nearflash_units::Nanos;
 
@@ -81,9 +81,9 @@ pub enum Message {
     /// entry of its volume.
     Volumes(u64, Arc<VolumeTable>),
     /// From the control plane, to the first core, once every core has the volumes: the new
-    /// namespaces that hosts see. Answered by [`crate::Notice::NamespacesTaken`] with the same
-    /// number.
-    Exports(u64, Vec<NamespaceConfig>),
+    /// namespaces, and the rights of hosts on them. Answered by [`crate::Notice::NamespacesTaken`] with
+    /// the same number.
+    Exports(u64, Vec<NamespaceConfig>, Arc<HostRights>),
     /// From the control plane, to every core, once every core has the volumes: the new exports to
     /// direct clients. Answered by [`crate::Notice::Shown`] at once, and by
     /// [`crate::Notice::Quiesced`] when no request is left that began on a volume whose access
@@ -136,6 +136,11 @@ pub enum Message {
     FilesAnswered(Owner, (u32, Result<Box<[u8]>, Status>)),
     /// From the control plane, to every core: report the status, by [`crate::Notice::Status`].
     ReportStatus(u64),
+    /// From the control plane, to every core: trace requests, and drop the records of an earlier trace.
+    Trace(Box<TraceOrder>),
+    /// From the control plane, to every core: trace no more requests, and return the records of those so far, by
+    /// [`crate::Notice::Traced`].
+    EndTrace(u64),
     /// From the control plane, to every core: accept nothing new, answer the requests in flight,
     /// then send [`crate::Notice::Drained`]. The core keeps running, since other cores may need it
     /// to finish theirs.

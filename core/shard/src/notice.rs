@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use nearflash_device::{DeviceId, DeviceResult};
 use nearflash_direct::serving::FilesDemand;
-use nearflash_engine::{CoreId, Opened, Owner};
+use nearflash_engine::{CoreId, Opened, Owner, Traced};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_mirror::{Copied, MirrorId, Written};
@@ -148,6 +148,10 @@ pub enum Notice {
     Meter(CoreId, Opened),
     /// Answers [`crate::Message::ReportStatus`].
     Status(CoreId, u64, Box<ShardStatus>),
+    /// All records of this core's trace with this number are complete, and it traces no more requests.
+    TraceComplete(CoreId, u64),
+    /// Answers [`crate::Message::EndTrace`].
+    Traced(CoreId, u64, Box<Traced>),
     /// The shard was told to drain and has no connections or requests left.
     Drained(CoreId),
 }

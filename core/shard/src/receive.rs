@@ -14,6 +14,7 @@ use crate::leftover::Leftover;
 use crate::notice::Notice;
 use crate::session::{PeerError, Session};
 use crate::shard::Shard;
+use crate::trace;
 use crate::world::{Interest, Place, Received, World};
 
 /// A connection is polled until nothing has arrived for this long. It is longer than the longest
@@ -99,6 +100,7 @@ impl Shard {
             Received::Bytes(len) => {
                 connection.received_at = world.now();
                 connection.progress.note(world.now(), len);
+                trace::note_receipt(&mut self.engine, world);
                 self.received(key, place, len, world);
                 Some(true)
             }
@@ -224,6 +226,7 @@ impl Shard {
             connection.listed.start();
             let leftover = std::mem::take(&mut connection.leftover);
             let was_left_over = !leftover.is_empty();
+            trace::note_earlier_receipt(&mut self.engine, connection.received_at);
             self.feed_leftover(key, leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if !Self::goes_on(connection) {
@@ -272,7 +275,7 @@ impl Shard {
             match &mut connection.session {
                 Session::NvmeTcp(session) => match session.poll_demand() {
                     Some(nvme_tcp::Demand::Request(request)) => {
-                        hand_over(&mut self.engine, (key, connection), request, world.pool());
+                        hand_over(&mut self.engine, (key, connection), request, world);
                     }
                     Some(nvme_tcp::Demand::Connect(demand)) => self.connect(key, *demand, world),
                     Some(nvme_tcp::Demand::Admin(demand)) => self.admin(key, *demand, world),
@@ -286,14 +289,14 @@ impl Shard {
                 },
                 Session::Direct(session) => match session.poll_demand() {
                     Some(direct::Demand::Request(request)) => {
-                        hand_over(&mut self.engine, (key, connection), request, world.pool());
+                        hand_over(&mut self.engine, (key, connection), request, world);
                     }
                     Some(demand) => self.ring_demand(key, demand, world),
                     None => break,
                 },
                 Session::Iscsi(session) => match session.poll_demand() {
                     Some(iscsi::Demand::Request(request)) => {
-                        hand_over(&mut self.engine, (key, connection), request, world.pool());
+                        hand_over(&mut self.engine, (key, connection), request, world);
                     }
                     Some(iscsi::Demand::Login(demand)) => self.login(key, demand, world),
                     Some(iscsi::Demand::Change(tag, change)) => {
@@ -309,7 +312,7 @@ impl Shard {
     #[inline]
     pub(crate) fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        hand_over(&mut self.engine, (key, connection), request, world.pool());
+        hand_over(&mut self.engine, (key, connection), request, world);
     }
 
     /// The host of a connection has become known.
@@ -333,15 +336,16 @@ impl Shard {
 
 /// Hands a request of a connection to the engine.
 #[inline]
-fn hand_over(
+fn hand_over<W: World>(
     engine: &mut Engine,
     (key, connection): (Key, &mut Connection),
     request: Request,
-    pool: &mut Pool,
+    world: &mut W,
 ) {
     connection.requests += 1;
     let (owner, account, nexus) = (key.to_owner(), connection.account(), connection.nexus);
-    engine.submit(Asker { owner, account, nexus }, request, pool);
+    let trace = trace::sample(engine, (key, connection), &request, world);
+    engine.submit_traced(Asker { owner, account, nexus }, request, trace, world.pool());
 }
 
 /// Hands the session as many of the bytes as it takes.

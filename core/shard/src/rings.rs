@@ -14,6 +14,7 @@ use nearflash_units::ByteLen;
 use crate::connection::{Connection, Phase};
 use crate::connections::Key;
 use crate::shard::Shard;
+use crate::trace;
 use crate::world::{Place, RingEntry, RingId, RingRefused, RingSpec, World};
 
 /// The clients of a core that have rings.
@@ -58,6 +59,9 @@ impl Shard {
         let mut entries = std::mem::take(&mut self.rings.entries);
         entries.clear();
         let taken = world.take_entries(ring, &mut entries);
+        if !entries.is_empty() {
+            trace::note_receipt(&mut self.engine, world);
+        }
         let handled = match taken {
             Ok(()) => entries.iter().try_for_each(|entry| {
                 session.handle_entry(entry, &mut |offset, into| {
@@ -142,6 +146,9 @@ impl Shard {
         let moved = drain_outputs(connection, ring, &mut entries, self.engine.accounts(), world);
         let put = if entries.is_empty() { Ok(()) } else { world.put_entries(ring, &entries) };
         self.rings.entries = entries;
+        if moved {
+            trace::note_sent(&mut self.engine, key, world);
+        }
         if put.is_err()
             && let Some(session) = connection.session.direct_mut()
         {

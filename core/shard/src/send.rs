@@ -6,6 +6,7 @@ use nearflash_request::Payload;
 use crate::connection::{Connection, Phase};
 use crate::connections::Key;
 use crate::shard::Shard;
+use crate::trace;
 use crate::world::{Interest, Sent, World};
 use nearflash_session::ServingEnd;
 use nearflash_units::ByteLen;
@@ -42,8 +43,10 @@ impl Shard {
             _ => &[],
         };
         connection.session.handle_completion(answer.completion, bytes);
+        trace::note_answer(&mut self.engine, (answer.owner, answer.trace), world);
         self.lists.mark(key, &mut connection.listed);
         if connection.session.asks_on() {
+            trace::note_receipt(&mut self.engine, world);
             self.take_demands(key, world);
             self.notify_siblings(key, world);
         } else if connection.session.concerns_siblings() {
@@ -122,6 +125,9 @@ impl Shard {
                 connection.progress.note(world.now(), len);
                 advance(connection, len, self.engine.accounts(), world.pool());
                 let more = connection.session.output_len() > 0;
+                if !more {
+                    trace::note_sent(&mut self.engine, key, world);
+                }
                 (true, more || self.close_if_done(key, world))
             }
             Sent::Closed => {

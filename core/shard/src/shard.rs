@@ -29,6 +29,7 @@ use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::peers::{PeerConfig, Peers};
 use crate::rings::Rings;
 use crate::seals::Seals;
+use crate::trace;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
 use nearflash_session::ServingEnd;
 
@@ -281,8 +282,8 @@ impl Shard {
                 self.engine.await_older(number, Older::Begun, changed);
                 self.shown(number, world);
             }
-            Message::Exports(number, namespaces) => {
-                self.set_exports(namespaces, world);
+            Message::Exports(number, namespaces, rights) => {
+                self.set_exports(namespaces, rights, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
             Message::KeyedHosts(number, hosts) => self.set_keyed_hosts(number, hosts, world),
@@ -296,9 +297,7 @@ impl Shard {
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
             Message::Iscsi(number, exports) => self.set_iscsi_exports(number, exports, world),
-            Message::Quiesce(number, volumes) => {
-                self.engine.await_older(number, Older::Came, volumes[..].into());
-            }
+            Message::Quiesce(number, volumes) => self.quiesce(number, &volumes),
             Message::Raise(number, raised) => {
                 self.raise(&raised, world);
                 world.notice(Notice::Raised(self.config.engine.core, number));
@@ -309,9 +308,15 @@ impl Shard {
                 let status = Box::new(self.status(world));
                 world.notice(Notice::Status(self.config.engine.core, number, status));
             }
+            Message::Trace(order) => self.engine.begin_trace(*order),
+            Message::EndTrace(number) => self.end_trace(number, world),
             Message::Drain => self.drain(world),
             Message::Stop => self.stopped = true,
         }
+    }
+
+    fn quiesce(&mut self, number: u64, volumes: &[VolumeId]) {
+        self.engine.await_older(number, Older::Came, volumes.into());
     }
 
     fn set_devices<W: World>(&mut self, devices: &Devices, world: &mut W) {
@@ -327,10 +332,12 @@ impl Shard {
     #[inline]
     pub(crate) fn settle<W: World>(&mut self, world: &mut W) {
         loop {
+            trace::tick(&mut self.engine, world);
             self.engine.resume(world.pool());
             let mut moved = false;
             while let Some(request) = self.engine.poll_device() {
                 moved = true;
+                trace::note_submission(&mut self.engine, &request, world);
                 if !self.mirroring.is_local(request.device) {
                     self.submit_elsewhere(request, world);
                     continue;
@@ -340,6 +347,7 @@ impl Shard {
                     world.prepare(next);
                 }
                 if let Submitted::Done(result) = world.submit(request) {
+                    trace::tick(&mut self.engine, world);
                     self.engine.handle_device(request.id, result, world.pool());
                 }
             }

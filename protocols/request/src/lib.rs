@@ -4,11 +4,13 @@
 //! answers from a [`Completion`]; permission, layout, devices and metrics exist once, behind it.
 //! A request never contains payload, only the [`BufferId`] of the pool buffer that holds it.
 //!
-//! A change of the state that all sessions of a volume share (reservations, modes) is a [`Change`].
+//! A change of the state that all sessions of a volume share (reservations, modes) is a [`Change`]. The volumes
+//! that a host sees, over every protocol, are a question to [`HostRights`].
 //!
 //! This crate has no notion of any protocol's wire format, of devices, or of memory.
 
 mod change;
+mod host_rights;
 mod nexus;
 mod usage;
 
@@ -16,6 +18,7 @@ pub use change::{
     Addressees, Attention, Change, ChangeKind, ChangeResult, Expected, Identity, Modes, Raised,
     Refusal, Registrant, Report, ReservationType, ResetScope, TaskSet,
 };
+pub use host_rights::{HostList, HostRight, HostRights, UnlistedHosts};
 use nearflash_units::{Blocks, Lba};
 pub use nexus::{Access, Nexus};
 pub use usage::{Traffic, Usage};

@@ -86,6 +86,30 @@ pub enum Action {
     Admit(Access),
 }
 
+impl Action {
+    /// Whether it changes blocks.
+    pub const fn changes_blocks(&self) -> bool {
+        match self {
+            Self::Write { .. }
+            | Self::WriteBytes { .. }
+            | Self::WriteAndVerify { .. }
+            | Self::CompareAndWrite { .. }
+            | Self::OrWrite { .. }
+            | Self::WriteSame
+            | Self::Copy { .. }
+            | Self::WriteZeroes { .. }
+            | Self::Deallocate(_) => true,
+            Self::Read
+            | Self::Flush
+            | Self::Verify
+            | Self::Compare
+            | Self::CompareSame
+            | Self::Allocation
+            | Self::Admit(_) => false,
+        }
+    }
+}
+
 /// The data of a [`RequestTask`]'s response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {

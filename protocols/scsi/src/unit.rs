@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearflash_request::VolumeId;
+use nearflash_request::{HostRight, VolumeId};
 use nearflash_units::{BlockSize, Blocks};
 
 /// The effect of unmapping blocks. SBC-4, 4.7.3.
@@ -85,6 +85,18 @@ impl LogicalUnits {
         units.sort_by_key(|unit| unit.lun);
         units.dedup_by_key(|unit| unit.lun);
         Self { target: target.into(), portal_group, units: units.into() }
+    }
+
+    /// The units of these that a host sees, with its right on each volume. It may only read some of them.
+    #[must_use]
+    pub fn seen_with(&self, right_on: impl Fn(VolumeId) -> Option<HostRight>) -> Self {
+        let seen = self.units.iter().filter_map(|unit| {
+            let right = right_on(unit.volume)?;
+            let write_protected = unit.write_protected || right == HostRight::Read;
+            Some(LogicalUnit { write_protected, ..unit.clone() })
+        });
+        let (target, portal_group) = (Arc::clone(&self.target), self.portal_group);
+        Self { target, portal_group, units: seen.collect() }
     }
 
     /// The unit with this number.

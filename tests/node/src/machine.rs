@@ -113,6 +113,9 @@ impl Machine {
         let code =
             ["ok", "degraded", "at-risk", "unavailable"].iter().position(|it| *it == verdict);
         assert_eq!((status["schema"].as_u64(), code), (Some(1), code_of(&output)), "{status}");
+        if verdict != "ok" {
+            eprintln!("{}: {verdict}: {}", self.address, status["reason"]); // for a test that fails
+        }
         verdict.to_owned()
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) name: &'a Name,
     pub(crate) path: &'a Path,
     pub(crate) is_block: bool,
+    /// Whether the operator has chosen the kernel's page cache instead of `O_DIRECT`.
+    pub(crate) page_cache: bool,
     /// The previous owner of the data directory, if it was killed rather than stopped.
     pub(crate) ended: Option<u32>,
 }
@@ -106,11 +108,11 @@ impl Asked<'_> {
             self.clear_flags(&fd, OFlags::DIRECT)?;
             direct = false;
         }
-        if !direct {
+        if !direct && !self.page_cache {
             self.warn_of_page_cache();
         }
         let block_size = block_size.unwrap_or(BlockSize::B512);
-        let volatile_cache = !self.is_block || block_is_volatile(&stat);
+        let volatile_cache = !self.is_block || !direct || block_is_volatile(&stat);
         let len = ByteLen(len >> block_size.shift() << block_size.shift());
         let is_block = self.is_block;
         Ok(Some(OpenFile { fd, is_block, direct, len, block_size, volatile_cache }))
@@ -121,6 +123,9 @@ impl Asked<'_> {
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         if self.is_block {
             flags |= OFlags::EXCL; // without CREATE: nobody else, not even a mount
+        }
+        if self.page_cache {
+            return Ok((open(self.path, flags, Mode::empty())?, false));
         }
         match open(self.path, flags | OFlags::DIRECT, Mode::empty()) {
             Ok(fd) => Ok((fd, true)),

@@ -86,7 +86,7 @@ pub fn open_after(
     let name = &spec.name;
     let medium = match &spec.backing {
         Backing::File { path, size } => {
-            let asked = Asked { name, path, is_block: false, ended };
+            let asked = Asked { name, path, is_block: false, page_cache: spec.page_cache, ended };
             let file = open_or_create(&asked, *size, claim)?;
             let (len, block_size) = (file.len, file.block_size);
             let medium = inspect(spec, &asked, file, claim)?;
@@ -98,7 +98,7 @@ pub fn open_after(
             medium
         }
         Backing::Block { path } => {
-            let asked = Asked { name, path, is_block: true, ended };
+            let asked = Asked { name, path, is_block: true, page_cache: spec.page_cache, ended };
             let file = asked.open()?.ok_or_else(|| absent(&asked, claim))?;
             inspect(spec, &asked, file, claim)?
         }

@@ -32,19 +32,21 @@ pub struct DeviceSpec {
     pub backing: Backing,
     /// Whether to take the device even if it holds foreign data.
     pub wipe: bool,
+    /// Whether a file or block device is used through the kernel's page cache.
+    pub page_cache: bool,
 }
 
 /// The storage of a device's blocks.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Backing {
-    /// `file:PATH[,size=SIZE]`: a file; an absent one is created sparse, and needs the size.
+    /// `file:PATH[,size=SIZE][,page-cache]`: a file; an absent one is created sparse, and needs the size.
     File {
         /// The path.
         path: PathBuf,
         /// The expected size, if given.
         size: Option<ByteLen>,
     },
-    /// `block:/dev/…`: a block device.
+    /// `block:/dev/…[,page-cache]`: a block device.
     Block {
         /// The path.
         path: PathBuf,
@@ -144,11 +146,50 @@ impl DeviceSpec {
         }
     }
 
+    /// The name of its kind, as in the text form.
+    pub fn kind(&self) -> &'static str {
+        match &self.backing {
+            Backing::File { .. } => "file",
+            Backing::Block { .. } => "block",
+            Backing::Ram { .. } => "ram",
+            Backing::Null { .. } => "null",
+            Backing::Model(ModelSpec { config: ModelConfig::Flash(_), .. }) => "flash",
+            Backing::Model(ModelSpec { config: ModelConfig::Pcm(_), .. }) => "pcm",
+        }
+    }
+
+    /// The configured size, if there is one.
+    pub fn size(&self) -> Option<ByteLen> {
+        match &self.backing {
+            Backing::File { size, .. } => *size,
+            _ => self.memory_size(),
+        }
+    }
+
     /// The path of the file or block device; empty for other kinds.
     pub fn path(&self) -> &Path {
         match &self.backing {
             Backing::File { path, .. } | Backing::Block { path } => path,
             Backing::Ram { .. } | Backing::Null { .. } | Backing::Model(_) => Path::new(""),
+        }
+    }
+
+    /// The device of a name, a kind, the path or size of that kind, and options as in the text form. A
+    /// path can have commas here.
+    ///
+    /// # Errors
+    /// When one of them is not valid.
+    pub fn of_parts(
+        name: &str,
+        kind: &str,
+        what: &str,
+        options: &[&str],
+    ) -> Result<Self, ParseDeviceSpecError> {
+        let name: Name = name.parse()?;
+        let parser = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, parser)| parser);
+        match parser {
+            Some(parser) if !what.is_empty() => parser(name, what, options),
+            _ => Err(ParseDeviceSpecError::Form { text: format!("{name}={kind}:{what}").into() }),
         }
     }
 }
@@ -159,15 +200,16 @@ impl FromStr for DeviceSpec {
     fn from_str(text: &str) -> Result<Self, ParseDeviceSpecError> {
         let form = || ParseDeviceSpecError::Form { text: text.into() };
         let (name, rest) = text.split_once('=').ok_or_else(form)?;
-        let name: Name = name.parse()?;
+        let _: Name = name.parse()?;
         let (kind, rest) = rest.split_once(':').ok_or_else(form)?;
         let (what, options) = rest.split_once(',').unwrap_or((rest, ""));
-        let parser = KINDS.iter().find(|(known, _)| *known == kind).ok_or_else(form)?.1;
-        if what.is_empty() {
-            return Err(form());
-        }
         let options = options.split(',').filter(|option| !option.is_empty());
-        parser(name, what, &options.collect::<Vec<_>>())
+        Self::of_parts(name, kind, what, &options.collect::<Vec<_>>()).map_err(
+            |error| match error {
+                ParseDeviceSpecError::Form { .. } => form(),
+                other => other,
+            },
+        )
     }
 }
 
@@ -187,6 +229,7 @@ impl fmt::Display for DeviceSpec {
             }
             Backing::Model(model) => write!(f, "{model}")?,
         }
+        f.write_str(if self.page_cache { ",page-cache" } else { "" })?;
         f.write_str(if self.wipe { ",wipe" } else { "" })
     }
 }
@@ -203,23 +246,28 @@ const KINDS: [(&str, Parser); 6] = [
 ];
 
 fn file(name: Name, path: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
-    let (mut size, mut wipe) = (None, false);
+    let (mut size, mut wipe, mut page_cache) = (None, false, false);
     for option in options {
         match option.split_once('=') {
             Some(("size", text)) => size = Some(parse_nonzero(&name, text)?),
             None if *option == "wipe" => wipe = true,
-            _ => return Err(unknown(name, option, "size=SIZE and wipe")),
+            None if *option == "page-cache" => page_cache = true,
+            _ => return Err(unknown(name, option, "size=SIZE, page-cache and wipe")),
         }
     }
-    Ok(DeviceSpec { name, backing: Backing::File { path: path.into(), size }, wipe })
+    Ok(DeviceSpec { name, backing: Backing::File { path: path.into(), size }, wipe, page_cache })
 }
 
 fn block(name: Name, path: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
-    if let Some(option) = options.iter().find(|option| **option != "wipe") {
-        return Err(unknown(name, option, "wipe"));
+    let (mut wipe, mut page_cache) = (false, false);
+    for option in options {
+        match *option {
+            "wipe" => wipe = true,
+            "page-cache" => page_cache = true,
+            _ => return Err(unknown(name, option, "page-cache and wipe")),
+        }
     }
-    let wipe = !options.is_empty();
-    Ok(DeviceSpec { name, backing: Backing::Block { path: path.into() }, wipe })
+    Ok(DeviceSpec { name, backing: Backing::Block { path: path.into() }, wipe, page_cache })
 }
 
 fn ram(name: Name, size: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
@@ -227,7 +275,7 @@ fn ram(name: Name, size: &str, options: &[&str]) -> Result<DeviceSpec, ParseDevi
         return Err(unknown(name, option, "none"));
     }
     let size = parse_nonzero(&name, size)?;
-    Ok(DeviceSpec { name, backing: Backing::Ram { size }, wipe: false })
+    Ok(DeviceSpec { name, backing: Backing::Ram { size }, wipe: false, page_cache: false })
 }
 
 fn null(name: Name, size: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
@@ -242,7 +290,7 @@ fn null(name: Name, size: &str, options: &[&str]) -> Result<DeviceSpec, ParseDev
             .map_err(|source| ParseDeviceSpecError::Delay { name: name.clone(), source })?;
     }
     let size = parse_nonzero(&name, size)?;
-    Ok(DeviceSpec { name, backing: Backing::Null { size, delays }, wipe: false })
+    Ok(DeviceSpec { name, backing: Backing::Null { size, delays }, wipe: false, page_cache: false })
 }
 
 fn parse_nonzero(name: &Name, text: &str) -> Result<ByteLen, ParseDeviceSpecError> {
@@ -270,6 +318,9 @@ mod tests {
         let file = parsed("flash=file:/srv/x.img,size=16GiB,wipe");
         let backing = Backing::File { path: "/srv/x.img".into(), size: Some(ByteLen(16 << 30)) };
         assert_eq!((file.name.as_str(), file.backing, file.wipe), ("flash", backing, true));
+        let cached = |text: &str| parsed(text).page_cache;
+        assert!(cached("c=file:x,page-cache") && cached("c=block:/dev/sdb,page-cache"));
+        assert!(!cached("c=file:x,wipe") && !cached("c=block:/dev/sdb,wipe"));
         assert_eq!(parsed("b=block:/dev/sdb").backing, Backing::Block { path: "/dev/sdb".into() });
         assert_eq!(parsed("r=ram:1MiB").backing, Backing::Ram { size: ByteLen(1 << 20) });
         let delays = NullDelays { read: Nanos::from_micros(10), write: Nanos(0) };
@@ -283,6 +334,8 @@ mod tests {
             "a=file:x",
             "a=file:/x y,size=1GiB",
             "b=block:/dev/sdb,wipe",
+            "b=block:/dev/sdb,page-cache",
+            "c=file:x,wipe,size=1GiB,page-cache",
             "r=ram:5MiB",
             "n=null:1GiB,write-delay=3ms",
         ] {
@@ -305,7 +358,7 @@ mod tests {
         assert_eq!(refused("x=ram:0"), "device 'x' has size zero: write at least 1MiB");
         assert_eq!(
             refused("x=file:/f,sise=1G"),
-            "device 'x': 'sise=1G' is not a valid option: use size=SIZE and wipe"
+            "device 'x': 'sise=1G' is not a valid option: use size=SIZE, page-cache and wipe"
         );
         assert_eq!(
             refused("x=null:1G,read-delay=soon"),

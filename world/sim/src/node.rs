@@ -374,7 +374,8 @@ impl Node {
     pub(crate) fn export(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let (number, exports) = (self.changes, self.iscsi_exports());
-        outside.post(self.id, None, CoreId::FIRST, Message::Exports(number, self.namespaces()));
+        let namespaces = Message::Exports(number, self.namespaces(), Arc::default());
+        outside.post(self.id, None, CoreId::FIRST, namespaces);
         self.tell_all(outside, || Message::Iscsi(number, Arc::clone(&exports)));
         number
     }

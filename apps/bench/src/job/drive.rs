@@ -126,6 +126,9 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
     ) -> Result<Vec<Record>, Failed> {
         self.stall_max = drive.stall_max.unwrap_or(Nanos::NEVER);
         self.batch = drive.batch;
+        if drive.sides {
+            self.jobs.iter_mut().for_each(Running::measure_sides);
+        }
         let ramp_ended_at = self.until(drive.ramp, drive.spin, clock, stop)?;
         for tally in &mut self.tallies {
             tally.record.clear();
@@ -225,7 +228,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
                 continue;
             }
             turn.is_over = false;
-            if (job.in_flight() == 0 && !looks_everywhere) || !job.poll().map_err(failed)? {
+            if (job.in_flight() == 0 && !looks_everywhere) || !job.poll(clock).map_err(failed)? {
                 continue;
             }
             let tally = &mut self.tallies[job.tally];
@@ -237,7 +240,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
                 if hands_over {
                     // The other jobs' turns come first, so the refilled slots are submitted now.
                     job.fill_slots(now);
-                    job.engine.hand_over().map_err(|error| failed(error.into()))?;
+                    job.hand_over(clock).map_err(failed)?;
                 }
             }
             tally.gauge.show(&tally.record);

@@ -3,6 +3,7 @@
 mod clock;
 mod drive;
 mod running;
+mod sides;
 #[cfg(test)]
 mod simulated;
 mod spec;

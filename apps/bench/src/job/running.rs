@@ -2,6 +2,8 @@
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
+use super::clock::Clock;
+use super::sides::Sides;
 use super::spec::{JobFailure, JobSpec};
 use super::written::Written;
 use crate::engine::{Done, Engine, Slot};
@@ -54,6 +56,8 @@ pub(super) struct Running<'a, E: ?Sized> {
     written: Option<Written>,
     /// Verifies every read, not only those of blocks that this job wrote.
     proves_all: bool,
+    /// Measures the client's side, if that is wanted.
+    sides: Option<Sides>,
 }
 
 impl<'a, E: Engine + ?Sized> Running<'a, E> {
@@ -98,6 +102,7 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
             over_at: None,
             written: None,
             proves_all: false,
+            sides: None,
         }
     }
 
@@ -111,6 +116,11 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
                 }
             }
         }
+    }
+
+    /// From now on, measures the client's side of the operations.
+    pub(super) fn measure_sides(&mut self) {
+        self.sides = Some(Sides::new(self.spec.depth));
     }
 
     pub(super) fn has_rate(&self) -> bool {
@@ -188,6 +198,9 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         }
         self.pending[slot] = Pending { op, intended_at, provable };
         self.engine.submit(slot, op);
+        if let Some(sides) = &mut self.sides {
+            sides.queue(slot);
+        }
     }
 
     fn is_provable(&self, offset: ByteOffset) -> bool {
@@ -196,9 +209,30 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
 
     /// Polls the engine; returns whether there are completions for [`Self::complete`].
     #[inline]
-    pub(super) fn poll(&mut self) -> Result<bool, JobFailure> {
+    pub(super) fn poll<C: Clock>(&mut self, clock: &C) -> Result<bool, JobFailure> {
+        if let Some(sides) = &mut self.sides {
+            sides.poll(clock.now());
+        }
         self.engine.poll(&mut self.done)?;
+        self.note_handed_over(clock);
         Ok(self.has_done())
+    }
+
+    /// Hands the queued operations over without looking for completions.
+    #[inline]
+    pub(super) fn hand_over<C: Clock>(&mut self, clock: &C) -> Result<(), JobFailure> {
+        self.engine.hand_over()?;
+        self.note_handed_over(clock);
+        Ok(())
+    }
+
+    #[inline]
+    fn note_handed_over<C: Clock>(&mut self, clock: &C) {
+        if let Some(sides) = &mut self.sides
+            && sides.has_queued()
+        {
+            sides.handed_over(clock.now());
+        }
     }
 
     /// Whether there are completions that have not been counted.
@@ -224,6 +258,9 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
                 && let Some(earlier) = alike.add(op, now.since(intended_at))
             {
                 record.completed_alike(earlier);
+            }
+            if let (Some(record), Some(sides)) = (&mut record, &self.sides) {
+                record.sides.add(&sides.of(done.slot, intended_at, now));
             }
             if provable && let Some(seed) = self.spec.verify_seed {
                 verify::check(self.engine.buffer(done.slot), op.offset, seed)?;

@@ -11,7 +11,7 @@ use rustix::event::PollFd;
 
 use super::{Clock, Crew, DriveSpec, Failed, JobFailure, JobSpec, Seat, Spin};
 use crate::engine::{Done, Engine, EngineError, Slot};
-use crate::recorder::{Gauge, Record};
+use crate::recorder::{Gauge, Record, SideTimes};
 use crate::run::{Jobs, Layout};
 use crate::workload::{Direction, Op, Pattern, Rate, Workload, WorkloadSpec, splitmix64};
 
@@ -173,6 +173,12 @@ fn for_a_second() -> DriveSpec {
     timed(Nanos(0), Nanos::from_secs(1))
 }
 
+#[test]
+fn nothing_of_the_clients_side_is_measured_unless_it_is_wanted() {
+    let (record, _) = run(&[job(Pattern::RandRead, 4)], &for_a_second(), steady, 1);
+    assert_eq!(record.sides, SideTimes::default());
+}
+
 /// Service times from zero to 20 microseconds, so that completions are out of order.
 fn uneven(_: u64, random: u64) -> u64 {
     random % 20_000
@@ -239,6 +245,30 @@ prop_compose! {
 }
 
 proptest! {
+    /// Whatever the depth, the number of jobs and the batch, each operation's latency is the sum of its parts.
+    #[test]
+    fn the_clients_side_and_the_round_trip_add_up_to_the_latency(
+        depth in 1..20usize,
+        jobs in 1..4usize,
+        batch in 0..4usize,
+        seed: u64,
+    ) {
+        let drive = DriveSpec {
+            sides: true,
+            batch: std::num::NonZeroUsize::new(batch),
+            ..timed(Nanos::from_millis(1), Nanos::from_millis(20))
+        };
+        let specs = vec![job(Pattern::RandRead, depth); jobs];
+        let (record, _) = run(&specs, &drive, uneven, seed);
+        let SideTimes { ops, submission, round_trip, completion } = record.sides;
+        prop_assert_eq!(ops, record.ops());
+        let sum = submission.plus(round_trip).plus(completion).0 as f64 / ops as f64;
+        let mean = record.mean_latency_nanos();
+        // The histogram has three digits.
+        prop_assert!((sum - mean).abs() <= mean / 500.0, "{} and {}", sum, mean);
+        prop_assert!(submission.0 > 0 && completion.0 > 0);
+    }
+
     /// For any device: every job requests exactly its declared sequence, every block of its range
     /// once, nothing outside it or in another job's own range, and never more than its depth at a
     /// time; all operations are counted.

@@ -61,6 +61,8 @@ pub struct DriveSpec {
     /// once, even if there are more; `None` for no limit. With 1, each completion is followed by
     /// the submission of one operation, as on most hosts.
     pub batch: Option<NonZeroUsize>,
+    /// Whether the client's side of each operation is measured: [`crate::recorder::SideTimes`].
+    pub sides: bool,
 }
 
 /// How a thread waits for completions.

@@ -132,8 +132,14 @@ fn spec(pattern: Pattern) -> JobSpec {
 }
 
 /// A run to the end of the workload, without sleeping.
-const TO_THE_END: DriveSpec =
-    DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always, stall_max: None, batch: None };
+const TO_THE_END: DriveSpec = DriveSpec {
+    ramp: Nanos(0),
+    runtime: None,
+    spin: Spin::Always,
+    stall_max: None,
+    batch: None,
+    sides: false,
+};
 
 fn go(engine: &mut MemoryEngine, spec: &JobSpec) -> Result<Record, JobFailure> {
     run(engine, spec, &TO_THE_END, &Gauge::default(), &AtomicBool::new(false))

@@ -29,6 +29,9 @@ pub(super) fn text(report: &Report) -> String {
     if let Some(comparison) = &report.floor {
         floor(&mut text, comparison);
     }
+    if let Some(breakdown) = &report.breakdown {
+        text += &breakdown.to_string();
+    }
     text
 }
 

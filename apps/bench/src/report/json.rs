@@ -9,7 +9,7 @@ use nearflash_units::Nanos;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{Report, SCHEMA};
+use super::{Breakdown, NodeStages, Report, SCHEMA};
 use crate::recorder::{Record, Stream, per_second};
 use crate::workload::Direction;
 
@@ -62,6 +62,8 @@ struct Job<'a> {
     latency_ms: Buckets,
     #[serde(skip_serializing_if = "Option::is_none")]
     floor: Option<FloorPart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breakdown: Option<BreakdownPart>,
 }
 
 #[derive(Serialize)]
@@ -118,6 +120,37 @@ impl Serialize for Percentiles {
     }
 }
 
+/// The parts of the mean latency in nanoseconds, in order.
+#[derive(Serialize)]
+struct BreakdownPart {
+    mean_ns: f64,
+    parts: Vec<PartOfMean>,
+    /// Requests that the node has traced.
+    node_requests: usize,
+    /// The reason why the stages in the node are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_unknown: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PartOfMean {
+    name: &'static str,
+    mean_ns: f64,
+}
+
+impl BreakdownPart {
+    fn of(breakdown: &Breakdown) -> Self {
+        let part = |(name, mean_ns)| PartOfMean { name, mean_ns };
+        let node = breakdown.node();
+        Self {
+            mean_ns: breakdown.mean_ns(),
+            parts: breakdown.parts().into_iter().map(part).collect(),
+            node_requests: node.map_or(0, NodeStages::requests),
+            node_unknown: node.err().map(ToString::to_string),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct FloorPart {
     iops: f64,
@@ -171,6 +204,7 @@ impl<'a> Job<'a> {
                 core_to_core_ns: floor.core_to_core.map(|nanos| nanos.0),
                 comparable: floor.is_comparable(),
             }),
+            breakdown: report.breakdown.as_ref().map(BreakdownPart::of),
         }
     }
 }
@@ -345,6 +379,7 @@ mod tests {
                 latency_ratio: 1.02,
                 core_to_core: [Nanos(50), Nanos(52)],
             }),
+            breakdown: None,
         }
     }
 

@@ -1,11 +1,13 @@
 //! The report of a run: a summary as text, or fio's JSON.
 
+mod breakdown;
 mod human;
 mod json;
 mod percentiles;
 mod run;
 mod samples;
 
+pub use breakdown::{Breakdown, NodeStages, NodeUnknown};
 pub(crate) use human::{count, micros};
 pub use percentiles::{PercentileList, PercentilesError};
 pub use run::{FloorComparison, Report, SCHEMA};

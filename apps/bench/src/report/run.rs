@@ -2,7 +2,7 @@
 
 use nearflash_units::Nanos;
 
-use super::{PercentileList, Samples};
+use super::{Breakdown, PercentileList, Samples};
 use crate::placement::Place;
 use crate::recorder::Record;
 
@@ -30,6 +30,8 @@ pub struct Report {
     pub percentiles: PercentileList,
     /// The floor, if it was measured.
     pub floor: Option<FloorComparison>,
+    /// The parts of the mean latency, if they were measured.
+    pub breakdown: Option<Breakdown>,
 }
 
 /// A remote result compared with the floor, measured within the same minute.

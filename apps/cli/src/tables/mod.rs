@@ -3,16 +3,20 @@
 mod status;
 mod wear;
 
+use std::collections::BTreeSet;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
-    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, ReservationInfo, TokenInfo,
-    VolumeDetail, VolumeInfo, VolumeLayout,
+    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, KeyedHosts, ReservationInfo,
+    TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout,
 };
 use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;
+use crate::config_check::Resource;
+use crate::output::listed_volumes;
 
 pub(crate) use status::{status, time, uptime};
 
@@ -111,6 +115,18 @@ pub(crate) fn members(members: &[MemberStatus]) -> String {
     rendered(&table)
 }
 
+/// The resources of a configuration file.
+pub(crate) fn declared(resources: &[Resource]) -> String {
+    if resources.is_empty() {
+        return "the file declares nothing\n".to_owned();
+    }
+    let mut table = table(&["KIND", "NAME", "DETAILS"], &[]);
+    for Resource { kind, name, detail } in resources {
+        table.add_row([*kind, name, detail]);
+    }
+    rendered(&table)
+}
+
 /// All credentials.
 pub(crate) fn credentials(credentials: &[CredentialInfo]) -> String {
     if credentials.is_empty() {
@@ -147,22 +163,39 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
     rendered(&table)
 }
 
-/// All hosts with keys.
-pub(crate) fn keyed_hosts(hosts: &[KeyedHost]) -> String {
-    if hosts.is_empty() {
-        return "no hosts with keys: add one with 'nearflash host add NQN'\n".to_owned();
+/// The columns for the keys of a host.
+fn keys_of(host: &KeyedHost) -> [String; 4] {
+    let (dhchap, any) = match (host.dhchap, host.mutual) {
+        (true, true) => ("mutual", "any"),
+        (true, false) => ("host", "any"),
+        (false, _) => ("-", "-"),
+    };
+    let word = |word: &Option<String>, other: &str| word.clone().unwrap_or_else(|| other.into());
+    [dhchap.into(), word(&host.hash, any), word(&host.group, any), word(&host.tls, "-")]
+}
+
+/// The same of a host without keys.
+fn no_keys() -> [String; 4] {
+    std::array::from_fn(|_| "-".to_owned())
+}
+
+/// All hosts with keys or a list of volumes. A host has a dash for what it does not have.
+pub(crate) fn hosts(answer: &KeyedHosts) -> String {
+    let KeyedHosts { hosts, lists } = answer;
+    if hosts.is_empty() && lists.is_empty() {
+        return "no hosts with keys or a list of volumes: add one with 'nearflash host add NQN'\n"
+            .to_owned();
     }
-    let mut table = table(&["HOST", "DHCHAP", "HASH", "GROUP", "TLS"], &[]);
-    for host in hosts {
-        let (dhchap, any) = match (host.dhchap, host.mutual) {
-            (true, true) => ("mutual", "any"),
-            (true, false) => ("host", "any"),
-            (false, _) => ("-", "-"),
+    let mut table = table(&["HOST", "DHCHAP", "HASH", "GROUP", "TLS", "VOLUMES"], &[]);
+    let named = hosts.iter().map(|host| &host.nqn).chain(lists.iter().map(|list| &list.host));
+    for name in named.collect::<BTreeSet<_>>() {
+        let keys = hosts.iter().find(|host| host.nqn == *name).map_or_else(no_keys, keys_of);
+        let volumes = match lists.iter().find(|list| list.host == *name) {
+            Some(list) if list.volumes.is_empty() => "none".to_owned(),
+            Some(list) => listed_volumes(&list.volumes),
+            None => "-".to_owned(),
         };
-        let word =
-            |word: &Option<String>, other: &str| word.clone().unwrap_or_else(|| other.into());
-        let (hash, group) = (word(&host.hash, any), word(&host.group, any));
-        table.add_row([host.nqn.clone(), dhchap.into(), hash, group, word(&host.tls, "-")]);
+        table.add_row([vec![name.clone()], keys.to_vec(), vec![volumes]].concat());
     }
     rendered(&table)
 }
@@ -263,7 +296,7 @@ fn end(expires_at: Option<u64>, is_expired: bool) -> String {
 }
 
 /// A table without lines, with columns as wide as needed, so that `awk` can parse it.
-fn table(header: &[&str], right_aligned: &[usize]) -> Table {
+pub(crate) fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().copied());
@@ -278,7 +311,7 @@ fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     table
 }
 
-fn rendered(table: &Table) -> String {
+pub(crate) fn rendered(table: &Table) -> String {
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());

@@ -91,6 +91,7 @@ fn whole_status() -> Status {
         commit: None,
         node: Uuid::from_u128(1),
         pid: 77,
+        generation: 1,
         verdict: nearflash_api::Verdict::default(),
         uptime_seconds: 3_700,
         cluster: None,

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants};
+use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants, HostName, HostVolumes};
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, Kind, KnownDevice};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::hosts::HostTable;
+use nearflash_request::UnlistedHosts;
 use nearflash_space::{Name, Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
 use super::host_record::HostRecord;
+use super::host_volumes_record::HostVolumesRecord;
 use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
 use super::{CatalogError, Transaction};
@@ -38,6 +40,7 @@ pub(crate) struct Contents {
     pub(super) accounts: BTreeMap<ChapUser, ChapRecord>,
     pub(super) tokens: BTreeMap<Name, TokenRecord>,
     pub(super) hosts: BTreeMap<Nqn, HostRecord>,
+    pub(super) host_volumes: BTreeMap<HostName, HostVolumesRecord>,
 }
 
 impl Contents {
@@ -108,7 +111,7 @@ impl Contents {
             space.restore(volume)?;
         }
         let (grants, accounts, tokens) = (self.grants()?, self.accounts()?, self.tokens()?);
-        let hosts = self.hosts()?;
+        let (hosts, host_volumes) = (self.hosts()?, self.host_volumes()?);
         let (generation, last_job) = (self.generation, self.last_job);
         Ok(Records {
             generation,
@@ -118,6 +121,8 @@ impl Contents {
             keeps_all_grants: false,
             accounts,
             hosts,
+            host_volumes,
+            unlisted_hosts: UnlistedHosts::default(),
             tokens,
             peers: None,
             files: None,
@@ -205,6 +210,16 @@ impl Contents {
         };
         let hosts: Result<Vec<_>, _> = self.hosts.iter().map(host).collect();
         Ok(HostTable::restore(hosts?))
+    }
+
+    /// The recorded lists of hosts.
+    pub(super) fn host_volumes(&self) -> Result<HostVolumes, CatalogError> {
+        let list = |(host, record): (&HostName, &HostVolumesRecord)| {
+            let list = record.list().ok_or_else(|| self.damaged(host.as_str()))?;
+            Ok((host.clone(), list))
+        };
+        let lists: Result<Vec<_>, _> = self.host_volumes.iter().map(list).collect();
+        Ok(HostVolumes::restore(lists?))
     }
 
     /// Whether no NVMe host has keys, so that none can authenticate.

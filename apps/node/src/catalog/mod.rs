@@ -20,6 +20,7 @@ mod contents;
 mod error;
 mod grant_record;
 mod host_record;
+mod host_volumes_record;
 pub(crate) mod lock;
 mod record;
 mod reservation_record;
@@ -194,6 +195,7 @@ impl Catalog {
             accounts: self.records(&transaction, Table::ChapAccounts)?,
             tokens: self.records(&transaction, Table::Tokens)?,
             hosts: self.records(&transaction, Table::NvmeHosts)?,
+            host_volumes: self.records(&transaction, Table::HostVolumes)?,
         };
         let names = self.texts(&transaction, Table::VolumeNames)?;
         contents.check_names(&names)?;

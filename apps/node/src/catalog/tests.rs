@@ -3,8 +3,8 @@ mod power_cuts;
 use std::os::unix::fs::PermissionsExt;
 
 use nearflash_access::{
-    Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, Mutual, Rights,
-    Secret, UnixTime,
+    Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, HostVolumes, Mutual,
+    Rights, Secret, UnixTime, VolumeList,
 };
 use nearflash_api::TokenScope;
 use nearflash_device::DeviceId;
@@ -14,7 +14,7 @@ use nearflash_nvme::auth::{DhGroup, Hash, HostKeys, Key, Policy};
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost};
 use nearflash_request::{
-    Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType,
+    Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType, UnlistedHosts,
 };
 use nearflash_space::{Name, Space, VolumeRequest, empty_device};
 use nearflash_units::{BlockSize, ByteLen};
@@ -33,6 +33,7 @@ const VOLUME_NAMES: TableDefinition<'static, &str, &str> = Table::VolumeNames.de
 const CREDENTIALS: TableDefinition<'static, &str, &str> = Table::Credentials.definition();
 const GRANTS: TableDefinition<'static, &str, &str> = Table::Grants.definition();
 const NVME_HOSTS: TableDefinition<'static, &str, &str> = Table::NvmeHosts.definition();
+const HOST_VOLUMES: TableDefinition<'static, &str, &str> = Table::HostVolumes.definition();
 const CHAP_ACCOUNTS: TableDefinition<'static, &str, &str> = Table::ChapAccounts.definition();
 
 const TOKENS: TableDefinition<'static, &str, &str> = Table::Tokens.definition();
@@ -80,6 +81,8 @@ fn records(space: &Space, grants: &Grants) -> Records {
         accounts,
         tokens: Tokens::default(),
         hosts: HostTable::default(),
+        host_volumes: HostVolumes::default(),
+        unlisted_hosts: UnlistedHosts::default(),
         peers: None,
         files: None,
     }
@@ -516,6 +519,34 @@ fn keys_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert!(catalog.read().unwrap().has_no_keyed_host());
+}
+
+#[test]
+fn lists_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut recorded = records(&space(&ram), &Grants::default());
+    let list = [(Uuid::from_u128(1), Rights::Read), (Uuid::from_u128(2), Rights::ReadWrite)];
+    let (nqn, iqn) = ("nqn.2026-11.test:a", "iqn.2026-11.test:a");
+    recorded.host_volumes.set(&nqn.parse().unwrap(), VolumeList::from(list)).unwrap();
+    recorded.host_volumes.set(&iqn.parse().unwrap(), VolumeList::new()).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
+    assert_eq!(catalog.read().unwrap().host_volumes().unwrap(), recorded.host_volumes);
+    insta::assert_snapshot!(text(&catalog, HOST_VOLUMES, nqn), @r#"{"volumes":{"00000000-0000-0000-0000-000000000001":"r","00000000-0000-0000-0000-000000000002":"rw"}}"#);
+    insta::assert_snapshot!(text(&catalog, HOST_VOLUMES, iqn), @r#"{"volumes":{}}"#);
+    let damaged = r#"{"volumes":{"00000000-0000-0000-0000-000000000001":"x"}}"#;
+    let transaction = catalog.begin().unwrap();
+    transaction.open_table(HOST_VOLUMES).unwrap().insert(nqn, damaged).unwrap();
+    transaction.commit().unwrap();
+    let refused = catalog.read().unwrap().host_volumes().unwrap_err().to_string();
+    assert!(refused.contains("the record of 'nqn.2026-11.test:a' is damaged"), "{refused}");
+    let transaction = catalog.begin().unwrap();
+    transaction.delete_table(HOST_VOLUMES).unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(catalog.read().unwrap().host_volumes().unwrap(), HostVolumes::default());
 }
 
 #[test]

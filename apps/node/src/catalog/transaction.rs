@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants};
+use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants, HostVolumes, VolumeList};
 use nearflash_nvme::hosts::{HostSecrets, HostTable};
 use nearflash_space::{Home, Name, Space, Volume};
 use redb::TableDefinition;
@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use super::chap_record::ChapRecord;
 use super::grant_record::{CredentialRecord, GrantRecord};
 use super::host_record::HostRecord;
+use super::host_volumes_record::HostVolumesRecord;
 use super::record::{DeviceRecord, VolumeRecord};
 use super::token_record::TokenRecord;
 use crate::records::Records;
@@ -42,10 +43,12 @@ pub(super) enum Table {
     Tokens,
     /// [`HostRecord`] by NQN.
     NvmeHosts,
+    /// [`HostVolumesRecord`] by the name of the host.
+    HostVolumes,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Meta,
         Self::Devices,
         Self::Volumes,
@@ -55,6 +58,7 @@ impl Table {
         Self::ChapAccounts,
         Self::Tokens,
         Self::NvmeHosts,
+        Self::HostVolumes,
     ];
 
     pub(super) const fn definition(self) -> TableDefinition<'static, &'static str, &'static str> {
@@ -68,6 +72,7 @@ impl Table {
             Self::ChapAccounts => "chap_accounts",
             Self::Tokens => "tokens",
             Self::NvmeHosts => "nvme_hosts",
+            Self::HostVolumes => "host_volumes",
         })
     }
 }
@@ -118,6 +123,11 @@ impl Transaction {
         it.differences(Table::NvmeHosts, (hosts(&old.hosts), hosts(&new.hosts)), |keys| {
             to_json(&HostRecord::of(keys))
         });
+        it.differences(
+            Table::HostVolumes,
+            (lists(&old.host_volumes), lists(&new.host_volumes)),
+            |list| to_json(&HostVolumesRecord::of(list)),
+        );
         it.fact("last_grant", old.grants.last_number(), new.grants.last_number());
         it.fact("last_job", old.last_job, new.last_job);
         it
@@ -199,6 +209,10 @@ fn tokens(tokens: &Tokens) -> BTreeMap<&Name, &Token> {
 
 fn hosts(hosts: &HostTable) -> BTreeMap<&str, &HostSecrets> {
     hosts.iter().map(|(host, keys)| (host.as_str(), keys)).collect()
+}
+
+fn lists(lists: &HostVolumes) -> BTreeMap<&str, &VolumeList> {
+    lists.iter().map(|(host, list)| (host.as_str(), list)).collect()
 }
 
 fn to_json<T: Serialize>(record: &T) -> Zeroizing<String> {

@@ -1,17 +1,10 @@
-//! The user's input: flags, and a TOML file with keys of the same names and values.
+//! The flags of `nearflash serve`.
 
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-
-use super::ConfigError;
-
-/// The length in bytes of the longest configuration file that is read.
-const FILE_LEN_MAX: u64 = 1 << 20;
+use std::path::PathBuf;
 
 const DEVICE_HELP: &str = "\
-Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
-NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE, \
+Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,page-cache][,wipe], \
+NAME=block:/dev/DISK[,page-cache][,wipe], NAME=ram:SIZE, \
 NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME], \
 NAME=flash:SIZE[,spare=12%][,page=4KiB][,block=1MiB][,gc=greedy|cost-benefit|fifo][,moves=apart|mixed]\
 [,dies=8][,read=60us][,program=200us][,erase=2ms][,endurance=3000][,data=none] or \
@@ -35,8 +28,8 @@ Serve the volumes of the cluster that 'nearflash cluster init' or 'cluster join'
 part of. Needs an address for --direct, at which the other nodes reach this one";
 
 const SLICE_HELP: &str = "\
-Device that is a slice of the cluster's space (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
-NAME=block:/dev/DISK[,wipe] or NAME=ram:SIZE. The cluster takes the whole device";
+Device that is a slice of the cluster's space (repeatable): NAME=file:PATH[,size=SIZE][,page-cache][,wipe], \
+NAME=block:/dev/DISK[,page-cache][,wipe] or NAME=ram:SIZE. The cluster takes the whole device";
 
 /// The flags of `nearflash serve`. The values are unparsed strings: the configuration parses them,
 /// whether they come from a flag or the file.
@@ -107,6 +100,10 @@ pub struct ServeArgs {
     /// long as there is no CHAP account, it admits every initiator
     #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,
+    /// Volumes of hosts and initiators that have no list of volumes, see 'nearflash host allow': all or
+    /// none [default: all]
+    #[arg(long, value_name = "all|none")]
+    pub unlisted_hosts: Option<String>,
     /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that the process may
     /// use]
     #[arg(long, value_name = "LIST")]
@@ -133,104 +130,4 @@ pub struct ServeArgs {
     /// Level of the log on stderr: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
-}
-
-/// A configuration file: the fields of [`ServeArgs`] except `config`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct FileArgs {
-    #[serde(default)]
-    pub(super) device: OneOrMore,
-    #[serde(default)]
-    pub(super) volume: OneOrMore,
-    #[serde(default)]
-    pub(super) remote: OneOrMore,
-    #[serde(default)]
-    pub(super) files: OneOrMore,
-    #[serde(default)]
-    pub(super) cluster: bool,
-    #[serde(default)]
-    pub(super) slice: OneOrMore,
-    pub(super) node: Option<String>,
-    pub(super) pulse: Option<String>,
-    #[serde(default)]
-    pub(super) nvme_tcp: OneOrMore,
-    pub(super) advertise: Option<String>,
-    #[serde(default)]
-    pub(super) direct: OneOrMore,
-    pub(super) direct_local: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) iscsi: OneOrMore,
-    pub(super) http: Option<String>,
-    pub(super) http_cert: Option<PathBuf>,
-    pub(super) http_key: Option<PathBuf>,
-    #[serde(default)]
-    pub(super) host: OneOrMore,
-    pub(super) cores: Option<CoreList>,
-    pub(super) data_dir: Option<PathBuf>,
-    pub(super) pool: Option<String>,
-    pub(super) spin: Option<String>,
-    pub(super) login_timeout: Option<String>,
-    pub(super) stall_timeout: Option<String>,
-    pub(super) log: Option<String>,
-}
-
-/// A value or a list of values, as a flag is given once or several times.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a string or a list of strings")]
-pub(super) enum OneOrMore {
-    One(String),
-    More(Vec<String>),
-}
-
-impl Default for OneOrMore {
-    fn default() -> Self {
-        Self::More(Vec::new())
-    }
-}
-
-impl OneOrMore {
-    pub(super) fn into_vec(self) -> Vec<String> {
-        match self {
-            Self::One(value) => vec![value],
-            Self::More(values) => values,
-        }
-    }
-}
-
-/// The processors of the file: a single one may be a TOML integer.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number or a string such as \"0-3\"")]
-pub(super) enum CoreList {
-    Number(u32),
-    Text(String),
-}
-
-impl FileArgs {
-    pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
-        let refused = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-        let len = std::fs::metadata(path).map_err(refused)?.len();
-        if len > FILE_LEN_MAX {
-            return Err(refused(std::io::ErrorKind::FileTooLarge.into()));
-        }
-        Self::parse(path, &std::fs::read_to_string(path).map_err(refused)?)
-    }
-
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| {
-            let before = error.span().and_then(|span| text.get(..span.start));
-            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
-            let message = error.message().replace('\n', " ").replace("field", "key");
-            ConfigError::Toml { path: path.to_owned(), line, message: message.into() }
-        })
-    }
-}
-
-impl CoreList {
-    pub(super) fn into_text(self) -> String {
-        match self {
-            Self::Number(core) => core.to_string(),
-            Self::Text(text) => text,
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use nearflash_nvme::tls::DoorTls;
 
-use super::{Key, ValueError};
+use super::{Key, Origin, ValueError};
 
 /// A protocol that a node serves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,6 +72,11 @@ pub struct Door {
 }
 
 impl Door {
+    /// Whether a file defines it, and not a flag or the default.
+    pub fn is_of_file(&self) -> bool {
+        matches!(self.key.origin, Origin::File { .. })
+    }
+
     /// Whether only this machine can reach it.
     pub(super) fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use nearflash_access::{
     ParseChapSecretError, ParseChapUserError, ParseGrantPathError, ParseGrantRangeError,
-    ParseRightsError,
+    ParseHostNameError, ParseRightsError,
 };
 use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
@@ -24,7 +24,12 @@ pub enum Origin {
     /// The command line.
     Flag,
     /// A configuration file.
-    File(PathBuf),
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line of the value, from 1.
+        line: usize,
+    },
 }
 
 /// A flag or a key of a file, as messages name it.
@@ -40,7 +45,9 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
             Origin::Flag => write!(f, "--{}", self.name),
-            Origin::File(path) => write!(f, "{}: {}", path.display(), self.name),
+            Origin::File { path, line } => {
+                write!(f, "{}, line {line}: {}", path.display(), self.name)
+            }
         }
     }
 }
@@ -133,6 +140,30 @@ pub enum ConfigError {
     NoDataDir(NoDataDir),
 }
 
+impl ConfigError {
+    /// The line of the error, if it is at a line of a file.
+    pub fn line(&self) -> Option<usize> {
+        let key = match self {
+            Self::Toml { line, .. } => return Some(*line),
+            Self::Value { key, .. }
+            | Self::Twice { key, .. }
+            | Self::NoSuchDevice { key, .. }
+            | Self::SliceWithoutCluster { key }
+            | Self::NoSuchCore { key, .. } => key,
+            Self::Unreadable { .. }
+            | Self::NoDevice
+            | Self::ClusterNeedsDirect
+            | Self::HttpWithoutTls { .. }
+            | Self::TlsWithoutHttp
+            | Self::NoDataDir(_) => return None,
+        };
+        match key.origin {
+            Origin::Flag => None,
+            Origin::File { line, .. } => Some(line),
+        }
+    }
+}
+
 /// The error of one value.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ValueError {
@@ -201,6 +232,12 @@ pub enum ValueError {
         /// The error of the NQN.
         source: NqnError,
     },
+    /// Neither an NQN nor an iSCSI name.
+    #[error(transparent)]
+    HostName(#[from] ParseHostNameError),
+    /// Neither all nor none.
+    #[error("'{0}' is not a set of volumes: write all or none")]
+    UnlistedHosts(Box<str>),
     /// Not a key of DH-HMAC-CHAP.
     #[error(transparent)]
     HostKey(#[from] KeyError),
@@ -261,6 +298,15 @@ pub enum ValueError {
     /// A path together with a range.
     #[error("a grant has a path or a range of bytes, not both: add two grants")]
     PathAndRange,
+    /// A resource of a file twice.
+    #[error("'{0}' is there twice: remove one of the two")]
+    Twice(Box<str>),
+    /// A user without a secret for mutual CHAP, or a secret without its user.
+    #[error(
+        "mutual CHAP needs a user and a secret: write both mutual-user and mutual-secret-file, or \
+         neither"
+    )]
+    HalfMutual,
     /// Not a set of rights.
     #[error(transparent)]
     Rights(#[from] ParseRightsError),

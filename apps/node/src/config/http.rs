@@ -30,29 +30,32 @@ pub struct HttpDoor {
     pub key: PathBuf,
 }
 
-/// The values of a key in the file, and of its flag.
-pub(super) type Pair<T> = (Option<T>, Option<T>);
-
 /// The HTTP interface of the file and the flags.
 pub(super) fn merge_http(
     merge: &Merge<'_>,
-    listen: Pair<String>,
-    (file_cert, flag_cert): Pair<PathBuf>,
-    (file_key, flag_key): Pair<PathBuf>,
-) -> Result<HttpConfig, ConfigError> {
+    listen: Option<String>,
+    (cert, key): (Option<PathBuf>, Option<PathBuf>),
+) -> HttpConfig {
     let parse = |text: &str| match text {
         "none" => Ok(None),
         address => parse_address(address, PORT).map(Some),
     };
     let refused = |text: &str| parse(text).map_err(|_| ValueError::Http(text.into()));
-    let listen = merge.one("http", listen, refused)?;
-    let (cert, key) = (flag_cert.or(file_cert), flag_key.or(file_key));
+    let listen = merge.one("http", listen, refused);
+    let (cert, key) = (merge.path("http-cert", cert), merge.path("http-key", key));
+    let off = HttpConfig { is_on: listen != Some(None), network: None };
     match (listen.flatten(), cert, key) {
         (Some(address), Some(cert), Some(key)) => {
-            Ok(HttpConfig { is_on: true, network: Some(HttpDoor { address, cert, key }) })
+            HttpConfig { is_on: true, network: Some(HttpDoor { address, cert, key }) }
         }
-        (Some(address), ..) => Err(ConfigError::HttpWithoutTls { address }),
-        (None, None, None) => Ok(HttpConfig { is_on: listen != Some(None), network: None }),
-        (None, ..) => Err(ConfigError::TlsWithoutHttp),
+        (Some(address), ..) => {
+            merge.refuse(ConfigError::HttpWithoutTls { address });
+            off
+        }
+        (None, None, None) => off,
+        (None, ..) => {
+            merge.refuse(ConfigError::TlsWithoutHttp);
+            off
+        }
     }
 }

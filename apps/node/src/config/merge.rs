@@ -1,14 +1,17 @@
 //! Merges the values of the file with those of the flags, and keeps the source of each.
+//!
+//! Every value is read, so that all errors are reported.
 
-use std::path::Path;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 
 use nearflash_space::Name;
 
-use super::args::CoreList;
 use super::cores::{allowed_cores, display_cores, parse_cores};
 use super::door::{Admits, Door, DoorOptions, Protocol, parse_door};
+use super::file::{File, Given, Table, Value};
 use super::hosts::{Hosts, parse_host};
-use super::{ConfigError, Key, Origin, ValueError};
+use super::{ConfigError, Key, Origin, Purpose, ValueError};
 
 /// A value and its source.
 #[derive(Clone, Debug)]
@@ -17,24 +20,17 @@ pub(super) struct Written<T> {
     pub(super) value: T,
 }
 
-/// Merges the values of a file, if there is one, with those of the flags.
+/// Merges the values of a file, which may be empty, with those of the flags.
 pub(super) struct Merge<'a> {
-    pub(super) file: &'a Path,
-}
-
-impl Written<String> {
-    fn parse<T>(
-        &self,
-        key: &'static str,
-        parse: impl Fn(&str) -> Result<T, ValueError>,
-    ) -> Result<Written<T>, ConfigError> {
-        let parsed = parse(&self.value).map_err(|source| self.refused(key, source))?;
-        Ok(Written { origin: self.origin.clone(), value: parsed })
-    }
+    file: &'a File,
+    purpose: Purpose,
+    errors: RefCell<Vec<ConfigError>>,
+    /// A device was refused, so volumes on it may be right.
+    lacks_device: Cell<bool>,
 }
 
 impl<T> Written<T> {
-    fn key(&self, name: &'static str) -> Key {
+    pub(super) fn key(&self, name: &'static str) -> Key {
         Key { origin: self.origin.clone(), name }
     }
 
@@ -43,37 +39,101 @@ impl<T> Written<T> {
     }
 }
 
-impl Merge<'_> {
-    fn in_file(&self, value: String) -> Written<String> {
-        Written { origin: Origin::File(self.file.to_owned()), value }
+impl<'a> Merge<'a> {
+    pub(super) fn new(file: &'a File, purpose: Purpose) -> Self {
+        let (errors, lacks_device) = (RefCell::default(), Cell::new(false));
+        Self { file, purpose, errors, lacks_device }
+    }
+
+    pub(super) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// Whether a device or a volume of another node was refused.
+    pub(super) fn lacks_device(&self) -> bool {
+        self.lacks_device.get()
+    }
+
+    /// Notes an error. The result of the merge is not used.
+    pub(super) fn refuse(&self, error: ConfigError) {
+        self.errors.borrow_mut().push(error);
+    }
+
+    /// The value, or nothing and its error noted.
+    pub(super) fn noted<T>(&self, result: Result<T, ConfigError>) -> Option<T> {
+        result.map_err(|error| self.refuse(error)).ok()
+    }
+
+    /// All errors, in the order of their lines.
+    pub(super) fn into_errors(self) -> Vec<ConfigError> {
+        let mut errors = self.errors.into_inner();
+        errors.sort_by_key(ConfigError::line);
+        errors
+    }
+
+    fn in_file(&self, given: &Given) -> Written<Value> {
+        let origin = Origin::File { path: self.file.path().to_owned(), line: given.line };
+        Written { origin, value: given.value.clone() }
+    }
+
+    fn of_file(&self, key: &'static str) -> Vec<Written<Value>> {
+        self.file.all(key).map(|given| self.in_file(given)).collect()
+    }
+
+    /// The texts of a key of the file, without its tables.
+    fn texts(&self, key: &'static str) -> Vec<Written<String>> {
+        let text = |written: Written<Value>| match written.value {
+            Value::Text(value) => Some(Written { origin: written.origin, value }),
+            Value::Table(_) => None,
+        };
+        self.of_file(key).into_iter().filter_map(text).collect()
+    }
+
+    fn parse<V, T>(
+        &self,
+        key: &'static str,
+        written: &Written<V>,
+        parse: impl Fn(&V) -> Result<T, ValueError>,
+    ) -> Option<Written<T>> {
+        let parsed = parse(&written.value).map_err(|source| written.refused(key, source));
+        Some(Written { origin: written.origin.clone(), value: self.noted(parsed)? })
     }
 
     /// A single value: the flag's, otherwise the file's.
     pub(super) fn one<T>(
         &self,
         key: &'static str,
-        (file, flag): (Option<String>, Option<String>),
+        flag: Option<String>,
         parse: impl Fn(&str) -> Result<T, ValueError>,
-    ) -> Result<Option<T>, ConfigError> {
-        Ok(self.one_written(key, (file, flag), parse)?.map(|written| written.value))
+    ) -> Option<T> {
+        Some(self.one_written(key, flag, parse)?.value)
     }
 
     fn one_written<T>(
         &self,
         key: &'static str,
-        (file, flag): (Option<String>, Option<String>),
+        flag: Option<String>,
         parse: impl Fn(&str) -> Result<T, ValueError>,
-    ) -> Result<Option<Written<T>>, ConfigError> {
-        let written = flag.map(as_flag).or_else(|| file.map(|value| self.in_file(value)));
-        written.map(|written| written.parse(key, parse)).transpose()
+    ) -> Option<Written<T>> {
+        let written = flag.map(as_flag).or_else(|| self.texts(key).pop())?;
+        self.parse(key, &written, |text| parse(text))
+    }
+
+    /// A path: the flag's, otherwise the file's.
+    pub(super) fn path(&self, key: &'static str, flag: Option<PathBuf>) -> Option<PathBuf> {
+        flag.or_else(|| Some(self.texts(key).pop()?.value.into()))
+    }
+
+    /// Whether a flag, or the file, switches it on.
+    pub(super) fn is_on(&self, key: &'static str, flag: bool) -> bool {
+        flag || !self.texts(key).is_empty()
     }
 
     /// The flags' values if there are any, otherwise the file's.
-    fn either(&self, file: Vec<String>, flags: Vec<String>) -> Vec<Written<String>> {
-        if flags.is_empty() {
-            file.into_iter().map(|value| self.in_file(value)).collect()
-        } else {
-            flags.into_iter().map(as_flag).collect()
+    fn either(&self, key: &'static str, flags: Vec<String>) -> Vec<Written<String>> {
+        match flags.is_empty() {
+            true => self.texts(key),
+            false => flags.into_iter().map(as_flag).collect(),
         }
     }
 
@@ -82,89 +142,113 @@ impl Merge<'_> {
     pub(super) fn named<T>(
         &self,
         key: &'static str,
-        (file, flags): (Vec<String>, Vec<String>),
-        parse: impl Fn(&str) -> Result<T, ValueError>,
+        flags: Vec<String>,
+        parse: impl Fn(&Value) -> Result<T, ValueError>,
         name_of: impl Fn(&T) -> &Name,
-    ) -> Result<Vec<Written<T>>, ConfigError> {
-        let read = |written: Vec<Written<String>>| {
-            let mut read: Vec<Written<T>> = Vec::new();
-            for written in written {
-                let fresh = written.parse(key, &parse)?;
-                let name = name_of(&fresh.value);
-                if read.iter().any(|other| name_of(&other.value) == name) {
-                    return Err(ConfigError::Twice { key: fresh.key(key), name: name.clone() });
-                }
-                read.push(fresh);
-            }
-            Ok(read)
-        };
-        let flags = read(flags.into_iter().map(as_flag).collect())?;
-        let mut all = read(file.into_iter().map(|value| self.in_file(value)).collect())?;
+    ) -> Vec<Written<T>> {
+        let before = self.errors.borrow().len();
+        let flags = flags.into_iter().map(|text| as_flag(Value::Text(text)));
+        let flags = self.distinct(key, flags.collect(), &parse, &name_of);
+        let mut all = self.distinct(key, self.of_file(key), &parse, &name_of);
         all.retain(|old| flags.iter().all(|new| name_of(&new.value) != name_of(&old.value)));
         all.extend(flags);
-        Ok(all)
+        if self.errors.borrow().len() > before && ["device", "remote"].contains(&key) {
+            self.lacks_device.set(true);
+        }
+        all
+    }
+
+    /// The values that are valid, each name once.
+    fn distinct<T>(
+        &self,
+        key: &'static str,
+        written: Vec<Written<Value>>,
+        parse: impl Fn(&Value) -> Result<T, ValueError>,
+        name_of: impl Fn(&T) -> &Name,
+    ) -> Vec<Written<T>> {
+        let mut read: Vec<Written<T>> = Vec::new();
+        for fresh in written.iter().filter_map(|written| self.parse(key, written, &parse)) {
+            let name = name_of(&fresh.value);
+            if read.iter().any(|other| name_of(&other.value) == name) {
+                let name = name.clone();
+                self.refuse(ConfigError::Twice { key: fresh.key(key), name });
+            } else {
+                read.push(fresh);
+            }
+        }
+        read
+    }
+
+    /// The tables of a key of the file, each with another identity.
+    pub(super) fn tables<T, I: PartialEq + ToString>(
+        &self,
+        key: &'static str,
+        parse: impl Fn(&Table) -> Result<T, ValueError>,
+        identity: impl Fn(&T) -> I,
+    ) -> Vec<Written<T>> {
+        let mut read: Vec<Written<T>> = Vec::new();
+        for written in self.of_file(key) {
+            let Value::Table(table) = written.value else { continue };
+            let written = Written { origin: written.origin, value: table };
+            let Some(fresh) = self.parse(key, &written, &parse) else { continue };
+            let found = identity(&fresh.value);
+            if read.iter().any(|other| identity(&other.value) == found) {
+                let twice = ValueError::Twice(found.to_string().into());
+                self.refuse(fresh.refused(key, twice));
+            } else {
+                read.push(fresh);
+            }
+        }
+        read
     }
 
     /// The doors of a protocol. They admit only peers that authenticate until [`Hosts::open`] says
     /// otherwise.
-    pub(super) fn doors(
-        &self,
-        protocol: Protocol,
-        file: Vec<String>,
-        flags: Vec<String>,
-    ) -> Result<Vec<Door>, ConfigError> {
+    pub(super) fn doors(&self, protocol: Protocol, flags: Vec<String>) -> Vec<Door> {
         let key = protocol.key();
-        let mut written = self.either(file, flags);
+        let mut written = self.either(key, flags);
         if written.is_empty() {
             written.extend(protocol.default_address().map(|address| as_flag(address.to_owned())));
         }
         let door = |written: Written<String>| {
-            let (address, options) = written.parse(key, |text| parse_door(text, protocol))?.value;
+            let parsed = self.parse(key, &written, |text| parse_door(text, protocol))?;
+            let ((address, options), key) = (parsed.value, written.key(key));
             let DoorOptions { is_strict, tls } = options;
-            let (admits, key) = (Admits::Proven, written.key(key));
-            Ok(Door { protocol, address, admits, is_strict, tls, key })
+            Some(Door { protocol, address, admits: Admits::Proven, is_strict, tls, key })
         };
-        written.into_iter().map(door).collect()
+        written.into_iter().filter_map(door).collect()
     }
 
     /// The values of `--host`; `any` must stand alone.
-    pub(super) fn hosts(
-        &self,
-        file: Vec<String>,
-        flags: Vec<String>,
-    ) -> Result<Hosts, ConfigError> {
-        let written = self.either(file, flags);
-        match written.iter().find(|written| written.value == "any") {
-            Some(any) if written.len() > 1 => Err(any.refused("host", ValueError::AnyAndOthers)),
-            _ => {
-                let hosts = written.iter().map(|host| Ok(host.parse("host", parse_host)?.value));
-                Ok(Hosts(hosts.collect::<Result<_, _>>()?))
-            }
+    pub(super) fn hosts(&self, flags: Vec<String>) -> Hosts {
+        let written = self.either("host", flags);
+        if let Some(any) = written.iter().find(|written| written.value == "any")
+            && written.len() > 1
+        {
+            self.refuse(any.refused("host", ValueError::AnyAndOthers));
         }
+        let host = |written: &Written<String>| self.parse("host", written, |text| parse_host(text));
+        Hosts(written.iter().filter_map(host).map(|host| host.value).collect())
     }
 
-    pub(super) fn cores(
-        &self,
-        file: Option<CoreList>,
-        flag: Option<String>,
-    ) -> Result<Vec<usize>, ConfigError> {
+    pub(super) fn cores(&self, flag: Option<String>) -> Vec<usize> {
         let allowed = allowed_cores();
-        let file = file.map(CoreList::into_text);
-        let Some(written) = self.one_written("cores", (file, flag), parse_cores)? else {
+        let Some(written) = self.one_written("cores", flag, parse_cores) else {
             // By default a node takes one processor, the first.
-            return Ok(allowed.into_iter().take(1).collect());
+            return allowed.into_iter().take(1).collect();
         };
-        match written.value.iter().find(|core| !allowed.contains(core)) {
-            None => Ok(written.value),
-            Some(core) => Err(ConfigError::NoSuchCore {
-                key: written.key("cores"),
-                core: *core,
-                allowed: display_cores(&allowed),
-            }),
+        let is_absent = |core: &&usize| !allowed.contains(core);
+        // A file may be for another machine.
+        if self.purpose == Purpose::Serve
+            && let Some(core) = written.value.iter().find(is_absent)
+        {
+            let (key, allowed) = (written.key("cores"), display_cores(&allowed));
+            self.refuse(ConfigError::NoSuchCore { key, core: *core, allowed });
         }
+        written.value
     }
 }
 
-fn as_flag(value: String) -> Written<String> {
+fn as_flag<T>(value: T) -> Written<T> {
     Written { origin: Origin::Flag, value }
 }

@@ -3,35 +3,46 @@
 //! Flags take precedence over the file. Devices and volumes come from both, and a flag replaces the
 //! file's entry of the same name. Addresses and hosts come from the flags alone if any flag gives
 //! one.
+//!
+//! The file also has resources that only `nearflash apply` makes, see [`AccessConfig`]. A node that starts
+//! checks them, and does not make them: their secrets are in other files.
 
 mod args;
 mod cores;
 mod door;
 mod error;
+mod file;
 mod hosts;
 mod http;
 mod merge;
+mod nearest;
+mod tables;
 mod volume_spec;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use nearflash_access::Covered;
 use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
 use nearflash_reactor::SPIN_MAX;
+use nearflash_request::UnlistedHosts;
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
 
 use crate::remote::RemoteSpec;
 use crate::{HostAccess, InitiatorAccess};
-use args::{FileArgs, OneOrMore};
+use file::{File, Value};
 use merge::{Merge, Written};
 
 pub use args::ServeArgs;
 pub use door::{Admits, Door, Protocol};
 pub use error::{ConfigError, Key, Origin, ValueError};
 pub use http::{HttpConfig, HttpDoor};
+/// The name of an NVMe host.
+pub use nearflash_nvme::Nqn as HostNqn;
+pub use tables::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
 pub use volume_spec::{parse_block_size, parse_volume};
 
 /// A core's pool by default: 256 transfers of 128 KiB.
@@ -59,6 +70,8 @@ pub struct Config {
     pub remotes: Vec<RemoteSpec>,
     /// The volumes whose files this node owns, each once.
     pub files: Vec<Name>,
+    /// The access that `nearflash apply` gives. A node that starts does not use it.
+    pub access: AccessConfig,
     /// This node's part in the cluster; `None` for a node that serves alone.
     pub cluster: Option<ClusterConfig>,
     /// The doors; at least one is for NVMe/TCP.
@@ -71,6 +84,8 @@ pub struct Config {
     pub hosts: HostAccess,
     /// The iSCSI initiators that may connect.
     pub initiators: InitiatorAccess,
+    /// The volumes of the hosts and initiators that have no list.
+    pub unlisted_hosts: UnlistedHosts,
     /// The HTTP interface.
     pub http: HttpConfig,
     /// The processors to serve on; at least one, each once, all allowed.
@@ -87,6 +102,28 @@ pub struct Config {
     pub stall_timeout: Nanos,
     /// The level of the log.
     pub log: LevelFilter,
+}
+
+/// The use of a configuration.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    /// A node starts with it: it is whole, and for this machine.
+    Serve,
+    /// It is a file alone.
+    Read,
+}
+
+/// The hosts, initiators and direct clients of a file, each once.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AccessConfig {
+    /// The NVMe hosts with keys.
+    pub hosts: Vec<HostSpec>,
+    /// The CHAP accounts of initiators.
+    pub chap: Vec<ChapSpec>,
+    /// The credentials of direct clients.
+    pub credentials: Vec<CredentialSpec>,
+    /// Their grants.
+    pub grants: Vec<GrantSpec>,
 }
 
 /// A node's part in a cluster.
@@ -114,16 +151,23 @@ pub struct Advertise {
 }
 
 impl Config {
-    /// Reads flags, and the file that they name, if any.
+    /// Reads flags, and the file that they name, if any, for a node that starts.
     ///
     /// # Errors
     /// The first error, as one line.
     pub fn resolve(args: ServeArgs) -> Result<Self, ConfigError> {
-        let (path, file) = match &args.config {
-            Some(path) => (path.clone(), FileArgs::read(path)?),
-            None => (PathBuf::new(), FileArgs::default()),
-        };
-        Self::merge(&path, file, args)
+        let file = args.config.as_deref().map_or_else(|| Ok(File::default()), File::read);
+        let merged = file.and_then(|file| Self::merge(&file, args, Purpose::Serve));
+        merged.map_err(first)
+    }
+
+    /// Reads a file alone, which may be for another machine, or for a node that has its devices from
+    /// flags.
+    ///
+    /// # Errors
+    /// All errors, in the order of their lines.
+    pub fn read(path: &Path) -> Result<Self, Vec<ConfigError>> {
+        Self::merge(&File::read(path)?, ServeArgs::default(), Purpose::Read)
     }
 
     /// Whether the node may have volumes that are not its cluster's.
@@ -131,125 +175,126 @@ impl Config {
         !self.devices.is_empty() || !self.remotes.is_empty()
     }
 
-    /// [`Self::resolve`], with the file's text given.
-    pub(crate) fn from_text(path: &Path, text: &str, args: ServeArgs) -> Result<Self, ConfigError> {
-        Self::merge(path, FileArgs::parse(path, text)?, args)
+    /// [`Self::resolve`] and [`Self::read`] of a file with this text.
+    pub(crate) fn of_text(
+        path: &Path,
+        text: &str,
+        purpose: Purpose,
+    ) -> Result<Self, Vec<ConfigError>> {
+        match File::parse(path, text) {
+            (file, errors) if errors.is_empty() => {
+                Self::merge(&file, ServeArgs::default(), purpose)
+            }
+            (_, errors) => Err(errors),
+        }
     }
 
-    fn merge(path: &Path, file: FileArgs, args: ServeArgs) -> Result<Self, ConfigError> {
-        let merge = Merge { file: path };
-        let devices = merge.named(
-            "device",
-            (file.device.into_vec(), args.devices),
-            |text| Ok(text.parse::<DeviceSpec>()?),
-            |device| &device.name,
-        )?;
-        let volumes = merge.named(
-            "volume",
-            (file.volume.into_vec(), args.volumes),
-            parse_volume,
-            |volume| &volume.name,
-        )?;
-        let remotes = merge.named(
-            "remote",
-            (file.remote.into_vec(), args.remotes),
-            str::parse::<RemoteSpec>,
-            |remote| &remote.name,
-        )?;
-        let files = merge_files(&merge, (file.files.into_vec(), args.files))?;
-        let slices = (file.slice.into_vec(), args.slices);
-        let own = [(file.node, args.node_name), (file.pulse, args.pulse)];
-        let is_clustered = file.cluster || args.cluster;
-        let cluster = merge_cluster(&merge, is_clustered, slices, own, &devices)?;
-        if !is_clustered {
-            check_devices(&devices, &remotes)?;
-        }
-        check_volumes(&devices, &volumes, &remotes)?;
-        let written = [
-            (Protocol::NvmeTcp, file.nvme_tcp, args.nvme_tcp),
-            (Protocol::Direct, file.direct, args.direct),
-            (Protocol::Iscsi, file.iscsi, args.iscsi),
-        ];
-        let mut doors = merge_doors(&merge, written)?;
-        if is_clustered && !doors.iter().any(|door| door.protocol == Protocol::Direct) {
-            return Err(ConfigError::ClusterNeedsDirect);
-        }
-        let named = merge.hosts(file.host.into_vec(), args.hosts)?;
+    fn merge(file: &File, args: ServeArgs, purpose: Purpose) -> Result<Self, Vec<ConfigError>> {
+        let merge = Merge::new(file, purpose);
+        let devices = merge.named("device", args.devices, tables::device, |it| &it.name);
+        let volumes = merge.named("volume", args.volumes, tables::volume, |it| &it.name);
+        let remotes = merge.named("remote", args.remotes, tables::remote, |it| &it.name);
+        let files = merge.named("files", args.files, parse_name, |name| name);
+        let is_clustered = merge.is_on("cluster", args.cluster);
+        let own = [args.node_name, args.pulse];
+        let cluster = merge_cluster(&merge, is_clustered, args.slices, own, &devices);
+        check_volumes(&merge, &devices, &volumes, &remotes);
+        let mut doors = merge.doors(Protocol::NvmeTcp, args.nvme_tcp);
+        doors.extend(merge.doors(Protocol::Direct, args.direct));
+        doors.extend(merge.doors(Protocol::Iscsi, args.iscsi));
+        check_whole(&merge, is_clustered, &doors, devices.len() + remotes.len());
+        let named = merge.hosts(args.hosts);
         named.open(&mut doors);
-        let tls = ((file.http_cert, args.http_cert), (file.http_key, args.http_key));
-        let http = http::merge_http(&merge, (file.http, args.http), tls.0, tls.1)?;
-        let advertise = (file.advertise, args.advertise);
-        let data_dir = args.data_dir.or(file.data_dir);
-        let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
-        let spin_max = merge.one("spin", (file.spin, args.spin), parse_spin)?;
-        let login_timeout = (file.login_timeout, args.login_timeout);
-        let login_timeout = merge.one("login-timeout", login_timeout, parse_login_timeout)?;
-        let stall_timeout = (file.stall_timeout, args.stall_timeout);
-        let stall_timeout = merge.one("stall-timeout", stall_timeout, parse_stall_timeout)?;
-        let log = merge.one("log", (file.log, args.log), parse_log)?;
-        Ok(Self {
+        let http = http::merge_http(&merge, args.http, (args.http_cert, args.http_key));
+        let data_dir = merge.path("data-dir", args.data_dir);
+        let data_dir = match (data_dir, purpose) {
+            (Some(data_dir), _) => data_dir,
+            // A file alone needs none; an empty path is not one.
+            (None, Purpose::Read) => default_data_dir().unwrap_or_default(),
+            (None, Purpose::Serve) => {
+                let found = default_data_dir().map_err(ConfigError::NoDataDir);
+                merge.noted(found).unwrap_or_default()
+            }
+        };
+        let config = Self {
             devices: values(devices),
             volumes: values(volumes),
             remotes: values(remotes),
             files: values(files),
+            access: merge_access(&merge),
             cluster,
             doors,
-            direct_local: args.direct_local.or(file.direct_local),
-            advertise: merge.one("advertise", advertise, parse_advertise)?,
+            direct_local: merge.path("direct-local", args.direct_local),
+            advertise: merge.one("advertise", args.advertise, parse_advertise),
             hosts: named.nvme_tcp(),
             initiators: named.initiators(),
+            unlisted_hosts: merge
+                .one("unlisted-hosts", args.unlisted_hosts, parse_unlisted)
+                .unwrap_or_default(),
             http,
-            cores: merge.cores(file.cores, args.cores)?,
-            data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
-            pool_len: pool_len.unwrap_or(POOL_DEFAULT),
-            spin_max: spin_max.unwrap_or(SPIN_MAX),
-            login_timeout,
-            stall_timeout: stall_timeout.unwrap_or(STALL_TIMEOUT_DEFAULT),
-            log: log.unwrap_or(LevelFilter::INFO),
-        })
+            cores: merge.cores(args.cores),
+            data_dir,
+            pool_len: merge.one("pool", args.pool, parse_pool).unwrap_or(POOL_DEFAULT),
+            spin_max: merge.one("spin", args.spin, parse_spin).unwrap_or(SPIN_MAX),
+            login_timeout: merge.one("login-timeout", args.login_timeout, parse_login_timeout),
+            stall_timeout: merge
+                .one("stall-timeout", args.stall_timeout, parse_stall_timeout)
+                .unwrap_or(STALL_TIMEOUT_DEFAULT),
+            log: merge.one("log", args.log, parse_log).unwrap_or(LevelFilter::INFO),
+        };
+        let errors = merge.into_errors();
+        if errors.is_empty() { Ok(config) } else { Err(errors) }
     }
+}
+
+/// The first of several errors.
+fn first(errors: Vec<ConfigError>) -> ConfigError {
+    errors.into_iter().next().expect("a refusal has an error")
 }
 
 fn values<T>(written: Vec<Written<T>>) -> Vec<T> {
     written.into_iter().map(|written| written.value).collect()
 }
 
-/// The volumes whose files the node owns.
-fn merge_files(
-    merge: &Merge<'_>,
-    names: (Vec<String>, Vec<String>),
-) -> Result<Vec<Written<Name>>, ConfigError> {
-    merge.named("files", names, |text| Ok(text.parse::<Name>()?), |name| name)
-}
-
-/// The doors of all protocols, from the file and the flags.
-fn merge_doors(
-    merge: &Merge<'_>,
-    written: [(Protocol, OneOrMore, Vec<String>); 3],
-) -> Result<Vec<Door>, ConfigError> {
-    let mut doors = Vec::new();
-    for (protocol, file, flags) in written {
-        doors.extend(merge.doors(protocol, file.into_vec(), flags)?);
+fn parse_name(value: &Value) -> Result<Name, ValueError> {
+    match value {
+        Value::Text(text) => Ok(text.parse()?),
+        Value::Table(_) => unreachable!("the key takes no tables"),
     }
-    Ok(doors)
 }
 
 /// The node's part in a cluster, if it has one.
 fn merge_cluster(
     merge: &Merge<'_>,
     is_clustered: bool,
-    slices: (Vec<String>, Vec<String>),
-    [node, pulse]: [(Option<String>, Option<String>); 2],
+    slices: Vec<String>,
+    [node, pulse]: [Option<String>; 2],
     devices: &[Written<DeviceSpec>],
-) -> Result<Option<ClusterConfig>, ConfigError> {
-    let parse = |text: &str| Ok(text.parse::<DeviceSpec>()?);
-    let slices = merge.named("slice", slices, parse, |slice| &slice.name)?;
-    let node = merge.one("node", node, |text| Ok(text.parse()?))?;
-    let pulse = merge
-        .one("pulse", pulse, |text| text.parse().map_err(|_| ValueError::Pulse(text.into())))?;
-    check_slices(&slices, devices, is_clustered)?;
+) -> Option<ClusterConfig> {
+    let slices = merge.named("slice", slices, tables::device, |slice| &slice.name);
+    let node = merge.one("node", node, |text| Ok(text.parse()?));
+    let pulse =
+        merge.one("pulse", pulse, |text| text.parse().map_err(|_| ValueError::Pulse(text.into())));
+    check_slices(merge, &slices, devices, is_clustered);
     let node = node.unwrap_or_else(machine_name);
-    Ok(is_clustered.then(|| ClusterConfig { node, slices: values(slices), pulse }))
+    is_clustered.then(|| ClusterConfig { node, slices: values(slices), pulse })
+}
+
+/// The hosts, initiators and direct clients that the file names in tables.
+fn merge_access(merge: &Merge<'_>) -> AccessConfig {
+    let grant = |it: &GrantSpec| {
+        let place = match &it.covers {
+            Covered::Range(range) => range.to_string(),
+            Covered::Files(path) => path.to_string(),
+        };
+        format!("{} {} {place} {}", it.credential, it.volume, it.rights)
+    };
+    AccessConfig {
+        hosts: values(merge.tables("host", tables::host, |it| it.nqn.clone())),
+        chap: values(merge.tables("chap", tables::chap, |it| it.user.clone())),
+        credentials: values(merge.tables("credential", tables::credential, |it| it.id.clone())),
+        grants: values(merge.tables("grant", tables::grant, grant)),
+    }
 }
 
 /// The name of the machine, without the characters that a name does not have.
@@ -262,57 +307,63 @@ fn machine_name() -> Name {
     name.trim_start_matches('-').parse().unwrap_or_else(|_| node())
 }
 
-/// Checks that a node alone has something to serve.
-fn check_devices(
-    devices: &[Written<DeviceSpec>],
-    remotes: &[Written<RemoteSpec>],
-) -> Result<(), ConfigError> {
-    if devices.is_empty() && remotes.is_empty() {
-        return Err(ConfigError::NoDevice);
+/// Checks that a node alone has something to serve, and that the nodes of a cluster reach each other.
+fn check_whole(merge: &Merge<'_>, is_clustered: bool, doors: &[Door], devices: usize) {
+    if merge.purpose() == Purpose::Read {
+        return;
     }
-    Ok(())
+    if !is_clustered && devices == 0 && !merge.lacks_device() {
+        merge.refuse(ConfigError::NoDevice);
+    }
+    if is_clustered && !doors.iter().any(|door| door.protocol == Protocol::Direct) {
+        merge.refuse(ConfigError::ClusterNeedsDirect);
+    }
 }
 
 /// Checks that slices have a cluster, and no names of devices.
 fn check_slices(
+    merge: &Merge<'_>,
     slices: &[Written<DeviceSpec>],
     devices: &[Written<DeviceSpec>],
     is_clustered: bool,
-) -> Result<(), ConfigError> {
-    let key = |it: &Written<DeviceSpec>| Key { origin: it.origin.clone(), name: "slice" };
+) {
     if let Some(slice) = slices.first().filter(|_| !is_clustered) {
-        return Err(ConfigError::SliceWithoutCluster { key: key(slice) });
+        merge.refuse(ConfigError::SliceWithoutCluster { key: slice.key("slice") });
     }
     let is_device =
         |it: &&Written<DeviceSpec>| devices.iter().any(|d| d.value.name == it.value.name);
-    match slices.iter().find(is_device) {
-        Some(twice) => Err(ConfigError::Twice { key: key(twice), name: twice.value.name.clone() }),
-        None => Ok(()),
+    for twice in slices.iter().filter(is_device) {
+        let (key, name) = (twice.key("slice"), twice.value.name.clone());
+        merge.refuse(ConfigError::Twice { key, name });
     }
 }
 
 /// Checks that each volume's device is configured, and that no device has the name of a volume of
 /// another node, which is a device, too.
 fn check_volumes(
+    merge: &Merge<'_>,
     devices: &[Written<DeviceSpec>],
     volumes: &[Written<VolumeRequest>],
     remotes: &[Written<RemoteSpec>],
-) -> Result<(), ConfigError> {
+) {
     let is_device = |name: &Name| devices.iter().any(|device| device.value.name == *name);
     let is_volume = |name: &Name| volumes.iter().any(|volume| volume.value.name == *name);
-    let clashes = |name: &Name| is_device(name) || is_volume(name);
-    if let Some(Written { origin, value }) = remotes.iter().find(|it| clashes(&it.value.name)) {
-        let key = Key { origin: origin.clone(), name: "remote" };
-        return Err(ConfigError::Twice { key, name: value.name.clone() });
+    for remote in remotes {
+        let name = &remote.value.name;
+        if is_device(name) || is_volume(name) {
+            let (key, name) = (remote.key("remote"), name.clone());
+            merge.refuse(ConfigError::Twice { key, name });
+        }
     }
-    let exists = |name: &Name| devices.iter().any(|device| device.value.name == *name);
-    match volumes.iter().find(|volume| !exists(&volume.value.device)) {
-        None => Ok(()),
-        Some(Written { origin, value }) => Err(ConfigError::NoSuchDevice {
-            key: Key { origin: origin.clone(), name: "volume" },
-            volume: value.name.clone(),
-            device: value.device.clone(),
-        }),
+    // The flags of a node can have the devices that a file lacks.
+    let is_partial = merge.purpose() == Purpose::Read && devices.is_empty();
+    if is_partial || merge.lacks_device() {
+        return;
+    }
+    for volume in volumes.iter().filter(|volume| !is_device(&volume.value.device)) {
+        let (key, value) = (volume.key("volume"), &volume.value);
+        let (volume, device) = (value.name.clone(), value.device.clone());
+        merge.refuse(ConfigError::NoSuchDevice { key, volume, device });
     }
 }
 
@@ -321,6 +372,14 @@ fn parse_advertise(text: &str) -> Result<Advertise, ValueError> {
     let ip = || text.parse().map(|ip| Advertise { ip, port: None });
     let refused = |_| ValueError::Address { text: text.into(), port: Protocol::NvmeTcp.port() };
     whole.or_else(|_| ip()).map_err(refused)
+}
+
+fn parse_unlisted(text: &str) -> Result<UnlistedHosts, ValueError> {
+    match text {
+        "all" => Ok(UnlistedHosts::All),
+        "none" => Ok(UnlistedHosts::None),
+        _ => Err(ValueError::UnlistedHosts(text.into())),
+    }
 }
 
 fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {

@@ -88,12 +88,7 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
 #[test]
 fn an_unknown_key_is_refused_by_file_line_and_name() {
     let message = with_file("device = \"r=ram:1GiB\"\nvolumes = []\n", &[]).unwrap_err();
-    assert_eq!(
-        message,
-        "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `remote`, `files`, `cluster`, `slice`, `node`, `pulse`, \
-         `nvme-tcp`, `advertise`, `direct`, `direct-local`, `iscsi`, `http`, `http-cert`, `http-key`, `host`, `cores`, `data-dir`, `pool`, `spin`, \
-         `login-timeout`, `stall-timeout`, `log`"
-    );
+    assert_eq!(message, "FILE, line 2: unknown key 'volumes': the nearest key is 'volume'");
 }
 
 #[test]
@@ -101,7 +96,7 @@ fn a_file_that_is_no_toml_or_not_there_is_refused() {
     let message = with_file("device = \n", &[]).unwrap_err();
     assert!(message.starts_with("FILE, line 1: "), "{message}");
     let message = with_file("\ndevice = 7\n", &[]).unwrap_err();
-    assert_eq!(message, "FILE, line 2: expected a string or a list of strings");
+    assert_eq!(message, "FILE, line 2: device: expected a string, a table, or a list of these");
     let message = refused(&["--config", "/does/not/exist"]);
     assert!(message.starts_with("--config /does/not/exist: No such file"), "{message}");
 }
@@ -115,7 +110,7 @@ fn an_unparsable_size_is_refused_where_it_stands() {
     );
     assert_eq!(
         with_file("device = 'r=ram:1GiB'\nvolume = 'v=1.5GiB@r'", &[]).unwrap_err(),
-        "FILE: volume: '1.5GiB' is not a size: write a whole number and a unit, for example 512, \
+        "FILE, line 2: volume: '1.5GiB' is not a size: write a whole number and a unit, for example 512, \
          64KiB or 8GiB"
     );
     assert_eq!(
@@ -144,7 +139,7 @@ fn one_name_for_two_things_is_refused() {
     );
     assert_eq!(
         with_file("device = 'r=ram:1G'\nvolume = ['v=1M@r', 'v=2M@r']", &[]).unwrap_err(),
-        "FILE: volume: the name 'v' is used twice: give each its own name"
+        "FILE, line 2: volume: the name 'v' is used twice: give each its own name"
     );
 }
 
@@ -159,7 +154,7 @@ fn a_node_without_devices_or_a_volume_without_its_device_is_refused() {
         "--volume: volume 'v' needs device 's': add --device s=…"
     );
     let message = with_file("device = 'r=ram:1GiB'\nvolume = 'v=1MiB@s'", &[]).unwrap_err();
-    assert!(message.starts_with("FILE: volume: volume 'v' needs device 's'"), "{message}");
+    assert!(message.starts_with("FILE, line 2: volume: volume 'v' needs device 's'"), "{message}");
 }
 
 #[test]
@@ -366,4 +361,250 @@ fn http_is_on_this_machine_by_default_and_on_the_network_with_tls() {
     }
     let text = "device = \"r=ram:1GiB\"\nhttp = \"none\"\n";
     assert!(!with_file(text, &[]).unwrap().http.is_on);
+}
+
+fn errors(text: &str) -> Vec<String> {
+    let read = Config::of_text(Path::new("FILE"), text, Purpose::Read);
+    read.unwrap_err().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn all_errors_of_a_file_are_reported_in_the_order_of_their_lines() {
+    let text = r#"
+polo = "8MiB"
+spin = "1ms"
+volume = ["a=1MiB@r", "a=2MiB@r"]
+device = ["r=ram:1GiB", "s=ram:lots"]
+log = 7
+
+[[remote]]
+name = "far"
+ulr = "direct://192.0.2.1:4421/data"
+
+[[chap]]
+user = "app"
+secret-file = "app.secret"
+mutual-user = "node"
+
+[[host]]
+nqn = "iqn.x"
+dhchap-key = ["a"]
+"#;
+    assert_eq!(
+        errors(text),
+        [
+            "FILE, line 2: unknown key 'polo': the nearest key is 'pool'",
+            "FILE, line 6: log: expected a string",
+            "FILE, line 8: remote: the key 'url' is missing",
+            "FILE, line 10: unknown key 'ulr' of remote: the nearest key is 'url'",
+            "FILE, line 19: host: dhchap-key: expected a string",
+        ]
+    );
+    let form_is_right = text
+        .replace("polo", "pool")
+        .replace("ulr", "url")
+        .replace("= 7", "= 'info'")
+        .replace("[\"a\"]", "'a'");
+    let found = errors(&form_is_right);
+    let lines: Vec<&str> = found.iter().filter_map(|line| line.get(..13)).collect();
+    assert_eq!(
+        lines,
+        ["FILE, line 3:", "FILE, line 4:", "FILE, line 5:", "FILE, line 12", "FILE, line 17"]
+    );
+    assert!(found[1].contains("the name 'a' is used twice"), "{found:?}");
+    assert!(found[3].contains("mutual-user and mutual-secret-file"), "{found:?}");
+    // A volume may be right if its device is wrong.
+    assert!(!found.iter().any(|line| line.contains("needs device")), "{found:?}");
+}
+
+#[test]
+fn every_syntax_error_is_reported_and_nothing_else() {
+    let found = errors("pool = \n\nlog = \nunknown = 1\n");
+    assert!(found.len() >= 2, "{found:?}");
+    assert!(found[0].starts_with("FILE, line 1: ") && found[1].starts_with("FILE, line 3: "));
+    assert!(!found.iter().any(|line| line.contains("unknown key")), "{found:?}");
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_named_with_the_remedy() {
+    for text in
+        ["volume = 'a=1MiB@r'\n\n[[volume]]\nname = 'b'\n", "pool = '8MiB'\n\npool = '8MiB'"]
+    {
+        let key = &text[..text.find(' ').unwrap()];
+        let found = errors(text);
+        let message = format!("FILE, line 3: the key '{key}' is there twice: write one list");
+        assert!(found[0].starts_with(&message), "{found:?}");
+    }
+}
+
+#[test]
+fn a_file_alone_needs_no_devices_and_is_for_any_machine() {
+    let text = "volume = 'data=1MiB@r'\ncores = '7000'\n";
+    let config = Config::of_text(Path::new("FILE"), text, Purpose::Read).unwrap();
+    assert_eq!((config.volumes.len(), config.cores), (1, vec![7000]));
+    let missing = errors("volume = 'data=1MiB@r'\ndevice = 's=ram:1MiB'\n");
+    assert!(missing[0].contains("volume 'data' needs device 'r'"), "{missing:?}");
+}
+
+#[test]
+fn tables_and_strings_can_be_together_and_a_flag_replaces_a_table() {
+    let text = r#"
+volume = ["a=1MiB@r", { name = "b", size = 2097152, device = "r", block-size = 4096 }]
+host = ["nqn.2026-11.x:a", { nqn = "nqn.2026-11.x:b", dhchap-key = "b.key", hash = "sha384" }]
+
+[[device]]
+name = "r"
+kind = "ram"
+size = "1GiB"
+
+[[device]]
+name = "disk"
+kind = "file"
+path = "/srv/a,b.img"
+size = "1GiB"
+wipe = true
+
+[[grant]]
+credential = "app"
+volume = "a"
+range = "0..1MiB"
+rights = "rw"
+
+[[credential]]
+id = "app"
+secret-file = "app.secret"
+"#;
+    let config = with_file(text, &["--device", "r=ram:2GiB"]).unwrap();
+    let names: Vec<&str> = config.volumes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(config.volumes[1], parse_volume("b=2MiB@r,block-size=4096").unwrap());
+    let devices: Vec<String> = config.devices.iter().map(ToString::to_string).collect();
+    assert_eq!(devices, ["disk=file:/srv/a,b.img,size=1GiB,wipe", "r=ram:2GiB"]);
+    assert_eq!(config.devices[0].path(), Path::new("/srv/a,b.img"));
+    assert!(matches!(config.hosts, HostAccess::Only(hosts) if hosts.len() == 1));
+    let AccessConfig { hosts, credentials, grants, chap } = config.access;
+    assert_eq!((hosts.len(), credentials.len(), grants.len(), chap.len()), (1, 1, 1, 0));
+    assert_eq!(hosts[0].nqn.as_str(), "nqn.2026-11.x:b");
+    assert_eq!(grants[0].rights, nearflash_access::Rights::ReadWrite);
+}
+
+#[test]
+fn a_resource_that_is_there_twice_is_named() {
+    let twice = |table: &str| errors(&format!("{table}{table}")).remove(0);
+    let chap = "[[chap]]\nuser = 'app'\nsecret-file = 's'\n";
+    assert_eq!(twice(chap), "FILE, line 4: chap: 'app' is there twice: remove one of the two");
+    let grant = "[[grant]]\ncredential = 'app'\nvolume = 'v'\n";
+    assert_eq!(
+        twice(grant),
+        "FILE, line 4: grant: 'app v 0.. r' is there twice: remove one of the two"
+    );
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A value that is often right.
+    fn text(often: &'static [&'static str]) -> impl Strategy<Value = String> {
+        prop_oneof![
+            9 => proptest::sample::select(often).prop_map(str::to_owned),
+            1 => "[a-zA-Z0-9 .=@:/-]{0,8}",
+        ]
+    }
+
+    fn quoted(text: &str) -> String {
+        format!("{text:?}")
+    }
+
+    /// The resource of a file with one, or its error.
+    fn read(file: &str) -> Result<Config, String> {
+        let read = Config::of_text(Path::new("FILE"), file, Purpose::Read);
+        // The place differs, and the message of a wrong form quotes the one-line form.
+        let message = |errors: Vec<ConfigError>| {
+            let message = errors[0].to_string();
+            message.split_once(": ").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+        };
+        read.map_err(message)
+    }
+
+    proptest! {
+        #[test]
+        fn a_volume_as_a_table_is_the_same_as_on_one_line(
+            name in text(&["data", "a"]),
+            size in text(&["1MiB", "4096", "2 GB"]),
+            device in text(&["r", "flash"]),
+            block_size in proptest::option::of(text(&["512", "4096", "4KiB"])),
+            subsystem in proptest::option::of(text(&["all"])),
+            provisioning in proptest::option::of(text(&["thin", "thick"])),
+        ) {
+            let options = [
+                ("block-size", &block_size),
+                ("subsystem", &subsystem),
+                ("provisioning", &provisioning),
+            ];
+            let (mut line, mut table) = (format!("{name}={size}@{device}"), String::new());
+            for (key, value) in [("name", &name), ("size", &size), ("device", &device)] {
+                table += &format!("{key} = {}\n", quoted(value));
+            }
+            for (key, value) in options {
+                if let Some(value) = value {
+                    line += &format!(",{key}={value}");
+                    table += &format!("{key} = {}\n", quoted(value));
+                }
+            }
+            let (line, table) = (
+                read(&format!("volume = {}", quoted(&line))),
+                read(&format!("[[volume]]\n{table}")),
+            );
+            // Only the one-line form gives a sign in a name or a size a meaning.
+            if [&name, &size].iter().all(|text| !text.contains(['=', '@'])) && !device.contains('@') {
+                prop_assert_eq!(line, table);
+            }
+        }
+
+        #[test]
+        fn a_device_as_a_table_is_the_same_as_on_one_line(
+            kind in proptest::sample::select(&["file", "block", "ram", "null", "flash", "pcm"]),
+            path in "[a-z/. ]{1,12}",
+            size in text(&["64MiB", "1GiB"]),
+            options in proptest::sample::subsequence(
+                vec![
+                    ("wipe", ""), ("read-delay", "10us"), ("spare", "12%"), ("gc", "fifo"),
+                    ("endurance", "3000"), ("randomise", ""), ("read", "48ns"), ("data", "none"),
+                ],
+                0..3,
+            ),
+        ) {
+            let is_path = ["file", "block"].contains(&kind);
+            let main = if is_path { ("path", &path) } else { ("size", &size) };
+            let (mut line, mut table) = (format!("d={kind}:{}", main.1), String::new());
+            table += &format!("name = 'd'\nkind = '{kind}'\n{} = {}\n", main.0, quoted(main.1));
+            for (key, value) in options {
+                match value {
+                    "" => {
+                        line += &format!(",{key}");
+                        table += &format!("{key} = true\n");
+                    }
+                    value => {
+                        line += &format!(",{key}={value}");
+                        table += &format!("{key} = '{value}'\n");
+                    }
+                }
+            }
+            let (line, table) = (
+                read(&format!("device = {}", quoted(&line))).map(|config| config.devices),
+                read(&format!("[[device]]\n{table}")).map(|config| config.devices),
+            );
+            prop_assert_eq!(line.is_ok(), table.is_ok());
+            if line.is_ok() {
+                prop_assert_eq!(line, table);
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_valid_file_or_refused_in_single_lines(text in "(?s).{0,200}") {
+            crate::check::check_config_file(&text);
+        }
+    }
 }

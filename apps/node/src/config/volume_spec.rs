@@ -5,6 +5,31 @@ use nearflash_units::{BlockSize, parse_size};
 
 use super::ValueError;
 
+/// The parts of a volume, as text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct VolumeParts<'a> {
+    pub(super) name: &'a str,
+    pub(super) size: &'a str,
+    pub(super) device: &'a str,
+    pub(super) block_size: Option<&'a str>,
+    pub(super) subsystem: Option<&'a str>,
+    pub(super) provisioning: Option<&'a str>,
+}
+
+impl VolumeParts<'_> {
+    /// The volume.
+    pub(super) fn volume(self) -> Result<VolumeRequest, ValueError> {
+        Ok(VolumeRequest {
+            name: self.name.parse()?,
+            len: parse_size(self.size)?,
+            device: self.device.parse()?,
+            block_size: self.block_size.map(parse_block_size).transpose()?,
+            subsystem: self.subsystem.map(str::parse).transpose()?,
+            provisioning: self.provisioning.map_or(Ok(Provisioning::Thin), str::parse)?,
+        })
+    }
+}
+
 /// Parses a volume.
 ///
 /// # Errors
@@ -14,23 +39,16 @@ pub fn parse_volume(text: &str) -> Result<VolumeRequest, ValueError> {
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
     let (place, options) = rest.split_once(',').unwrap_or((rest, ""));
     let (size, device) = place.split_once('@').ok_or_else(form)?;
-    let mut request = VolumeRequest {
-        name: name.parse()?,
-        len: parse_size(size)?,
-        device: device.parse()?,
-        block_size: None,
-        subsystem: None,
-        provisioning: Provisioning::Thin,
-    };
+    let mut parts = VolumeParts { name, size, device, ..VolumeParts::default() };
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
-            Some(("block-size", value)) => request.block_size = Some(parse_block_size(value)?),
-            Some(("subsystem", value)) => request.subsystem = Some(value.parse()?),
-            Some(("provisioning", value)) => request.provisioning = value.parse()?,
+            Some(("block-size", value)) => parts.block_size = Some(value),
+            Some(("subsystem", value)) => parts.subsystem = Some(value),
+            Some(("provisioning", value)) => parts.provisioning = Some(value),
             _ => return Err(form()),
         }
     }
-    Ok(request)
+    parts.volume()
 }
 
 /// Parses the block size of a volume.

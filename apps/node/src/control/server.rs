@@ -9,7 +9,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nearflash_api::socket::{REQUEST_LEN_MAX, ShortPath, socket_path};
-use nearflash_api::{ApiError, Document, ErrorCode, Reply, Request, parse_request};
+use nearflash_api::{
+    ApiError, Conditional, Document, ErrorCode, Reply, TokenScope, parse_request, rule,
+};
+use nearflash_rest::audit;
+use rustix::net::sockopt::socket_peercred;
 use zeroize::Zeroizing;
 
 use super::listen_privately;
@@ -29,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 type Done = Result<Zeroizing<String>, ApiError>;
 
 /// The function that answers requests.
-type Handler = dyn Fn(Request) -> Done + Send + Sync;
+type Handler = dyn Fn(Conditional) -> Done + Send + Sync;
 
 /// A listening control socket.
 #[derive(Debug)]
@@ -46,7 +50,7 @@ impl ControlServer {
     /// Listens in that data directory, whose lock the caller holds: an existing socket is therefore
     /// left over from a node that has ended.
     pub(crate) fn start(data_dir: &Path, node: Arc<Node>) -> io::Result<Self> {
-        Self::start_with(data_dir, Arc::new(move |request: Request| request.serve_by(&*node)))
+        Self::start_with(data_dir, Arc::new(move |asked| node.serve_line(asked)))
     }
 
     fn start_with(data_dir: &Path, handler: Arc<Handler>) -> io::Result<Self> {
@@ -145,7 +149,21 @@ impl Drop for OpenConnection {
 
 fn answer(stream: &mut UnixStream, handler: &Handler) -> io::Result<()> {
     let line = read_line(stream, Instant::now() + PEER_TIMEOUT)?;
-    write_answer(stream, parse(&line).and_then(handler))
+    let done = parse(&line).and_then(|asked| audited(stream, handler, asked));
+    write_answer(stream, done)
+}
+
+/// Executes a request. A change leaves a line in the log.
+fn audited(stream: &UnixStream, handler: &Handler, asked: Conditional) -> Done {
+    let (call, (scope, subject)) = (asked.request.name(), rule(&asked.request));
+    let done = handler(asked);
+    if scope != TokenScope::Read {
+        let uid = socket_peercred(stream).map(|peer| peer.uid.as_raw().to_string());
+        let who = format!("uid {}", uid.as_deref().unwrap_or("unknown"));
+        let result = done.as_ref().err().map_or("ok", |error| error.code.as_str());
+        audit(("control socket", &who), call, &subject, result);
+    }
+    done
 }
 
 /// The line of a request, or the bytes that came before the peer closed or the bound was reached.
@@ -170,7 +188,7 @@ fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Zeroizing
 }
 
 /// Parses a request, or returns the error to answer with.
-pub(crate) fn parse(line: &[u8]) -> Result<Request, ApiError> {
+pub(crate) fn parse(line: &[u8]) -> Result<Conditional, ApiError> {
     if line.len() >= REQUEST_LEN_MAX {
         let message = format!("a request has at most {REQUEST_LEN_MAX} bytes");
         return Err(ApiError::new(ErrorCode::InvalidRequest, message));
@@ -196,7 +214,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn echo() -> Arc<Handler> {
-        Arc::new(|request| Err(ApiError::new(ErrorCode::Busy, request.name())))
+        Arc::new(|asked: Conditional| Err(ApiError::new(ErrorCode::Busy, asked.request.name())))
     }
 
     fn raw(data_dir: &Path, request: &[u8]) -> String {

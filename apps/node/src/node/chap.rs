@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nearflash_access::{Accounts, CHAP_SECRET_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual};
-use nearflash_api::{ChapInfo, ChapMutual, OneAccount, SecretText};
+use nearflash_api::{ChapAdd, ChapInfo, ChapMutual, OneAccount, SecretText};
 
 use super::Node;
 use crate::config::ValueError;
@@ -22,16 +22,14 @@ const DRAWN_LEN: usize = 24;
 const _: () = assert!(DRAWN_LEN <= CHAP_SECRET_LEN_MAX);
 
 impl Node {
-    pub(super) fn chap_add(
-        &self,
-        user: &str,
-        secret: Option<&SecretText>,
-        mutual: Option<&ChapMutual>,
-    ) -> Result<OneAccount, NodeError> {
-        let (secret, drawn) = given_or_drawn(secret)?;
-        let (mutual, mutual_drawn) = mutual.map(mutual_of).transpose()?.unzip();
-        let account = ChapAccount { user: parse_user(user)?, secret, mutual };
+    pub(super) fn chap_add(&self, call: &ChapAdd) -> Result<OneAccount, NodeError> {
+        let (secret, drawn) = given_or_drawn(call.secret.as_ref())?;
+        let (mutual, mutual_drawn) = call.mutual.as_ref().map(mutual_of).transpose()?.unzip();
+        let account = ChapAccount { user: parse_user(&call.user)?, secret, mutual };
         let account = self.change_accounts(|accounts| {
+            if call.replace && accounts.iter().any(|old| old.user == account.user) {
+                accounts.remove(&account.user)?;
+            }
             accounts.add(account.clone())?;
             Ok(account)
         })?;

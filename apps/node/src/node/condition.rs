@@ -1,4 +1,4 @@
-//! The condition of a change: the generation on which its caller decided (`If-Match`).
+//! The condition of a change: the generation on which its caller decided (`If-Match`, `if_generation`).
 //!
 //! A change checks it under the lock that serializes changes, so nothing can come between the check and
 //! the change. The condition belongs to the call, which one thread executes from its begin to its end,

@@ -1,6 +1,6 @@
-//! The node as the HTTP interface uses it.
+//! The node as the HTTP interface and the control socket use it.
 
-use nearflash_api::{ApiError, Request};
+use nearflash_api::{ApiError, Conditional, Request};
 use nearflash_rest::{Bearer, Face};
 use zeroize::Zeroizing;
 
@@ -12,11 +12,7 @@ impl Face for Node {
         request: Request,
         expected: Option<u64>,
     ) -> Result<Zeroizing<String>, ApiError> {
-        condition::under(expected, || {
-            // Also for the few changes that take no lock; the others check it again under theirs.
-            self.check_condition()?;
-            request.document_by(self)
-        })
+        self.under_condition(expected, || request.document_by(self))
     }
 
     fn metrics(&self) -> String {
@@ -35,5 +31,24 @@ impl Face for Node {
 
     fn on_change(&self, tell: Box<dyn Fn() + Send + Sync>) {
         self.bell.set(tell);
+    }
+}
+
+impl Node {
+    /// Executes a request of the control socket, and returns the line of its answer.
+    pub(crate) fn serve_line(&self, asked: Conditional) -> Result<Zeroizing<String>, ApiError> {
+        self.under_condition(asked.if_generation, || asked.request.serve_by(self))
+    }
+
+    fn under_condition<T>(
+        &self,
+        expected: Option<u64>,
+        call: impl FnOnce() -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        condition::under(expected, || {
+            // Also for the few changes that take no lock; the others check it again under theirs.
+            self.check_condition()?;
+            call()
+        })
     }
 }

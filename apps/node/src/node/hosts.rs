@@ -1,15 +1,23 @@
 //! Keys of NVMe hosts, as the control socket changes and lists them. A change is effective when it is
 //! answered: authentications use the new keys, and a host whose keys were added or removed is disconnected.
+//! `host_volumes.rs` changes the volumes that hosts use.
 
-use nearflash_api::{ControllerKey, HostAdd, KeyedHost, OneKeyedHost, SecretText};
+use std::sync::Arc;
+
+use nearflash_access::HostName;
+use nearflash_api::{ControllerKey, HostAdd, KeyedHost, KeyedHosts, OneKeyedHost, SecretText};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{Hash, HostKeys, Key, Policy};
-use nearflash_nvme::hosts::{HostSecrets, HostTable};
+use nearflash_nvme::hosts::HostSecrets;
 use nearflash_nvme::tls::TlsHost;
 
 use super::Node;
+use super::host_volumes::volumes_of_host;
+use crate::Ticket;
 use crate::config::ValueError;
 use crate::error::NodeError;
+use crate::exports::{host_rights, published};
+use crate::records::Records;
 use crate::runtime_face::Authentication;
 
 /// The hash with which a generated key is transformed. The key has as many bytes as its digest.
@@ -38,35 +46,81 @@ impl Node {
         };
         let secrets = HostSecrets { dhchap, tls };
         let info = keyed_host(&host, &secrets);
-        self.change_hosts(|hosts| Ok(hosts.add(&host, secrets)?))?;
+        self.change_hosts(|fresh| {
+            if call.replace && fresh.hosts.get(&host).is_some() {
+                fresh.hosts.remove(&host)?;
+            }
+            fresh.hosts.add(&host, secrets)?;
+            match &call.volumes {
+                Some(volumes) => fresh.set_volumes(&host, volumes),
+                None => Ok(()),
+            }
+        })?;
         tracing::info!(host = host.as_str(), "keys of a host added");
         Ok(OneKeyedHost { host: info, key, controller_key })
     }
 
-    pub(super) fn host_list(&self) -> Vec<KeyedHost> {
-        self.served().recorded.hosts.iter().map(|(host, keys)| keyed_host(host, keys)).collect()
+    pub(super) fn host_list(&self) -> KeyedHosts {
+        let Records { space, hosts, host_volumes, .. } = &self.served().recorded;
+        let hosts = hosts.iter().map(|(host, keys)| keyed_host(host, keys)).collect();
+        let lists = host_volumes.iter().map(|(host, list)| volumes_of_host(host, list, space));
+        KeyedHosts { hosts, lists: lists.collect() }
     }
 
     pub(super) fn host_remove(&self, host: &str) -> Result<KeyedHost, NodeError> {
-        let host = parse_host(host)?;
-        let keys = self.change_hosts(|hosts| Ok(hosts.remove(&host)?))?;
-        tracing::info!(host = host.as_str(), "keys of a host removed");
-        Ok(keyed_host(&host, &keys))
+        let name: HostName = host.parse().map_err(ValueError::from)?;
+        let keyed = Nqn::new(name.as_str()).ok();
+        let keys = self.change_hosts(|fresh| {
+            let list = fresh.host_volumes.unlist(&name);
+            let keys = keyed.as_ref().and_then(|host| fresh.hosts.remove(host).ok());
+            match (&list, &keys) {
+                (None, None) => Err(NodeError::NoHost(name.clone())),
+                _ => Ok(keys),
+            }
+        })?;
+        tracing::info!(host = name.as_str(), "host removed");
+        let without_keys = || KeyedHost { nqn: name.to_string(), ..KeyedHost::default() };
+        let keyed = keyed.zip(keys).map(|(host, keys)| keyed_host(&host, &keys));
+        Ok(keyed.unwrap_or_else(without_keys))
     }
 
-    /// Makes a change on a copy; if that succeeds, records it and publishes it to the cores.
-    fn change_hosts<T>(
+    /// Makes a change on a copy; if that succeeds, records it and publishes it to the cores. It is effective
+    /// when this returns: no request is under way that it forbids.
+    pub(super) fn change_hosts<T>(
         &self,
-        change: impl FnOnce(&mut HostTable) -> Result<T, NodeError>,
+        change: impl FnOnce(&mut Records) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
-        let _one = self.one_change_of_a_caller()?;
+        let one = self.one_change_of_a_caller()?;
         let mut fresh = self.copy();
-        let changed = change(&mut fresh.hosts)?;
+        let changed = change(&mut fresh)?;
         self.record(&mut fresh)?;
         let hosts = fresh.hosts.clone();
+        let (direct, before, loses_keys) = {
+            let served = self.served();
+            let loses_keys = hosts.iter().len() < served.recorded.hosts.iter().len();
+            (Arc::clone(&served.direct), host_rights(&served.recorded), loses_keys)
+        };
+        let after = host_rights(&fresh);
+        let shown = (after != before).then(|| published(&fresh, &self.devices(), direct));
+        let served = fresh.space.served().map(|volume| volume.id).collect::<Vec<_>>();
         // Before the cores ask for the keys of a new host.
-        self.served().recorded = fresh;
-        self.runtime.publish_keyed_hosts(&hosts);
+        self.adopt(fresh);
+        // A host that loses its keys is disconnected before its list is gone, so that it sees no other volumes
+        // meanwhile.
+        if loses_keys {
+            self.runtime.publish_keyed_hosts(&hosts);
+        }
+        let mut tickets: Vec<Ticket> =
+            shown.map(|it| self.runtime.publish(it)).into_iter().collect();
+        if !loses_keys {
+            self.runtime.publish_keyed_hosts(&hosts);
+        }
+        let reduced = after.reduced_since(&before, served);
+        if !reduced.is_empty() {
+            tickets.push(self.runtime.quiesce(&reduced));
+        }
+        drop(one);
+        self.wait_for(&Ticket::all(tickets))?;
         Ok(changed)
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
     CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
-    Devices, ErrorCode, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants, HostAdd, HostList,
-    HostRemove, JobCancel, JobList, JobShow, JobWait, Jobs, KeyedHosts, Metrics, MetricsShow,
-    NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
-    OneKeyedHost, OneReservation, OneToken, OneVolume, ReservationClear, ReservationList,
-    Reservations, Serve, Status, StatusShow, Subject, TokenCreate, TokenList, TokenRemove, Tokens,
-    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    Devices, ErrorCode, EventList, Events, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants,
+    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, JobCancel, JobList, JobShow,
+    JobWait, Jobs, KeyedHosts, Metrics, MetricsShow, NewCredential, NewSeal, NewToken, OneAccount,
+    OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume,
+    OneVolumeList, ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow,
+    Subject, TokenCreate, TokenList, TokenRemove, Tokens, Trace, TraceRun, VolumeCreate,
+    VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -29,6 +30,12 @@ impl Serve<StatusShow> for Node {
 impl Serve<ActivityShow> for Node {
     fn serve(&self, call: ActivityShow) -> Result<Activity, ApiError> {
         Ok(self.activity(call.since))
+    }
+}
+
+impl Serve<TraceRun> for Node {
+    fn serve(&self, call: TraceRun) -> Result<Trace, ApiError> {
+        self.trace(&call)
     }
 }
 
@@ -117,7 +124,7 @@ impl Serve<GrantRevoke> for Node {
 
 impl Serve<ChapAdd> for Node {
     fn serve(&self, call: ChapAdd) -> Result<OneAccount, ApiError> {
-        Ok(self.chap_add(&call.user, call.secret.as_ref(), call.mutual.as_ref())?)
+        Ok(self.chap_add(&call)?)
     }
 }
 
@@ -140,9 +147,27 @@ impl Serve<HostAdd> for Node {
     }
 }
 
+impl Serve<HostAllow> for Node {
+    fn serve(&self, call: HostAllow) -> Result<OneVolumeList, ApiError> {
+        Ok(OneVolumeList { list: self.host_allow(&call)? })
+    }
+}
+
+impl Serve<HostDeny> for Node {
+    fn serve(&self, call: HostDeny) -> Result<OneVolumeList, ApiError> {
+        Ok(OneVolumeList { list: self.host_deny(&call)? })
+    }
+}
+
+impl Serve<HostUnlist> for Node {
+    fn serve(&self, call: HostUnlist) -> Result<OneVolumeList, ApiError> {
+        Ok(OneVolumeList { list: self.host_unlist(&call.host)? })
+    }
+}
+
 impl Serve<HostList> for Node {
     fn serve(&self, _: HostList) -> Result<KeyedHosts, ApiError> {
-        Ok(KeyedHosts { hosts: self.host_list() })
+        Ok(self.host_list())
     }
 }
 
@@ -226,6 +251,12 @@ impl Serve<JobWait> for Node {
 impl Serve<MetricsShow> for Node {
     fn serve(&self, _: MetricsShow) -> Result<Metrics, ApiError> {
         Ok(Metrics { text: self.metrics() })
+    }
+}
+
+impl Serve<EventList> for Node {
+    fn serve(&self, call: EventList) -> Result<Events, ApiError> {
+        Ok(Events { events: crate::events::after(call.after) })
     }
 }
 

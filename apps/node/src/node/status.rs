@@ -21,12 +21,15 @@ use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, Runt
 
 impl Node {
     pub(super) fn status(&self) -> Status {
+        // First: a condition on it then covers all that follows.
+        let generation = self.served().recorded.generation;
         let runtime = self.runtime.status();
         let status = Status {
             version: VERSION.to_owned(),
             commit: COMMIT.map(str::to_owned),
             node: self.catalog.node(),
             pid: std::process::id(),
+            generation,
             verdict: Verdict::default(),
             uptime_seconds: self.started.elapsed().as_secs(),
             cluster: self.cluster_view(&runtime),

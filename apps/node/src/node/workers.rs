@@ -66,6 +66,7 @@ impl Workers {
     pub(crate) fn stop(self) -> bool {
         self.node.jobs.lock().is_ending = true;
         self.node.jobs.changed.notify_all();
+        self.node.tracing.end();
         let deadline = Instant::now() + STOP_PATIENCE;
         while self.threads.iter().any(|thread| !thread.is_finished()) {
             if Instant::now() > deadline {

@@ -31,11 +31,12 @@ use super::exports;
 use super::notices::notice_sink;
 use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
+use super::trace;
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    AskedBy, Asker, Authentication, Connected, DirectAccess, InitiatorAccess, IscsiAccess,
-    OnAuthentication, OnFiles, OnMirrors, Published, Runtime, RuntimeConfig, RuntimeStatus,
-    StartError, Then,
+    AskedBy, Asker, Authentication, Connected, CoreTrace, DirectAccess, InitiatorAccess,
+    IscsiAccess, OnAuthentication, OnFiles, OnMirrors, Published, Runtime, RuntimeConfig,
+    RuntimeStatus, StartError, Then, TraceSpec,
 };
 use crate::{Ledger, Ticket};
 
@@ -309,7 +310,8 @@ impl Runtime for Cores {
         let direct = self.publish_direct(Arc::clone(&published.direct));
         let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
-        self.post.send(0, Message::Exports(number, exports::namespaces(&published)));
+        let (namespaces, hosts) = (exports::namespaces(&published), Arc::clone(&published.hosts));
+        self.post.send(0, Message::Exports(number, namespaces, hosts));
         self.replies.wait(number, 1, PATIENCE);
         Ticket::all([volumes, direct, iscsi])
     }
@@ -442,6 +444,14 @@ impl Runtime for Cores {
     fn readings(&self) -> Vec<(usize, Reading)> {
         let readings = self.gauges.iter().map(|gauges| gauges.read());
         self.processors.iter().copied().zip(readings).collect()
+    }
+
+    fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
+        trace::begin(&self.post, &self.replies, spec)
+    }
+
+    fn end_trace(&self) -> Vec<CoreTrace> {
+        trace::end(&self.post, &self.replies, &self.processors)
     }
 
     fn drain_and_join(&self) -> bool {

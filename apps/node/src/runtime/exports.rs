@@ -52,6 +52,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
         limits,
         life: config.life.clone(),
     });
+    target.set_rights(Arc::clone(&config.published.hosts));
     let published = target.publish(namespaces(&config.published));
     published.expect("the control side gives each namespace a number of its own");
     target.set_keyed_hosts(Arc::new(config.keyed_hosts.keyed()));
@@ -196,7 +197,9 @@ pub(super) fn iscsi(
         (target.name.as_str().into(), units)
     };
     let exports = iscsi::Exports::new(access.targets.iter().map(target), portals.iter().copied());
-    let exports = exports.with_accounts(access.accounts.iter().map(account));
+    let exports = exports
+        .with_accounts(access.accounts.iter().map(account))
+        .with_rights(Arc::clone(&access.rights));
     match initiators {
         InitiatorAccess::Any => exports,
         InitiatorAccess::Only(names) => {

@@ -9,5 +9,6 @@ mod log;
 mod notices;
 mod post;
 mod replies;
+mod trace;
 
 pub use cores::{Cores, start};

@@ -32,7 +32,9 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
             | Notice::Raised(core, number)
             | Notice::MirrorsDrained(core, number),
         ) => replies.give(number, core, Reply::Done),
-        Some(Notice::Quiesced(_, number)) => replies.give_quiesced(number),
+        Some(Notice::Quiesced(_, number) | Notice::TraceComplete(_, number)) => {
+            replies.give_quiesced(number);
+        }
         Some(Notice::Change { core, owner, tag, change }) => {
             let by = AskedBy { core, owner, volume: change.volume, tag };
             changes.ask(Asked::Change { by, change });
@@ -43,6 +45,9 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));
+        }
+        Some(Notice::Traced(core, number, traced)) => {
+            replies.give(number, core, Reply::Traced(traced));
         }
         Some(Notice::RemoteResized { device, bytes }) => {
             changes.tell(Event::RemoteResized { device, bytes });

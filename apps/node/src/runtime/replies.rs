@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nearflash_engine::CoreId;
+use nearflash_engine::{CoreId, Traced};
 use nearflash_shard::ShardStatus;
 
 use crate::Ticket;
@@ -25,6 +25,8 @@ pub(super) enum Reply {
     Done,
     /// The status of the core.
     Status(Box<ShardStatus>),
+    /// The records of a trace.
+    Traced(Box<Traced>),
 }
 
 #[derive(Default)]
@@ -88,6 +90,11 @@ impl Replies {
         let ticket = Ticket::waiting(count);
         state.tickets.insert(number, ticket.clone());
         ticket
+    }
+
+    /// Drops the tickets that are over without an answer of every core.
+    pub(super) fn drop_over(&self) {
+        self.lock().tickets.retain(|_, ticket| !ticket.is_over());
     }
 
     /// Records that a core has ended the requests that a ticket waits for.

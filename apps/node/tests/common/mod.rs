@@ -10,8 +10,9 @@ use nearflash_media::Device;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_node::config::Config;
 use nearflash_node::{
-    AskedBy, Asker, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess,
-    NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
+    AskedBy, Asker, Connected, ConnectedHost, CoreTrace, DirectAccess, DirectCredential,
+    IscsiAccess, NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
+    TraceSpec,
 };
 use nearflash_nvme::hosts::HostTable;
 use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
@@ -43,6 +44,7 @@ pub(crate) struct Recorder {
     /// Ends the next publication for direct clients, which waits for that core.
     pub(crate) gate: Mutex<Option<Receiver<()>>>,
     pub(crate) drained: Mutex<bool>,
+    pub(crate) traced: Mutex<Vec<TraceSpec>>,
     pub(crate) keyed_hosts: Mutex<HostTable>,
 }
 
@@ -141,6 +143,15 @@ impl Runtime for Recorder {
 
     fn readings(&self) -> Vec<(usize, nearflash_shard::Reading)> {
         Vec::new()
+    }
+
+    fn begin_trace(&self, spec: &TraceSpec) -> Ticket {
+        self.traced.lock().unwrap().push(*spec);
+        Ticket::over()
+    }
+
+    fn end_trace(&self) -> Vec<CoreTrace> {
+        vec![CoreTrace { processor: 3, traced: None }]
     }
 
     fn silent(&self) -> Option<usize> {

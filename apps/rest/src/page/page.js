@@ -332,7 +332,6 @@ function confirmed(question, action, word) {
 async function act(what, call) {
   try {
     await call();
-    note(what);
   } catch (error) {
     note(`${what}: refused: ${error.message}`, "problem");
   }
@@ -368,7 +367,6 @@ $("create").addEventListener("submit", async (event) => {
   if (size === null) return;
   try {
     await ask("POST", "v1/volumes", { name, bytes: size, device: form.elements.device.value });
-    note(`create volume '${name}'`);
     form.reset();
     $("creation").open = false;
   } catch (error) {
@@ -379,27 +377,24 @@ $("create").addEventListener("submit", async (event) => {
 
 /* Events */
 
-function note(text, kind = "") {
-  const now = new Date();
-  const entry = element("li", [element("time", now.toLocaleTimeString(), { datetime: now.toISOString() }), element("span", text, { class: kind })]);
-  $("events").prepend(entry);
+function note(text, kind = "", at = new Date()) {
+  const time = element("time", at.toLocaleTimeString(), { datetime: at.toISOString(), title: at.toLocaleString() });
+  $("events").prepend(element("li", [time, element("span", text, { class: kind })]));
   while ($("events").children.length > EVENTS_MAX) $("events").lastChild.remove();
 }
 
-// What differs between two states, as lines for people.
-function noteDifferences(before, after) {
-  const names = (list, name) => new Set(list.map(name));
-  const compare = (kind, of, name, came, went) => {
-    const [old, now] = [names(of(before), name), names(of(after), name)];
-    for (const it of now) if (!old.has(it)) note(`${kind} '${it}' ${came}`);
-    for (const it of old) if (!now.has(it)) note(`${kind} '${it}' ${went}`);
-  };
-  compare("volume", (it) => it.volumes, (it) => it.name, "was created", "was removed");
-  compare("host", (it) => it.hosts, (it) => it.host, "connected", "disconnected");
-  compare("initiator", (it) => it.initiators, (it) => it.initiator, "logged in", "logged out");
-  if (before.verdict.level !== after.verdict.level) {
-    note(`verdict: ${after.verdict.level} ${(after.verdict.reasons || []).join("; ")}`, after.verdict.level);
-  }
+function noteEvent({ at_ms, level, text, fields = {} }) {
+  const { call, subject, who, result } = fields;
+  const change = `${call}${subject ? ` '${subject}'` : ""} by ${who}: ${result}`;
+  const named = Object.entries(fields).map(([name, value]) => `${name} ${value}`).join(", ");
+  const kind = { warning: "warning", error: "problem" }[level] || "";
+  note(call ? change : text + (named && ` (${named})`), kind, new Date(at_ms));
+}
+
+async function lookAtEvents() {
+  const { events } = await read(`v1/log${state.event ? `?after=${state.event}` : ""}`);
+  for (const event of events.slice(-EVENTS_MAX)) noteEvent(event);
+  if (events.length) state.event = events[events.length - 1].number;
 }
 
 /* The loop */
@@ -415,12 +410,8 @@ async function look(isWhole) {
     const activity = await read(`v1/activity${last ? `?since=${last.number}` : ""}`);
     if (isWhole || turn % STATUS_EVERY === 0) {
       const [status, { jobs }] = await Promise.all([read("v1/status"), read("v1/jobs")]);
-      if (state.status && state.status.pid !== status.pid) {
-        state.intervals = [];
-        note("the node was started again");
-      } else if (state.status) {
-        noteDifferences(state.status, status);
-      }
+      if (state.status && state.status.pid !== status.pid) state.intervals = [];
+      await lookAtEvents();
       [state.status, state.jobs] = [status, jobs];
       showStatus();
       showJobs();

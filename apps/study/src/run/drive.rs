@@ -55,6 +55,7 @@ pub(super) fn drive(lanes: &[Lane<'_>], manner: &Manner) -> Result<Vec<Record>, 
         spin: manner.spin,
         stall_max: Some(STALL_MAX),
         batch: None,
+        sides: false,
     };
     let count = u32::try_from(manner.cores.len().max(1)).expect("cores are numbered by 16 bits");
     let threads = Threads { count: Some(count), cores: manner.cores.clone() };

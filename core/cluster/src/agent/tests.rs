@@ -252,6 +252,39 @@ fn a_second_process_of_a_node_is_noticed_and_does_not_take_its_place() {
 }
 
 #[test]
+fn a_node_that_is_started_again_is_alive_as_soon_as_its_killed_process_is_not() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    let key = Key::Alive(node(1)).path(CLUSTER);
+    let record = AliveRecord { schema: Schema, run: 77 };
+    net.model.write(vec![(key.clone(), Some(record.encode()))]);
+    net.settle();
+    let health = net.clients[0].agent.health();
+    assert_eq!(health.other_run, Some(77));
+    net.model.write(vec![(key, None)]);
+    let ended_at = net.now;
+    net.report(0, Fault::Nothing);
+    net.step(Fault::Nothing);
+    assert_eq!(net.model.state().alive()[&node(1)].run, 1);
+    assert_eq!(net.now, ended_at.plus(Nanos::from_millis(1)), "without a pause");
+}
+
+#[test]
+fn a_node_whose_place_another_process_has_taken_takes_it_again_when_that_has_ended() {
+    let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
+    let run = |net: &Net| net.model.state().alive().get(&node(1)).map(|it| it.run);
+    net.settle();
+    assert_eq!(run(&net), Some(1));
+    let key = Key::Alive(node(1)).path(CLUSTER);
+    let record = AliveRecord { schema: Schema, run: 77 };
+    net.model.write(vec![(key.clone(), Some(record.encode()))]);
+    net.settle();
+    assert_eq!(run(&net), Some(77));
+    net.model.write(vec![(key, None)]);
+    net.settle();
+    assert_eq!(run(&net), Some(1));
+}
+
+#[test]
 fn events_of_an_earlier_watch_and_unknown_answers_change_nothing() {
     let mut net = Net::new(cluster_of(1, ByteLen(80 * GIB)), 1);
     net.settle();

@@ -9,11 +9,12 @@
 use std::sync::Arc;
 
 use nearflash_request::{Attention, Raised};
-use nearflash_scsi::sense_of_attention;
+use nearflash_scsi::{Failure, LogicalUnits, Sense, sense_of_attention};
 use nearflash_units::Nanos;
 
 use super::answers::Answer;
 use super::exports::Exports;
+use super::slots::Kind;
 use super::{State, TargetSession};
 use crate::pdu::{AsyncEvent, LunField, NO_TAG, Opcode};
 
@@ -32,30 +33,83 @@ pub(super) enum Presence {
 }
 
 impl TargetSession {
-    /// Targets, units or accounts have changed. Commands that come later see the new exports.
+    /// Targets, units, accounts or rights have changed. Commands that come later see the new exports.
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
-        self.exports = exports;
-        if self.state == State::FullFeature && !self.names.is_discovery {
-            self.look_at_target();
+        let before = std::mem::replace(&mut self.exports, exports);
+        if self.state != State::FullFeature || self.names.is_discovery {
+            return;
+        }
+        let seen = Arc::clone(&self.units);
+        self.look_at_target();
+        if self.exports.rights() != before.rights() {
+            self.tell_rights(&seen);
         }
     }
 
-    /// Takes over the target's units. A LUN of another volume reports a unit attention first.
+    /// Reports that the initiator sees other units than before because its rights have changed: its
+    /// inventory of units is not the target's any more. The control side reports other changes.
+    fn tell_rights(&mut self, seen: &LogicalUnits) {
+        let volumes = |units: &LogicalUnits| -> Vec<_> {
+            units.iter().map(|unit| (unit.lun, unit.volume)).collect()
+        };
+        if self.presence != Presence::Present || volumes(seen) == volumes(&self.units) {
+            return;
+        }
+        for unit in Arc::clone(&self.units).iter() {
+            self.shared.attentions.raise(unit.lun, Attention::UnitsChanged);
+        }
+        self.tell_at_once(0, Attention::UnitsChanged);
+    }
+
+    /// Takes over the target's units. A LUN of another volume, or with another write protection, reports a
+    /// unit attention first. A command whose data is still on the way is not executed if it is not allowed
+    /// any more: an initiator must not keep a right by holding data back.
     pub(super) fn look_at_target(&mut self) {
         if self.presence != Presence::Present {
             return;
         }
-        let Some(units) = self.exports.target(&self.names.target) else {
+        let Some(units) = self.exports.units(&self.names.target, &self.names.initiator) else {
             self.units = Arc::default();
             self.presence = Presence::Gone;
             return self.push_message(AsyncEvent::LOGOUT, [0, 0, LOGOUT_SECONDS]);
         };
-        let before = std::mem::replace(&mut self.units, Arc::clone(units));
+        let before = std::mem::replace(&mut self.units, units);
         for unit in self.units.iter() {
-            if before.get(unit.lun).is_none_or(|old| old.volume != unit.volume) {
-                self.shared.attentions.raise(unit.lun, Attention::UnitsChanged);
+            match before.get(unit.lun).filter(|old| old.volume == unit.volume) {
+                None => self.shared.attentions.raise(unit.lun, Attention::UnitsChanged),
+                Some(old) if old.write_protected != unit.write_protected => {
+                    self.shared.attentions.raise(unit.lun, Attention::ModeChanged);
+                }
+                Some(_) => {}
             }
         }
+        for unit in before.iter() {
+            match self.units.get(unit.lun) {
+                None => self.refuse_collecting(unit.lun, Sense::NO_SUCH_UNIT, |_| true),
+                Some(now) if now.write_protected && !unit.write_protected => {
+                    self.refuse_collecting(unit.lun, Sense::WRITE_PROTECTED, Kind::changes_blocks);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Fails the commands of a unit that still collect data, if they are meant.
+    fn refuse_collecting(&mut self, lun: u16, sense: Sense, is_meant: impl Fn(&Kind) -> bool) {
+        let meant = self.tasks.slots.collecting();
+        let meant = meant.filter(|(_, slot)| slot.lun == Some(lun) && is_meant(&slot.kind));
+        let meant: Vec<(u16, bool)> = meant.map(|(index, slot)| (index, slot.is_due)).collect();
+        for (index, is_due) in meant {
+            match is_due {
+                true => self.refuse_data(index, sense),
+                // It fails when it is its turn.
+                false => {
+                    let slot = &mut self.tasks.slots[index];
+                    slot.failed.get_or_insert(Failure::Check(sense));
+                }
+            }
+        }
+        self.settle_functions();
     }
 
     /// Drops an initiator that did not log out in time after it was asked to.

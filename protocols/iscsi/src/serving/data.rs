@@ -218,6 +218,12 @@ impl TargetSession {
         self.fail(index, Failure::Aborted);
     }
 
+    /// Fails a command that still collects data.
+    pub(super) fn refuse_data(&mut self, index: u16, sense: Sense) {
+        self.expect_no_more(index);
+        self.fail(index, Failure::Check(sense));
+    }
+
     /// Discards the data of the command that may still arrive.
     fn expect_no_more(&mut self, index: u16) {
         self.tasks.has_aborted = true;

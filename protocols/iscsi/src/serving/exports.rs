@@ -1,5 +1,5 @@
-//! The iSCSI exports of a node: targets by name, their addresses, and the initiators that may log
-//! in.
+//! The iSCSI exports of a node: targets by name, their addresses, the initiators that may log in, and the
+//! units that each of them sees.
 //!
 //! One immutable value for all sessions of the node, replaced as a whole. Compiled by the control
 //! side. A session reads it in its login, for SendTargets, and when it is replaced; never per
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use nearflash_request::HostRights;
 use nearflash_scsi::LogicalUnits;
 
 use super::shared::PORTAL_GROUP;
@@ -23,6 +24,7 @@ pub struct Exports {
     portals: Box<[SocketAddr]>,
     accounts: Vec<Arc<Account>>,
     initiators: Option<BTreeSet<Box<str>>>,
+    rights: Arc<HostRights>,
 }
 
 impl Exports {
@@ -37,6 +39,7 @@ impl Exports {
             portals: portals.into_iter().collect(),
             accounts: Vec::new(),
             initiators: None,
+            rights: Arc::default(),
         }
     }
 
@@ -52,6 +55,36 @@ impl Exports {
     pub fn with_initiators(mut self, names: impl IntoIterator<Item = Box<str>>) -> Self {
         self.initiators = Some(names.into_iter().map(|name| name.to_lowercase().into()).collect());
         self
+    }
+
+    /// Shows each initiator only the units on which it has a right.
+    #[must_use]
+    pub fn with_rights(mut self, rights: Arc<HostRights>) -> Self {
+        self.rights = rights;
+        self
+    }
+
+    /// The rights of initiators.
+    pub(super) fn rights(&self) -> &HostRights {
+        &self.rights
+    }
+
+    /// The units of a target that an initiator sees; `None` if there is no such target. Both names are in
+    /// lower case.
+    pub(super) fn units(&self, target: &str, initiator: &str) -> Option<Arc<LogicalUnits>> {
+        let all = self.targets.get(target)?;
+        if self.rights.is_unlimited(Some(initiator)) {
+            return Some(Arc::clone(all));
+        }
+        Some(Arc::new(all.seen_with(|volume| self.rights.on(Some(initiator), volume))))
+    }
+
+    /// Whether an initiator sees a unit of a target, so that it may log in. A target without units is open to
+    /// every initiator that has no list.
+    pub(super) fn shows(&self, target: &str, initiator: &str) -> bool {
+        let is_unlimited = self.rights.is_unlimited(Some(initiator));
+        let mut units = self.targets.get(target).into_iter().flat_map(|units| units.iter());
+        is_unlimited || units.any(|unit| self.rights.on(Some(initiator), unit.volume).is_some())
     }
 
     /// Whether initiators must authenticate by CHAP.

@@ -54,6 +54,9 @@ impl TargetSession {
             SessionKind::Normal { target } if self.exports.target(target).is_none() => {
                 Err(LoginStatus::NOT_FOUND)
             }
+            SessionKind::Normal { target } if !self.exports.shows(target, &demand.initiator) => {
+                Err(LoginStatus::AUTHORIZATION_FAILURE)
+            }
             SessionKind::Normal { .. } | SessionKind::Discovery => Ok(()),
         }
     }
@@ -99,7 +102,7 @@ impl TargetSession {
         match &demand.kind {
             SessionKind::Normal { target } => {
                 self.names.target = target.as_str().into();
-                self.units = self.exports.target(target).cloned().unwrap_or_default();
+                self.units = self.exports.units(target, &demand.initiator).unwrap_or_default();
             }
             SessionKind::Discovery => self.names.is_discovery = true,
         }

@@ -52,6 +52,22 @@ pub(super) enum Kind {
     Ready { data: Vec<u8> },
 }
 
+impl Kind {
+    /// Whether it changes blocks of its unit. Parameters are judged when they have arrived.
+    pub(super) fn changes_blocks(&self) -> bool {
+        match self {
+            Self::Write { .. } => true,
+            Self::Request { task, .. } => task.action.changes_blocks(),
+            Self::Series(series) => series.piece.task.action.changes_blocks(),
+            Self::Read { .. }
+            | Self::Parameters { .. }
+            | Self::Change { .. }
+            | Self::Function(_)
+            | Self::Ready { .. } => false,
+        }
+    }
+}
+
 impl Default for Kind {
     fn default() -> Self {
         Self::Ready { data: Vec::new() }

@@ -109,9 +109,11 @@ impl TargetSession {
         let addresses = exports.addresses(self.local);
         let name = match value {
             "All" => {
-                for name in exports.targets() {
+                let initiator = std::mem::take(&mut self.names.initiator);
+                for name in exports.targets().filter(|name| exports.shows(name, &initiator)) {
                     self.push_target(name, &addresses);
                 }
+                self.names.initiator = initiator;
                 return;
             }
             "" if !self.names.is_discovery => self.names.target.to_string(),
@@ -120,8 +122,9 @@ impl TargetSession {
         if !["iqn.", "eui.", "naa."].iter().any(|kind| name.starts_with(kind)) {
             return self.text_out.push("SendTargets", "Reject");
         }
-        // A target that does not exist is not reported: RFC 7143, appendix C.
-        if exports.target(&name).is_some() {
+        // A target that does not exist, or that the initiator may not use, is not reported: RFC 7143,
+        // appendix C.
+        if exports.target(&name).is_some() && exports.shows(&name, &self.names.initiator) {
             self.push_target(&name, &addresses);
         }
     }

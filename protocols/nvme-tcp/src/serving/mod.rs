@@ -46,7 +46,7 @@ use answers::Answering;
 use demands::Ready;
 use fused::Waiting;
 use nearflash_session::{BufferQueue, Outbox};
-use slots::Slots;
+use slots::{Allowed, Slots};
 
 /// The maximum length of data that is not payload. Hosts may send this much in a capsule of an
 /// admin queue (NVMe/TCP 1.1, 3.3.2.1); 256 ranges to deallocate need half of it.
@@ -152,11 +152,21 @@ impl TargetSession {
         }
     }
 
-    /// Replaces the namespaces. Commands received from now on use the new ones.
+    /// Replaces the namespaces. Commands received from now on use the new ones. A command whose data is still
+    /// on the way fails once the data has arrived, if the new ones do not allow it: a host must not keep a
+    /// right by holding data back. Commands whose data has arrived are not affected.
     pub fn set_namespaces(&mut self, namespaces: Arc<NamespaceTable>) {
-        if let Some(queue) = &mut self.queue {
-            queue.namespaces = namespaces;
-        }
+        let Some(queue) = &mut self.queue else { return };
+        queue.namespaces = namespaces;
+        let table = &queue.namespaces;
+        let allows = |volume| {
+            let entry = table.iter().map(|(_, entry)| entry).find(|entry| entry.volume == volume);
+            entry.map_or(Allowed::Nothing, |entry| match entry.write_protected {
+                true => Allowed::Reads,
+                false => Allowed::Writes,
+            })
+        };
+        self.slots.fail_incoming(allows);
     }
 
     /// The number of commands in flight: received and not completed.

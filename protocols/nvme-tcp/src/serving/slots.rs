@@ -33,6 +33,16 @@ pub(super) enum Stage {
     },
 }
 
+/// The use of a volume that the namespaces of a queue allow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Allowed {
+    /// The volume is in no namespace.
+    Nothing,
+    /// The namespace is write protected.
+    Reads,
+    Writes,
+}
+
 /// The use of a command's payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PayloadUse {
@@ -97,6 +107,18 @@ impl Kind {
             | Self::Taken
             | Self::AdminHandedOut
             | Self::ConnectHandedOut { .. } => None,
+        }
+    }
+
+    /// The volume of a command with data from the host, and whether the command changes blocks.
+    const fn use_of_volume(&self) -> Option<(VolumeId, bool)> {
+        match self {
+            Self::Payload { volume, payload_use, .. } => {
+                Some((*volume, matches!(payload_use, PayloadUse::Write { .. })))
+            }
+            Self::Ranges { volume, deallocate, .. } => Some((*volume, *deallocate)),
+            Self::Reservation { volume, .. } => Some((*volume, false)),
+            _ => None,
         }
     }
 
@@ -255,6 +277,19 @@ impl Slots {
             slot.cid == cid && is_out
         };
         self.table.iter().find(|(_, slot)| is_meant(slot)).map(|(index, _)| index)
+    }
+
+    /// Fails the commands whose data is still on the way and that are not allowed any more.
+    pub(super) fn fail_incoming(&mut self, allowed: impl Fn(VolumeId) -> Allowed) {
+        for (_, slot) in self.table.iter_mut().filter(|(_, slot)| slot.is_incoming()) {
+            let Some((volume, changes_blocks)) = slot.kind.use_of_volume() else { continue };
+            let status = match (allowed(volume), changes_blocks) {
+                (Allowed::Nothing, _) => Status::INVALID_NAMESPACE.dnr(),
+                (Allowed::Reads, true) => Status::NAMESPACE_WRITE_PROTECTED.dnr(),
+                (Allowed::Reads | Allowed::Writes, _) => continue,
+            };
+            slot.failed.get_or_insert(status);
+        }
     }
 
     /// Takes the buffers of commands that wait for data or for the other half of a fused one.

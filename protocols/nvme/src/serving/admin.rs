@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use nearflash_request::HostRights;
 use nearflash_units::Nanos;
 
 use super::Action;
@@ -21,6 +22,7 @@ pub(super) struct Admin<'a> {
     pub(super) config: &'a TargetConfig,
     pub(super) subsystems: &'a BTreeMap<Nqn, Subsystem>,
     pub(super) keyed_hosts: &'a KeyedHosts,
+    pub(super) rights: &'a HostRights,
     pub(super) discovery_generation: u64,
     pub(super) controller: &'a mut Controller,
     pub(super) actions: &'a mut VecDeque<Action>,
@@ -68,8 +70,7 @@ impl Admin<'_> {
 
     /// The namespaces that the host can access; empty on a discovery controller.
     pub(super) fn namespaces(&self) -> &Namespaces {
-        static NONE: Namespaces = Namespaces::new();
-        self.subsystem().map_or(&NONE, |subsystem| &subsystem.namespaces)
+        &self.controller.view.namespaces
     }
 
     /// The controller's subsystem; `None` on a discovery controller.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::{Identity, Nexus};
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::Nanos;
 
 use super::Target;
 use super::config::HostAccess;
@@ -224,7 +224,9 @@ impl Target {
         let needs_no_key = arrival.anonymous && (discovers || self.config.hosts.admits(&host));
         let must_use_tls = tls == Some(Demand::Required);
         let lacks_tls = must_use_tls && arrival.tls.is_none() && !(discovers && arrival.anonymous);
-        if lacks_tls || !has_proof && !needs_no_key {
+        // A controller remains while its host loses volumes, and may have none for a while.
+        let sees_it = discovers || !connect.queue.is_admin() || self.sees(&host, &subsystem);
+        if lacks_tls || !(has_proof || needs_no_key) || !sees_it {
             return Err(Refusal::host());
         }
         let authenticates = is_keyed && !(discovers && arrival.anonymous);
@@ -242,6 +244,7 @@ impl Target {
         let controller = Controller {
             id,
             kind,
+            view: self.view_of(&wanted.subsystem, &wanted.host),
             subsystem: wanted.subsystem.clone(),
             host: wanted.host.clone(),
             host_id: wanted.data.host_id,
@@ -303,15 +306,14 @@ impl Target {
     }
 
     fn connected(&self, wanted: &Wanted<'_>, id: ControllerId, kind: QueueKind) -> Connected {
-        let subsystem = self.subsystems.get(&wanted.subsystem);
-        let none = || Arc::new(NamespaceTable::new([], ByteLen(0)));
+        let view = &self.controllers[&id].view;
         Connected {
             controller: id,
             queue: wanted.connect.queue,
             sq_entries: wanted.connect.queue_entries(),
             disable_sq_flow_control: wanted.connect.disables_sq_flow_control(),
             kind,
-            namespaces: subsystem.map_or_else(none, |subsystem| Arc::clone(&subsystem.table)),
+            namespaces: Arc::clone(&view.table),
             nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
             identity: Identity::Nvme { host_id: wanted.data.host_id, controller: id.0 },
             authentication: wanted.names(),

@@ -1,6 +1,7 @@
 //! A controller: one host's association with a subsystem.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use nearflash_request::Nexus;
 use nearflash_units::Nanos;
@@ -8,6 +9,7 @@ use nearflash_units::Nanos;
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::state::{Changing, ControllerKind, Features, Notifications};
+use super::subsystem::View;
 use crate::address::TransportAddress;
 use crate::property::{Configuration, ControllerStatus};
 use crate::{CommandId, ControllerId, HostName, NamespaceId, Nqn, QueueId};
@@ -26,6 +28,8 @@ pub(super) struct Controller {
     pub(super) kind: ControllerKind,
     pub(super) subsystem: Nqn,
     pub(super) host: HostName,
+    /// The namespaces that the host sees; none on a discovery controller.
+    pub(super) view: Arc<View>,
     pub(super) host_id: [u8; 16],
     /// The host's identity for reservations.
     pub(super) nexus: Nexus,

@@ -4,6 +4,7 @@ use zerocopy::IntoBytes;
 
 use super::admin::Admin;
 use super::config::Port;
+use super::subsystem::Subsystem;
 use crate::address::TransportAddress;
 use crate::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
 use crate::tls::{Demand, DoorTls};
@@ -12,13 +13,15 @@ use crate::{ControllerId, Nqn, NqnField};
 /// ASQSZ: the minimum that the specification allows.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
-/// Every subsystem at every address for this host; empty for a host that may not connect.
+/// Every subsystem of which the host sees a namespace, at every address; empty for a host that may not
+/// connect.
 pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
     let admitted = admin.is_admitted();
     let demand = admin.keyed_hosts.tls(&admin.controller.host);
+    let is_shown = |it: &Subsystem| admitted && it.is_seen_by(&admin.controller.host, admin.rights);
     let mut entries = Vec::new();
     let mut count = 0;
-    for subsystem in admin.subsystems.keys().filter(|_| admitted) {
+    for (subsystem, _) in admin.subsystems.iter().filter(|(_, it)| is_shown(it)) {
         for port in &admin.config.ports {
             let Some(secured) = is_secured(port, demand) else { continue };
             for address in addresses(port, admin.controller.local) {

@@ -29,10 +29,10 @@ mod subsystem;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use nearflash_request::Change;
+use nearflash_request::{Change, HostRights};
 use nearflash_units::Nanos;
 
 pub use config::{
@@ -46,12 +46,12 @@ pub use status::{HostStatus, SubsystemStatus, TargetStatus};
 use crate::hosts::KeyedHosts;
 use crate::tls::Demand;
 use crate::{
-    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId,
-    Status,
+    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn,
+    QueueId, Status,
 };
 use admin::{Admin, Answer, Reply};
 use controller::Controller;
-use subsystem::{Namespaces, Subsystem, by_subsystem};
+use subsystem::{Namespaces, Subsystem, View, by_subsystem};
 
 /// An action that the caller executes for the target.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -127,6 +127,8 @@ pub struct Target {
     config: TargetConfig,
     subsystems: BTreeMap<Nqn, Subsystem>,
     keyed_hosts: Arc<KeyedHosts>,
+    /// The namespaces that each host sees.
+    rights: Arc<HostRights>,
     controllers: BTreeMap<ControllerId, Controller>,
     controller_next: ControllerId,
     /// GENCTR.
@@ -153,6 +155,7 @@ impl Target {
             config,
             subsystems: BTreeMap::new(),
             keyed_hosts: Arc::default(),
+            rights: Arc::default(),
             controllers: BTreeMap::new(),
             controller_next,
             discovery_generation: 0,
@@ -185,6 +188,22 @@ impl Target {
         Ok(())
     }
 
+    /// Replaces the rights of hosts. A host keeps its controllers, and is told of the namespaces that it sees
+    /// from now on, or does not see any more.
+    pub fn set_rights(&mut self, rights: Arc<HostRights>) {
+        if *rights == *self.rights {
+            return;
+        }
+        self.rights = rights;
+        for subsystem in self.subsystems.values_mut() {
+            subsystem.generation += 1;
+        }
+        let subsystems: Vec<Nqn> = self.subsystems.keys().cloned().collect();
+        subsystems.iter().for_each(|nqn| self.renew_views(nqn));
+        self.discovery_generation += 1;
+        self.raise_event(AsyncEvent::DISCOVERY_CHANGED, |it| it.kind == ControllerKind::Discovery);
+    }
+
     /// Replaces the hosts that have keys. The controllers end whose host has keys now and has connected without,
     /// or the other way round.
     pub fn set_keyed_hosts(&mut self, hosts: Arc<KeyedHosts>) {
@@ -213,19 +232,53 @@ impl Target {
     }
 
     fn replace_namespaces(&mut self, nqn: Nqn, namespaces: Namespaces) {
-        let make = || Subsystem::new(nqn.clone(), self.config.serial_seed);
+        let make = || Subsystem::new(&nqn, self.config.serial_seed);
         let subsystem = self.subsystems.entry(nqn.clone()).or_insert_with(make);
-        let changed = subsystem.replace(namespaces, self.config.limits.transfer_len_max);
-        if changed.is_empty() {
-            return;
-        }
-        let table = Arc::clone(&subsystem.table);
-        for controller in self.controllers.values_mut().filter(|it| it.subsystem == nqn) {
+        subsystem.replace(namespaces, self.config.limits.transfer_len_max);
+        self.renew_views(&nqn);
+    }
+
+    /// Shows each host of a subsystem the namespaces that it sees now, and tells it of those that differ.
+    fn renew_views(&mut self, nqn: &Nqn) {
+        let Some(subsystem) = self.subsystems.get(nqn) else { return };
+        let mut views: BTreeMap<HostName, Arc<View>> = BTreeMap::new();
+        let mut is_told = BTreeSet::new();
+        for controller in self.controllers.values_mut().filter(|it| it.subsystem == *nqn) {
+            let host = &controller.host;
+            let view = match views.get(host) {
+                Some(view) => Arc::clone(view),
+                None => subsystem.view(host, &self.rights),
+            };
+            views.insert(host.clone(), Arc::clone(&view));
+            let changed = controller.view.differences(&view);
+            controller.view = view;
+            if changed.is_empty() {
+                continue;
+            }
             controller.changed_namespaces.extend(&changed);
-            let table = Arc::clone(&table);
+            let table = Arc::clone(&controller.view.table);
             self.actions.push_back(Action::Namespaces { controller: controller.id, table });
+            is_told.insert(controller.id);
         }
-        self.raise_event(AsyncEvent::NAMESPACE_CHANGED, |it| it.subsystem == nqn);
+        self.raise_event(AsyncEvent::NAMESPACE_CHANGED, |it| is_told.contains(&it.id));
+    }
+
+    /// The namespaces of a subsystem that a host sees. Controllers of one host share them.
+    fn view_of(&self, subsystem: &Nqn, host: &HostName) -> Arc<View> {
+        let mut others = self.controllers.values();
+        match others.find(|it| it.subsystem == *subsystem && it.host == *host) {
+            Some(other) => Arc::clone(&other.view),
+            None => {
+                let subsystem = self.subsystems.get(subsystem);
+                subsystem.map_or_else(View::empty, |it| it.view(host, &self.rights))
+            }
+        }
+    }
+
+    /// Whether a host sees any namespace of a subsystem.
+    fn sees(&self, host: &HostName, subsystem: &Nqn) -> bool {
+        let subsystem = self.subsystems.get(subsystem);
+        subsystem.is_some_and(|it| it.is_seen_by(host, &self.rights))
     }
 
     fn raise_event(&mut self, event: AsyncEvent, at: impl Fn(&Controller) -> bool) {
@@ -266,6 +319,7 @@ impl Target {
             config: &self.config,
             subsystems: &self.subsystems,
             keyed_hosts: &self.keyed_hosts,
+            rights: &self.rights,
             discovery_generation: self.discovery_generation,
             controller,
             actions: &mut self.actions,

@@ -4,6 +4,7 @@
 //! Spec: NVMe Base 2.0, 8.19, 5.16.1 (LID 80h) and 5.27.1 (FIDs 82h and 83h).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use nearflash_request::{
     Attention, Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, VolumeId,
@@ -173,8 +174,8 @@ impl Target {
             it.kind == ControllerKind::Io && raised.to.include(it.nexus) && it.nexus != Nexus::NONE
         };
         for controller in self.controllers.values_mut().filter(concerned) {
-            let Some(subsystem) = self.subsystems.get(&controller.subsystem) else { continue };
-            let mut namespaces = subsystem.namespaces.iter();
+            let view = Arc::clone(&controller.view);
+            let mut namespaces = view.namespaces.iter();
             let Some((nsid, _)) = namespaces.find(|(_, config)| config.volume == volume) else {
                 continue;
             };

@@ -52,10 +52,10 @@ pub struct HostStatus {
 impl Target {
     /// The subsystems and the connected hosts.
     pub fn status(&self) -> TargetStatus {
-        let subsystems = self.subsystems.values().map(|subsystem| SubsystemStatus {
-            nqn: subsystem.nqn.clone(),
+        let subsystems = self.subsystems.iter().map(|(nqn, subsystem)| SubsystemStatus {
+            nqn: nqn.clone(),
             serial: subsystem.serial.text(),
-            namespaces: subsystem.namespaces.keys().copied().collect(),
+            namespaces: subsystem.all.namespaces.keys().copied().collect(),
         });
         let hosts = self.controllers.values().map(host_status);
         TargetStatus { subsystems: subsystems.collect(), hosts: hosts.collect() }

@@ -1,56 +1,99 @@
-//! A subsystem: a name, a serial number, and a set of namespaces that can change.
+//! A subsystem: a name, a serial number, and a set of namespaces that can change. A host sees those of them
+//! that its rights allow: its [`View`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nearflash_request::{HostRight, HostRights};
 use nearflash_units::ByteLen;
 
 use super::config::{NamespaceConfig, PublishError};
-use crate::{Ascii, NAMESPACE_ID_MAX, NamespaceId, NamespaceTable, Nqn};
+use crate::{Ascii, HostName, NAMESPACE_ID_MAX, NamespaceId, NamespaceTable, Nqn};
 
 pub(super) type Namespaces = BTreeMap<NamespaceId, NamespaceConfig>;
+
+/// The namespaces that a host sees. Write protection for the host is a property of a namespace here.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) namespaces: Namespaces,
+    /// The same namespaces for I/O.
+    pub(super) table: Arc<NamespaceTable>,
+}
+
+impl View {
+    /// These namespaces.
+    fn new(namespaces: Namespaces, transfer_len_max: ByteLen) -> Self {
+        let entries = namespaces.iter().map(|(nsid, config)| (*nsid, config.entry()));
+        let table = Arc::new(NamespaceTable::new(entries, transfer_len_max));
+        Self { namespaces, table }
+    }
+
+    /// No namespaces.
+    pub(super) fn empty() -> Arc<Self> {
+        Arc::new(Self::new(Namespaces::new(), ByteLen(0)))
+    }
+
+    /// The numbers of the namespaces that differ between this view and another one, in order.
+    pub(super) fn differences(&self, other: &Self) -> Vec<NamespaceId> {
+        let (before, after) = (&self.namespaces, &other.namespaces);
+        let mut numbers: Vec<_> = before.keys().chain(after.keys()).copied().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.retain(|nsid| before.get(nsid) != after.get(nsid));
+        numbers
+    }
+}
 
 /// A subsystem to which hosts connect.
 #[derive(Debug)]
 pub(super) struct Subsystem {
-    pub(super) nqn: Nqn,
     pub(super) serial: Ascii<20>,
-    pub(super) namespaces: Namespaces,
-    /// The same namespaces for I/O.
-    pub(super) table: Arc<NamespaceTable>,
-    /// Incremented when the set of namespaces changes: the ANA change count.
+    /// All of its namespaces.
+    pub(super) all: Arc<View>,
+    /// Incremented when the set of namespaces changes, or the part that a host sees: the ANA change count.
     pub(super) generation: u64,
 }
 
 impl Subsystem {
     /// A subsystem without namespaces.
-    pub(super) fn new(nqn: Nqn, serial_seed: u64) -> Self {
-        Self {
-            serial: serial_number(serial_seed, &nqn),
-            nqn,
-            namespaces: Namespaces::new(),
-            table: Arc::new(NamespaceTable::new([], ByteLen(0))),
-            generation: 0,
+    pub(super) fn new(nqn: &Nqn, serial_seed: u64) -> Self {
+        Self { serial: serial_number(serial_seed, nqn), all: View::empty(), generation: 0 }
+    }
+
+    /// Replaces the namespaces.
+    pub(super) fn replace(&mut self, namespaces: Namespaces, transfer_len_max: ByteLen) {
+        if self.all.namespaces != namespaces {
+            self.all = Arc::new(View::new(namespaces, transfer_len_max));
+            self.generation += 1;
         }
     }
 
-    /// Replaces the namespaces and returns the numbers of those that differ from before.
-    pub(super) fn replace(
-        &mut self,
-        namespaces: Namespaces,
-        transfer_len_max: ByteLen,
-    ) -> Vec<NamespaceId> {
-        let before = std::mem::replace(&mut self.namespaces, namespaces);
-        let mut numbers: Vec<_> = before.keys().chain(self.namespaces.keys()).copied().collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers.retain(|nsid| before.get(nsid) != self.namespaces.get(nsid));
-        if !numbers.is_empty() {
-            let entries = self.namespaces.iter().map(|(nsid, config)| (*nsid, config.entry()));
-            self.table = Arc::new(NamespaceTable::new(entries, transfer_len_max));
-            self.generation += 1;
+    /// The namespaces that a host sees.
+    pub(super) fn view(&self, host: &HostName, rights: &HostRights) -> Arc<View> {
+        let host = name_of(host);
+        if rights.is_unlimited(host) {
+            return Arc::clone(&self.all);
         }
-        numbers
+        let seen = self.all.namespaces.iter().filter_map(|(nsid, config)| {
+            let right = rights.on(host, config.volume)?;
+            let write_protected = config.write_protected || right == HostRight::Read;
+            Some((*nsid, NamespaceConfig { write_protected, ..config.clone() }))
+        });
+        Arc::new(View::new(seen.collect(), self.all.table.transfer_len_max()))
+    }
+
+    /// Whether a host sees any namespace of the subsystem.
+    pub(super) fn is_seen_by(&self, host: &HostName, rights: &HostRights) -> bool {
+        let mut all = self.all.namespaces.values();
+        all.any(|config| rights.on(name_of(host), config.volume).is_some())
+    }
+}
+
+/// The name by which the rule knows a host.
+fn name_of(host: &HostName) -> Option<&str> {
+    match host {
+        HostName::Named(host) => Some(host.as_str()),
+        HostName::Unnamed => None,
     }
 }
 

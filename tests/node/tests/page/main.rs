@@ -64,7 +64,7 @@ fn the_page_shows_the_node_live_at_every_width_in_the_light_and_in_the_dark() {
     node.command(&["volume", "create", "web=4MiB@r"]);
     page.await_true(&row("volumes", "web\\t4 MiB"));
     page.await_true(
-        "document.getElementById('events').innerText.includes(\"volume 'web' was created\")",
+        "document.getElementById('events').innerText.includes(\"volume-create 'web' by \")",
     );
     // The token ends: the page asks for another one, and shows nothing.
     node.command(&["token", "remove", "page"]);

@@ -81,6 +81,16 @@ fn an_absent_file_is_made_sparse_labelled_and_found_again() {
     assert_eq!(again.uuid(), FRESH);
 }
 
+#[test]
+fn a_device_through_the_page_cache_asks_for_flushes_and_is_the_same_without_it() {
+    let bench = Bench::new();
+    let device = bench.take(",size=64MiB,page-cache", CLAIM).unwrap();
+    let Kind::Uring(file) = device.kind() else { panic!("{device:?}") };
+    assert!(!file.is_direct() && device.properties().volatile_cache);
+    drop(device);
+    assert_eq!(bench.take("", CLAIM).unwrap().uuid(), FRESH);
+}
+
 /// Zeroes this range, in MiB.
 fn zero(device: &Device, range: std::ops::Range<u64>, storage: Storage) {
     let (offset, len) = (ByteOffset(range.start << 20), ByteLen((range.end - range.start) << 20));

@@ -187,7 +187,9 @@ fn set<C>(
 
 fn checked(name: Name, model: ModelSpec) -> Result<DeviceSpec, ParseDeviceSpecError> {
     match model.memory() {
-        Ok(_) => Ok(DeviceSpec { name, backing: Backing::Model(model), wipe: false }),
+        Ok(_) => {
+            Ok(DeviceSpec { name, backing: Backing::Model(model), wipe: false, page_cache: false })
+        }
         Err(source) => Err(ParseDeviceSpecError::Model { name, source }),
     }
 }

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use nearflash_shard::{Event, Message};
+use nearflash_engine::{TraceOrder, Traced};
+use nearflash_shard::{Event, Message, Notice};
 use nearflash_units::{Blocks, Lba, Nanos};
 
 use crate::disk::Disk;
 use crate::history::{Block, Ending, Sent};
 use crate::network::LinkId;
 use crate::node::{Node, disk_number, node_of};
+use crate::outside::Noted;
 use crate::sim::{PATIENCE, Sim};
 use crate::stamp::{Value, Writer};
 
@@ -92,6 +94,37 @@ impl Sim {
             sim.nodes.iter().zip(numbers).all(|(node, number)| node.has_taken(*number))
         };
         assert!(self.run_until(PATIENCE, have_all), "every core confirms {numbers:?}");
+    }
+
+    /// Every core begins to trace one in so many requests.
+    pub fn begin_trace(&mut self, every: u32) {
+        for node in &self.nodes {
+            let order = || Message::Trace(Box::new(TraceOrder::new(0, every, None, 4096)));
+            node.tell_all(&mut self.outside, order);
+        }
+    }
+
+    /// Every core ends its trace. Returns the records of all cores.
+    ///
+    /// # Panics
+    /// When a core does not answer.
+    pub fn end_trace(&mut self) -> Vec<Traced> {
+        let mut cores = 0;
+        for node in &self.nodes {
+            cores += usize::from(self.plan.node.cores);
+            node.tell_all(&mut self.outside, || Message::EndTrace(0));
+        }
+        let traced = |sim: &Self| -> Vec<Traced> {
+            let notices = sim.outside.notices.iter();
+            let traced = |noted: &Noted| match &noted.notice {
+                Notice::Traced(_, _, traced) => Some((**traced).clone()),
+                _ => None,
+            };
+            notices.filter_map(traced).collect()
+        };
+        let all = self.run_until(PATIENCE, |sim| traced(sim).len() == cores);
+        assert!(all, "every core returns its records");
+        traced(self)
     }
 
     /// An operator clears the devices that are suspect, with what was volatile on them lost.

@@ -4,6 +4,7 @@ mod bad;
 mod commands;
 mod data;
 mod login;
+mod rights;
 mod series;
 mod sessions;
 mod tasks;

@@ -1,5 +1,8 @@
 //! Data from the host: in capsules or requested.
 
+use nearflash_nvme::{NamespaceEntry, NamespaceTable};
+use nearflash_units::ByteLen;
+
 use super::*;
 
 #[test]
@@ -197,4 +200,68 @@ fn a_dataset_hint_is_answered_without_a_request() {
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {success}")]);
     assert_eq!(bench.demands.len(), 0);
+}
+
+/// The namespaces of the bench without the first one, or with it write protected.
+fn reduced(bench: &Bench, write_protected: Option<bool>) -> std::sync::Arc<NamespaceTable> {
+    let entry = *bench.target.namespaces().get(NSID).unwrap();
+    let entry = write_protected.map(|write_protected| NamespaceEntry { write_protected, ..entry });
+    let entries = entry.map(|entry| (NSID, entry));
+    std::sync::Arc::new(NamespaceTable::new(entries, ByteLen(1 << 20)))
+}
+
+#[test]
+fn a_host_that_holds_data_back_does_not_keep_a_right_that_it_has_lost() {
+    let refused = Status::INVALID_NAMESPACE.dnr();
+    let protected = Status::NAMESPACE_WRITE_PROTECTED.dnr();
+    for (command, table, status) in [
+        (write(1), None, Some(refused)),
+        (compare(1), None, Some(refused)),
+        (write(1), Some(true), Some(protected)),
+        (compare(1), Some(true), None),
+        (write(1), Some(false), None),
+    ] {
+        let mut bench = bench(Stage::Io);
+        bench.send(command, &[]);
+        bench.provide_buffers();
+        assert_eq!(bench.sent(), ["R2T cid=1 ttag=0 offset=0 len=512"]);
+        let table = reduced(&bench, table);
+        bench.target.set_namespaces(table);
+        bench.send_data(1, 0, PduFlags::LAST, &[1; 512]);
+        let sent = bench.sent();
+        match status {
+            Some(status) => {
+                assert_eq!(sent, [format!("CapsuleResp cid=1 sqhd=2 {status}")]);
+                assert_eq!(bench.demands.len(), 0);
+            }
+            None => assert_eq!((sent.len(), bench.demands.len()), (0, 1)),
+        }
+    }
+}
+
+#[test]
+fn a_deallocation_whose_ranges_come_after_the_loss_of_the_right_is_refused() {
+    for (table, status) in
+        [(None, Status::INVALID_NAMESPACE), (Some(true), Status::NAMESPACE_WRITE_PROTECTED)]
+    {
+        let mut bench = bench(Stage::Io);
+        bench.send(with_cid(Command::deallocate(NSID, 0), 1), &[]);
+        assert_eq!(bench.sent(), ["R2T cid=1 ttag=0 offset=0 len=16"]);
+        let table = reduced(&bench, table);
+        bench.target.set_namespaces(table);
+        bench.send_data(1, 0, PduFlags::LAST, &[0; 16]);
+        assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {}", status.dnr())]);
+        assert_eq!(bench.demands.len(), 0);
+    }
+}
+
+#[test]
+fn a_write_whose_data_has_come_ends_after_the_loss_of_the_right() {
+    let mut bench = bench(Stage::Io);
+    bench.send(in_capsule(write(1)), &[7; 512]);
+    let table = reduced(&bench, None);
+    bench.target.set_namespaces(table);
+    bench.answer_all();
+    let success = Status::SUCCESS;
+    assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {success}")]);
 }

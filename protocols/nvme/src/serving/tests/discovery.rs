@@ -64,6 +64,24 @@ fn the_log_has_a_new_generation_when_subsystems_change() {
 }
 
 #[test]
+fn a_host_with_a_list_discovers_only_subsystems_of_which_it_sees_a_namespace() {
+    use nearflash_request::{HostList, HostRight, HostRights, UnlistedHosts, VolumeId};
+    let mut target = target();
+    target.publish(vec![namespace("data", 1), namespace("more", 2)]).unwrap();
+    let list = HostList::from([(VolumeId(102), HostRight::Read)]);
+    let lists = [(nqn("host").as_str().into(), list)];
+    let (before, _) = read(&mut target, "192.0.2.1:4420", "host");
+    target.set_rights(std::sync::Arc::new(HostRights::new(lists, UnlistedHosts::All)));
+    let mut names = |host| {
+        let (generation, entries) = read(&mut target, "192.0.2.1:4420", host);
+        assert_ne!(generation, before);
+        entries.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("host"), [nqn("more").to_string()]);
+    assert_eq!(names("other"), [nqn("data").to_string(), nqn("more").to_string()]);
+}
+
+#[test]
 fn a_host_that_is_not_listed_discovers_nothing() {
     let hosts = HostAccess::Listed([nqn("friend")].into());
     let mut target = Target::new(TargetConfig { hosts, ..config() });

@@ -8,6 +8,7 @@ mod features;
 mod identify;
 mod keep_alive;
 mod reservations;
+mod rights;
 
 use std::net::SocketAddr;
 

@@ -1,16 +1,18 @@
 //! The rules of calls: the scope that each needs, and the resource that it concerns, for the audit.
 
-use nearflash_api::{Request, TokenScope};
+use crate::{Request, TokenScope};
 
 use TokenScope::{Admin, Operate, Read};
 
 /// The scope that a call needs, and its subject; empty for a call without one. The match has no
 /// default, so that a new call needs a rule.
-pub(crate) fn rule(request: &Request) -> (TokenScope, String) {
+pub fn rule(request: &Request) -> (TokenScope, String) {
     match request {
         Request::StatusShow(_)
         | Request::ActivityShow(_)
+        | Request::TraceRun(_)
         | Request::MetricsShow(_)
+        | Request::EventList(_)
         | Request::VolumeList(_)
         | Request::CredentialList(_)
         | Request::GrantList(_)
@@ -43,6 +45,9 @@ pub(crate) fn rule(request: &Request) -> (TokenScope, String) {
         Request::ChapAdd(call) => (Admin, call.user.clone()),
         Request::ChapRemove(call) => (Admin, call.user.clone()),
         Request::HostAdd(call) => (Admin, call.nqn.clone()),
+        Request::HostAllow(call) => (Admin, call.host.clone()),
+        Request::HostDeny(call) => (Admin, call.host.clone()),
+        Request::HostUnlist(call) => (Admin, call.host.clone()),
         Request::HostRemove(call) => (Admin, call.nqn.clone()),
         Request::TokenCreate(call) => (Admin, call.name.clone()),
         Request::TokenRemove(call) => (Admin, call.name.clone()),

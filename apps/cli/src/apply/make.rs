@@ -1,0 +1,198 @@
+//! Makes the steps of a plan, each as a call to the node.
+//!
+//! Every call has the condition that the state is still the one that the step was decided on. After each
+//! step, and when the condition does not hold, the state is read again and planned again. The rest of the
+//! plan must then be the same; so no step is made on a state that nobody has seen, and changes that do not
+//! concern the plan do not disturb it.
+
+use std::path::Path;
+
+use nearflash_access::Covered;
+use nearflash_api::client::{ControlError, ask, ask_if};
+use nearflash_api::{
+    ApiError, Call, ChapAdd, ChapMutual, ChapRemove, ControllerKey, CredentialCreate,
+    CredentialRemove, ErrorCode, GrantAdd, GrantRevoke, HostAdd, HostRemove, JobWait, OneVolume,
+    VolumeCreate, VolumeRemove, VolumeResize,
+};
+use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
+use nearflash_space::{Provisioning, VolumeRequest};
+use nearflash_units::BlockSize;
+
+use super::plan::{Permission, Plan, Step};
+use super::state::{Declared, Running};
+use crate::failure::Failure;
+use crate::job;
+use crate::secret::{SecretFile, read_secret};
+
+/// The number of times that a step is tried while others change the node. Each of their changes takes
+/// longer than reading the state, so it is never reached by accident.
+const TRIES_MAX: usize = 64;
+
+/// The end of a plan.
+pub(super) enum End {
+    /// All steps are made.
+    Made,
+    /// A step has failed.
+    Failed(Failure),
+    /// The state is not the one that was planned on.
+    Overtaken,
+}
+
+/// Makes the steps of a plan, in order; returns the number of those that are made.
+pub(super) fn make(
+    data_dir: &Path,
+    (declared, may): (&Declared, Permission),
+    (mut generation, steps): (u64, &[Step]),
+) -> (usize, End) {
+    let mut tries = 0;
+    for (made, step) in steps.iter().enumerate() {
+        loop {
+            if made + tries > 0 {
+                let running = match Running::read(data_dir) {
+                    Ok(running) => running,
+                    Err(error) => return (made, End::Failed(error.into())),
+                };
+                if Plan::of(declared, &running, may).steps != steps[made..] {
+                    return (made, End::Overtaken);
+                }
+                generation = running.generation;
+            }
+            match make_step(data_dir, generation, step) {
+                Ok(()) => break,
+                Err(error) if is_overtaken(&error) && tries < TRIES_MAX => tries += 1,
+                Err(error) if is_overtaken(&error) => return (made, End::Overtaken),
+                Err(error) => return (made, End::Failed(error)),
+            }
+        }
+    }
+    (steps.len(), End::Made)
+}
+
+fn is_overtaken(error: &Failure) -> bool {
+    let is_such = |error: &ApiError| error.code == ErrorCode::GenerationDiffers;
+    matches!(error, Failure::Control(ControlError::Refused(error)) if is_such(error))
+}
+
+/// A node, in the state that a step was decided on.
+struct At<'a> {
+    data_dir: &'a Path,
+    generation: u64,
+}
+
+impl At<'_> {
+    fn ask<C: Call>(&self, call: C) -> Result<C::Answer, Failure> {
+        Ok(ask_if(self.data_dir, call, self.generation)?)
+    }
+
+    /// Changes a volume, and waits for the job that completes the change.
+    fn change<C: Call<Answer = OneVolume>>(&self, call: C) -> Result<(), Failure> {
+        let Some(job) = self.ask(call)?.job else { return Ok(()) };
+        job::wait(job.id, |call: JobWait| Ok(ask(self.data_dir, call)?.job)).map(drop)
+    }
+}
+
+fn make_step(data_dir: &Path, generation: u64, step: &Step) -> Result<(), Failure> {
+    let at = At { data_dir, generation };
+    match step {
+        Step::GrantRevoke { number, .. } => at.ask(GrantRevoke { number: *number }).map(drop),
+        Step::VolumeRemove(it) => at.change(VolumeRemove { name: it.name.clone(), force: false }),
+        Step::VolumeShrink { volume, to } => {
+            at.change(VolumeResize { name: volume.name.clone(), bytes: to.0, shrink: true })
+        }
+        Step::VolumeGrow { volume, to } => {
+            at.change(VolumeResize { name: volume.name.clone(), bytes: to.0, shrink: false })
+        }
+        Step::VolumeCreate(request) => at.change(creation(request)),
+        Step::HostAdd(spec) => at.ask(host(spec, false)?).map(drop),
+        Step::HostChange { spec, .. } => at.ask(host(spec, true)?).map(drop),
+        Step::ChapAdd(spec) => at.ask(chap(spec, false)?).map(drop),
+        Step::ChapChange { spec, .. } => at.ask(chap(spec, true)?).map(drop),
+        Step::CredentialCreate(spec) => create_credential(&at, spec),
+        Step::GrantAdd(spec) => at.ask(grant(spec)).map(drop),
+        Step::HostRemove { nqn } => at.ask(HostRemove { nqn: nqn.clone() }).map(drop),
+        Step::ChapRemove { user } => at.ask(ChapRemove { user: user.clone() }).map(drop),
+        Step::CredentialRemove { id } => at.ask(CredentialRemove { id: id.clone() }).map(drop),
+    }
+}
+
+fn creation(request: &VolumeRequest) -> VolumeCreate {
+    let provisioning = request.provisioning;
+    VolumeCreate {
+        name: request.name.to_string(),
+        bytes: request.len.0,
+        device: request.device.to_string(),
+        block_size: request.block_size.map(BlockSize::bytes),
+        subsystem: request.subsystem.as_ref().map(ToString::to_string),
+        provisioning: (provisioning != Provisioning::Thin).then(|| provisioning.to_string()),
+    }
+}
+
+fn host(spec: &HostSpec, replace: bool) -> Result<HostAdd, Failure> {
+    let controller = spec.controller_key_file.as_deref().map(read_secret).transpose()?;
+    Ok(HostAdd {
+        nqn: spec.nqn.to_string(),
+        key: Some(read_secret(&spec.key_file)?),
+        controller: controller.map(|key| ControllerKey { key: Some(key) }),
+        hash: spec.hash.map(|hash| hash.to_string()),
+        group: spec.group.map(|group| group.to_string()),
+        replace,
+        volumes: None,
+        psk: None,
+        psk_derivation: None,
+        tls: None,
+    })
+}
+
+fn chap(spec: &ChapSpec, replace: bool) -> Result<ChapAdd, Failure> {
+    let mutual = match &spec.mutual {
+        None => None,
+        Some((user, file)) => {
+            Some(ChapMutual { user: user.to_string(), secret: Some(read_secret(file)?) })
+        }
+    };
+    let secret = Some(read_secret(&spec.secret_file)?);
+    Ok(ChapAdd { user: spec.user.to_string(), secret, mutual, replace })
+}
+
+/// Creates a credential. Its file is created first, since a secret that cannot be stored would be lost.
+fn create_credential(at: &At<'_>, spec: &CredentialSpec) -> Result<(), Failure> {
+    let file = SecretFile::create(&spec.secret_file)?;
+    let made = at.ask(CredentialCreate { id: spec.id.to_string(), expires_at: None })?;
+    Ok(file.keep(&made.secret)?)
+}
+
+fn grant(spec: &GrantSpec) -> GrantAdd {
+    let (path, start, end) = match &spec.covers {
+        Covered::Range(range) => (None, range.start().0, range.end().map(|end| end.0)),
+        Covered::Files(path) => (Some(path.to_string()), 0, None),
+    };
+    GrantAdd {
+        credential: spec.credential.to_string(),
+        volume: spec.volume.to_string(),
+        path,
+        start,
+        end,
+        rights: spec.rights.to_string(),
+        expires_at: None,
+    }
+}
+
+/// Checks the files that steps need, so that a missing one stops the command before the first step.
+///
+/// # Errors
+/// When a secret cannot be read, or the file for a new secret exists.
+pub(super) fn check_files(steps: &[Step]) -> Result<(), Failure> {
+    for step in steps {
+        match step {
+            Step::HostAdd(spec) | Step::HostChange { spec, .. } => drop(host(spec, false)?),
+            Step::ChapAdd(spec) | Step::ChapChange { spec, .. } => drop(chap(spec, false)?),
+            // The file is removed again, because there is no secret yet.
+            Step::CredentialCreate(spec) => drop(SecretFile::create(&spec.secret_file)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

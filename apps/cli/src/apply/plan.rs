@@ -1,0 +1,397 @@
+//! The difference between a declared and a running state, as a list of steps.
+//!
+//! It is a pure function, [`Plan::of`]. Each kind of resource is a row of [`KINDS`]. What the file does not
+//! name is left alone, unless the plan prunes. Steps that destroy data are in a plan only if it may destroy;
+//! otherwise they are withheld, and the command refuses the plan.
+//!
+//! The order of the steps: space is freed before it is used; a host, a user or a credential is added before
+//! others are removed, because the last one that is removed opens addresses of this machine to everyone.
+
+use nearflash_access::Covered;
+use nearflash_api::{ChapInfo, KeyedHost};
+use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
+use nearflash_space::VolumeRequest;
+use nearflash_units::{BlockSize, ByteLen};
+
+use super::state::{Declared, Device, Fixed, Running, Terms, Volume};
+
+/// What a plan may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Permission {
+    /// Remove resources that the file does not name.
+    pub(crate) prune: bool,
+    /// Destroy data.
+    pub(crate) destroy: bool,
+}
+
+/// The difference between two states.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The changes, in their order.
+    pub(crate) steps: Vec<Step>,
+    /// Changes that destroy data, and are not permitted.
+    pub(crate) withheld: Vec<Step>,
+    /// Differences that only a restart of the node removes.
+    pub(crate) restarts: Vec<String>,
+    /// Differences that no change removes, with the remedy.
+    pub(crate) conflicts: Vec<String>,
+    /// Consequences that are easily overlooked.
+    pub(crate) warnings: Vec<&'static str>,
+}
+
+/// One change. The order of the variants is the order in which they are made.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Step {
+    GrantRevoke { number: u64, terms: Terms },
+    VolumeRemove(Volume),
+    VolumeShrink { volume: Volume, to: ByteLen },
+    VolumeGrow { volume: Volume, to: ByteLen },
+    VolumeCreate(VolumeRequest),
+    HostAdd(HostSpec),
+    HostChange { spec: HostSpec, from: KeyedHost },
+    ChapAdd(ChapSpec),
+    ChapChange { spec: ChapSpec, from: ChapInfo },
+    CredentialCreate(CredentialSpec),
+    GrantAdd(GrantSpec),
+    HostRemove { nqn: String },
+    ChapRemove { user: String },
+    CredentialRemove { id: String },
+}
+
+/// Adds the steps of one kind of resource to a plan.
+type Kind = fn(&Declared, &Running, Permission, &mut Plan);
+
+/// The kinds of resources.
+const KINDS: [Kind; 6] = [fixed, volumes, hosts, chap, credentials, grants];
+
+impl Plan {
+    /// The steps from the running to the declared state.
+    pub(crate) fn of(declared: &Declared, running: &Running, may: Permission) -> Self {
+        let mut plan = Self::default();
+        for kind in KINDS {
+            kind(declared, running, may, &mut plan);
+        }
+        plan.steps.sort_by_key(Step::place);
+        plan.warnings = warnings(running, &plan.steps);
+        if !may.destroy {
+            (plan.withheld, plan.steps) = plan.steps.into_iter().partition(Step::destroys);
+        }
+        plan
+    }
+
+    /// Whether the states are the same.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.withheld.is_empty() && self.restarts.is_empty()
+    }
+}
+
+impl Step {
+    /// Its place in the order of steps.
+    fn place(&self) -> u8 {
+        match self {
+            Self::GrantRevoke { .. } => 0,
+            Self::VolumeRemove(_) => 1,
+            Self::VolumeShrink { .. } => 2,
+            Self::VolumeGrow { .. } => 3,
+            Self::VolumeCreate(_) => 4,
+            Self::HostAdd(_) | Self::HostChange { .. } => 5,
+            Self::ChapAdd(_) | Self::ChapChange { .. } => 6,
+            Self::CredentialCreate(_) => 7,
+            Self::GrantAdd(_) => 8,
+            Self::HostRemove { .. } => 9,
+            Self::ChapRemove { .. } => 10,
+            Self::CredentialRemove { .. } => 11,
+        }
+    }
+
+    /// Whether it destroys data of a volume.
+    pub(crate) fn destroys(&self) -> bool {
+        matches!(self, Self::VolumeRemove(_) | Self::VolumeShrink { .. })
+    }
+}
+
+/// The kinds of access of which the steps remove the last one.
+fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
+    let count = |is_such: fn(&Step) -> bool| steps.iter().filter(|step| is_such(step)).count();
+    let kinds = [
+        (
+            running.hosts.len() + count(|step| matches!(step, Step::HostAdd(_))),
+            count(|step| matches!(step, Step::HostRemove { .. })),
+            "no host with keys is left: hosts need none at addresses that do not require them",
+        ),
+        (
+            running.chap.len() + count(|step| matches!(step, Step::ChapAdd(_))),
+            count(|step| matches!(step, Step::ChapRemove { .. })),
+            "no CHAP account is left: initiators need none at addresses that do not require one",
+        ),
+        (
+            running.credentials.len() + count(|step| matches!(step, Step::CredentialCreate(_))),
+            count(|step| matches!(step, Step::CredentialRemove { .. })),
+            "no credential is left: direct clients need none at addresses that do not require one",
+        ),
+    ];
+    let is_last = |(all, removed, _): &(usize, usize, _)| *removed > 0 && all == removed;
+    kinds.into_iter().filter(is_last).map(|(.., warning)| warning).collect()
+}
+
+fn fixed(declared: &Declared, running: &Running, _: Permission, plan: &mut Plan) {
+    plan.restarts.extend(declared.fixed.iter().filter_map(|it| difference(it, running)));
+}
+
+/// The difference of a part that a node takes at its start.
+fn difference(fixed: &Fixed, running: &Running) -> Option<String> {
+    match fixed {
+        Fixed::Device { name, kind, len } => {
+            let Some(found) = running.devices.iter().find(|device| device.name == *name) else {
+                return Some(format!("device '{name}' is not one of the node's"));
+            };
+            let len = len.unwrap_or(found.len);
+            let is_same = found.kind == *kind && found.len == len;
+            let Device { kind: is, len: has, .. } = found;
+            let text =
+                || format!("device '{name}' is {is} of {has}, and the file has {kind} of {len}");
+            (!is_same).then(text)
+        }
+        Fixed::Remote { name } => {
+            let is_served = running.foreign.contains(name);
+            let text = || format!("volume '{name}' of another node is not served");
+            (!is_served).then(text)
+        }
+        Fixed::Address { protocol, address } => {
+            let is_bound = |(of, bound): &(_, std::net::SocketAddr)| {
+                let is_port = address.port() == 0 || address.port() == bound.port();
+                of == protocol && is_port && bound.ip() == address.ip()
+            };
+            let key = protocol.key();
+            let text = || format!("{key} address {address} is not one of the node's");
+            (!running.addresses.iter().any(is_bound)).then(text)
+        }
+    }
+}
+
+fn volumes(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
+    for asked in &declared.volumes {
+        let name = asked.name.as_str();
+        if running.foreign.iter().any(|foreign| foreign == name) {
+            plan.conflicts.push(format!(
+                "volume '{name}' is a volume of the cluster or of another node: choose another name"
+            ));
+        } else if let Some(found) = running.volumes.iter().find(|volume| volume.name == name) {
+            change_volume(asked, found, plan);
+        } else {
+            create_volume(asked, (declared, running), plan);
+        }
+    }
+    let is_declared =
+        |volume: &Volume| declared.volumes.iter().any(|it| it.name.as_str() == volume.name);
+    if may.prune {
+        let rest = running.volumes.iter().filter(|volume| !is_declared(volume));
+        plan.steps.extend(rest.cloned().map(Step::VolumeRemove));
+    }
+}
+
+fn create_volume(
+    asked: &VolumeRequest,
+    (declared, running): (&Declared, &Running),
+    plan: &mut Plan,
+) {
+    let (name, on) = (&asked.name, asked.device.as_str());
+    let is_declared = |it: &Fixed| matches!(it, Fixed::Device { name, .. } if name == on);
+    if running.devices.iter().any(|device| device.name == on) {
+        plan.steps.push(Step::VolumeCreate(asked.clone()));
+    } else if declared.fixed.iter().any(is_declared) {
+        plan.restarts.push(format!("volume '{name}' waits for device '{on}'"));
+    } else {
+        plan.conflicts.push(format!(
+            "volume '{name}' needs device '{on}', which neither the node nor the file has: name \
+             another device"
+        ));
+    }
+}
+
+/// Changes the size of a volume. The rest of it lasts as long as the volume.
+fn change_volume(asked: &VolumeRequest, found: &Volume, plan: &mut Plan) {
+    let block_size = asked.block_size.map_or(found.block_size, BlockSize::bytes);
+    let properties = [
+        ("device", found.device.clone(), asked.device.to_string()),
+        ("block size", found.block_size.to_string(), block_size.to_string()),
+        ("subsystem", found.subsystem.clone(), asked.subsystem().to_string()),
+        ("provisioning", found.provisioning.clone(), asked.provisioning.to_string()),
+    ];
+    for (property, is, asked) in properties.iter().filter(|(_, is, asked)| is != asked) {
+        plan.conflicts.push(format!(
+            "volume '{}' keeps its {property}, {is}, and the file has {asked}: correct the file, or \
+             remove the volume and its data first",
+            found.name
+        ));
+    }
+    let (volume, to) = (found.clone(), asked.len);
+    if found.len < to {
+        plan.steps.push(Step::VolumeGrow { volume, to });
+    } else if found.len > to {
+        plan.steps.push(Step::VolumeShrink { volume, to });
+    }
+}
+
+fn hosts(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
+    let declared = &declared.access.hosts;
+    for spec in declared {
+        let is_same = |host: &&KeyedHost| host.nqn == spec.nqn.as_str();
+        match running.hosts.iter().find(is_same) {
+            None => plan.steps.push(Step::HostAdd(spec.clone())),
+            Some(found) if has_keys_of(found, spec) => {}
+            Some(found) if found.tls.is_some() => plan.conflicts.push(format!(
+                "host '{}' has a PSK for TLS, which a file cannot declare: change its keys with 'nearflash host remove' and 'nearflash host add'",
+                found.nqn
+            )),
+            Some(found) => {
+                plan.steps.push(Step::HostChange { spec: spec.clone(), from: found.clone() });
+            }
+        }
+    }
+    // A host with a PSK alone cannot be declared.
+    for host in running.hosts.iter().filter(|host| may.prune && host.dhchap) {
+        if !declared.iter().any(|spec| spec.nqn.as_str() == host.nqn) {
+            plan.steps.push(Step::HostRemove { nqn: host.nqn.clone() });
+        }
+    }
+}
+
+/// Whether a host of a node has the keys for DH-HMAC-CHAP that a file declares. It may have a PSK as well.
+fn has_keys_of(found: &KeyedHost, spec: &HostSpec) -> bool {
+    let without_psk = KeyedHost { tls: None, psk_derivation: None, ..found.clone() };
+    without_psk == keyed(spec)
+}
+
+/// A host as a node lists it.
+pub(crate) fn keyed(spec: &HostSpec) -> KeyedHost {
+    KeyedHost {
+        nqn: spec.nqn.to_string(),
+        dhchap: true,
+        mutual: spec.controller_key_file.is_some(),
+        hash: spec.hash.map(|hash| hash.to_string()),
+        group: spec.group.map(|group| group.to_string()),
+        tls: None,
+        psk_derivation: None,
+    }
+}
+
+fn chap(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
+    let declared = &declared.access.chap;
+    for spec in declared {
+        match running.chap.iter().find(|account| account.user == spec.user.as_str()) {
+            None => plan.steps.push(Step::ChapAdd(spec.clone())),
+            Some(found) if *found == account(spec) => {}
+            Some(found) => {
+                plan.steps.push(Step::ChapChange { spec: spec.clone(), from: found.clone() });
+            }
+        }
+    }
+    for account in running.chap.iter().filter(|_| may.prune) {
+        if !declared.iter().any(|spec| spec.user.as_str() == account.user) {
+            plan.steps.push(Step::ChapRemove { user: account.user.clone() });
+        }
+    }
+}
+
+/// An account as a node lists it.
+pub(crate) fn account(spec: &ChapSpec) -> ChapInfo {
+    let mutual_user = spec.mutual.as_ref().map(|(user, _)| user.to_string());
+    ChapInfo { user: spec.user.to_string(), mutual_user }
+}
+
+fn credentials(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
+    let declared = &declared.access.credentials;
+    for spec in declared {
+        match running.credentials.iter().find(|it| it.id == spec.id.as_str()) {
+            None => plan.steps.push(Step::CredentialCreate(spec.clone())),
+            Some(found) if found.expires => plan.conflicts.push(format!(
+                "credential '{}' expires, and that of the file does not: remove the credential first",
+                spec.id
+            )),
+            Some(_) => {}
+        }
+    }
+    for credential in running.credentials.iter().filter(|_| may.prune) {
+        if !declared.iter().any(|spec| spec.id.as_str() == credential.id) {
+            plan.steps.push(Step::CredentialRemove { id: credential.id.clone() });
+        }
+    }
+}
+
+fn grants(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
+    let specs = &declared.access.grants;
+    for spec in specs {
+        let Missing { volume, credential } = missing(spec, (declared, running), may);
+        for (kind, name) in [("volume", volume), ("credential", credential)] {
+            if let Some(name) = name {
+                plan.conflicts.push(format!(
+                    "the grant of credential '{}' on volume '{}' needs {kind} '{name}': add a table \
+                     [[{kind}]] for it",
+                    spec.credential, spec.volume
+                ));
+            }
+        }
+        let terms = terms(spec);
+        if running.grants.iter().any(|grant| !grant.expires && grant.terms == terms) {
+            continue;
+        }
+        let volume = spec.volume.as_str();
+        let is_created =
+            |step: &Step| matches!(step, Step::VolumeCreate(it) if it.name == spec.volume);
+        let is_there = running.foreign.iter().any(|name| name == volume)
+            || running.volumes.iter().any(|it| it.name == volume);
+        if is_there || plan.steps.iter().any(is_created) {
+            plan.steps.push(Step::GrantAdd(spec.clone()));
+        } else {
+            let credential = &spec.credential;
+            plan.restarts.push(format!("the grant of '{credential}' waits for volume '{volume}'"));
+        }
+    }
+    for grant in running.grants.iter().filter(|_| may.prune) {
+        let is_declared = specs.iter().any(|spec| terms(spec) == grant.terms);
+        if grant.expires || !is_declared {
+            let (number, terms) = (grant.number, grant.terms.clone());
+            plan.steps.push(Step::GrantRevoke { number, terms });
+        }
+    }
+}
+
+/// What a grant needs, and will not have.
+struct Missing<'a> {
+    volume: Option<&'a str>,
+    credential: Option<&'a str>,
+}
+
+fn missing<'a>(
+    spec: &'a GrantSpec,
+    (declared, running): (&Declared, &Running),
+    may: Permission,
+) -> Missing<'a> {
+    let (volume, credential) = (spec.volume.as_str(), spec.credential.as_str());
+    let has_volume = declared.volumes.iter().any(|it| it.name.as_str() == volume)
+        || running.foreign.iter().any(|name| name == volume)
+        || (!may.prune && running.volumes.iter().any(|it| it.name == volume));
+    let has_credential = declared.access.credentials.iter().any(|it| it.id.as_str() == credential)
+        || (!may.prune && running.credentials.iter().any(|it| it.id == credential));
+    Missing {
+        volume: (!has_volume).then_some(volume),
+        credential: (!has_credential).then_some(credential),
+    }
+}
+
+/// A grant as a node lists it.
+pub(crate) fn terms(spec: &GrantSpec) -> Terms {
+    Terms {
+        credential: spec.credential.to_string(),
+        volume: spec.volume.to_string(),
+        place: match &spec.covers {
+            Covered::Range(range) => range.to_string(),
+            Covered::Files(path) => path.to_string(),
+        },
+        rights: spec.rights.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

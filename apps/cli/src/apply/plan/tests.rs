@@ -1,0 +1,400 @@
+use nearflash_api::{ChapInfo, KeyedHost};
+use nearflash_node::config::Protocol;
+use proptest::prelude::*;
+
+use super::super::state::{Credential, Grant};
+use super::*;
+
+const DEVICES: [&str; 2] = ["flash", "fast"];
+
+fn volume(name: &str, len: u64, device: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        len: ByteLen(len),
+        device: device.to_owned(),
+        block_size: 512,
+        subsystem: name.to_owned(),
+        provisioning: "thin".to_owned(),
+    }
+}
+
+fn asked(text: &str) -> VolumeRequest {
+    nearflash_node::config::parse_volume(text).unwrap()
+}
+
+/// A node with two devices.
+fn node(volumes: Vec<Volume>) -> Running {
+    let device = |name: &&str| Device {
+        name: (*name).to_owned(),
+        kind: "ram".to_owned(),
+        len: ByteLen(1 << 30),
+    };
+    Running { volumes, devices: DEVICES.iter().map(device).collect(), ..Running::default() }
+}
+
+fn declared(volumes: &[&str]) -> Declared {
+    Declared { volumes: volumes.iter().map(|text| asked(text)).collect(), ..Declared::default() }
+}
+
+const ALL: Permission = Permission { prune: true, destroy: true };
+
+/// A node as it is after a step, if every call does what it says.
+fn make(running: &mut Running, step: &Step) {
+    match step {
+        Step::GrantRevoke { number, .. } => running.grants.retain(|it| it.number != *number),
+        Step::VolumeRemove(gone) => {
+            running.volumes.retain(|it| it != gone);
+            running.grants.retain(|it| it.terms.volume != gone.name);
+        }
+        Step::VolumeShrink { volume, to } | Step::VolumeGrow { volume, to } => {
+            let found = running.volumes.iter_mut().find(|it| *it == volume);
+            found.expect("the volume is as it was planned on").len = *to;
+        }
+        Step::VolumeCreate(it) => {
+            assert!(running.volumes.iter().all(|old| old.name != it.name.as_str()));
+            running.volumes.push(Volume {
+                name: it.name.to_string(),
+                len: it.len,
+                device: it.device.to_string(),
+                block_size: it.block_size.map_or(512, BlockSize::bytes),
+                subsystem: it.subsystem().to_string(),
+                provisioning: it.provisioning.to_string(),
+            });
+        }
+        Step::HostAdd(spec) => running.hosts.push(keyed(spec)),
+        Step::HostChange { spec, from } => {
+            *running.hosts.iter_mut().find(|it| *it == from).expect("the host") = keyed(spec);
+        }
+        Step::ChapAdd(spec) => running.chap.push(account(spec)),
+        Step::ChapChange { spec, from } => {
+            *running.chap.iter_mut().find(|it| *it == from).expect("the user") = account(spec);
+        }
+        Step::CredentialCreate(spec) => {
+            running.credentials.push(Credential { id: spec.id.to_string(), expires: false });
+        }
+        Step::GrantAdd(spec) => {
+            let terms = terms(spec);
+            assert!(running.volumes.iter().any(|it| it.name == terms.volume), "{terms:?}");
+            assert!(running.credentials.iter().any(|it| it.id == terms.credential), "{terms:?}");
+            let number = running.grants.iter().map(|it| it.number).max().unwrap_or(0) + 1;
+            running.grants.push(Grant { number, terms, expires: false });
+        }
+        Step::HostRemove { nqn } => running.hosts.retain(|it| it.nqn != *nqn),
+        Step::ChapRemove { user } => running.chap.retain(|it| it.user != *user),
+        Step::CredentialRemove { id } => {
+            running.credentials.retain(|it| it.id != *id);
+            running.grants.retain(|it| it.terms.credential != *id);
+        }
+    }
+}
+
+/// The names of everything that a node has, with its kind.
+fn names(running: &Running) -> Vec<(&'static str, String)> {
+    let volumes = running.volumes.iter().map(|it| ("volume", it.name.clone()));
+    let hosts = running.hosts.iter().map(|it| ("host", it.nqn.clone()));
+    let chap = running.chap.iter().map(|it| ("chap", it.user.clone()));
+    let credentials = running.credentials.iter().map(|it| ("credential", it.id.clone()));
+    let grants = running.grants.iter().map(|it| ("grant", format!("{:?}", it.terms)));
+    volumes.chain(hosts).chain(chap).chain(credentials).chain(grants).collect()
+}
+
+/// The names of everything that a file declares.
+fn declared_names(declared: &Declared) -> Vec<(&'static str, String)> {
+    let access = &declared.access;
+    let volumes = declared.volumes.iter().map(|it| ("volume", it.name.to_string()));
+    let hosts = access.hosts.iter().map(|it| ("host", it.nqn.to_string()));
+    let chap = access.chap.iter().map(|it| ("chap", it.user.to_string()));
+    let credentials = access.credentials.iter().map(|it| ("credential", it.id.to_string()));
+    let grants = access.grants.iter().map(|it| ("grant", format!("{:?}", terms(it))));
+    volumes.chain(hosts).chain(chap).chain(credentials).chain(grants).collect()
+}
+
+/// Few names, so that states often have them in common.
+fn chosen<T: Clone + std::fmt::Debug + 'static>(of: Vec<T>) -> impl Strategy<Value = Vec<T>> {
+    let all = of.len();
+    proptest::sample::subsequence(of, 0..=all)
+}
+
+/// Volumes that are mostly on the same devices with the same blocks, so that few states are in conflict.
+fn any_volumes() -> impl Strategy<Value = Vec<Volume>> {
+    let usually = || proptest::bool::weighted(0.97);
+    let one = move |name: &'static str, device: usize| {
+        (1u64..4, usually(), usually()).prop_map(move |(mib, is_there, is_small)| Volume {
+            block_size: if is_small { 512 } else { 4096 },
+            ..volume(name, mib << 20, DEVICES[if is_there { device } else { 1 - device }])
+        })
+    };
+    (one("a", 0), one("b", 1), one("c", 0), one("d", 1))
+        .prop_flat_map(|(a, b, c, d)| chosen(vec![a, b, c, d]))
+}
+
+fn any_running() -> impl Strategy<Value = Running> {
+    let host = |(nqn, mutual): (&'static str, bool)| KeyedHost {
+        nqn: format!("nqn.2026-11.x:{nqn}"),
+        dhchap: true,
+        mutual,
+        ..KeyedHost::default()
+    };
+    let user = |(user, mutual): (&'static str, bool)| ChapInfo {
+        user: user.to_owned(),
+        mutual_user: mutual.then(|| "node".to_owned()),
+    };
+    let credential =
+        |(id, expires): (&'static str, bool)| Credential { id: id.to_owned(), expires };
+    let pairs = || chosen(vec![("x", false), ("y", true), ("z", false)]);
+    (
+        any_volumes(),
+        pairs(),
+        pairs(),
+        pairs(),
+        proptest::collection::vec((0..4usize, 0..3usize, any::<bool>()), 0..4),
+    )
+        .prop_map(move |(volumes, hosts, users, ids, grants)| {
+            let credentials: Vec<Credential> = ids.into_iter().map(credential).collect();
+            let grant = |(number, (volume, id, expires)): (u64, (usize, usize, bool))| {
+                let terms = Terms {
+                    credential: credentials.get(id)?.id.clone(),
+                    volume: volumes.get(volume)?.name.clone(),
+                    place: "0..".to_owned(),
+                    rights: "r".to_owned(),
+                };
+                Some(Grant { number, terms, expires })
+            };
+            let grants = (1u64..).zip(grants).filter_map(grant).collect();
+            Running {
+                hosts: hosts.into_iter().map(host).collect(),
+                chap: users.into_iter().map(user).collect(),
+                grants,
+                credentials,
+                ..node(volumes)
+            }
+        })
+}
+
+fn any_declared() -> impl Strategy<Value = Declared> {
+    let request = |it: Volume| {
+        asked(&format!("{}={}@{},block-size={}", it.name, it.len, it.device, it.block_size))
+    };
+    let host = |(nqn, mutual): (&'static str, bool)| HostSpec {
+        nqn: nearflash_nqn(nqn),
+        key_file: "k".into(),
+        controller_key_file: mutual.then(|| "c".into()),
+        hash: None,
+        group: None,
+    };
+    let user = |(user, mutual): (&'static str, bool)| ChapSpec {
+        user: user.parse().unwrap(),
+        secret_file: "s".into(),
+        mutual: mutual.then(|| ("node".parse().unwrap(), "m".into())),
+    };
+    let credential =
+        |id: &'static str| CredentialSpec { id: id.parse().unwrap(), secret_file: "s".into() };
+    let grant = |(id, volume): (&'static str, &'static str)| GrantSpec {
+        credential: id.parse().unwrap(),
+        volume: volume.parse().unwrap(),
+        covers: Covered::Range(nearflash_access::GrantRange::WHOLE),
+        rights: nearflash_access::Rights::Read,
+    };
+    let pairs = || chosen(vec![("x", true), ("y", true), ("z", false)]);
+    (any_volumes(), pairs(), pairs(), chosen(vec!["x", "z"]), chosen(vec![("x", "a"), ("z", "b")]))
+        .prop_map(move |(volumes, hosts, users, ids, grants)| Declared {
+            volumes: volumes.into_iter().map(request).collect(),
+            access: nearflash_node::config::AccessConfig {
+                hosts: hosts.into_iter().map(host).collect(),
+                chap: users.into_iter().map(user).collect(),
+                credentials: ids.into_iter().map(credential).collect(),
+                grants: grants.into_iter().map(grant).collect(),
+            },
+            fixed: Vec::new(),
+        })
+}
+
+/// The name of a host, as a configuration file has it.
+fn nearflash_nqn(name: &str) -> nearflash_node::config::HostNqn {
+    nearflash_node::config::HostNqn::new(&format!("nqn.2026-11.x:{name}")).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn a_plan_that_is_made_gives_the_declared_state_and_leaves_nothing_to_do(
+        declared in any_declared(), running in any_running(), prune: bool,
+    ) {
+        let may = Permission { prune, destroy: true };
+        let plan = Plan::of(&declared, &running, may);
+        prop_assume!(plan.conflicts.is_empty());
+        let mut after = running.clone();
+        for (made, step) in plan.steps.iter().enumerate() {
+            // As the command does before each step.
+            prop_assert_eq!(&Plan::of(&declared, &after, may).steps[..], &plan.steps[made..]);
+            make(&mut after, step);
+        }
+        prop_assert!(Plan::of(&declared, &after, may).is_empty());
+        let (has, wanted) = (names(&after), declared_names(&declared));
+        prop_assert!(wanted.iter().all(|name| has.contains(name)), "{has:?}");
+        prop_assert!(!prune || has.iter().all(|name| wanted.contains(name)), "{has:?}");
+    }
+
+    #[test]
+    fn resources_that_the_file_does_not_name_stay_as_they_are_without_prune(
+        declared in any_declared(), running in any_running(), destroy: bool,
+    ) {
+        let plan = Plan::of(&declared, &running, Permission { prune: false, destroy });
+        let mut after = running.clone();
+        prop_assume!(plan.conflicts.is_empty());
+        plan.steps.iter().for_each(|step| make(&mut after, step));
+        let named = declared_names(&declared);
+        let kept = names(&running).into_iter().filter(|name| !named.contains(name));
+        let has = names(&after);
+        prop_assert!(kept.into_iter().all(|name| has.contains(&name)));
+        for volume in running.volumes.iter().filter(|it| !named.contains(&("volume", it.name.clone()))) {
+            prop_assert!(after.volumes.contains(volume));
+        }
+    }
+
+    #[test]
+    fn no_plan_destroys_data_without_permission(
+        declared in any_declared(), running in any_running(), prune: bool,
+    ) {
+        let plan = Plan::of(&declared, &running, Permission { prune, destroy: false });
+        prop_assert!(!plan.steps.iter().any(Step::destroys));
+        let mut after = running.clone();
+        prop_assume!(plan.conflicts.is_empty());
+        plan.steps.iter().for_each(|step| make(&mut after, step));
+        for old in &running.volumes {
+            let new = after.volumes.iter().find(|it| it.name == old.name);
+            prop_assert!(new.is_some_and(|new| new.len >= old.len && new.device == old.device));
+        }
+        // Together, the two parts are the plan with permission.
+        let all = Plan::of(&declared, &running, Permission { prune, destroy: true });
+        prop_assert_eq!(plan.steps.len() + plan.withheld.len(), all.steps.len());
+        prop_assert!(plan.withheld.iter().all(Step::destroys));
+    }
+}
+
+#[test]
+fn a_property_that_a_volume_keeps_is_a_conflict_with_both_values() {
+    let running = node(vec![volume("a", 1 << 20, "flash")]);
+    let conflicts = |text: &str| Plan::of(&declared(&[text]), &running, ALL).conflicts;
+    assert_eq!(
+        conflicts("a=1MiB@fast"),
+        ["volume 'a' keeps its device, flash, and the file has fast: correct the file, or remove \
+             the volume and its data first"]
+    );
+    for text in [
+        "a=1MiB@flash,block-size=4096",
+        "a=1MiB@flash,provisioning=thick",
+        "a=1MiB@flash,subsystem=s",
+    ] {
+        assert_eq!(conflicts(text).len(), 1, "{text}");
+    }
+    assert!(conflicts("a=2MiB@flash,block-size=512").is_empty());
+}
+
+#[test]
+fn volumes_of_the_cluster_and_of_other_nodes_are_neither_changed_nor_pruned() {
+    let running = Running { foreign: vec!["far".to_owned()], ..node(Vec::new()) };
+    assert!(Plan::of(&Declared::default(), &running, ALL).is_empty());
+    let conflicts = Plan::of(&declared(&["far=1MiB@flash"]), &running, ALL).conflicts;
+    assert!(
+        conflicts[0].starts_with("volume 'far' is a volume of the cluster or"),
+        "{conflicts:?}"
+    );
+}
+
+#[test]
+fn devices_and_addresses_need_a_restart_and_so_does_a_volume_on_a_new_device() {
+    let mut running = node(Vec::new());
+    running.addresses = vec![(Protocol::NvmeTcp, "127.0.0.1:4420".parse().unwrap())];
+    let device = |name: &str, kind, len| Fixed::Device { name: name.to_owned(), kind, len };
+    let address =
+        |protocol, text: &str| Fixed::Address { protocol, address: text.parse().unwrap() };
+    let same = [
+        device("flash", "ram", Some(ByteLen(1 << 30))),
+        device("flash", "ram", None),
+        address(Protocol::NvmeTcp, "127.0.0.1:4420"),
+        address(Protocol::NvmeTcp, "127.0.0.1:0"),
+    ];
+    let plan = |fixed: &[Fixed], volumes: &[&str]| {
+        let declared = Declared { fixed: fixed.to_vec(), ..declared(volumes) };
+        Plan::of(&declared, &running, Permission::default())
+    };
+    assert!(plan(&same, &[]).is_empty());
+    let new = [
+        device("flash", "file", None),
+        device("new", "ram", None),
+        address(Protocol::Iscsi, "127.0.0.1:0"),
+        Fixed::Remote { name: "far".to_owned() },
+    ];
+    let found = plan(&new, &["a=1MiB@new", "b=1MiB@fast"]);
+    assert_eq!(found.restarts.len(), 5, "{:?}", found.restarts);
+    assert_eq!(found.steps, [Step::VolumeCreate(asked("b=1MiB@fast"))]);
+    let none = plan(&[], &["a=1MiB@new"]);
+    assert!(none.conflicts[0].contains("needs device 'new'"), "{:?}", none.conflicts);
+}
+
+#[test]
+fn the_removal_of_the_last_account_is_warned_about_and_its_replacement_is_not() {
+    let account = |user: &str| ChapInfo { user: user.to_owned(), mutual_user: None };
+    let running = Running { chap: vec![account("old")], ..node(Vec::new()) };
+    let warnings = |declared: &Declared| Plan::of(declared, &running, ALL).warnings;
+    let found = warnings(&Declared::default());
+    assert!(found.len() == 1 && found[0].starts_with("no CHAP account is left"), "{found:?}");
+    let mut wanted = Declared::default();
+    let (user, secret_file) = ("new".parse().unwrap(), "s".into());
+    wanted.access.chap.push(ChapSpec { user, secret_file, mutual: None });
+    let plan = Plan::of(&wanted, &running, ALL);
+    assert!(plan.warnings.is_empty());
+    // There is an account at every moment.
+    assert!(matches!(plan.steps[..], [Step::ChapAdd(_), Step::ChapRemove { .. }]));
+    assert!(Plan::of(&Declared::default(), &running, Permission::default()).warnings.is_empty());
+}
+
+#[test]
+fn a_host_with_a_psk_keeps_it() {
+    let host = |dhchap: bool, mutual: bool| KeyedHost {
+        nqn: "nqn.2026-11.x:x".to_owned(),
+        dhchap,
+        mutual,
+        tls: Some("required".to_owned()),
+        ..KeyedHost::default()
+    };
+    let spec = HostSpec {
+        nqn: nearflash_nqn("x"),
+        key_file: "k".into(),
+        controller_key_file: None,
+        hash: None,
+        group: None,
+    };
+    let mut wanted = Declared::default();
+    wanted.access.hosts.push(spec);
+    let plan = |declared: &Declared, host: KeyedHost| {
+        Plan::of(declared, &Running { hosts: vec![host], ..node(Vec::new()) }, ALL)
+    };
+    assert!(plan(&wanted, host(true, false)).is_empty());
+    for other in [host(true, true), host(false, false)] {
+        let plan = plan(&wanted, other);
+        assert!(plan.steps.is_empty() && plan.conflicts[0].contains("PSK"), "{plan:?}");
+    }
+    assert!(plan(&Declared::default(), host(false, false)).is_empty());
+}
+
+#[test]
+fn a_grant_needs_its_volume_and_its_credential() {
+    let grant = GrantSpec {
+        credential: "app".parse().unwrap(),
+        volume: "a".parse().unwrap(),
+        covers: Covered::Range(nearflash_access::GrantRange::WHOLE),
+        rights: nearflash_access::Rights::Read,
+    };
+    let mut wanted = Declared::default();
+    wanted.access.grants.push(grant);
+    let mut running = node(vec![volume("a", 1 << 20, "flash")]);
+    let conflicts = |running: &Running, may| Plan::of(&wanted, running, may).conflicts;
+    assert_eq!(conflicts(&running, Permission::default()).len(), 1);
+    running.credentials.push(Credential { id: "app".to_owned(), expires: false });
+    assert!(conflicts(&running, Permission::default()).is_empty());
+    // Pruning would remove both.
+    let found = conflicts(&running, ALL);
+    assert_eq!(found.len(), 2);
+    assert!(found[0].ends_with("needs volume 'a': add a table [[volume]] for it"), "{found:?}");
+}

@@ -1,0 +1,192 @@
+//! The two states that a plan compares: the one that a file declares, and the one of a running node.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use nearflash_access::GrantRange;
+use nearflash_api::client::{ControlError, ask};
+use nearflash_api::{
+    ChapInfo, ChapList, CredentialList, DeviceInfo, GrantInfo, GrantList, HostList, KeyedHost,
+    Status, StatusShow, VolumeInfo,
+};
+use nearflash_node::config::{AccessConfig, Config, Protocol};
+use nearflash_space::VolumeRequest;
+use nearflash_units::{ByteLen, ByteOffset};
+
+/// The state that a file declares.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Declared {
+    pub(crate) volumes: Vec<VolumeRequest>,
+    pub(crate) access: AccessConfig,
+    pub(crate) fixed: Vec<Fixed>,
+}
+
+/// A part of the configuration that a node takes at its start.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Fixed {
+    /// A device, its kind, and its size if the file says it.
+    Device { name: String, kind: &'static str, len: Option<ByteLen> },
+    /// A volume of another node.
+    Remote { name: String },
+    /// An address to listen on.
+    Address { protocol: Protocol, address: SocketAddr },
+}
+
+impl Declared {
+    /// The state that a file declares. Keys that are absent declare nothing.
+    pub(crate) fn of(config: Config) -> Self {
+        let devices = config.devices.iter().map(|spec| Fixed::Device {
+            name: spec.name.to_string(),
+            kind: spec.kind(),
+            len: spec.size(),
+        });
+        let mut fixed: Vec<Fixed> = devices.collect();
+        let remotes = config.remotes.iter().map(|it| Fixed::Remote { name: it.name.to_string() });
+        fixed.extend(remotes);
+        for door in config.doors.iter().filter(|door| door.is_of_file()) {
+            fixed.push(Fixed::Address { protocol: door.protocol, address: door.address });
+        }
+        Self { volumes: config.volumes, access: config.access, fixed }
+    }
+}
+
+/// The state of a running node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    /// The generation that all of it has, or an older one.
+    pub(crate) generation: u64,
+    /// The volumes on its own devices.
+    pub(crate) volumes: Vec<Volume>,
+    /// The names of its other volumes, which are of the cluster or of other nodes.
+    pub(crate) foreign: Vec<String>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) hosts: Vec<KeyedHost>,
+    pub(crate) chap: Vec<ChapInfo>,
+    pub(crate) credentials: Vec<Credential>,
+    pub(crate) grants: Vec<Grant>,
+    pub(crate) addresses: Vec<(Protocol, SocketAddr)>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Volume {
+    pub(crate) name: String,
+    pub(crate) len: ByteLen,
+    pub(crate) device: String,
+    pub(crate) block_size: u32,
+    pub(crate) subsystem: String,
+    pub(crate) provisioning: String,
+}
+
+/// A device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) len: ByteLen,
+}
+
+/// A credential.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Credential {
+    pub(crate) id: String,
+    pub(crate) expires: bool,
+}
+
+/// A grant of a credential.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Grant {
+    pub(crate) number: u64,
+    pub(crate) terms: Terms,
+    pub(crate) expires: bool,
+}
+
+/// Who may do what with which part of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Terms {
+    pub(crate) credential: String,
+    pub(crate) volume: String,
+    /// A range or a path, as the command line has it.
+    pub(crate) place: String,
+    pub(crate) rights: String,
+}
+
+impl Running {
+    /// Reads the state of a node.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub(crate) fn read(data_dir: &Path) -> Result<Self, ControlError> {
+        // Its generation is older than everything that is read later.
+        let status = ask(data_dir, StatusShow {})?;
+        let credentials = ask(data_dir, CredentialList {})?.credentials.into_iter();
+        let grants = ask(data_dir, GrantList { credential: None })?.grants.into_iter();
+        let credential = |it: nearflash_api::CredentialInfo| Credential {
+            expires: it.expires_at.is_some(),
+            id: it.id,
+        };
+        let own = Self {
+            hosts: ask(data_dir, HostList {})?.hosts,
+            chap: ask(data_dir, ChapList {})?.accounts,
+            credentials: credentials.map(credential).collect(),
+            // A seal is a grant of everyone who has it, and has a time of its own.
+            grants: grants.filter(|grant| !grant.seal).map(Grant::of).collect(),
+            ..Self::default()
+        };
+        Ok(Self::with_status(own, status))
+    }
+
+    fn with_status(self, status: Status) -> Self {
+        let devices: Vec<Device> = status.devices.iter().map(Device::of).collect();
+        let is_own = |volume: &VolumeInfo| {
+            let device = devices.iter().find(|device| device.name == volume.device);
+            device.is_some_and(Device::is_own)
+        };
+        let (own, foreign): (Vec<_>, Vec<_>) = status.volumes.into_iter().partition(is_own);
+        let at = |protocol, addresses: Vec<SocketAddr>| {
+            addresses.into_iter().map(move |address| (protocol, address))
+        };
+        let addresses = at(Protocol::NvmeTcp, status.nvme_tcp)
+            .chain(at(Protocol::Direct, status.direct))
+            .chain(at(Protocol::Iscsi, status.iscsi));
+        Self {
+            generation: status.generation,
+            volumes: own.into_iter().map(Volume::of).collect(),
+            foreign: foreign.into_iter().map(|volume| volume.name).collect(),
+            addresses: addresses.collect(),
+            devices,
+            ..self
+        }
+    }
+}
+
+impl Volume {
+    fn of(info: VolumeInfo) -> Self {
+        // The last part of the NQN is the subsystem's name, which has no colon.
+        let subsystem = info.nqn.rsplit(':').next().unwrap_or_default().to_owned();
+        let VolumeInfo { name, bytes, device, block_size, provisioning, .. } = info;
+        Self { name, len: ByteLen(bytes), device, block_size, subsystem, provisioning }
+    }
+}
+
+impl Device {
+    fn of(info: &DeviceInfo) -> Self {
+        Self { name: info.name.clone(), kind: info.kind.clone(), len: ByteLen(info.bytes) }
+    }
+
+    /// Whether the node has the device itself, and makes volumes on it.
+    fn is_own(&self) -> bool {
+        !["remote", "mirror"].contains(&self.kind.as_str())
+    }
+}
+
+impl Grant {
+    fn of(info: GrantInfo) -> Self {
+        let range = || GrantRange::new(ByteOffset(info.start), info.end.map(ByteOffset));
+        let place =
+            info.path.unwrap_or_else(|| range().map_or("?".to_owned(), |it| it.to_string()));
+        let (credential, volume, rights) = (info.credential, info.volume, info.rights);
+        let terms = Terms { credential, volume, place, rights };
+        Self { number: info.number, terms, expires: info.expires_at.is_some() }
+    }
+}

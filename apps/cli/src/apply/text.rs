@@ -1,0 +1,168 @@
+//! A plan as text for people and as a document for programs.
+
+use nearflash_node::config::{ChapSpec, HostSpec};
+use nearflash_space::VolumeRequest;
+use serde::Serialize;
+
+use super::plan::{Plan, Step, account, keyed, terms};
+use super::state::Terms;
+
+/// A step in words.
+struct Words {
+    action: &'static str,
+    kind: &'static str,
+    name: String,
+    detail: String,
+}
+
+const CREATE: &str = "create";
+const CHANGE: &str = "change";
+const REMOVE: &str = "remove";
+
+/// The signs of the actions, in the order of the summary.
+const SIGNS: [(&str, char); 3] = [(CREATE, '+'), (CHANGE, '~'), (REMOVE, '-')];
+
+fn words(step: &Step) -> Words {
+    let of =
+        |action, kind, name: &str, detail| Words { action, kind, name: name.to_owned(), detail };
+    let none = String::new;
+    match step {
+        Step::VolumeCreate(it) => of(CREATE, "volume", it.name.as_str(), volume(it)),
+        Step::VolumeGrow { volume, to } => {
+            of(CHANGE, "volume", &volume.name, format!("grows from {} to {to}", volume.len))
+        }
+        Step::VolumeShrink { volume: it, to } => {
+            let lost =
+                format!("shrinks from {} to {to}: the data past the new end is lost", it.len);
+            of(CHANGE, "volume", &it.name, lost)
+        }
+        Step::VolumeRemove(it) => {
+            let lost = format!("{} on device '{}': its data is lost", it.len, it.device);
+            of(REMOVE, "volume", &it.name, lost)
+        }
+        Step::HostAdd(it) => of(CREATE, "host", it.nqn.as_str(), host(it)),
+        Step::HostChange { spec, .. } => of(CHANGE, "host", spec.nqn.as_str(), host(spec)),
+        Step::HostRemove { nqn } => of(REMOVE, "host", nqn, none()),
+        Step::ChapAdd(it) => of(CREATE, "chap", it.user.as_str(), chap(it)),
+        Step::ChapChange { spec, .. } => of(CHANGE, "chap", spec.user.as_str(), chap(spec)),
+        Step::ChapRemove { user } => of(REMOVE, "chap", user, none()),
+        Step::CredentialCreate(it) => {
+            let file = format!("its secret to {}", it.secret_file.display());
+            of(CREATE, "credential", it.id.as_str(), file)
+        }
+        Step::CredentialRemove { id } => of(REMOVE, "credential", id, none()),
+        Step::GrantAdd(it) => of(CREATE, "grant", it.credential.as_str(), grant(&terms(it))),
+        Step::GrantRevoke { number, terms } => {
+            of(REMOVE, "grant", &terms.credential, format!("{}, number {number}", grant(terms)))
+        }
+    }
+}
+
+/// A volume in words, without its name.
+pub(crate) fn volume(it: &VolumeRequest) -> String {
+    let mut text = format!("{} on device '{}'", it.len, it.device);
+    if let Some(size) = it.block_size {
+        text += &format!(", blocks of {}", size.bytes());
+    }
+    if let Some(subsystem) = &it.subsystem {
+        text += &format!(", in subsystem '{subsystem}'");
+    }
+    if it.provisioning != nearflash_space::Provisioning::Thin {
+        text += &format!(", {}", it.provisioning);
+    }
+    text
+}
+
+/// The keys of a host in words.
+pub(crate) fn host(spec: &HostSpec) -> String {
+    let host = keyed(spec);
+    let directions = if host.mutual { "keys for both directions" } else { "a key" };
+    let any = |word: Option<String>| word.unwrap_or_else(|| "any".to_owned());
+    format!("{directions}, hash {}, group {}", any(host.hash), any(host.group))
+}
+
+/// An account in words.
+pub(crate) fn chap(spec: &ChapSpec) -> String {
+    match account(spec).mutual_user {
+        Some(user) => format!("mutual user '{user}'"),
+        None => "one-way".to_owned(),
+    }
+}
+
+pub(super) fn grant(terms: &Terms) -> String {
+    let rights = if terms.rights == "rw" { "read and write" } else { "read" };
+    let place = if terms.place == "0.." { "all" } else { &terms.place };
+    format!("{rights} {place} of volume '{}'", terms.volume)
+}
+
+/// A step on one line: a sign, the resource and its details.
+pub(super) fn line(step: &Step) -> String {
+    let Words { action, kind, name, detail } = words(step);
+    let sign = SIGNS.iter().find(|(known, _)| *known == action).map_or('?', |(_, sign)| *sign);
+    let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
+    format!("{sign} {kind} '{name}'{detail}")
+}
+
+/// A step in a sentence, for messages.
+pub(super) fn phrase(step: &Step) -> String {
+    let Words { action, kind, name, .. } = words(step);
+    format!("{action} {kind} '{name}'")
+}
+
+/// A plan with a line for each difference.
+pub(super) fn plan(plan: &Plan) -> String {
+    let mut text = String::new();
+    for step in plan.steps.iter().chain(&plan.withheld) {
+        text += &format!("{}\n", line(step));
+    }
+    for restart in &plan.restarts {
+        text += &format!("! {restart}: needs a restart of the node\n");
+    }
+    for warning in &plan.warnings {
+        text += &format!("warning: {warning}\n");
+    }
+    text
+}
+
+/// The number of steps of each kind.
+pub(super) fn summary(plan: &Plan) -> String {
+    let count = |action: &str| {
+        let all = plan.steps.iter().chain(&plan.withheld);
+        all.filter(|step| words(step).action == action).count()
+    };
+    let [create, change, remove] = SIGNS.map(|(action, _)| count(action));
+    format!("{create} to create, {change} to change, {remove} to remove")
+}
+
+/// A plan as a document.
+#[derive(Serialize)]
+pub(super) struct PlanDocument<'a> {
+    steps: Vec<StepDocument>,
+    /// The differences that need a restart.
+    restarts: &'a [String],
+    /// Consequences that are easily overlooked.
+    warnings: &'a [&'static str],
+}
+
+#[derive(Serialize)]
+struct StepDocument {
+    action: &'static str,
+    kind: &'static str,
+    name: String,
+    detail: String,
+    destroys: bool,
+    made: bool,
+}
+
+impl<'a> PlanDocument<'a> {
+    /// The document of a plan of which the first steps are made.
+    pub(super) fn of(plan: &'a Plan, made: usize) -> Self {
+        let step = |(place, step): (usize, &Step)| {
+            let Words { action, kind, name, detail } = words(step);
+            let (destroys, made) = (step.destroys(), place < made);
+            StepDocument { action, kind, name, detail, destroys, made }
+        };
+        let steps = plan.steps.iter().chain(&plan.withheld).enumerate().map(step).collect();
+        Self { steps, restarts: &plan.restarts, warnings: &plan.warnings }
+    }
+}

@@ -1,0 +1,247 @@
+//! Resources as strings or tables of a file: volumes, devices, volumes of other nodes, and the access of
+//! hosts, initiators and direct clients.
+//!
+//! A table has the parts of the one-line form as keys, and both forms have the same value. Only a table can
+//! have a path with a comma.
+
+use std::path::PathBuf;
+
+use nearflash_access::{ChapUser, Covered, GrantRange, Rights};
+use nearflash_media::DeviceSpec;
+use nearflash_nvme::Nqn;
+use nearflash_nvme::auth::{DhGroup, Hash};
+use nearflash_space::{Name, VolumeRequest};
+
+use super::file::{Table, TableForm, TableKey, Value};
+use super::volume_spec::VolumeParts;
+use super::{ValueError, parse_volume};
+use crate::remote::RemoteSpec;
+
+const fn required(name: &'static str) -> TableKey {
+    TableKey { name, is_required: true, is_switch: false }
+}
+
+const fn optional(name: &'static str) -> TableKey {
+    TableKey { name, is_required: false, is_switch: false }
+}
+
+const fn switch(name: &'static str) -> TableKey {
+    TableKey { name, is_required: false, is_switch: true }
+}
+
+pub(super) const VOLUME: TableForm = TableForm {
+    name: "volume",
+    keys: &[
+        required("name"),
+        required("size"),
+        required("device"),
+        optional("block-size"),
+        optional("subsystem"),
+        optional("provisioning"),
+    ],
+};
+
+/// The keys of every kind of device; the kind decides which of them it takes.
+const DEVICE_KEYS: [TableKey; 21] = [
+    required("name"),
+    required("kind"),
+    optional("path"),
+    optional("size"),
+    switch("wipe"),
+    optional("read-delay"),
+    optional("write-delay"),
+    optional("spare"),
+    optional("page"),
+    optional("block"),
+    optional("gc"),
+    optional("moves"),
+    optional("dies"),
+    optional("read"),
+    optional("write"),
+    optional("program"),
+    optional("erase"),
+    optional("endurance"),
+    optional("data"),
+    optional("start-gap"),
+    switch("randomise"),
+];
+
+pub(super) const DEVICE: TableForm = TableForm { name: "device", keys: &DEVICE_KEYS };
+
+pub(super) const SLICE: TableForm = TableForm { name: "slice", keys: &DEVICE_KEYS };
+
+pub(super) const REMOTE: TableForm =
+    TableForm { name: "remote", keys: &[required("name"), required("url")] };
+
+pub(super) const HOST: TableForm = TableForm {
+    name: "host",
+    keys: &[
+        required("nqn"),
+        required("dhchap-key"),
+        optional("dhchap-ctrl-key"),
+        optional("hash"),
+        optional("group"),
+    ],
+};
+
+pub(super) const CHAP: TableForm = TableForm {
+    name: "chap",
+    keys: &[
+        required("user"),
+        required("secret-file"),
+        optional("mutual-user"),
+        optional("mutual-secret-file"),
+    ],
+};
+
+pub(super) const CREDENTIAL: TableForm =
+    TableForm { name: "credential", keys: &[required("id"), required("secret-file")] };
+
+pub(super) const GRANT: TableForm = TableForm {
+    name: "grant",
+    keys: &[
+        required("credential"),
+        required("volume"),
+        optional("range"),
+        optional("path"),
+        optional("rights"),
+    ],
+};
+
+/// A volume.
+pub(super) fn volume(value: &Value) -> Result<VolumeRequest, ValueError> {
+    match value {
+        Value::Text(text) => parse_volume(text),
+        Value::Table(table) => VolumeParts {
+            name: table.text("name"),
+            size: table.text("size"),
+            device: table.text("device"),
+            block_size: table.get("block-size"),
+            subsystem: table.get("subsystem"),
+            provisioning: table.get("provisioning"),
+        }
+        .volume(),
+    }
+}
+
+/// A device, or a slice.
+pub(super) fn device(value: &Value) -> Result<DeviceSpec, ValueError> {
+    match value {
+        Value::Text(text) => Ok(text.parse()?),
+        Value::Table(table) => {
+            let (name, kind) = (table.text("name"), table.text("kind"));
+            // The part of the one-line form that has no key.
+            let main = if ["file", "block"].contains(&kind) { "path" } else { "size" };
+            let option = |(key, text): (&'static str, &str)| match key {
+                "wipe" | "randomise" => key.to_owned(),
+                _ => format!("{key}={text}"),
+            };
+            let rest = table.fields().filter(|(key, _)| !["name", "kind", main].contains(key));
+            let options: Vec<String> = rest.map(option).collect();
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            Ok(DeviceSpec::of_parts(name, kind, table.text(main), &options)?)
+        }
+    }
+}
+
+/// A volume of another node.
+pub(super) fn remote(value: &Value) -> Result<RemoteSpec, ValueError> {
+    match value {
+        Value::Text(text) => text.parse(),
+        Value::Table(table) => RemoteSpec::of_parts(table.text("name"), table.text("url")),
+    }
+}
+
+/// The keys of an NVMe host, which authenticates with them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HostSpec {
+    /// The host.
+    pub nqn: Nqn,
+    /// The file with its key.
+    pub key_file: PathBuf,
+    /// The file with the controller's key, for authentication in both directions.
+    pub controller_key_file: Option<PathBuf>,
+    /// The only hash to use.
+    pub hash: Option<Hash>,
+    /// The only Diffie-Hellman group to use.
+    pub group: Option<DhGroup>,
+}
+
+/// A CHAP account of initiators.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ChapSpec {
+    /// The initiator's user name.
+    pub user: ChapUser,
+    /// The file with its secret.
+    pub secret_file: PathBuf,
+    /// The node's user name for mutual CHAP, and the file with its secret.
+    pub mutual: Option<(ChapUser, PathBuf)>,
+}
+
+/// A credential of direct clients.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CredentialSpec {
+    /// Its key ID.
+    pub id: Name,
+    /// The file for its secret, which the node generates.
+    pub secret_file: PathBuf,
+}
+
+/// A grant of a credential. It does not expire.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GrantSpec {
+    /// The credential.
+    pub credential: Name,
+    /// The volume.
+    pub volume: Name,
+    /// The bytes or files.
+    pub covers: Covered,
+    /// The operations that it allows.
+    pub rights: Rights,
+}
+
+/// The keys of a host.
+pub(super) fn host(table: &Table) -> Result<HostSpec, ValueError> {
+    let text = table.text("nqn");
+    let refused = |source| ValueError::HostNqn { text: text.into(), source };
+    Ok(HostSpec {
+        nqn: Nqn::new(text).map_err(refused)?,
+        key_file: table.text("dhchap-key").into(),
+        controller_key_file: table.get("dhchap-ctrl-key").map(PathBuf::from),
+        hash: table.get("hash").map(str::parse).transpose()?,
+        group: table.get("group").map(str::parse).transpose()?,
+    })
+}
+
+/// A CHAP account.
+pub(super) fn chap(table: &Table) -> Result<ChapSpec, ValueError> {
+    let mutual = match (table.get("mutual-user"), table.get("mutual-secret-file")) {
+        (None, None) => None,
+        (Some(user), Some(file)) => Some((user.parse()?, file.into())),
+        _ => return Err(ValueError::HalfMutual),
+    };
+    let (user, secret_file) = (table.text("user").parse()?, table.text("secret-file").into());
+    Ok(ChapSpec { user, secret_file, mutual })
+}
+
+/// A credential.
+pub(super) fn credential(table: &Table) -> Result<CredentialSpec, ValueError> {
+    let (id, secret_file) = (table.text("id").parse()?, table.text("secret-file").into());
+    Ok(CredentialSpec { id, secret_file })
+}
+
+/// A grant.
+pub(super) fn grant(table: &Table) -> Result<GrantSpec, ValueError> {
+    let covers = match (table.get("range"), table.get("path")) {
+        (None, None) => Covered::Range(GrantRange::WHOLE),
+        (Some(range), None) => Covered::Range(range.parse()?),
+        (None, Some(path)) => Covered::Files(path.parse()?),
+        (Some(_), Some(_)) => return Err(ValueError::PathAndRange),
+    };
+    Ok(GrantSpec {
+        credential: table.text("credential").parse()?,
+        volume: table.text("volume").parse()?,
+        covers,
+        rights: table.get("rights").map_or(Ok(Rights::Read), str::parse)?,
+    })
+}
