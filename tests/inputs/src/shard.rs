@@ -14,6 +14,7 @@ use nearflash_mirror::DeviceKind;
 use nearflash_nvme::serving::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
+use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId, TransportAddress};
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::check::stream_of;
@@ -527,7 +528,12 @@ fn target() -> Target {
         model: "nearflash".to_owned(),
         firmware: "1".to_owned(),
         hosts: HostAccess::Any,
-        ports: vec![Port { id: 1, listen: TransportAddress::tcp(listen), advertise: Vec::new() }],
+        ports: vec![Port {
+            id: 1,
+            listen: TransportAddress::tcp(listen),
+            advertise: Vec::new(),
+            tls: DoorTls::Off,
+        }],
         limits: Limits::default(),
         life: Life::default(),
     });
