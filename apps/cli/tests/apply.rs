@@ -38,7 +38,7 @@ impl Bench {
         text(&self.path("state")).to_owned()
     }
 
-    /// What a command of the node prints.
+    /// The output of a command of the node.
     fn run(&self, arguments: &[&str]) -> String {
         said(&[arguments, &["--data-dir", &self.data_dir()]].concat())
     }
@@ -316,7 +316,7 @@ fn a_check_reports_all_errors_and_lists_what_a_right_file_declares() {
         serde_json::from_str(&said(&["config", "check", &right, "--json"])).unwrap();
     assert_eq!(document["resources"][1]["name"], "logs");
     assert!(document["is_valid"].as_bool().unwrap());
-    // What the check refuses, the node refuses with the first error, and apply with all.
+    // The node refuses the same file with the first error, and apply with all errors.
     assert!(failed(&["serve", "--config", &wrong]).0.contains("line 2: unknown key 'pol'"));
     let apply = output(&["apply", &wrong]);
     assert_eq!((apply.status.code(), apply.stderr.len()), (Some(2), message.len()));

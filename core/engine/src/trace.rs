@@ -218,7 +218,7 @@ impl Tracer {
         self.is_on
     }
 
-    /// A turn begins. What is decoded in it without a call of [`Self::receive`] counts as received now.
+    /// A turn begins. Requests that are decoded in it without a call of [`Self::receive`] count as received now.
     #[inline]
     pub(crate) fn begin_turn(&mut self, now: Nanos) {
         self.tick(now);

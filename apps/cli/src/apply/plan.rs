@@ -1,7 +1,7 @@
 //! The difference between a declared and a running state, as a list of steps.
 //!
-//! It is a pure function, [`Plan::of`]. Each kind of resource is a row of [`KINDS`]. What the file does not
-//! name is left alone, unless the plan prunes. Steps that destroy data are in a plan only if it may destroy;
+//! It is a pure function, [`Plan::of`]. Each kind of resource is a row of [`KINDS`]. Resources that the
+//! file does not name are left alone, unless the plan prunes. Steps that destroy data are in a plan only if it may destroy;
 //! otherwise they are withheld, and the command refuses the plan.
 //!
 //! The order of the steps: space is freed before it is used; a host, a user or a credential is added before
@@ -15,7 +15,7 @@ use nearflash_units::{BlockSize, ByteLen};
 
 use super::state::{Declared, Device, Fixed, Running, Terms, Volume};
 
-/// What a plan may do.
+/// The permissions of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Permission {
     /// Remove resources that the file does not name.
@@ -357,7 +357,7 @@ fn grants(declared: &Declared, running: &Running, may: Permission, plan: &mut Pl
     }
 }
 
-/// What a grant needs, and will not have.
+/// The resource that a grant needs, and will not have.
 struct Missing<'a> {
     volume: Option<&'a str>,
     credential: Option<&'a str>,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What a node has, as far as these tests change it.
+/// The resources of a node that these tests change.
 #[derive(Default)]
 struct State {
     generation: u64,

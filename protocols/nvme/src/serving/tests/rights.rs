@@ -31,7 +31,8 @@ fn seen(target: &mut Target, controller: ControllerId) -> Vec<u32> {
     list.iter().map(|nsid| nsid.0).collect()
 }
 
-/// What a host learns of a namespace by its number: whether there is one, and whether it is write protected.
+/// The answer to a host that asks for a namespace by its number: whether there is one, and whether it is write
+/// protected.
 fn probed(target: &mut Target, controller: ControllerId, nsid: u32) -> Option<bool> {
     let (done, data) =
         ask(target, controller, Identify::new(Cns::NAMESPACE).to_command(NamespaceId(nsid)));
