@@ -207,7 +207,7 @@ fn a_host_with_the_key_authenticates_in_one_and_both_directions_and_no_other_hos
     let marks: &[(&str, Act)] = &[
         ("one_way", one_way),
         ("two_way", two_way),
-        ("added", |node| replace(node, Some(("sha256", "null")))),
+        ("sha256", |node| replace(node, Some(("sha256", "null")))),
         ("sha384", |node| replace(node, Some(("sha384", "ffdhe2048")))),
         ("sha512", |node| replace(node, Some(("sha512", "ffdhe3072")))),
         ("removed", |node| node.remove_host(GUEST)),
