@@ -414,7 +414,10 @@ impl History {
             let flushed = |flush: &Flush| {
                 flush.volume == block.volume && flush.sent > write.ended && !is_in_doubt(flush)
             };
+            // Of a write in doubt, the answer does not say that it took effect after the last loss of power.
+            let took_effect = !write.in_doubt || write.seen < Tick::NEVER;
             write.ending == Some(Ending::Done)
+                && took_effect
                 && (write.durable || !volatile || self.flushes.iter().any(flushed))
         };
         let sectors = Value::of_sectors(bytes);
@@ -612,6 +615,25 @@ mod tests {
         let mut history = one_write();
         history.flushed(BLOCK.volume, (Tick(21), Tick(22)));
         history.power_lost(BLOCK, &[0; 512], true, &Witness::default());
+    }
+
+    #[test]
+    fn a_durable_write_over_another_node_may_have_been_overwritten_before_its_node_lost_its_power()
+    {
+        let mut witness = Witness::default();
+        let (who, link) = (Who { door: Door::Direct, number: 0 }, LinkId(0));
+        let over = Some(NodeId(1));
+        let opened = Opened { who, nexus: Nexus::NONE, link, admin: None, over, is_bearers: false };
+        witness.opens(WRITER, opened);
+        let mut history = History::default();
+        let durable = Sent { durable: true, ..sent(10) };
+        let id = history.write_sent(BLOCK, value(1), durable);
+        let other = Sent { writer: Writer(2), at: Tick(11), durable: true };
+        let next = history.write_sent(BLOCK, Value::Zero, other);
+        history.write_ended(next, Ending::Done, Tick(12));
+        history.power_lost(BLOCK, &[0; 512], true, &witness);
+        history.write_ended(id, Ending::Done, Tick(30));
+        history.power_lost(BLOCK, &[0; 512], true, &witness);
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod dice;
 mod disk;
 mod failures;
 mod faults;
+mod files_owner;
 mod history;
 mod host;
 mod increments;

@@ -23,6 +23,8 @@ use crate::{Dice, Trace};
 pub(crate) enum Happening {
     /// Something arrives over the network.
     Wire(Delivery),
+    /// An owner of files answers a message.
+    FilesAnswer,
     /// Some blocks of a device operation take effect.
     DiskPart(NodeId, usize, u64),
     /// A device operation ends.
@@ -45,7 +47,7 @@ impl Happening {
             | Self::DiskDone(node, ..)
             | Self::Mail(node, _)
             | Self::Turn(node, ..) => Some(node),
-            Self::Wire(_) | Self::Heal(_) | Self::Host(_) => None,
+            Self::Wire(_) | Self::FilesAnswer | Self::Heal(_) | Self::Host(_) => None,
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Report {
     /// Direct requests through seals, those refused because the seal is void, and confirmed revocations.
     /// The last: those of clients that have entered with a bearer.
     pub seals: [u64; 4],
+    /// Messages on files that were answered, and those that the node refused.
+    pub files: [u64; 2],
     /// Refused requests: missing grants, stale epochs.
     pub direct_refused: u64,
     /// Refused requests for other clients' bytes.
@@ -200,6 +202,7 @@ impl Sim {
                 direct(|common| common.seals_revoked),
                 direct(|common| common.by_bearer),
             ],
+            files: [direct(|common| common.files), direct(|common| common.files_refused)],
             direct_trespasses: direct(|common| common.trespasses),
             direct_lost: direct(|common| common.lost),
             direct_judged: direct(|common| common.words.judged)

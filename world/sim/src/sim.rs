@@ -16,6 +16,7 @@ use crate::Dice;
 use crate::changes::Changes;
 use crate::client::ground::Ground;
 use crate::client::worker::{Client, Common};
+use crate::files_owner::FilesOwners;
 use crate::host::misfit::Misfit;
 use crate::host::worker::Worker;
 use crate::initiator::worker::Initiator;
@@ -42,6 +43,7 @@ pub struct Sim {
     pub(crate) clients: Vec<Client>,
     pub(crate) initiators: Vec<Initiator>,
     pub(crate) changes: Changes,
+    pub(crate) files: FilesOwners,
     /// State that the direct clients of a node share, by node.
     pub(crate) commons: Vec<Common>,
     pub(crate) ground: Ground,
@@ -78,6 +80,7 @@ impl Sim {
                 self.outside.network.deliver(at, delivery);
                 self.outside.settle_network();
             }
+            Happening::FilesAnswer => self.answer_files(),
             Happening::DiskPart(node, disk, number) => {
                 self.outside.machine_mut(node).disks[disk].take_part(number);
             }

@@ -56,7 +56,7 @@ const MANY: u64 = 64;
 /// How often each event must occur in this many runs: far less often than it does, so that no set
 /// of seeds falls short by chance, and often enough that no missing check, protocol or fault goes
 /// unnoticed.
-const FLOOR: [(&str, u64); 51] = [
+const FLOOR: [(&str, u64); 54] = [
     ("reads judged", 10_000),
     ("writes acknowledged to hosts", 900),
     ("writes acknowledged to initiators", 100),
@@ -79,6 +79,9 @@ const FLOOR: [(&str, u64); 51] = [
     ("requests through void seals", 50),
     ("seals revoked", 150),
     ("requests of clients with bearers", 200),
+    ("messages on files", 500),
+    ("messages on files refused", 20),
+    ("owner of files held up", 5),
     ("commands lost", 700),
     ("commands failed", 500),
     ("commands aborted", 5),
@@ -140,6 +143,8 @@ impl Total {
             ("requests through void seals", report.seals[1]),
             ("seals revoked", report.seals[2]),
             ("requests of clients with bearers", report.seals[3]),
+            ("messages on files", report.files[0]),
+            ("messages on files refused", report.files[1]),
             ("commands lost", report.lost),
             ("commands failed", report.failed),
             ("commands aborted", report.aborted),

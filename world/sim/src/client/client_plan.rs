@@ -36,6 +36,8 @@ pub struct ClientPlan {
     pub claims: bool,
     /// It mints seals for the blocks of hosts and initiators, uses them there, and revokes them.
     pub seals: bool,
+    /// It sends messages to the owner of the files of a volume.
+    pub files: bool,
     /// Some of its connections have a bearer and its own seal, in place of its key.
     pub bearers: bool,
     /// It stops receiving answers after this many requests.
@@ -61,6 +63,7 @@ impl ClientPlan {
             leave_permille: 0,
             claims: true,
             seals: false,
+            files: false,
             bearers: false,
             deaf_after: None,
             crooked: None,
@@ -85,6 +88,7 @@ impl ClientPlan {
             leave_permille: dice.pick(&[0, 0, 5, 20]),
             claims: digests.header,
             seals: dice.permille(600),
+            files: !digests.header,
             bearers: digests.data,
             deaf_after: None,
             crooked,

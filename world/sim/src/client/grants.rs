@@ -32,6 +32,11 @@ pub(crate) fn node_key() -> (Box<str>, Secret) {
     ("node".into(), Secret::new([0xEE; 32]))
 }
 
+/// The key of the owner of the files of a node.
+pub(crate) fn owner_key() -> (Box<str>, Secret) {
+    ("owner".into(), Secret::new([0x0F; 32]))
+}
+
 impl Grants {
     pub(crate) fn new(node: NodeId, ground: Ground, keeps_protocol: Vec<bool>) -> Self {
         Self {
@@ -58,6 +63,7 @@ impl Grants {
                 access.insert(VolumeId(self.node.shared_id()), Arc::new(Access::new(grants)));
                 let full = |volume| (VolumeId(volume), Arc::new(Access::full()));
                 access.extend(self.node.field_ids().map(full));
+                access.extend([full(self.node.files_id())]);
             }
             (key, CredentialExport { secret, expired: false, access })
         };

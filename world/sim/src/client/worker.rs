@@ -4,6 +4,7 @@
 mod coming;
 mod draw;
 mod field;
+mod files;
 mod judge;
 mod seals;
 
@@ -30,6 +31,7 @@ use crate::outside::Outside;
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Tick, Who};
 use crate::workload::{Field, Workload};
+use files::Messages;
 use seals::{Seals, Wanted};
 
 /// State that all clients share.
@@ -54,6 +56,9 @@ pub(crate) struct Common {
     pub(crate) seals_stale: u64,
     /// Confirmed revocations of seals.
     pub(crate) seals_revoked: u64,
+    /// Messages on files that were answered, and those that the node refused.
+    pub(crate) files: u64,
+    pub(crate) files_refused: u64,
     /// Revocations that another client is to ask for.
     wanted: Vec<Wanted>,
     /// Writers whose seal is void, with the time of the confirmation.
@@ -178,6 +183,7 @@ pub(crate) struct Client {
     guesses: Vec<(u64, u64)>,
     pub(crate) resting: bool,
     seals: Seals,
+    messages: Messages,
     /// Answers about seals.
     seal_events: Vec<ClientEvent>,
     /// When it lost all its grants: the node has confirmed that none of its requests is under way.
@@ -212,6 +218,7 @@ impl Client {
         Self {
             number,
             route,
+            messages: Messages::new(dice.clone().fork()),
             dice,
             life: Life::Away(Nanos(0)),
             owned: Ownership::new(ranges, steady),
@@ -284,7 +291,7 @@ impl Client {
         if self.pump(outside) == Fate::Lost {
             return self.leave(Leaving::Closing, common, checks, outside);
         }
-        if self.take_events(outside) == Fate::Lost {
+        if self.take_events(common, outside) == Fate::Lost {
             return self.leave(Leaving::Closing, common, checks, outside);
         }
         self.take_seal_events(writers, common, checks, outside);
@@ -295,6 +302,7 @@ impl Client {
         let made = self.made;
         if !self.resting && now >= self.think_until {
             self.work_on_seals(common);
+            self.work_on_files(outside);
             self.work(common, checks, outside);
             if self.made > made && self.dice.permille(self.plan.leave_permille) {
                 let how = self.draw_leaving();
@@ -377,6 +385,7 @@ impl Client {
         let now = outside.tick();
         let connection = self.connection.take()?;
         self.seals.end();
+        self.messages.end();
         self.seal_events.clear();
         outside.note("client leaves", &[u64::from(connection.link.0)]);
         match how {

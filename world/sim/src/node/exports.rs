@@ -1,5 +1,6 @@
 //! The exports of the node: its volumes as the clients of every protocol see them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearflash_direct::serving as direct;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 use super::mirrored::Mirrored;
 use super::{FAR_TARGET, Node, SimVolume, TARGET, name_of};
+use crate::client::grants::owner_key;
 
 impl Node {
     pub(super) fn target(&self) -> Target {
@@ -101,10 +103,25 @@ impl Node {
         };
         let volumes = self.volumes.iter().map(export);
         let keys = if self.config.keys { self.grants.credentials() } else { Vec::new() };
-        Arc::new(match &self.mirrored {
+        let files = direct::Export {
+            volume: VolumeId(self.id.files_id()),
+            bytes: nearflash_space::GRANULE.0,
+            block_size,
+            epoch: 1,
+            uuid: [0xF1; 16],
+            is_remote: false,
+            is_public: true,
+            face: None,
+        };
+        let volumes = volumes.chain([("files".into(), files)]);
+        let exports = match &self.mirrored {
             Some(mirrored) => mirrored.export(volumes.collect(), keys, self.boot),
             None => direct::Exports::new(volumes, keys),
-        })
+        };
+        let (key, secret) = owner_key();
+        let access = HashMap::from([(files.volume, Arc::new(direct::Access::full()))]);
+        let owner = direct::CredentialExport { secret, expired: false, access };
+        Arc::new(exports.with_files_owner(&key, owner, [files.volume]))
     }
 
     /// The exports to initiators: the volumes that are checked.

@@ -36,6 +36,8 @@ const VOLUMES: u32 = 4;
 /// The index of a volume on its node says who uses it.
 const JUNK: u32 = 2;
 const SHARED: u32 = 3;
+/// The number of the first node's volume of files.
+const FILES: u32 = 1 << 16;
 
 impl NodeId {
     fn volume(self, what: u32) -> u32 {
@@ -68,6 +70,11 @@ impl NodeId {
     pub(crate) fn junk_id(self) -> u32 {
         self.volume(JUNK)
     }
+
+    /// A volume whose files the node owns. Only its owner has to do with its blocks, so it has none here.
+    pub(crate) fn files_id(self) -> u32 {
+        FILES + u32::try_from(self.0).expect("few nodes")
+    }
 }
 
 impl NodeId {
@@ -95,6 +102,7 @@ pub(crate) fn disk_number(node: NodeId, disk: usize) -> usize {
 /// The name by which clients know a volume of their node.
 pub(crate) fn name_of(volume: u32) -> &'static str {
     match volume % VOLUMES {
+        _ if volume >= FILES => "files",
         SHARED => "shared",
         JUNK => "junk",
         0 => "first",

@@ -172,6 +172,7 @@ impl Sim {
         assert!(drained, "a node is told to drain and does: {states:?}");
         // A connection in transit, to the first core or between cores, is closed on arrival.
         self.run_until(Nanos::from_secs(10), |sim| sim.connections() == 0);
+        assert_eq!(self.files.callers_left(), 0, "owners of files hear of each connection's end");
         for (node, machine) in self.nodes.iter().zip(&self.outside.machines) {
             let open: Vec<LinkId> = self.outside.network.open_at(node.id).collect();
             assert!(open.is_empty(), "a drained node has no connections: {open:?}");

@@ -98,6 +98,11 @@ impl Sim {
                 Notice::Change { core, owner, tag, change } => {
                     self.changes.want(Wanted { node, core, owner, tag, change });
                 }
+                Notice::Files { place, demand } => {
+                    assert_eq!(speaker, place.core, "a core speaks for itself");
+                    self.files.take(node, place, *demand, &mut self.outside);
+                }
+                Notice::FilesGone(place) => self.files.end(node, place),
                 Notice::Drained(core) => {
                     assert_eq!(speaker, core, "a core speaks for itself");
                     self.nodes[node.0].confirmed.drained.insert(core);

@@ -24,6 +24,7 @@ impl Sim {
         self.drop_peers(node);
         self.outside.lose_node(node);
         self.forget_changes(node);
+        self.files.forget(node);
         self.judge_steps();
         self.outside.note("power lost", &[]);
         self.check_disks_after_power_loss(node);

@@ -11,6 +11,7 @@ use crate::client::worker::{Client, Common};
 use crate::disk::Disk;
 use crate::failures::Failures;
 use crate::faults::Faults;
+use crate::files_owner::FilesOwners;
 use crate::host::misfit::Misfit;
 use crate::host::worker::Worker;
 use crate::host::worker_plan::WorkerPlan;
@@ -166,6 +167,7 @@ impl Sim {
         let fields = nodes.iter().map(|node| field(&plan, node, half)).collect();
         let mut places = Places { fields, homes: Vec::new() };
         let initiator_count = plan.initiators.len() + plan.far_initiators.len();
+        let files = FilesOwners::new(nodes.len(), Dice::new(plan.seed ^ 0xF11E5));
         let rival_count = plan.workers.len() + plan.far.len() + initiator_count;
         let mut rivals = Rival::several(u64::try_from(rival_count).expect("few hosts"));
         let mut workers = workers(&plan, &mut rivals, &mut places, &mut dice);
@@ -199,6 +201,7 @@ impl Sim {
             clients,
             initiators,
             changes: Changes::default(),
+            files,
             ground,
             checks: Checks::default(),
             looks: vec![Nanos::NEVER; places.homes.len()],

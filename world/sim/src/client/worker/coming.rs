@@ -3,7 +3,7 @@
 use nearflash_direct::Status;
 use nearflash_direct::client::{ClientEvent, VolumeInfo};
 
-use super::{Client, Life, RING_ENTRIES_MAX};
+use super::{Client, Common, Life, RING_ENTRIES_MAX};
 use crate::client::link::Places;
 use crate::line::Fate;
 use crate::network::LinkId;
@@ -11,7 +11,7 @@ use crate::node::name_of;
 use crate::outside::Outside;
 
 impl Client {
-    pub(super) fn take_events(&mut self, outside: &mut Outside) -> Fate {
+    pub(super) fn take_events(&mut self, common: &mut Common, outside: &mut Outside) -> Fate {
         let is_crooked = self.plan.crooked.is_some();
         while let Some(connection) = &mut self.connection {
             let Some(event) = connection.session.poll_event() else { break };
@@ -40,6 +40,7 @@ impl Client {
                 ClientEvent::SealKey { .. } | ClientEvent::Revoked { .. } if !is_crooked => {
                     self.seal_events.push(event);
                 }
+                ClientEvent::Files { .. } if !is_crooked => self.judge_files(event, common),
                 ClientEvent::Opened { number, .. } if self.seals.has_asked(number) => {
                     self.seal_events.push(event);
                 }
@@ -104,7 +105,10 @@ impl Client {
         let volumes: Vec<u32> = match self.plan.crooked {
             Some(_) => vec![self.route.node.junk_id()],
             None if connection.is_bearers => vec![self.route.node.shared_id()],
-            None => field.chain([self.route.node.shared_id()]).collect(),
+            None => {
+                let files = self.plan.files.then(|| self.route.node.files_id());
+                field.chain([self.route.node.shared_id()]).chain(files).collect()
+            }
         };
         for volume in volumes {
             let number = connection.session.open(name_of(volume));
