@@ -114,9 +114,11 @@ fn typed(name: &str, kind: Kind, text: &str) -> Result<Value, Refusal> {
     let refused = |what| Refusal::invalid(format!("'{name}' is {what}"));
     match (kind, text) {
         (Kind::Text, text) => Ok(text.into()),
-        (Kind::Number, text) => {
+        // `parse` would also take a sign.
+        (Kind::Number { .. }, text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
             text.parse::<u64>().map(Value::from).map_err(|_| refused("a number"))
         }
+        (Kind::Number { .. }, _) => Err(refused("a number")),
         (Kind::Flag, "" | "true") => Ok(true.into()),
         (Kind::Flag, "false") => Ok(false.into()),
         (Kind::Flag, _) => Err(refused("true or false")),

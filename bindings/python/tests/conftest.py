@@ -56,6 +56,11 @@ class Node:
     def local_url(self):
         return f"direct+local:{self.socket}/data"
 
+    @property
+    def http(self):
+        """The path of the Unix socket for HTTP."""
+        return self.folder / "state" / "http.sock"
+
     def run(self, *arguments):
         """Runs a command on the node. Returns its output, parsed as JSON."""
         command = [BINARY, *arguments, "--json", "--data-dir", self.folder / "state"]
