@@ -298,6 +298,22 @@ fn a_volume_is_created_listed_shown_and_removed() {
 }
 
 #[test]
+fn integers_may_have_a_fraction_of_zero_and_no_other() {
+    let served = Served::locally();
+    let with = |bytes: &str| {
+        let body = format!(r#"{{"name":"data","bytes":{bytes},"device":"flash"}}"#);
+        served.post("/v1/volumes", &body)
+    };
+    for bytes in ["4096.5", "-4096.0", "9007199254740992.0", "1e300", "\"4096\""] {
+        let refused = with(bytes);
+        assert_eq!(refused.code(), (400, "invalid-request".to_owned()), "{bytes}");
+    }
+    for bytes in ["4096.0", "4.096e3", "4096"] {
+        assert_eq!(with(bytes).json()["volume"]["bytes"], 4096, "{bytes}");
+    }
+}
+
+#[test]
 fn the_same_volume_again_is_no_error_and_another_of_its_name_is() {
     let served = Served::locally();
     assert_eq!(served.post("/v1/volumes", DATA).status(), 201);

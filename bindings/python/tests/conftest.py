@@ -46,7 +46,8 @@ class Node:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         line = self.process.stdout.readline()
         assert line, (folder / "node.log").read_text()
-        self.address = json.loads(line)["direct"][0]
+        self.ready = json.loads(line)
+        self.address = self.ready["direct"][0]
 
     @property
     def url(self):

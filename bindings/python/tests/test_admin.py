@@ -239,16 +239,13 @@ def network(tmp_path_factory):
     command += ["-nodes", "-days", "2", "-subj", "/CN=localhost"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
     subprocess.run(command, check=True, capture_output=True)
-    # The address is told in the line in which the node says that it is ready.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    options = ["--http", address, "--http-cert", certificate, "--http-key", key]
+    options = ["--http", "127.0.0.1:0", "--http-cert", certificate, "--http-key", key]
     node = Node(folder, options=options)
     for scope in ["read", "admin"]:
         file = folder / f"{scope}.token"
         node.run("token", "create", scope, "--scope", scope, "--secret-file", file)
-    yield f"https://{address}", certificate, folder / "read.token", folder / "admin.token"
+    url = f"https://{node.ready['http']}"
+    yield url, certificate, folder / "read.token", folder / "admin.token"
     node.end()
 
 
