@@ -5,10 +5,14 @@
 
 import json
 import os
+import re
 
 import schemathesis
 
 OWN = os.environ["NODE_TOKEN_NAME"]
+CONDITION = "If-Match"
+TAG = re.compile(r'\*|"[0-9]{1,19}"')
+ROUNDED = re.compile(r"floating point `([0-9.e+]+)`")
 # The parameters with which an answer waits, and their maxima.
 WAITS = {"wait": 2**64 - 1, "seconds": 60}
 
@@ -30,6 +34,19 @@ def map_query(context, query):
     return query
 
 
+def is_valid(case):
+    """Whether the document permits the request."""
+    return case.meta is not None and case.meta.generation.mode.is_positive
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """The coverage phase makes headers of letters and digits alone: no valid `If-Match`."""
+    given = (case.headers or {}).get(CONDITION)
+    if is_valid(case) and isinstance(given, str) and not TAG.fullmatch(given):
+        del case.headers[CONDITION]
+
+
 def error_of(response):
     """The error of a document. None if it is none."""
     try:
@@ -42,11 +59,13 @@ def error_of(response):
 def valid_requests_are_understood(ctx, response, case):
     """A request that the document permits may have a value that the node refuses, but not a form
     that the node does not know."""
-    is_valid = case.meta is not None and case.meta.generation.mode.is_positive
-    if is_valid and response.status_code == 400:
+    if is_valid(case) and response.status_code == 400:
         error = error_of(response)
         assert error, "400 without a document"
-        assert error["code"] != "invalid-request", f"not understood: {error}"
+        # An integer with a point may be one that its sender has rounded, from 2^53 on.
+        large = ROUNDED.search(error["message"])
+        if not (large and float(large[1]) >= 2**53):
+            assert error["code"] != "invalid-request", f"not understood: {error}"
 
 
 @schemathesis.check
