@@ -90,6 +90,7 @@ pub struct GrantAdd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
     /// `r` or `rw`.
+    #[schema(pattern = "^rw?$")]
     pub rights: String,
     /// Time of expiry, in seconds since 1970; by default it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +110,7 @@ pub struct GrantSeal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
     /// `r` or `rw`.
+    #[schema(pattern = "^rw?$")]
     pub rights: String,
     /// Time of expiry, in seconds since 1970: within 24 hours.
     pub expires_at: u64,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use nearflash_units::OneLine;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
@@ -38,9 +39,11 @@ impl Subject {
 }
 
 impl ApiError {
-    /// An error without a subject, with its code's remedy.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), subject: None, remedy: code.remedy().to_owned() }
+    /// An error without a subject, with its code's remedy. Control characters of the message are
+    /// escaped: it can quote a name that a peer sent.
+    pub fn new(code: ErrorCode, message: impl fmt::Display) -> Self {
+        let message = OneLine(message).to_string();
+        Self { code, message, subject: None, remedy: code.remedy().to_owned() }
     }
 }
 

@@ -43,6 +43,7 @@ pub struct HostVolume {
     pub volume: String,
     /// `r`: the volume is write protected for the host; or `rw`, the default.
     #[serde(default = "read_write")]
+    #[schema(pattern = "^rw?$")]
     pub rights: String,
 }
 
@@ -88,19 +89,23 @@ pub struct HostAdd {
     /// The only hash to select: `sha256`, `sha384` or `sha512`. By default the node selects one that the host
     /// supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^sha(256|384|512)$")]
     pub hash: Option<String>,
     /// The only Diffie-Hellman group to select: `null` or `ffdhe2048` to `ffdhe8192`. By default the node
     /// selects one that the host supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(null|ffdhe(2048|3072|4096|6144|8192))$")]
     pub group: Option<String>,
     /// Its PSK for TLS, as `NVMeTLSkey-1:…:`. By default it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub psk: Option<SecretText>,
     /// The derivation of TLS PSKs: `standard`, the default, or `legacy` for hosts with libnvme before 1.15.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(standard|legacy)$")]
     pub psk_derivation: Option<String>,
     /// Whether the host must use TLS: `required`, the default, or `allowed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(required|allowed)$")]
     pub tls: Option<String>,
     /// Whether these keys replace those that the host has. By default the node refuses a host with keys.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

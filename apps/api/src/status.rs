@@ -61,6 +61,7 @@ pub struct Status {
     pub generation: u64,
     /// The health of the node.
     #[serde(default)]
+    #[schema(required = true)]
     pub verdict: Verdict,
     /// Seconds since the node became ready.
     pub uptime_seconds: u64,

@@ -901,6 +901,13 @@ fn each_code_has_its_own_row_and_one_of_a_later_version_is_unknown() {
 }
 
 #[test]
+fn the_message_of_an_error_is_one_line_whatever_name_it_quotes() {
+    let message = format!("'{}' is not a valid name", "a\nb\u{1b}[2J");
+    let error = ApiError::new(ErrorCode::InvalidValue, message);
+    assert_eq!(error.message, "'a\\nb\\u{1b}[2J' is not a valid name");
+}
+
+#[test]
 fn every_code_and_every_call_is_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     let operations = std::fs::read_to_string(path).unwrap();

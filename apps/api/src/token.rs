@@ -76,6 +76,7 @@ pub struct TokenInfo {
 #[serde(deny_unknown_fields)]
 pub struct TokenCreate {
     /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// The calls that it permits.
     pub scope: TokenScope,

@@ -45,19 +45,23 @@ fn thin() -> String {
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
     /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// Its size in bytes.
     pub bytes: u64,
     /// The device that holds it.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub device: String,
     /// The size of its logical blocks in bytes; by default the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u32>,
     /// The subsystem that exports it; by default one with the volume's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub subsystem: Option<String>,
     /// `thin` or `thick`; by default `thin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(thin|thick)$")]
     pub provisioning: Option<String>,
 }
 
@@ -66,10 +70,12 @@ pub struct VolumeCreate {
 #[serde(deny_unknown_fields)]
 pub struct ClusterVolumeCreate {
     /// Its name.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
     /// Its size in bytes, a multiple of 4096.
     pub bytes: u64,
     /// The number of nodes that have each byte.
+    #[schema(maximum = 255)]
     pub replicas: u8,
     /// The number of bytes on one mirror before the next one follows; by default 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,9 +88,11 @@ pub struct ClusterVolumeCreate {
     pub placement: Option<String>,
     /// The subsystem that exports it; by default one with the volume's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub subsystem: Option<String>,
     /// `thin` or `thick`; by default `thin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(thin|thick)$")]
     pub provisioning: Option<String>,
 }
 

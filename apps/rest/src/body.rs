@@ -79,10 +79,32 @@ pub(crate) fn request(
 fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     let refused = |error| Refusal::invalid(format!("the body is invalid: {}", OneLine(error)));
     let mut fields: Map<String, Value> = serde_json::from_slice(body).map_err(refused)?;
+    fields.values_mut().for_each(make_whole);
     match fields.remove("schema") {
         None => Ok(fields),
         Some(schema) if schema == SCHEMA => Ok(fields),
         Some(_) => Err(Refusal::invalid(format!("the body needs schema {SCHEMA}"))),
+    }
+}
+
+/// The integers that every JSON implementation keeps exactly are less than this. RFC 8259, 6.
+const EXACT_END: f64 = 9_007_199_254_740_992.0;
+
+/// Makes an integer of `4096.0`: JSON has one type of numbers, and some clients write integers so. No
+/// field of a call is a fraction.
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|it| number.is_f64() && it.fract() == 0.0);
+            let exact = whole.filter(|it| (0.0..EXACT_END).contains(it));
+            // The text of a whole number has no point.
+            if let Some(Ok(integer)) = exact.map(|it| format!("{it:.0}").parse::<u64>()) {
+                *value = integer.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
     }
 }
 
@@ -114,9 +136,11 @@ fn typed(name: &str, kind: Kind, text: &str) -> Result<Value, Refusal> {
     let refused = |what| Refusal::invalid(format!("'{name}' is {what}"));
     match (kind, text) {
         (Kind::Text, text) => Ok(text.into()),
-        (Kind::Number, text) => {
+        // `parse` would also take a sign.
+        (Kind::Number { .. }, text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
             text.parse::<u64>().map(Value::from).map_err(|_| refused("a number"))
         }
+        (Kind::Number { .. }, _) => Err(refused("a number")),
         (Kind::Flag, "" | "true") => Ok(true.into()),
         (Kind::Flag, "false") => Ok(false.into()),
         (Kind::Flag, _) => Err(refused("true or false")),

@@ -11,6 +11,7 @@
 //! network have connections of their own, so that they cannot keep the operator of the machine out.
 //! A secret appears in answers only.
 
+mod answers;
 mod body;
 mod caller;
 mod calling;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
 use nearflash_api::{ApiError, SCHEMA, VERSION};
 use utoipa::openapi::path::{
     HttpMethod, Operation, OperationBuilder, ParameterBuilder, ParameterIn, PathItem,
@@ -12,12 +13,12 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathsBuilder, Ref, RefOr,
-    Required, Response, ResponseBuilder,
+    ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathsBuilder, Ref, RefOr, Required,
 };
 
-use crate::routes::{Field, Kind, ROUTES, Route, Success, Verb};
-use crate::schemas::{Described, described};
+use crate::answers::{self, OF_ANY, content, with_refusals};
+use crate::routes::{Field, Kind, ROUTES, Route, Verb};
+use crate::schemas::described;
 
 const ABOUT: &str = "\
 The HTTP interface of a nearflash node. Every answer is a document with the number of its schema; within \
@@ -34,8 +35,9 @@ pub fn document() -> String {
     for route in &ROUTES {
         paths.entry(route.path).or_default().push((method(route.method), operation(route)));
     }
-    paths.entry("/v1/events").or_default().push((HttpMethod::Get, events()));
-    paths.entry("/healthz").or_default().push((HttpMethod::Get, health()));
+    for (path, operation) in others() {
+        paths.entry(path).or_default().push((HttpMethod::Get, operation));
+    }
     let mut builder = PathsBuilder::new();
     for (path, operations) in paths {
         let mut item = PathItem::default();
@@ -53,6 +55,7 @@ pub fn document() -> String {
     let components = schemas()
         .into_iter()
         .fold(ComponentsBuilder::new(), |builder, (name, schema)| builder.schema(name, schema))
+        .responses_from_iter(answers::refusals())
         .security_scheme("token", token);
     let document = OpenApiBuilder::new()
         .info(info)
@@ -101,12 +104,8 @@ fn error_document() -> RefOr<Schema> {
 }
 
 fn operation(route: &Route) -> Operation {
-    let name = format!("{}-{}", route.call, route.path.trim_start_matches("/v1/"));
-    let is_first = ROUTES.iter().find(|it| it.call == route.call).map(|it| it.path);
-    let id = if is_first == Some(route.path) { route.call.to_owned() } else { name };
-    let id: String = id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     let mut builder = OperationBuilder::new()
-        .operation_id(Some(id))
+        .operation_id(Some(route.id))
         .summary(Some(route.about))
         .tag(route.path.split('/').nth(2).unwrap_or_default());
     if let Some(field) = &route.field {
@@ -116,26 +115,22 @@ fn operation(route: &Route) -> Operation {
         builder = builder.parameter(parameter(field, ParameterIn::Query));
     }
     if !route.is_query() {
-        let about = "The ETag of an answer: make the change only if nothing has changed since.";
-        let field = ("If-Match", Kind::Text, about);
-        builder = builder.parameter(parameter(&field, ParameterIn::Header));
+        builder = builder.parameter(if_match());
     }
     if !route.bodies.is_empty() {
         builder = builder.request_body(Some(body(route)));
     }
-    let answer = answer((route.answer)());
-    let builder = match route.success {
-        Success::Ok => builder.response("200", answer),
-        Success::Created | Success::CreatedGrant => builder.response("201", answer),
-    };
-    builder.response("default", failure()).build()
+    builder.responses(answers::of_route(route)).build()
 }
 
 fn parameter(&(name, kind, about): &Field, place: ParameterIn) -> ParameterBuilder {
-    let of_type = match kind {
-        Kind::Text => Type::String,
-        Kind::Number => Type::Integer,
-        Kind::Flag => Type::Boolean,
+    let schema = match kind {
+        Kind::Text => ObjectBuilder::new().schema_type(Type::String),
+        Kind::Number { min, max } => {
+            let integer = ObjectBuilder::new().schema_type(Type::Integer);
+            integer.minimum(Some(min)).maximum(Some(max))
+        }
+        Kind::Flag => ObjectBuilder::new().schema_type(Type::Boolean),
     };
     let required =
         if matches!(place, ParameterIn::Path) { Required::True } else { Required::False };
@@ -144,7 +139,23 @@ fn parameter(&(name, kind, about): &Field, place: ParameterIn) -> ParameterBuild
         .parameter_in(place)
         .required(required)
         .description(Some(about))
-        .schema(Some(ObjectBuilder::new().schema_type(of_type)))
+        .schema(Some(schema))
+}
+
+/// The condition of a change. `*` is any generation; a generation of 20 digits is out of reach.
+fn if_match() -> ParameterBuilder {
+    let tag = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(r#"^(\*|"[0-9]{1,19}")$"#))
+        .examples(["\"7\"", "*"]);
+    ParameterBuilder::new()
+        .name("If-Match")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "The ETag of an answer: make the change only if nothing has changed since.",
+        ))
+        .schema(Some(tag))
 }
 
 /// The body: a call without the field of the path.
@@ -173,45 +184,43 @@ fn without(schema: RefOr<Schema>, field: &str) -> RefOr<Schema> {
     RefOr::T(Schema::Object(object))
 }
 
-fn answer(of: Described) -> Response {
-    let all = AllOfBuilder::new()
-        .item(Ref::from_schema_name("Document"))
-        .item(Ref::from_schema_name(of.name));
-    json("The answer", RefOr::T(Schema::AllOf(all.build())))
-}
-
-fn failure() -> Response {
-    json("The request is refused, or failed", Ref::from_schema_name("Error").into())
-}
-
-fn json(about: &str, schema: RefOr<Schema>) -> Response {
-    let content = ContentBuilder::new().schema(Some(schema)).build();
-    ResponseBuilder::new().description(about).content("application/json", content).build()
-}
-
-fn text(about: &str, kind: &str) -> Response {
-    let content = ContentBuilder::new()
-        .schema(Some(RefOr::<Schema>::from(ObjectBuilder::new().schema_type(Type::String))))
-        .build();
-    ResponseBuilder::new().description(about).content(kind, content).build()
-}
-
-fn events() -> Operation {
-    OperationBuilder::new()
-        .operation_id(Some("events"))
-        .summary(Some("Server-sent events: 'state' after a change, and 'job' while jobs run"))
-        .tag("events")
-        .response("200", text("Events until the client closes the connection", "text/event-stream"))
-        .response("default", failure())
-        .build()
-}
-
-fn health() -> Operation {
-    OperationBuilder::new()
-        .operation_id(Some("health"))
-        .summary(Some("Whether the node answers; needs no token"))
-        .tag("health")
+/// The operations of the resources that are not calls, by their paths.
+fn others() -> [(&'static str, Operation); 4] {
+    let busy = [OF_ANY, &[StatusCode::SERVICE_UNAVAILABLE]].concat();
+    let failing = [&*busy, &[StatusCode::INTERNAL_SERVER_ERROR]].concat();
+    let text = || RefOr::<Schema>::from(ObjectBuilder::new().schema_type(Type::String));
+    let healthy = content("The node answers", "text/plain", text());
+    let health = other("health", "Whether the node answers; needs no token")
         .security(SecurityRequirement::default())
-        .response("200", text("The node answers", "text/plain"))
-        .build()
+        .responses(with_refusals(healthy.build(), &[]));
+    let about = "Server-sent events: 'state' after a change, and 'job' while jobs run";
+    let streamed =
+        content("Events until the client closes the connection", "text/event-stream", event());
+    let events = other("events", about).responses(with_refusals(streamed.build(), &busy));
+    let measured = content("OpenMetrics 1.0", "application/openmetrics-text", text());
+    let metrics = other("metrics", "The metrics, for Prometheus")
+        .responses(with_refusals(measured.build(), &failing));
+    let object = RefOr::<Schema>::from(ObjectBuilder::new().schema_type(Type::Object));
+    let document = content("OpenAPI 3.1", "application/json", object);
+    let openapi =
+        other("openapi", "This document").responses(with_refusals(document.build(), OF_ANY));
+    [
+        ("/healthz", health.build()),
+        ("/metrics", metrics.build()),
+        ("/openapi.json", openapi.build()),
+        ("/v1/events", events.build()),
+    ]
+}
+
+fn other(id: &str, about: &str) -> OperationBuilder {
+    OperationBuilder::new().operation_id(Some(id)).summary(Some(about)).tag(id)
+}
+
+/// An event of a stream: its name, and a document with the generation or the job.
+fn event() -> RefOr<Schema> {
+    let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["state", "job"]));
+    let data =
+        ObjectBuilder::new().schema_type(Type::String).content_media_type("application/json");
+    let fields = ObjectBuilder::new().property("event", name).property("data", data);
+    fields.required("event").required("data").into()
 }

@@ -1,5 +1,7 @@
 //! Refusals: an error document with its HTTP status.
 
+use std::fmt::Display;
+
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -79,13 +81,13 @@ impl From<ApiError> for Refusal {
 
 impl Refusal {
     /// A request that HTTP itself refuses, with a status of its own.
-    pub(crate) fn of_http(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(crate) fn of_http(status: StatusCode, message: impl Display) -> Self {
         let error = ApiError::new(ErrorCode::InvalidRequest, message);
         Self { status, error: Box::new(error) }
     }
 
     /// A request that is not one of the documented.
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(message: impl Display) -> Self {
         ApiError::new(ErrorCode::InvalidRequest, message).into()
     }
 

@@ -8,7 +8,8 @@ use nearflash_api::{
     Events, GrantAdd, GrantSeal, Grants, HostAdd, HostAllow, HostDeny, Jobs, KeyedHosts,
     NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
     OneKeyedHost, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
-    TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail, VolumeResize, Volumes,
+    TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail,
+    VolumeResize, Volumes,
 };
 
 use crate::schemas::{Described, described};
@@ -26,8 +27,19 @@ pub(crate) enum Verb {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Text,
-    Number,
+    /// With its range, for the document. The call itself refuses other numbers.
+    Number {
+        min: u64,
+        max: u64,
+    },
     Flag,
+}
+
+/// Any number.
+const NUMBER: Kind = Kind::Number { min: 0, max: u64::MAX };
+
+const fn up_to(max: u64) -> Kind {
+    Kind::Number { min: 1, max }
 }
 
 /// A field of the path or the query: its name, its type and its meaning.
@@ -51,6 +63,8 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     /// The name of the call that it makes.
     pub(crate) call: &'static str,
+    /// The name of the operation; that of the call by default.
+    pub(crate) id: &'static str,
     pub(crate) about: &'static str,
     /// The field in the path.
     pub(crate) field: Option<Field>,
@@ -72,6 +86,7 @@ impl Route {
             method,
             path,
             call,
+            id: call,
             about,
             field: None,
             query: &[],
@@ -79,6 +94,10 @@ impl Route {
             success: Success::Ok,
             answer,
         }
+    }
+
+    const fn id(self, id: &'static str) -> Self {
+        Self { id, ..self }
     }
 
     const fn field(self, field: Field) -> Self {
@@ -106,9 +125,13 @@ impl Route {
 /// The field of the query with which a request for a job waits for its end.
 pub(crate) const WAIT: &str = "wait";
 
+const SECONDS: Kind = up_to(TRACE_SECONDS_MAX);
+const EVERY: Kind = up_to(u32::MAX as u64);
+const RECORDS: Kind = up_to(TRACE_REQUESTS_MAX as u64);
+
 const NAME: Field = ("name", Kind::Text, "The name.");
 const HOST: Field = ("host", Kind::Text, "The host's NQN, or the initiator's iSCSI name.");
-const JOB: Field = ("id", Kind::Number, "The job's number.");
+const JOB: Field = ("id", NUMBER, "The job's number.");
 
 /// The resources that calls answer.
 pub(crate) static ROUTES: [Route; 36] = [
@@ -119,10 +142,10 @@ pub(crate) static ROUTES: [Route; 36] = [
         "The requests of the last seconds, measured while somebody asks",
         described::<Activity>,
     )
-    .query(&[("since", Kind::Number, "Only the intervals after this number.")]),
+    .query(&[("since", NUMBER, "Only the intervals after this number.")]),
     get("/v1/log", "event-list", "The last events", described::<Events>).query(&[(
         "after",
-        Kind::Number,
+        NUMBER,
         "Only the events after this number.",
     )]),
     get(
@@ -132,9 +155,9 @@ pub(crate) static ROUTES: [Route; 36] = [
         described::<Trace>,
     )
     .query(&[
-        ("seconds", Kind::Number, "The length of the trace: 1 to 60, by default 1."),
-        ("every", Kind::Number, "Trace one in so many requests, by default 100."),
-        ("records", Kind::Number, "The most requests of the answer: 1 to 10000, by default 1000."),
+        ("seconds", SECONDS, "The length of the trace: 1 to 60, by default 1."),
+        ("every", EVERY, "Trace one in so many requests, by default 100."),
+        ("records", RECORDS, "The most requests of the answer: 1 to 10000, by default 1000."),
         ("volume", Kind::Text, "Only requests to this volume."),
     ]),
     get("/v1/volumes", "volume-list", "All volumes", described::<Volumes>),
@@ -160,7 +183,7 @@ pub(crate) static ROUTES: [Route; 36] = [
     get("/v1/jobs", "job-list", "Jobs that run, and the last ones", described::<Jobs>),
     get("/v1/jobs/{id}", "job-show", "A job", described::<OneJob>).field(JOB).query(&[(
         WAIT,
-        Kind::Number,
+        NUMBER,
         "Wait for the end of the job for so many seconds, 60 at most.",
     )]),
     delete("/v1/jobs/{id}", "job-cancel", "Cancels a job", described::<OneJob>).field(JOB),
@@ -198,7 +221,7 @@ pub(crate) static ROUTES: [Route; 36] = [
         .body(&[described::<GrantAdd>])
         .creates(Success::CreatedGrant),
     delete("/v1/grants/{number}", "grant-revoke", "Revokes a grant", described::<OneGrant>)
-        .field(("number", Kind::Number, "The grant's number.")),
+        .field(("number", NUMBER, "The grant's number.")),
     post("/v1/seals", "grant-seal", "Mints a seal", described::<NewSeal>)
         .body(&[described::<GrantSeal>]),
     get("/v1/chap-accounts", "chap-list", "All CHAP accounts", described::<Accounts>),
@@ -263,6 +286,7 @@ pub(crate) static ROUTES: [Route; 36] = [
         "The reservations of a volume",
         described::<Reservations>,
     )
+    .id("reservation-show")
     .field(("volume", Kind::Text, "The volume.")),
 ];
 

@@ -298,6 +298,22 @@ fn a_volume_is_created_listed_shown_and_removed() {
 }
 
 #[test]
+fn integers_may_have_a_fraction_of_zero_and_no_other() {
+    let served = Served::locally();
+    let with = |bytes: &str| {
+        let body = format!(r#"{{"name":"data","bytes":{bytes},"device":"flash"}}"#);
+        served.post("/v1/volumes", &body)
+    };
+    for bytes in ["4096.5", "-4096.0", "9007199254740992.0", "1e300", "\"4096\""] {
+        let refused = with(bytes);
+        assert_eq!(refused.code(), (400, "invalid-request".to_owned()), "{bytes}");
+    }
+    for bytes in ["4096.0", "4.096e3", "4096"] {
+        assert_eq!(with(bytes).json()["volume"]["bytes"], 4096, "{bytes}");
+    }
+}
+
+#[test]
 fn the_same_volume_again_is_no_error_and_another_of_its_name_is() {
     let served = Served::locally();
     assert_eq!(served.post("/v1/volumes", DATA).status(), 201);
@@ -360,6 +376,7 @@ fn requests_that_are_not_documented_are_refused_in_one_line() {
         (served.send(&written("PUT", "/v1/volumes", "", "")), 405, "does not have this method"),
         (served.get("/v1/volumes?sort=name"), 400, "unknown parameter 'sort'"),
         (served.get("/v1/jobs/seven"), 400, "'id' is a number"),
+        (served.get("/v1/jobs/+7"), 400, "'id' is a number"),
         (served.get("/v1/jobs/7?wait=1&wait=2"), 400, "'wait' is given twice"),
         (served.get("/v1/grants?credential=%ff"), 400, "'credential' is not UTF-8"),
         (served.post("/v1/volumes", "hello"), 400, "the body is invalid"),
@@ -560,12 +577,12 @@ fn every_call_has_a_route() {
 }
 
 #[test]
-fn every_reference_of_the_document_leads_to_a_schema() {
+fn every_reference_of_the_document_leads_to_its_component() {
     let document: Value = serde_json::from_str(&openapi_document()).unwrap();
     let text = document.to_string();
-    for part in text.split("\"$ref\":\"#/components/schemas/").skip(1) {
-        let name = part.split('"').next().unwrap();
-        assert!(document["components"]["schemas"].get(name).is_some(), "{name}");
+    for part in text.split("\"$ref\":\"#").skip(1) {
+        let path = part.split('"').next().unwrap();
+        assert!(document.pointer(path).is_some(), "{path}");
     }
     let mut ids = std::collections::HashSet::new();
     let paths = document["paths"].as_object().unwrap().values();

@@ -46,7 +46,8 @@ class Node:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         line = self.process.stdout.readline()
         assert line, (folder / "node.log").read_text()
-        self.address = json.loads(line)["direct"][0]
+        self.ready = json.loads(line)
+        self.address = self.ready["direct"][0]
 
     @property
     def url(self):
@@ -55,6 +56,11 @@ class Node:
     @property
     def local_url(self):
         return f"direct+local:{self.socket}/data"
+
+    @property
+    def http(self):
+        """The path of the Unix socket for HTTP."""
+        return self.folder / "state" / "http.sock"
 
     def run(self, *arguments):
         """Runs a command on the node. Returns its output, parsed as JSON."""
