@@ -24,6 +24,7 @@ mod nqn;
 mod opcode;
 pub mod property;
 pub mod reservation;
+mod secret_text;
 pub mod serving;
 mod sgl;
 mod status;
