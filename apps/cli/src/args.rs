@@ -107,6 +107,7 @@ Examples:
   nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
   nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
   nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
+  nearflash host rotate nqn.2014-08.com.example:app --dhchap-key new.key --overlap 1h
   nearflash host allow nqn.2014-08.com.example:app data logs:r
   nearflash host allow iqn.2004-10.com.example:db data:r
   nearflash host deny nqn.2014-08.com.example:app logs
@@ -796,6 +797,23 @@ pub(crate) enum HostSubcommand {
         dhchap: DhchapArgs,
         #[command(flatten)]
         psk: PskArgs,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Replace the key for DH-HMAC-CHAP of a host, its PSK, or both; the host stays connected. Without
+    /// --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once
+    Rotate {
+        /// The host's NQN
+        nqn: String,
+        /// File with the host's new key, in the form DHHC-1:...:
+        #[arg(long, value_name = "FILE")]
+        dhchap_key: Option<PathBuf>,
+        /// File with the host's new PSK for TLS, in the form NVMeTLSkey-1:...:
+        #[arg(long, value_name = "FILE")]
+        psk_file: Option<PathBuf>,
+        /// The time for which the old keys stay valid, for example 1h [default: none]
+        #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+        overlap: Option<Lifetime>,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -259,8 +259,14 @@ fn hosts(declared: &Declared, running: &Running, may: Permission, plan: &mut Pla
 
 /// Whether a host of a node has the keys for DH-HMAC-CHAP that a file declares. It may have a PSK as well.
 fn has_keys_of(found: &KeyedHost, spec: &HostSpec) -> bool {
-    let without_psk = KeyedHost { tls: None, psk_derivation: None, ..found.clone() };
-    without_psk == keyed(spec)
+    let found = KeyedHost {
+        tls: None,
+        psk_derivation: None,
+        previous_key_until: None,
+        previous_psk_until: None,
+        ..found.clone()
+    };
+    found == keyed(spec)
 }
 
 /// A host as a node lists it.
@@ -271,8 +277,7 @@ pub(crate) fn keyed(spec: &HostSpec) -> KeyedHost {
         mutual: spec.controller_key_file.is_some(),
         hash: spec.hash.map(|hash| hash.to_string()),
         group: spec.group.map(|group| group.to_string()),
-        tls: None,
-        psk_derivation: None,
+        ..KeyedHost::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The expiry of credentials and grants: a thread waits for the next one to expire, and then
-//! publishes the remaining access to the cores.
+//! publishes the remaining access to the cores. It also removes the replaced keys of hosts once they are not valid
+//! any more.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -53,6 +54,7 @@ impl Node {
                 self.save_health(true);
             }
             self.expire();
+            self.forget_previous_keys();
             let served = self.served();
             if served.is_ending {
                 return;
