@@ -35,6 +35,7 @@ fn status() -> Status {
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
+            source: None,
             uuid: Uuid::from_u128(2),
             bytes: 16 << 30,
             data_bytes: (16 << 30) - (1 << 20),

@@ -143,6 +143,7 @@ Examples:
 
 const DEVICE_EXAMPLES: &str = "\
 Examples:
+  nearflash device list
   nearflash device clear flash";
 
 const STATUS_EXAMPLES: &str = "\
@@ -320,7 +321,7 @@ pub(crate) enum Subcommand {
     /// List and clear the reservations of volumes
     #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
     Reservation(ReservationSubcommand),
-    /// Return a suspect device to service after a failed flush
+    /// List devices, and return a suspect one to service after a failed flush
     #[command(subcommand, after_help = DEVICE_EXAMPLES)]
     Device(DeviceSubcommand),
     /// List, wait for and cancel long-running changes
@@ -951,6 +952,11 @@ pub(crate) enum ReservationSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum DeviceSubcommand {
+    /// List all devices, with their sizes, health and options, and the wear of models
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
     /// Clear the suspect state of a device, so that flushes and durable writes to it succeed again.
     /// Before that, check the data that hosts wrote to it: lost writes stay lost
     Clear {

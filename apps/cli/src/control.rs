@@ -8,9 +8,9 @@ use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, ControllerKey,
-    CredentialCreate, CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList,
-    GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate,
-    HostUnlist, HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow,
+    CredentialCreate, CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd,
+    GrantList, GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove,
+    HostRotate, HostUnlist, HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow,
     OneCredential, OneJob, OneToken, OneVolume, ReservationClear, ReservationList, StatusShow,
     TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
     VolumeShow,
@@ -312,10 +312,15 @@ pub(crate) fn run_reservation(subcommand: ReservationSubcommand) -> Done {
     }
 }
 
-pub(crate) fn run_device(DeviceSubcommand::Clear { name, node }: DeviceSubcommand) -> Done {
-    control(&node, DeviceClear { name }, |it| {
-        format!("cleared the suspect state of device '{}'\n", it.device.name)
-    })
+pub(crate) fn run_device(subcommand: DeviceSubcommand) -> Done {
+    match subcommand {
+        DeviceSubcommand::List { node } => {
+            control(&node, DeviceList {}, |answer| tables::device_list(&answer.devices))
+        }
+        DeviceSubcommand::Clear { name, node } => control(&node, DeviceClear { name }, |it| {
+            format!("cleared the suspect state of device '{}'\n", it.device.name)
+        }),
+    }
 }
 
 pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {

@@ -18,7 +18,7 @@ use crate::calendar::show_moment;
 use crate::config_check::Resource;
 use crate::output::listed_volumes;
 
-pub(crate) use status::{status, time, uptime};
+pub(crate) use status::{device_list, status, time, uptime};
 
 /// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
