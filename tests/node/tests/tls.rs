@@ -220,6 +220,21 @@ fn a_host_connects_with_either_psk_while_they_overlap_and_stays_connected_meanwh
 }
 
 #[test]
+fn the_old_psk_is_refused_and_forgotten_when_the_overlap_has_ended() {
+    let place = Place::new();
+    let node = node(&place, "tls=required", &[]);
+    add(&place, &node, &psk(1), &[]);
+    rotate(&place, &node, &psk(2), &["--overlap", "1s"]);
+    eventually("the old PSK is forgotten", || {
+        place.log().contains("a replaced key of a host has expired")
+    });
+    let hosts = node.command(&["host", "list"]);
+    assert!(hosts["hosts"][0]["previous_psk_until"].is_null(), "{hosts}");
+    assert!(identity(psk(1)).connect(node.address()).is_err());
+    assert!(identity(psk(2)).connect(node.address()).is_ok());
+}
+
+#[test]
 fn a_host_is_disconnected_when_its_psk_is_removed() {
     let place = Place::new();
     let node = node(&place, "tls=required", &[]);

@@ -89,7 +89,11 @@ impl Node {
 
 /// The time until the next expiry, at most [`WAIT_MAX`].
 fn wait_for(served: &Served) -> Duration {
-    let next = served.recorded.grants.next_expiry(now());
+    let now = now();
+    let of_grants = served.recorded.grants.next_expiry(now);
+    // A replaced key that could not be removed is tried again after the longest wait.
+    let of_keys = served.recorded.hosts.next_expiry().filter(|at| *at > now);
+    let next = of_grants.into_iter().chain(of_keys).min();
     let at = next.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at.0)));
     let left = at.and_then(|at| at.duration_since(SystemTime::now()).ok());
     left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX))
