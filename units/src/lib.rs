@@ -12,7 +12,7 @@ mod time;
 pub use blocks::{BlockSize, Blocks, Lba};
 pub use bytes::{ByteLen, ByteOffset, KIB, MIB, ParseSizeError, parse_size};
 pub use one_line::OneLine;
-pub use time::{Nanos, ParseDurationError, parse_duration};
+pub use time::{Nanos, ParseDurationError, UnixTime, parse_duration};
 
 /// A number of 32 bits as an index.
 #[inline]

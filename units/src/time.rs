@@ -1,4 +1,5 @@
-//! Time: one monotonic count of nanoseconds, given from outside. Nothing here reads a clock.
+//! Time: one monotonic count of nanoseconds, and the time of day, both given from outside. Nothing here reads a
+//! clock.
 
 use std::fmt;
 use std::time::Duration;
@@ -43,6 +44,10 @@ impl Nanos {
         Duration::from_nanos(self.0)
     }
 }
+
+/// A moment of the day: whole seconds since 1970-01-01 00:00 UTC.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct UnixTime(pub u64);
 
 /// The reason why a span of time is not valid.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -16,8 +16,8 @@ use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
 use crate::device::{DeviceClear, DeviceList, Devices, OneDevice};
 use crate::event::{EventList, Events};
 use crate::host::{
-    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, KeyedHosts, OneKeyedHost,
-    OneVolumeList,
+    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist, KeyedHosts,
+    OneKeyedHost, OneVolumeList,
 };
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::metrics::{Metrics, MetricsShow};
@@ -77,6 +77,7 @@ pub enum Request {
     ChapList(ChapList),
     ChapRemove(ChapRemove),
     HostAdd(HostAdd),
+    HostRotate(HostRotate),
     HostAllow(HostAllow),
     HostDeny(HostDeny),
     HostUnlist(HostUnlist),
@@ -187,6 +188,7 @@ calls! {
     "chap-list": ChapList => Accounts,
     "chap-remove": ChapRemove => OneAccount,
     "host-add": HostAdd => OneKeyedHost,
+    "host-rotate": HostRotate => OneKeyedHost,
     "host-allow": HostAllow => OneVolumeList,
     "host-deny": HostDeny => OneVolumeList,
     "host-unlist": HostUnlist => OneVolumeList,

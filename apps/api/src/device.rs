@@ -11,6 +11,10 @@ pub struct DeviceInfo {
     pub name: String,
     /// `file`, `block`, `ram`, `null`, `flash` or `pcm`; `remote` or `mirror` for a volume elsewhere.
     pub kind: String,
+    /// The kind, the path or size, and the options that it is configured with, for example
+    /// `file:/srv/flash.img,size=16GiB`. Absent for a volume of another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Its UUID.
     pub uuid: Uuid,
     /// Its size in bytes.

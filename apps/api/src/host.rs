@@ -28,6 +28,13 @@ pub struct KeyedHost {
     /// The derivation of its TLS PSKs: `standard` or `legacy`. Absent if it has no PSK.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub psk_derivation: Option<String>,
+    /// The time until which the key for DH-HMAC-CHAP that the present one has replaced is valid, in seconds since
+    /// 1970. Absent if no replaced key is valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_key_until: Option<u64>,
+    /// The same for the PSK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_psk_until: Option<u64>,
 }
 
 /// Every host of an earlier version has a key for DH-HMAC-CHAP.
@@ -112,6 +119,26 @@ pub struct HostAdd {
     pub replace: bool,
 }
 
+/// Replaces the key for DH-HMAC-CHAP of a host, its PSK, or both. The host stays connected. Everything else about the
+/// host stays as it is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostRotate {
+    /// The host's NQN.
+    pub nqn: String,
+    /// Its new key for DH-HMAC-CHAP, as `DHHC-1:…:`. By default the node generates one and returns it once. With a PSK,
+    /// the host keeps its key by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<SecretText>,
+    /// Its new PSK for TLS, as `NVMeTLSkey-1:…:`. By default the host keeps its PSK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psk: Option<SecretText>,
+    /// The time until which the replaced keys are valid, too, in seconds since 1970. By default they are not valid
+    /// any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_until: Option<u64>,
+}
+
 /// Gives a host rights on volumes. It sees the volumes of its list from then on, and no others.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -164,7 +191,7 @@ pub struct HostRemove {
     pub nqn: String,
 }
 
-/// A host whose keys were added or removed.
+/// A host whose keys were added, replaced or removed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct OneKeyedHost {
     /// The host.

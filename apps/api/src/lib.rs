@@ -46,8 +46,8 @@ pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use event::{EventInfo, EventLevel, EventList, Events};
 pub use host::{
-    ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, HostVolume,
-    KeyedHost, KeyedHosts, OneKeyedHost, OneVolumeList, VolumesOfHost,
+    ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist,
+    HostVolume, KeyedHost, KeyedHosts, OneKeyedHost, OneVolumeList, VolumesOfHost,
 };
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};

@@ -45,6 +45,7 @@ pub fn rule(request: &Request) -> (TokenScope, String) {
         Request::ChapAdd(call) => (Admin, call.user.clone()),
         Request::ChapRemove(call) => (Admin, call.user.clone()),
         Request::HostAdd(call) => (Admin, call.nqn.clone()),
+        Request::HostRotate(call) => (Admin, call.nqn.clone()),
         Request::HostAllow(call) => (Admin, call.host.clone()),
         Request::HostDeny(call) => (Admin, call.host.clone()),
         Request::HostUnlist(call) => (Admin, call.host.clone()),

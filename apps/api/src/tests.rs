@@ -35,6 +35,7 @@ fn status() -> Status {
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
+            source: None,
             uuid: Uuid::from_u128(2),
             bytes: 16 << 30,
             data_bytes: (16 << 30) - (1 << 20),
@@ -654,12 +655,11 @@ fn tokens_are_as_they_always_were() {
 fn hosts_with_keys_are_as_they_always_were() {
     let host = |is_restricted: bool| KeyedHost {
         dhchap: true,
-        tls: None,
-        psk_derivation: None,
         nqn: "nqn.2026-11.test:app".to_owned(),
         mutual: is_restricted,
         hash: is_restricted.then(|| "sha384".to_owned()),
         group: is_restricted.then(|| "ffdhe4096".to_owned()),
+        ..KeyedHost::default()
     };
     let key = |text: &str| Some(SecretText(text.to_owned()));
     let made = OneKeyedHost {

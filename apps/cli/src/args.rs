@@ -107,6 +107,7 @@ Examples:
   nearflash host add nqn.2014-08.org.nvmexpress:uuid:1b4e28ba-2fa1-11d2-883f-0016d3cca427
   nearflash host add nqn.2014-08.com.example:app --dhchap-key app.key --dhchap-ctrl-key node.key
   nearflash host add nqn.2014-08.com.example:app --mutual --hash sha384 --group ffdhe4096
+  nearflash host rotate nqn.2014-08.com.example:app --dhchap-key new.key --overlap 1h
   nearflash host allow nqn.2014-08.com.example:app data logs:r
   nearflash host allow iqn.2004-10.com.example:db data:r
   nearflash host deny nqn.2014-08.com.example:app logs
@@ -142,6 +143,7 @@ Examples:
 
 const DEVICE_EXAMPLES: &str = "\
 Examples:
+  nearflash device list
   nearflash device clear flash";
 
 const STATUS_EXAMPLES: &str = "\
@@ -319,7 +321,7 @@ pub(crate) enum Subcommand {
     /// List and clear the reservations of volumes
     #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
     Reservation(ReservationSubcommand),
-    /// Return a suspect device to service after a failed flush
+    /// List devices, and return a suspect one to service after a failed flush
     #[command(subcommand, after_help = DEVICE_EXAMPLES)]
     Device(DeviceSubcommand),
     /// List, wait for and cancel long-running changes
@@ -799,6 +801,23 @@ pub(crate) enum HostSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
+    /// Replace the key for DH-HMAC-CHAP of a host, its PSK, or both; the host stays connected. Without
+    /// --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once
+    Rotate {
+        /// The host's NQN
+        nqn: String,
+        /// File with the host's new key, in the form DHHC-1:...:
+        #[arg(long, value_name = "FILE")]
+        dhchap_key: Option<PathBuf>,
+        /// File with the host's new PSK for TLS, in the form NVMeTLSkey-1:...:
+        #[arg(long, value_name = "FILE")]
+        psk_file: Option<PathBuf>,
+        /// The time for which the old keys stay valid, for example 1h [default: none]
+        #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+        overlap: Option<Lifetime>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
     /// Let a host use volumes: it sees the volumes of its list from then on, and no others. A connected host
     /// is told at once
     Allow {
@@ -933,6 +952,11 @@ pub(crate) enum ReservationSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum DeviceSubcommand {
+    /// List all devices, with their sizes, health and options, and the wear of models
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
     /// Clear the suspect state of a device, so that flushes and durable writes to it succeed again.
     /// Before that, check the data that hosts wrote to it: lost writes stay lost
     Clear {

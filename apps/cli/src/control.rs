@@ -8,11 +8,12 @@ use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, ControllerKey,
-    CredentialCreate, CredentialList, CredentialRemove, DeviceClear, GrantAdd, GrantList,
-    GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist,
-    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneCredential, OneJob,
-    OneToken, OneVolume, ReservationClear, ReservationList, StatusShow, TokenCreate, TokenList,
-    TokenRemove, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, VolumeShow,
+    CredentialCreate, CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd,
+    GrantList, GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove,
+    HostRotate, HostUnlist, HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow,
+    OneCredential, OneJob, OneToken, OneVolume, ReservationClear, ReservationList, StatusShow,
+    TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
+    VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
@@ -223,6 +224,12 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
             let call = HostAdd { volumes, ..host_add(host, dhchap, psk)? };
             control(&node, call, output::host_made)
         }
+        HostSubcommand::Rotate { nqn, dhchap_key, psk_file, overlap, node } => {
+            let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
+            let (key, psk) = (read(dhchap_key)?, read(psk_file)?);
+            let call = HostRotate { nqn, key, psk, previous_until: overlap.map(Lifetime::end) };
+            control(&node, call, output::host_rotated)
+        }
         HostSubcommand::Allow { host, volumes, only, node } => allow(&node, host, &volumes, only),
         HostSubcommand::Deny { host, volumes, node } => {
             control(&node, HostDeny { host, volumes }, |answer| output::volumes_of(&answer.list))
@@ -305,10 +312,15 @@ pub(crate) fn run_reservation(subcommand: ReservationSubcommand) -> Done {
     }
 }
 
-pub(crate) fn run_device(DeviceSubcommand::Clear { name, node }: DeviceSubcommand) -> Done {
-    control(&node, DeviceClear { name }, |it| {
-        format!("cleared the suspect state of device '{}'\n", it.device.name)
-    })
+pub(crate) fn run_device(subcommand: DeviceSubcommand) -> Done {
+    match subcommand {
+        DeviceSubcommand::List { node } => {
+            control(&node, DeviceList {}, |answer| tables::device_list(&answer.devices))
+        }
+        DeviceSubcommand::Clear { name, node } => control(&node, DeviceClear { name }, |it| {
+            format!("cleared the suspect state of device '{}'\n", it.device.name)
+        }),
+    }
 }
 
 pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use nearflash_api::{
     CredentialInfo, Document, GrantInfo, HostVolume, JobInfo, OneAccount, OneKeyedHost,
-    ReservationInfo, TokenInfo, VolumeInfo, VolumesOfHost,
+    ReservationInfo, SecretText, TokenInfo, VolumeInfo, VolumesOfHost,
 };
 use nearflash_units::ByteLen;
 use serde::Serialize;
@@ -109,7 +109,20 @@ pub(crate) fn chap_removed(removed: &OneAccount) -> String {
 pub(crate) fn host_made(made: &OneKeyedHost) -> String {
     let OneKeyedHost { host, key, controller_key } = made;
     let directions = if host.mutual { ", for both directions" } else { "" };
-    let mut text = format!("added keys of host '{}'{directions}\n", host.nqn);
+    let text = format!("added keys of host '{}'{directions}\n", host.nqn);
+    text + &generated(key.as_ref(), controller_key.as_ref())
+}
+
+/// A host whose keys are replaced.
+pub(crate) fn host_rotated(made: &OneKeyedHost) -> String {
+    let OneKeyedHost { host, key, controller_key } = made;
+    let text = format!("replaced keys of host '{}'\n", host.nqn);
+    text + &tables::previous_keys(host) + &generated(key.as_ref(), controller_key.as_ref())
+}
+
+/// The keys that the node has generated.
+fn generated(key: Option<&SecretText>, controller_key: Option<&SecretText>) -> String {
+    let mut text = String::new();
     for (whose, key) in [("host key", key), ("controller key", controller_key)] {
         if let Some(key) = key {
             text += &format!("{whose}: {}\n", key.0);
@@ -202,7 +215,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_api::{ChapInfo, KeyedHost, SecretText};
+    use nearflash_api::{ChapInfo, KeyedHost};
 
     fn credential(grants: usize, expires_at: Option<u64>) -> CredentialInfo {
         CredentialInfo { id: "app".to_owned(), expires_at, expired: false, grants }
@@ -243,10 +256,7 @@ mod tests {
             nqn: "nqn.2026-11.test:app".to_owned(),
             dhchap: true,
             mutual,
-            hash: None,
-            group: None,
-            tls: None,
-            psk_derivation: None,
+            ..KeyedHost::default()
         };
         let given = OneKeyedHost { host: host(false), key: None, controller_key: None };
         insta::assert_snapshot!(host_made(&given), @"added keys of host 'nqn.2026-11.test:app'");
@@ -262,6 +272,29 @@ mod tests {
             host key: DHHC-1:01:a:
             controller key: DHHC-1:01:b:
             Keys are not shown again.
+            "#);
+    }
+
+    #[test]
+    fn a_host_with_new_keys_is_shown_with_the_end_of_the_old_ones() {
+        let host = KeyedHost { nqn: "nqn.2026-11.test:app".to_owned(), ..KeyedHost::default() };
+        let made = |key: Option<&str>, previous_key_until, previous_psk_until| OneKeyedHost {
+            host: KeyedHost { previous_key_until, previous_psk_until, ..host.clone() },
+            key: key.map(|key| SecretText(key.to_owned())),
+            controller_key: None,
+        };
+        insta::assert_snapshot!(host_rotated(&made(None, None, None)), @"replaced keys of host 'nqn.2026-11.test:app'");
+        let drawn = made(Some("DHHC-1:01:a:"), Some(1_795_269_350), None);
+        insta::assert_snapshot!(host_rotated(&drawn), @r#"
+            replaced keys of host 'nqn.2026-11.test:app'
+            host 'nqn.2026-11.test:app': its old DH-HMAC-CHAP key is valid until 2026-11-21 13:55Z
+            host key: DHHC-1:01:a:
+            Keys are not shown again.
+            "#);
+        let psk = made(None, None, Some(1_795_269_350));
+        insta::assert_snapshot!(host_rotated(&psk), @r#"
+            replaced keys of host 'nqn.2026-11.test:app'
+            host 'nqn.2026-11.test:app': its old PSK is valid until 2026-11-21 13:55Z
             "#);
     }
 

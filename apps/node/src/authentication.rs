@@ -69,6 +69,8 @@ fn answer(node: &Node, mut asked: Authentication) {
     let (host, peer) = (asked.step.names.host.as_str(), asked.peer);
     if let Some(reason) = asked.step.end.failure() {
         tracing::warn!(%peer, host, "host not authenticated: {reason}");
+    } else if asked.step.end.has_previous_key() {
+        tracing::info!(%peer, host, "host proved its previous key, which a new one replaces");
     } else if asked.step.end.has_proof() {
         tracing::info!(%peer, host, "host proved its key");
     }

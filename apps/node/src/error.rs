@@ -88,7 +88,7 @@ pub enum NodeError {
          If-Match"
     )]
     NoGeneration,
-    /// The keys of a host cannot be added or removed.
+    /// The keys of a host cannot be added, replaced or removed.
     #[error(transparent)]
     HostTable(#[from] HostTableError),
     /// The list of a host cannot be changed.

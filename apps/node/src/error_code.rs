@@ -152,6 +152,10 @@ fn of_host(error: &HostTableError) -> Coded {
     match error {
         HostTableError::Exists(nqn) => host(ErrorCode::HostKeysExist, nqn),
         HostTableError::NotFound(nqn) => host(ErrorCode::HostKeysNotFound, nqn),
+        HostTableError::NoKey(nqn) | HostTableError::NoPsk(nqn) => {
+            host(ErrorCode::HostKeysNotFound, nqn)
+        }
+        HostTableError::Same(_) | HostTableError::Past => (ErrorCode::InvalidValue, None),
         HostTableError::TooMany => (ErrorCode::LimitReached, None),
     }
 }

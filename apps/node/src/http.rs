@@ -4,8 +4,9 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
-use nearflash_rest::{HttpServer, Listeners, ServerConfig, read_tls};
+use nearflash_rest::{Certified, HttpServer, Listeners};
 
 use crate::NodeError;
 use crate::config::{Config, HttpDoor};
@@ -15,13 +16,13 @@ use crate::node::Node;
 /// The address of the network, bound before anything else is touched.
 pub(crate) struct NetworkDoor {
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: Certified,
 }
 
 impl NetworkDoor {
     pub(crate) fn open(config: &Config) -> Result<Option<Self>, NodeError> {
         let Some(HttpDoor { address, cert, key }) = &config.http.network else { return Ok(None) };
-        let tls = read_tls(cert, key)?;
+        let tls = Certified::read(cert, key, Instant::now())?;
         let (listener, _) = open_tcp("http", *address)?;
         Ok(Some(Self { listener, tls }))
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use common::Recorder;
 use nearflash_api::client::ask;
 use nearflash_api::{
-    Call, ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist,
-    HostVolume, SecretText, StatusShow,
+    Call, ControllerKey, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate,
+    HostUnlist, HostVolume, KeyedHost, SecretText, StatusShow,
 };
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running};
@@ -168,6 +168,73 @@ fn keys_replace_earlier_ones_on_request_and_in_one_change() {
     let hosts = bench.ask(HostList {}).hosts;
     assert_eq!((hosts.len(), hosts[0].hash.as_deref()), (1, Some("sha512")));
     assert_eq!(keyed(&cores), [APP]);
+    running.stop().unwrap();
+}
+
+fn rotate() -> HostRotate {
+    HostRotate { nqn: APP.to_owned(), key: None, psk: None, previous_until: None }
+}
+
+/// A second in the year 2100.
+const LATE: u64 = 4_102_444_800;
+
+#[test]
+fn replaced_keys_are_valid_until_their_time_which_is_kept_over_a_restart() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    bench.ask(HostAdd { key: Some(text(1)), hash: Some("sha384".to_owned()), ..with_psk(PSK) });
+    let before = bench.ask(HostList {}).hosts.remove(0);
+    let late = HostRotate { previous_until: Some(LATE), ..rotate() };
+    let made = bench.ask(late.clone());
+    let key = made.key.expect("the node draws a key");
+    assert!(key.0.parse::<Key>().is_ok());
+    let of_key = KeyedHost { previous_key_until: Some(LATE), ..before.clone() };
+    assert_eq!(made.host, of_key);
+    let psk = Some(SecretText(
+        "NVMeTLSkey-1:01:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:".into(),
+    ));
+    let made = bench.ask(HostRotate { psk, ..late });
+    let of_both = KeyedHost { previous_psk_until: Some(LATE), ..of_key };
+    assert_eq!((made.key, made.host), (None, of_both.clone()));
+    assert_eq!(keyed(&cores), [APP]);
+    running.stop().unwrap();
+    let (running, _) = bench.start("127.0.0.1:0,tls=required", &[]).unwrap();
+    assert_eq!(bench.ask(HostList {}).hosts, [of_both]);
+    // Without a time, the old key ends at once. The PSK has its own time.
+    let made = bench.ask(HostRotate { key: Some(text(2)), ..rotate() });
+    assert_eq!(made.host, KeyedHost { previous_psk_until: Some(LATE), ..before });
+    running.stop().unwrap();
+}
+
+#[test]
+fn keys_that_a_host_does_not_have_are_not_replaced() {
+    let bench = Bench::new();
+    let (running, _) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let psk = || HostRotate { psk: Some(SecretText(PSK.to_owned())), ..rotate() };
+    let key = |key: &str| HostRotate { key: Some(SecretText(key.to_owned())), ..rotate() };
+    let refused = bench.refused(rotate());
+    assert!(refused.starts_with("no host 'nqn.2026-11.test:app' with keys"), "{refused}");
+    bench.ask(with_psk(PSK));
+    let refused = bench.refused(rotate());
+    assert!(
+        refused.starts_with("host 'nqn.2026-11.test:app' has no key for DH-HMAC-CHAP"),
+        "{refused}"
+    );
+    bench.ask(remove(APP));
+    let controller = Some(ControllerKey { key: Some(text(2)) });
+    bench.ask(HostAdd { key: Some(text(1)), controller, ..add(APP) });
+    let before = bench.ask(StatusShow {}).generation;
+    for (call, reason) in [
+        (psk(), "host 'nqn.2026-11.test:app' has no PSK to replace"),
+        (key("hush"), "a DH-HMAC-CHAP key has the form"),
+        (key(&text(2).0), "the two keys are the same"),
+        (HostRotate { previous_until: Some(1), ..rotate() }, "the time until which the old key"),
+    ] {
+        let refused = bench.refused(call);
+        assert!(refused.starts_with(reason), "{refused}");
+        assert!(!refused.contains("hush") && !refused.contains('\n'), "{refused}");
+    }
+    assert_eq!(bench.ask(StatusShow {}).generation, before);
     running.stop().unwrap();
 }
 

@@ -34,8 +34,7 @@ use zeroize::Zeroizing;
 pub use calling::{CALLS_MAX, audit};
 pub use openapi::document as openapi_document;
 pub use server::{HttpServer, Listeners};
-pub use tls::{TlsError, read as read_tls};
-pub use tokio_rustls::rustls::ServerConfig;
+pub use tls::{Certified, TlsError};
 
 /// A node, as the HTTP interface uses it.
 pub trait Face: Send + Sync + 'static {

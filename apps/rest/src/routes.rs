@@ -5,9 +5,9 @@
 
 use nearflash_api::{
     Accounts, Activity, ChapAdd, ClusterVolumeCreate, CredentialCreate, Credentials, Devices,
-    Events, GrantAdd, GrantSeal, Grants, HostAdd, HostAllow, HostDeny, Jobs, KeyedHosts,
-    NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant, OneJob,
-    OneKeyedHost, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
+    Events, GrantAdd, GrantSeal, Grants, HostAdd, HostAllow, HostDeny, HostRotate, Jobs,
+    KeyedHosts, NewCredential, NewSeal, NewToken, OneAccount, OneCredential, OneDevice, OneGrant,
+    OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume, OneVolumeList, Reservations, Status,
     TRACE_REQUESTS_MAX, TRACE_SECONDS_MAX, TokenCreate, Tokens, Trace, VolumeCreate, VolumeDetail,
     VolumeResize, Volumes,
 };
@@ -134,7 +134,7 @@ const HOST: Field = ("host", Kind::Text, "The host's NQN, or the initiator's iSC
 const JOB: Field = ("id", NUMBER, "The job's number.");
 
 /// The resources that calls answer.
-pub(crate) static ROUTES: [Route; 36] = [
+pub(crate) static ROUTES: [Route; 37] = [
     get("/v1/status", "status", "The state of the node", described::<Status>),
     get(
         "/v1/activity",
@@ -251,6 +251,14 @@ pub(crate) static ROUTES: [Route; 36] = [
         described::<OneKeyedHost>,
     )
     .field(("nqn", Kind::Text, "The host's NQN, or the initiator's iSCSI name.")),
+    post(
+        "/v1/hosts/{nqn}/rotate",
+        "host-rotate",
+        "Replaces keys of an NVMe host; the old ones can be valid for a while",
+        described::<OneKeyedHost>,
+    )
+    .field(("nqn", Kind::Text, "The host's NQN."))
+    .body(&[described::<HostRotate>]),
     patch(
         "/v1/hosts/{host}/volumes",
         "host-allow",

@@ -5,7 +5,7 @@ use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Extension;
@@ -17,7 +17,6 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 
 use crate::Face;
 use crate::caller::Peer;
@@ -25,6 +24,7 @@ use crate::calling::{CALLS_MAX, Calls};
 use crate::events::STREAMS_MAX;
 use crate::handler::{Shared, router};
 use crate::timed::Timed;
+use crate::tls::Certified;
 
 /// The maximum number of connections of a listener at a time. A further one waits until another
 /// closes.
@@ -49,7 +49,7 @@ pub struct Listeners {
     /// For the operator of this machine: who can connect needs no token.
     pub local: Option<StdUnixListener>,
     /// For the network: with TLS, and a token for each request.
-    pub network: Option<(StdTcpListener, Arc<ServerConfig>)>,
+    pub network: Option<(StdTcpListener, Certified)>,
 }
 
 /// A running HTTP interface.
@@ -95,7 +95,7 @@ impl HttpServer {
 /// The listeners, of the runtime.
 struct Bound {
     local: Option<UnixListener>,
-    network: Option<(TcpListener, TlsAcceptor)>,
+    network: Option<(TcpListener, Certified)>,
 }
 
 impl Bound {
@@ -107,7 +107,7 @@ impl Bound {
         });
         let network = network.map(|(listener, tls)| {
             listener.set_nonblocking(true)?;
-            Ok::<_, io::Error>((TcpListener::from_std(listener)?, TlsAcceptor::from(tls)))
+            Ok::<_, io::Error>((TcpListener::from_std(listener)?, tls))
         });
         Ok(Self { local: local.transpose()?, network: network.transpose()? })
     }
@@ -134,8 +134,8 @@ async fn run(listeners: Bound, face: Arc<dyn Face>, ending: watch::Receiver<bool
             }
         },
         async {
-            if let Some((listener, tls)) = network {
-                at_network.serve_network(&listener, &tls).await;
+            if let Some((listener, mut tls)) = network {
+                at_network.serve_network(&listener, &mut tls).await;
             }
         },
     );
@@ -168,10 +168,11 @@ impl Door {
         self.wait_for_all().await;
     }
 
-    async fn serve_network(&self, listener: &TcpListener, tls: &TlsAcceptor) {
+    async fn serve_network(&self, listener: &TcpListener, tls: &mut Certified) {
         while let Some((accepted, place)) = self.next(|| listener.accept()).await {
             let (stream, from) = accepted;
             let serving = self.another();
+            let tls = TlsAcceptor::from(tls.current(Instant::now()));
             let handshake = tls.accept(stream);
             tokio::spawn(async move {
                 let mut ending = serving.ending.clone();

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use nearflash_api::{
     ApiError, CredentialInfo, Document, ErrorCode, JobInfo, JobState, Jobs, NewCredential, OneJob,
@@ -186,7 +187,8 @@ impl Served {
             std::fs::write(&paths[1], key).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             network = Some((listener.local_addr().unwrap(), trusting(&cert)));
-            listeners.network = Some((listener, read_tls(&paths[0], &paths[1]).unwrap()));
+            let certified = Certified::read(&paths[0], &paths[1], Instant::now()).unwrap();
+            listeners.network = Some((listener, certified));
         }
         let fake = Arc::new(Fake::default());
         let face: Arc<dyn Face> = fake.clone();

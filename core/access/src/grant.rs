@@ -7,17 +7,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use nearflash_files::{NameError, Path};
-use nearflash_units::{ByteLen, ByteOffset, ParseSizeError, parse_size};
+use nearflash_units::{ByteLen, ByteOffset, ParseSizeError, UnixTime, parse_size};
 use uuid::Uuid;
 
 use nearflash_space::Name;
 
 /// The length of a secret in bytes.
 pub const SECRET_LEN: usize = 32;
-
-/// A moment: whole seconds since 1970-01-01 00:00 UTC.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct UnixTime(pub u64);
 
 /// The key that a client proves to know. `Debug` does not show it.
 #[derive(Clone, Eq, PartialEq)]

@@ -17,7 +17,7 @@ pub use chap::{
 };
 pub use grant::{
     Covered, Credential, Grant, GrantNumber, GrantPath, GrantRange, Holder, ParseGrantPathError,
-    ParseGrantRangeError, ParseRightsError, ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
+    ParseGrantRangeError, ParseRightsError, ParseSecretError, Rights, SECRET_LEN, Secret,
 };
 pub use grants::{
     CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError,
@@ -28,3 +28,4 @@ pub use hosts::{
     ParseHostNameError, VolumeList,
 };
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
+pub use nearflash_units::UnixTime;

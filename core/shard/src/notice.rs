@@ -12,7 +12,7 @@ use nearflash_mirror::{Copied, MirrorId, Written};
 use nearflash_nvme::auth::{Hash, Step};
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::tls::{KeyRefused, Suite};
-use nearflash_nvme::{ControllerId, HostName, Status};
+use nearflash_nvme::{ControllerId, HostName, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset};
 
@@ -42,6 +42,8 @@ pub enum Notice {
         hash: Option<Hash>,
         fault: TlsFault,
     },
+    /// A connection with TLS uses the PSK that a new one of the host has replaced.
+    PreviousPsk { peer: Peer, host: Nqn },
     /// A host's Connect was refused.
     ConnectRefused { peer: Peer, status: Status },
     /// A controller's host is connected.

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::auth::HostKeys;
-use crate::tls::{Demand, TlsHost, TlsHosts};
+use nearflash_units::UnixTime;
+
+use crate::auth::{HostKeys, HostKeysError, Key};
+use crate::tls::{Demand, Psk, TlsHost, TlsHosts};
 use crate::{HostName, Nqn};
 
 /// The largest number of hosts with keys.
@@ -16,6 +18,26 @@ pub struct HostSecrets {
     pub dhchap: Option<HostKeys>,
     /// Its PSK.
     pub tls: Option<TlsHost>,
+}
+
+impl HostSecrets {
+    /// The keys that are valid at `now`.
+    #[must_use]
+    pub fn valid_at(self, now: UnixTime) -> Self {
+        Self {
+            dhchap: self.dhchap.map(|keys| keys.valid_at(now)),
+            tls: self.tls.map(|tls| tls.valid_at(now)),
+        }
+    }
+}
+
+/// New keys of a host. A key that is absent stays as it is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct NewKeys {
+    /// The key with which the host authenticates.
+    pub dhchap: Option<Key>,
+    /// Its PSK.
+    pub psk: Option<Psk>,
 }
 
 impl From<HostKeys> for HostSecrets {
@@ -60,7 +82,7 @@ impl FromIterator<Nqn> for KeyedHosts {
     }
 }
 
-/// A host cannot be added or removed.
+/// A host cannot be added, changed or removed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HostTableError {
     /// The host has keys.
@@ -69,6 +91,21 @@ pub enum HostTableError {
     /// The host has no keys.
     #[error("no host '{0}' with keys: 'nearflash host list' lists them")]
     NotFound(Nqn),
+    /// The host has no key for DH-HMAC-CHAP.
+    #[error(
+        "host '{0}' has no key for DH-HMAC-CHAP to replace: name the file of a new PSK, or remove the host and add \
+         it again with both"
+    )]
+    NoKey(Nqn),
+    /// The host has no PSK.
+    #[error("host '{0}' has no PSK to replace: remove the host and add it again with one")]
+    NoPsk(Nqn),
+    /// The new key is the controller's.
+    #[error(transparent)]
+    Same(#[from] HostKeysError),
+    /// The old key would not be valid any more.
+    #[error("the time until which the old key is valid has passed: choose a later one, or none")]
+    Past,
     /// There are [`KEYED_HOSTS_MAX`] hosts.
     #[error("the node has {KEYED_HOSTS_MAX} hosts with keys, the maximum: remove one first")]
     TooMany,
@@ -126,6 +163,57 @@ impl HostTable {
         Ok(())
     }
 
+    /// Gives a host new keys at `now`. The old ones are valid until `until`, and no longer without it.
+    ///
+    /// # Errors
+    /// If the host has no such keys, the controller has the same key, or `until` has passed.
+    pub fn rotate(
+        &mut self,
+        host: &Nqn,
+        new: NewKeys,
+        until: Option<UnixTime>,
+        now: UnixTime,
+    ) -> Result<(), HostTableError> {
+        if until.is_some_and(|until| until <= now) {
+            return Err(HostTableError::Past);
+        }
+        let found = self.0.get_mut(host).ok_or_else(|| HostTableError::NotFound(host.clone()))?;
+        let mut fresh = found.clone().valid_at(now);
+        if let Some(key) = new.dhchap {
+            let keys = fresh.dhchap.ok_or_else(|| HostTableError::NoKey(host.clone()))?;
+            fresh.dhchap = Some(keys.replaced(key, until)?);
+        }
+        if let Some(psk) = new.psk {
+            let tls = fresh.tls.ok_or_else(|| HostTableError::NoPsk(host.clone()))?;
+            fresh.tls = Some(tls.replaced(psk, until));
+        }
+        *found = fresh;
+        Ok(())
+    }
+
+    /// Forgets the previous keys that are not valid any more; returns their hosts.
+    pub fn forget_expired(&mut self, now: UnixTime) -> Vec<Nqn> {
+        let mut hosts = Vec::new();
+        for (host, secrets) in &mut self.0 {
+            let valid = secrets.clone().valid_at(now);
+            if valid != *secrets {
+                *secrets = valid;
+                hosts.push(host.clone());
+            }
+        }
+        hosts
+    }
+
+    /// The time at which the next previous key expires.
+    pub fn next_expiry(&self) -> Option<UnixTime> {
+        let ends = self.0.values().flat_map(|it| {
+            let key = it.dhchap.as_ref().and_then(HostKeys::previous).map(|it| it.until);
+            let psk = it.tls.as_ref().and_then(|tls| tls.previous.as_ref()).map(|it| it.until);
+            [key, psk]
+        });
+        ends.flatten().min()
+    }
+
     /// Removes a host.
     ///
     /// # Errors
@@ -138,8 +226,8 @@ impl HostTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{Key, Policy};
-    use crate::tls::{Derivation, Psk};
+    use crate::auth::Policy;
+    use crate::tls::Derivation;
 
     fn keys(byte: u8) -> HostSecrets {
         let key = Key::new(None, &[byte; 32]).unwrap();
@@ -161,6 +249,64 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_key_is_valid_until_its_time_and_a_third_key_ends_it() {
+        let key = |byte| Key::new(None, &[byte; 32]).unwrap();
+        let mut hosts = HostTable::default();
+        let both = HostKeys::new(key(1), Some(key(9)), Policy::default()).unwrap();
+        hosts.add(&nqn(1), both.into()).unwrap();
+        let mut rotate = |byte, until: u64, now| -> Result<_, HostTableError> {
+            let new = NewKeys { dhchap: Some(key(byte)), psk: None };
+            let until = (until > 0).then_some(UnixTime(until));
+            hosts.rotate(&nqn(1), new, until, UnixTime(now))?;
+            let keys = hosts.get(&nqn(1)).unwrap().dhchap.clone().unwrap();
+            let previous = keys.previous().map(|it| (it.key.clone(), it.until.0));
+            assert_eq!((keys.host(), keys.controller()), (&key(byte), Some(&key(9))));
+            Ok(previous)
+        };
+        assert_eq!(rotate(9, 100, 0), Err(HostTableError::Same(HostKeysError)));
+        assert_eq!(rotate(2, 50, 50), Err(HostTableError::Past));
+        assert_eq!(rotate(2, 100, 0), Ok(Some((key(1), 100))));
+        // Again with the same key: only the time changes.
+        assert_eq!(rotate(2, 50, 0), Ok(Some((key(1), 50))));
+        assert_eq!(rotate(3, 100, 0), Ok(Some((key(2), 100))));
+        // An expired key does not come back.
+        assert_eq!(rotate(3, 300, 200), Ok(None));
+        assert_eq!(rotate(4, 300, 200), Ok(Some((key(3), 300))));
+        assert_eq!(rotate(4, 0, 200), Ok(None));
+    }
+
+    #[test]
+    fn only_keys_that_a_host_has_are_replaced_and_the_others_stay() {
+        let key = Key::new(None, &[5; 32]).unwrap();
+        let psk = |byte| Psk::new(None, &[byte; 32]).unwrap();
+        let (derivation, demand) = (Derivation::Legacy, Demand::Allowed);
+        let tls = TlsHost { psk: psk(1), previous: None, derivation, demand };
+        let mut hosts = HostTable::default();
+        hosts.add(&nqn(1), keys(1)).unwrap();
+        hosts.add(&nqn(2), HostSecrets { dhchap: None, tls: Some(tls.clone()) }).unwrap();
+        let (until, now) = (Some(UnixTime(9)), UnixTime(1));
+        let of_key = || NewKeys { dhchap: Some(key.clone()), psk: None };
+        let of_psk = || NewKeys { dhchap: None, psk: Some(psk(2)) };
+        let before = hosts.clone();
+        for (host, new, error) in [
+            (nqn(1), of_psk(), HostTableError::NoPsk(nqn(1))),
+            (nqn(2), of_key(), HostTableError::NoKey(nqn(2))),
+            (nqn(3), of_key(), HostTableError::NotFound(nqn(3))),
+        ] {
+            assert_eq!(hosts.rotate(&host, new, until, now), Err(error));
+        }
+        assert_eq!(hosts, before);
+        hosts.rotate(&nqn(2), of_psk(), until, now).unwrap();
+        let both = tls.replaced(psk(2), until);
+        assert_eq!((both.derivation, both.demand), (derivation, demand));
+        assert_eq!(hosts.get(&nqn(2)), Some(&HostSecrets { dhchap: None, tls: Some(both) }));
+        assert_eq!(hosts.next_expiry(), until);
+        assert!(hosts.forget_expired(UnixTime(8)).is_empty());
+        assert_eq!(hosts.forget_expired(UnixTime(9)), [nqn(2)]);
+        assert_eq!(hosts.next_expiry(), None);
+    }
+
+    #[test]
     fn hosts_with_keys_are_bounded() {
         let mut hosts = HostTable::restore((0..KEYED_HOSTS_MAX).map(|n| (nqn(n), keys(1))));
         assert_eq!(hosts.add(&nqn(KEYED_HOSTS_MAX), keys(1)), Err(HostTableError::TooMany));
@@ -169,7 +315,8 @@ mod tests {
     #[test]
     fn a_host_authenticates_or_uses_tls_by_the_keys_that_it_has() {
         let psk = Psk::new(None, &[1; 32]).unwrap();
-        let tls = TlsHost { psk, derivation: Derivation::Standard, demand: Demand::Required };
+        let (derivation, demand) = (Derivation::Standard, Demand::Required);
+        let tls = TlsHost { psk, previous: None, derivation, demand };
         let mut hosts = HostTable::default();
         hosts.add(&nqn(1), keys(1)).unwrap();
         hosts.add(&nqn(2), HostSecrets { dhchap: None, tls: Some(tls) }).unwrap();

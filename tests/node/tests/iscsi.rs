@@ -95,6 +95,32 @@ fn with_a_chap_user_only_who_knows_the_secret_logs_in() {
     node.terminate();
 }
 
+/// SPC-4, 5.13: the loss of the nexus does not end the registration of an initiator, and neither does that of its
+/// account or of its list.
+#[test]
+fn an_initiator_that_is_removed_keeps_its_reservation_until_the_operator_clears_it() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    std::fs::write(place.path("secret"), format!("{SECRET}\n")).unwrap();
+    for user in ["a", "b"] {
+        node.command(&["chap", "add", user, "--secret-file", &place.text("secret")]);
+        node.command(&["host", "allow", &Who::named(user).name, "data"]);
+    }
+    let [a, b] = ["a", "b"].map(|user| Who::named(user).with_account(user, SECRET));
+    let mut holder = Initiator::login(&node, "data", &a).unwrap();
+    assert_eq!(holder.reserve_out(REGISTER, 0, (0, 0xA), false), Status::GOOD);
+    assert_eq!(holder.reserve_out(RESERVE, WRITE_EXCLUSIVE, (0xA, 0), false), Status::GOOD);
+    node.command(&["chap", "remove", "a"]);
+    node.command(&["host", "remove", &a.name]);
+    assert_eq!(Initiator::refused(&node, "data", &a), LoginStatus::AUTHENTICATION_FAILURE);
+    let mut other = Initiator::login(&node, "data", &b).unwrap();
+    assert_eq!(other.write(0, &[1; 4096]), Status::RESERVATION_CONFLICT);
+    assert_eq!(other.keys(), [0xA]);
+    node.command(&["reservation", "clear", "data"]);
+    assert_eq!(other.write(0, &[1; 4096]), Status::GOOD);
+    assert!(other.keys().is_empty());
+}
+
 #[test]
 fn a_node_proves_in_return_who_it_is() {
     let place = Place::new();

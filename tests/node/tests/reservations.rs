@@ -220,6 +220,44 @@ fn a_reservation_outlives_the_node_where_it_was_to() {
     assert_eq!(second.write(), Status::SUCCESS);
 }
 
+/// A host that loses its access can no longer change its registration. NVMe Base 2.0, 8.19: only commands of hosts
+/// and the loss of power end one. An operator decides on the access, and not on the cluster that reserves the volume.
+#[test]
+fn a_host_that_is_removed_keeps_its_reservation_until_another_preempts_it_or_the_operator_clears_it()
+ {
+    let place = Place::new();
+    let node = node(&place);
+    let (first, mut second) = (Host::join(&node), Host::join(&node));
+    let nqn = first.admin.host_nqn();
+    let reserve = |host: &mut Host| {
+        assert_eq!(host.register(0, 0, 0xA), Status::SUCCESS);
+        assert_eq!(host.acquire(WRITE_EXCLUSIVE, 0xA, 0), Status::SUCCESS);
+    };
+    let remove = |mut host: Host| {
+        // It has not authenticated with the new key, and is disconnected.
+        node.command(&["host", "add", &nqn]);
+        host.io.closed();
+        node.command(&["host", "remove", &nqn]);
+        host
+    };
+    let mut first = first;
+    reserve(&mut first);
+    first = remove(first).again(&node);
+    assert_eq!((second.write(), second.report()[1..].to_vec()), (conflict(), vec![1, 1, 0]));
+    assert_eq!(first.write(), Status::SUCCESS, "the host is the same one when it is let in again");
+    first = remove(first);
+    assert_eq!(second.register(0, 0, 0xB), Status::SUCCESS);
+    assert_eq!(second.acquire(WRITE_EXCLUSIVE | 1, 0xB, 0xA), Status::SUCCESS);
+    first = first.again(&node);
+    assert_eq!((second.write(), first.write()), (Status::SUCCESS, conflict()));
+    assert_eq!(second.release(CLEAR, 0xB), Status::SUCCESS);
+    reserve(&mut first);
+    remove(first);
+    assert_eq!(second.write(), conflict());
+    node.command(&["reservation", "clear", "data"]);
+    assert_eq!((second.write(), second.report()[1..].to_vec()), (Status::SUCCESS, vec![0, 0, 0]));
+}
+
 #[test]
 fn a_host_that_dies_in_the_middle_of_a_change_hinders_nobody() {
     let place = Place::new();

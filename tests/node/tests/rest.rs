@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use nearflash_node_tests::{Node, Place, refused};
+use nearflash_node_tests::{Node, Place, eventually, refused};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
@@ -205,6 +205,38 @@ fn the_network_needs_tls_and_a_token_until_the_token_is_removed() {
     let catalog = std::fs::read(place.path("data/catalog.redb")).unwrap();
     let secret = deploy.as_bytes();
     assert!(!catalog.windows(secret.len()).any(|window| window == secret));
+}
+
+#[test]
+fn a_renewed_certificate_is_used_without_a_restart() {
+    let place = Place::new();
+    let renew = || {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(place.path("http.key"), made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(place.path("http.crt"), made.cert.pem()).unwrap();
+        trusting(&made.cert.pem())
+    };
+    let old = renew();
+    let (cert, key) = (place.text("http.crt"), place.text("http.key"));
+    let door = ["--http", "127.0.0.1:0", "--http-cert", &cert, "--http-key", &key];
+    let node = Node::start(&place, &[&RAM[..], &door].concat());
+    let address = node.ready().http.unwrap();
+    let connects = |config: &Arc<rustls::ClientConfig>| {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut session = rustls::ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        session.complete_io(&mut socket).is_ok()
+    };
+    assert!(connects(&old));
+    std::fs::write(place.path("http.key"), "not a key").unwrap();
+    eventually("the log has the reason", || {
+        assert!(connects(&old), "the old pair stays");
+        place.log().contains("the certificate stays as it was: --http-key")
+    });
+    let new = renew();
+    eventually("the new certificate is used", || connects(&new));
+    assert!(!connects(&old));
+    assert_eq!(place.log().matches("the certificate stays as it was: --http-key").count(), 1);
 }
 
 fn trusting(cert: &str) -> Arc<rustls::ClientConfig> {

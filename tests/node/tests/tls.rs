@@ -187,6 +187,53 @@ fn garbage_and_silence_end_only_their_own_connections() {
     write_and_read(&mut host);
 }
 
+/// Replaces the PSK of the host, with these options.
+fn rotate(place: &Place, node: &Node<'_>, psk: &Psk, options: &[&str]) {
+    let file = place.text("psk");
+    std::fs::write(&file, psk.to_text().as_bytes()).unwrap();
+    node.command(&[&["host", "rotate", HOST, "--psk-file", &file][..], options].concat());
+}
+
+#[test]
+fn a_host_connects_with_either_psk_while_they_overlap_and_stays_connected_meanwhile() {
+    let place = Place::new();
+    let node = node(&place, "tls=required", &[]);
+    add(&place, &node, &psk(1), &[]);
+    let (old, new) = (identity(psk(1)), identity(psk(2)));
+    let old_proxy = TlsProxy::start(node.address(), old.clone());
+    let mut host = connect(old_proxy.address(), HOST, 1).unwrap();
+    assert!(new.connect(node.address()).is_err());
+    rotate(&place, &node, &psk(2), &["--overlap", "1h"]);
+    let hosts = node.command(&["host", "list"]);
+    assert!(hosts["hosts"][0]["previous_psk_until"].is_u64(), "{hosts}");
+    assert!(new.connect(node.address()).is_ok());
+    assert!(!place.log().contains("previous PSK"));
+    assert!(old.connect(node.address()).is_ok());
+    eventually("the log says that the old PSK is in use", || {
+        place.log().lines().any(|it| it.contains("previous PSK") && it.contains(HOST))
+    });
+    // The same PSK again, without an overlap: the old one ends.
+    rotate(&place, &node, &psk(2), &[]);
+    assert!(old.connect(node.address()).is_err());
+    assert!(new.connect(node.address()).is_ok());
+    write_and_read(&mut host);
+}
+
+#[test]
+fn the_old_psk_is_refused_and_forgotten_when_the_overlap_has_ended() {
+    let place = Place::new();
+    let node = node(&place, "tls=required", &[]);
+    add(&place, &node, &psk(1), &[]);
+    rotate(&place, &node, &psk(2), &["--overlap", "1s"]);
+    eventually("the old PSK is forgotten", || {
+        place.log().contains("a replaced key of a host has expired")
+    });
+    let hosts = node.command(&["host", "list"]);
+    assert!(hosts["hosts"][0]["previous_psk_until"].is_null(), "{hosts}");
+    assert!(identity(psk(1)).connect(node.address()).is_err());
+    assert!(identity(psk(2)).connect(node.address()).is_ok());
+}
+
 #[test]
 fn a_host_is_disconnected_when_its_psk_is_removed() {
     let place = Place::new();

@@ -31,6 +31,7 @@ pub struct Device {
     pub(crate) data_start: ByteOffset,
     pub(crate) data_len: ByteLen,
     pub(crate) kind: Kind,
+    pub(crate) source: Option<Box<str>>,
 }
 
 /// The access to a device's blocks.
@@ -71,7 +72,7 @@ impl Device {
     ) -> Self {
         let data_len = ByteLen(properties.len.0 / GRANULE.0 * GRANULE.0);
         let (data_start, health) = (ByteOffset(0), Arc::default());
-        Self { name, uuid, properties, health, data_start, data_len, kind }
+        Self { name, uuid, properties, health, data_start, data_len, kind, source: None }
     }
 
     /// Zeroes a range of whole blocks durably, before it becomes part of a volume, so that a volume
@@ -197,6 +198,12 @@ impl Device {
     /// The range of whole granules that volumes can use.
     pub fn data_area(&self) -> (ByteOffset, ByteLen) {
         (self.data_start, self.data_len)
+    }
+
+    /// The kind, the path or size, and the options that it is configured with, without `wipe`. `None` for a volume of
+    /// another node.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
     }
 
     /// The medium to submit operations to.

@@ -327,6 +327,13 @@ impl Candidate {
     /// The device, to which nothing has been written yet, and its label, unless it has none. `fresh`
     /// becomes the UUID of a device that has none.
     pub(crate) fn hold(self, fresh: Uuid) -> (Device, Option<Labelling>) {
+        let spec = DeviceSpec { wipe: false, ..self.spec.clone() }.to_string();
+        let (mut device, labelling) = self.held(fresh);
+        device.source = spec.split_once('=').map(|(_, source)| source.into());
+        (device, labelling)
+    }
+
+    fn held(self, fresh: Uuid) -> (Device, Option<Labelling>) {
         let name = self.spec.name.clone();
         match self.medium {
             Medium::Ram(region) => {
@@ -463,6 +470,7 @@ fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {
         data_start: label.data_start,
         data_len: label.data_len,
         kind: Kind::Uring(UringDevice { fd, is_block, direct }),
+        source: None,
     }
 }
 

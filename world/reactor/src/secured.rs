@@ -182,6 +182,10 @@ impl Secured {
         let identity = offered.as_deref().and_then(|bytes| PskIdentity::parse(bytes).ok());
         match (result, identity) {
             (Ok(true), Some(identity)) if is_sent || answer.is_empty() => {
+                if tls.is_previous(&identity) {
+                    let host = identity.host.clone();
+                    notices(Notice::PreviousPsk { peer: self.peer, host });
+                }
                 self.state = State::Open(stream, identity);
                 return Look::Open;
             }

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use nearflash_nvme::tls::{KeyRefused, PskIdentity, Suite as PskSuite, TlsHosts};
 use nearflash_tls::{KeySource, PskKey, Server, StartError, Stream, Suite};
+use nearflash_units::UnixTime;
 
 use crate::secured::Secured;
 
@@ -38,8 +40,18 @@ impl Hosts {
         &self,
         identity: &[u8],
     ) -> Result<(PskIdentity, nearflash_nvme::tls::TlsKey), KeyRefused> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).key(identity)
+        self.0.read().unwrap_or_else(PoisonError::into_inner).key(identity, now())
     }
+
+    fn is_previous(&self, identity: &PskIdentity) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_previous(identity, now())
+    }
+}
+
+/// The time of day, until which previous PSKs are valid. A clock before 1970 counts as 1970.
+fn now() -> UnixTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    UnixTime(since.map_or(0, |since| since.as_secs()))
 }
 
 impl Tls {
@@ -65,6 +77,11 @@ impl Tls {
     /// Why an identity has no key; `None` if it has one.
     pub(crate) fn refusal(&self, identity: &[u8]) -> Option<KeyRefused> {
         self.hosts.find(identity).err()
+    }
+
+    /// Whether the key of an identity comes from a PSK that a new one has replaced.
+    pub(crate) fn is_previous(&self, identity: &PskIdentity) -> bool {
+        self.hosts.is_previous(identity)
     }
 
     /// A core gives up a connection.

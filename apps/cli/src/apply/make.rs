@@ -11,14 +11,14 @@ use nearflash_access::Covered;
 use nearflash_api::client::{ControlError, ask, ask_if};
 use nearflash_api::{
     ApiError, Call, ChapAdd, ChapMutual, ChapRemove, ControllerKey, CredentialCreate,
-    CredentialRemove, ErrorCode, GrantAdd, GrantRevoke, HostAdd, HostRemove, JobWait, OneVolume,
-    VolumeCreate, VolumeRemove, VolumeResize,
+    CredentialRemove, ErrorCode, GrantAdd, GrantRevoke, HostAdd, HostAllow, HostRemove, HostUnlist,
+    JobWait, OneVolume, VolumeCreate, VolumeRemove, VolumeResize,
 };
 use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
 use nearflash_space::{Provisioning, VolumeRequest};
 use nearflash_units::BlockSize;
 
-use super::plan::{Permission, Plan, Step};
+use super::plan::{Permission, Plan, Step, listed};
 use super::state::{Declared, Running};
 use crate::failure::Failure;
 use crate::job;
@@ -103,12 +103,20 @@ fn make_step(data_dir: &Path, generation: u64, step: &Step) -> Result<(), Failur
             at.change(VolumeResize { name: volume.name.clone(), bytes: to.0, shrink: false })
         }
         Step::VolumeCreate(request) => at.change(creation(request)),
-        Step::HostAdd(spec) => at.ask(host(spec, false)?).map(drop),
+        Step::HostAdd(spec) => {
+            let volumes = listed(spec);
+            at.ask(HostAdd { volumes, ..host(spec, false)? }).map(drop)
+        }
         Step::HostChange { spec, .. } => at.ask(host(spec, true)?).map(drop),
         Step::ChapAdd(spec) => at.ask(chap(spec, false)?).map(drop),
         Step::ChapChange { spec, .. } => at.ask(chap(spec, true)?).map(drop),
         Step::CredentialCreate(spec) => create_credential(&at, spec),
         Step::GrantAdd(spec) => at.ask(grant(spec)).map(drop),
+        Step::HostVolumes { nqn, volumes } => {
+            let (host, volumes) = (nqn.clone(), volumes.clone());
+            at.ask(HostAllow { host, volumes, only: true }).map(drop)
+        }
+        Step::HostUnlist { nqn } => at.ask(HostUnlist { host: nqn.clone() }).map(drop),
         Step::HostRemove { nqn } => at.ask(HostRemove { nqn: nqn.clone() }).map(drop),
         Step::ChapRemove { user } => at.ask(ChapRemove { user: user.clone() }).map(drop),
         Step::CredentialRemove { id } => at.ask(CredentialRemove { id: id.clone() }).map(drop),
@@ -127,19 +135,23 @@ fn creation(request: &VolumeRequest) -> VolumeCreate {
     }
 }
 
+/// The call that adds or replaces the keys of a host. It leaves the list of the host as it is.
 fn host(spec: &HostSpec, replace: bool) -> Result<HostAdd, Failure> {
-    let controller = spec.controller_key_file.as_deref().map(read_secret).transpose()?;
+    let HostSpec { nqn, dhchap, psk, .. } = spec;
+    let keys = dhchap.as_ref();
+    let controller = keys.and_then(|keys| keys.controller_key_file.as_deref());
+    let controller = controller.map(read_secret).transpose()?;
     Ok(HostAdd {
-        nqn: spec.nqn.to_string(),
-        key: Some(read_secret(&spec.key_file)?),
+        nqn: nqn.to_string(),
+        key: keys.map(|keys| read_secret(&keys.key_file)).transpose()?,
         controller: controller.map(|key| ControllerKey { key: Some(key) }),
-        hash: spec.hash.map(|hash| hash.to_string()),
-        group: spec.group.map(|group| group.to_string()),
+        hash: keys.and_then(|keys| keys.hash).map(|hash| hash.to_string()),
+        group: keys.and_then(|keys| keys.group).map(|group| group.to_string()),
         replace,
         volumes: None,
-        psk: None,
-        psk_derivation: None,
-        tls: None,
+        psk: psk.as_ref().map(|psk| read_secret(&psk.file)).transpose()?,
+        psk_derivation: psk.as_ref().map(|psk| psk.derivation.to_string()),
+        tls: psk.as_ref().map(|psk| psk.demand.to_string()),
     })
 }
 

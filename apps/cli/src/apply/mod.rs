@@ -36,8 +36,8 @@ pub(crate) struct ApplyArgs {
     /// Show the differences, and change nothing. The exit code is 3 if there are differences
     #[arg(long)]
     dry_run: bool,
-    /// Also remove the volumes, hosts with keys, CHAP accounts, credentials and grants that the file does
-    /// not have
+    /// Also remove the volumes, NVMe hosts with keys or a list, CHAP accounts, credentials and grants that the
+    /// file does not have
     #[arg(long)]
     prune: bool,
     /// Permit changes that destroy data: removed and shrunk volumes

@@ -8,10 +8,13 @@
 //! others are removed, because the last one that is removed opens addresses of this machine to everyone.
 
 use nearflash_access::Covered;
-use nearflash_api::{ChapInfo, KeyedHost};
+use nearflash_api::{ChapInfo, HostVolume, KeyedHost};
 use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
 use nearflash_space::VolumeRequest;
 use nearflash_units::{BlockSize, ByteLen};
+
+use hosts::hosts;
+pub(crate) use hosts::{keyed, listed};
 
 use super::state::{Declared, Device, Fixed, Running, Terms, Volume};
 
@@ -42,20 +45,49 @@ pub(crate) struct Plan {
 /// One change. The order of the variants is the order in which they are made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
-    GrantRevoke { number: u64, terms: Terms },
+    GrantRevoke {
+        number: u64,
+        terms: Terms,
+    },
     VolumeRemove(Volume),
-    VolumeShrink { volume: Volume, to: ByteLen },
-    VolumeGrow { volume: Volume, to: ByteLen },
+    VolumeShrink {
+        volume: Volume,
+        to: ByteLen,
+    },
+    VolumeGrow {
+        volume: Volume,
+        to: ByteLen,
+    },
     VolumeCreate(VolumeRequest),
     HostAdd(HostSpec),
-    HostChange { spec: HostSpec, from: KeyedHost },
+    HostChange {
+        spec: HostSpec,
+        from: KeyedHost,
+    },
+    /// The host sees these volumes, and no others.
+    HostVolumes {
+        nqn: String,
+        volumes: Vec<HostVolume>,
+    },
     ChapAdd(ChapSpec),
-    ChapChange { spec: ChapSpec, from: ChapInfo },
+    ChapChange {
+        spec: ChapSpec,
+        from: ChapInfo,
+    },
     CredentialCreate(CredentialSpec),
     GrantAdd(GrantSpec),
-    HostRemove { nqn: String },
-    ChapRemove { user: String },
-    CredentialRemove { id: String },
+    HostUnlist {
+        nqn: String,
+    },
+    HostRemove {
+        nqn: String,
+    },
+    ChapRemove {
+        user: String,
+    },
+    CredentialRemove {
+        id: String,
+    },
 }
 
 /// Adds the steps of one kind of resource to a plan.
@@ -94,11 +126,11 @@ impl Step {
             Self::VolumeShrink { .. } => 2,
             Self::VolumeGrow { .. } => 3,
             Self::VolumeCreate(_) => 4,
-            Self::HostAdd(_) | Self::HostChange { .. } => 5,
+            Self::HostAdd(_) | Self::HostChange { .. } | Self::HostVolumes { .. } => 5,
             Self::ChapAdd(_) | Self::ChapChange { .. } => 6,
             Self::CredentialCreate(_) => 7,
             Self::GrantAdd(_) => 8,
-            Self::HostRemove { .. } => 9,
+            Self::HostUnlist { .. } | Self::HostRemove { .. } => 9,
             Self::ChapRemove { .. } => 10,
             Self::CredentialRemove { .. } => 11,
         }
@@ -110,13 +142,21 @@ impl Step {
     }
 }
 
-/// The kinds of access of which the steps remove the last one.
+/// The kinds of access of which the steps remove the last one, and lists that are taken away.
 fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
     let count = |is_such: fn(&Step) -> bool| steps.iter().filter(|step| is_such(step)).count();
+    let loses_keys = |step: &&Step| {
+        let is_keyed = |nqn: &String| running.hosts.iter().any(|host| host.nqn == *nqn);
+        matches!(step, Step::HostRemove { nqn } if is_keyed(nqn))
+    };
+    let loses_list = |step: &Step| {
+        let is_listed = |nqn: &String| running.lists.iter().any(|list| list.host == *nqn);
+        matches!(step, Step::HostUnlist { nqn } | Step::HostRemove { nqn } if is_listed(nqn))
+    };
     let kinds = [
         (
             running.hosts.len() + count(|step| matches!(step, Step::HostAdd(_))),
-            count(|step| matches!(step, Step::HostRemove { .. })),
+            steps.iter().filter(loses_keys).count(),
             "no host with keys is left: hosts need none at addresses that do not require them",
         ),
         (
@@ -131,7 +171,15 @@ fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
         ),
     ];
     let is_last = |(all, removed, _): &(usize, usize, _)| *removed > 0 && all == removed;
-    kinds.into_iter().filter(is_last).map(|(.., warning)| warning).collect()
+    let mut found: Vec<_> =
+        kinds.into_iter().filter(is_last).map(|(.., warning)| warning).collect();
+    if steps.iter().any(loses_list) {
+        found.push(
+            "a host without a list sees every volume, unless the node was started with \
+             --unlisted-hosts none",
+        );
+    }
+    found
 }
 
 fn fixed(declared: &Declared, running: &Running, _: Permission, plan: &mut Plan) {
@@ -233,49 +281,6 @@ fn change_volume(asked: &VolumeRequest, found: &Volume, plan: &mut Plan) {
     }
 }
 
-fn hosts(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
-    let declared = &declared.access.hosts;
-    for spec in declared {
-        let is_same = |host: &&KeyedHost| host.nqn == spec.nqn.as_str();
-        match running.hosts.iter().find(is_same) {
-            None => plan.steps.push(Step::HostAdd(spec.clone())),
-            Some(found) if has_keys_of(found, spec) => {}
-            Some(found) if found.tls.is_some() => plan.conflicts.push(format!(
-                "host '{}' has a PSK for TLS, which a file cannot declare: change its keys with 'nearflash host remove' and 'nearflash host add'",
-                found.nqn
-            )),
-            Some(found) => {
-                plan.steps.push(Step::HostChange { spec: spec.clone(), from: found.clone() });
-            }
-        }
-    }
-    // A host with a PSK alone cannot be declared.
-    for host in running.hosts.iter().filter(|host| may.prune && host.dhchap) {
-        if !declared.iter().any(|spec| spec.nqn.as_str() == host.nqn) {
-            plan.steps.push(Step::HostRemove { nqn: host.nqn.clone() });
-        }
-    }
-}
-
-/// Whether a host of a node has the keys for DH-HMAC-CHAP that a file declares. It may have a PSK as well.
-fn has_keys_of(found: &KeyedHost, spec: &HostSpec) -> bool {
-    let without_psk = KeyedHost { tls: None, psk_derivation: None, ..found.clone() };
-    without_psk == keyed(spec)
-}
-
-/// A host as a node lists it.
-pub(crate) fn keyed(spec: &HostSpec) -> KeyedHost {
-    KeyedHost {
-        nqn: spec.nqn.to_string(),
-        dhchap: true,
-        mutual: spec.controller_key_file.is_some(),
-        hash: spec.hash.map(|hash| hash.to_string()),
-        group: spec.group.map(|group| group.to_string()),
-        tls: None,
-        psk_derivation: None,
-    }
-}
-
 fn chap(declared: &Declared, running: &Running, may: Permission, plan: &mut Plan) {
     let declared = &declared.access.chap;
     for spec in declared {
@@ -337,11 +342,7 @@ fn grants(declared: &Declared, running: &Running, may: Permission, plan: &mut Pl
             continue;
         }
         let volume = spec.volume.as_str();
-        let is_created =
-            |step: &Step| matches!(step, Step::VolumeCreate(it) if it.name == spec.volume);
-        let is_there = running.foreign.iter().any(|name| name == volume)
-            || running.volumes.iter().any(|it| it.name == volume);
-        if is_there || plan.steps.iter().any(is_created) {
+        if is_there(running, plan, volume) {
             plan.steps.push(Step::GrantAdd(spec.clone()));
         } else {
             let credential = &spec.credential;
@@ -363,15 +364,29 @@ struct Missing<'a> {
     credential: Option<&'a str>,
 }
 
+/// Whether there is a volume after the plan, or after the restart that it waits for.
+fn has_volume((declared, running): (&Declared, &Running), may: Permission, volume: &str) -> bool {
+    declared.volumes.iter().any(|it| it.name.as_str() == volume)
+        || running.foreign.iter().any(|name| name == volume)
+        || (!may.prune && running.volumes.iter().any(|it| it.name == volume))
+}
+
+/// Whether there is a volume after the plan, without a restart.
+fn is_there(running: &Running, plan: &Plan, volume: &str) -> bool {
+    let is_created =
+        |step: &Step| matches!(step, Step::VolumeCreate(it) if it.name.as_str() == volume);
+    running.foreign.iter().any(|name| name == volume)
+        || running.volumes.iter().any(|it| it.name == volume)
+        || plan.steps.iter().any(is_created)
+}
+
 fn missing<'a>(
     spec: &'a GrantSpec,
     (declared, running): (&Declared, &Running),
     may: Permission,
 ) -> Missing<'a> {
     let (volume, credential) = (spec.volume.as_str(), spec.credential.as_str());
-    let has_volume = declared.volumes.iter().any(|it| it.name.as_str() == volume)
-        || running.foreign.iter().any(|name| name == volume)
-        || (!may.prune && running.volumes.iter().any(|it| it.name == volume));
+    let has_volume = has_volume((declared, running), may, volume);
     let has_credential = declared.access.credentials.iter().any(|it| it.id.as_str() == credential)
         || (!may.prune && running.credentials.iter().any(|it| it.id == credential));
     Missing {
@@ -393,5 +408,6 @@ pub(crate) fn terms(spec: &GrantSpec) -> Terms {
     }
 }
 
+mod hosts;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use nearflash_access::GrantRange;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{
     ChapInfo, ChapList, CredentialList, DeviceInfo, GrantInfo, GrantList, HostList, KeyedHost,
-    Status, StatusShow, VolumeInfo,
+    KeyedHosts, Status, StatusShow, VolumeInfo, VolumesOfHost,
 };
 use nearflash_node::config::{AccessConfig, Config, Protocol};
 use nearflash_space::VolumeRequest;
@@ -61,6 +61,8 @@ pub(crate) struct Running {
     pub(crate) foreign: Vec<String>,
     pub(crate) devices: Vec<Device>,
     pub(crate) hosts: Vec<KeyedHost>,
+    /// The lists of NVMe hosts. The file cannot declare those of iSCSI initiators.
+    pub(crate) lists: Vec<VolumesOfHost>,
     pub(crate) chap: Vec<ChapInfo>,
     pub(crate) credentials: Vec<Credential>,
     pub(crate) grants: Vec<Grant>,
@@ -125,8 +127,10 @@ impl Running {
             expires: it.expires_at.is_some(),
             id: it.id,
         };
+        let KeyedHosts { hosts, lists } = ask(data_dir, HostList {})?;
         let own = Self {
-            hosts: ask(data_dir, HostList {})?.hosts,
+            hosts: hosts.into_iter().map(without_previous).collect(),
+            lists: lists.into_iter().filter(|list| list.host.starts_with("nqn.")).collect(),
             chap: ask(data_dir, ChapList {})?.accounts,
             credentials: credentials.map(credential).collect(),
             // A seal is a grant of everyone who has it, and has a time of its own.
@@ -158,6 +162,11 @@ impl Running {
             ..self
         }
     }
+}
+
+/// A host without its replaced keys, which are of no file and end by themselves.
+fn without_previous(host: KeyedHost) -> KeyedHost {
+    KeyedHost { previous_key_until: None, previous_psk_until: None, ..host }
 }
 
 impl Volume {

@@ -1,11 +1,13 @@
 //! A plan as text for people and as a document for programs.
 
+use nearflash_api::HostVolume;
 use nearflash_node::config::{ChapSpec, HostSpec};
 use nearflash_space::VolumeRequest;
 use serde::Serialize;
 
-use super::plan::{Plan, Step, account, keyed, terms};
+use super::plan::{Plan, Step, account, keyed, listed, terms};
 use super::state::Terms;
+use crate::output::listed_volumes;
 
 /// A step in words.
 struct Words {
@@ -41,7 +43,9 @@ fn words(step: &Step) -> Words {
             of(REMOVE, "volume", &it.name, lost)
         }
         Step::HostAdd(it) => of(CREATE, "host", it.nqn.as_str(), host(it)),
-        Step::HostChange { spec, .. } => of(CHANGE, "host", spec.nqn.as_str(), host(spec)),
+        Step::HostChange { spec, .. } => of(CHANGE, "host", spec.nqn.as_str(), keys(spec)),
+        Step::HostVolumes { nqn, volumes } => of(CHANGE, "host", nqn, sees(volumes)),
+        Step::HostUnlist { nqn } => of(CHANGE, "host", nqn, "loses its list of volumes".to_owned()),
         Step::HostRemove { nqn } => of(REMOVE, "host", nqn, none()),
         Step::ChapAdd(it) => of(CREATE, "chap", it.user.as_str(), chap(it)),
         Step::ChapChange { spec, .. } => of(CHANGE, "chap", spec.user.as_str(), chap(spec)),
@@ -73,12 +77,35 @@ pub(crate) fn volume(it: &VolumeRequest) -> String {
     text
 }
 
-/// The keys of a host in words.
+/// A host in words: its keys and its list.
 pub(crate) fn host(spec: &HostSpec) -> String {
+    let list = listed(spec).map(|list| sees(&list));
+    let has_keys = spec.dhchap.is_some() || spec.psk.is_some();
+    let parts = [has_keys.then(|| keys(spec)), list];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The keys of a host in words.
+fn keys(spec: &HostSpec) -> String {
     let host = keyed(spec);
-    let directions = if host.mutual { "keys for both directions" } else { "a key" };
-    let any = |word: Option<String>| word.unwrap_or_else(|| "any".to_owned());
-    format!("{directions}, hash {}, group {}", any(host.hash), any(host.group))
+    let mut parts = Vec::new();
+    if host.dhchap {
+        let directions = if host.mutual { "keys for both directions" } else { "a key" };
+        let any = |word: Option<String>| word.unwrap_or_else(|| "any".to_owned());
+        parts.push(format!("{directions}, hash {}, group {}", any(host.hash), any(host.group)));
+    }
+    if let (Some(tls), Some(derivation)) = (host.tls, host.psk_derivation) {
+        parts.push(format!("a PSK, TLS {tls}, derivation {derivation}"));
+    }
+    parts.join(", ")
+}
+
+/// The list of a host in words.
+fn sees(volumes: &[HostVolume]) -> String {
+    match volumes.is_empty() {
+        true => "sees no volume".to_owned(),
+        false => format!("sees {}", listed_volumes(volumes)),
+    }
 }
 
 /// An account in words.

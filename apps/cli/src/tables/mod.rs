@@ -18,7 +18,7 @@ use crate::calendar::show_moment;
 use crate::config_check::Resource;
 use crate::output::listed_volumes;
 
-pub(crate) use status::{status, time, uptime};
+pub(crate) use status::{device_list, status, time, uptime};
 
 /// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
@@ -197,7 +197,18 @@ pub(crate) fn hosts(answer: &KeyedHosts) -> String {
         };
         table.add_row([vec![name.clone()], keys.to_vec(), vec![volumes]].concat());
     }
-    rendered(&table)
+    rendered(&table) + &hosts.iter().map(previous_keys).collect::<String>()
+}
+
+/// A line for each replaced key of a host that is still valid.
+pub(crate) fn previous_keys(host: &KeyedHost) -> String {
+    let KeyedHost { nqn, previous_key_until, previous_psk_until, .. } = host;
+    let ends = [("DH-HMAC-CHAP key", previous_key_until), ("PSK", previous_psk_until)];
+    let line = |(kind, until): (&str, &Option<u64>)| {
+        let until = show_moment((*until)?);
+        Some(format!("host '{nqn}': its old {kind} is valid until {until}\n"))
+    };
+    ends.into_iter().filter_map(line).collect()
 }
 
 /// All CHAP users.

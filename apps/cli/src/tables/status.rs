@@ -67,16 +67,52 @@ fn doors(status: &Status) -> String {
 fn devices(devices: &[DeviceInfo]) -> String {
     let mut table = table(&["DEVICE", "KIND", "SIZE", "FREE", "BLOCK", "CACHE"], &[2, 3, 4]);
     for device in devices {
-        let cache = if device.volatile_cache { "volatile" } else { "none" };
         table.add_row([
             device.name.clone(),
             device.kind.clone(),
             size(device.bytes),
             size(device.free_bytes),
             device.block_size.to_string(),
-            cache.to_owned(),
+            cache(device).to_owned(),
         ]);
     }
+    rendered(&table) + &conditions(devices)
+}
+
+/// All devices, with their sources.
+pub(crate) fn device_list(devices: &[DeviceInfo]) -> String {
+    if devices.is_empty() {
+        return "no devices: add one with 'nearflash serve --device', or to the configuration file\n".to_owned();
+    }
+    let header = ["DEVICE", "SIZE", "FREE", "BLOCK", "CACHE", "HEALTH", "SOURCE"];
+    let mut table = table(&header, &[1, 2, 3]);
+    for device in devices {
+        let worn_out = device.flash.as_ref().is_some_and(|it| it.worn_out)
+            || device.pcm.as_ref().is_some_and(|it| it.worn_out);
+        let health = match (device.suspect, worn_out) {
+            (true, _) => "suspect",
+            (false, true) => "worn-out",
+            (false, false) => "good",
+        };
+        table.add_row([
+            device.name.clone(),
+            size(device.bytes),
+            size(device.free_bytes),
+            device.block_size.to_string(),
+            cache(device).to_owned(),
+            health.to_owned(),
+            device.source.clone().unwrap_or_else(|| device.kind.clone()),
+        ]);
+    }
+    rendered(&table) + &conditions(devices)
+}
+
+fn cache(device: &DeviceInfo) -> &'static str {
+    if device.volatile_cache { "volatile" } else { "none" }
+}
+
+/// The devices that are suspect, and the wear of the models.
+fn conditions(devices: &[DeviceInfo]) -> String {
     let suspect = devices.iter().filter(|device| device.suspect).map(|device| {
         let name = &device.name;
         format!(
@@ -85,7 +121,7 @@ fn devices(devices: &[DeviceInfo]) -> String {
         )
     });
     let worn = devices.iter().map(wear::of);
-    rendered(&table) + &suspect.collect::<String>() + &worn.collect::<String>()
+    suspect.collect::<String>() + &worn.collect::<String>()
 }
 
 /// Counters of the volumes that had requests, and of each of their hosts; empty if none had any.

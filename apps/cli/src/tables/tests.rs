@@ -102,6 +102,7 @@ fn whole_status() -> Status {
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
+            source: Some("file:/srv/flash.img,size=16GiB".to_owned()),
             uuid: Uuid::from_u128(2),
             bytes: 16 << 30,
             data_bytes: (16 << 30) - (1 << 20),
@@ -331,4 +332,26 @@ fn a_status_names_what_does_not_answer_and_what_is_suspect() {
         assert!(shown.contains(line), "{line} in {shown}");
     }
     assert!(!shown.contains("unused"), "{shown}");
+}
+
+#[test]
+fn devices_are_listed_with_their_sources_and_their_health() {
+    let of = |name: &str, source: Option<&str>, suspect| DeviceInfo {
+        name: name.to_owned(),
+        source: source.map(str::to_owned),
+        suspect,
+        ..whole_status().devices.remove(0)
+    };
+    let far = DeviceInfo { kind: "remote".to_owned(), ..of("far", None, false) };
+    let file = "file:/srv/flash.img,size=16GiB";
+    let devices = [of("flash", Some(file), false), far, of("disk", Some("block:/dev/sdb"), true)];
+    insta::assert_snapshot!(device_list(&devices), @r#"
+        DEVICE   SIZE     FREE  BLOCK  CACHE     HEALTH   SOURCE
+        flash   16GiB  8191MiB    512  volatile  good     file:/srv/flash.img,size=16GiB
+        far     16GiB  8191MiB    512  volatile  good     remote
+        disk    16GiB  8191MiB    512  volatile  suspect  block:/dev/sdb
+        device 'disk' failed a flush or a durable write: both fail until 'nearflash device clear disk'
+        "#);
+    let none = device_list(&[]);
+    assert!(none.starts_with("no devices: add one with"), "{none}");
 }

@@ -78,6 +78,7 @@ mod tests {
         DeviceInfo {
             name: "m".to_owned(),
             kind: kind.to_owned(),
+            source: None,
             uuid: Uuid::nil(),
             bytes: 1 << 30,
             data_bytes: 1 << 30,

@@ -500,7 +500,14 @@ fn keys_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     recorded.hosts.add(&Nqn::new("nqn.2026-11.test:a").unwrap(), one.into()).unwrap();
     recorded.hosts.add(&Nqn::new("nqn.2026-11.test:b").unwrap(), both.into()).unwrap();
     let psk = Psk::new(Some(Hash::Sha256), &[9; 32]).unwrap();
-    let tls = TlsHost { psk, derivation: Derivation::Legacy, demand: Demand::Required };
+    let (derivation, demand) = (Derivation::Legacy, Demand::Required);
+    let tls = TlsHost { psk, previous: None, derivation, demand };
+    let until = Some(UnixTime(2_000_000_000));
+    let rotated = HostSecrets {
+        dhchap: Some(HostKeys::new(key(1), None, policy).unwrap().replaced(key(2), until).unwrap()),
+        tls: Some(tls.clone().replaced(Psk::new(None, &[3; 32]).unwrap(), until)),
+    };
+    recorded.hosts.add(&Nqn::new("nqn.2026-11.test:d").unwrap(), rotated).unwrap();
     let secrets = HostSecrets { dhchap: None, tls: Some(tls) };
     recorded.hosts.add(&Nqn::new("nqn.2026-11.test:c").unwrap(), secrets).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
@@ -549,11 +556,15 @@ fn lists_of_hosts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     assert_eq!(catalog.read().unwrap().host_volumes().unwrap(), HostVolumes::default());
 }
 
+/// A previous key without its end.
+const HALF_PREVIOUS: &str = r#"{"key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:","previous_key":"DHHC-1:01:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:"}"#;
+
 #[test]
 fn damaged_keys_of_a_host_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    for damaged in [r#"{"key":"DHHC-1:01:AAAA:"}"#, r#"{"key":"x","group":"none"}"#] {
+    for damaged in [r#"{"key":"DHHC-1:01:AAAA:"}"#, r#"{"key":"x","group":"none"}"#, HALF_PREVIOUS]
+    {
         let transaction = catalog.begin().unwrap();
         transaction.open_table(NVME_HOSTS).unwrap().insert("nqn.a", damaged).unwrap();
         transaction.commit().unwrap();

@@ -265,6 +265,17 @@ pub enum ValueError {
     /// An option that needs a key for DH-HMAC-CHAP.
     #[error("'{0}' is for DH-HMAC-CHAP, and the host has only a PSK: add --dhchap-key FILE")]
     NeedsDhchapKey(&'static str),
+    /// A key of a table that needs another one.
+    #[error("the key '{key}' needs the key '{other}': add it, or remove '{key}'")]
+    NeedsKey {
+        /// The key.
+        key: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
+    /// A table for a host that says nothing about it.
+    #[error("the host has nothing but its name: add dhchap-key, psk-file or volumes")]
+    HostOfNothing,
     /// Not an option of an address.
     #[error(
         "'{0}' is not an option of an NVMe/TCP address: write ADDR:PORT, and behind it ,auth=required, \

@@ -82,8 +82,18 @@ pub(super) struct TableForm {
 pub(super) struct TableKey {
     pub(super) name: &'static str,
     pub(super) is_required: bool,
-    /// Its value is `true` or `false`, and not a text or a number.
-    pub(super) is_switch: bool,
+    pub(super) form: KeyForm,
+}
+
+/// The TOML type of a key's value in a table.
+#[derive(Clone, Copy)]
+pub(super) enum KeyForm {
+    /// A string, or an integer.
+    Text,
+    /// `true` or `false`.
+    Switch,
+    /// A list of strings and tables.
+    List(&'static TableForm),
 }
 
 /// A file.
@@ -118,6 +128,8 @@ pub(super) enum Value {
 pub(super) struct Table {
     /// The keys with their values; a switch that is on has the value `true`, and one that is off is absent.
     fields: Vec<(&'static str, String)>,
+    /// The keys whose values are lists.
+    lists: Vec<(&'static str, Vec<Value>)>,
 }
 
 impl Table {
@@ -130,6 +142,12 @@ impl Table {
     /// The text of a required key.
     pub(super) fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or_default()
+    }
+
+    /// The list of a key.
+    pub(super) fn list(&self, key: &str) -> Option<&[Value]> {
+        let found = self.lists.iter().find(|(name, _)| *name == key);
+        found.map(|(_, values)| values.as_slice())
     }
 
     /// All keys with their texts.
@@ -272,18 +290,11 @@ impl Reader {
                 self.refuse(start, &message);
                 continue;
             };
-            let text = match (known.is_switch, value.get_ref()) {
-                (true, DeValue::Boolean(false)) => continue,
-                (true, DeValue::Boolean(true)) => "true".to_owned(),
-                (false, DeValue::String(text)) => text.clone().into_owned(),
-                (false, DeValue::Integer(number)) => number.to_string(),
-                (is_switch, _) => {
-                    let expected = if is_switch { "true or false" } else { "a string" };
-                    self.refuse(start, &format!("{}: {name}: expected {expected}", form.name));
-                    continue;
-                }
+            let refused = match self.read_field(known, value, &mut read) {
+                Ok(()) => continue,
+                Err(expected) => format!("{}: {name}: expected {expected}", form.name),
             };
-            read.fields.push((known.name, text));
+            self.refuse(start, &refused);
         }
         for key in form.keys.iter().filter(|key| key.is_required) {
             // A key whose value is refused is there.
@@ -294,6 +305,59 @@ impl Reader {
         (self.errors.len() == before).then_some(read)
     }
 }
+
+impl Reader {
+    /// Reads the value of a key of a table.
+    ///
+    /// # Errors
+    /// The TOML type that is expected instead.
+    fn read_field(
+        &mut self,
+        key: &TableKey,
+        value: &Spanned<DeValue<'_>>,
+        table: &mut Table,
+    ) -> Result<(), &'static str> {
+        match (key.form, value.get_ref()) {
+            (KeyForm::Switch, DeValue::Boolean(false)) => {}
+            (KeyForm::Switch, DeValue::Boolean(true)) => {
+                table.fields.push((key.name, "true".to_owned()));
+            }
+            (KeyForm::Switch, _) => return Err("true or false"),
+            (KeyForm::Text, DeValue::String(text)) => {
+                table.fields.push((key.name, text.clone().into_owned()));
+            }
+            (KeyForm::Text, DeValue::Integer(number)) => {
+                table.fields.push((key.name, number.to_string()));
+            }
+            (KeyForm::Text, _) => return Err("a string"),
+            (KeyForm::List(form), DeValue::Array(values)) => {
+                let values = values.iter().map(|value| self.read_item(form, value));
+                let values: Result<Vec<Option<Value>>, _> = values.collect();
+                table.lists.push((key.name, values?.into_iter().flatten().collect()));
+            }
+            (KeyForm::List(_), _) => return Err(LIST),
+        }
+        Ok(())
+    }
+
+    /// Reads a value of a list of a table. `None` if it is a table with errors.
+    fn read_item(
+        &mut self,
+        form: &'static TableForm,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Option<Value>, &'static str> {
+        match value.get_ref() {
+            DeValue::String(text) => Ok(Some(Value::Text(text.clone().into_owned()))),
+            DeValue::Table(table) => {
+                Ok(self.read_table(form, value.span().start, table).map(Value::Table))
+            }
+            _ => Err(LIST),
+        }
+    }
+}
+
+/// The TOML type of a list of a table.
+const LIST: &str = "a list of strings and tables";
 
 fn expected(form: Form) -> &'static str {
     match form {

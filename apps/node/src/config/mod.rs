@@ -42,7 +42,8 @@ pub use error::{ConfigError, Key, Origin, ValueError};
 pub use http::{HttpConfig, HttpDoor};
 /// The name of an NVMe host.
 pub use nearflash_nvme::Nqn as HostNqn;
-pub use tables::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
+pub use nearflash_nvme::tls::{Demand, Derivation};
+pub use tables::{ChapSpec, CredentialSpec, DhchapSpec, GrantSpec, HostSpec, PskSpec};
 pub use volume_spec::{parse_block_size, parse_volume};
 
 /// A core's pool by default: 256 transfers of 128 KiB.

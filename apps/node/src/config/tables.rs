@@ -10,23 +10,24 @@ use nearflash_access::{ChapUser, Covered, GrantRange, Rights};
 use nearflash_media::DeviceSpec;
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{DhGroup, Hash};
+use nearflash_nvme::tls::{Demand, Derivation};
 use nearflash_space::{Name, VolumeRequest};
 
-use super::file::{Table, TableForm, TableKey, Value};
+use super::file::{KeyForm, Table, TableForm, TableKey, Value};
 use super::volume_spec::VolumeParts;
 use super::{ValueError, parse_volume};
 use crate::remote::RemoteSpec;
 
 const fn required(name: &'static str) -> TableKey {
-    TableKey { name, is_required: true, is_switch: false }
+    TableKey { name, is_required: true, form: KeyForm::Text }
 }
 
 const fn optional(name: &'static str) -> TableKey {
-    TableKey { name, is_required: false, is_switch: false }
+    TableKey { name, is_required: false, form: KeyForm::Text }
 }
 
 const fn switch(name: &'static str) -> TableKey {
-    TableKey { name, is_required: false, is_switch: true }
+    TableKey { name, is_required: false, form: KeyForm::Switch }
 }
 
 pub(super) const VOLUME: TableForm = TableForm {
@@ -77,12 +78,20 @@ pub(super) const HOST: TableForm = TableForm {
     name: "host",
     keys: &[
         required("nqn"),
-        required("dhchap-key"),
+        optional("dhchap-key"),
         optional("dhchap-ctrl-key"),
         optional("hash"),
         optional("group"),
+        optional("psk-file"),
+        optional("psk-derivation"),
+        optional("tls"),
+        TableKey { name: "volumes", is_required: false, form: KeyForm::List(&HOST_VOLUME) },
     ],
 };
+
+/// A volume in the list of a host.
+const HOST_VOLUME: TableForm =
+    TableForm { name: "host: volumes", keys: &[required("name"), optional("rights")] };
 
 pub(super) const CHAP: TableForm = TableForm {
     name: "chap",
@@ -152,11 +161,22 @@ pub(super) fn remote(value: &Value) -> Result<RemoteSpec, ValueError> {
     }
 }
 
-/// The keys of an NVMe host, which authenticates with them.
+/// An NVMe host. A part that is absent declares nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostSpec {
     /// The host.
     pub nqn: Nqn,
+    /// The keys with which it authenticates.
+    pub dhchap: Option<DhchapSpec>,
+    /// Its PSK for TLS.
+    pub psk: Option<PskSpec>,
+    /// The volumes that it sees, and no others.
+    pub volumes: Option<Vec<(Name, Rights)>>,
+}
+
+/// The keys of a host for DH-HMAC-CHAP.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DhchapSpec {
     /// The file with its key.
     pub key_file: PathBuf,
     /// The file with the controller's key, for authentication in both directions.
@@ -165,6 +185,17 @@ pub struct HostSpec {
     pub hash: Option<Hash>,
     /// The only Diffie-Hellman group to use.
     pub group: Option<DhGroup>,
+}
+
+/// The PSK of a host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PskSpec {
+    /// The file with the PSK.
+    pub file: PathBuf,
+    /// The derivation that the host uses.
+    pub derivation: Derivation,
+    /// Whether it must use TLS.
+    pub demand: Demand,
 }
 
 /// A CHAP account of initiators.
@@ -200,17 +231,72 @@ pub struct GrantSpec {
     pub rights: Rights,
 }
 
-/// The keys of a host.
+/// A host.
 pub(super) fn host(table: &Table) -> Result<HostSpec, ValueError> {
     let text = table.text("nqn");
     let refused = |source| ValueError::HostNqn { text: text.into(), source };
-    Ok(HostSpec {
-        nqn: Nqn::new(text).map_err(refused)?,
-        key_file: table.text("dhchap-key").into(),
+    let nqn = Nqn::new(text).map_err(refused)?;
+    let (dhchap, psk) = (dhchap(table)?, psk(table)?);
+    let volumes = table.list("volumes").map(host_volumes).transpose()?;
+    if dhchap.is_none() && psk.is_none() && volumes.is_none() {
+        return Err(ValueError::HostOfNothing);
+    }
+    Ok(HostSpec { nqn, dhchap, psk, volumes })
+}
+
+/// The first of these keys that a table has.
+fn given(table: &Table, keys: &[&'static str]) -> Option<&'static str> {
+    keys.iter().copied().find(|key| table.get(key).is_some())
+}
+
+fn dhchap(table: &Table) -> Result<Option<DhchapSpec>, ValueError> {
+    let Some(key_file) = table.get("dhchap-key") else {
+        return match given(table, &["dhchap-ctrl-key", "hash", "group"]) {
+            Some(key) => Err(ValueError::NeedsKey { key, other: "dhchap-key" }),
+            None => Ok(None),
+        };
+    };
+    Ok(Some(DhchapSpec {
+        key_file: key_file.into(),
         controller_key_file: table.get("dhchap-ctrl-key").map(PathBuf::from),
         hash: table.get("hash").map(str::parse).transpose()?,
         group: table.get("group").map(str::parse).transpose()?,
-    })
+    }))
+}
+
+fn psk(table: &Table) -> Result<Option<PskSpec>, ValueError> {
+    let Some(file) = table.get("psk-file") else {
+        return match given(table, &["psk-derivation", "tls"]) {
+            Some(key) => Err(ValueError::NeedsKey { key, other: "psk-file" }),
+            None => Ok(None),
+        };
+    };
+    Ok(Some(PskSpec {
+        file: file.into(),
+        derivation: table.get("psk-derivation").map(str::parse).transpose()?.unwrap_or_default(),
+        demand: table.get("tls").map(str::parse).transpose()?.unwrap_or_default(),
+    }))
+}
+
+/// The list of a host, in the order of the names.
+fn host_volumes(values: &[Value]) -> Result<Vec<(Name, Rights)>, ValueError> {
+    let mut list: Vec<(Name, Rights)> = Vec::new();
+    for value in values {
+        let (name, rights) = match value {
+            // The name of a volume has no colon.
+            Value::Text(text) => {
+                text.split_once(':').map_or((&**text, None), |(a, b)| (a, Some(b)))
+            }
+            Value::Table(table) => (table.text("name"), table.get("rights")),
+        };
+        let (name, rights) = (name.parse()?, rights.map_or(Ok(Rights::ReadWrite), str::parse)?);
+        if list.iter().any(|(other, _)| *other == name) {
+            return Err(ValueError::Twice(name.as_str().into()));
+        }
+        list.push((name, rights));
+    }
+    list.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
+    Ok(list)
 }
 
 /// A CHAP account.

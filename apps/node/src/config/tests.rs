@@ -418,6 +418,59 @@ dhchap-key = ["a"]
 }
 
 #[test]
+fn a_table_of_a_host_has_keys_a_psk_and_a_list_of_strings_and_tables() {
+    let text = r#"
+[[host]]
+nqn = "nqn.2026-11.x:a"
+psk-file = "a.psk"
+tls = "allowed"
+volumes = ["b:r", { name = "a" }, { name = "c", rights = "r" }]
+
+[[host]]
+nqn = "nqn.2026-11.x:b"
+volumes = []
+"#;
+    let hosts = Config::of_text(Path::new("FILE"), text, Purpose::Read).unwrap().access.hosts;
+    let psk = hosts[0].psk.as_ref().unwrap();
+    assert_eq!((psk.file.to_str(), psk.demand.to_string()), (Some("a.psk"), "allowed".to_owned()));
+    assert!(hosts[0].dhchap.is_none() && hosts[1].dhchap.is_none() && hosts[1].psk.is_none());
+    let list = |place: usize| -> Vec<String> {
+        let volumes = hosts[place].volumes.as_ref().unwrap();
+        volumes.iter().map(|(name, rights)| format!("{name}:{rights}")).collect()
+    };
+    assert_eq!(list(0), ["a:rw", "b:r", "c:r"]);
+    assert!(list(1).is_empty());
+}
+
+#[test]
+fn a_table_of_a_host_that_cannot_be_is_refused_with_the_reason() {
+    for (keys, reason) in [
+        ("", "host: the host has nothing but its name: add dhchap-key, psk-file or volumes"),
+        ("tls = 'allowed'", "host: the key 'tls' needs the key 'psk-file'"),
+        ("hash = 'sha256'", "host: the key 'hash' needs the key 'dhchap-key'"),
+        ("volumes = 'a'", "host: volumes: expected a list of strings and tables"),
+        ("volumes = [7]", "host: volumes: expected a list of strings and tables"),
+        ("volumes = [{ rights = 'r' }]", "host: volumes: the key 'name' is missing"),
+        ("volumes = ['a', 'a:r']", "host: 'a' is there twice"),
+        ("volumes = ['a:x']", "host: 'x' is not"),
+        (
+            "psk-file = 'p'
+tls = 'off'",
+            "host: 'off' does not say whether",
+        ),
+    ] {
+        let found = errors(&format!(
+            "[[host]]
+nqn = 'nqn.2026-11.x:a'
+{keys}
+"
+        ));
+        let rest = found[0].split_once(": ").unwrap().1;
+        assert!(found.len() == 1 && rest.starts_with(reason), "{keys}: {found:?}");
+    }
+}
+
+#[test]
 fn every_syntax_error_is_reported_and_nothing_else() {
     let found = errors("pool = \n\nlog = \nunknown = 1\n");
     assert!(found.len() >= 2, "{found:?}");

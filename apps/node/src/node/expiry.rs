@@ -1,5 +1,6 @@
 //! The expiry of credentials and grants: a thread waits for the next one to expire, and then
-//! publishes the remaining access to the cores.
+//! publishes the remaining access to the cores. It also removes the replaced keys of hosts once they are not valid
+//! any more.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -53,6 +54,7 @@ impl Node {
                 self.save_health(true);
             }
             self.expire();
+            self.forget_previous_keys();
             let served = self.served();
             if served.is_ending {
                 return;
@@ -87,7 +89,11 @@ impl Node {
 
 /// The time until the next expiry, at most [`WAIT_MAX`].
 fn wait_for(served: &Served) -> Duration {
-    let next = served.recorded.grants.next_expiry(now());
+    let now = now();
+    let of_grants = served.recorded.grants.next_expiry(now);
+    // A replaced key that could not be removed is tried again after the longest wait.
+    let of_keys = served.recorded.hosts.next_expiry().filter(|at| *at > now);
+    let next = of_grants.into_iter().chain(of_keys).min();
     let at = next.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at.0)));
     let left = at.and_then(|at| at.duration_since(SystemTime::now()).ok());
     left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX))

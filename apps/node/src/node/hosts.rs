@@ -1,18 +1,22 @@
 //! Keys of NVMe hosts, as the control socket changes and lists them. A change is effective when it is
-//! answered: authentications use the new keys, and a host whose keys were added or removed is disconnected.
+//! answered: authentications use the new keys, and a host whose keys were added or removed is disconnected. A host
+//! whose keys are replaced stays connected, and the old ones can be valid for a while.
 //! `host_volumes.rs` changes the volumes that hosts use.
 
 use std::sync::Arc;
 
 use nearflash_access::HostName;
-use nearflash_api::{ControllerKey, HostAdd, KeyedHost, KeyedHosts, OneKeyedHost, SecretText};
+use nearflash_api::{
+    ControllerKey, HostAdd, HostRotate, KeyedHost, KeyedHosts, OneKeyedHost, SecretText,
+};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::{Hash, HostKeys, Key, Policy};
-use nearflash_nvme::hosts::HostSecrets;
+use nearflash_nvme::hosts::{HostSecrets, NewKeys};
 use nearflash_nvme::tls::TlsHost;
+use nearflash_units::UnixTime;
 
-use super::Node;
 use super::host_volumes::volumes_of_host;
+use super::{Node, now};
 use crate::Ticket;
 use crate::config::ValueError;
 use crate::error::NodeError;
@@ -25,9 +29,25 @@ const DRAWN_HASH: Hash = Hash::Sha256;
 const DRAWN_LEN: usize = DRAWN_HASH.digest_len();
 
 impl Node {
-    /// The keys with which a host must authenticate, if it has any.
+    /// The keys with which a host must authenticate now, if it has any.
     pub(crate) fn host_keys(&self, host: &Nqn) -> Option<HostKeys> {
-        self.served().recorded.hosts.get(host)?.dhchap.clone()
+        Some(self.served().recorded.hosts.get(host)?.dhchap.clone()?.valid_at(now()))
+    }
+
+    /// Removes the replaced keys that are not valid any more. No host can use them meanwhile.
+    pub(super) fn forget_previous_keys(&self) {
+        let next = self.served().recorded.hosts.next_expiry();
+        if next.is_none_or(|next| next > now()) {
+            return;
+        }
+        match self.change_hosts(|fresh| Ok(fresh.hosts.forget_expired(now()))) {
+            Ok(hosts) => {
+                for host in hosts {
+                    tracing::info!(host = host.as_str(), "a replaced key of a host has expired");
+                }
+            }
+            Err(error) => tracing::warn!("cannot remove the replaced keys of hosts: {error}"),
+        }
     }
 
     /// Returns a message of an authentication to its session.
@@ -58,6 +78,24 @@ impl Node {
         })?;
         tracing::info!(host = host.as_str(), "keys of a host added");
         Ok(OneKeyedHost { host: info, key, controller_key })
+    }
+
+    /// Gives a host new keys. It stays connected, and authenticates with the new ones from now on.
+    pub(super) fn host_rotate(&self, call: &HostRotate) -> Result<OneKeyedHost, NodeError> {
+        let host = parse_host(&call.nqn)?;
+        let psk = call.psk.as_ref().map(|psk| psk.0.trim().parse()).transpose();
+        let psk = psk.map_err(ValueError::from)?;
+        let (dhchap, drawn) = match (&call.key, &psk) {
+            (None, Some(_)) => (None, None),
+            (given, _) => given_or_drawn(given.as_ref()).map(|(key, drawn)| (Some(key), drawn))?,
+        };
+        let (new, until) = (NewKeys { dhchap, psk }, call.previous_until.map(UnixTime));
+        let info = self.change_hosts(|fresh| {
+            fresh.hosts.rotate(&host, new, until, now())?;
+            Ok(keyed_host(&host, fresh.hosts.get(&host).expect("it has got new keys")))
+        })?;
+        tracing::info!(host = host.as_str(), "keys of a host replaced");
+        Ok(OneKeyedHost { host: info, key: drawn, controller_key: None })
     }
 
     pub(super) fn host_list(&self) -> KeyedHosts {
@@ -166,6 +204,7 @@ fn tls_host(call: &HostAdd) -> Result<Option<TlsHost>, ValueError> {
     };
     Ok(Some(TlsHost {
         psk: psk.0.trim().parse()?,
+        previous: None,
         derivation: call.psk_derivation.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
         demand: call.tls.as_deref().map(str::parse).transpose()?.unwrap_or_default(),
     }))
@@ -189,7 +228,7 @@ fn given_or_drawn(given: Option<&SecretText>) -> Result<(Key, Option<SecretText>
 }
 
 fn keyed_host(host: &Nqn, secrets: &HostSecrets) -> KeyedHost {
-    let HostSecrets { dhchap, tls } = secrets;
+    let HostSecrets { dhchap, tls } = secrets.clone().valid_at(now());
     let policy = dhchap.as_ref().map(|keys| keys.policy).unwrap_or_default();
     KeyedHost {
         nqn: host.to_string(),
@@ -199,5 +238,7 @@ fn keyed_host(host: &Nqn, secrets: &HostSecrets) -> KeyedHost {
         group: policy.group.map(|group| group.to_string()),
         tls: tls.as_ref().map(|tls| tls.demand.to_string()),
         psk_derivation: tls.as_ref().map(|tls| tls.derivation.to_string()),
+        previous_key_until: dhchap.as_ref().and_then(HostKeys::previous).map(|it| it.until.0),
+        previous_psk_until: tls.as_ref().and_then(|tls| Some(tls.previous.as_ref()?.until.0)),
     }
 }

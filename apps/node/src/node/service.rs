@@ -7,12 +7,12 @@ use nearflash_api::{
     Accounts, Activity, ActivityShow, ApiError, ChapAdd, ChapList, ChapRemove, ClusterVolumeCreate,
     CredentialCreate, CredentialList, CredentialRemove, Credentials, DeviceClear, DeviceList,
     Devices, ErrorCode, EventList, Events, GrantAdd, GrantList, GrantRevoke, GrantSeal, Grants,
-    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostUnlist, JobCancel, JobList, JobShow,
-    JobWait, Jobs, KeyedHosts, Metrics, MetricsShow, NewCredential, NewSeal, NewToken, OneAccount,
-    OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken, OneVolume,
-    OneVolumeList, ReservationClear, ReservationList, Reservations, Serve, Status, StatusShow,
-    Subject, TokenCreate, TokenList, TokenRemove, Tokens, Trace, TraceRun, VolumeCreate,
-    VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
+    HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist, JobCancel, JobList,
+    JobShow, JobWait, Jobs, KeyedHosts, Metrics, MetricsShow, NewCredential, NewSeal, NewToken,
+    OneAccount, OneCredential, OneDevice, OneGrant, OneJob, OneKeyedHost, OneReservation, OneToken,
+    OneVolume, OneVolumeList, ReservationClear, ReservationList, Reservations, Serve, Status,
+    StatusShow, Subject, TokenCreate, TokenList, TokenRemove, Tokens, Trace, TraceRun,
+    VolumeCreate, VolumeDetail, VolumeList, VolumeRemove, VolumeResize, VolumeShow, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -144,6 +144,12 @@ impl Serve<ChapRemove> for Node {
 impl Serve<HostAdd> for Node {
     fn serve(&self, call: HostAdd) -> Result<OneKeyedHost, ApiError> {
         Ok(self.host_add(&call)?)
+    }
+}
+
+impl Serve<HostRotate> for Node {
+    fn serve(&self, call: HostRotate) -> Result<OneKeyedHost, ApiError> {
+        Ok(self.host_rotate(&call)?)
     }
 }
 

@@ -107,6 +107,7 @@ impl Node {
                         true => "mirror".to_owned(),
                         false => kind_name(device.kind()).to_owned(),
                     },
+                    source: device.source().map(str::to_owned),
                     uuid: device.uuid(),
                     bytes: remote.map_or(properties.len.0, |volume| volume.len().0),
                     data_bytes: place.free.len().0,

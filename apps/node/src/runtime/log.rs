@@ -84,6 +84,9 @@ fn log_host(notice: Notice) -> Option<Notice> {
             let hash = hash.map(|hash| hash.to_string()).unwrap_or_default();
             warn!(%peer, identity = &*identity, hash, "connection refused: {fault}");
         }
+        Notice::PreviousPsk { peer, host } => {
+            info!(%peer, host = host.as_str(), "host uses its previous PSK, which a new one replaces");
+        }
         Notice::ControllerGone { controller, host } => {
             let host = host.map(|host| host.to_string()).unwrap_or_default();
             info!(controller = controller.0, host, "host gone");

@@ -10,6 +10,7 @@ use zerocopy::little_endian::U32;
 use super::group::{DhGroup, PrivateValue};
 use super::hash::{Digest, Hash};
 use super::hosts::{HostKeys, Random};
+use super::key::Key;
 use super::message::{
     Challenge, DHCHAP_PROTOCOL, Descriptor, Explanation, Failure, Header, Kind, NO_SECURE_CHANNEL,
     Negotiate, Reply, Success1, read,
@@ -27,7 +28,7 @@ enum State {
     /// The host has the challenge.
     AwaitingReply(Box<Sent>),
     /// The host has proved its key and has not fetched the answer yet.
-    Succeeding { transaction: u16, hash_len: u8, response: Option<Digest> },
+    Succeeding { transaction: u16, hash_len: u8, response: Option<Digest>, uses_previous: bool },
     /// The host checks the controller's response.
     AwaitingSuccess2 { transaction: u16 },
     /// The host has not fetched the failure yet.
@@ -76,6 +77,11 @@ impl ControllerEnd {
     /// Whether the last message has proved that the host knows its key.
     pub fn has_proof(&self) -> bool {
         matches!(self.state, State::Succeeding { .. })
+    }
+
+    /// Whether the key of that proof is the previous one, which a new key has replaced.
+    pub fn has_previous_key(&self) -> bool {
+        matches!(self.state, State::Succeeding { uses_previous: true, .. })
     }
 
     /// Handles a message of the host. `keys` are the host's, if it has any. With a group this takes
@@ -153,7 +159,7 @@ impl ControllerEnd {
     fn message(&self) -> Vec<u8> {
         match &self.state {
             State::Challenging(sent) => sent.message(),
-            State::Succeeding { transaction, hash_len, response } => {
+            State::Succeeding { transaction, hash_len, response, .. } => {
                 success(*transaction, *hash_len, response.as_ref())
             }
             State::Failing { transaction, explanation } => failure(*transaction, *explanation),
@@ -255,13 +261,18 @@ fn check_reply(
     let transaction = sent.transaction;
     let challenged =
         Challenged { challenge: sent.challenge.bytes(), sequence: sent.sequence, transaction };
-    let key = keys.host().of_owner(&names.host);
-    if !agreed.response(Prover::Host, &key, challenged, names).is(response) {
-        return Err(Explanation::FAILED);
-    }
+    let is_right = |key: &Key| {
+        let key = key.of_owner(&names.host);
+        agreed.response(Prover::Host, &key, challenged, names).is(response)
+    };
+    let uses_previous = match keys.previous() {
+        _ if is_right(keys.host()) => false,
+        Some(previous) if is_right(&previous.key) => true,
+        _ => return Err(Explanation::FAILED),
+    };
     let hash_len = digest_len(sent.hash);
     if reply.challenge_valid == 0 {
-        return Ok(State::Succeeding { transaction, hash_len, response: None });
+        return Ok(State::Succeeding { transaction, hash_len, response: None, uses_previous });
     }
     // A host that returns the controller's own challenge wants it to compute somebody's response.
     if sent.challenge.is(their_challenge) {
@@ -271,5 +282,5 @@ fn check_reply(
     let sequence = reply.sequence.get();
     let challenged = Challenged { challenge: their_challenge, sequence, transaction };
     let response = Some(agreed.response(Prover::Controller, &key, challenged, names));
-    Ok(State::Succeeding { transaction, hash_len, response })
+    Ok(State::Succeeding { transaction, hash_len, response, uses_previous })
 }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use nearflash_units::UnixTime;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::group::{DhGroup, PRIVATE_LEN, PrivateValue};
 use super::hash::{DIGEST_LEN_MAX, Digest, Hash};
 use super::key::Key;
+use crate::Previous;
 
 /// The number of random bytes of one end of a transaction.
 pub const RANDOM_LEN: usize = DIGEST_LEN_MAX + PRIVATE_LEN + 4;
@@ -83,6 +85,7 @@ pub struct HostKeysError;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostKeys {
     host: Key,
+    previous: Option<Previous<Key>>,
     controller: Option<Key>,
     /// The hash and group of its authentications.
     pub policy: Policy,
@@ -96,13 +99,42 @@ impl HostKeys {
     pub fn new(host: Key, controller: Option<Key>, policy: Policy) -> Result<Self, HostKeysError> {
         match controller {
             Some(same) if same == host => Err(HostKeysError),
-            controller => Ok(Self { host, controller, policy }),
+            controller => Ok(Self { host, previous: None, controller, policy }),
         }
+    }
+
+    /// The same keys, and another one that the host may still use.
+    #[must_use]
+    pub fn with_previous(self, previous: Option<Previous<Key>>) -> Self {
+        Self { previous, ..self }
+    }
+
+    /// A new key of the host. The old one is valid until `until`, and no longer without it. The controller's key
+    /// stays: the controller proves one key, and cannot know which one a host expects.
+    ///
+    /// # Errors
+    /// If the controller has the same key.
+    pub fn replaced(self, key: Key, until: Option<UnixTime>) -> Result<Self, HostKeysError> {
+        let Self { host, previous, controller, policy } = self;
+        let previous = Previous::after((host, previous), &key, until);
+        Ok(Self::new(key, controller, policy)?.with_previous(previous))
+    }
+
+    /// The keys that are valid at `now`.
+    #[must_use]
+    pub fn valid_at(self, now: UnixTime) -> Self {
+        let previous = self.previous.filter(|previous| previous.is_valid(now));
+        Self { previous, ..self }
     }
 
     /// The host's key.
     pub const fn host(&self) -> &Key {
         &self.host
+    }
+
+    /// The key that the host's key has replaced, if the host may still use it.
+    pub const fn previous(&self) -> Option<&Previous<Key>> {
+        self.previous.as_ref()
     }
 
     /// The controller's key.

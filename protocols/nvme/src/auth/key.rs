@@ -3,21 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use super::hash::{Hash, are_equal};
 use crate::Nqn;
+use crate::secret_text::{SecretFault, SecretForm};
 
-/// The text before the number of the transformation.
-const PREFIX: &str = "DHHC-1:";
+/// The form of its text.
+const FORM: SecretForm = SecretForm { prefix: "DHHC-1:", hashes: &Hash::ALL };
 /// The lengths that a key can have in bytes.
 const KEY_LENS: [usize; 3] = [32, 48, 64];
-/// The length of the CRC-32 after the key.
-const CRC_LEN: usize = 4;
-/// The longest text of a key and its CRC-32: 68 bytes in base64.
-const TEXT_LEN_MAX: usize = 92;
 /// Follows the name of the key's owner in the transformation.
 const LABEL: &[u8] = b"NVMe-over-Fabrics";
 
@@ -69,12 +64,7 @@ impl Key {
 
     /// Its text, which is a secret.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut sealed = Zeroizing::new(Vec::with_capacity(self.bytes.len() + CRC_LEN));
-        sealed.extend_from_slice(&self.bytes);
-        sealed.extend_from_slice(&crc32(&self.bytes).to_le_bytes());
-        let encoded = Zeroizing::new(STANDARD.encode(sealed.as_slice()));
-        let number = self.transformation.map_or(0, Hash::id);
-        Zeroizing::new(format!("{PREFIX}{number:02}:{}:", encoded.as_str()))
+        FORM.to_text(self.transformation, &self.bytes)
     }
 
     /// The key as its owner uses it: that of the host for its NQN, that of the controller for the subsystem's.
@@ -93,24 +83,19 @@ impl FromStr for Key {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let rest = text.strip_prefix(PREFIX).ok_or(KeyError::Form)?;
-        let (number, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
-        let encoded = rest.strip_suffix(':').ok_or(KeyError::Form)?;
-        let transformation = match number {
-            "00" => None,
-            "01" => Some(Hash::Sha256),
-            "02" => Some(Hash::Sha384),
-            "03" => Some(Hash::Sha512),
-            _ => return Err(KeyError::Transformation),
-        };
-        if encoded.len() > TEXT_LEN_MAX {
-            return Err(KeyError::Length);
+        let (transformation, bytes) = FORM.parse(text)?;
+        Self::new(transformation, &bytes)
+    }
+}
+
+impl From<SecretFault> for KeyError {
+    fn from(fault: SecretFault) -> Self {
+        match fault {
+            SecretFault::Form => Self::Form,
+            SecretFault::Hash => Self::Transformation,
+            SecretFault::Length => Self::Length,
+            SecretFault::Checksum => Self::Checksum,
         }
-        let sealed = STANDARD.decode(encoded).map_err(|_| KeyError::Form)?;
-        let sealed = Zeroizing::new(sealed);
-        let (bytes, crc) = sealed.split_last_chunk::<CRC_LEN>().ok_or(KeyError::Length)?;
-        let key = Self::new(transformation, bytes)?;
-        if are_equal(crc, &crc32(bytes).to_le_bytes()) { Ok(key) } else { Err(KeyError::Checksum) }
     }
 }
 
@@ -128,24 +113,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The CRC-32 of RFC 1952, bit by bit: keys are short and rarely read.
-pub(crate) fn crc32(bytes: &[u8]) -> u32 {
-    const POLYNOMIAL: u32 = 0xEDB8_8320;
-    let step = |crc: u32, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ POLYNOMIAL };
-    let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), step);
-    !bytes.iter().fold(u32::MAX, byte)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn the_checksum_is_the_usual_crc_32() {
-        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
-    }
 
     /// The bytes are 00h to 1Fh. The text was computed from the definition with another program.
     #[test]

@@ -31,7 +31,6 @@ pub(crate) use hash::are_equal;
 pub use hash::{Hash, ParseHashError};
 pub use host::{HostEnd, HostError, Next};
 pub use hosts::{HostKeys, HostKeysError, Policy, RANDOM_LEN, Random};
-pub(crate) use key::crc32;
 pub use key::{Key, KeyError};
 pub use message::{Explanation, MESSAGE_LEN_MAX};
 pub use response::Names;

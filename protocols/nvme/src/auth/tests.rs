@@ -1,5 +1,6 @@
 //! Both ends against each other, and against values that another implementation has computed.
 
+use nearflash_units::UnixTime;
 use proptest::prelude::*;
 
 use super::hosts::RANDOM_LEN;
@@ -337,6 +338,56 @@ fn a_host_authenticates_again_and_loses_the_queue_only_if_it_fails() {
     assert!(controller.authenticate(other).1.is_err());
     assert!(!controller.end.is_authenticated());
     assert_eq!(controller.authenticate(keys).1, Ok(()));
+}
+
+#[test]
+fn while_keys_overlap_a_host_authenticates_with_either_and_then_with_the_new_one_alone() {
+    let key = |byte| Key::new(None, &[byte; 32]).unwrap();
+    let of_host = |byte| HostKeys::new(key(byte), None, NULL).unwrap();
+    let both = of_host(1).replaced(key(2), Some(UnixTime(100))).unwrap();
+    for (now, byte, is_in) in
+        [(99, 1, true), (99, 2, true), (99, 3, false), (100, 1, false), (100, 2, true)]
+    {
+        let found = authenticated(both.clone().valid_at(UnixTime(now)), of_host(byte));
+        assert_eq!(found.is_ok(), is_in, "key {byte} at {now}: {found:?}");
+    }
+    let at_once = of_host(1).replaced(key(2), None).unwrap();
+    assert!(authenticated(at_once, of_host(1)).is_err());
+}
+
+#[test]
+fn a_host_that_authenticates_again_with_its_previous_key_is_refused_after_the_overlap() {
+    let old = keys(true, NULL);
+    let new = Key::new(None, &[9; 32]).unwrap();
+    let both = old.clone().replaced(new.clone(), Some(UnixTime(100))).unwrap();
+    let mut controller = Controller::new(both.clone());
+    controller.authenticate(old.clone()).1.unwrap();
+    controller.keys = Some(both.valid_at(UnixTime(100)));
+    assert!(controller.end.is_authenticated(), "until it authenticates again");
+    assert!(controller.authenticate(old.clone()).1.is_err());
+    assert!(!controller.end.is_authenticated());
+    let fresh = HostKeys::new(new, old.controller().cloned(), NULL).unwrap();
+    assert_eq!(controller.authenticate(fresh).1, Ok(()));
+}
+
+#[test]
+fn the_proof_says_whether_the_key_is_the_previous_one() {
+    let key = |byte| Key::new(None, &[byte; 32]).unwrap();
+    let of_host = |byte| HostKeys::new(key(byte), None, NULL).unwrap();
+    let both = of_host(1).replaced(key(2), Some(UnixTime(100))).unwrap();
+    for (byte, is_previous) in [(1, true), (2, false)] {
+        let mut controller = Controller::new(both.clone());
+        let mut host = HostEnd::new(names(), of_host(byte), TRANSACTION);
+        controller.send(&host.negotiate());
+        let Ok(Next::Send(reply)) = host.handle_message(&controller.receive(), &random(0x44))
+        else {
+            panic!("a reply")
+        };
+        assert!(!controller.end.has_proof() && !controller.end.has_previous_key());
+        controller.send(&reply);
+        assert!(controller.end.has_proof());
+        assert_eq!(controller.end.has_previous_key(), is_previous);
+    }
 }
 
 #[test]

@@ -3,18 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-use crate::auth::{Hash, are_equal, crc32};
+use crate::auth::{Hash, are_equal};
+use crate::secret_text::{SecretFault, SecretForm};
 
-/// The text before the number of the hash.
-const PREFIX: &str = "NVMeTLSkey-1:";
-/// The length of the CRC-32 after the key.
-const CRC_LEN: usize = 4;
-/// The longest text of a key and its CRC-32: 52 bytes in base64.
-const TEXT_LEN_MAX: usize = 72;
+/// The form of its text.
+const FORM: SecretForm =
+    SecretForm { prefix: "NVMeTLSkey-1:", hashes: &[Hash::Sha256, Hash::Sha384] };
 
 /// A cipher suite of TLS 1.3, and the hash that goes with it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -103,12 +99,7 @@ impl Psk {
 
     /// Its text, which is a secret.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut sealed = Zeroizing::new(Vec::with_capacity(self.bytes.len() + CRC_LEN));
-        sealed.extend_from_slice(&self.bytes);
-        sealed.extend_from_slice(&crc32(&self.bytes).to_le_bytes());
-        let encoded = Zeroizing::new(STANDARD.encode(sealed.as_slice()));
-        let number = self.transformation.map_or(0, Hash::id);
-        Zeroizing::new(format!("{PREFIX}{number:02}:{}:", encoded.as_str()))
+        FORM.to_text(self.transformation, &self.bytes)
     }
 
     pub(super) const fn transformation(&self) -> Option<Hash> {
@@ -124,23 +115,19 @@ impl FromStr for Psk {
     type Err = PskError;
 
     fn from_str(text: &str) -> Result<Self, PskError> {
-        let rest = text.strip_prefix(PREFIX).ok_or(PskError::Form)?;
-        let (number, rest) = rest.split_once(':').ok_or(PskError::Form)?;
-        let encoded = rest.strip_suffix(':').ok_or(PskError::Form)?;
-        let transformation = match number {
-            "00" => None,
-            "01" => Some(Hash::Sha256),
-            "02" => Some(Hash::Sha384),
-            _ => return Err(PskError::Hash),
-        };
-        if encoded.len() > TEXT_LEN_MAX {
-            return Err(PskError::Length);
+        let (transformation, bytes) = FORM.parse(text)?;
+        Self::new(transformation, &bytes)
+    }
+}
+
+impl From<SecretFault> for PskError {
+    fn from(fault: SecretFault) -> Self {
+        match fault {
+            SecretFault::Form => Self::Form,
+            SecretFault::Hash => Self::Hash,
+            SecretFault::Length => Self::Length,
+            SecretFault::Checksum => Self::Checksum,
         }
-        let sealed = STANDARD.decode(encoded).map_err(|_| PskError::Form)?;
-        let sealed = Zeroizing::new(sealed);
-        let (bytes, crc) = sealed.split_last_chunk::<CRC_LEN>().ok_or(PskError::Length)?;
-        let psk = Self::new(transformation, bytes)?;
-        if are_equal(crc, &crc32(bytes).to_le_bytes()) { Ok(psk) } else { Err(PskError::Checksum) }
     }
 }
 

@@ -22,7 +22,8 @@ fn nqn(name: &str) -> Nqn {
 
 fn tls_host() -> TlsHost {
     let psk = Psk::new(None, &[7; 32]).unwrap();
-    TlsHost { psk, derivation: Derivation::Standard, demand: Demand::Required }
+    let (derivation, demand) = (Derivation::Standard, Demand::Required);
+    TlsHost { psk, previous: None, derivation, demand }
 }
 
 fn tls() -> Arc<Tls> {

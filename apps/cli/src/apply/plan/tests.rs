@@ -1,5 +1,5 @@
-use nearflash_api::{ChapInfo, KeyedHost};
-use nearflash_node::config::Protocol;
+use nearflash_api::{ChapInfo, HostVolume, KeyedHost, VolumesOfHost};
+use nearflash_node::config::{Demand, Derivation, DhchapSpec, Protocol, PskSpec};
 use proptest::prelude::*;
 
 use super::super::state::{Credential, Grant};
@@ -45,6 +45,9 @@ fn make(running: &mut Running, step: &Step) {
         Step::VolumeRemove(gone) => {
             running.volumes.retain(|it| it != gone);
             running.grants.retain(|it| it.terms.volume != gone.name);
+            for list in &mut running.lists {
+                list.volumes.retain(|it| it.volume != gone.name);
+            }
         }
         Step::VolumeShrink { volume, to } | Step::VolumeGrow { volume, to } => {
             let found = running.volumes.iter_mut().find(|it| *it == volume);
@@ -61,7 +64,15 @@ fn make(running: &mut Running, step: &Step) {
                 provisioning: it.provisioning.to_string(),
             });
         }
-        Step::HostAdd(spec) => running.hosts.push(keyed(spec)),
+        Step::HostAdd(spec) => {
+            assert!(running.hosts.iter().all(|old| old.nqn != spec.nqn.as_str()));
+            running.hosts.push(keyed(spec));
+            if let Some(volumes) = listed(spec) {
+                set_list(running, spec.nqn.as_str(), volumes);
+            }
+        }
+        Step::HostVolumes { nqn, volumes } => set_list(running, nqn, volumes.clone()),
+        Step::HostUnlist { nqn } => running.lists.retain(|it| it.host != *nqn),
         Step::HostChange { spec, from } => {
             *running.hosts.iter_mut().find(|it| *it == from).expect("the host") = keyed(spec);
         }
@@ -79,7 +90,10 @@ fn make(running: &mut Running, step: &Step) {
             let number = running.grants.iter().map(|it| it.number).max().unwrap_or(0) + 1;
             running.grants.push(Grant { number, terms, expires: false });
         }
-        Step::HostRemove { nqn } => running.hosts.retain(|it| it.nqn != *nqn),
+        Step::HostRemove { nqn } => {
+            running.hosts.retain(|it| it.nqn != *nqn);
+            running.lists.retain(|it| it.host != *nqn);
+        }
         Step::ChapRemove { user } => running.chap.retain(|it| it.user != *user),
         Step::CredentialRemove { id } => {
             running.credentials.retain(|it| it.id != *id);
@@ -88,10 +102,20 @@ fn make(running: &mut Running, step: &Step) {
     }
 }
 
+fn set_list(running: &mut Running, nqn: &str, volumes: Vec<HostVolume>) {
+    for it in &volumes {
+        assert!(running.volumes.iter().any(|volume| volume.name == it.volume), "{it:?}");
+    }
+    running.lists.retain(|it| it.host != nqn);
+    running.lists.push(VolumesOfHost { host: nqn.to_owned(), volumes });
+}
+
 /// The names of everything that a node has, with its kind.
 fn names(running: &Running) -> Vec<(&'static str, String)> {
     let volumes = running.volumes.iter().map(|it| ("volume", it.name.clone()));
     let hosts = running.hosts.iter().map(|it| ("host", it.nqn.clone()));
+    let lists = running.lists.iter().map(|it| ("host", it.host.clone()));
+    let hosts = hosts.chain(lists);
     let chap = running.chap.iter().map(|it| ("chap", it.user.clone()));
     let credentials = running.credentials.iter().map(|it| ("credential", it.id.clone()));
     let grants = running.grants.iter().map(|it| ("grant", format!("{:?}", it.terms)));
@@ -129,12 +153,15 @@ fn any_volumes() -> impl Strategy<Value = Vec<Volume>> {
 }
 
 fn any_running() -> impl Strategy<Value = Running> {
-    let host = |(nqn, mutual): (&'static str, bool)| KeyedHost {
-        nqn: format!("nqn.2026-11.x:{nqn}"),
-        dhchap: true,
-        mutual,
-        ..KeyedHost::default()
-    };
+    let host =
+        |((nqn, mutual), (dhchap, tls)): ((&'static str, bool), (bool, Option<&str>))| KeyedHost {
+            nqn: format!("nqn.2026-11.x:{nqn}"),
+            dhchap: dhchap || tls.is_none(),
+            mutual: mutual && (dhchap || tls.is_none()),
+            tls: tls.map(str::to_owned),
+            psk_derivation: tls.map(|_| "standard".to_owned()),
+            ..KeyedHost::default()
+        };
     let user = |(user, mutual): (&'static str, bool)| ChapInfo {
         user: user.to_owned(),
         mutual_user: mutual.then(|| "node".to_owned()),
@@ -142,14 +169,28 @@ fn any_running() -> impl Strategy<Value = Running> {
     let credential =
         |(id, expires): (&'static str, bool)| Credential { id: id.to_owned(), expires };
     let pairs = || chosen(vec![("x", false), ("y", true), ("z", false)]);
+    let psk =
+        || proptest::option::weighted(0.3, proptest::sample::select(vec!["required", "allowed"]));
+    let keys = proptest::collection::vec((proptest::bool::weighted(0.8), psk()), 3);
+    let lists =
+        proptest::collection::vec((0..4usize, proptest::sample::select(vec!["r", "rw"])), 0..3);
     (
         any_volumes(),
-        pairs(),
+        (pairs(), keys),
         pairs(),
         pairs(),
         proptest::collection::vec((0..4usize, 0..3usize, any::<bool>()), 0..4),
+        lists,
     )
-        .prop_map(move |(volumes, hosts, users, ids, grants)| {
+        .prop_map(move |(volumes, (hosts, keys), users, ids, grants, lists)| {
+            // Also of hosts without keys, and without volumes.
+            let list = |(name, (volume, rights)): (&str, (usize, &str))| VolumesOfHost {
+                host: format!("nqn.2026-11.x:{name}"),
+                volumes: volumes.get(volume).map_or_else(Vec::new, |it| {
+                    vec![HostVolume { volume: it.name.clone(), rights: rights.to_owned() }]
+                }),
+            };
+            let lists = ["x", "y", "w"].into_iter().zip(lists).map(list).collect();
             let credentials: Vec<Credential> = ids.into_iter().map(credential).collect();
             let grant = |(number, (volume, id, expires)): (u64, (usize, usize, bool))| {
                 let terms = Terms {
@@ -162,7 +203,8 @@ fn any_running() -> impl Strategy<Value = Running> {
             };
             let grants = (1u64..).zip(grants).filter_map(grant).collect();
             Running {
-                hosts: hosts.into_iter().map(host).collect(),
+                hosts: hosts.into_iter().zip(keys).map(host).collect(),
+                lists,
                 chap: users.into_iter().map(user).collect(),
                 grants,
                 credentials,
@@ -175,13 +217,13 @@ fn any_declared() -> impl Strategy<Value = Declared> {
     let request = |it: Volume| {
         asked(&format!("{}={}@{},block-size={}", it.name, it.len, it.device, it.block_size))
     };
-    let host = |(nqn, mutual): (&'static str, bool)| HostSpec {
-        nqn: nearflash_nqn(nqn),
-        key_file: "k".into(),
-        controller_key_file: mutual.then(|| "c".into()),
-        hash: None,
-        group: None,
-    };
+    let host =
+        |((nqn, mutual), (dhchap, psk, volumes)): ((&'static str, bool), AnyHost)| HostSpec {
+            dhchap: (dhchap || (psk.is_none() && volumes.is_none())).then(|| dhchap_spec(mutual)),
+            psk: psk.map(psk_spec),
+            volumes: volumes.map(|names| names.into_iter().map(host_volume).collect()),
+            ..host_spec(nqn)
+        };
     let user = |(user, mutual): (&'static str, bool)| ChapSpec {
         user: user.parse().unwrap(),
         secret_file: "s".into(),
@@ -196,17 +238,55 @@ fn any_declared() -> impl Strategy<Value = Declared> {
         rights: nearflash_access::Rights::Read,
     };
     let pairs = || chosen(vec![("x", true), ("y", true), ("z", false)]);
-    (any_volumes(), pairs(), pairs(), chosen(vec!["x", "z"]), chosen(vec![("x", "a"), ("z", "b")]))
-        .prop_map(move |(volumes, hosts, users, ids, grants)| Declared {
+    let parts = proptest::collection::vec(any_host(), 3);
+    (
+        any_volumes(),
+        (pairs(), parts),
+        pairs(),
+        chosen(vec!["x", "z"]),
+        chosen(vec![("x", "a"), ("z", "b")]),
+    )
+        .prop_map(move |(volumes, (hosts, parts), users, ids, grants)| Declared {
             volumes: volumes.into_iter().map(request).collect(),
             access: nearflash_node::config::AccessConfig {
-                hosts: hosts.into_iter().map(host).collect(),
+                hosts: hosts.into_iter().zip(parts).map(host).collect(),
                 chap: users.into_iter().map(user).collect(),
                 credentials: ids.into_iter().map(credential).collect(),
                 grants: grants.into_iter().map(grant).collect(),
             },
             fixed: Vec::new(),
         })
+}
+
+/// Whether a host has a key, whether it must use TLS, and the volumes of its list.
+type AnyHost = (bool, Option<Demand>, Option<Vec<&'static str>>);
+
+fn any_host() -> impl Strategy<Value = AnyHost> {
+    let demand = proptest::sample::select(vec![Demand::Required, Demand::Allowed]);
+    let list = proptest::sample::subsequence(vec!["a", "b"], 0..=1);
+    (
+        proptest::bool::weighted(0.8),
+        proptest::option::weighted(0.4, demand),
+        proptest::option::weighted(0.4, list),
+    )
+}
+
+/// A host of which the file says nothing yet.
+fn host_spec(name: &str) -> HostSpec {
+    HostSpec { nqn: nearflash_nqn(name), dhchap: None, psk: None, volumes: None }
+}
+
+fn dhchap_spec(mutual: bool) -> DhchapSpec {
+    let controller_key_file = mutual.then(|| "c".into());
+    DhchapSpec { key_file: "k".into(), controller_key_file, hash: None, group: None }
+}
+
+fn psk_spec(demand: Demand) -> PskSpec {
+    PskSpec { file: "p".into(), derivation: Derivation::Standard, demand }
+}
+
+fn host_volume(name: &str) -> (nearflash_space::Name, nearflash_access::Rights) {
+    (name.parse().unwrap(), nearflash_access::Rights::ReadWrite)
 }
 
 /// The name of a host, as a configuration file has it.
@@ -248,6 +328,41 @@ proptest! {
         prop_assert!(kept.into_iter().all(|name| has.contains(&name)));
         for volume in running.volumes.iter().filter(|it| !named.contains(&("volume", it.name.clone()))) {
             prop_assert!(after.volumes.contains(volume));
+        }
+        // A part of a host that the file does not have is a resource, too.
+        let specs = &declared.access.hosts;
+        let spec = |nqn: &str| specs.iter().find(|spec| spec.nqn.as_str() == nqn);
+        for host in &running.hosts {
+            let found = after.hosts.iter().find(|it| it.nqn == host.nqn).expect("it is kept");
+            let (has_key, has_psk) =
+                spec(&host.nqn).map_or((false, false), |it| (it.dhchap.is_some(), it.psk.is_some()));
+            let keys = |it: &KeyedHost| (it.dhchap, it.mutual, it.hash.clone(), it.group.clone());
+            prop_assert!(has_key || keys(found) == keys(host));
+            let psk = |it: &KeyedHost| (it.tls.clone(), it.psk_derivation.clone());
+            prop_assert!(has_psk || psk(found) == psk(host));
+        }
+        for list in &running.lists {
+            let has_list = spec(&list.host).is_some_and(|spec| spec.volumes.is_some());
+            prop_assert!(has_list || after.lists.contains(list));
+        }
+    }
+
+    #[test]
+    fn a_new_host_never_has_keys_without_the_list_that_the_file_has(
+        declared in any_declared(), running in any_running(), prune: bool,
+    ) {
+        let plan = Plan::of(&declared, &running, Permission { prune, destroy: true });
+        prop_assume!(plan.conflicts.is_empty());
+        let mut after = running.clone();
+        for step in &plan.steps {
+            make(&mut after, step);
+            for spec in declared.access.hosts.iter().filter(|spec| spec.volumes.is_some()) {
+                let nqn = spec.nqn.as_str();
+                let is_new = running.hosts.iter().all(|it| it.nqn != nqn);
+                let has_keys = after.hosts.iter().any(|it| it.nqn == nqn);
+                let has_list = after.lists.iter().any(|it| it.host == nqn);
+                prop_assert!(!is_new || !has_keys || has_list);
+            }
         }
     }
 
@@ -350,32 +465,85 @@ fn the_removal_of_the_last_account_is_warned_about_and_its_replacement_is_not() 
 }
 
 #[test]
-fn a_host_with_a_psk_keeps_it() {
+fn a_part_of_the_keys_that_the_file_does_not_have_is_kept_unless_the_plan_prunes() {
     let host = |dhchap: bool, mutual: bool| KeyedHost {
         nqn: "nqn.2026-11.x:x".to_owned(),
         dhchap,
         mutual,
         tls: Some("required".to_owned()),
+        psk_derivation: Some("standard".to_owned()),
         ..KeyedHost::default()
     };
-    let spec = HostSpec {
-        nqn: nearflash_nqn("x"),
-        key_file: "k".into(),
-        controller_key_file: None,
-        hash: None,
-        group: None,
+    let with_key = HostSpec { dhchap: Some(dhchap_spec(false)), ..host_spec("x") };
+    let both = HostSpec { psk: Some(psk_spec(Demand::Required)), ..with_key.clone() };
+    let list = HostSpec { volumes: Some(Vec::new()), ..host_spec("x") };
+    let plan = |spec: &HostSpec, host: KeyedHost, may| {
+        let mut wanted = Declared::default();
+        wanted.access.hosts.push(spec.clone());
+        let lists = vec![VolumesOfHost { host: host.nqn.clone(), volumes: Vec::new() }];
+        Plan::of(&wanted, &Running { hosts: vec![host], lists, ..node(Vec::new()) }, may)
     };
-    let mut wanted = Declared::default();
-    wanted.access.hosts.push(spec);
-    let plan = |declared: &Declared, host: KeyedHost| {
-        Plan::of(declared, &Running { hosts: vec![host], ..node(Vec::new()) }, ALL)
-    };
-    assert!(plan(&wanted, host(true, false)).is_empty());
-    for other in [host(true, true), host(false, false)] {
-        let plan = plan(&wanted, other);
-        assert!(plan.steps.is_empty() && plan.conflicts[0].contains("PSK"), "{plan:?}");
+    let (keeps, prunes) = (Permission::default(), ALL);
+    for may in [keeps, prunes] {
+        assert!(!plan(&both, host(true, false), may).steps.iter().any(is_change));
+        assert!(plan(&both, host(false, false), may).steps.iter().any(is_change));
     }
-    assert!(plan(&Declared::default(), host(false, false)).is_empty());
+    assert!(plan(&with_key, host(true, false), keeps).is_empty());
+    assert!(plan(&with_key, host(true, false), prunes).steps.iter().any(is_change));
+    // Only whole sets of keys are replaced, and the file does not have the PSK.
+    let conflicts = plan(&with_key, host(true, true), keeps).conflicts;
+    assert!(
+        conflicts[0].contains("has a PSK for TLS, which the file does not declare"),
+        "{conflicts:?}"
+    );
+    assert!(plan(&list, host(true, true), keeps).is_empty());
+    let conflicts = plan(&list, host(true, true), prunes).conflicts;
+    assert!(
+        conflicts[0].contains("has a key for DH-HMAC-CHAP, which the file does not"),
+        "{conflicts:?}"
+    );
+}
+
+fn is_change(step: &Step) -> bool {
+    matches!(step, Step::HostChange { .. })
+}
+
+#[test]
+fn a_list_that_the_file_does_not_have_is_taken_away_only_with_prune_and_a_warning() {
+    let list = |name: &str| VolumesOfHost {
+        host: format!("nqn.2026-11.x:{name}"),
+        volumes: vec![HostVolume { volume: "a".to_owned(), rights: "r".to_owned() }],
+    };
+    let mut wanted = declared(&["a=1MiB@flash"]);
+    wanted.access.hosts.push(HostSpec { dhchap: Some(dhchap_spec(false)), ..host_spec("x") });
+    let running = Running {
+        hosts: vec![keyed(&wanted.access.hosts[0])],
+        lists: vec![list("x"), list("y")],
+        ..node(vec![volume("a", 1 << 20, "flash")])
+    };
+    assert!(Plan::of(&wanted, &running, Permission::default()).is_empty());
+    let plan = Plan::of(&wanted, &running, ALL);
+    let [unlisted, removed] = ["x", "y"].map(|name| format!("nqn.2026-11.x:{name}"));
+    assert_eq!(plan.steps, [Step::HostUnlist { nqn: unlisted }, Step::HostRemove { nqn: removed }]);
+    assert!(plan.warnings[0].starts_with("a host without a list sees every volume"), "{plan:?}");
+}
+
+#[test]
+fn a_host_waits_for_the_volumes_of_its_list() {
+    let mut wanted = declared(&["a=1MiB@new"]);
+    let volumes = Some(vec![host_volume("a")]);
+    let dhchap = Some(dhchap_spec(false));
+    wanted.access.hosts.push(HostSpec { dhchap, volumes, ..host_spec("x") });
+    wanted.fixed = vec![Fixed::Device { name: "new".to_owned(), kind: "ram", len: None }];
+    let plan = Plan::of(&wanted, &node(Vec::new()), ALL);
+    assert!(plan.steps.is_empty(), "a host without its list would see other volumes: {plan:?}");
+    assert!(plan.restarts.iter().any(|it| it.contains("waits for volume 'a'")), "{plan:?}");
+    wanted.volumes.clear();
+    let plan = Plan::of(&wanted, &node(Vec::new()), ALL);
+    assert!(
+        plan.conflicts[0].ends_with("needs volume 'a': add a table [[volume]] for it"),
+        "{plan:?}"
+    );
 }
 
 #[test]
