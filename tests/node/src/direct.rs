@@ -12,16 +12,19 @@ pub enum Door {
     Tcp,
     /// The Unix socket, with memory shared with the node.
     Local,
+    /// TCP, with TLS.
+    Tls,
 }
 
 impl Door {
-    /// Both transports.
+    /// Both transports of every node.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Local];
 
     /// The URL of this transport.
     pub fn url(self, node: &Node<'_>) -> String {
         match self {
             Self::Tcp => format!("direct://{}", node.direct_address()),
+            Self::Tls => format!("direct+tls://{}", node.direct_address()),
             Self::Local => format!("direct+local:{}", node.direct_socket()),
         }
     }
@@ -61,6 +64,16 @@ impl Key {
     /// The secret, as hexadecimal digits.
     pub fn secret(&self) -> &str {
         &self.secret
+    }
+
+    /// The secret.
+    ///
+    /// # Panics
+    /// When the node has given no hexadecimal digits.
+    pub fn secret_bytes(&self) -> [u8; 32] {
+        let digits = |at: usize| &self.secret[2 * at..2 * at + 2];
+        let byte = |at| u8::from_str_radix(digits(at), 16).expect("a secret has digits");
+        std::array::from_fn(byte)
     }
 
     /// The same key id with another secret.
