@@ -69,7 +69,8 @@ impl stream::Session for HostSession {
     }
 }
 
-/// Connects the socket; the first turn sends the session's first bytes.
+/// Connects the socket, with TLS if the options say so; the first turn sends the session's first
+/// bytes.
 pub(super) fn open(
     options: &Options,
     config: HostConfig,
@@ -79,7 +80,13 @@ pub(super) fn open(
     let address = options.address;
     let socket = stream::connect_tcp(address, options.timeout.to_duration())
         .map_err(|source| HostError::Unreachable { address, source })?;
-    Ok(Connection::new(socket, HostSession::new(config), memory, staging_len))
+    let session = HostSession::new(config);
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &options.tls {
+        let secured = tls.secure(socket, options)?;
+        return Ok(Connection::secured(secured, session, memory, staging_len));
+    }
+    Ok(Connection::new(socket, session, memory, staging_len))
 }
 
 /// Turns until `is_done` returns `true`.
@@ -97,8 +104,12 @@ pub(super) fn turn_until(
 
 /// Waits for the answer to Connect.
 pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(), HostError> {
-    turn_until(connection, "Connect", options.timeout, |connection| {
+    let joined = turn_until(connection, "Connect", options.timeout, |connection| {
         connection.session.connect_response().is_some()
+    });
+    joined.map_err(|error| match error {
+        HostError::Closed => HostError::NotJoined { address: options.address },
+        error => error,
     })?;
     let entry = connection.session.connect_response().expect("it was awaited");
     let must_authenticate = entry.dw0.get() & Connected::AUTHENTICATION_REQUIRED != 0;

@@ -10,6 +10,8 @@ use nearflash_nvme_tcp::host::SubmitError;
 
 use crate::span::span;
 use crate::stream::LinkError;
+#[cfg(feature = "tls")]
+use crate::stream::TlsError;
 
 /// An error of a host. Each message names the remedy if there is one.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,25 @@ pub enum HostError {
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
+    },
+    /// The connection has no TLS.
+    #[cfg(feature = "tls")]
+    #[error("cannot use TLS with {address}: {source}{}", tls_remedy(.source))]
+    Tls {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        source: TlsError,
+    },
+    /// The PSK has no key for the names of the host and the subsystem.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Psk(#[from] nearflash_nvme::tls::DeriveError),
+    /// The target closed a new connection before it answered Connect.
+    #[error("{address} closed the connection before it answered Connect; does it require TLS?")]
+    NotJoined {
+        /// The address.
+        address: SocketAddr,
     },
     /// The subsystem refuses the connection.
     #[error("{subsystem} refuses the connection: {status}{}", remedy(*.status))]
@@ -91,11 +112,16 @@ impl HostError {
             Self::Unreachable { .. }
             | Self::Peer(_)
             | Self::Closed
+            | Self::NotJoined { .. }
             | Self::Silent { .. }
             | Self::Fatal
             | Self::Socket(_) => true,
             Self::Refused { status, .. } | Self::Command { status, .. } => !status.is_dnr(),
             Self::Resolve { .. } | Self::NoNamespace(_) | Self::Submit(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls { source, .. } => source.is_transient(),
+            #[cfg(feature = "tls")]
+            Self::Psk(_) => false,
         }
     }
 }
@@ -107,6 +133,19 @@ fn remedy(status: Status) -> &'static str {
         Status::CONNECT_INVALID_PARAMETERS => "; does this subsystem exist?",
         Status::CONNECT_CONTROLLER_BUSY => "; it has no free queue",
         Status::AUTHENTICATION_REQUIRED => "; it requires authentication, which this host lacks",
+        _ => "",
+    }
+}
+
+/// The remedy for a connection without TLS.
+#[cfg(feature = "tls")]
+fn tls_remedy(source: &TlsError) -> &'static str {
+    match source {
+        TlsError::Refused { .. } => {
+            "; give this host's NQN the same PSK and derivation at the target, for example with \
+             'nearflash host add NQN --psk-file FILE'"
+        }
+        TlsError::NoTls | TlsError::Closed => "; serve this address with TLS, or omit the PSK",
         _ => "",
     }
 }

@@ -7,6 +7,8 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_units::{ByteLen, Nanos};
 use uuid::Uuid;
 
+#[cfg(feature = "tls")]
+use super::secured::Tls;
 use crate::builders::builders;
 
 /// The identity of this host.
@@ -43,10 +45,13 @@ pub struct Options {
     pub keep_alive: Nanos,
     /// The time to wait for a connection or the answer to an admin command.
     pub timeout: Nanos,
+    /// TLS for every connection.
+    #[cfg(feature = "tls")]
+    pub tls: Option<Tls>,
 }
 
 impl Options {
-    /// No digests, a keep-alive time-out of 15 s, and a time-out of 10 s.
+    /// No TLS, no digests, a keep-alive time-out of 15 s, and a time-out of 10 s.
     pub fn new(address: SocketAddr, subsystem: Nqn, host: HostIdentity) -> Self {
         Self {
             address,
@@ -55,6 +60,8 @@ impl Options {
             digests: Digests::NONE,
             keep_alive: Nanos::from_secs(15),
             timeout: Nanos::from_secs(10),
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 }
@@ -67,6 +74,9 @@ builders!(Options {
     keep_alive: Nanos,
     timeout: Nanos,
 });
+
+#[cfg(feature = "tls")]
+builders!(Options { tls: Option<Tls> });
 
 /// The resources of a queue pair.
 #[derive(Clone, Copy, Debug)]

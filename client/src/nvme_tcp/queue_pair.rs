@@ -219,14 +219,20 @@ impl QueuePair {
     }
 
     /// The socket, which becomes readable when there may be completions, for a caller that waits by
-    /// other means than [`Self::wait_any`].
+    /// other means than [`Self::wait_any`]. With TLS, [`Self::holds_input`] must be `false` then.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.connection.socket()
     }
 
     /// Whether there is data to send that the socket has not accepted yet.
     pub fn has_unsent(&self) -> bool {
-        self.connection.session.output_len() > 0
+        self.connection.has_unsent()
+    }
+
+    /// Whether [`Self::poll`] may find completions although the socket is not readable: with TLS,
+    /// input can be held that is not decrypted yet.
+    pub fn holds_input(&self) -> bool {
+        self.connection.holds_input()
     }
 
     /// Sleeps until data has arrived for one of the queue pairs, or for `span`; it may return

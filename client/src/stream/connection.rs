@@ -19,6 +19,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use super::error::{LinkError, taken};
 use super::forecast::Forecast;
 use super::scatter::{STAGED_BEHIND_PAYLOAD_LEN, Scatter};
+#[cfg(feature = "tls")]
+use super::secured::Secured;
 use super::{Memory, Session};
 
 /// The maximum number of chunks of one send: the kernel's limit (IOV_MAX).
@@ -44,6 +46,9 @@ pub(crate) struct Connection<S, M> {
     pub(super) staging: Vec<u8>,
     /// The bytes of the staging buffer that the session has not consumed yet.
     pub(super) staged: Range<usize>,
+    /// The records of a socket that speaks TLS.
+    #[cfg(feature = "tls")]
+    pub(super) secured: Option<Box<Secured>>,
 }
 
 impl<S: Session, M: Memory> Connection<S, M> {
@@ -57,6 +62,8 @@ impl<S: Session, M: Memory> Connection<S, M> {
             scatter: Scatter::default(),
             staging: vec![0; staging_len],
             staged: 0..0,
+            #[cfg(feature = "tls")]
+            secured: None,
         }
     }
 
@@ -92,10 +99,28 @@ impl<S: Session, M: Memory> Connection<S, M> {
 
     fn interest(&self) -> PollFd<'_> {
         let mut interest = PollFlags::IN;
-        if self.session.output_len() > 0 {
+        if self.has_unsent() {
             interest |= PollFlags::OUT;
         }
         PollFd::new(&self.socket, interest)
+    }
+
+    /// Whether there is data to send that the socket has not accepted yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.secured.as_ref().is_some_and(|secured| secured.has_unsent()) {
+            return true;
+        }
+        self.session.output_len() > 0
+    }
+
+    /// Whether a turn can receive without anything arriving at the socket.
+    pub(crate) fn holds_input(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.secured.as_ref().is_some_and(|secured| secured.holds_input()) {
+            return self.session.receiving() != Receiving::Paused;
+        }
+        false
     }
 
     /// Turns until `is_done` returns `true`; `false` after `timeout`.
@@ -126,6 +151,10 @@ impl<S: Session, M: Memory> Connection<S, M> {
         while let Some(part) = self.session.wants_payload() {
             let bytes = &self.memory.bytes(part.buffer)[part.offset..][..part.len];
             self.session.provide_payload(bytes);
+        }
+        #[cfg(feature = "tls")]
+        if self.secured.is_some() {
+            return self.send_secured();
         }
         let mut moved = false;
         while self.session.output_len() > 0 {
@@ -171,6 +200,10 @@ impl<S: Session, M: Memory> Connection<S, M> {
         self.consume()?;
         if !self.staged.is_empty() {
             return Ok(Received::NOTHING);
+        }
+        #[cfg(feature = "tls")]
+        if self.secured.is_some() {
+            return self.receive_secured();
         }
         let (received, offered) = match self.session.receiving() {
             Receiving::Paused if self.is_over() => return Err(LinkError::Closed),
@@ -233,7 +266,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
 
     /// Passes the staged bytes to the session.
     #[inline]
-    fn consume(&mut self) -> Result<(), LinkError<S::PeerError>> {
+    pub(super) fn consume(&mut self) -> Result<(), LinkError<S::PeerError>> {
         while !self.staged.is_empty() {
             let bytes = &self.staging[self.staged.clone()];
             let taken = match self.session.receiving() {
@@ -255,8 +288,8 @@ impl<S: Session, M: Memory> Connection<S, M> {
     }
 
     /// Whether the session is closing and has sent everything.
-    fn is_over(&self) -> bool {
-        self.session.is_closing() && self.session.output_len() == 0
+    pub(super) fn is_over(&self) -> bool {
+        self.session.is_closing() && !self.has_unsent()
     }
 }
 
@@ -266,7 +299,13 @@ pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
     connections: impl Iterator<Item = &'a Connection<S, M>>,
     span: Nanos,
 ) -> Result<bool, LinkError<S::PeerError>> {
-    let mut interests: Vec<PollFd<'_>> = connections.map(Connection::interest).collect();
+    let mut interests = Vec::new();
+    for connection in connections {
+        if connection.holds_input() {
+            return Ok(true);
+        }
+        interests.push(connection.interest());
+    }
     let timeout = Timespec {
         tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(span.0 % 1_000_000_000).expect("below a second"),
@@ -279,12 +318,12 @@ pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
 }
 
 /// The result of one receive.
-struct Received {
-    len: usize,
+pub(super) struct Received {
+    pub(super) len: usize,
     /// Whether the socket has no more data for now.
-    is_all: bool,
+    pub(super) is_all: bool,
 }
 
 impl Received {
-    const NOTHING: Self = Self { len: 0, is_all: true };
+    pub(super) const NOTHING: Self = Self { len: 0, is_all: true };
 }

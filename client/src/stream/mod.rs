@@ -1,13 +1,23 @@
 //! The shared part of the client's stream protocols: a socket with a session, whole batches in each
-//! call, and payload received in place.
+//! call, and payload received in place. With the feature `tls`, the socket of a connection can speak
+//! TLS.
 //!
 //! This module knows no protocol's bytes: those are in the session, behind [`Session`].
 
 mod connection;
 mod error;
 mod forecast;
+#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "nvme-tcp"), allow(dead_code, reason = "no other protocol uses it"))]
+mod handshake;
 mod scatter;
 mod scattered;
+#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "nvme-tcp"), allow(dead_code, reason = "no other protocol uses it"))]
+mod secured;
+#[cfg(test)]
+#[cfg(feature = "tls")]
+mod tests;
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -22,6 +32,14 @@ pub(crate) use connection::Connection;
 pub(crate) use connection::wait_any;
 pub(crate) use error::LinkError;
 pub(crate) use forecast::Place;
+#[cfg(feature = "tls")]
+pub use handshake::TlsError;
+#[cfg(feature = "tls")]
+#[cfg_attr(
+    not(feature = "nvme-tcp"),
+    allow(unused_imports, reason = "no other protocol uses it")
+)]
+pub(crate) use handshake::{TlsKey, connect_tls};
 
 /// The requesting end of a protocol, as a [`Connection`] drives it. Methods without comment are
 /// those of every session.

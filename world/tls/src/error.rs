@@ -20,6 +20,28 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LibraryError(pub(crate) u64);
 
+impl Failure {
+    /// The number of the alert that the peer has sent, if that is the reason. RFC 8446, 6.
+    pub fn alert(self) -> Option<u8> {
+        match self {
+            Self::Protocol(error) => error.alert(),
+            Self::WrongKey | Self::NoKey => None,
+        }
+    }
+}
+
+impl LibraryError {
+    #[cfg(not(target_env = "musl"))]
+    fn alert(self) -> Option<u8> {
+        crate::library::alert(self.0)
+    }
+
+    #[cfg(target_env = "musl")]
+    const fn alert(self) -> Option<u8> {
+        None
+    }
+}
+
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[cfg(not(target_env = "musl"))]

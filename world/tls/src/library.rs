@@ -19,6 +19,8 @@ const UNKNOWN_PSK_IDENTITY: c_int = 115;
 /// The library's reasons of failures that have a name here.
 const BINDER_DOES_NOT_VERIFY: c_int = 253;
 const CALLBACK_FAILED: c_int = 234;
+/// The library's reason for the peer's alert 0; the other alerts follow.
+const FIRST_ALERT: c_int = 1000;
 
 type FindSession =
     unsafe extern "C" fn(*mut ffi::SSL, *const c_uchar, usize, *mut *mut ffi::SSL_SESSION) -> c_int;
@@ -299,6 +301,12 @@ pub(crate) fn failure() -> Failure {
 
 pub(crate) fn start_error() -> StartError {
     StartError::Library(LibraryError(take_error()))
+}
+
+/// The alert of the peer that an error reports.
+pub(crate) fn alert(error: u64) -> Option<u8> {
+    let alert = reason_number(error).checked_sub(FIRST_ALERT)?;
+    u8::try_from(alert).ok()
 }
 
 fn reason_number(error: c_ulong) -> c_int {

@@ -133,6 +133,7 @@ fn a_client_with_an_unknown_identity_or_a_key_of_another_suite_is_refused() {
     assert_eq!((&*offered.bytes, offered.has_key), (&b"c"[..], false));
     let Err(Failure::Protocol(reason)) = client else { panic!("refused without a reason") };
     assert!(reason.to_string().contains("unknown psk identity"), "{reason}");
+    assert_eq!((Failure::Protocol(reason).alert(), Failure::NoKey.alert()), (Some(115), None));
 
     let mut pair = Pair::new(b"a", key(Suite::Aes256Sha384, 1));
     assert!(pair.shake_hands().1.is_err());
