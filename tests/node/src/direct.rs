@@ -12,19 +12,16 @@ pub enum Door {
     Tcp,
     /// The Unix socket, with memory shared with the node.
     Local,
-    /// TCP, with TLS.
-    Tls,
 }
 
 impl Door {
-    /// Both transports of every node.
+    /// Both transports.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Local];
 
     /// The URL of this transport.
     pub fn url(self, node: &Node<'_>) -> String {
         match self {
             Self::Tcp => format!("direct://{}", node.direct_address()),
-            Self::Tls => format!("direct+tls://{}", node.direct_address()),
             Self::Local => format!("direct+local:{}", node.direct_socket()),
         }
     }
@@ -96,6 +93,15 @@ impl Key {
     /// When the node refuses it.
     pub fn connect(&self, node: &Node<'_>, door: Door) -> Result<Client, Error> {
         Client::connect(&door.url(node), Credentials::new(self.id, &self.secret)?)
+    }
+
+    /// The same over TCP with TLS.
+    ///
+    /// # Errors
+    /// When the node refuses it.
+    pub fn connect_with_tls(&self, node: &Node<'_>) -> Result<Client, Error> {
+        let url = format!("direct+tls://{}", node.direct_address());
+        Client::connect(&url, Credentials::new(self.id, &self.secret)?)
     }
 }
 

@@ -173,7 +173,7 @@ fn a_wrong_secret_and_an_unknown_key_are_refused_alike_over_tls() {
     let unknown = Key::create(&node, "gone", &[]);
     node.command(&["credential", "remove", "gone"]);
     let refused = |key: &Key| {
-        let error = key.connect(&node, Door::Tls).unwrap_err();
+        let error = key.connect_with_tls(&node).unwrap_err();
         assert!(error.to_string().contains("credential create"), "{error}");
         error.status()
     };
@@ -187,7 +187,7 @@ fn a_wrong_secret_and_an_unknown_key_are_refused_alike_over_tls() {
         told("NFdirect1 app", "the client's secret is another one")
             && told("NFdirect1 gone", "there is no credential of this name")
     });
-    key.connect(&node, Door::Tls).unwrap().open("data").unwrap();
+    key.connect_with_tls(&node).unwrap().open("data").unwrap();
     node.terminate();
 }
 
@@ -196,9 +196,10 @@ fn a_url_with_tls_needs_a_credential_and_an_address_with_tls() {
     let place = Place::new();
     let node = node(&place, "", &[]);
     let key = key(&node, "app");
-    let refused = Door::Tls.anonymous(&node).unwrap_err().to_string();
+    let url = format!("direct+tls://{}", node.direct_address());
+    let refused = Client::connect(&url, Credentials::NONE).unwrap_err().to_string();
     assert!(refused.contains("append ?key=ID&secret-file=PATH"), "{refused}");
-    let refused = key.connect(&node, Door::Tls).unwrap_err().to_string();
+    let refused = key.connect_with_tls(&node).unwrap_err().to_string();
     assert!(refused.contains("write direct://"), "{refused}");
     node.terminate();
 }
@@ -208,15 +209,15 @@ fn a_credential_that_is_removed_or_has_expired_is_over_for_those_who_are_in_over
     let place = Place::new();
     let node = node(&place, ",tls=required", &[]);
     let key = key(&node, "app");
-    let volume = key.connect(&node, Door::Tls).unwrap().open("data").unwrap();
+    let volume = key.connect_with_tls(&node).unwrap().open("data").unwrap();
     volume.write_at(&[1; 8], 0).unwrap();
     node.command(&["credential", "remove", "app"]);
     assert!(volume.read_at(&mut [0; 8], 0).is_err());
-    let refused = key.connect(&node, Door::Tls).unwrap_err();
+    let refused = key.connect_with_tls(&node).unwrap_err();
     assert_eq!(refused.status(), Some(Status::AUTHENTICATION_FAILED));
     let short = Key::create(&node, "short", &["--expires", "1s"]);
     eventually("the credential expires", || {
-        let refused = short.connect(&node, Door::Tls).err().and_then(|it| it.status());
+        let refused = short.connect_with_tls(&node).err().and_then(|it| it.status());
         refused == Some(Status::CREDENTIAL_EXPIRED)
     });
     node.terminate();
@@ -248,7 +249,7 @@ fn a_client_connects_again_over_tls_after_the_node_was_killed() {
     let first = node(&place, ",tls=required", &[]);
     let key = key(&first, "app");
     let address = first.direct_address();
-    let volume = key.connect(&first, Door::Tls).unwrap().open("data").unwrap();
+    let volume = key.connect_with_tls(&first).unwrap().open("data").unwrap();
     volume.write_durable_at(&[7; 4096], 8192).unwrap();
     first.crash();
     let (door, device) = (format!("{address},tls=required"), place.flash("64MiB"));
@@ -264,7 +265,7 @@ fn many_operations_in_flight_over_tls_end_with_their_own_bytes() {
     const COUNT: u64 = 64;
     let place = Place::new();
     let node = node(&place, ",tls=required", &[]);
-    let client = key(&node, "app").connect(&node, Door::Tls).unwrap();
+    let client = key(&node, "app").connect_with_tls(&node).unwrap();
     let mut pair = client.queue_pair("data", QueueOptions::default().depth(64)).unwrap();
     // Lengths of parts of records, and of many.
     let len = |number: u64| usize::try_from(number * number * 47 % 200_000 + 1).unwrap();
@@ -303,7 +304,7 @@ fn finish(pair: &mut QueuePair, done: &mut Vec<Completion>) -> Vec<Completion> {
 fn tasks_share_an_asynchronous_volume_over_tls() {
     let place = Place::new();
     let node = node(&place, ",tls=required", &[]);
-    let client = key(&node, "app").connect(&node, Door::Tls).unwrap();
+    let client = key(&node, "app").connect_with_tls(&node).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let volume = client.open_async("data", QueueOptions::default()).await.unwrap();
