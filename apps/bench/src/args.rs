@@ -22,8 +22,9 @@ const RUNTIME_DEFAULT: Nanos = Nanos::from_secs(10);
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
     /// Subject of the measurement: file:PATH, null:SIZE,
-    /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME is a volume's name or an
-    /// NQN), iscsi://HOST:PORT/NAME[/LUN]
+    /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N&host-nqn=NQN&psk-file=PATH
+    /// &psk-derivation=legacy] (NAME is a volume's name or an NQN; the file holds the PSK of the
+    /// host, with which the connections use TLS), iscsi://HOST:PORT/NAME[/LUN]
     /// [?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH
     /// &mutual-user=U&mutual-secret-file=PATH] (NAME is a volume's name or an IQN; LUN defaults to
     /// 0; the mutual user is the one by which the target authenticates itself),

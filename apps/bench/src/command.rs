@@ -72,7 +72,9 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         }
         Target::NvmeTcp(target) => {
             let remote = Remote::connect(target, needs(args)?)?;
-            return measure_remote(args, &remote, remote.len());
+            let mut report = measure_remote(args, &remote, remote.len())?;
+            report.options.extend(remote.suite().map(|suite| ("tls", suite.to_owned())));
+            return Ok(report);
         }
         Target::Iscsi(target) => {
             let remote = IscsiRemote::connect(target, needs(args)?)?;

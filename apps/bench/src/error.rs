@@ -36,6 +36,9 @@ pub enum BenchError {
     /// The NVMe/TCP target failed.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),
+    /// The PSK could not be read.
+    #[error(transparent)]
+    Psk(#[from] nearflash::nvme_tcp::PskFileError),
     /// The iSCSI target failed.
     #[error(transparent)]
     Iscsi(#[from] nearflash::iscsi::InitiatorError),

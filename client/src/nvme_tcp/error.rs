@@ -129,7 +129,9 @@ impl HostError {
 /// The remedy for a refused connection.
 fn remedy(status: Status) -> &'static str {
     match status.code() {
-        Status::CONNECT_INVALID_HOST => "; admit this host's NQN at the target",
+        Status::CONNECT_INVALID_HOST => {
+            "; admit this host's NQN at the target, or use TLS if the host must"
+        }
         Status::CONNECT_INVALID_PARAMETERS => "; does this subsystem exist?",
         Status::CONNECT_CONTROLLER_BUSY => "; it has no free queue",
         Status::AUTHENTICATION_REQUIRED => "; it requires authentication, which this host lacks",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use nearflash::nvme_tcp::{
     BufferId, Controller, Digests, HostError, HostIdentity, Io, IoCompletion, Namespace,
-    NamespaceId, Nqn, Options, QueueId, QueueOptions, QueuePair, Token,
+    NamespaceId, Nqn, Options, QueueId, QueueOptions, QueuePair, Tls, Token,
 };
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use rustix::event::PollFd;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{Done, Engine, EngineError, Opener, Slot, waker};
 use crate::BenchError;
 use crate::error::OptionsError;
-use crate::subject::NvmeTcpTarget;
+use crate::subject::{NvmeTcpTarget, PskFile};
 use crate::workload::{Direction, Op};
 
 /// The token of a flush, which no slot has.
@@ -41,6 +41,8 @@ pub struct Remote {
     namespace: Namespace,
     queues_per_job: u16,
     digests: Digests,
+    /// The cipher suite, with TLS.
+    suite: Option<&'static str>,
     next_job: AtomicU16,
 }
 
@@ -71,6 +73,7 @@ impl Remote {
             namespace,
             queues_per_job: target.queues,
             digests: options.digests,
+            suite: options.tls.as_ref().map(Tls::suite),
             next_job: AtomicU16::new(0),
         };
         remote.check(needs)?;
@@ -80,6 +83,11 @@ impl Remote {
     /// The namespace's size.
     pub fn len(&self) -> ByteLen {
         self.namespace.len()
+    }
+
+    /// The cipher suite of all connections; `None` without TLS.
+    pub fn suite(&self) -> Option<&'static str> {
+        self.suite
     }
 
     /// Whether the namespace has no blocks.
@@ -160,11 +168,19 @@ fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
     let resolved = nearflash::resolve(&target.host, target.port);
     let failed = |source| HostError::Resolve { host: target.host.clone(), source };
     let address = resolved.map_err(failed)?[0];
-    let nqn = |source| BenchError::Nqn { name: target.nqn.clone(), source };
-    let subsystem = Nqn::new(&target.nqn).map_err(nqn)?;
-    let identity = HostIdentity::from_uuid(Uuid::new_v4());
+    let nqn = |name: &str| {
+        Nqn::new(name).map_err(|source| BenchError::Nqn { name: name.to_owned(), source })
+    };
+    let mut identity = HostIdentity::from_uuid(Uuid::new_v4());
+    if let Some(name) = &target.host_nqn {
+        identity.nqn = nqn(name)?;
+    }
+    let tls = target.tls.as_ref().map(|PskFile { path, derivation }| {
+        Tls::from_file(path).map(|tls| tls.derivation(*derivation))
+    });
     let digests = Digests { header: target.header_digest, data: target.data_digest };
-    Ok(Options::new(address, subsystem, identity).digests(digests))
+    let options = Options::new(address, nqn(&target.nqn)?, identity);
+    Ok(options.digests(digests).tls(tls.transpose()?))
 }
 
 /// The engine: slots are distributed over queue pairs in turn.
@@ -243,7 +259,7 @@ impl Engine for NvmeTcpEngine {
 
     fn doze(&mut self) -> Result<bool, EngineError> {
         self.hand_over()?;
-        Ok(true)
+        Ok(!self.pairs.iter().any(QueuePair::holds_input))
     }
 
     fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {

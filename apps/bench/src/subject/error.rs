@@ -50,9 +50,9 @@ pub enum TargetError {
         /// The LUN as given.
         text: String,
     },
-    /// A user without a secret, or a secret without a user.
+    /// An option that needs another one, such as a user without a secret.
     #[error("'{text}' names {named} without {missing}: append &{missing}=")]
-    HalfAccount {
+    Half {
         /// The target as given.
         text: String,
         /// The part that is given.

@@ -83,7 +83,7 @@ pub(super) fn parse(text: &str, rest: &str) -> Result<IscsiTarget, TargetError> 
     let mutual = self::account(text, (mutual_user.take(), mutual_secret_file.take()), others)?;
     if mutual.is_some() && account.is_none() {
         let (text, missing) = (text.to_owned(), "user");
-        return Err(TargetError::HalfAccount { text, named: "a mutual user", missing });
+        return Err(TargetError::Half { text, named: "a mutual user", missing });
     }
     Ok(IscsiTarget {
         host,
@@ -110,7 +110,7 @@ fn account(
     given: (Option<String>, Option<PathBuf>),
     [user_named, secret_named]: [(&'static str, &'static str); 2],
 ) -> Result<Option<AccountFile>, TargetError> {
-    let half = |named, missing| TargetError::HalfAccount { text: text.to_owned(), named, missing };
+    let half = |named, missing| TargetError::Half { text: text.to_owned(), named, missing };
     match given {
         (Some(user), Some(secret_file)) => Ok(Some(AccountFile { user, secret_file })),
         (Some(_), None) => Err(half(user_named.0, secret_named.1)),

@@ -2,6 +2,7 @@
 
 mod error;
 mod iscsi;
+mod nvme_tcp;
 mod url;
 
 use std::fmt;
@@ -9,22 +10,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nearflash::direct::Url;
-use nearflash::url::{Encoded, Scheme, UrlError, decode, digests, number, split_options};
 use nearflash_units::{ByteLen, parse_size};
 
 use crate::floor::Headers;
 
 pub use error::TargetError;
 pub use iscsi::{AccountFile, IscsiTarget, iqn_of};
+pub use nvme_tcp::{NvmeTcpTarget, PskFile, VOLUME_NQN_PREFIX, nqn_of};
 
-/// Prefix of a nearflash volume's name in its NQN.
-pub const VOLUME_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
-/// The scheme, with the port that IANA assigned to NVMe over Fabrics.
-static NVME_TCP: Scheme = Scheme { name: "nvme-tcp", port: 4420, path: "NAME" };
 /// Maximum length of a header; a longer one is considered a typing error.
 const HEADER_LEN_MAX: u64 = 4096;
-/// Maximum number of queue pairs per job; more are considered a typing error.
-const QUEUES_MAX: u16 = 128;
 
 /// The subject of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,31 +40,12 @@ pub enum Target {
     Relay(Headers),
 }
 
-/// A namespace over NVMe/TCP.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct NvmeTcpTarget {
-    /// Host name or address.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// The subsystem's NQN.
-    pub nqn: String,
-    /// The namespace ID.
-    pub namespace: u32,
-    /// HDGST.
-    pub header_digest: bool,
-    /// DDGST.
-    pub data_digest: bool,
-    /// Queue pairs of each job.
-    pub queues: u16,
-}
-
 impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         if let Some(rest) = text.strip_prefix("nvme-tcp://") {
-            return parse_nvme_tcp(text, rest).map(Self::NvmeTcp);
+            return nvme_tcp::parse(text, rest).map(Self::NvmeTcp);
         }
         if let Some(rest) = text.strip_prefix("iscsi://") {
             return iscsi::parse(text, rest).map(Self::Iscsi);
@@ -116,50 +92,6 @@ fn parse_floor(text: &str, rest: &str) -> Result<Target, TargetError> {
     Ok(target(Headers { request_len: len(request)?, answer_len: len(answer)? }))
 }
 
-fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> {
-    let (body, options) = split_options(rest)?;
-    let (host, port, name) = NVME_TCP.divide(text, body)?;
-    if name.is_empty() {
-        return Err(TargetError::NoName { text: text.to_owned(), or: " or a subsystem's NQN" });
-    }
-    let mut target = NvmeTcpTarget {
-        host,
-        port,
-        nqn: nqn_of(&decode(name)?),
-        namespace: 1,
-        header_digest: false,
-        data_digest: false,
-        queues: 1,
-    };
-    for (key, value) in options {
-        apply_option(&mut target, key, &value)?;
-    }
-    Ok(target)
-}
-
-/// The NQN for a name: an NQN is kept, any other name is taken as that of a nearflash volume.
-pub fn nqn_of(name: &str) -> String {
-    if name.starts_with("nqn.") { name.to_owned() } else { format!("{VOLUME_NQN_PREFIX}{name}") }
-}
-
-fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<(), UrlError> {
-    match key {
-        "ns" => {
-            let expected = "a namespace number from 1";
-            target.namespace = number(("ns", value), 1..=u32::MAX, expected)?;
-        }
-        "queues" => {
-            target.queues = number(("queues", value), 1..=QUEUES_MAX, "a number from 1 to 128")?;
-        }
-        "digest" => (target.header_digest, target.data_digest) = digests(value)?,
-        _ => {
-            let expected = "ns=1, digest=header,data or queues=N";
-            return Err(UrlError::UnknownKey { key: key.to_owned(), expected });
-        }
-    }
-    Ok(())
-}
-
 impl Target {
     /// Whether the target is reached by a remote protocol.
     pub fn is_remote(&self) -> bool {
@@ -187,9 +119,7 @@ impl fmt::Display for Target {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Null(len) => write!(f, "null:{len}"),
-            Self::NvmeTcp(NvmeTcpTarget { host, port, nqn, .. }) => {
-                write!(f, "nvme-tcp://{}:{port}/{}", Encoded::Host(host), Encoded::Name(nqn))
-            }
+            Self::NvmeTcp(target) => write!(f, "{target}"),
             Self::Direct(url) => write!(f, "{url}"),
             Self::Iscsi(target) => write!(f, "{target}"),
             Self::Floor(headers) => write_floor(f, "", *headers),
@@ -212,13 +142,6 @@ fn write_floor(f: &mut fmt::Formatter<'_>, way: &str, headers: Headers) -> fmt::
 mod tests {
     use super::*;
 
-    fn nvme_tcp(text: &str) -> NvmeTcpTarget {
-        match text.parse().unwrap() {
-            Target::NvmeTcp(target) => target,
-            other => panic!("{other}"),
-        }
-    }
-
     #[test]
     fn every_form_of_target_is_read() {
         assert_eq!("file:/tmp/a:b".parse(), Ok(Target::File("/tmp/a:b".into())));
@@ -232,19 +155,6 @@ mod tests {
         };
         assert_eq!((url.volume.as_deref(), url.data_digest), (Some("data"), true));
         assert!(matches!("direct+local:a.sock/data".parse(), Ok(Target::Direct(_))));
-        let target = nvme_tcp("nvme-tcp://[::1]:4421/data?ns=2&digest=header,data&queues=4");
-        assert_eq!((target.host.as_str(), target.port), ("::1", 4421));
-        assert_eq!(target.nqn, "nqn.2026-11.io.nearflash:data");
-        assert_eq!((target.namespace, target.queues), (2, 4));
-        assert!(target.header_digest && target.data_digest);
-    }
-
-    #[test]
-    fn the_port_defaults_to_4420_and_an_nqn_stands_for_itself() {
-        let target = nvme_tcp("nvme-tcp://flash.example/nqn.2014-08.org.example:disk");
-        assert_eq!(target.port, 4420);
-        assert_eq!(target.nqn, "nqn.2014-08.org.example:disk");
-        assert_eq!((target.namespace, target.queues), (1, 1));
     }
 
     #[test]
@@ -264,6 +174,11 @@ mod tests {
             ("nvme-tcp://a/data?queues=0", "1 to 128"),
             ("nvme-tcp://a/data?ns=x", "from 1"),
             ("nvme-tcp://a/data?digest=both", "header,data"),
+            ("nvme-tcp://a/data?psk-file=", "a path"),
+            ("nvme-tcp://a/data?psk-file=f", "append &host-nqn="),
+            ("nvme-tcp://a/data?psk-derivation=legacy", "append &psk-file="),
+            ("nvme-tcp://a/data?psk-derivation=new", "standard or legacy"),
+            ("nvme-tcp://a/data?host-nqn=", "the NQN of this host"),
             ("direct://a", "append /NAME"),
             ("iscsi://:3260/data", "iscsi://HOST:PORT/NAME, for example iscsi://[::1]:3260/data"),
             ("iscsi://a:http/data", "usually 3260"),

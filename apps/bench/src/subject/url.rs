@@ -1,12 +1,16 @@
 //! A target as a URL that can be given again, with its options.
 
+use std::path::Path;
+
 use nearflash::direct::Url;
+use nearflash::nvme_tcp::Derivation;
+use nearflash::url::Encoded;
 
 use super::{IscsiTarget, NvmeTcpTarget, Target};
 
 impl Target {
     /// The target with its options, except for defaults. Accounts are omitted, since they are not
-    /// part of the target's identity.
+    /// part of the target's identity. TLS is part of it, since it changes the results.
     pub fn url(&self) -> String {
         let options = match self {
             Self::NvmeTcp(target) => nvme_tcp(target),
@@ -22,11 +26,17 @@ impl Target {
 }
 
 fn nvme_tcp(target: &NvmeTcpTarget) -> Vec<String> {
-    let NvmeTcpTarget { namespace, queues, header_digest, data_digest, .. } = target;
+    let NvmeTcpTarget { namespace, queues, header_digest, data_digest, host_nqn, tls, .. } = target;
+    let name = |key: &str, value: &str| format!("{key}={}", Encoded::Name(value));
     let options = [
         (*namespace != 1).then(|| format!("ns={namespace}")),
         digest(*header_digest, *data_digest),
         (*queues != 1).then(|| format!("queues={queues}")),
+        host_nqn.as_ref().map(|nqn| name("host-nqn", nqn)),
+        tls.as_ref().map(|tls| format!("psk-file={}", path(&tls.path))),
+        tls.as_ref()
+            .filter(|tls| tls.derivation != Derivation::default())
+            .map(|tls| format!("psk-derivation={}", tls.derivation)),
     ];
     options.into_iter().flatten().collect()
 }
@@ -43,6 +53,11 @@ fn iscsi(target: &IscsiTarget) -> Vec<String> {
 
 fn direct(url: &Url) -> Vec<String> {
     digest(url.header_digest, url.data_digest).into_iter().collect()
+}
+
+/// The path of a URL, which is UTF-8.
+fn path(path: &Path) -> String {
+    Encoded::Path(&path.to_string_lossy()).to_string()
 }
 
 fn digest(header: bool, data: bool) -> Option<String> {
@@ -80,6 +95,10 @@ mod tests {
             (
                 "iscsi://[::1]/iqn.x/2?digest=data&connections=4&sessions=2",
                 "iscsi://[::1]:3260/iqn.x/2?sessions=2&connections=4&digest=data",
+            ),
+            (
+                "nvme-tcp://a/nqn.x?psk-file=/run/a%26b&host-nqn=nqn.h&psk-derivation=legacy",
+                "nvme-tcp://a:4420/nqn.x?host-nqn=nqn.h&psk-file=/run/a%26b&psk-derivation=legacy",
             ),
             ("nvme-tcp://[::1]/nqn.x%3F?ns=2", "nvme-tcp://[::1]:4420/nqn.x%3F?ns=2"),
             ("iscsi://a/iqn.x%2Fy/2?digest=data", "iscsi://a:3260/iqn.x%2Fy/2?digest=data"),
