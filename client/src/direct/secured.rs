@@ -47,6 +47,12 @@ pub(super) fn connect(
     Ok(Connection::secured(secured, session, slots, staging_len))
 }
 
+/// The alerts of a node that refuses the key. RFC 8446, 6.2.
+#[cfg(feature = "tls")]
+const DECRYPT_ERROR: u8 = 51;
+#[cfg(feature = "tls")]
+const UNKNOWN_PSK_IDENTITY: u8 = 115;
+
 #[cfg(feature = "tls")]
 fn error_of(shared: &Shared, error: crate::stream::TlsError) -> Error {
     use super::error::Lost;
@@ -59,7 +65,7 @@ fn error_of(shared: &Shared, error: crate::stream::TlsError) -> Error {
             return Error::Silent { place, what: "the handshake of TLS", within };
         }
         TlsError::Socket(source) => return Error::ConnectionLost(Lost::System(source.kind())),
-        TlsError::Refused { .. } => TlsFault::Refused,
+        TlsError::Refused { alert: DECRYPT_ERROR | UNKNOWN_PSK_IDENTITY } => TlsFault::Refused,
         TlsError::NoTls => TlsFault::NotSpoken,
         error => TlsFault::Failed(error.to_string()),
     };
