@@ -47,11 +47,10 @@ pub(super) fn connect(
     Ok(Connection::secured(secured, session, slots, staging_len))
 }
 
-/// The alerts of a node that refuses the key. RFC 8446, 6.2.
+/// The alerts of a node that refuses the key: illegal_parameter, which OpenSSL sends, decrypt_error and
+/// unknown_psk_identity. RFC 8446, 6.2.
 #[cfg(feature = "tls")]
-const DECRYPT_ERROR: u8 = 51;
-#[cfg(feature = "tls")]
-const UNKNOWN_PSK_IDENTITY: u8 = 115;
+const ALERTS_OF_KEYS: [u8; 3] = [47, 51, 115];
 
 #[cfg(feature = "tls")]
 fn error_of(shared: &Shared, error: crate::stream::TlsError) -> Error {
@@ -65,7 +64,7 @@ fn error_of(shared: &Shared, error: crate::stream::TlsError) -> Error {
             return Error::Silent { place, what: "the handshake of TLS", within };
         }
         TlsError::Socket(source) => return Error::ConnectionLost(Lost::System(source.kind())),
-        TlsError::Refused { alert: DECRYPT_ERROR | UNKNOWN_PSK_IDENTITY } => TlsFault::Refused,
+        TlsError::Refused { alert } if ALERTS_OF_KEYS.contains(&alert) => TlsFault::Refused,
         TlsError::NoTls => TlsFault::NotSpoken,
         error => TlsFault::Failed(error.to_string()),
     };
