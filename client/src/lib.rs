@@ -9,7 +9,7 @@
 //! | `ownership` | `direct::Ownership`, volumes that one process at a time writes |
 //! | `nvme-tcp` | `nvme_tcp`, a host for any NVMe/TCP target, of nearflash or others |
 //! | `iscsi` | `iscsi`, an initiator for any iSCSI target, of nearflash or others |
-//! | `tls` | TLS 1.3 with pre-shared keys for NVMe/TCP, by the system's OpenSSL |
+//! | `tls` | TLS 1.3 with pre-shared keys for NVMe/TCP and `direct+tls://`, by the system's OpenSSL |
 //!
 //! All are polled over real sockets. The crates `nearflash-direct`, `nearflash-nvme-tcp` and
 //! `nearflash-iscsi` implement the protocols; this crate adds sockets, memory and time-outs.

@@ -25,8 +25,8 @@ pub struct Scheme {
 pub enum UrlError {
     /// The scheme is missing or another one.
     #[error(
-        "'{text}' is not a valid direct URL: write direct://HOST:PORT/VOLUME or \
-         direct+local:PATH.sock/VOLUME"
+        "'{text}' is not a valid direct URL: write direct://HOST:PORT/VOLUME, \
+         direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
     )]
     Scheme {
         /// The text.

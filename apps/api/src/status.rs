@@ -75,6 +75,10 @@ pub struct Status {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub direct: Vec<SocketAddr>,
+    /// Those of them that require TLS. Absent if none does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub direct_tls: Vec<SocketAddr>,
     /// The Unix socket of the direct protocol.
     #[serde(default)]
     #[schema(value_type = Option<String>)]

@@ -28,7 +28,7 @@ pub struct BenchArgs {
     /// [?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH
     /// &mutual-user=U&mutual-secret-file=PATH] (NAME is a volume's name or an IQN; LUN defaults to
     /// 0; the mutual user is the one by which the target authenticates itself),
-    /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+    /// direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
     /// [?digest=header,data&key=ID&secret-file=PATH], or floor://[?headers=REQUEST,ANSWER] for the
     /// bare exchange over loopback TCP, with headers of these lengths in bytes; floor://relay is the
     /// exchange with a server that passes each request on to a third party

@@ -399,8 +399,8 @@ pub(crate) enum ConfigSubcommand {
 }
 
 const PLACE_HELP: &str = "\
-direct://HOST:PORT/VOLUME/PATH or direct+local:PATH.sock/VOLUME/PATH, percent-encoded, optionally \
-followed by ?key=ID&secret-file=PATH";
+direct://HOST:PORT/VOLUME/PATH, direct+tls://HOST:PORT/VOLUME/PATH or \
+direct+local:PATH.sock/VOLUME/PATH, percent-encoded, optionally followed by ?key=ID&secret-file=PATH";
 
 /// The way in which a command gets a volume for itself.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -422,7 +422,7 @@ pub(crate) struct ReplaceArgs {
 pub(crate) enum FilesSubcommand {
     /// Make a blank volume a volume of files
     Format {
-        /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+        /// direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
         #[arg(value_name = "URL")]
         volume: String,
         /// Erase a volume that is not blank
@@ -510,7 +510,7 @@ pub(crate) enum FilesSubcommand {
     },
     /// Check all metadata of a volume of files; the exit code is 1 if there are faults
     Check {
-        /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+        /// direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
         #[arg(value_name = "URL")]
         volume: String,
         /// Print one line of JSON, with "schema":1, for programs
@@ -697,9 +697,9 @@ pub(crate) enum GrantSubcommand {
         /// How long the seal is good, for example 30m; 24h at most
         #[arg(long = "for", value_name = "TIME", value_parser = parse_lifetime, default_value = "1h")]
         lifetime: Lifetime,
-        /// The address of the node in the URL, as the job reaches it [default: the first TCP address of
-        /// --direct, or the Unix socket]
-        #[arg(long, value_name = "HOST:PORT")]
+        /// The address of the node in the URL, as the job reaches it; direct+tls:// in front of it is for an
+        /// address with TLS [default: the first TCP address of --direct, or the Unix socket]
+        #[arg(long, value_name = "[direct+tls://]HOST:PORT")]
         at: Option<String>,
         #[command(flatten)]
         node: NodeArgs,

@@ -78,8 +78,8 @@ pub(crate) enum CacheArg {
 /// The arguments of `nearflash mount`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MountArgs {
-    /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME, optionally followed by
-    /// ?key=ID&secret-file=PATH
+    /// direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME, optionally
+    /// followed by ?key=ID&secret-file=PATH
     #[arg(value_name = "URL")]
     volume: String,
     /// The directory on which the volume is mounted

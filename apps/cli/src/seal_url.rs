@@ -14,10 +14,16 @@ use crate::failure::Failure;
 /// When the node has no door for direct clients.
 pub(crate) fn place_of(status: &Status) -> Result<String, Failure> {
     if let Some(address) = status.direct.first() {
-        return Ok(format!("direct://{}", reachable(*address)));
+        let scheme = if status.direct_tls.contains(address) { "direct+tls" } else { "direct" };
+        return Ok(format!("{scheme}://{}", reachable(*address)));
     }
     let socket = status.direct_local.as_ref().ok_or(Failure::NoDirectDoor)?;
     Ok(Place::Local(socket.clone()).to_string())
+}
+
+/// The same for the address of a flag, which may have a scheme.
+pub(crate) fn place_at(address: &str) -> String {
+    if address.contains("://") { address.to_owned() } else { format!("direct://{address}") }
 }
 
 /// The address, with the name of this machine in place of "every address".
@@ -59,6 +65,8 @@ mod tests {
     fn a_seal_is_printed_as_a_url_that_another_machine_can_use() {
         assert_eq!(reachable("192.0.2.1:4421".parse().unwrap()), "192.0.2.1:4421");
         assert_eq!(reachable("[::1]:4421".parse().unwrap()), "[::1]:4421");
+        assert_eq!(place_at("192.0.2.1:4421"), "direct://192.0.2.1:4421");
+        assert_eq!(place_at("direct+tls://192.0.2.1:4421"), "direct+tls://192.0.2.1:4421");
         let named = reachable("0.0.0.0:4421".parse().unwrap());
         assert!(named.ends_with(":4421") && !named.starts_with("0.0.0.0"), "{named}");
     }

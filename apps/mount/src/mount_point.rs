@@ -17,7 +17,7 @@ pub(crate) const HELPER: &str = "fusermount3";
 const DEVICE: &str = "/dev/fuse";
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// The starts of the sources of our mounts: the schemes of their URLs.
-const SOURCES: [&str; 2] = ["direct://", "direct+local:"];
+const SOURCES: [&str; 3] = ["direct://", "direct+tls://", "direct+local:"];
 
 /// A mounted file system, as proc(5) describes it in `mountinfo`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -144,6 +144,7 @@ mod tests {
         let local = "36 35 0:42 / /m rw shared:1 - fuse.nearflash direct+local:/run/n.sock/d rw";
         assert!(parsed(local).is_ours());
         assert!(!parsed("36 35 0:42 / /m rw - fuse.sshfs host:/ rw").is_ours());
+        assert!(parsed("36 35 0:42 / /m rw - fuse direct+tls://n:4421/d rw").is_ours());
         assert!(!parsed("36 35 8:1 / / rw - ext4 direct://x/y rw").is_ours());
         for incomplete in ["", "36 35", "36 35 0:42 / /m rw - fuse"] {
             assert_eq!(Mounted::parse(incomplete), None);

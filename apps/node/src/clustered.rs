@@ -393,7 +393,14 @@ fn reachable(
         true => SocketAddr::new(ip, address.port()),
         false => address,
     };
-    let of = |protocol| addresses.of(protocol).into_iter().map(specific).collect::<Vec<_>>();
+    let of = |protocol| {
+        // The other nodes are direct clients without TLS.
+        let all = match protocol {
+            Protocol::Direct => addresses.plain(protocol),
+            _ => addresses.of(protocol),
+        };
+        all.into_iter().map(specific).collect::<Vec<_>>()
+    };
     let doors = doors.into_iter().map(|(protocol, door)| (door, of(protocol)));
     doors.chain([(Door::Pulse, vec![specific(pulse)])]).collect()
 }

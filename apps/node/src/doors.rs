@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nearflash_api::socket::ShortPath;
-use nearflash_nvme::tls::DoorTls;
+use nearflash_session::DoorTls;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -29,15 +29,29 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The addresses of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
-    /// As bound, with the port that the system chose for port 0.
-    bound: Vec<(Protocol, SocketAddr)>,
+    /// As bound, with the port that the system chose for port 0, and whether each has TLS.
+    bound: Vec<(Protocol, SocketAddr, DoorTls)>,
     pub(crate) direct_local: Option<PathBuf>,
 }
 
 impl Addresses {
     pub(crate) fn of(&self, protocol: Protocol) -> Vec<SocketAddr> {
-        let of = self.bound.iter().filter(|(bound, _)| *bound == protocol);
-        of.map(|(_, address)| *address).collect()
+        self.with(protocol, |_| true)
+    }
+
+    /// Those of a protocol that peers without TLS can use.
+    pub(crate) fn plain(&self, protocol: Protocol) -> Vec<SocketAddr> {
+        self.with(protocol, |tls| tls != DoorTls::Required)
+    }
+
+    /// Those of a protocol that require TLS.
+    pub(crate) fn only_tls(&self, protocol: Protocol) -> Vec<SocketAddr> {
+        self.with(protocol, |tls| tls == DoorTls::Required)
+    }
+
+    fn with(&self, protocol: Protocol, is_meant: impl Fn(DoorTls) -> bool) -> Vec<SocketAddr> {
+        let of = self.bound.iter().filter(|(bound, _, tls)| *bound == protocol && is_meant(*tls));
+        of.map(|(_, address, _)| *address).collect()
     }
 }
 
@@ -71,7 +85,7 @@ impl Doors {
             let advertise = advertised(protocol, bound, config.advertise);
             let socket = DoorSocket::Tcp { listener, advertise };
             open.push(OpenDoor { protocol, socket, admits, tls: door.tls });
-            addresses.bound.push((protocol, bound));
+            addresses.bound.push((protocol, bound, door.tls));
         }
         addresses.direct_local = config.direct_local.as_deref().map(absolute);
         let local = addresses.direct_local.as_deref().map(open_local).transpose()?;

@@ -21,11 +21,11 @@ use nearflash_mirror::{Copied, DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
 use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Life;
-use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{
     Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Tag, VolumeId,
 };
+use nearflash_session::DoorTls;
 use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
 use nearflash_space::{Epoch, Home, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
@@ -222,7 +222,7 @@ pub struct OpenDoor {
     pub socket: DoorSocket,
     /// The peers that it admits.
     pub admits: Admits,
-    /// Whether its connections use TLS, which is possible for NVMe/TCP only.
+    /// Whether its connections use TLS, which iSCSI does not have.
     pub tls: DoorTls,
 }
 

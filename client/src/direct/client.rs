@@ -10,6 +10,7 @@ use super::error::Error;
 use super::link::{Link, LinkIdentity};
 use super::options::{Options, QueueOptions};
 use super::queue_pair::{QueuePair, Source};
+use super::secured;
 use super::shared::Shared;
 use super::slots::Slots;
 use super::url::Url;
@@ -22,8 +23,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a node and authenticates. `url` is `direct://HOST:PORT[/VOLUME]`, or
-    /// `direct+local:PATH.sock[/VOLUME]` for a node on this machine, with the options of [`Url`].
+    /// Connects to a node and authenticates. `url` is `direct://HOST:PORT[/VOLUME]`,
+    /// `direct+tls://HOST:PORT[/VOLUME]` with the feature `tls`, or `direct+local:PATH.sock[/VOLUME]` for a
+    /// node on this machine, with the options of [`Url`].
     /// Credentials given here take precedence over those of the URL.
     ///
     /// # Errors
@@ -53,6 +55,7 @@ impl Client {
             Some(_) => credentials,
             None => Credentials::of(&url)?,
         };
+        secured::check(&url, &credentials)?;
         let shared = Arc::new(Shared { url, credentials, options });
         // This connection reports a wrong address or key here, not at the first volume.
         Link::connect(&shared, LinkIdentity::draw()?, Slots::default(), 0)?.goodbye();

@@ -59,6 +59,11 @@ pub enum CredentialsError {
     /// The URL has a secret without a key id.
     #[error("the URL names a secret without its key: append &key=ID")]
     NoKey,
+    /// The URL is one with TLS, and has no credential.
+    #[error(
+        "TLS needs the secret of a credential, or a seal: append ?key=ID&secret-file=PATH, or ?seal=TOKEN"
+    )]
+    NoneForTls,
 }
 
 impl Credentials {

@@ -45,6 +45,14 @@ pub enum Error {
         /// The reason.
         source: PeerError,
     },
+    /// The connection cannot use TLS.
+    #[error("{place}: {fault}")]
+    Tls {
+        /// The node's address.
+        place: String,
+        /// The reason.
+        fault: TlsFault,
+    },
     /// The node does not support the digests that the URL requires.
     #[error("{place} does not grant the requested digests: drop digest= from the URL")]
     NoDigests {
@@ -117,6 +125,33 @@ pub enum Error {
     },
 }
 
+/// The reason why a connection cannot use TLS.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// The program was built without TLS.
+    #[error(
+        "this program has no TLS: use one that is built with OpenSSL and the feature `tls` of the crate \
+         `nearflash`"
+    )]
+    Absent,
+    /// The address answers with other bytes.
+    #[error(
+        "the address does not answer with TLS: write direct:// or start the node with ,tls=allowed behind \
+         its address"
+    )]
+    NotSpoken,
+    /// The node has refused the key.
+    #[error(
+        "the node refuses the handshake of TLS, because the key is unknown or its secret is another one; give \
+         the key and the secret that `nearflash credential create` printed"
+    )]
+    Refused,
+    /// The node violated the protocol, or TLS cannot be used here.
+    #[error("the handshake of TLS failed: {0}")]
+    Failed(String),
+}
+
 /// The cause of a lost connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -124,6 +159,16 @@ pub enum Lost {
     /// The node closed the connection without a goodbye: it ended, or was killed.
     #[error("the node closed it")]
     Closed,
+    /// The node closed the connection before its first answer, as an address that requires TLS does.
+    #[error(
+        "the node closed it before its first answer; if the address requires TLS, write direct+tls://"
+    )]
+    Unanswered,
+    /// The node closed the connection during the handshake of TLS, as an address without TLS does.
+    #[error(
+        "the node closed it during the handshake of TLS; if the address has no TLS, write direct://"
+    )]
+    ClosedInHandshake,
     /// The node was silent for too long.
     #[error("the node was silent for {}", span(.within))]
     Silent {
@@ -157,7 +202,9 @@ impl Error {
     /// The number of this error among [`codes`]: the status number if the node reported a status.
     pub fn code(&self) -> u32 {
         let own = match self {
-            Self::Url(_) | Self::NoVolume => Own::InvalidUrl,
+            Self::Url(_) | Self::NoVolume | Self::Tls { fault: TlsFault::Absent, .. } => {
+                Own::InvalidUrl
+            }
             Self::Credentials(_) => Own::InvalidCredentials,
             Self::Resolve { .. } | Self::Unreachable { .. } | Self::Silent { .. } => {
                 Own::Unreachable
@@ -169,10 +216,12 @@ impl Error {
             Self::Length { .. } => Own::InvalidLength,
             Self::NoMemory { .. } => Own::NoMemory,
             Self::Superseded { .. } => Own::Superseded,
-            Self::Refused { .. } | Self::Open { .. } | Self::Status(_) => match self.status() {
-                Some(status) => return u32::from(status.0),
-                None => Own::Refused,
-            },
+            Self::Refused { .. } | Self::Tls { .. } | Self::Open { .. } | Self::Status(_) => {
+                match self.status() {
+                    Some(status) => return u32::from(status.0),
+                    None => Own::Refused,
+                }
+            }
         };
         own.code()
     }
@@ -189,6 +238,8 @@ impl Error {
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Refused { source, .. } => refusal(source),
+            // The node reports it by an alert of TLS.
+            Self::Tls { fault: TlsFault::Refused, .. } => Some(Status::AUTHENTICATION_FAILED),
             Self::Open { status, .. } | Self::Status(status) => Some(*status),
             _ => None,
         }
@@ -214,12 +265,15 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Url(_) | Error::NoVolume | Error::Length { .. } => io::ErrorKind::InvalidInput,
+            Error::Tls { fault: TlsFault::Absent, .. } => io::ErrorKind::Unsupported,
             Error::Resolve { source, .. } | Error::Unreachable { source, .. } => source.kind(),
             Error::Silent { .. } => io::ErrorKind::TimedOut,
             Error::ConnectionLost(lost) | Error::Unknown(lost) => match lost {
                 Lost::Silent { .. } | Lost::TimedOut => io::ErrorKind::TimedOut,
                 Lost::System(kind) => *kind,
-                Lost::Closed | Lost::Peer(_) => io::ErrorKind::ConnectionReset,
+                Lost::Closed | Lost::Unanswered | Lost::ClosedInHandshake | Lost::Peer(_) => {
+                    io::ErrorKind::ConnectionReset
+                }
             },
             Error::NoMemory { .. } => io::ErrorKind::OutOfMemory,
             _ => match error.status() {
@@ -364,6 +418,11 @@ mod tests {
             Error::Refused { place: place(), source: goodbye(Status::AUTHENTICATION_FAILED) },
             Error::Silent { place: place(), what: "HELLO", within: Duration::from_millis(250) },
             Error::Length { len: 0, max: 8 << 20 },
+            Error::Tls { place: place(), fault: TlsFault::Absent },
+            Error::Tls { place: place(), fault: TlsFault::NotSpoken },
+            Error::Tls { place: place(), fault: TlsFault::Refused },
+            Error::ConnectionLost(Lost::Unanswered),
+            Error::ConnectionLost(Lost::ClosedInHandshake),
             Error::ConnectionLost(Lost::System(io::ErrorKind::TimedOut)),
             Error::Unknown(Lost::Peer(goodbye(Status::SHUTTING_DOWN))),
         ];

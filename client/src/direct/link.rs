@@ -25,6 +25,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::buffer::Buffer;
 use super::error::{Error, Lost};
 use super::ring::{Attached, Refused, Ring};
+use super::secured;
 use super::session::Connection;
 use super::shared::Shared;
 use super::slots::{Slot, Slots, slot_of};
@@ -85,9 +86,16 @@ impl Link {
             nonce: draw()?,
         };
         let session = ClientSession::new(config);
-        let connection = Connection::new(socket, session, slots, STAGING_LEN);
+        let connection = match shared.url.place {
+            Place::Tls { .. } => secured::connect(shared, socket, session, slots, STAGING_LEN)?,
+            Place::Tcp { .. } | Place::Local(_) => {
+                Connection::new(socket, session, slots, STAGING_LEN)
+            }
+        };
         let mut link = Self { connection, ring: None, passed: VecDeque::new() };
-        link.await_event(shared, "HELLO", |event| (*event == ClientEvent::Ready).then_some(()))?;
+        let hello =
+            link.await_event(shared, "HELLO", |event| (*event == ClientEvent::Ready).then_some(()));
+        hello.map_err(|error| unanswered(error, &shared.url.place))?;
         let agreed = link.connection.session.agreed().expect("the handshake is over");
         let wanted = (shared.url.header_digest, shared.url.data_digest);
         if wanted != (agreed.digests.header, agreed.digests.data) {
@@ -339,9 +347,12 @@ impl Link {
     }
 
     /// Publishes the ring's requests, and requests wake-ups on [`Self::bell`] and the socket from
-    /// now on. Returns whether there is no answer yet.
+    /// now on. Returns whether there is no answer yet, as far as that is known without receiving.
     pub(super) fn doze(&mut self) -> bool {
-        self.ring.as_mut().is_none_or(Ring::doze)
+        match &mut self.ring {
+            Some(ring) => ring.doze(),
+            None => !self.connection.holds_input(),
+        }
     }
 
     /// Whether requests use shared memory.
@@ -367,7 +378,13 @@ impl Link {
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.connection.session.output_len() > 0
+        self.connection.has_unsent()
+    }
+
+    /// Whether a turn can receive without anything arriving at the socket.
+    #[cfg(feature = "tokio")]
+    pub(super) fn holds_input(&self) -> bool {
+        self.connection.holds_input()
     }
 
     /// A buffer in shared memory, if there is any; `None` when that has no `len` bytes left.
@@ -407,11 +424,21 @@ impl From<LinkError<PeerError>> for Lost {
     }
 }
 
+/// The error of a HELLO. A node closes connections without TLS at once where it requires TLS.
+fn unanswered(error: Error, place: &Place) -> Error {
+    match (error, place) {
+        (Error::ConnectionLost(Lost::Closed), Place::Tcp { .. }) => {
+            Error::ConnectionLost(Lost::Unanswered)
+        }
+        (error, _) => error,
+    }
+}
+
 fn open_socket(place: &Place, timeout: Duration) -> Result<OwnedFd, Error> {
     let unreachable =
         |source| Error::Unreachable { place: place.to_string(), source: Arc::new(source) };
     match place {
-        Place::Tcp { host, port } => {
+        Place::Tcp { host, port } | Place::Tls { host, port } => {
             let resolved = resolve(host, *port).map_err(|source| {
                 let (host, source) = (host.to_string(), Arc::new(source));
                 Error::Resolve { host, source }

@@ -475,6 +475,13 @@ impl QueuePair {
         self.link.has_unsent()
     }
 
+    /// Whether the next poll can receive without anything arriving at the socket, so that nobody may wait
+    /// for the socket now.
+    #[cfg(feature = "tokio")]
+    pub(super) fn holds_input(&self) -> bool {
+        self.link.holds_input()
+    }
+
     /// The time until the next poll is due, so that a silent node or a late operation is detected;
     /// `None` when no operation is in flight.
     pub fn patience_left(&self) -> Option<Duration> {

@@ -10,11 +10,13 @@ use crate::url::{Encoded, Scheme, UrlError, decode, digests, not_empty, split_op
 
 /// The scheme over TCP, with the default port of `nearflash serve --direct`.
 static TCP: Scheme = Scheme { name: "direct", port: 4421, path: "VOLUME" };
+/// The same with TLS.
+static TLS: Scheme = Scheme { name: "direct+tls", port: TCP.port, path: "VOLUME" };
 /// The end of a Unix socket's path, which separates it from the volume.
 const SOCKET_SUFFIX: &str = ".sock";
 
-/// `direct://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`, optionally followed by a
-/// question mark and the options `digest=header,data`, `key=ID`, `secret-file=PATH` and `seal=TOKEN`, separated
+/// `direct://HOST:PORT[/VOLUME]`, `direct+tls://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`,
+/// optionally followed by a question mark and the options `digest=header,data`, `key=ID`, `secret-file=PATH` and `seal=TOKEN`, separated
 /// by `&`. With a seal, the volume is the object of the seal, whatever its name here. Parts are percent-encoded: a question mark in a path is written `%3F`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
@@ -45,6 +47,13 @@ pub enum Place {
         /// TCP port.
         port: u16,
     },
+    /// A TCP address, over TLS.
+    Tls {
+        /// The host name or IP address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
     /// A Unix socket on this machine, over which shared memory can be set up.
     Local(PathBuf),
 }
@@ -57,6 +66,9 @@ impl FromStr for Url {
         let (place, volume) = if let Some(rest) = body.strip_prefix("direct://") {
             let (host, port, volume) = TCP.divide(text, rest)?;
             (Place::Tcp { host, port }, volume)
+        } else if let Some(rest) = body.strip_prefix("direct+tls://") {
+            let (host, port, volume) = TLS.divide(text, rest)?;
+            (Place::Tls { host, port }, volume)
         } else if let Some(rest) = body.strip_prefix("direct+local:") {
             divide_local(text, rest)?
         } else {
@@ -134,6 +146,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } => write!(f, "direct://{}:{port}", Encoded::Host(host)),
+            Self::Tls { host, port } => write!(f, "direct+tls://{}:{port}", Encoded::Host(host)),
             Self::Local(path) => {
                 write!(f, "direct+local:{}", Encoded::Path(&path.to_string_lossy()))
             }
@@ -172,6 +185,9 @@ mod tests {
         assert_eq!(parsed.key.as_deref(), Some("app"));
         assert_eq!(parsed.secret_file, Some("/s".into()));
         assert_eq!(url("direct://flash").place, tcp("flash", TCP.port));
+        let tls = url("direct+tls://flash/data?key=app&secret-file=/s");
+        assert_eq!(tls.place, Place::Tls { host: "flash".to_owned(), port: 4421 });
+        assert_eq!((tls.volume.as_deref(), tls.key.as_deref()), (Some("data"), Some("app")));
         assert_eq!(url("direct://flash:1/").volume, None);
         let local = url("direct+local:/run/a.sock/data");
         assert_eq!(local.place, Place::Local("/run/a.sock".into()));
@@ -212,6 +228,8 @@ mod tests {
         for text in [
             "direct://[::1]:4500/data",
             "direct://flash:1",
+            "direct+tls://[::1]:4500/data",
+            "direct+tls://flash:1",
             "direct+local:a.sock/data",
             "direct+local:/run/100%25%3F.sock/a%2Fb",
         ] {
@@ -233,6 +251,9 @@ mod tests {
         let cases = [
             ("nvme-tcp://a/data", "direct://HOST:PORT/VOLUME"),
             ("direct://:1/data", "direct://HOST:PORT/VOLUME"),
+            ("direct+tls://:1/data", "direct+tls://HOST:PORT/VOLUME"),
+            ("direct+tls:a/data", "direct+tls://HOST:PORT/VOLUME"),
+            ("direct+tls://a:0", "usually 4421"),
             ("direct://[::1/data", "direct://HOST:PORT/VOLUME"),
             ("direct://a:0", "1 to 65535"),
             ("direct://a:http", "1 to 65535"),

@@ -71,6 +71,7 @@ impl From<Failure> for TlsError {
     }
 }
 
+#[cfg(feature = "nvme-tcp")]
 impl TlsError {
     /// Whether a new connection may help.
     pub(crate) fn is_transient(&self) -> bool {

@@ -8,12 +8,10 @@ mod connection;
 mod error;
 mod forecast;
 #[cfg(feature = "tls")]
-#[cfg_attr(not(feature = "nvme-tcp"), allow(dead_code, reason = "no other protocol uses it"))]
 mod handshake;
 mod scatter;
 mod scattered;
 #[cfg(feature = "tls")]
-#[cfg_attr(not(feature = "nvme-tcp"), allow(dead_code, reason = "no other protocol uses it"))]
 mod secured;
 #[cfg(test)]
 #[cfg(feature = "tls")]
@@ -35,10 +33,6 @@ pub(crate) use forecast::Place;
 #[cfg(feature = "tls")]
 pub use handshake::TlsError;
 #[cfg(feature = "tls")]
-#[cfg_attr(
-    not(feature = "nvme-tcp"),
-    allow(unused_imports, reason = "no other protocol uses it")
-)]
 pub(crate) use handshake::{TlsKey, connect_tls};
 
 /// The requesting end of a protocol, as a [`Connection`] drives it. Methods without comment are

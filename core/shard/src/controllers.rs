@@ -22,6 +22,7 @@ use crate::connections::Key;
 use crate::message::Message;
 use crate::notice::Notice;
 use crate::shard::Shard;
+use crate::tls::TlsIdentity;
 use crate::world::World;
 
 /// The controllers of the node, and where their admin connections are.
@@ -98,7 +99,10 @@ impl Shard {
         let Some(session) = connection.session.nvme_tcp_mut() else { return };
         let now = world.now();
         let local = TransportAddress::tcp(connection.local);
-        let tls = world.tls_identity(connection.socket);
+        let tls = match world.tls_identity(connection.socket) {
+            Some(TlsIdentity::Nvme(identity)) => Some(identity),
+            Some(TlsIdentity::Direct(_)) | None => None,
+        };
         let suite = tls.as_ref().map(|identity| identity.suite);
         let arrival = Arrival { local, anonymous: demand.anonymous, tls };
         let cid = demand.command.command_id();

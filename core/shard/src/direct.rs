@@ -20,6 +20,7 @@ use crate::door::Door;
 use crate::notice::{ConnectedClient, Notice};
 use crate::session::Session;
 use crate::shard::Shard;
+use crate::tls::TlsIdentity;
 use crate::world::World;
 
 /// Clients that a core's status lists; others are only counted.
@@ -110,6 +111,18 @@ impl Shard {
         self.engine.cancel_waiting(key.to_owner(), is_meant, world.pool());
     }
 
+    /// Before a client's first bytes, its session learns which key TLS has proved.
+    #[inline]
+    pub(crate) fn note_tls<W: World>(&mut self, key: Key, world: &W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let socket = connection.socket;
+        if let Some(session) = connection.session.direct_mut().filter(|it| it.awaits_hello())
+            && let Some(TlsIdentity::Direct(identity)) = world.tls_identity(socket)
+        {
+            session.set_tls_identity(&identity);
+        }
+    }
+
     /// Reports a client once it is connected, and learns whether it is another node.
     #[inline]
     pub(crate) fn announce<W: World>(&mut self, key: Key, world: &mut W) {
@@ -130,8 +143,9 @@ impl Shard {
             return;
         };
         let name: Option<Box<str>> = session.key().map(Into::into);
+        let (peer, is_secured) = (connection.peer, session.is_secured());
         connection.client = Some(Client { key: name.clone() });
-        world.notice(Notice::ClientConnected { peer: connection.peer, key: name.clone() });
+        world.notice(Notice::ClientConnected { peer, key: name.clone(), is_secured });
         if let Some(name) = name {
             self.belongs_to(key, name);
         }

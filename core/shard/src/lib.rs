@@ -33,6 +33,7 @@ mod seals;
 mod send;
 mod session;
 mod shard;
+mod tls;
 mod trace;
 mod world;
 
@@ -44,9 +45,7 @@ pub use gauges::{Gauges, Protocol, Reading};
 pub use iscsi::IscsiConfig;
 pub use leftover::LEFTOVER_MAX;
 pub use message::{ClientPlace, Devices, Message};
-pub use notice::{
-    ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus, TlsFault,
-};
+pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
     CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,
     RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
@@ -55,6 +54,7 @@ pub use progress::PROGRESS_MIN;
 pub use seals::RevokeOrder;
 pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
+pub use tls::{TlsFault, TlsIdentity, TlsKeyRefused};
 pub use trace::connection_number;
 pub use world::{
     Event, Interest, Place, Received, RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent,

@@ -11,7 +11,7 @@ use nearflash_iscsi::serving::SessionStatus;
 use nearflash_mirror::{Copied, MirrorId, Written};
 use nearflash_nvme::auth::{Hash, Step};
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
-use nearflash_nvme::tls::{KeyRefused, Suite};
+use nearflash_nvme::tls::Suite;
 use nearflash_nvme::{ControllerId, HostName, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset};
@@ -20,6 +20,7 @@ use crate::door::Peer;
 use crate::message::ClientPlace;
 use crate::peers::LinkError;
 use crate::session::PeerError;
+use crate::tls::TlsFault;
 
 /// An event that a shard reports, or its answer to a [`crate::Message`].
 #[derive(Clone, Debug)]
@@ -36,9 +37,9 @@ pub enum Notice {
     /// A connection to an address with TLS failed; it is closed.
     TlsFailed {
         peer: Peer,
-        /// The PSK identity that the host has sent, escaped; `None` if it has sent none.
+        /// The identity that the peer has sent, escaped; `None` if it has sent none.
         identity: Option<Box<str>>,
-        /// The hash that the identity names.
+        /// The hash that the identity names; only those of NVMe hosts do.
         hash: Option<Hash>,
         fault: TlsFault,
     },
@@ -72,6 +73,8 @@ pub enum Notice {
         peer: Peer,
         /// The key that it authenticated with; `None` for an anonymous client.
         key: Option<Box<str>>,
+        /// Whether the connection uses TLS.
+        is_secured: bool,
     },
     /// A direct client is disconnected, and all its requests have ended.
     ClientGone { peer: Peer, key: Option<Box<str>> },
@@ -156,28 +159,6 @@ pub enum Notice {
     Traced(CoreId, u64, Box<Traced>),
     /// The shard was told to drain and has no connections or requests left.
     Drained(CoreId),
-}
-
-/// Why a connection to an address with TLS failed.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum TlsFault {
-    /// The address requires TLS, and the connection does not begin with a handshake.
-    #[error("the host does not use TLS, which this address requires")]
-    NotUsed,
-    /// The handshake has no PSK identity.
-    #[error("the host offers no PSK identity")]
-    NoIdentity,
-    /// There is no key for the identity.
-    #[error(transparent)]
-    NoKey(KeyRefused),
-    /// The keys differ.
-    #[error(
-        "the host's key is another one: compare the PSK, its hash and its derivation on both ends"
-    )]
-    WrongKey,
-    /// The TLS library's reason.
-    #[error("TLS failed: {0}")]
-    Library(String),
 }
 
 /// The status of one core.

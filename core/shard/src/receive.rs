@@ -101,6 +101,7 @@ impl Shard {
                 connection.received_at = world.now();
                 connection.progress.note(world.now(), len);
                 trace::note_receipt(&mut self.engine, world);
+                self.note_tls(key, world);
                 self.received(key, place, len, world);
                 Some(true)
             }

@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 
 use nearflash_device::{DeviceRequest, DeviceResult, OperationId};
 use nearflash_engine::{CoreId, Pool};
-use nearflash_nvme::tls::PskIdentity;
 use nearflash_request::BufferId;
 use nearflash_session::Chunk;
 use nearflash_units::{ByteLen, Nanos};
@@ -16,6 +15,7 @@ use nearflash_units::{ByteLen, Nanos};
 use crate::door::{Door, Peer};
 use crate::message::Message;
 use crate::notice::Notice;
+use crate::tls::TlsIdentity;
 
 /// A connected socket: the world's number, the same on every core, used again once closed.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -165,8 +165,9 @@ pub trait World {
     /// Sends as many of the chunks, in order, as there is room for.
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent;
 
-    /// The PSK identity that the peer has proved by TLS; `None` for a connection without TLS.
-    fn tls_identity(&self, socket: SocketId) -> Option<PskIdentity> {
+    /// The identity that the peer has proved by TLS; `None` for a connection without TLS. It is of the protocol
+    /// of the connection's listener.
+    fn tls_identity(&self, socket: SocketId) -> Option<TlsIdentity> {
         let _ = socket;
         None
     }

@@ -41,6 +41,9 @@ pub enum PeerError {
     /// The client has no key although one is required, or its proof is wrong.
     #[error("the client did not prove that it knows the secret of its key")]
     Unauthenticated,
+    /// The client has proved one key by TLS, and names another one.
+    #[error("HELLO names another key than the one that TLS has proved")]
+    OtherTlsKey,
     /// The node's own proof is wrong: it does not know the secret.
     #[error("the node did not prove that it knows the secret of the key")]
     Impostor,
@@ -85,7 +88,9 @@ impl PeerError {
             Self::CreditsExceeded { tag, credits } => {
                 Some((Status::CREDITS_EXCEEDED, tag, u64::from(credits)))
             }
-            Self::Unauthenticated | Self::Impostor => bare(Status::AUTHENTICATION_FAILED),
+            Self::Unauthenticated | Self::OtherTlsKey | Self::Impostor => {
+                bare(Status::AUTHENTICATION_FAILED)
+            }
             Self::CredentialExpired => bare(Status::CREDENTIAL_EXPIRED),
             Self::RingBroken => bare(Status::RING_BROKEN),
             Self::Silent => bare(Status::TIMEOUT),

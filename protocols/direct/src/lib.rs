@@ -19,6 +19,7 @@ pub mod serving;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub mod wire;
 
 pub use block_digest::{BlockDigest, block_digest, digests_len};
@@ -28,4 +29,5 @@ pub use nearflash_session::{Chunk, Digests, Receiving};
 pub(crate) use nearflash_session::{digest, length};
 pub use proof::{CLIENT_LABEL, NODE_LABEL, client_proof, node_proof};
 pub use secret::Secret;
+pub use tls::{TLS_IDENTITY_LEN_MAX, TlsIdentity, TlsIdentityError, TlsKey};
 pub use wire::{Bearer, BearerError, Opcode, Run, Seal, SealError, SealTerms, Status};

@@ -158,6 +158,7 @@ fn every_bound_is_in_the_document_as_it_is_here() {
         ("SEAL_LEN_MAX", u32::try_from(wire::SEAL_LEN_MAX).unwrap()),
         ("SEAL_GOOD_MAX", u32::try_from(wire::SEAL_GOOD_MAX).unwrap()),
         ("BEARER_LEN_MAX", u32::try_from(wire::BEARER_LEN_MAX).unwrap()),
+        ("TLS_IDENTITY_LEN_MAX", u32::try_from(crate::TLS_IDENTITY_LEN_MAX).unwrap()),
         ("BEARER_GOOD_MAX", u32::try_from(wire::BEARER_GOOD_MAX).unwrap()),
     ] {
         let row = format!("| `{name}` | {value} |");

@@ -14,6 +14,7 @@
 mod buffers;
 pub mod check;
 pub mod digest;
+mod door_tls;
 mod framer;
 mod nexus;
 mod outbox;
@@ -26,6 +27,7 @@ mod wire;
 
 pub use buffers::BufferQueue;
 pub use digest::Digests;
+pub use door_tls::DoorTls;
 pub use framer::{Body, Framer, Head, HeadRules, HeadShape, Layout};
 pub use nexus::nexus;
 pub use outbox::Outbox;

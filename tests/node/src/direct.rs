@@ -63,6 +63,16 @@ impl Key {
         &self.secret
     }
 
+    /// The secret.
+    ///
+    /// # Panics
+    /// When the node has given no hexadecimal digits.
+    pub fn secret_bytes(&self) -> [u8; 32] {
+        let digits = |at: usize| &self.secret[2 * at..2 * at + 2];
+        let byte = |at| u8::from_str_radix(digits(at), 16).expect("a secret has digits");
+        std::array::from_fn(byte)
+    }
+
     /// The same key id with another secret.
     pub fn forged(&self) -> Self {
         Self { id: self.id, secret: "0f".repeat(32) }
@@ -83,6 +93,15 @@ impl Key {
     /// When the node refuses it.
     pub fn connect(&self, node: &Node<'_>, door: Door) -> Result<Client, Error> {
         Client::connect(&door.url(node), Credentials::new(self.id, &self.secret)?)
+    }
+
+    /// The same over TCP with TLS.
+    ///
+    /// # Errors
+    /// When the node refuses it.
+    pub fn connect_with_tls(&self, node: &Node<'_>) -> Result<Client, Error> {
+        let url = format!("direct+tls://{}", node.direct_address());
+        Client::connect(&url, Credentials::new(self.id, &self.secret)?)
     }
 }
 

@@ -23,6 +23,7 @@ mod network;
 mod node;
 mod pdu;
 mod process;
+mod recorder;
 mod refusal;
 mod stamp;
 mod tls;
@@ -45,9 +46,10 @@ pub use network::Network;
 pub use node::{Node, Place};
 pub use pdu::Pdu;
 pub use process::Usage;
+pub use recorder::Recorder;
 pub use refusal::{Refusal, refused};
 pub use stamp::Stamp;
-pub use tls::{TlsIdentity, TlsProxy};
+pub use tls::{TlsIdentity, TlsProxy, shake_hands_as_client};
 pub use wire::{Admin, Wire, connect_command, numbered, subsystem};
 
 /// The time-out of an operation that should take a moment, long enough for a busy machine.

@@ -1,10 +1,11 @@
-//! A host with TLS: a host without it, and an end of TLS between it and the node.
+//! Hosts and clients with TLS: a host or client without it, and an end of TLS between it and the node.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use nearflash_direct::{self as direct, Secret};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::tls::{self, Derivation, Psk, PskIdentity, Version};
 use nearflash_tls::{Client, Failure, Opened, PskKey, Stream, Suite};
@@ -51,28 +52,52 @@ impl TlsIdentity {
     /// # Panics
     /// If the node cannot be reached.
     pub fn connect(&self, node: SocketAddr) -> Result<(TcpStream, Stream), Failure> {
-        let mut socket = TcpStream::connect(node).expect("the node listens");
-        socket.set_nodelay(true).expect("it is a TCP connection");
-        let client = Client::new().expect("the test has OpenSSL");
-        let identity = self.identity().to_string();
-        let stream = client.connect(identity.as_bytes(), self.key());
-        let mut stream = stream.expect("the test has memory");
-        let mut input = vec![0; 16 * 1024];
-        let mut len = 0;
-        loop {
-            let result = stream.handshake(&input[..len]);
-            // The node may have closed the connection.
-            let _ = socket.write_all(&stream.take_output(Vec::new()));
-            if result? {
-                return Ok((socket, stream));
-            }
-            len = socket.read(&mut input).unwrap_or_default();
-            assert!(len > 0, "the node closed the connection without an alert");
-        }
+        shake_hands(node, &self.identity().to_string(), self.key())
     }
 }
 
-/// An address for hosts without TLS, whose connections continue to the node with TLS.
+/// Connects to the node and shakes hands as a direct client with this key and secret.
+///
+/// # Errors
+/// If the node refuses.
+///
+/// # Panics
+/// If the node cannot be reached.
+pub fn shake_hands_as_client(
+    node: SocketAddr,
+    key: &str,
+    secret: [u8; 32],
+) -> Result<(TcpStream, Stream), Failure> {
+    let identity = direct::TlsIdentity::of(key).expect("the key has a short name");
+    let psk = identity.tls_key(&Secret::new(secret));
+    shake_hands(node, &identity.to_string(), PskKey::new(Suite::Aes128Sha256, psk.bytes()))
+}
+
+fn shake_hands(
+    node: SocketAddr,
+    identity: &str,
+    key: PskKey,
+) -> Result<(TcpStream, Stream), Failure> {
+    let mut socket = TcpStream::connect(node).expect("the node listens");
+    socket.set_nodelay(true).expect("it is a TCP connection");
+    let client = Client::new().expect("the test has OpenSSL");
+    let stream = client.connect(identity.as_bytes(), key);
+    let mut stream = stream.expect("the test has memory");
+    let mut input = vec![0; 16 * 1024];
+    let mut len = 0;
+    loop {
+        let result = stream.handshake(&input[..len]);
+        // The node may have closed the connection.
+        let _ = socket.write_all(&stream.take_output(Vec::new()));
+        if result? {
+            return Ok((socket, stream));
+        }
+        len = socket.read(&mut input).unwrap_or_default();
+        assert!(len > 0, "the node closed the connection without an alert");
+    }
+}
+
+/// An address for hosts and clients without TLS, whose connections continue to the node with TLS.
 #[derive(Debug)]
 pub struct TlsProxy {
     address: SocketAddr,
@@ -84,13 +109,27 @@ impl TlsProxy {
     /// # Panics
     /// If the system has no port or thread left.
     pub fn start(node: SocketAddr, identity: TlsIdentity) -> Self {
+        Self::start_with(move || identity.connect(node))
+    }
+
+    /// The same, for direct clients: whose connections have this key and secret at the node.
+    ///
+    /// # Panics
+    /// If the system has no port or thread left.
+    pub fn for_clients(node: SocketAddr, key: &'static str, secret: [u8; 32]) -> Self {
+        Self::start_with(move || shake_hands_as_client(node, key, secret))
+    }
+
+    fn start_with(
+        connect: impl Fn() -> Result<(TcpStream, Stream), Failure> + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a free port");
         let address = listener.local_addr().expect("it is bound");
         // The thread ends with the test's process.
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 // A connection that the node refuses is closed.
-                if let Ok((far, stream)) = identity.connect(node) {
+                if let Ok((far, stream)) = connect() {
                     carry(near, far, stream);
                 }
             }

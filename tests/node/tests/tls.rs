@@ -106,7 +106,7 @@ fn a_host_without_tls_is_refused_where_it_must_use_it() {
     add(&place, &node, &psk(1), &[]);
     assert!(connect(node.address(), HOST, 1).is_err());
     eventually("the log names the reason", || {
-        place.log().contains("the host does not use TLS, which this address requires")
+        place.log().contains("the peer does not use TLS, which this address requires")
     });
 }
 

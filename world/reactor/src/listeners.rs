@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 
-use nearflash_nvme::tls::DoorTls;
+use nearflash_session::DoorTls;
 use nearflash_shard::Door;
 
 /// A socket that hosts or clients connect to.
@@ -13,7 +13,7 @@ use nearflash_shard::Door;
 pub struct Listener {
     /// The protocol and the peers that it admits.
     pub door: Door,
-    /// Whether connections use TLS, which is possible for NVMe/TCP only.
+    /// Whether connections use TLS, which iSCSI does not have.
     pub tls: DoorTls,
     /// The socket, bound and listening.
     pub socket: ListeningSocket,

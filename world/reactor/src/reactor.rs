@@ -320,7 +320,7 @@ impl Reactor {
             let Listener { door, tls, .. } = self.listeners[listener];
             let socket = sockets::release(fd);
             self.attach(socket);
-            self.secured.begin(socket, peer, tls);
+            self.secured.begin(socket, peer, (door, tls));
             events.push(Event::Accepted { socket, door, peer, local });
         }
     }

@@ -8,14 +8,14 @@
 //! from the same byte on, until it is told that it was sent.
 
 use std::mem;
+use std::sync::Arc;
 
-use nearflash_nvme::auth::Hash;
-use nearflash_nvme::tls::{DoorTls, PskIdentity};
-use nearflash_shard::{Notice, Peer, Received, Sent, SocketId, TlsFault};
+use nearflash_session::DoorTls;
+use nearflash_shard::{Notice, Peer, Received, Sent, SocketId, TlsFault, TlsIdentity};
 use nearflash_tls::{Failure, HANDSHAKE_BYTE, Opened, RECORD_LEN, RECORD_OVERHEAD, Stream};
 
 use crate::sockets;
-use crate::tls::Tls;
+use crate::tls::{Acceptor, Identities};
 
 /// The most bytes that one call receives. It is the most input that a connection holds.
 const INPUT_LEN: usize = 128 * 1024;
@@ -49,6 +49,8 @@ impl Default for Scratch {
 pub(crate) struct Secured {
     peer: Peer,
     policy: DoorTls,
+    /// For its protocol.
+    acceptor: Arc<Acceptor>,
     state: State,
     batch: Batch,
 }
@@ -58,7 +60,7 @@ enum State {
     /// Nothing has arrived.
     Undecided,
     Handshake(Box<Stream>),
-    Open(Box<Stream>, PskIdentity),
+    Open(Box<Stream>, TlsIdentity),
     Failed,
 }
 
@@ -87,12 +89,12 @@ pub(crate) enum Look {
 }
 
 impl Secured {
-    pub(crate) fn new(peer: Peer, policy: DoorTls) -> Self {
-        Self { peer, policy, state: State::Undecided, batch: Batch::default() }
+    pub(crate) fn new(peer: Peer, policy: DoorTls, acceptor: Arc<Acceptor>) -> Self {
+        Self { peer, policy, acceptor, state: State::Undecided, batch: Batch::default() }
     }
 
     /// The identity that the peer has proved.
-    pub(crate) fn identity(&self) -> Option<&PskIdentity> {
+    pub(crate) fn identity(&self) -> Option<&TlsIdentity> {
         match &self.state {
             State::Open(_, identity) => Some(identity),
             State::Undecided | State::Handshake(_) | State::Failed => None,
@@ -113,7 +115,6 @@ impl Secured {
     pub(crate) fn look(
         &mut self,
         socket: SocketId,
-        tls: &Tls,
         scratch: &mut Scratch,
         notices: &mut dyn FnMut(Notice),
     ) -> Look {
@@ -126,16 +127,16 @@ impl Secured {
             if first != HANDSHAKE_BYTE {
                 return self.look_plain(notices);
             }
-            match tls.accept() {
+            match self.acceptor.accept() {
                 Ok(stream) => self.state = State::Handshake(Box::new(stream)),
                 Err(error) => {
-                    tls_failed(notices, self.peer, None, TlsFault::Library(error.to_string()));
+                    self.report(None, TlsFault::Library(error.to_string()), notices);
                     return self.fail();
                 }
             }
         }
         match mem::replace(&mut self.state, State::Failed) {
-            State::Handshake(stream) => self.shake_hands(stream, socket, tls, scratch, notices),
+            State::Handshake(stream) => self.shake_hands(stream, socket, scratch, notices),
             open @ State::Open(..) => {
                 self.state = open;
                 Look::Open
@@ -149,8 +150,16 @@ impl Secured {
         if self.policy == DoorTls::Allowed {
             return Look::Plain;
         }
-        tls_failed(notices, self.peer, None, TlsFault::NotUsed);
+        self.report(None, TlsFault::NotUsed, notices);
         self.fail()
+    }
+
+    /// Reports a failure, with the identity that the peer has sent and its hash.
+    fn report(&self, offered: Option<&[u8]>, fault: TlsFault, notices: &mut dyn FnMut(Notice)) {
+        let identity = offered.and_then(|bytes| self.acceptor.identities().read(bytes));
+        let hash = identity.and_then(|identity| identity.hash());
+        let identity = offered.map(|it| it.escape_ascii().to_string().into());
+        notices(Notice::TlsFailed { peer: self.peer, identity, hash, fault });
     }
 
     fn fail(&mut self) -> Look {
@@ -162,7 +171,6 @@ impl Secured {
         &mut self,
         mut stream: Box<Stream>,
         socket: SocketId,
-        tls: &Tls,
         scratch: &mut Scratch,
         notices: &mut dyn FnMut(Notice),
     ) -> Look {
@@ -179,11 +187,11 @@ impl Secured {
         let answer = stream.take_output(Vec::new());
         let is_sent = sockets::send_bytes(socket, &answer) == Sent::Bytes(answer.len());
         let offered = stream.identity().map(|it| it.bytes.clone());
-        let identity = offered.as_deref().and_then(|bytes| PskIdentity::parse(bytes).ok());
+        let identities = self.acceptor.identities();
+        let identity = offered.as_deref().and_then(|bytes| identities.read(bytes));
         match (result, identity) {
             (Ok(true), Some(identity)) if is_sent || answer.is_empty() => {
-                if tls.is_previous(&identity) {
-                    let host = identity.host.clone();
+                if let Some(host) = identities.host_of_previous(&identity) {
                     notices(Notice::PreviousPsk { peer: self.peer, host });
                 }
                 self.state = State::Open(stream, identity);
@@ -195,9 +203,8 @@ impl Secured {
             }
             (Ok(_), _) => {}
             (Err(failure), _) => {
-                let refused = offered.as_deref().and_then(|bytes| tls.refusal(bytes));
-                let fault = fault_of(failure, offered.is_some(), refused);
-                tls_failed(notices, self.peer, offered.as_deref(), fault);
+                let fault = fault_of(failure, offered.as_deref(), identities);
+                self.report(offered.as_deref(), fault, notices);
             }
         }
         self.fail()
@@ -227,9 +234,8 @@ impl Secured {
             Err(failure) => {
                 // The peer learns the reason from an alert, if there is room for it.
                 let _ = sockets::send_bytes(socket, stream.output());
-                let fault = fault_of(failure, false, None);
-                tls_failed(notices, self.peer, None, fault);
                 self.state = State::Failed;
+                self.report(None, TlsFault::Library(failure.to_string()), notices);
                 Received::Closed
             }
         }
@@ -340,28 +346,13 @@ impl BatchWriter<'_> {
     }
 }
 
-fn fault_of(
-    failure: Failure,
-    is_offered: bool,
-    refused: Option<nearflash_nvme::tls::KeyRefused>,
-) -> TlsFault {
+/// The fault of a handshake. Some identities without a key fail like those with another one.
+fn fault_of(failure: Failure, offered: Option<&[u8]>, identities: &dyn Identities) -> TlsFault {
+    let refused = offered.and_then(|bytes| identities.refusal(bytes));
     match (failure, refused) {
-        (Failure::NoKey, Some(refused)) => TlsFault::NoKey(refused),
-        (Failure::NoKey, None) if !is_offered => TlsFault::NoIdentity,
-        (Failure::WrongKey, _) => TlsFault::WrongKey,
+        (Failure::NoKey | Failure::WrongKey, Some(refused)) => TlsFault::NoKey(refused),
+        (Failure::NoKey, None) if offered.is_none() => TlsFault::NoIdentity,
+        (Failure::WrongKey, None) => identities.wrong_key(),
         (failure, _) => TlsFault::Library(failure.to_string()),
     }
-}
-
-/// Reports a failure, with the identity that the peer has sent and its hash.
-fn tls_failed(
-    notices: &mut dyn FnMut(Notice),
-    peer: Peer,
-    identity: Option<&[u8]>,
-    fault: TlsFault,
-) {
-    let hash: Option<Hash> =
-        identity.and_then(|bytes| PskIdentity::parse(bytes).ok()).map(|it| it.suite.hash());
-    let identity = identity.map(|it| it.escape_ascii().to_string().into());
-    notices(Notice::TlsFailed { peer, identity, hash, fault });
 }

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use nearflash_engine::Pool;
-use nearflash_nvme::tls::{DoorTls, PskIdentity};
-use nearflash_session::Chunk;
-use nearflash_shard::{Event, Interest, Notice, Peer, Place, Received, Sent, SocketId};
+use nearflash_session::{Chunk, DoorTls};
+use nearflash_shard::{
+    Door, Event, Interest, Notice, Peer, Place, Received, Sent, SocketId, TlsIdentity,
+};
 use nearflash_units::index;
 
 use crate::secured::{Look, Scratch, Secured};
@@ -35,11 +36,14 @@ impl SecuredTable {
         Self { tls, ..Self::default() }
     }
 
-    /// A connection was accepted at an address with TLS.
-    pub(crate) fn begin(&mut self, socket: SocketId, peer: Peer, policy: DoorTls) {
-        if policy != DoorTls::Off {
-            self.insert(socket, Box::new(Secured::new(peer, policy)));
+    /// A connection was accepted at a listener with this policy.
+    pub(crate) fn begin(&mut self, socket: SocketId, peer: Peer, (door, policy): (Door, DoorTls)) {
+        if policy == DoorTls::Off {
+            return;
         }
+        let acceptor = self.tls.as_ref().and_then(|tls| tls.acceptor(door));
+        let acceptor = acceptor.expect("a listener with TLS has keys");
+        self.insert(socket, Box::new(Secured::new(peer, policy, Arc::clone(acceptor))));
     }
 
     fn insert(&mut self, socket: SocketId, connection: Box<Secured>) {
@@ -87,7 +91,7 @@ impl SecuredTable {
     }
 
     /// The identity that the peer has proved by TLS.
-    pub(crate) fn identity(&self, socket: SocketId) -> Option<&PskIdentity> {
+    pub(crate) fn identity(&self, socket: SocketId) -> Option<&TlsIdentity> {
         self.get(socket)?.identity()
     }
 
@@ -134,15 +138,14 @@ impl SecuredTable {
         staging: &mut [u8],
         (pool, notices): (&mut Pool, &mut dyn FnMut(Notice)),
     ) -> Option<Received> {
-        let Self { tls, by_socket, scratch, handshakes_left, .. } = self;
+        let Self { by_socket, scratch, handshakes_left, .. } = self;
         let connection = by_socket.get_mut(index(socket.0))?.as_deref_mut()?;
-        let tls = tls.as_deref()?;
         let scratch = scratch.get_or_insert_default();
         if connection.is_shaking_hands() {
             if *handshakes_left == 0 {
                 return Some(Received::Nothing);
             }
-            match connection.look(socket, tls, scratch, notices) {
+            match connection.look(socket, scratch, notices) {
                 Look::Nothing => return Some(Received::Nothing),
                 Look::Computed => {
                     *handshakes_left -= 1;

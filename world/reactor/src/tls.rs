@@ -1,28 +1,82 @@
-//! The part of TLS that all cores share: the keys of hosts, and the connections that move between cores.
+//! The part of TLS that all cores share: the keys of hosts and clients, and the connections that move between cores.
+//!
+//! Each protocol with TLS has an [`Acceptor`], so that an identity of one protocol opens no connection of another.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use nearflash_nvme::tls::{KeyRefused, PskIdentity, Suite as PskSuite, TlsHosts};
+use nearflash_direct::serving::{Exports, TlsKeyRefused as ClientRefused};
+use nearflash_direct::wire::{PROOF_LEN, SALT_LEN};
+use nearflash_direct::{Secret, TlsIdentity as ClientIdentity, TlsKey as ClientKey};
+use nearflash_nvme::Nqn;
+use nearflash_nvme::tls::{KeyRefused, PskIdentity, Suite as PskSuite, TlsHosts, TlsKey};
+use nearflash_shard::{Door, TlsFault, TlsIdentity, TlsKeyRefused};
 use nearflash_tls::{KeySource, PskKey, Server, StartError, Stream, Suite};
 use nearflash_units::UnixTime;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::secured::Secured;
 
-/// TLS for the connections of NVMe/TCP hosts.
+/// TLS for the connections of NVMe/TCP hosts and of direct clients.
 ///
 /// Its locks are taken during handshakes, and when a connection moves to another core. No request waits for them.
 #[derive(Debug)]
 pub struct Tls {
-    server: Server,
     hosts: Arc<Hosts>,
+    clients: Arc<Clients>,
+    of_hosts: Arc<Acceptor>,
+    of_clients: Arc<Acceptor>,
     /// Connections that one core has detached and no other one has attached yet, by socket.
     moving: Mutex<HashMap<u32, Box<Secured>>>,
 }
 
+/// The identities of a protocol, and their keys.
+pub(crate) trait Identities: KeySource {
+    /// The identity that a peer has sent.
+    fn read(&self, offered: &[u8]) -> Option<TlsIdentity>;
+    /// Why an identity has no key; `None` if it has one.
+    fn refusal(&self, offered: &[u8]) -> Option<TlsKeyRefused>;
+    /// The fault of a peer whose key differs.
+    fn wrong_key(&self) -> TlsFault;
+    /// The host whose key comes from a PSK that a new one has replaced, if it is one.
+    fn host_of_previous(&self, _identity: &TlsIdentity) -> Option<Nqn> {
+        None
+    }
+}
+
+/// Accepts the connections of one protocol.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    server: Server,
+    identities: Arc<dyn Identities>,
+}
+
+impl Acceptor {
+    fn new(identities: Arc<dyn Identities>) -> Result<Self, StartError> {
+        let source: Arc<dyn KeySource> = Arc::<dyn Identities>::clone(&identities);
+        Ok(Self { server: Server::new(source)?, identities })
+    }
+
+    pub(crate) fn accept(&self) -> Result<Stream, StartError> {
+        self.server.accept()
+    }
+
+    pub(crate) fn identities(&self) -> &dyn Identities {
+        &*self.identities
+    }
+}
+
+/// NVMe/TCP hosts.
 #[derive(Debug)]
 struct Hosts(RwLock<TlsHosts>);
+
+impl Hosts {
+    fn find(&self, identity: &[u8]) -> Result<(PskIdentity, TlsKey), KeyRefused> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).key(identity, now())
+    }
+}
 
 impl KeySource for Hosts {
     fn key(&self, identity: &[u8]) -> Option<PskKey> {
@@ -35,16 +89,74 @@ impl KeySource for Hosts {
     }
 }
 
-impl Hosts {
-    fn find(
-        &self,
-        identity: &[u8],
-    ) -> Result<(PskIdentity, nearflash_nvme::tls::TlsKey), KeyRefused> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).key(identity, now())
+impl Identities for Hosts {
+    fn read(&self, offered: &[u8]) -> Option<TlsIdentity> {
+        PskIdentity::parse(offered).ok().map(TlsIdentity::Nvme)
     }
 
-    fn is_previous(&self, identity: &PskIdentity) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_previous(identity, now())
+    fn refusal(&self, offered: &[u8]) -> Option<TlsKeyRefused> {
+        self.find(offered).err().map(Into::into)
+    }
+
+    fn wrong_key(&self) -> TlsFault {
+        TlsFault::WrongPsk
+    }
+
+    fn host_of_previous(&self, identity: &TlsIdentity) -> Option<Nqn> {
+        let TlsIdentity::Nvme(identity) = identity else { return None };
+        let hosts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        hosts.is_previous(identity, now()).then(|| identity.host.clone())
+    }
+}
+
+/// Direct clients.
+struct Clients {
+    exports: RwLock<Arc<Exports>>,
+    /// The salt of seal keys.
+    salt: [u8; SALT_LEN],
+    /// A secret that nobody knows.
+    nobody: Secret,
+}
+
+impl Clients {
+    fn find(&self, identity: &[u8]) -> Result<ClientKey, ClientRefused> {
+        let exports = Arc::clone(&self.exports.read().unwrap_or_else(PoisonError::into_inner));
+        exports.tls_key(identity, self.salt)
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl KeySource for Clients {
+    /// An identity without a key has one that nobody knows. Its handshake fails like that of a wrong secret, so
+    /// that nobody learns which keys exist.
+    fn key(&self, identity: &[u8]) -> Option<PskKey> {
+        let key = match self.find(identity) {
+            Ok(key) => key,
+            Err(ClientRefused::Identity(_)) => return None,
+            Err(ClientRefused::Unknown | ClientRefused::Anonymous) => {
+                ClientIdentity::parse(identity).ok()?.tls_key(&self.nobody)
+            }
+        };
+        Some(PskKey::new(Suite::Aes128Sha256, key.bytes()))
+    }
+}
+
+impl Identities for Clients {
+    fn read(&self, offered: &[u8]) -> Option<TlsIdentity> {
+        ClientIdentity::parse(offered).ok().map(TlsIdentity::Direct)
+    }
+
+    fn refusal(&self, offered: &[u8]) -> Option<TlsKeyRefused> {
+        self.find(offered).err().map(Into::into)
+    }
+
+    fn wrong_key(&self) -> TlsFault {
+        TlsFault::WrongSecret
     }
 }
 
@@ -55,14 +167,25 @@ fn now() -> UnixTime {
 }
 
 impl Tls {
-    /// TLS for these hosts.
+    /// TLS for these hosts, and for the clients of these exports. `salt` is that of the node's seal keys.
     ///
     /// # Errors
     /// If the program has no TLS, or OpenSSL cannot be used.
-    pub fn new(hosts: TlsHosts) -> Result<Self, StartError> {
+    pub fn new(
+        hosts: TlsHosts,
+        exports: Arc<Exports>,
+        salt: [u8; SALT_LEN],
+    ) -> Result<Self, StartError> {
         let hosts = Arc::new(Hosts(RwLock::new(hosts)));
-        let source: Arc<dyn KeySource> = Arc::<Hosts>::clone(&hosts);
-        Ok(Self { server: Server::new(source)?, hosts, moving: Mutex::default() })
+        let (exports, nobody) = (RwLock::new(exports), random_secret());
+        let clients = Arc::new(Clients { exports, salt, nobody });
+        Ok(Self {
+            of_hosts: Arc::new(Acceptor::new(Arc::<Hosts>::clone(&hosts))?),
+            of_clients: Arc::new(Acceptor::new(Arc::<Clients>::clone(&clients))?),
+            hosts,
+            clients,
+            moving: Mutex::default(),
+        })
     }
 
     /// Replaces the hosts that have keys. Handshakes that begin later use the new keys.
@@ -70,18 +193,18 @@ impl Tls {
         *self.hosts.0.write().unwrap_or_else(PoisonError::into_inner) = hosts;
     }
 
-    pub(crate) fn accept(&self) -> Result<Stream, StartError> {
-        self.server.accept()
+    /// Replaces the exports, and so the credentials. Handshakes that begin later use the new ones.
+    pub fn set_exports(&self, exports: Arc<Exports>) {
+        *self.clients.exports.write().unwrap_or_else(PoisonError::into_inner) = exports;
     }
 
-    /// Why an identity has no key; `None` if it has one.
-    pub(crate) fn refusal(&self, identity: &[u8]) -> Option<KeyRefused> {
-        self.hosts.find(identity).err()
-    }
-
-    /// Whether the key of an identity comes from a PSK that a new one has replaced.
-    pub(crate) fn is_previous(&self, identity: &PskIdentity) -> bool {
-        self.hosts.is_previous(identity)
+    /// The acceptor for the connections of a listener; `None` if its protocol has no TLS.
+    pub(crate) fn acceptor(&self, door: Door) -> Option<&Arc<Acceptor>> {
+        match door {
+            Door::NvmeTcp { .. } => Some(&self.of_hosts),
+            Door::Direct { .. } => Some(&self.of_clients),
+            Door::Iscsi { .. } => None,
+        }
     }
 
     /// A core gives up a connection.
@@ -93,4 +216,14 @@ impl Tls {
     pub(crate) fn take(&self, socket: u32) -> Option<Box<Secured>> {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner).remove(&socket)
     }
+}
+
+fn random_secret() -> Secret {
+    let mut bytes = [0; PROOF_LEN];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        // This fails only when interrupted: every kernel with io_uring has the call.
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty()).unwrap_or_default();
+    }
+    Secret::new(bytes)
 }

@@ -23,6 +23,8 @@ pub struct Stream {
 
 // SAFETY: the library permits a connection to be used by any thread, one at a time; it has no other owner.
 unsafe impl Send for Stream {}
+// SAFETY: calls of the library borrow the stream exclusively. A shared borrow only reads the wire, which is `Sync`.
+unsafe impl Sync for Stream {}
 
 impl Drop for Stream {
     fn drop(&mut self) {

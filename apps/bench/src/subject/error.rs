@@ -9,8 +9,8 @@ pub enum TargetError {
     /// The scheme is unknown.
     #[error(
         "'{text}' is not a valid target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME, \
-         iscsi://HOST:PORT/NAME, direct://HOST:PORT/VOLUME, direct+local:PATH.sock/VOLUME or \
-         floor://"
+         iscsi://HOST:PORT/NAME, direct://HOST:PORT/VOLUME, direct+tls://HOST:PORT/VOLUME, \
+         direct+local:PATH.sock/VOLUME or floor://"
     )]
     Scheme {
         /// The target as given.

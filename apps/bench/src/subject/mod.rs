@@ -52,7 +52,9 @@ impl FromStr for Target {
         }
         match text.split_once(':') {
             Some(("floor", rest)) => parse_floor(text, rest),
-            Some(("direct" | "direct+local", _)) => parse_direct(text).map(Self::Direct),
+            Some(("direct" | "direct+tls" | "direct+local", _)) => {
+                parse_direct(text).map(Self::Direct)
+            }
             Some(("file", "")) => Err(TargetError::NoPath),
             Some(("file", path)) => Ok(Self::File(PathBuf::from(path))),
             Some(("null", size)) => Ok(Self::Null(parse_size(size)?)),

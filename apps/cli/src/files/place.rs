@@ -19,8 +19,8 @@ pub(super) struct Place {
     pub(super) is_directory: bool,
 }
 
-/// `direct://HOST:PORT/VOLUME[/PATH][?OPTIONS]`, or the same with `direct+local:PATH.sock`. The path is
-/// percent-encoded.
+/// `direct://HOST:PORT/VOLUME[/PATH][?OPTIONS]`, or the same with `direct+tls` or `direct+local:PATH.sock`. The path
+/// is percent-encoded.
 impl FromStr for Place {
     type Err = FilesFailure;
 
@@ -35,10 +35,13 @@ impl FromStr for Place {
     }
 }
 
+/// The beginnings of URLs.
+const SCHEMES: [&str; 3] = ["direct:", "direct+tls:", "direct+local:"];
+
 impl Place {
     /// The path of another place in this volume: a URL, or a path from the root.
     pub(super) fn sibling(&self, text: &str) -> Result<Path, FilesFailure> {
-        if !text.starts_with("direct:") && !text.starts_with("direct+local:") {
+        if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             return Ok(Path::parse(text.as_bytes())?);
         }
         let other: Self = text.parse()?;
@@ -98,6 +101,7 @@ mod tests {
         for (text, url, path) in [
             ("direct://n:1/data", "direct://n:1/data", "/"),
             ("direct://n:1/data/", "direct://n:1/data", "/"),
+            ("direct+tls://n/data/a?key=app&secret-file=/s", "direct+tls://n:4421/data", "/a"),
             ("direct://n:1/data/a//b/?key=app&secret-file=/s/t", "direct://n:1/data", "/a/b"),
             ("direct://[::1]/data/100%25%20%3F", "direct://[::1]:4421/data", "/100% ?"),
             (

@@ -97,6 +97,7 @@ fn whole_status() -> Status {
         cluster: None,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        direct_tls: vec![],
         direct_local: Some("/run/nearflash/direct.sock".into()),
         iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
         devices: vec![DeviceInfo {

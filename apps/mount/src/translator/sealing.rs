@@ -4,7 +4,8 @@
 //! A process gets the rights with which the kernel has let it open the file. The kernel passes the handle
 //! of the open file, and this mount puts the access mode there.
 //!
-//! No seals are given if the kernel keeps contents, which it would not know to have changed. If the mount has
+//! No seals are given if the kernel keeps contents, which it would not know to have changed, and none over TLS,
+//! which the interposer does not have. If the mount has
 //! a credential, the process gets a bearer with the seal, and never the credential.
 
 use fuser::{Errno, FileHandle};
@@ -52,6 +53,8 @@ pub(super) fn place(url: &Url, cache: Cache) -> Option<Url> {
         // Other processes are in other directories.
         Place::Local(path) => Place::Local(path.canonicalize().ok()?),
         tcp @ Place::Tcp { .. } => tcp.clone(),
+        // The library that programs load has no TLS: their calls go through this mount.
+        Place::Tls { .. } => return None,
     };
     Some(Url { place, ..url.clone() })
 }
@@ -114,10 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn no_seals_are_given_with_a_cache() {
+    fn no_seals_are_given_with_a_cache_or_tls() {
         let url = |text: &str| text.parse::<Url>().unwrap();
         let anonymous = url("direct://127.0.0.1:4421/data");
         assert_eq!(place(&anonymous, Cache::None), Some(anonymous.clone()));
         assert_eq!(place(&anonymous, Cache::Read), None);
+        let with_tls = url("direct+tls://127.0.0.1:4421/data?key=app&secret-file=/s");
+        assert_eq!(place(&with_tls, Cache::None), None, "the interposer has no TLS");
     }
 }

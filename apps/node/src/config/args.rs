@@ -72,9 +72,10 @@ pub struct ServeArgs {
     /// Address that discovery reports instead of the listening address
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub advertise: Option<String>,
-    /// Address for direct clients (repeatable); port 0 selects a free port [default: none; default
-    /// port: 4421]
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Address for direct clients (repeatable); port 0 selects a free port. ',tls=required' behind it
+    /// admits only connections with TLS, whose clients have a credential or a seal, and ',tls=allowed'
+    /// both kinds [default: none; default port: 4421]
+    #[arg(long, value_name = "ADDR:PORT[,tls=required]")]
     pub direct: Vec<String>,
     /// Socket for direct clients on this machine, which share memory with the node [default: none]
     #[arg(long, value_name = "PATH")]

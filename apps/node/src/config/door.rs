@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use nearflash_nvme::tls::DoorTls;
+use nearflash_session::DoorTls;
 
 use super::{Key, Origin, ValueError};
 
@@ -65,7 +65,7 @@ pub struct Door {
     pub admits: Admits,
     /// It admits only peers that authenticate, whoever can reach it.
     pub is_strict: bool,
-    /// Whether its connections use TLS, which is possible for NVMe/TCP only.
+    /// Whether its connections use TLS, which iSCSI does not have.
     pub tls: DoorTls,
     /// The flag or key that defines it.
     pub key: Key,
@@ -89,34 +89,42 @@ pub(super) fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueEr
     text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
 }
 
-/// The options behind the address of an NVMe/TCP door.
+/// The options behind the address of a door.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct DoorOptions {
-    /// `auth=required`: it admits only hosts that authenticate.
+    /// `auth=required`, of NVMe/TCP: it admits only hosts that authenticate.
     pub(super) is_strict: bool,
     /// `tls=…`.
     pub(super) tls: DoorTls,
 }
 
-/// The address of a door, and the options behind it, which only NVMe/TCP has.
+/// The address of a door, and the options behind it, which iSCSI does not have.
 pub(super) fn parse_door(
     text: &str,
     protocol: Protocol,
 ) -> Result<(SocketAddr, DoorOptions), ValueError> {
     let mut options = DoorOptions::default();
-    if protocol != Protocol::NvmeTcp {
+    if protocol == Protocol::Iscsi {
         return Ok((parse_address(text, protocol.port())?, options));
     }
     let mut words = text.split(',');
     let address = words.next().unwrap_or_default();
     for word in words {
         match word {
-            "auth=required" => options.is_strict = true,
+            "auth=required" if protocol == Protocol::NvmeTcp => options.is_strict = true,
             "tls=required" => options.tls = DoorTls::Required,
             "tls=allowed" => options.tls = DoorTls::Allowed,
             "tls=off" => options.tls = DoorTls::Off,
-            _ => return Err(ValueError::DoorOption(word.into())),
+            _ => return Err(unknown_option(word, protocol)),
         }
     }
     Ok((parse_address(address, protocol.port())?, options))
+}
+
+fn unknown_option(word: &str, protocol: Protocol) -> ValueError {
+    let option = word.into();
+    match protocol {
+        Protocol::Direct => ValueError::DirectDoorOption(option),
+        Protocol::NvmeTcp | Protocol::Iscsi => ValueError::DoorOption(option),
+    }
 }

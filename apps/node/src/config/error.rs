@@ -113,6 +113,12 @@ pub enum ConfigError {
         "--cluster: the other nodes reach this one over the direct protocol: add --direct ADDR:PORT"
     )]
     ClusterNeedsDirect,
+    /// A node of a cluster whose direct doors all require TLS.
+    #[error(
+        "--cluster: the other nodes reach this one without TLS: write ,tls=allowed behind an address of \
+         --direct, or add another address"
+    )]
+    ClusterNeedsPlainDirect,
     /// The process may not run on this processor.
     #[error("{key}: processor {core} is not available: this process may use {allowed}")]
     NoSuchCore {
@@ -153,6 +159,7 @@ impl ConfigError {
             Self::Unreadable { .. }
             | Self::NoDevice
             | Self::ClusterNeedsDirect
+            | Self::ClusterNeedsPlainDirect
             | Self::HttpWithoutTls { .. }
             | Self::TlsWithoutHttp
             | Self::NoDataDir(_) => return None,
@@ -282,6 +289,12 @@ pub enum ValueError {
          ,tls=required or ,tls=allowed"
     )]
     DoorOption(Box<str>),
+    /// Not an option of an address for direct clients.
+    #[error(
+        "'{0}' is not an option of an address for direct clients: write ADDR:PORT, and behind it \
+         ,tls=required or ,tls=allowed"
+    )]
+    DirectDoorOption(Box<str>),
     /// Neither the name of a host nor that of an initiator.
     #[error(
         "'{text}' is not a valid host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \

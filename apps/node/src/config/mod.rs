@@ -27,6 +27,7 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
 use nearflash_reactor::SPIN_MAX;
 use nearflash_request::UnlistedHosts;
+use nearflash_session::DoorTls;
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
@@ -316,8 +317,13 @@ fn check_whole(merge: &Merge<'_>, is_clustered: bool, doors: &[Door], devices: u
     if !is_clustered && devices == 0 && !merge.lacks_device() {
         merge.refuse(ConfigError::NoDevice);
     }
-    if is_clustered && !doors.iter().any(|door| door.protocol == Protocol::Direct) {
-        merge.refuse(ConfigError::ClusterNeedsDirect);
+    if is_clustered {
+        let mut direct = doors.iter().filter(|door| door.protocol == Protocol::Direct).peekable();
+        if direct.peek().is_none() {
+            merge.refuse(ConfigError::ClusterNeedsDirect);
+        } else if direct.all(|door| door.tls == DoorTls::Required) {
+            merge.refuse(ConfigError::ClusterNeedsPlainDirect);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use nearflash_nvme::Nqn;
-use nearflash_nvme::tls::DoorTls;
+use nearflash_session::DoorTls;
 
 use crate::InitiatorName;
 
@@ -206,6 +206,39 @@ fn an_nvme_door_uses_tls_as_its_option_says() {
             "{options}"
         );
     }
+}
+
+#[test]
+fn a_direct_door_uses_tls_as_its_option_says_and_has_no_other_option() {
+    for (options, tls) in [
+        ("", DoorTls::Off),
+        (",tls=off", DoorTls::Off),
+        (",tls=allowed", DoorTls::Allowed),
+        (",tls=required", DoorTls::Required),
+    ] {
+        let door = format!("127.0.0.1:1{options}");
+        let config = resolved(&[&DEVICE[..], &["--direct", &door]].concat()).unwrap();
+        assert_eq!(doors(&config, Protocol::Direct)[0].tls, tls, "{options}");
+    }
+    assert_eq!(
+        refused(&[&DEVICE[..], &["--direct", "127.0.0.1:1,auth=required"]].concat()),
+        "--direct: 'auth=required' is not an option of an address for direct clients: write ADDR:PORT, and \
+         behind it ,tls=required or ,tls=allowed"
+    );
+    assert!(
+        refused(&[&DEVICE[..], &["--iscsi", "127.0.0.1:1,tls=required"]].concat())
+            .contains("address")
+    );
+}
+
+#[test]
+fn the_nodes_of_a_cluster_reach_each_other_without_tls() {
+    let cluster = ["--cluster", "--direct", "127.0.0.1:1,tls=required"];
+    let refused = refused(&cluster);
+    assert!(refused.contains("write ,tls=allowed behind an address of --direct"), "{refused}");
+    let allowed = ["--cluster", "--direct", "127.0.0.1:1,tls=allowed"];
+    let other = [&cluster[..], &["--direct", "127.0.0.1:2"]].concat();
+    assert!(resolved(&allowed).is_ok() && resolved(&other).is_ok());
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl Node {
             cluster: self.cluster_view(&runtime),
             nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
             direct: self.addresses.of(Protocol::Direct),
+            direct_tls: self.addresses.only_tls(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
             iscsi: self.addresses.of(Protocol::Iscsi),
             devices: self.device_infos(),

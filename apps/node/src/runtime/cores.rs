@@ -126,6 +126,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         devices: config.devices.clone(),
         peers: config.peers,
         volumes: Arc::clone(&config.published.volumes),
+        tls: tls_of(&config.doors, &config.keyed_hosts, &direct)?,
         direct,
         iscsi,
         replies: Arc::default(),
@@ -134,7 +135,6 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         on_mirrors: config.on_mirrors,
         on_files: config.on_files,
         on_authentication: config.on_authentication,
-        tls: tls_of(&config.doors, &config.keyed_hosts)?,
     });
     let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
     let (up, came_up) = channel();
@@ -387,6 +387,10 @@ impl Runtime for Cores {
 
     fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {
         let exports = Arc::new(exports::direct(&direct));
+        // Before the connections of removed credentials end: their clients must not come back.
+        if let Some(tls) = &self.tls {
+            tls.set_exports(Arc::clone(&exports));
+        }
         self.show_all(|number| Message::Direct(number, Arc::clone(&exports)))
     }
 

@@ -3,22 +3,24 @@
 use std::sync::Arc;
 
 use nearflash_nvme::hosts::HostTable;
-use nearflash_nvme::tls::DoorTls;
 use nearflash_reactor::{Listener, Tls};
-use nearflash_shard::Door;
+use nearflash_session::DoorTls;
+use nearflash_shard::{DirectConfig, Door};
 
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{DoorSocket, OpenDoor, StartError};
 
-/// TLS with the PSKs of these hosts, if a door has it.
+/// TLS with the PSKs of these hosts, and with those of the keys of direct clients, if a door has it.
 pub(super) fn tls_of(
     doors: &[OpenDoor],
     hosts: &HostTable,
+    direct: &DirectConfig,
 ) -> Result<Option<Arc<Tls>>, StartError> {
     if doors.iter().all(|door| door.tls == DoorTls::Off) {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Tls::new(hosts.tls()).map_err(StartError::new)?)))
+    let tls = Tls::new(hosts.tls(), Arc::clone(&direct.exports), direct.salt);
+    Ok(Some(Arc::new(tls.map_err(StartError::new)?)))
 }
 
 /// The listener of a door.

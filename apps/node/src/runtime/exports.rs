@@ -18,10 +18,10 @@ use nearflash_nvme::TransportAddress;
 use nearflash_nvme::serving::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
-use nearflash_nvme::tls::DoorTls;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
+use nearflash_session::DoorTls;
 use nearflash_shard::{DirectConfig, IscsiConfig};
 use nearflash_space::{Epoch, Home};
 use nearflash_units::ByteOffset;

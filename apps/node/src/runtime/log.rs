@@ -38,9 +38,12 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         Notice::Stalled(peer) => {
             warn!(%peer, "connection closed: the host neither reads answers nor sends the data it announced");
         }
-        Notice::ClientConnected { peer, key } => {
+        Notice::ClientConnected { peer, key, is_secured } => {
             let key = key.unwrap_or_default();
-            info!(%peer, key = &*key, "client connected");
+            match is_secured {
+                true => info!(%peer, key = &*key, "client connected with TLS"),
+                false => info!(%peer, key = &*key, "client connected"),
+            }
         }
         Notice::ClientGone { peer, key } => {
             let key = key.unwrap_or_default();

@@ -249,7 +249,7 @@ impl State {
         self.hand_over();
         if self.pair.is_lost() {
             Next::Lost
-        } else if moved {
+        } else if moved || self.pair.holds_input() {
             Next::Again
         } else {
             let interest = match self.pair.has_unsent() {

@@ -58,6 +58,9 @@ impl TargetSession {
                 offset: offset!(RequestHeader, len),
             });
         }
+        if !self.is_proved_by_tls(key) {
+            return Err(PeerError::OtherTlsKey);
+        }
         let is_anonymous = key.is_empty();
         if is_anonymous && !self.admits_anonymous() {
             return Err(PeerError::Unauthenticated);

@@ -34,6 +34,7 @@ mod seals;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod volumes;
 
 use std::collections::VecDeque;
@@ -55,6 +56,7 @@ pub use exports::{CredentialExport, Export, Exports};
 pub use files::{FILES_IN_FLIGHT_MAX, FilesDemand};
 pub use revoked::{KEYS_TAKEN_MAX, KeyName, REVOKED_MAX, Revocation, Revoked};
 pub use seals::{REVOCATIONS_MAX, RevokeDemand};
+pub use tls::TlsKeyRefused;
 
 use crate::Face;
 use crate::error::PeerError;
@@ -117,6 +119,8 @@ pub struct TargetSession {
     /// again before it is handed out.
     generation: u32,
     state: State,
+    /// The id of the key that TLS has proved; `None` without TLS.
+    tls_key_id: Option<Box<str>>,
     /// When the client must be in.
     handshake_until: Option<Nanos>,
     stream: Stream,
@@ -157,6 +161,7 @@ impl TargetSession {
             exports,
             generation: 0,
             state: State::AwaitingHello,
+            tls_key_id: None,
             handshake_until: Some(now.plus(config.handshake_timeout)),
             stream: stream::new(),
             incoming: Incoming::default(),

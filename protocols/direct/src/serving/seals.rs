@@ -14,10 +14,9 @@ use super::revoked::{KeyName, Revocation, Revoked, Void, seconds};
 use super::volumes::open_answer;
 use super::{Demand, ServingEnd, State, TargetSession};
 use crate::error::PeerError;
-use crate::secret::Secret;
 use crate::wire::{
-    NEW_HANDLE, Opcode, OpenAnswer, RequestHeader, RevokeRequest, Rights, SALT_LEN, Seal, SealKey,
-    SealKeyAnswer, Status, is_operator,
+    NEW_HANDLE, Opcode, OpenAnswer, RequestHeader, RevokeRequest, Rights, Seal, SealKey,
+    SealKeyAnswer, Status,
 };
 
 /// The most revocations of a session that are not answered; a further one is refused as BUSY.
@@ -235,16 +234,7 @@ impl TargetSession {
         volume: [u8; 16],
         revoked: &Revoked,
     ) -> (SealKey, Option<Who>) {
-        let salt = if is_operator(name) { [0; SALT_LEN] } else { revoked.salt() };
-        let derive = |minter| SealKey::derive(minter, generation, volume, salt);
-        if name.is_empty() {
-            return (derive(None), Some(Who::Anonymous));
-        }
-        let credential = self.exports.minter(name);
-        let nobody = Secret::new([0; 32]);
-        let secret = credential.map_or(&nobody, |credential| &credential.secret);
-        let minter = credential.map(|it| Who::Key(name.into(), it.secret.clone()));
-        (derive(Some((name, secret))), minter)
+        self.exports.seal_key(name, generation, volume, revoked.salt())
     }
 
     /// Seals are void on this core. Requests that were handed out continue; those that have not begun

@@ -47,18 +47,6 @@ impl FromStr for Demand {
     }
 }
 
-/// Whether the connections to an address use TLS.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DoorTls {
-    /// No connection does.
-    #[default]
-    Off,
-    /// Those whose first bytes are a TLS handshake.
-    Allowed,
-    /// All connections do.
-    Required,
-}
-
 /// The PSK of a host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsHost {

@@ -17,6 +17,7 @@ mod identity;
 mod psk;
 
 pub use derive::{Derivation, DeriveError, ParseDerivationError, TlsKey};
-pub use hosts::{Demand, DoorTls, KeyRefused, ParseDemandError, TlsHost, TlsHosts};
+pub use hosts::{Demand, KeyRefused, ParseDemandError, TlsHost, TlsHosts};
 pub use identity::{IDENTITY_LEN_MAX, IdentityError, PskIdentity, Version};
+pub use nearflash_session::DoorTls;
 pub use psk::{Psk, PskError, Suite};

@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use io_uring::{opcode, types};
 use nearflash_device::{DeviceRequest, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
-use nearflash_nvme::tls::PskIdentity;
 use nearflash_session::Chunk;
 use nearflash_shard::{
     Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
-    RingSpec, Sent, SocketId, Submitted, World,
+    RingSpec, Sent, SocketId, Submitted, TlsIdentity, World,
 };
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -100,7 +99,7 @@ impl World for Reactor {
         }
     }
 
-    fn tls_identity(&self, socket: SocketId) -> Option<PskIdentity> {
+    fn tls_identity(&self, socket: SocketId) -> Option<TlsIdentity> {
         self.secured.identity(socket).cloned()
     }
 

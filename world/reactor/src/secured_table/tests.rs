@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
+use nearflash_direct::serving::{CredentialExport, Exports, TlsKeyRefused as ClientRefused};
+use nearflash_direct::{Secret, TlsIdentity as ClientIdentity};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::tls::{Demand, Derivation, Psk, TlsHost, TlsHosts, Version};
-use nearflash_shard::TlsFault;
+use nearflash_shard::{TlsFault, TlsKeyRefused};
 use nearflash_tls::{Client, Opened, PskKey, Stream, Suite};
 use nearflash_units::ByteLen;
 
@@ -26,9 +28,41 @@ fn tls_host() -> TlsHost {
     TlsHost { psk, previous: None, derivation, demand }
 }
 
+const NVME: Door = Door::NvmeTcp { anonymous: false };
+const DIRECT: Door = Door::Direct { anonymous: false, local: false };
+const KEY: &str = "app";
+const SECRET: [u8; 32] = [9; 32];
+
+/// TLS with one host and one credential.
 fn tls() -> Arc<Tls> {
     let hosts: TlsHosts = [(nqn("host"), tls_host())].into_iter().collect();
-    Arc::new(Tls::new(hosts).unwrap())
+    let credential = CredentialExport {
+        secret: Secret::new(SECRET),
+        expired: false,
+        access: std::collections::HashMap::new(),
+    };
+    let exports = Arc::new(Exports::new([], [(KEY.into(), credential)]));
+    Arc::new(Tls::new(hosts, exports, [1; 16]).unwrap())
+}
+
+/// The end of the host.
+fn host() -> Stream {
+    let host = tls_host();
+    let identity =
+        host.psk.identity(host.derivation, Version::One, &nqn("host"), &nqn("data")).unwrap();
+    let key = host.psk.tls_key(host.derivation, &identity).unwrap();
+    client(&identity.to_string(), key.bytes())
+}
+
+/// The end of a direct client with this key and secret.
+fn direct_client(key: &str, secret: [u8; 32]) -> Stream {
+    let identity = ClientIdentity::of(key).unwrap();
+    client(&identity.to_string(), identity.tls_key(&Secret::new(secret)).bytes())
+}
+
+fn client(identity: &str, key: &[u8]) -> Stream {
+    let key = PskKey::new(Suite::Aes128Sha256, key);
+    Client::new().unwrap().connect(identity.as_bytes(), key).unwrap()
 }
 
 /// Both ends of a connection.
@@ -42,27 +76,32 @@ struct Bench {
 }
 
 impl Bench {
-    /// A new connection to an address with this policy.
+    /// A new connection of a host to an address with this policy.
     fn new(policy: DoorTls) -> Self {
+        Self::with(NVME, policy, host())
+    }
+
+    /// A new connection of this client.
+    fn with(door: Door, policy: DoorTls, client: Stream) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        let host = tls_host();
-        let identity =
-            host.psk.identity(host.derivation, Version::One, &nqn("host"), &nqn("data")).unwrap();
-        let key = host.psk.tls_key(host.derivation, &identity).unwrap();
-        let key = PskKey::new(Suite::Aes128Sha256, key.bytes());
-        let client = Client::new().unwrap();
-        let client = client.connect(identity.to_string().as_bytes(), key).unwrap();
         let mut table = SecuredTable::new(Some(tls()));
         let peer = Peer::Address(SocketAddr::from(([192, 0, 2, 7], 4420)));
-        table.begin(socket_id(ours.as_raw_fd()), peer, policy);
+        table.begin(socket_id(ours.as_raw_fd()), peer, (door, policy));
         let pool = Pool::new(ByteLen(1 << 20));
         Self { table, pool, ours, theirs, client, notices: Vec::new() }
     }
 
     /// A connection whose handshake is over.
     fn open() -> Self {
-        let mut bench = Self::new(DoorTls::Required);
+        let bench = Self::new(DoorTls::Required).shake_hands();
+        let identity = bench.table.identity(bench.socket());
+        assert!(matches!(identity, Some(TlsIdentity::Nvme(it)) if it.host == nqn("host")));
+        bench
+    }
+
+    fn shake_hands(mut self) -> Self {
+        let bench = &mut self;
         bench.client.handshake(&[]).unwrap();
         while !bench.client.is_ready() {
             bench.client_sends();
@@ -73,8 +112,18 @@ impl Bench {
         }
         bench.client_sends();
         assert_eq!(bench.turn_and_receive(None).0, Some(Received::Nothing));
-        assert_eq!(bench.table.identity(bench.socket()).unwrap().host, nqn("host"));
-        bench
+        self
+    }
+
+    /// The fault that ends the handshake.
+    fn fault(mut self) -> TlsFault {
+        self.client.handshake(&[]).unwrap();
+        self.client_sends();
+        assert_eq!(self.turn_and_receive(None).0, Some(Received::Closed));
+        match self.notices.pop() {
+            Some(Notice::TlsFailed { fault, identity: Some(_), .. }) => fault,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn socket(&self) -> SocketId {
@@ -217,6 +266,52 @@ fn a_connection_without_tls_is_plain_where_that_is_allowed_and_otherwise_refused
     let socket = bench.socket();
     let sent = bench.table.send(socket, [Chunk::Bytes(b"x")].into_iter(), &bench.pool);
     assert_eq!(sent.map_err(|_| ()), Ok(Sent::Closed), "and nothing is sent in the clear");
+}
+
+#[test]
+fn a_direct_client_proves_the_key_of_its_identity() {
+    let client = direct_client(KEY, SECRET);
+    let bench = Bench::with(DIRECT, DoorTls::Required, client).shake_hands();
+    let identity = bench.table.identity(bench.socket());
+    assert!(matches!(identity, Some(TlsIdentity::Direct(it)) if it.key() == KEY));
+}
+
+#[test]
+fn a_wrong_secret_and_an_unknown_key_fail_alike_and_are_told_apart_in_notices() {
+    let refused = |client: Stream| Bench::with(DIRECT, DoorTls::Required, client).fault();
+    let unknown = TlsFault::NoKey(TlsKeyRefused::Direct(ClientRefused::Unknown));
+    assert_eq!(refused(direct_client(KEY, [1; 32])), TlsFault::WrongSecret);
+    assert_eq!(refused(direct_client("nobody", SECRET)), unknown);
+    assert_eq!(refused(direct_client("nobody", [0; 32])), unknown);
+    let alert = |key: &str, secret| {
+        let client = direct_client(key, secret);
+        let mut bench = Bench::with(DIRECT, DoorTls::Required, client);
+        bench.client.handshake(&[]).unwrap();
+        bench.client_sends();
+        bench.turn_and_receive(None);
+        let mut alert = vec![0; 100];
+        let len = bench.theirs.read(&mut alert).unwrap();
+        alert[..len].to_vec()
+    };
+    assert_eq!(alert(KEY, [1; 32]), alert("nobody", SECRET));
+}
+
+#[test]
+fn an_identity_of_one_protocol_opens_no_connection_of_another() {
+    let fault = Bench::with(DIRECT, DoorTls::Required, host()).fault();
+    assert!(matches!(fault, TlsFault::NoKey(TlsKeyRefused::Direct(ClientRefused::Identity(_)))));
+    let fault = Bench::with(NVME, DoorTls::Required, direct_client(KEY, SECRET)).fault();
+    assert!(matches!(fault, TlsFault::NoKey(TlsKeyRefused::Nvme(_))), "{fault}");
+}
+
+#[test]
+fn handshakes_see_the_credentials_of_their_time() {
+    let mut bench = Bench::with(DIRECT, DoorTls::Required, direct_client(KEY, SECRET));
+    let tls = bench.table.tls.clone().unwrap();
+    tls.set_exports(Arc::new(Exports::new([], [])));
+    bench.client.handshake(&[]).unwrap();
+    bench.client_sends();
+    assert_eq!(bench.turn_and_receive(None).0, Some(Received::Closed));
 }
 
 #[test]

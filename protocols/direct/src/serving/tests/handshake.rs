@@ -1,6 +1,7 @@
 //! Who is let in, and who is told why not.
 
 use super::*;
+use crate::TlsIdentity;
 
 #[test]
 fn an_anonymous_client_is_let_in_while_no_credential_exists() {
@@ -52,6 +53,25 @@ fn a_wrong_secret_and_an_unknown_key_are_refused_alike() {
     assert_eq!(unknown.error, wrong.error);
     assert_eq!(wrong.goodbye(), (Status::AUTHENTICATION_FAILED, NO_TAG, 0));
     assert_eq!(unknown.goodbye(), (Status::AUTHENTICATION_FAILED, NO_TAG, 0));
+}
+
+#[test]
+fn a_client_that_proves_one_key_by_tls_and_names_another_is_refused() {
+    let of_tls = |key: &str| {
+        let mut bench = Bench::with(config(KEYED), Arc::new(exports(true, EPOCH)));
+        assert!(bench.target.awaits_hello() && !bench.target.is_secured());
+        bench.target.set_tls_identity(&TlsIdentity::of(key).unwrap());
+        bench
+    };
+    let mut same = of_tls(KEY);
+    prove(&mut same, KEYED, &secret());
+    assert!(same.target.is_ready() && same.target.is_secured() && !same.target.awaits_hello());
+    for (other, hello) in [("other", hello(KEYED)), (KEY, hello(OUTSIDE))] {
+        let mut bench = of_tls(other);
+        bench.feed(&hello);
+        assert_eq!(bench.error, Some(PeerError::OtherTlsKey), "{other}");
+        assert_eq!(bench.goodbye(), (Status::AUTHENTICATION_FAILED, NO_TAG, 0));
+    }
 }
 
 #[test]
