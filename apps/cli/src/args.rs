@@ -740,7 +740,7 @@ impl std::str::FromStr for VolumeRight {
 /// Keys for DH-HMAC-CHAP.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DhchapArgs {
-    /// File with the host's key, in the form DHHC-1:...:
+    /// File with the host's key, of the form DHHC-1:...; - is stdin
     #[arg(long, value_name = "FILE")]
     pub(crate) dhchap_key: Option<PathBuf>,
     /// File with the controller's key, for hosts that ask the controller to authenticate, too
@@ -769,7 +769,7 @@ impl DhchapArgs {
 /// The PSK for TLS.
 #[derive(clap::Args, Debug)]
 pub(crate) struct PskArgs {
-    /// File with the host's PSK for TLS, in the form NVMeTLSkey-1:...:
+    /// File with the host's PSK for TLS, of the form NVMeTLSkey-1:...; - is stdin
     #[arg(long, value_name = "FILE")]
     pub(crate) psk_file: Option<PathBuf>,
     /// How the host derives TLS PSKs: standard, or legacy for libnvme before 1.15 [default: standard]
@@ -806,10 +806,10 @@ pub(crate) enum HostSubcommand {
     Rotate {
         /// The host's NQN
         nqn: String,
-        /// File with the host's new key, in the form DHHC-1:...:
+        /// File with the host's new key, of the form DHHC-1:...; - is stdin
         #[arg(long, value_name = "FILE")]
         dhchap_key: Option<PathBuf>,
-        /// File with the host's new PSK for TLS, in the form NVMeTLSkey-1:...:
+        /// File with the host's new PSK for TLS, of the form NVMeTLSkey-1:...; - is stdin
         #[arg(long, value_name = "FILE")]
         psk_file: Option<PathBuf>,
         /// The time for which the old keys stay valid, for example 1h [default: none]

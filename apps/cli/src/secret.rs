@@ -1,7 +1,7 @@
 //! Files with secrets: creates them readable only by their owner, and reads existing ones.
 
 use std::fs::{File, OpenOptions, remove_file};
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal as _, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,11 @@ pub(crate) enum SecretFileError {
         .path.display()
     )]
     Write { path: PathBuf, source: io::Error },
+    /// The terminal failed.
+    #[error(
+        "cannot ask for the secret on the terminal: {source}: give the path of a file instead of -"
+    )]
+    Terminal { source: io::Error },
     /// An existing file could not be read.
     #[error("secret file {}: {source}: correct the path or its permissions", .path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -27,8 +32,14 @@ pub(crate) enum SecretFileError {
 /// Maximum number of bytes read from a file.
 const FILE_LEN_MAX: u64 = 4096;
 
-/// Reads the secret in a file: its first line.
+/// Reads the secret in a file: its first line. `-` is stdin: a terminal asks for the secret, and does not show it.
 pub(crate) fn read_secret(path: &Path) -> Result<SecretText, SecretFileError> {
+    if path == Path::new("-") && io::stdin().is_terminal() {
+        let typed = rpassword::prompt_password("Secret: ");
+        return typed.map(SecretText).map_err(|source| SecretFileError::Terminal { source });
+    }
+    // It is not a file of that name: that one is `./-`.
+    let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     let refused = |source| SecretFileError::Read { path: path.to_owned(), source };
     let mut text = SecretText(String::new());
     let file = File::open(path).map_err(refused)?;
