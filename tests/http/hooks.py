@@ -48,7 +48,7 @@ def before_call(context, case, kwargs):
 
 
 def error_of(response):
-    """The error of a document. None if it is none."""
+    """The error of a document, or None if the document is not an error."""
     try:
         return json.loads(response.content)["error"]
     except (ValueError, KeyError, TypeError):

@@ -38,12 +38,13 @@ pub(crate) fn read_secret(path: &Path) -> Result<SecretText, SecretFileError> {
         let typed = rpassword::prompt_password("Secret: ");
         return typed.map(SecretText).map_err(|source| SecretFileError::Terminal { source });
     }
-    // It is not a file of that name: that one is `./-`.
-    let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     let refused = |source| SecretFileError::Read { path: path.to_owned(), source };
     let mut text = SecretText(String::new());
-    let file = File::open(path).map_err(refused)?;
-    file.take(FILE_LEN_MAX).read_to_string(&mut text.0).map_err(refused)?;
+    let input: Box<dyn Read> = match path == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path).map_err(refused)?),
+    };
+    input.take(FILE_LEN_MAX).read_to_string(&mut text.0).map_err(refused)?;
     Ok(SecretText(text.0.lines().next().unwrap_or_default().to_owned()))
 }
 

@@ -38,7 +38,7 @@ pub enum TlsError {
 }
 
 /// The version of a file: a file that is written or replaced has another one. `None` if it cannot be looked at.
-type Version = Option<(u64, u64, i64, i64)>;
+type Version = Option<(u64, u64, u64, i64, i64)>;
 
 /// A certificate and its key, as their files have them.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Certified {
 }
 
 fn version(path: &Path) -> Version {
-    let of = |it: Metadata| (it.dev(), it.ino(), it.mtime(), it.mtime_nsec());
+    let of = |it: Metadata| (it.dev(), it.ino(), it.len(), it.mtime(), it.mtime_nsec());
     std::fs::metadata(path).ok().map(of)
 }
 

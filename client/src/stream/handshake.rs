@@ -13,6 +13,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::span::span;
 
+/// The longest time that a handshake may take, so that its end is a moment that clocks have.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The first byte of an alert. RFC 8446, 5.1.
 const ALERT_BYTE: u8 = 0x15;
 
@@ -104,6 +107,7 @@ pub(crate) fn connect_tls(
     timeout: Duration,
 ) -> Result<(OwnedFd, Box<Stream>), TlsError> {
     let mut stream = Client::new()?.connect(&tls.identity, tls.key.clone())?;
+    let timeout = timeout.min(TIMEOUT_MAX);
     let peer = Peer { socket: &socket, end: Instant::now() + timeout, timeout };
     let (mut input, mut len) = (vec![0; RECORD_LEN], 0);
     let mut is_first = true;

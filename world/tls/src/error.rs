@@ -8,6 +8,9 @@ pub enum Failure {
     /// The client has proved another key than that of its identity.
     #[error("the keys of both ends differ")]
     WrongKey,
+    /// The server has not proved that it has the key.
+    #[error("the server does not use the key")]
+    NotProved,
     /// The client offers no identity that has a key.
     #[error("no key for an identity that the client offers")]
     NoKey,
@@ -25,7 +28,7 @@ impl Failure {
     pub fn alert(self) -> Option<u8> {
         match self {
             Self::Protocol(error) => error.alert(),
-            Self::WrongKey | Self::NoKey => None,
+            Self::WrongKey | Self::NoKey | Self::NotProved => None,
         }
     }
 }

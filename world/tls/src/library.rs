@@ -161,8 +161,12 @@ impl Client {
     /// If the library refuses the configuration, or is absent.
     pub fn new() -> Result<Self, StartError> {
         let context = Context::new(ffi::TLS_client_method)?;
+        // A server that takes no PSK sends a certificate. No issuer is trusted, so the client refuses it.
         // SAFETY: as for the server.
-        unsafe { SSL_CTX_set_psk_use_session_callback(context.0.as_ptr(), Some(use_session)) };
+        unsafe {
+            SSL_CTX_set_psk_use_session_callback(context.0.as_ptr(), Some(use_session));
+            ffi::SSL_CTX_set_verify(context.0.as_ptr(), ffi::SSL_VERIFY_PEER, None);
+        }
         Ok(Self { context })
     }
 

@@ -23,7 +23,8 @@ pub struct Stream {
 
 // SAFETY: the library permits a connection to be used by any thread, one at a time; it has no other owner.
 unsafe impl Send for Stream {}
-// SAFETY: calls of the library borrow the stream exclusively. A shared borrow only reads the wire, which is `Sync`.
+// SAFETY: calls of the library borrow the stream exclusively. A shared borrow reads only the output and the
+// keys of the wire.
 unsafe impl Sync for Stream {}
 
 impl Drop for Stream {
@@ -91,14 +92,18 @@ impl Stream {
         // SAFETY: the connection is valid, and the input is lent for this call.
         let result = unsafe { ffi::SSL_do_handshake(self.ssl()) };
         let failed = (result != 1).then(|| self.error(result)).flatten();
+        // SAFETY: the connection is valid.
+        let has_psk = unsafe { ffi::SSL_session_reused(self.ssl()) } == 1;
         let wire = self.wire_mut();
         wire.take_back();
         if let Some(failure) = failed {
             return Err(failure);
         }
         if result == 1 {
-            if let Keys::Server { key, .. } = &mut wire.keys {
-                *key = None;
+            match &mut wire.keys {
+                Keys::Server { key, .. } => *key = None,
+                Keys::Client { .. } if has_psk => {}
+                Keys::Client { .. } => return Err(Failure::NotProved),
             }
             self.is_ready = true;
             // Records may have followed the handshake.

@@ -230,3 +230,37 @@ proptest! {
         prop_assert!(opened == bytes);
     }
 }
+
+/// A server that ignores the PSK and has a certificate proves nothing that the client knows.
+#[test]
+fn a_server_with_a_certificate_instead_of_the_key_is_refused() {
+    let signed = rcgen::generate_simple_self_signed(["node".to_owned()]).unwrap();
+    let key =
+        rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![signed.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    for suite in SUITES {
+        let mut server = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+        let (identity, key) = identity(suite);
+        let mut client = Client::new().unwrap().connect(identity, key).unwrap();
+        let mut input = Vec::new();
+        let refused = loop {
+            match client.handshake(&input) {
+                Ok(true) => panic!("the client trusts a server without the key"),
+                Ok(false) => {}
+                Err(failure) => break failure,
+            }
+            server.read_tls(&mut &*client.take_output(Vec::new())).unwrap();
+            server.process_new_packets().unwrap();
+            input.clear();
+            server.write_tls(&mut input).unwrap();
+        };
+        assert!(matches!(refused, Failure::Protocol(_) | Failure::NotProved), "{refused:?}");
+    }
+}

@@ -20,8 +20,8 @@ pub(super) struct HostRecord {
     key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     controller_key: Option<String>,
-    /// The key that `key` has replaced, and the time until which it is valid, in seconds since 1970. Both or none
-    /// are there.
+    /// The key that `key` has replaced, and the time until which it is valid, in seconds since 1970. A record has
+    /// both or neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

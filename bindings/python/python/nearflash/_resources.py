@@ -259,6 +259,10 @@ class DeviceInfo:
     pcm: PcmInfo | None = None
     """The wear of a model of phase-change memory. Absent for other devices."""
 
+    source: str | None = None
+    """The kind, the path or size, and the options that it is configured with, for example
+    `file:/srv/flash.img,size=16GiB`. Absent for a volume of another node."""
+
     suspect: bool = False
     """Whether it is suspect, since a flush or durable write has failed: flushes and durable writes
     fail until an operator clears it. Absent if false."""
@@ -695,6 +699,13 @@ class KeyedHost:
     nqn: str
     """The host's NQN."""
 
+    previous_key_until: int | None = None
+    """The time until which the key for DH-HMAC-CHAP that the present one has replaced is valid, in
+    seconds since 1970. Absent if no replaced key is valid."""
+
+    previous_psk_until: int | None = None
+    """The same for the PSK."""
+
     psk_derivation: str | None = None
     """The derivation of its TLS PSKs: `standard` or `legacy`. Absent if it has no PSK."""
 
@@ -808,7 +819,7 @@ class OneAccount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OneKeyedHost:
-    """A host whose keys were added or removed."""
+    """A host whose keys were added, replaced or removed."""
 
     controller_key: str | None = field(default=None, repr=False)
     """The key that the node generated for the controller. It is not shown again."""
@@ -970,6 +981,9 @@ class Status:
 
     direct_local: str | None = None
     """The Unix socket of the direct protocol."""
+
+    direct_tls: list[str] = field(default_factory=list)
+    """Those of them that require TLS. Absent if none does."""
 
     generation: int = 0
     """The generation of the recorded state, which each change increases. It is read before the

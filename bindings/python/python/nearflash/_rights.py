@@ -195,6 +195,26 @@ class RightsCalls(Calls):
         request = change("PATCH", "hosts", host, "volumes", body=body, generation=generation)
         return self._answer(VolumesOfHost, "list", request)
 
+    def host_rotate(
+        self,
+        nqn: str,
+        *,
+        key: str | None = None,
+        psk: str | None = None,
+        previous_until: int | None = None,
+        generation: int | None = None,
+    ) -> OneKeyedHost:
+        """Replaces keys of the NVMe host `nqn`, which stays connected.
+
+        `key` is its new key for DH-HMAC-CHAP, as `DHHC-1:…:`; by default the node generates one,
+        unless there is a PSK. `psk` is its new PSK for TLS, as `NVMeTLSkey-1:…:`. The replaced ones
+        are valid until `previous_until`, in seconds since 1970; by default they are not valid any
+        more. Raises `no-such-host`.
+        """
+        body = {"key": key, "psk": psk, "previous_until": previous_until}
+        request = change("POST", "hosts", nqn, "rotate", body=body, generation=generation)
+        return self._answer(OneKeyedHost, None, request)
+
     def host_deny(
         self, host: str, volumes: list[str] | None = None, *, generation: int | None = None
     ) -> VolumesOfHost:

@@ -156,7 +156,7 @@ class Admin(RightsCalls):
         return self._get(Trace, "trace", query=query, wait=seconds)
 
     def events(self) -> Iterator[StateEvent | JobEvent]:
-        """What changes on the node, from now on: first the present generation and jobs.
+        """The changes of the node from now on: first the present generation and jobs.
 
         The iterator ends when the node does. Then call it again; nothing is missed, since a stream
         begins with the present state. Raises `busy` if 16 streams are open.
