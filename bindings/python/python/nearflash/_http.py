@@ -130,7 +130,7 @@ class Door:
         self._timeout = timeout
         self._token = token.strip() if token is not None else None
         if self._token is not None and not (self._token.isascii() and self._token.isprintable()):
-            raise ValueError("the token has characters that no token has: give it as it was printed")
+            raise ValueError("the token has characters of no token: give it as it was printed")
         self._tls: ssl.SSLContext | None = None
         self._host, self._port = "", PORT
         if "://" in self.address:
