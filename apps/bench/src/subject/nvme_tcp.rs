@@ -34,7 +34,7 @@ pub struct NvmeTcpTarget {
     pub data_digest: bool,
     /// Queue pairs of each job.
     pub queues: u16,
-    /// HOSTNQN; a new one if there is none.
+    /// The host NQN (HOSTNQN). Without it, the host has a new one.
     pub host_nqn: Option<String>,
     /// TLS with a pre-shared key.
     pub tls: Option<PskFile>,
