@@ -177,7 +177,7 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
             let range = range.unwrap_or(GrantRange::WHOLE);
             // Without an address there would be a seal that nobody can use.
             let place = match at {
-                Some(at) => seal_url::place_at(&at),
+                Some(at) => seal_url::place_at(&at)?,
                 None => seal_url::place_of(&answer(&node, StatusShow {})?)?,
             };
             let call = GrantSeal {

@@ -17,6 +17,9 @@ pub(crate) enum Failure {
     /// The running node did not answer, or refused.
     #[error(transparent)]
     Control(#[from] nearflash_api::client::ControlError),
+    /// The address of a seal is not one.
+    #[error(transparent)]
+    SealPlace(#[from] nearflash::direct::UrlError),
     /// A plan is not made.
     #[error(transparent)]
     Apply(#[from] crate::apply::ApplyFailure),
@@ -104,7 +107,7 @@ impl Failure {
             Self::Files(error) => error.exit_code().into(),
             Self::Mount(error) => error.exit_code().into(),
             Self::Interpose(error) => error.exit_code().into(),
-            Self::Volume(_) | Self::DataDir(_) | Self::NoTerminal => 2.into(),
+            Self::Volume(_) | Self::DataDir(_) | Self::NoTerminal | Self::SealPlace(_) => 2.into(),
             Self::Control(_)
             | Self::Apply(_)
             | Self::Job { .. }

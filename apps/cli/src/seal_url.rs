@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use nearflash::direct::Place;
+use nearflash::direct::{Place, Url, UrlError};
 use nearflash_api::{GrantInfo, NewSeal, SecretText, Status};
 use serde::Serialize;
 
@@ -22,8 +22,14 @@ pub(crate) fn place_of(status: &Status) -> Result<String, Failure> {
 }
 
 /// The same for the address of a flag, which may have a scheme.
-pub(crate) fn place_at(address: &str) -> String {
-    if address.contains("://") { address.to_owned() } else { format!("direct://{address}") }
+///
+/// # Errors
+/// When clients cannot use the address.
+pub(crate) fn place_at(address: &str) -> Result<String, UrlError> {
+    let place =
+        if address.contains("://") { address.to_owned() } else { format!("direct://{address}") };
+    let Url { place, .. } = place.parse()?;
+    Ok(place.to_string())
 }
 
 /// The address, with the name of this machine in place of "every address".
@@ -65,8 +71,10 @@ mod tests {
     fn a_seal_is_printed_as_a_url_that_another_machine_can_use() {
         assert_eq!(reachable("192.0.2.1:4421".parse().unwrap()), "192.0.2.1:4421");
         assert_eq!(reachable("[::1]:4421".parse().unwrap()), "[::1]:4421");
-        assert_eq!(place_at("192.0.2.1:4421"), "direct://192.0.2.1:4421");
-        assert_eq!(place_at("direct+tls://192.0.2.1:4421"), "direct+tls://192.0.2.1:4421");
+        assert_eq!(place_at("192.0.2.1:4421").unwrap(), "direct://192.0.2.1:4421");
+        let place = "direct+tls://192.0.2.1:4421";
+        assert_eq!(place_at(place).unwrap(), place);
+        assert!(place_at("http://192.0.2.1").is_err(), "no client has this scheme");
         let named = reachable("0.0.0.0:4421".parse().unwrap());
         assert!(named.ends_with(":4421") && !named.starts_with("0.0.0.0"), "{named}");
     }

@@ -108,7 +108,9 @@ pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(),
         connection.session.connect_response().is_some()
     });
     joined.map_err(|error| match error {
-        HostError::Closed => HostError::NotJoined { address: options.address },
+        HostError::Closed if !options.uses_tls() => {
+            HostError::NotJoined { address: options.address }
+        }
         error => error,
     })?;
     let entry = connection.session.connect_response().expect("it was awaited");

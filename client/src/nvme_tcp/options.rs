@@ -78,6 +78,16 @@ builders!(Options {
 #[cfg(feature = "tls")]
 builders!(Options { tls: Option<Tls> });
 
+impl Options {
+    /// Whether the connections use TLS.
+    pub(super) fn uses_tls(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+}
+
 /// The resources of a queue pair.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]

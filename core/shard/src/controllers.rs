@@ -17,7 +17,7 @@ use nearflash_units::Nanos;
 
 use crate::associations::{Associations, Host};
 use crate::changes::tag_of;
-use crate::connection::Role;
+use crate::connection::{Connection, Role};
 use crate::connections::Key;
 use crate::message::Message;
 use crate::notice::Notice;
@@ -253,6 +253,17 @@ impl Shard {
         hosts: Arc<KeyedHosts>,
         world: &mut W,
     ) {
+        // A host that has no PSK any more may get one before its Connect. Its old one must then count for nothing.
+        let is_void = |connection: &Connection| match world.tls_identity(connection.socket) {
+            Some(TlsIdentity::Nvme(identity)) => {
+                connection.role == Role::Handshake
+                    && hosts.tls(&HostName::Named(identity.host)).is_none()
+            }
+            Some(TlsIdentity::Direct(_)) | None => false,
+        };
+        for key in self.connections.keys(is_void) {
+            self.kill(key, world);
+        }
         if let Some(controllers) = &mut self.controllers {
             controllers.target.set_keyed_hosts(hosts);
         }

@@ -116,7 +116,7 @@ impl Shard {
     pub(crate) fn note_tls<W: World>(&mut self, key: Key, world: &W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let socket = connection.socket;
-        if let Some(session) = connection.session.direct_mut().filter(|it| it.awaits_hello())
+        if let Some(session) = connection.session.direct_mut()
             && let Some(TlsIdentity::Direct(identity)) = world.tls_identity(socket)
         {
             session.set_tls_identity(&identity);

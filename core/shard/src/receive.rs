@@ -101,7 +101,9 @@ impl Shard {
                 connection.received_at = world.now();
                 connection.progress.note(world.now(), len);
                 trace::note_receipt(&mut self.engine, world);
-                self.note_tls(key, world);
+                if connection.session.direct().is_some_and(direct::TargetSession::awaits_hello) {
+                    self.note_tls(key, world);
+                }
                 self.received(key, place, len, world);
                 Some(true)
             }

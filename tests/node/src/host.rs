@@ -72,6 +72,25 @@ impl Host {
         usize::try_from(len).expect("blocks are small")
     }
 
+    /// Writes 8 MiB in commands of 128 KiB, and reads them.
+    ///
+    /// # Panics
+    /// When a command fails, or other bytes are read.
+    pub fn write_and_read(&mut self) {
+        let piece = |number: u8| -> Vec<u8> {
+            (0..=250).cycle().skip(number.into()).take(128 << 10).collect()
+        };
+        let count = (128 << 10) / self.block_len();
+        let step = u64::try_from(count).expect("few blocks");
+        for number in 0..64 {
+            assert!(self.write(u64::from(number) * step, &piece(number)).is_success());
+        }
+        for number in 0..64 {
+            let (status, bytes) = self.read(u64::from(number) * step, count);
+            assert!(status.is_success() && bytes == piece(number), "piece {number}");
+        }
+    }
+
     /// Writes whole blocks.
     pub fn write(&mut self, lba: u64, bytes: &[u8]) -> Status {
         self.write_by(0, lba, bytes, false)

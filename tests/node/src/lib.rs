@@ -49,7 +49,7 @@ pub use process::Usage;
 pub use recorder::Recorder;
 pub use refusal::{Refusal, refused};
 pub use stamp::Stamp;
-pub use tls::{TlsIdentity, TlsProxy, shake_hands_as_client};
+pub use tls::{TlsIdentity, TlsProxy, psk, psk_file, shake_hands_as_client};
 pub use wire::{Admin, Wire, connect_command, numbered, subsystem};
 
 /// The time-out of an operation that should take a moment, long enough for a busy machine.

@@ -7,8 +7,29 @@ use std::thread;
 
 use nearflash_direct::{self as direct, Secret};
 use nearflash_nvme::Nqn;
+use nearflash_nvme::auth::Hash;
 use nearflash_nvme::tls::{self, Derivation, Psk, PskIdentity, Version};
 use nearflash_tls::{Client, Failure, Opened, PskKey, Stream, Suite};
+
+use crate::Place;
+
+/// A PSK of these bytes, for SHA-256.
+///
+/// # Panics
+/// Never: the length is that of the hash.
+pub fn psk(byte: u8) -> Psk {
+    Psk::new(Some(Hash::Sha256), &[byte; 32]).expect("32 bytes are a PSK")
+}
+
+/// Writes a PSK into a file. Returns its path.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn psk_file(place: &Place, name: &str, psk: &Psk) -> String {
+    let file = place.text(name);
+    std::fs::write(&file, psk.to_text().as_bytes()).expect("the place can be written");
+    file
+}
 
 /// The PSK of a host, and the names that its identity has.
 #[derive(Clone, Debug)]

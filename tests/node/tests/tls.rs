@@ -1,12 +1,12 @@
 //! NVMe/TCP over TLS: hosts with a PSK, and peers that must be refused.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use nearflash::nvme_tcp::{HostError, HostIdentity, Options};
 use nearflash_node_tests::{
-    Host, Node, Place, TlsIdentity, TlsProxy, eventually, subsystem, two_cores,
+    Host, Node, Place, TlsIdentity, TlsProxy, eventually, psk, psk_file, subsystem, two_cores,
 };
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::Hash;
@@ -15,10 +15,6 @@ use nearflash_tls::Failure;
 use uuid::Uuid;
 
 const HOST: &str = "nqn.2026-11.test:host";
-
-fn psk(byte: u8) -> Psk {
-    Psk::new(Some(Hash::Sha256), &[byte; 32]).unwrap()
-}
 
 /// The identity of the host for the volume `data`.
 fn identity(psk: Psk) -> TlsIdentity {
@@ -44,8 +40,7 @@ fn node<'a>(place: &'a Place, door: &str, flags: &[&str]) -> Node<'a> {
 
 /// Adds the PSK of the host, with these options.
 fn add(place: &Place, node: &Node<'_>, psk: &Psk, options: &[&str]) {
-    let file = place.text("psk");
-    std::fs::write(&file, psk.to_text().as_bytes()).unwrap();
+    let file = psk_file(place, "psk", psk);
     node.command(&[&["host", "add", HOST, "--psk-file", &file][..], options].concat());
 }
 
@@ -53,21 +48,6 @@ fn add(place: &Place, node: &Node<'_>, psk: &Psk, options: &[&str]) {
 fn connect(address: SocketAddr, name: &str, queues: u16) -> Result<Host, HostError> {
     let identity = HostIdentity { nqn: Nqn::new(name).unwrap(), id: Uuid::new_v4() };
     Host::with_options(Options::new(address, subsystem("data"), identity), queues)
-}
-
-/// Writes 8 MiB in commands of 128 KiB, and reads them.
-fn write_and_read(host: &mut Host) {
-    let piece =
-        |number: u8| -> Vec<u8> { (0..=250).cycle().skip(number.into()).take(128 << 10).collect() };
-    let step = u64::try_from((128 << 10) / host.block_len()).unwrap();
-    for number in 0..64 {
-        assert!(host.write(u64::from(number) * step, &piece(number)).is_success());
-    }
-    let count = usize::try_from(step).unwrap();
-    for number in 0..64 {
-        let (status, bytes) = host.read(u64::from(number) * step, count);
-        assert!(status.is_success() && bytes == piece(number), "piece {number}");
-    }
 }
 
 #[test]
@@ -87,7 +67,7 @@ fn hosts_of_both_hashes_and_derivations_write_and_read_on_several_cores() {
         let identity = TlsIdentity { derivation, version, ..identity(psk) };
         let proxy = TlsProxy::start(node.address(), identity);
         let mut host = connect(proxy.address(), HOST, 4).unwrap();
-        write_and_read(&mut host);
+        host.write_and_read();
         node.command(&["host", "remove", HOST]);
     }
     let log = place.log();
@@ -97,6 +77,21 @@ fn hosts_of_both_hashes_and_derivations_write_and_read_on_several_cores() {
             "{log}"
         );
     }
+}
+
+#[test]
+fn a_connection_that_a_removed_psk_has_proved_ends_before_the_host_gets_another_psk() {
+    let place = Place::new();
+    let node = node(&place, "tls=required", &["--login-timeout", "5m"]);
+    add(&place, &node, &psk(1), &[]);
+    let (mut socket, _stream) = identity(psk(1)).connect(node.address()).unwrap();
+    node.command(&["host", "remove", HOST]);
+    add(&place, &node, &psk(2), &[]);
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let still_open = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+    let closed = socket.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+    let is_open = closed.is_err_and(|kind| still_open.contains(&kind));
+    assert!(!is_open, "the node has not closed the connection");
 }
 
 #[test]
@@ -116,9 +111,9 @@ fn both_kinds_of_hosts_connect_where_tls_is_allowed_and_a_host_that_must_use_it_
     let node = node(&place, "tls=allowed", &[]);
     add(&place, &node, &psk(1), &[]);
     let proxy = TlsProxy::start(node.address(), identity(psk(1)));
-    write_and_read(&mut connect(proxy.address(), HOST, 2).unwrap());
+    connect(proxy.address(), HOST, 2).unwrap().write_and_read();
     assert!(connect(node.address(), HOST, 1).is_err());
-    write_and_read(&mut connect(node.address(), "nqn.2026-11.test:other", 2).unwrap());
+    connect(node.address(), "nqn.2026-11.test:other", 2).unwrap().write_and_read();
     node.command(&["host", "remove", HOST]);
     add(&place, &node, &psk(1), &["--tls", "allowed"]);
     assert!(connect(node.address(), HOST, 1).is_ok());
@@ -184,7 +179,7 @@ fn garbage_and_silence_end_only_their_own_connections() {
         // An alert may come before the end.
         let _ = socket.read_to_end(&mut Vec::new());
     }
-    write_and_read(&mut host);
+    host.write_and_read();
 }
 
 /// Replaces the PSK of the host, with these options.
@@ -216,7 +211,7 @@ fn a_host_connects_with_either_psk_while_they_overlap_and_stays_connected_meanwh
     rotate(&place, &node, &psk(2), &[]);
     assert!(old.connect(node.address()).is_err());
     assert!(new.connect(node.address()).is_ok());
-    write_and_read(&mut host);
+    host.write_and_read();
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::process::Command;
 use nearflash::nvme_tcp::{
     Derivation, HostError, HostIdentity, Io, Options, QueuePair, Tls, TlsError, Version, discover,
 };
-use nearflash_node_tests::{Host, Node, Place, eventually, nearflash, subsystem, two_cores};
+use nearflash_node_tests::{
+    Host, Node, Place, eventually, nearflash, psk, psk_file, subsystem, two_cores,
+};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::auth::Hash;
 use nearflash_nvme::tls::Psk;
@@ -16,10 +18,6 @@ use uuid::Uuid;
 
 const HOST: &str = "nqn.2026-11.test:host";
 
-fn psk(byte: u8) -> Psk {
-    Psk::new(Some(Hash::Sha256), &[byte; 32]).unwrap()
-}
-
 /// A node with the volume `data`, at a door with these options.
 fn node<'a>(place: &'a Place, door: &str, flags: &[&str]) -> Node<'a> {
     let door = format!("127.0.0.1:0{door}");
@@ -27,16 +25,9 @@ fn node<'a>(place: &'a Place, door: &str, flags: &[&str]) -> Node<'a> {
     Node::start_by(Command::new(nearflash()), place, &[&usual[..], flags].concat())
 }
 
-/// Writes a PSK into a file.
-fn file(place: &Place, name: &str, psk: &Psk) -> String {
-    let file = place.text(name);
-    std::fs::write(&file, psk.to_text().as_bytes()).unwrap();
-    file
-}
-
 /// Adds the PSK of the host, with these options.
 fn add(place: &Place, node: &Node<'_>, psk: &Psk, options: &[&str]) {
-    let file = file(place, "psk", psk);
+    let file = psk_file(place, "psk", psk);
     node.command(&[&["host", "add", HOST, "--psk-file", &file][..], options].concat());
 }
 
@@ -49,21 +40,6 @@ fn options(node: &Node<'_>, tls: Option<Tls>) -> Options {
 /// Connects with TLS.
 fn connect(node: &Node<'_>, tls: Tls, queues: u16) -> Result<Host, HostError> {
     Host::with_options(options(node, Some(tls)), queues)
-}
-
-/// Writes 8 MiB in commands of 128 KiB, and reads them.
-fn write_and_read(host: &mut Host) {
-    let piece =
-        |number: u8| -> Vec<u8> { (0..=250).cycle().skip(number.into()).take(128 << 10).collect() };
-    let step = u64::try_from((128 << 10) / host.block_len()).unwrap();
-    for number in 0..64 {
-        assert!(host.write(u64::from(number) * step, &piece(number)).is_success());
-    }
-    let count = usize::try_from(step).unwrap();
-    for number in 0..64 {
-        let (status, bytes) = host.read(u64::from(number) * step, count);
-        assert!(status.is_success() && bytes == piece(number), "piece {number}");
-    }
 }
 
 #[test]
@@ -81,7 +57,7 @@ fn the_host_uses_tls_for_all_queues_with_each_kind_of_psk() {
     ] {
         add(&place, &node, &psk, &["--psk-derivation", derivation.name()]);
         let tls = Tls::new(psk).derivation(derivation).version(version);
-        write_and_read(&mut connect(&node, tls, 4).unwrap());
+        connect(&node, tls, 4).unwrap().write_and_read();
         node.command(&["host", "remove", HOST]);
     }
 }
@@ -128,7 +104,7 @@ fn a_node_that_ends_breaks_the_connection_and_a_new_one_takes_the_host_again() {
     let first = node(&place, ",tls=required", &[]);
     add(&place, &first, &psk(1), &[]);
     let mut host = connect(&first, Tls::new(psk(1)), 1).unwrap();
-    write_and_read(&mut host);
+    host.write_and_read();
     let count = host.namespace.block_size.blocks_in(ByteLen(128 << 10));
     let pair = &mut host.queues[0];
     for token in 0..16 {
@@ -178,7 +154,7 @@ fn the_bench_verifies_over_tls_and_reports_the_suite() {
         assert_eq!(report["global options"]["tls"], "TLS_AES_128_GCM_SHA256");
         assert_eq!(report["jobs"][0]["error"], 0);
     }
-    let wrong = file(&place, "wrong", &psk(2));
+    let wrong = psk_file(&place, "wrong", &psk(2));
     let message = bench(&node, &format!("host-nqn={HOST}&psk-file={wrong}")).unwrap_err();
     assert!(message.contains("refuses the handshake"), "{message}");
     assert_eq!(message.lines().count(), 1, "{message}");

@@ -52,6 +52,15 @@ impl PskKey {
     pub(crate) fn secret(&self) -> &[u8] {
         &self.secret
     }
+
+    /// Whether both are the same key. The time does not depend on their bytes.
+    #[cfg(not(target_env = "musl"))]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let pairs = self.secret.iter().zip(other.secret.iter());
+        self.suite == other.suite
+            && self.secret.len() == other.secret.len()
+            && pairs.fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
+    }
 }
 
 impl fmt::Debug for PskKey {

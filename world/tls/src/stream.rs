@@ -101,7 +101,14 @@ impl Stream {
         }
         if result == 1 {
             match &mut wire.keys {
-                Keys::Server { key, .. } => *key = None,
+                // It may have been removed or replaced since the first message of the handshake.
+                Keys::Server { source, identity, key } => {
+                    let used = key.take();
+                    let now = identity.as_ref().and_then(|it| source.key(&it.bytes));
+                    if !used.zip(now).is_some_and(|(used, now)| used.is(&now)) {
+                        return Err(Failure::NoKey);
+                    }
+                }
                 Keys::Client { .. } if has_psk => {}
                 Keys::Client { .. } => return Err(Failure::NotProved),
             }

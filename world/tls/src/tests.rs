@@ -264,3 +264,32 @@ fn a_server_with_a_certificate_instead_of_the_key_is_refused() {
         assert!(matches!(refused, Failure::Protocol(_) | Failure::NotProved), "{refused:?}");
     }
 }
+
+/// The key of every identity, which can be replaced.
+#[derive(Debug)]
+struct Replaced(std::sync::atomic::AtomicU8);
+
+impl KeySource for Replaced {
+    fn key(&self, _: &[u8]) -> Option<PskKey> {
+        Some(key(Suite::Aes128Sha256, self.0.load(std::sync::atomic::Ordering::Relaxed)))
+    }
+}
+
+#[test]
+fn a_key_that_is_replaced_during_the_handshake_proves_nothing() {
+    for replaced in [1, 2] {
+        let source = Arc::new(Replaced(1.into()));
+        let mut server = Server::new(Arc::<Replaced>::clone(&source) as Arc<dyn KeySource>)
+            .unwrap()
+            .accept()
+            .unwrap();
+        let client = Client::new().unwrap().connect(b"a", key(Suite::Aes128Sha256, 1));
+        let mut client = client.unwrap();
+        assert_eq!(client.handshake(&[]), Ok(false));
+        assert_eq!(server.handshake(&client.take_output(Vec::new())), Ok(false));
+        assert_eq!(client.handshake(&server.take_output(Vec::new())), Ok(true));
+        source.0.store(replaced, std::sync::atomic::Ordering::Relaxed);
+        let finished = server.handshake(&client.take_output(Vec::new()));
+        assert_eq!(finished, if replaced == 1 { Ok(true) } else { Err(Failure::NoKey) });
+    }
+}
