@@ -4,7 +4,7 @@ use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::{Received, Sent};
 
-use crate::memory::Memory;
+use crate::memory::{Memory, gather};
 use crate::misbehaviour::Crook;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
@@ -26,9 +26,6 @@ pub(crate) enum Trouble {
     /// The node broke the protocol, or reported that the simulated host did.
     Broken(String),
 }
-
-/// The maximum number of bytes examined in one send.
-const SEND_LEN_MAX: usize = 64 * 1024;
 
 /// Operations that every protocol's end of a connection has.
 pub(crate) trait Spoken {
@@ -160,13 +157,8 @@ impl<S: Spoken> Line<'_, S> {
     fn send(&mut self, outside: &mut Outside) -> Fate {
         let speaks = |line: &Self| line.crook.as_ref().is_none_or(|crook| crook.speaks());
         while self.session.output_len() > 0 && speaks(self) {
-            let mut bytes = Vec::new();
-            for chunk in self.session.output() {
-                self.memory.append(&mut bytes, chunk);
-                if bytes.len() >= SEND_LEN_MAX {
-                    break;
-                }
-            }
+            let room = outside.network.room(self.link, Side::Caller);
+            let mut bytes = gather(self.session.output(), room, |buffer| self.memory.bytes(buffer));
             if let Some(crook) = &mut self.crook {
                 crook.spoil(&mut bytes);
             }

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use nearflash_request::BufferId;
 use nearflash_session::Chunk;
 
+/// The maximum number of bytes offered in one send.
+const SEND_LEN_MAX: usize = 64 * 1024;
+
 /// Buffers by number. A number is not used twice.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
@@ -36,15 +39,30 @@ impl Memory {
     pub(crate) fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         self.buffers.get_mut(&buffer).expect("the buffer is taken")
     }
+}
 
-    /// Appends a chunk's bytes to `stream`.
-    pub(crate) fn append(&self, stream: &mut Vec<u8>, chunk: Chunk<'_>) {
+/// The next bytes of a stream: those of `chunks`, whose buffers have the bytes `bytes_of`, but no more
+/// than `room`, so that a narrow network does not cost a copy of all output for each piece of it.
+pub(crate) fn gather<'a, 'b>(
+    chunks: impl Iterator<Item = Chunk<'a>>,
+    room: usize,
+    bytes_of: impl Fn(BufferId) -> &'b [u8],
+) -> Vec<u8> {
+    let len_max = room.min(SEND_LEN_MAX);
+    let mut stream = Vec::new();
+    for chunk in chunks {
+        let left = len_max - stream.len();
+        if left == 0 {
+            break;
+        }
+        let len = chunk.len().min(left);
         match chunk {
-            Chunk::Bytes(bytes) => stream.extend_from_slice(bytes),
-            Chunk::Buffer { buffer, offset, len } => {
-                stream.extend_from_slice(&self.bytes(buffer)[offset..offset + len]);
+            Chunk::Bytes(bytes) => stream.extend_from_slice(&bytes[..len]),
+            Chunk::Buffer { buffer, offset, .. } => {
+                stream.extend_from_slice(&bytes_of(buffer)[offset..offset + len]);
             }
-            Chunk::Zeroes(len) => stream.resize(stream.len() + len, 0),
+            Chunk::Zeroes(_) => stream.resize(stream.len() + len, 0),
         }
     }
+    stream
 }

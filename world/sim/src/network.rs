@@ -262,6 +262,11 @@ impl Network {
         self.due.push((at, Delivery { link: id, side: to, what }));
     }
 
+    /// The number of bytes that the buffer accepts now.
+    pub(crate) fn room(&self, id: LinkId, from: Side) -> usize {
+        self.links[&id].end(from.other()).input.room()
+    }
+
     /// Sends as many bytes as the buffer accepts; `Sent::Bytes(0)` if the buffer is full.
     pub(crate) fn send(&mut self, now: Nanos, id: LinkId, from: Side, bytes: &[u8]) -> Sent {
         let Self { faults, dice, links, due, .. } = self;

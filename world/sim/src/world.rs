@@ -14,6 +14,7 @@ use nearflash_units::{ByteLen, MIB, Nanos};
 
 use crate::disk::touches;
 use crate::machine::{Machine, NodeId};
+use crate::memory::gather;
 use crate::network::{LinkId, Side};
 use crate::outside::{Happening, Noted, Outside, SCRIBBLE};
 
@@ -149,21 +150,8 @@ impl World for SimWorld<'_> {
 
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
         let (link, side) = self.link_at(socket);
-        // Examines no more than a system call would take.
-        let len_max = 64 * 1024;
-        let mut bytes = Vec::new();
-        for chunk in chunks {
-            match chunk {
-                Chunk::Bytes(own) => bytes.extend_from_slice(own),
-                Chunk::Buffer { buffer, offset, len } => {
-                    bytes.extend_from_slice(&self.pool.bytes(buffer)[offset..offset + len]);
-                }
-                Chunk::Zeroes(len) => bytes.resize(bytes.len() + len, 0),
-            }
-            if bytes.len() >= len_max {
-                break;
-            }
-        }
+        let room = self.outside.network.room(link, side);
+        let bytes = gather(chunks, room, |buffer| self.pool.bytes(buffer));
         let sent = self.outside.network.send(self.outside.now, link, side, &bytes);
         if let Sent::Bytes(len) = sent {
             self.outside.note("node sends", &[u64::from(link.0)]);

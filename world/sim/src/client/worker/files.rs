@@ -16,7 +16,7 @@ use crate::witness::Tick;
 
 /// The share of its steps with messages.
 const STEPS_PERMILLE: u32 = 60;
-/// The share of its messages with the greatest length, which take a slow network long.
+/// The share of its messages with the greatest length.
 const LONGEST_PERMILLE: u32 = 5;
 
 /// A client's messages.
@@ -37,11 +37,17 @@ impl Messages {
         self.asked.clear();
     }
 
-    fn draw(&mut self) -> Vec<u8> {
+    /// The bytes of those without an answer.
+    fn unanswered_len(&self) -> usize {
+        self.asked.values().map(|(message, ..)| message.len()).sum()
+    }
+
+    fn draw(&mut self, len_max: usize) -> Vec<u8> {
         let is_longest = self.dice.permille(LONGEST_PERMILLE);
         let short = self.dice.pick(&[1, 40, 40, 40, SMALL_LEN_MAX + 1]);
         let len = if is_longest { FILES_LEN_MAX } else { short };
-        let (mut from, len) = (self.dice.fork(), usize::try_from(len).expect("a length"));
+        let len = usize::try_from(len).expect("a length").min(len_max);
+        let mut from = self.dice.fork();
         let words = std::iter::repeat_with(|| from.roll().to_le_bytes()).flatten();
         words.take(len).collect()
     }
@@ -57,8 +63,16 @@ impl Client {
         }
         let Some(connection) = &mut self.connection else { return };
         let Some(handle) = connection.volumes.get(&self.route.node.files_id()) else { return };
+        // No more at a time than a slow network carries in a second, or all other requests would wait
+        // for minutes.
+        let len_max = outside.network.faults.mean_rate().0;
+        let len_max = usize::try_from(len_max).unwrap_or(usize::MAX);
         for _ in 0..self.messages.dice.pick(&[1, 1, 1, 1, 3, 3, FILES_IN_FLIGHT_MAX + 2]) {
-            let message = self.messages.draw();
+            let left = len_max.saturating_sub(self.messages.unanswered_len());
+            if left == 0 {
+                return;
+            }
+            let message = self.messages.draw(left);
             // A connection that is closing fails by itself.
             let Ok(number) = connection.session.files(*handle, &message) else { return };
             let others = self.messages.asked.len();
