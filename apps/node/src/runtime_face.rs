@@ -57,6 +57,8 @@ pub struct RuntimeConfig {
     pub published: Published,
     /// The doors. The first door of NVMe/TCP is port 1 of the discovery log.
     pub doors: Vec<OpenDoor>,
+    /// Whether the kernel handles the records of TLS, if it can.
+    pub ktls: bool,
     /// The NVMe/TCP hosts that are admitted.
     pub hosts: HostAccess,
     /// The NVMe/TCP hosts that have keys.

@@ -90,6 +90,7 @@ impl Running {
             boot: boot(&prepared.devices, !config.remotes.is_empty() || cluster.is_some()),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,
+            ktls: config.ktls,
             hosts: config.hosts.clone(),
             keyed_hosts: prepared.recorded.hosts.clone(),
             initiators: config.initiators.clone(),
@@ -109,7 +110,6 @@ impl Running {
             // The node has only just started, so there is nothing to report.
             let _ = runtime.drain_and_join();
         };
-        let no_thread = |source| NodeError::System { action: "start a thread", source };
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let (changes, authenticator, workers) =
             start_desks(&node, events, authentications).inspect_err(given_up)?;
@@ -117,8 +117,8 @@ impl Running {
         let remotes = remotes.map_err(no_thread).inspect_err(given_up)?;
         let files = files.map(|files| files.start(&node, &runtime)).transpose();
         let files = files.map_err(no_thread).inspect_err(given_up)?;
-        let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
-        let cluster = cluster.inspect_err(given_up)?;
+        let cluster =
+            cluster.map(|it| it.follow(&node, slices)).transpose().inspect_err(given_up)?;
         node.save_health(true);
         Ok(Self {
             data_dir: absolute(&config.data_dir),

@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -224,6 +225,23 @@ impl Script<'_> {
         }
         text
     }
+}
+
+/// Sends a file to the guest, which connects to the returned port of this machine's loopback.
+///
+/// # Panics
+///
+/// When the file cannot be read, or no port is free.
+#[must_use]
+pub fn offer(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        let sent = listener.accept().and_then(|(mut guest, _)| guest.write_all(&bytes));
+        sent.expect("the guest receives the file");
+    });
+    port.to_string()
 }
 
 /// Builds the guest's image before its time-out starts; does nothing if the image is built already.

@@ -14,8 +14,8 @@ mod place;
 
 pub use cluster::Cluster;
 pub use conformance::{Finding, Verdict, run_conformance_suite};
-pub use guest::{Guest, Outcome, Script};
-pub use node::{Account, HostKeys, Node};
+pub use guest::{Guest, Outcome, Script, offer};
+pub use node::{Account, HostKeys, Node, stripped_program};
 pub use place::Scratch;
 
 /// Whether the guests connect to the target of their own kernel instead of a node.

@@ -298,6 +298,20 @@ impl Drop for Node {
     }
 }
 
+/// A copy of the program without its symbols, which a guest runs.
+///
+/// # Panics
+///
+/// When it cannot be made.
+#[must_use]
+pub fn stripped_program(scratch: &Scratch) -> PathBuf {
+    let copy = scratch.path("nearflash");
+    let status = Command::new("strip").arg("-o").arg(&copy).arg(nearflash()).status();
+    let status = status.expect("strip is a program of binutils, which gcc needs");
+    assert!(status.success(), "'strip' ended with {status}");
+    copy
+}
+
 /// Starts a node, and waits for the addresses in its ready line.
 fn serve(data_dir: &Path, doors: Doors, storage: &[String], log: &Path) -> (Child, Doors) {
     // The kernel kills the node when this test ends in any way. setpriv is a program of util-linux.

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use nearflash_interop::{Cluster, Guest, HostKeys, Node, Scratch, Script, is_self_check};
+use nearflash_interop::{
+    Cluster, Guest, HostKeys, Node, Scratch, Script, is_self_check, offer, stripped_program,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
@@ -44,8 +46,18 @@ fn run_with(
     node: &mut Node,
     marks: &[(&str, Act)],
 ) {
-    let parts = [script];
-    let script = Script { parts: &parts, parameters, timeout: TIMEOUT };
+    run_parts(&[script], scratch, parameters, node, marks);
+}
+
+/// The same with these files of a script.
+fn run_parts(
+    parts: &[&str],
+    scratch: &Scratch,
+    parameters: &[(&str, &str)],
+    node: &mut Node,
+    marks: &[(&str, Act)],
+) {
+    let script = Script { parts, parameters, timeout: TIMEOUT };
     let mut guest = Guest::boot(scratch, &script);
     for (mark, act) in marks {
         guest.expect_mark(mark);
@@ -171,8 +183,27 @@ fn a_host_with_the_psk_uses_tls_with_both_identities_and_no_other_host_connects(
     ];
     let marks: &[(&str, Act)] =
         &[("added", |node| node.add_psk(GUEST, PSK)), ("removed", |node| node.remove_host(GUEST))];
-    run_with("tls", &scratch, &parameters, &mut node, marks);
+    run_parts(&["tls_host", "tls"], &scratch, &parameters, &mut node, marks);
     node.terminate();
+}
+
+#[test]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
+fn the_kernel_of_a_node_handles_the_records_of_tls() {
+    if is_self_check() {
+        return; // it runs a node in the guest
+    }
+    let scratch = Scratch::of("ktls");
+    let port = offer(&stripped_program(&scratch));
+    let parameters = [
+        ("TARGET_ADDRESS", "127.0.0.1"),
+        ("TARGET_PORT", "4420"),
+        ("NODE_PORT", port.as_str()),
+        ("PSK", PSK),
+    ];
+    let parts = ["tls_host", "ktls"];
+    let script = Script { parts: &parts, parameters: &parameters, timeout: TIMEOUT };
+    Guest::boot(&scratch, &script).expect_success();
 }
 
 fn one_way(node: &mut Node) {

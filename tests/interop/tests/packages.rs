@@ -2,13 +2,10 @@
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs;
-use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
-use nearflash_interop::{Guest, Scratch, Script};
+use nearflash_interop::{Guest, Scratch, Script, offer};
 
 /// The package whose name ends so, in `target/packages` or the folder that `NEARFLASH_PACKAGES`
 /// names.
@@ -19,15 +16,6 @@ fn package(end: &str) -> PathBuf {
     let mut paths = names.map(|entry| entry.unwrap().path());
     let found = paths.find(|path| path.to_string_lossy().ends_with(end));
     found.unwrap_or_else(|| panic!("no *{end} in {}: run 'make packages'", folder.display()))
-}
-
-/// Sends the file to the guest, which connects to the returned port of the host's loopback.
-fn offer(path: &Path) -> String {
-    let bytes = fs::read(path).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || listener.accept().unwrap().0.write_all(&bytes));
-    port.to_string()
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A connection to an address with TLS: the decision whether it uses TLS, the handshake, and the records.
 //!
-//! The records are handled in user space, in the turn of the connection's core. Plaintext is copied and encrypted
-//! in batches. The shard is told that plaintext was sent when its records were, so that it waits for room in the socket
-//! as it does without TLS.
+//! The kernel handles the records behind the handshake, if it can. The socket then carries plaintext, and this module has
+//! no further part in it. Otherwise, the records are handled here, in the turn of the connection's core: plaintext is
+//! copied and encrypted in batches, and the shard is told that plaintext was sent when its records were, so that it
+//! waits for room in the socket as it does without TLS.
 //!
 //! Invariant: a batch is part of the output that the shard presents. The shard presents its unsent output again,
 //! from the same byte on, until it is told that it was sent.
@@ -14,6 +15,8 @@ use nearflash_session::DoorTls;
 use nearflash_shard::{Notice, Peer, Received, Sent, SocketId, TlsFault, TlsIdentity};
 use nearflash_tls::{Failure, HANDSHAKE_BYTE, Opened, RECORD_LEN, RECORD_OVERHEAD, Stream};
 
+use crate::handshake_input::HandshakeInput;
+use crate::kernel_tls::{self, NotInKernel};
 use crate::sockets;
 use crate::tls::{Acceptor, Identities};
 
@@ -59,8 +62,10 @@ pub(crate) struct Secured {
 enum State {
     /// Nothing has arrived.
     Undecided,
-    Handshake(Box<Stream>),
+    Handshake(Box<Stream>, HandshakeInput),
     Open(Box<Stream>, TlsIdentity),
+    /// The kernel handles the records.
+    InKernel(TlsIdentity),
     Failed,
 }
 
@@ -96,8 +101,8 @@ impl Secured {
     /// The identity that the peer has proved.
     pub(crate) fn identity(&self) -> Option<&TlsIdentity> {
         match &self.state {
-            State::Open(_, identity) => Some(identity),
-            State::Undecided | State::Handshake(_) | State::Failed => None,
+            State::Open(_, identity) | State::InKernel(identity) => Some(identity),
+            State::Undecided | State::Handshake(..) | State::Failed => None,
         }
     }
 
@@ -106,9 +111,14 @@ impl Secured {
         matches!(&self.state, State::Open(stream, _) if stream.holds_input())
     }
 
+    /// Whether its socket carries plaintext.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        matches!(self.state, State::InKernel(_))
+    }
+
     /// Whether a call of [`Self::look`] computes for as long as a handshake takes.
     pub(crate) fn is_shaking_hands(&self) -> bool {
-        matches!(self.state, State::Undecided | State::Handshake(_))
+        matches!(self.state, State::Undecided | State::Handshake(..))
     }
 
     /// Decides whether it uses TLS, and proceeds with its handshake.
@@ -128,7 +138,9 @@ impl Secured {
                 return self.look_plain(notices);
             }
             match self.acceptor.accept() {
-                Ok(stream) => self.state = State::Handshake(Box::new(stream)),
+                Ok(stream) => {
+                    self.state = State::Handshake(Box::new(stream), HandshakeInput::default());
+                }
                 Err(error) => {
                     self.report(None, TlsFault::Library(error.to_string()), notices);
                     return self.fail();
@@ -136,8 +148,10 @@ impl Secured {
             }
         }
         match mem::replace(&mut self.state, State::Failed) {
-            State::Handshake(stream) => self.shake_hands(stream, socket, scratch, notices),
-            open @ State::Open(..) => {
+            State::Handshake(stream, input) => {
+                self.shake_hands((stream, input), socket, scratch, notices)
+            }
+            open @ (State::Open(..) | State::InKernel(_)) => {
                 self.state = open;
                 Look::Open
             }
@@ -169,16 +183,16 @@ impl Secured {
 
     fn shake_hands(
         &mut self,
-        mut stream: Box<Stream>,
+        (mut stream, mut input): (Box<Stream>, HandshakeInput),
         socket: SocketId,
         scratch: &mut Scratch,
         notices: &mut dyn FnMut(Notice),
     ) -> Look {
-        let len = match sockets::receive_bytes(socket, &mut scratch.input[..RECORD_LEN]) {
+        let len = match input.receive(socket, &mut scratch.input) {
             Received::Bytes(len) => len,
             Received::Closed => return self.fail(),
             Received::Nothing => {
-                self.state = State::Handshake(stream);
+                self.state = State::Handshake(stream, input);
                 return Look::Nothing;
             }
         };
@@ -194,11 +208,10 @@ impl Secured {
                 if let Some(host) = identities.host_of_previous(&identity) {
                     notices(Notice::PreviousPsk { peer: self.peer, host });
                 }
-                self.state = State::Open(stream, identity);
-                return Look::Open;
+                return self.open(stream, identity, socket);
             }
             (Ok(false), _) if is_sent || answer.is_empty() => {
-                self.state = State::Handshake(stream);
+                self.state = State::Handshake(stream, input);
                 return Look::Computed;
             }
             (Ok(_), _) => {}
@@ -208,6 +221,20 @@ impl Secured {
             }
         }
         self.fail()
+    }
+
+    /// The handshake is over. Hands the records over to the kernel, if it can handle them.
+    fn open(&mut self, mut stream: Box<Stream>, identity: TlsIdentity, socket: SocketId) -> Look {
+        let handed_over = match stream.take_traffic_keys() {
+            Some(keys) => kernel_tls::hand_over(socket, &keys),
+            None => Err(NotInKernel::Unavailable),
+        };
+        self.state = match handed_over {
+            Ok(()) => State::InKernel(identity),
+            Err(NotInKernel::Unavailable) => State::Open(stream, identity),
+            Err(NotInKernel::Halfway) => return self.fail(),
+        };
+        Look::Open
     }
 
     /// Receives plaintext of an open connection, into both parts.
@@ -261,12 +288,14 @@ impl Secured {
 
     /// Tells the peer that nothing follows.
     pub(crate) fn shut_down_output(&mut self, socket: SocketId) {
-        if let State::Open(stream, _) = &mut self.state
-            && self.batch.records.is_empty()
-        {
-            stream.close();
-            // Without room, the end of the connection tells the peer.
-            let _ = sockets::send_bytes(socket, stream.output());
+        // Without room, the end of the connection tells the peer.
+        match &mut self.state {
+            State::InKernel(_) => kernel_tls::send_close(socket),
+            State::Open(stream, _) if self.batch.records.is_empty() => {
+                stream.close();
+                let _ = sockets::send_bytes(socket, stream.output());
+            }
+            State::Open(..) | State::Undecided | State::Handshake(..) | State::Failed => {}
         }
     }
 }

@@ -116,7 +116,7 @@ impl SecuredTable {
         }
     }
 
-    /// Receives, if the socket's connection uses TLS or may do so.
+    /// Receives, if the records of the socket's connection are or may be handled here.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -141,6 +141,9 @@ impl SecuredTable {
         let Self { by_socket, scratch, handshakes_left, .. } = self;
         let connection = by_socket.get_mut(index(socket.0))?.as_deref_mut()?;
         let scratch = scratch.get_or_insert_default();
+        if connection.is_in_kernel() {
+            return None;
+        }
         if connection.is_shaking_hands() {
             if *handshakes_left == 0 {
                 return Some(Received::Nothing);
@@ -152,7 +155,12 @@ impl SecuredTable {
                     return Some(Received::Nothing);
                 }
                 Look::Closed => return Some(Received::Closed),
-                Look::Open => *handshakes_left -= 1,
+                Look::Open => {
+                    *handshakes_left -= 1;
+                    if connection.is_in_kernel() {
+                        return None;
+                    }
+                }
                 Look::Plain => {
                     drop(self.remove(socket));
                     return None;
@@ -168,7 +176,7 @@ impl SecuredTable {
         Some(connection.receive(socket, scratch, [place, staging], notices))
     }
 
-    /// Sends, if the socket's connection uses TLS or may do so.
+    /// Sends, if the records of the socket's connection are or may be handled here.
     #[inline]
     pub(crate) fn send<'a, I: Iterator<Item = Chunk<'a>>>(
         &mut self,
@@ -181,6 +189,9 @@ impl SecuredTable {
         else {
             return Err(chunks);
         };
+        if connection.is_in_kernel() {
+            return Err(chunks);
+        }
         let scratch = self.scratch.get_or_insert_default();
         if let Some(sent) = connection.send_batch(socket, scratch) {
             return Ok(sent);

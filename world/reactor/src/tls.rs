@@ -17,6 +17,7 @@ use nearflash_tls::{KeySource, PskKey, Server, StartError, Stream, Suite};
 use nearflash_units::UnixTime;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::kernel_tls;
 use crate::secured::Secured;
 
 /// TLS for the connections of NVMe/TCP hosts and of direct clients.
@@ -30,6 +31,23 @@ pub struct Tls {
     of_clients: Arc<Acceptor>,
     /// Connections that one core has detached and no other one has attached yet, by socket.
     moving: Mutex<HashMap<u32, Box<Secured>>>,
+}
+
+/// Where the records behind a handshake are encrypted and decrypted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Records {
+    /// In the kernel; in user space, if the kernel cannot.
+    Kernel,
+    /// In user space.
+    UserSpace,
+}
+
+impl Records {
+    /// Where they are, as far as this kernel can handle them.
+    #[must_use]
+    pub fn where_possible(self) -> Self {
+        if self == Self::Kernel && kernel_tls::is_available() { self } else { Self::UserSpace }
+    }
 }
 
 /// The identities of a protocol, and their keys.
@@ -54,9 +72,14 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    fn new(identities: Arc<dyn Identities>) -> Result<Self, StartError> {
+    fn new(identities: Arc<dyn Identities>, records: Records) -> Result<Self, StartError> {
         let source: Arc<dyn KeySource> = Arc::<dyn Identities>::clone(&identities);
-        Ok(Self { server: Server::new(source)?, identities })
+        let server = Server::new(source)?;
+        let server = match records {
+            Records::Kernel => server.exporting_keys(),
+            Records::UserSpace => server,
+        };
+        Ok(Self { server, identities })
     }
 
     pub(crate) fn accept(&self) -> Result<Stream, StartError> {
@@ -175,13 +198,14 @@ impl Tls {
         hosts: TlsHosts,
         exports: Arc<Exports>,
         salt: [u8; SALT_LEN],
+        records: Records,
     ) -> Result<Self, StartError> {
         let hosts = Arc::new(Hosts(RwLock::new(hosts)));
         let (exports, nobody) = (RwLock::new(exports), random_secret());
         let clients = Arc::new(Clients { exports, salt, nobody });
         Ok(Self {
-            of_hosts: Arc::new(Acceptor::new(Arc::<Hosts>::clone(&hosts))?),
-            of_clients: Arc::new(Acceptor::new(Arc::<Clients>::clone(&clients))?),
+            of_hosts: Arc::new(Acceptor::new(Arc::<Hosts>::clone(&hosts), records)?),
+            of_clients: Arc::new(Acceptor::new(Arc::<Clients>::clone(&clients), records)?),
             hosts,
             clients,
             moving: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::{Failure, Identity, KeySource, Opened, PskKey, StartError};
+use crate::{Failure, Identity, KeySource, Opened, PskKey, StartError, TrafficKeys};
 
 /// The server's end of connections.
 #[derive(Debug)]
@@ -16,6 +16,12 @@ impl Server {
     /// Always.
     pub fn new(_: Arc<dyn KeySource>) -> Result<Self, StartError> {
         Err(StartError::Absent)
+    }
+
+    /// Not possible.
+    #[must_use]
+    pub fn exporting_keys(self) -> Self {
+        match self.0 {}
     }
 
     /// Not possible.
@@ -64,6 +70,10 @@ impl Stream {
     }
 
     pub fn identity(&self) -> Option<&Identity> {
+        match self.0 {}
+    }
+
+    pub fn take_traffic_keys(&mut self) -> Option<TrafficKeys> {
         match self.0 {}
     }
 

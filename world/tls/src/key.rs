@@ -21,6 +21,15 @@ impl Suite {
             Self::Aes256Sha384 => "TLS_AES_256_GCM_SHA384",
         }
     }
+
+    /// The length of the keys of records.
+    #[cfg(not(target_env = "musl"))]
+    pub(crate) const fn key_len(self) -> usize {
+        match self {
+            Self::Aes128Sha256 => 16,
+            Self::Aes256Sha384 => 32,
+        }
+    }
 }
 
 impl fmt::Display for Suite {
@@ -66,6 +75,34 @@ impl PskKey {
 impl fmt::Debug for PskKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PskKey").field("suite", &self.suite).finish_non_exhaustive()
+    }
+}
+
+/// The length of an initialization vector. RFC 8446, 5.3.
+pub const IV_LEN: usize = 12;
+
+/// The keys of an open connection's records. Both directions are at record 0.
+#[derive(Debug)]
+pub struct TrafficKeys {
+    /// The suite.
+    pub suite: Suite,
+    /// For records to the peer.
+    pub send: DirectionKeys,
+    /// For records of the peer.
+    pub receive: DirectionKeys,
+}
+
+/// The keys of one direction.
+pub struct DirectionKeys {
+    /// The key: 16 or 32 bytes.
+    pub key: Zeroizing<Vec<u8>>,
+    /// The initialization vector.
+    pub iv: [u8; IV_LEN],
+}
+
+impl fmt::Debug for DirectionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DirectionKeys(…)")
     }
 }
 

@@ -12,6 +12,9 @@
 //! peer come out. It has no socket and no clock. This crate does not know NVMe: a [`KeySource`] finds the key
 //! of an identity.
 //!
+//! A server can [export](Server::exporting_keys) the keys of an open connection's records, to the kernel that handles them
+//! from then on.
+//!
 //! Invariants: keys are overwritten when dropped and never printed. The bytes that a stream holds are bounded by
 //! its caller: it takes no input while it [holds](Stream::holds_input) some, and takes no plaintext before its output was
 //! [sent](Stream::take_output).
@@ -28,6 +31,8 @@ mod library;
 #[cfg(not(target_env = "musl"))]
 mod stream;
 #[cfg(not(target_env = "musl"))]
+mod traffic;
+#[cfg(not(target_env = "musl"))]
 mod wire;
 
 #[cfg(test)]
@@ -37,7 +42,7 @@ mod tests;
 #[cfg(target_env = "musl")]
 pub use absent::{Client, Server, Stream};
 pub use error::{Failure, LibraryError, StartError};
-pub use key::{Identity, KeySource, PskKey, Suite};
+pub use key::{DirectionKeys, IV_LEN, Identity, KeySource, PskKey, Suite, TrafficKeys};
 #[cfg(not(target_env = "musl"))]
 pub use library::{Client, Server};
 #[cfg(not(target_env = "musl"))]

@@ -1,6 +1,6 @@
 //! OpenSSL: the functions that the bindings lack, the configuration of both ends, and the callbacks that find keys.
 
-use std::ffi::{CStr, c_int, c_uchar, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulong, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ unsafe extern "C" {
         cipher: *const ffi::SSL_CIPHER,
     ) -> c_int;
     fn SSL_SESSION_set_protocol_version(session: *mut ffi::SSL_SESSION, version: c_int) -> c_int;
+    /// Whether bytes wait in the connection.
+    pub(crate) fn SSL_has_pending(ssl: *const ffi::SSL) -> c_int;
     fn SSL_CIPHER_find(ssl: *mut ffi::SSL, id: *const c_uchar) -> *const ffi::SSL_CIPHER;
 }
 
@@ -135,13 +137,26 @@ impl Server {
         Ok(Self { context, source })
     }
 
+    /// The same server; its connections [export](Stream::take_traffic_keys) the keys of their records.
+    #[must_use]
+    pub fn exporting_keys(self) -> Self {
+        // SAFETY: the context is valid, and the callback has the signature that the library requires.
+        unsafe { ffi::SSL_CTX_set_keylog_callback(self.context.0.as_ptr(), Some(keep_secret)) };
+        self
+    }
+
     /// The server's end of a new connection.
     ///
     /// # Errors
     /// If the library has no memory.
     pub fn accept(&self) -> Result<Stream, StartError> {
         let source = Arc::clone(&self.source);
-        let stream = self.context.connection(Keys::Server { source, identity: None, key: None })?;
+        let stream = self.context.connection(Keys::Server {
+            source,
+            identity: None,
+            key: None,
+            suite: None,
+        })?;
         // SAFETY: the connection is valid and new.
         unsafe { ffi::SSL_set_accept_state(stream.ssl()) };
         Ok(stream)
@@ -182,6 +197,15 @@ impl Client {
     }
 }
 
+/// Keeps the secrets from which the keys of records follow.
+unsafe extern "C" fn keep_secret(ssl: *const ffi::SSL, line: *const c_char) {
+    // SAFETY: the library calls with a connection of a stream, and with a text that lives until this returns.
+    unsafe {
+        let line = CStr::from_ptr(line);
+        wire::of_connection(ssl.cast_mut()).secrets.read(line.to_bytes());
+    }
+}
+
 /// Looks up the identities of a ClientHello. The suite must be that of the key: without that, the library selects the
 /// suite first, and then drops keys of the other hash.
 unsafe extern "C" fn read_hello(ssl: *mut ffi::SSL, alert: *mut c_int, _: *mut c_void) -> c_int {
@@ -195,7 +219,7 @@ unsafe extern "C" fn read_hello(ssl: *mut ffi::SSL, alert: *mut c_int, _: *mut c
         }
         (wire::of_connection(ssl), std::slice::from_raw_parts(bytes, len))
     };
-    let Keys::Server { source, identity, key } = &mut wire.keys else {
+    let Keys::Server { source, identity, key, .. } = &mut wire.keys else {
         return ffi::SSL_CLIENT_HELLO_ERROR;
     };
     for offered in identities(extension) {

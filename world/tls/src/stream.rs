@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use openssl_sys as ffi;
 
 use crate::error::{Failure, StartError};
-use crate::key::Identity;
+use crate::key::{Identity, PskKey, TrafficKeys};
 use crate::wire::{self, Keys, Wire};
 use crate::{Opened, library};
 
@@ -17,6 +17,8 @@ pub struct Stream {
     /// Freed after `ssl`. References to it are short: the library uses it, too.
     wire: NonNull<Wire>,
     is_ready: bool,
+    /// Whether records may have followed the handshake.
+    has_records: bool,
     /// The last call stopped because there was no more room for plaintext.
     holds_input: bool,
 }
@@ -42,7 +44,7 @@ impl Stream {
     pub(crate) fn over(ssl: NonNull<ffi::SSL>, wire: Wire) -> Result<Self, StartError> {
         let wire = NonNull::from(Box::leak(Box::new(wire)));
         // From here on, both are freed by `drop`.
-        let stream = Self { ssl, wire, is_ready: false, holds_input: false };
+        let stream = Self { ssl, wire, is_ready: false, has_records: false, holds_input: false };
         let bio = wire::bio(wire)?.as_ptr();
         // SAFETY: all are valid. The connection takes over the BIO, once for both directions.
         unsafe { ffi::SSL_set_bio(ssl.as_ptr(), bio, bio) };
@@ -82,6 +84,17 @@ impl Stream {
         }
     }
 
+    /// The keys of the records that follow the handshake, for a kernel that handles them instead of this stream. `None`
+    /// unless the server [exports](crate::Server::exporting_keys) keys, and no record was received or sent. The stream keeps no keys that it could export.
+    pub fn take_traffic_keys(&mut self) -> Option<TrafficKeys> {
+        let Keys::Server { suite: Some(suite), .. } = self.wire().keys else { return None };
+        let secrets = mem::take(&mut self.wire_mut().secrets);
+        // SAFETY: the connection is valid.
+        let has_pending = unsafe { library::SSL_has_pending(self.ssl()) } == 1;
+        let is_new = !self.has_records && !has_pending && !self.wire().holds_input();
+        if is_new { secrets.of_server(suite) } else { None }
+    }
+
     /// Proceeds with the handshake. Returns whether it is over. Its output must be sent in any case, because it
     /// may be an alert.
     ///
@@ -102,8 +115,9 @@ impl Stream {
         if result == 1 {
             match &mut wire.keys {
                 // It may have been removed or replaced since the first message of the handshake.
-                Keys::Server { source, identity, key } => {
+                Keys::Server { source, identity, key, suite } => {
                     let used = key.take();
+                    *suite = used.as_ref().map(PskKey::suite);
                     let now = identity.as_ref().and_then(|it| source.key(&it.bytes));
                     if !used.zip(now).is_some_and(|(used, now)| used.is(&now)) {
                         return Err(Failure::NoKey);
@@ -124,6 +138,7 @@ impl Stream {
     /// # Errors
     /// If a record was changed on its way, or the peer violates the protocol.
     pub fn open(&mut self, input: &[u8], parts: [&mut [u8]; 2]) -> Result<Opened, Failure> {
+        self.has_records = true;
         self.wire_mut().lend(input);
         let opened = self.open_lent(parts);
         self.wire_mut().take_back();
@@ -174,6 +189,7 @@ impl Stream {
         if plaintext.is_empty() {
             return Ok(());
         }
+        self.has_records = true;
         let mut len = 0;
         // SAFETY: the plaintext is borrowed for this call, with its exact length.
         let result = unsafe {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::{
-    Client, Failure, HANDSHAKE_BYTE, KeySource, Opened, PskKey, RECORD_LEN, RECORD_OVERHEAD,
-    Server, Stream, Suite,
+    Client, DirectionKeys, Failure, HANDSHAKE_BYTE, KeySource, Opened, PskKey, RECORD_LEN,
+    RECORD_OVERHEAD, Server, Stream, Suite,
 };
 
 const SUITES: [Suite; 2] = [Suite::Aes128Sha256, Suite::Aes256Sha384];
@@ -292,4 +292,68 @@ fn a_key_that_is_replaced_during_the_handshake_proves_nothing() {
         let finished = server.handshake(&client.take_output(Vec::new()));
         assert_eq!(finished, if replaced == 1 { Ok(true) } else { Err(Failure::NoKey) });
     }
+}
+
+/// Encrypts or decrypts the first record of a direction with exported keys. RFC 8446, 5.2 and 5.3.
+fn record_key(suite: Suite, keys: &DirectionKeys) -> (ring::aead::LessSafeKey, ring::aead::Nonce) {
+    let algorithm = match suite {
+        Suite::Aes128Sha256 => &ring::aead::AES_128_GCM,
+        Suite::Aes256Sha384 => &ring::aead::AES_256_GCM,
+    };
+    let key = ring::aead::UnboundKey::new(algorithm, &keys.key).unwrap();
+    (ring::aead::LessSafeKey::new(key), ring::aead::Nonce::assume_unique_for_key(keys.iv))
+}
+
+#[test]
+fn exported_keys_are_those_of_the_records_that_follow() {
+    const DATA: u8 = 23;
+    for suite in SUITES {
+        let (identity, key) = identity(suite);
+        let server = Server::new(Arc::new(Keys)).unwrap().exporting_keys().accept().unwrap();
+        let client = Client::new().unwrap().connect(identity, key).unwrap();
+        let mut pair = Pair { client, server };
+        assert!(pair.server.take_traffic_keys().is_none());
+        assert_eq!(pair.shake_hands(), (Ok(true), Ok(true)));
+        let keys = pair.server.take_traffic_keys().unwrap();
+        assert_eq!(keys.suite, suite);
+
+        pair.client.seal(b"request").unwrap();
+        let mut input = sent(&mut pair.client);
+        let (header, record) = input.split_at_mut(5);
+        let (key, nonce) = record_key(suite, &keys.receive);
+        let opened = key.open_in_place(nonce, ring::aead::Aad::from(&header), record).unwrap();
+        assert_eq!(opened, [&b"request"[..], &[DATA]].concat());
+
+        let mut record = [&b"answer"[..], &[DATA]].concat();
+        let header = [DATA, 3, 3, 0, 7 + 16];
+        let (key, nonce) = record_key(suite, &keys.send);
+        key.seal_in_place_append_tag(nonce, ring::aead::Aad::from(&header), &mut record).unwrap();
+        let input = [&header[..], &record].concat();
+        assert_eq!(open(&mut pair.client, &input, [16, 16]), Ok(b"answer".to_vec()));
+    }
+}
+
+#[test]
+fn keys_are_not_exported_once_a_record_was_received_or_sent_or_without_request() {
+    let exporting = || Server::new(Arc::new(Keys)).unwrap().exporting_keys().accept().unwrap();
+    let pair_of = |server| {
+        let (identity, key) = identity(Suite::Aes128Sha256);
+        Pair { client: Client::new().unwrap().connect(identity, key).unwrap(), server }
+    };
+
+    let mut sender = pair_of(exporting());
+    assert_eq!(sender.shake_hands(), (Ok(true), Ok(true)));
+    sender.server.seal(b"answer").unwrap();
+    assert!(sender.server.take_traffic_keys().is_none());
+
+    let mut early = pair_of(exporting());
+    early.client.handshake(&[]).unwrap();
+    early.server.handshake(&sent(&mut early.client)).unwrap();
+    assert_eq!(early.client.handshake(&sent(&mut early.server)), Ok(true));
+    early.client.seal(b"request").unwrap();
+    assert_eq!(early.server.handshake(&sent(&mut early.client)), Ok(true));
+    assert!(early.server.take_traffic_keys().is_none());
+    assert_eq!(open(&mut early.server, &[], [16, 16]), Ok(b"request".to_vec()));
+
+    assert!(Pair::ready(Suite::Aes128Sha256).server.take_traffic_keys().is_none());
 }

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use openssl_sys as ffi;
 
 use crate::StartError;
-use crate::key::{Identity, KeySource, PskKey};
+use crate::key::{Identity, KeySource, PskKey, Suite};
+use crate::traffic::Secrets;
 
 /// Both directions of a connection, and the keys of its handshake.
 pub(crate) struct Wire {
@@ -22,6 +23,8 @@ pub(crate) struct Wire {
     /// Output, encrypted.
     pub(crate) output: Vec<u8>,
     pub(crate) keys: Keys,
+    /// Empty unless the server exports keys.
+    pub(crate) secrets: Secrets,
 }
 
 /// The keys of a handshake.
@@ -33,6 +36,8 @@ pub(crate) enum Keys {
         identity: Option<Identity>,
         /// The key of that identity, until the handshake is over.
         key: Option<PskKey>,
+        /// The suite of an open connection.
+        suite: Option<Suite>,
     },
     /// That of a client.
     Client { identity: Box<[u8]>, key: PskKey },
@@ -41,7 +46,14 @@ pub(crate) enum Keys {
 impl Wire {
     pub(crate) fn new(keys: Keys) -> Self {
         let lent = ptr::slice_from_raw_parts(NonNull::dangling().as_ptr(), 0);
-        Self { lent, held: Vec::new(), held_taken: 0, output: Vec::new(), keys }
+        Self {
+            lent,
+            held: Vec::new(),
+            held_taken: 0,
+            output: Vec::new(),
+            keys,
+            secrets: Secrets::default(),
+        }
     }
 
     /// Lends input to the library, behind that which is held. [`Self::take_back`] must follow before `input` ends.
@@ -62,6 +74,11 @@ impl Wire {
             // SAFETY: the input that was lent lives until this call returns.
             self.held.extend_from_slice(unsafe { &*lent });
         }
+    }
+
+    /// Whether it keeps input.
+    pub(crate) fn holds_input(&self) -> bool {
+        self.held_taken < self.held.len()
     }
 
     /// Copies input to the library: first that which is held.

@@ -105,6 +105,9 @@ pub struct ServeArgs {
     /// none [default: all]
     #[arg(long, value_name = "all|none")]
     pub unlisted_hosts: Option<String>,
+    /// Whether the kernel handles the records of TLS, if it can: on or off [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub ktls: Option<String>,
     /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that the process may
     /// use]
     #[arg(long, value_name = "LIST")]

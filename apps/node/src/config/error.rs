@@ -245,6 +245,9 @@ pub enum ValueError {
     /// Neither all nor none.
     #[error("'{0}' is not a set of volumes: write all or none")]
     UnlistedHosts(Box<str>),
+    /// Neither on nor off.
+    #[error("'{0}' is not on or off")]
+    Ktls(Box<str>),
     /// Not a key of DH-HMAC-CHAP.
     #[error(transparent)]
     HostKey(#[from] KeyError),

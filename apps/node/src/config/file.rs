@@ -39,7 +39,7 @@ enum Form {
 }
 
 /// Every key of a file.
-const KEYS: [(&str, Form); 28] = [
+const KEYS: [(&str, Form); 29] = [
     ("device", Form::Resources(&tables::DEVICE)),
     ("volume", Form::Resources(&tables::VOLUME)),
     ("remote", Form::Resources(&tables::REMOTE)),
@@ -65,6 +65,7 @@ const KEYS: [(&str, Form); 28] = [
     ("pool", Form::One),
     ("spin", Form::One),
     ("unlisted-hosts", Form::One),
+    ("ktls", Form::One),
     ("login-timeout", Form::One),
     ("stall-timeout", Form::One),
     ("log", Form::One),

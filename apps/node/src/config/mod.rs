@@ -88,6 +88,8 @@ pub struct Config {
     pub initiators: InitiatorAccess,
     /// The volumes of the hosts and initiators that have no list.
     pub unlisted_hosts: UnlistedHosts,
+    /// Whether the kernel handles the records of TLS, if it can.
+    pub ktls: bool,
     /// The HTTP interface.
     pub http: HttpConfig,
     /// The processors to serve on; at least one, each once, all allowed.
@@ -233,6 +235,7 @@ impl Config {
             unlisted_hosts: merge
                 .one("unlisted-hosts", args.unlisted_hosts, parse_unlisted)
                 .unwrap_or_default(),
+            ktls: merge.one("ktls", args.ktls, parse_ktls).unwrap_or(true),
             http,
             cores: merge.cores(args.cores),
             data_dir,
@@ -386,6 +389,14 @@ fn parse_unlisted(text: &str) -> Result<UnlistedHosts, ValueError> {
         "all" => Ok(UnlistedHosts::All),
         "none" => Ok(UnlistedHosts::None),
         _ => Err(ValueError::UnlistedHosts(text.into())),
+    }
+}
+
+fn parse_ktls(text: &str) -> Result<bool, ValueError> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(ValueError::Ktls(text.into())),
     }
 }
 

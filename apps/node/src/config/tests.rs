@@ -52,6 +52,7 @@ fn defaults_serve_this_machine_from_one_processor() {
     assert_eq!(config.cores.len(), 1);
     assert_eq!((config.pool_len, config.spin_max), (ByteLen(32 << 20), Nanos::from_micros(200)));
     assert_eq!(config.log, LevelFilter::INFO);
+    assert!(config.ktls);
 }
 
 #[test]
@@ -65,6 +66,7 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
         data-dir = "/elsewhere"
         pool = "64MiB"
         spin = "50us"
+        ktls = "off"
         stall-timeout = "45s"
         log = "debug"
     "#;
@@ -74,10 +76,12 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
     assert_eq!((file.pool_len, file.log), (ByteLen(64 << 20), LevelFilter::DEBUG));
     assert_eq!(file.stall_timeout, Nanos::from_secs(45));
     assert_eq!(file.spin_max, Nanos::from_micros(50));
+    assert!(!file.ktls);
     let flags = ["--device", "b=ram:3GiB", "--nvme-tcp", "127.0.0.1:2", "--pool", "8MiB"];
-    let times = ["--stall-timeout", "1s", "--spin", "0"];
+    let times = ["--stall-timeout", "1s", "--spin", "0", "--ktls", "on"];
     let both = with_file(text, &[&flags[..], &times].concat()).unwrap();
     assert_eq!(both.spin_max, Nanos(0));
+    assert!(both.ktls);
     assert_eq!(both.stall_timeout, Nanos::from_secs(1));
     let devices: Vec<String> = both.devices.iter().map(ToString::to_string).collect();
     assert_eq!(devices, ["a=ram:1GiB", "b=ram:3GiB"]);

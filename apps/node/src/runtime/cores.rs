@@ -126,7 +126,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         devices: config.devices.clone(),
         peers: config.peers,
         volumes: Arc::clone(&config.published.volumes),
-        tls: tls_of(&config.doors, &config.keyed_hosts, &direct)?,
+        tls: tls_of((&config.doors, config.ktls), &config.keyed_hosts, &direct)?,
         direct,
         iscsi,
         replies: Arc::default(),

@@ -3,23 +3,25 @@
 use std::sync::Arc;
 
 use nearflash_nvme::hosts::HostTable;
-use nearflash_reactor::{Listener, Tls};
+use nearflash_reactor::{Listener, Records, Tls};
 use nearflash_session::DoorTls;
 use nearflash_shard::{DirectConfig, Door};
 
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{DoorSocket, OpenDoor, StartError};
 
-/// TLS with the PSKs of these hosts, and with those of the keys of direct clients, if a door has it.
+/// TLS with the PSKs of the hosts, and with those of the keys of direct clients, if a door has it.
 pub(super) fn tls_of(
-    doors: &[OpenDoor],
+    (doors, ktls): (&[OpenDoor], bool),
     hosts: &HostTable,
     direct: &DirectConfig,
 ) -> Result<Option<Arc<Tls>>, StartError> {
     if doors.iter().all(|door| door.tls == DoorTls::Off) {
         return Ok(None);
     }
-    let tls = Tls::new(hosts.tls(), Arc::clone(&direct.exports), direct.salt);
+    let records = if ktls { Records::Kernel } else { Records::UserSpace }.where_possible();
+    tracing::info!(in_kernel = records == Records::Kernel, "records of TLS");
+    let tls = Tls::new(hosts.tls(), Arc::clone(&direct.exports), direct.salt, records);
     Ok(Some(Arc::new(tls.map_err(StartError::new)?)))
 }
 

@@ -15,6 +15,7 @@ use nearflash_units::ByteLen;
 
 use super::*;
 use crate::sockets::socket_id;
+use crate::tls::Records;
 
 const STAGING_LEN: usize = 64 * 1024;
 
@@ -42,7 +43,7 @@ fn tls() -> Arc<Tls> {
         access: std::collections::HashMap::new(),
     };
     let exports = Arc::new(Exports::new([], [(KEY.into(), credential)]));
-    Arc::new(Tls::new(hosts, exports, [1; 16]).unwrap())
+    Arc::new(Tls::new(hosts, exports, [1; 16], Records::Kernel).unwrap())
 }
 
 /// The end of the host.
