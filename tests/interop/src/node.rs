@@ -241,6 +241,14 @@ impl Node {
         self.order(&words);
     }
 
+    /// Replaces the key of a host. The old one stays valid for the time of `overlap`.
+    pub fn rotate_key(&self, nqn: &str, key: &str, overlap: Option<&str>) {
+        let key = self.secret_file("new-key", key);
+        let mut words = vec!["host", "rotate", nqn, "--dhchap-key", &key];
+        words.extend(overlap.iter().flat_map(|time| ["--overlap", *time]));
+        self.order(&words);
+    }
+
     /// Adds the PSK of a host with libnvme before 1.15.
     pub fn add_psk(&self, nqn: &str, psk: &str) {
         let psk = self.secret_file("psk", psk);

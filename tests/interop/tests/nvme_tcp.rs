@@ -160,6 +160,7 @@ const KEY: &str = "DHHC-1:01:H0D8ktokFpR1CXnubPWC8tXX0o4YM13gWrxU0FYOD1PSgP0x:";
 const NODE_KEY: &str =
     "DHHC-1:02:Umd2iCLuYk1I/OFexcp5y9YCy39MIVelFlVpkfIu+Me173sY0f9BxZNw77CFhlHUMfrrXw==:";
 const WRONG_KEY: &str = "DHHC-1:00:rMKNsr63tCuqHLAkPUAcy04/zkTXsCh5pSeZqt/1QVLMNNKi:";
+const NEW_KEY: &str = "DHHC-1:00:gS1Dv2TK7Z7axpVWJVQMTv1zsy4z0as1OL20N/pEd57u95Jd:";
 
 /// PSKs of 32 bytes, which are turned into retained PSKs. The guest's daemon cannot use 48 bytes: OpenSSL refuses
 /// its ClientHello.
@@ -234,6 +235,7 @@ fn a_host_with_the_key_authenticates_in_one_and_both_directions_and_no_other_hos
         ("KEY", KEY),
         ("NODE_KEY", NODE_KEY),
         ("WRONG_KEY", WRONG_KEY),
+        ("NEW_KEY", NEW_KEY),
     ];
     let marks: &[(&str, Act)] = &[
         ("one_way", one_way),
@@ -241,6 +243,8 @@ fn a_host_with_the_key_authenticates_in_one_and_both_directions_and_no_other_hos
         ("sha256", |node| replace(node, Some(("sha256", "null")))),
         ("sha384", |node| replace(node, Some(("sha384", "ffdhe2048")))),
         ("sha512", |node| replace(node, Some(("sha512", "ffdhe3072")))),
+        ("rotated", |node| node.rotate_key(GUEST, NEW_KEY, Some("1h"))),
+        ("replaced", |node| node.rotate_key(GUEST, WRONG_KEY, None)),
         ("removed", |node| node.remove_host(GUEST)),
     ];
     run_with("dhchap", &scratch, &parameters, &mut node, marks);

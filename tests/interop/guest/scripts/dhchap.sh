@@ -1,6 +1,6 @@
 # DH-HMAC-CHAP: a host with the key connects, one without it does not, and the controller authenticates too.
 #
-# Parameters (from the host side): KEY, NODE_KEY, WRONG_KEY.
+# Parameters (from the host side): KEY, NODE_KEY, NEW_KEY, WRONG_KEY.
 
 try_connect() {
     nvme connect --transport tcp --traddr "$TARGET_ADDRESS" --trsvcid "$TARGET_PORT" \
@@ -67,9 +67,30 @@ hash_and_group() {
     dmesg | grep "qid 0: authenticated with hash hmac($1) dhgroup $2" || fail "not with $1 and $2"
 }
 
+# The second new key is WRONG_KEY.
+rotated() {
+    step "the key is replaced, and the old one stays valid for an hour"
+    expect_connect --dhchap-secret "$KEY"
+    mark rotated
+    again
+    disconnect data
+    expect_connect --dhchap-secret "$KEY"
+    disconnect data
+    expect_connect --dhchap-secret "$NEW_KEY"
+    step "the key is replaced, and the old ones end"
+    mark replaced
+    verify "$disk" 4k 1M
+    is_live "$controller" || fail "the controller is $(controller_state "$controller")"
+    disconnect data
+    expect_no_connect "with the first key" --dhchap-secret "$KEY"
+    expect_no_connect "with the second key" --dhchap-secret "$NEW_KEY"
+    expect_connect --dhchap-secret "$WRONG_KEY"
+    disconnect data
+}
+
 removed() {
     step "keys are removed while the host is connected"
-    expect_connect --dhchap-secret "$KEY"
+    expect_connect --dhchap-secret "$WRONG_KEY"
     mark removed
     nvme disconnect-all
     expect_connect
@@ -81,4 +102,5 @@ two_way
 hash_and_group sha256 null
 hash_and_group sha384 ffdhe2048
 hash_and_group sha512 ffdhe3072
+rotated
 removed
