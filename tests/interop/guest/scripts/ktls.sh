@@ -4,7 +4,6 @@
 # The host's sockets are always in the kernel: with two I/O queues, three of them.
 
 state=/tmp/state
-node_nqn=$(nqn_of data)
 host_nqn=$(cat /etc/nvme/hostnqn)
 
 # The sockets whose records the kernel decrypts.
