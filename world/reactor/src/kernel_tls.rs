@@ -23,14 +23,29 @@ const ALERT: u8 = 21;
 /// Why the kernel does not handle a connection's records.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NotInKernel {
-    /// It cannot, and the socket is as before.
+    /// It cannot. The socket still carries the bytes unchanged.
     Unavailable,
     /// It handles one direction only.
     Halfway,
 }
 
+/// The first version whose sockets are ready only if a whole record has arrived. Before it, half a record keeps a core
+/// awake.
+const VERSION_MIN: (u32, u32) = (6, 5);
+
 /// Whether this kernel handles TLS records. Asks for its module, which the kernel loads for root.
 pub(crate) fn is_available() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    version_of(&release).is_some_and(|version| version >= VERSION_MIN) && has_module()
+}
+
+/// The version of a release such as 6.12.9-amd64.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|symbol: char| !symbol.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn has_module() -> bool {
     // SAFETY: the call takes no memory.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
@@ -74,7 +89,8 @@ fn crypto_info(suite: Suite, keys: &DirectionKeys) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(parts.concat())
 }
 
-/// Tells the peer that nothing follows, if there is room for it.
+/// Tells the peer that nothing follows, if there is room for it. The socket stays open for sending: the kernel may still
+/// have the rest of a record.
 pub(crate) fn send_close(socket: SocketId) {
     const TYPE_LEN: u32 = 1;
     // SAFETY: the call only computes a length. The buffer below has room for it.
@@ -108,4 +124,35 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: &[u8]) -> io::Result<()> {
     let result =
         unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast::<c_void>(), len) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_release() {
+        assert_eq!(version_of("6.12.9-amd64\n"), Some((6, 12)));
+        assert_eq!(version_of("6.5-rc1"), Some((6, 5)));
+        assert_eq!(version_of("linux"), None);
+        assert_eq!(version_of(""), None);
+    }
+
+    /// A pair of Unix sockets has no TLS.
+    #[test]
+    fn a_socket_that_the_kernel_cannot_take_carries_its_bytes_unchanged() {
+        use std::io::{Read, Write};
+        use std::os::fd::AsRawFd;
+
+        let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let keys =
+            || DirectionKeys { key: Zeroizing::new(vec![1; 16]), iv: Zeroizing::new([2; 12]) };
+        let keys = TrafficKeys { suite: Suite::Aes128Sha256, send: keys(), receive: keys() };
+        let socket = crate::sockets::socket_id(ours.as_raw_fd());
+        assert_eq!(hand_over(socket, &keys), Err(NotInKernel::Unavailable));
+        theirs.write_all(b"bytes").unwrap();
+        let mut received = [0; 5];
+        ours.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"bytes");
+    }
 }

@@ -208,7 +208,13 @@ impl Secured {
                 if let Some(host) = identities.host_of_previous(&identity) {
                     notices(Notice::PreviousPsk { peer: self.peer, host });
                 }
-                return self.open(stream, identity, socket);
+                match open(stream, identity, socket) {
+                    Ok(state) => {
+                        self.state = state;
+                        return Look::Open;
+                    }
+                    Err(fault) => self.report(offered.as_deref(), fault, notices),
+                }
             }
             (Ok(false), _) if is_sent || answer.is_empty() => {
                 self.state = State::Handshake(stream, input);
@@ -221,20 +227,6 @@ impl Secured {
             }
         }
         self.fail()
-    }
-
-    /// The handshake is over. Hands the records over to the kernel, if it can handle them.
-    fn open(&mut self, mut stream: Box<Stream>, identity: TlsIdentity, socket: SocketId) -> Look {
-        let handed_over = match stream.take_traffic_keys() {
-            Some(keys) => kernel_tls::hand_over(socket, &keys),
-            None => Err(NotInKernel::Unavailable),
-        };
-        self.state = match handed_over {
-            Ok(()) => State::InKernel(identity),
-            Err(NotInKernel::Unavailable) => State::Open(stream, identity),
-            Err(NotInKernel::Halfway) => return self.fail(),
-        };
-        Look::Open
     }
 
     /// Receives plaintext of an open connection, into both parts.
@@ -286,16 +278,37 @@ impl Secured {
         Some(BatchWriter { stream, batch: &mut self.batch, is_broken: false })
     }
 
-    /// Tells the peer that nothing follows.
+    /// Tells the peer that nothing follows, and sends nothing more.
     pub(crate) fn shut_down_output(&mut self, socket: SocketId) {
         // Without room, the end of the connection tells the peer.
         match &mut self.state {
-            State::InKernel(_) => kernel_tls::send_close(socket),
+            State::InKernel(_) => return kernel_tls::send_close(socket),
             State::Open(stream, _) if self.batch.records.is_empty() => {
                 stream.close();
                 let _ = sockets::send_bytes(socket, stream.output());
             }
             State::Open(..) | State::Undecided | State::Handshake(..) | State::Failed => {}
+        }
+        sockets::shut_down_output(socket);
+    }
+}
+
+/// The handshake is over. Hands the records over to the kernel, if it can handle them.
+fn open(
+    mut stream: Box<Stream>,
+    identity: TlsIdentity,
+    socket: SocketId,
+) -> Result<State, TlsFault> {
+    let handed_over = match stream.take_traffic_keys() {
+        Some(keys) => kernel_tls::hand_over(socket, &keys),
+        None => Err(NotInKernel::Unavailable),
+    };
+    match handed_over {
+        Ok(()) => Ok(State::InKernel(identity)),
+        Err(NotInKernel::Unavailable) => Ok(State::Open(stream, identity)),
+        Err(NotInKernel::Halfway) => {
+            let reason = "the kernel decrypts records, but does not encrypt them: use --ktls off";
+            Err(TlsFault::Library(reason.to_owned()))
         }
     }
 }

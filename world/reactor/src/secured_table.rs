@@ -140,10 +140,10 @@ impl SecuredTable {
     ) -> Option<Received> {
         let Self { by_socket, scratch, handshakes_left, .. } = self;
         let connection = by_socket.get_mut(index(socket.0))?.as_deref_mut()?;
-        let scratch = scratch.get_or_insert_default();
         if connection.is_in_kernel() {
             return None;
         }
+        let scratch = scratch.get_or_insert_default();
         if connection.is_shaking_hands() {
             if *handshakes_left == 0 {
                 return Some(Received::Nothing);
@@ -222,10 +222,10 @@ impl SecuredTable {
     }
 
     pub(crate) fn shut_down_output(&mut self, socket: SocketId) {
-        if let Some(connection) = self.by_socket.get_mut(index(socket.0)).and_then(Option::as_mut) {
-            connection.shut_down_output(socket);
+        match self.by_socket.get_mut(index(socket.0)).and_then(Option::as_mut) {
+            Some(connection) => connection.shut_down_output(socket),
+            None => sockets::shut_down_output(socket),
         }
-        sockets::shut_down_output(socket);
     }
 }
 

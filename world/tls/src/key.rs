@@ -97,7 +97,7 @@ pub struct DirectionKeys {
     /// The key: 16 or 32 bytes.
     pub key: Zeroizing<Vec<u8>>,
     /// The initialization vector.
-    pub iv: [u8; IV_LEN],
+    pub iv: Zeroizing<[u8; IV_LEN]>,
 }
 
 impl fmt::Debug for DirectionKeys {

@@ -17,7 +17,7 @@ pub struct Stream {
     /// Freed after `ssl`. References to it are short: the library uses it, too.
     wire: NonNull<Wire>,
     is_ready: bool,
-    /// Whether records may have followed the handshake.
+    /// Whether plaintext was opened or sealed.
     has_records: bool,
     /// The last call stopped because there was no more room for plaintext.
     holds_input: bool,
@@ -85,7 +85,8 @@ impl Stream {
     }
 
     /// The keys of the records that follow the handshake, for a kernel that handles them instead of this stream. `None`
-    /// unless the server [exports](crate::Server::exporting_keys) keys, and no record was received or sent. The stream keeps no keys that it could export.
+    /// unless the server [exports](crate::Server::exporting_keys) keys, and no record was received or sent. The
+    /// stream keeps no keys that it could export.
     pub fn take_traffic_keys(&mut self) -> Option<TrafficKeys> {
         let Keys::Server { suite: Some(suite), .. } = self.wire().keys else { return None };
         let secrets = mem::take(&mut self.wire_mut().secrets);

@@ -301,7 +301,7 @@ fn record_key(suite: Suite, keys: &DirectionKeys) -> (ring::aead::LessSafeKey, r
         Suite::Aes256Sha384 => &ring::aead::AES_256_GCM,
     };
     let key = ring::aead::UnboundKey::new(algorithm, &keys.key).unwrap();
-    (ring::aead::LessSafeKey::new(key), ring::aead::Nonce::assume_unique_for_key(keys.iv))
+    (ring::aead::LessSafeKey::new(key), ring::aead::Nonce::assume_unique_for_key(*keys.iv))
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Sha256, Sha384};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::key::{DirectionKeys, IV_LEN, Suite, TrafficKeys};
 
@@ -43,7 +43,7 @@ impl Secrets {
 
 /// The key and the initialization vector of one direction. RFC 8446, 7.3.
 fn direction(suite: Suite, secret: &[u8]) -> DirectionKeys {
-    let mut iv = [0; IV_LEN];
+    let mut iv = Zeroizing::new([0; IV_LEN]);
     iv.copy_from_slice(&expand(suite, secret, b"iv", IV_LEN));
     DirectionKeys { key: expand(suite, secret, b"key", suite.key_len()), iv }
 }
@@ -65,7 +65,10 @@ fn expand(suite: Suite, secret: &[u8], label: &[u8], len: usize) -> Zeroizing<Ve
 fn digest<M: Mac + KeyInit>(key: &[u8], bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC has keys of any length");
     mac.update(bytes);
-    Zeroizing::new(mac.finalize().into_bytes().to_vec())
+    let mut digest = mac.finalize().into_bytes();
+    let kept = Zeroizing::new(digest.to_vec());
+    digest.as_mut_slice().zeroize();
+    kept
 }
 
 const fn digest_len(suite: Suite) -> usize {
@@ -109,9 +112,9 @@ mod tests {
         LINES.iter().for_each(|line| secrets.read(line));
         let keys = secrets.of_server(Suite::Aes128Sha256).unwrap();
         assert_eq!(hex(&keys.send.key), "9f02283b6c9c07efc26bb9f2ac92e356");
-        assert_eq!(hex(&keys.send.iv), "cf782b88dd83549aadf1e984");
+        assert_eq!(hex(&*keys.send.iv), "cf782b88dd83549aadf1e984");
         assert_eq!(hex(&keys.receive.key), "17422dda596ed5d9acd890e3c63f5051");
-        assert_eq!(hex(&keys.receive.iv), "5b78923dee08579033e523d9");
+        assert_eq!(hex(&*keys.receive.iv), "5b78923dee08579033e523d9");
     }
 
     #[test]

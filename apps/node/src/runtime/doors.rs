@@ -20,9 +20,10 @@ pub(super) fn tls_of(
         return Ok(None);
     }
     let records = if ktls { Records::Kernel } else { Records::UserSpace }.where_possible();
-    tracing::info!(in_kernel = records == Records::Kernel, "records of TLS");
     let tls = Tls::new(hosts.tls(), Arc::clone(&direct.exports), direct.salt, records);
-    Ok(Some(Arc::new(tls.map_err(StartError::new)?)))
+    let tls = tls.map_err(StartError::new)?;
+    tracing::info!(in_kernel = records == Records::Kernel, "records of TLS");
+    Ok(Some(Arc::new(tls)))
 }
 
 /// The listener of a door.

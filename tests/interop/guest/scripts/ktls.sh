@@ -101,6 +101,17 @@ direct() {
     load 1 "direct+tls://127.0.0.1:4421/files?key=app&secret-file=/tmp/app.secret"
 }
 
+# The end of a node reaches a host through the kernel's records, too.
+ended() {
+    step "the node ends while a host is connected"
+    admit "$PSK"
+    connect data --nr-io-queues 2 --tls
+    stop_node
+    wait_for "the end of the connection" 20 is_cut
+    nvme disconnect-all
+    wait_for "the end of the sockets" 20 has_tls_sockets 0
+}
+
 is_cut() { ! is_live "$controller"; }
 
 modprobe tls
@@ -111,6 +122,6 @@ in_kernel
 cut_off
 of_sha384
 direct
-stop_node
+ended
 in_user_space
 expect_no_io_errors

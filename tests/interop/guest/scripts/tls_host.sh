@@ -1,6 +1,4 @@
 # The Linux host with TLS: the daemon for handshakes, and keys.
-#
-# Parameters (from the host side): PSK, OTHER_PSK.
 
 no_controllers() { [ -z "$(ls /sys/class/nvme)" ]; }
 
