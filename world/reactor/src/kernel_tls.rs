@@ -94,7 +94,7 @@ fn crypto_info(suite: Suite, keys: &DirectionKeys) -> Zeroizing<Vec<u8>> {
 pub(crate) fn send_close(socket: SocketId) {
     const TYPE_LEN: u32 = 1;
     // SAFETY: the call only computes a length. The buffer below has room for it.
-    let control_len = unsafe { libc::CMSG_SPACE(TYPE_LEN) } as usize;
+    let control_len = unsafe { libc::CMSG_SPACE(TYPE_LEN) };
     let mut alert = CLOSE_NOTIFY;
     // Words, as headers of control messages must be aligned.
     let mut control = [0_u64; 8];
