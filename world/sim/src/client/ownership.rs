@@ -185,6 +185,8 @@ impl Ownership {
     /// final.
     pub(crate) fn claimed(&mut self) {
         for cell in self.cells.iter_mut().flatten() {
+            // It may have taken effect after a later change that is durable.
+            cell.since |= cell.lost;
             cell.loose |= std::mem::take(&mut cell.lost);
         }
     }
@@ -197,7 +199,10 @@ impl Ownership {
         self.read(client, start, bytes);
         let end = start + u64::try_from(bytes.len()).expect("a length in memory");
         for (at, cell) in self.cells(&(start..end)) {
-            *cell = Cell { known: bytes[index(at - start)], loose: 0, lost: 0, ..*cell };
+            let known = bytes[index(at - start)];
+            // That of a lost change, which has followed a durable one, may be durable, too.
+            let since = cell.since | set(known);
+            *cell = Cell { known, loose: 0, lost: 0, since, ..*cell };
         }
     }
 
@@ -252,6 +257,21 @@ mod tests {
 
     fn bytes(number: u64) -> Vec<u8> {
         RANGE.map(|at| Fill::byte(number, at)).collect()
+    }
+
+    #[test]
+    fn a_lost_write_may_follow_a_durable_one_and_outlive_the_power() {
+        let settled: [fn(&mut Ownership); 2] =
+            [Ownership::claimed, |owned| owned.at_rest(0, 100, &bytes(1))];
+        for settle in settled {
+            let mut owned = Ownership::new(vec![RANGE], false);
+            owned.ended(&RANGE, Fill::Pattern(1), Ending::Lost, (Tick(5), Tick(5)));
+            let done = Ending::Done { durable: true };
+            owned.ended(&RANGE, Fill::Pattern(2), done, (Tick(9), Tick(9)));
+            settle(&mut owned);
+            owned.read(0, 100, &bytes(1));
+            owned.power_lost(0, 100, &bytes(1));
+        }
     }
 
     #[test]

@@ -19,6 +19,9 @@ const STEPS_PERMILLE: u32 = 60;
 /// The share of its messages with the greatest length.
 const LONGEST_PERMILLE: u32 = 5;
 
+/// The most by which short sends divide the rate of a network, roughly.
+const SHORT_SENDS: u64 = 32;
+
 /// A client's messages.
 #[derive(Debug)]
 pub(super) struct Messages {
@@ -64,8 +67,11 @@ impl Client {
         let Some(connection) = &mut self.connection else { return };
         let Some(handle) = connection.volumes.get(&self.route.node.files_id()) else { return };
         // No more at a time than a slow network carries in a second, or all other requests would wait
-        // for minutes.
-        let len_max = outside.network.faults.mean_rate().0;
+        // for minutes. With short sends, each of which may stall, it carries a small part of
+        // its mean rate.
+        let network = &outside.network.faults;
+        let are_short = network.short_permille > 0 && network.stall_permille > 0;
+        let len_max = network.mean_rate().0 / if are_short { SHORT_SENDS } else { 1 };
         let len_max = usize::try_from(len_max).unwrap_or(usize::MAX);
         for _ in 0..self.messages.dice.pick(&[1, 1, 1, 1, 3, 3, FILES_IN_FLIGHT_MAX + 2]) {
             let left = len_max.saturating_sub(self.messages.unanswered_len());
