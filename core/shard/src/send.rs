@@ -109,10 +109,12 @@ impl Shard {
     fn send_stream<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
         let Some(connection) = self.connections.get_mut(key) else { return (false, false) };
         if connection.session.output_len() == 0 {
+            return_unsent(connection, self.engine.accounts(), world.pool());
             return (false, self.close_if_done(key, world));
         }
         match world.send(connection.socket, connection.session.output()) {
             Sent::Bytes(0) => {
+                return_unsent(connection, self.engine.accounts(), world.pool());
                 connection.blocked_turns += 1;
                 if connection.blocked_turns < BLOCKED_TURNS_MAX {
                     return (false, true);
@@ -156,6 +158,12 @@ impl Shard {
         let interest = if is_stopped { Interest::Output } else { Interest::Both };
         world.watch(connection.socket, interest);
     }
+}
+
+/// Nothing is sent. Buffers that will not be sent come back nevertheless: a request of the same
+/// connection may wait for them, and would then keep a closing connection open.
+fn return_unsent(connection: &mut Connection, accounts: &mut Accounts, pool: &mut Pool) {
+    advance(connection, 0, accounts, pool);
 }
 
 #[inline]

@@ -12,7 +12,7 @@ use crate::output::Output;
 #[derive(Debug, Default)]
 pub struct Outbox {
     output: Output,
-    /// To be given back at the next chance.
+    /// Given back by the next [`Self::advance`], even if nothing is sent.
     orphans: Vec<BufferId>,
 }
 
@@ -37,7 +37,8 @@ impl Outbox {
         }
     }
 
-    /// Records that `sent` bytes were sent. Passes buffers that are no longer needed to `released`.
+    /// Records that `sent` bytes were sent, perhaps none. Passes buffers that are no longer needed to
+    /// `released`.
     ///
     /// # Panics
     /// When more was sent than there is.

@@ -121,7 +121,8 @@ pub trait ServingEnd {
     }
 
     /// Records that the first `sent` bytes of [`Self::output`] were sent. Passes unused buffers to
-    /// `released`.
+    /// `released`. The driver calls it with 0 when there is nothing to send: a closing session answers
+    /// nothing, and still has buffers to return.
     ///
     /// # Panics
     /// When more was sent than there is.

@@ -151,3 +151,29 @@ fn a_host_that_takes_next_to_nothing_is_given_up() {
         sim.check_disks();
     }
 }
+
+/// A queue is deleted with reads in flight (NVMe over Fabrics, Disconnect). Nobody takes the data of
+/// those that end, and the ones that wait need the host's share of the pool.
+#[test]
+fn reads_of_a_deleted_queue_hold_no_memory_that_its_other_reads_wait_for() {
+    for seed in 0..8 {
+        let worker = WorkerPlan {
+            io_queues: 1,
+            entries: 129,
+            think: (Nanos(100), Nanos::from_micros(1)),
+            lens: Some((ByteLen(64 * KIB), ByteLen(64 * KIB))),
+            leave_permille: 20,
+            ..WorkerPlan::plain(2_000).reading()
+        };
+        let mut plan = Plan { workers: vec![worker; 2], ..Plan::calm(seed) };
+        plan.node.cores = 1;
+        plan.node.block_size = BlockSize::B4096;
+        plan.node.pool_len = ByteLen(4 * MIB);
+        plan.command_len_max = ByteLen(64 * KIB);
+        let mut sim = Sim::new(plan);
+        assert!(sim.run_until(Nanos::from_secs(60), Sim::is_work_done), "seed {seed}: it waits");
+        sim.rest();
+        sim.drain();
+        sim.check_disks();
+    }
+}
