@@ -443,7 +443,7 @@ impl Client {
                     }
                 }
                 Pending::Field(io) => {
-                    let is_sealed = self.judge_sealed(&io, completion.status, common);
+                    let is_sealed = self.judge_sealed(&io, completion.status, common, outside);
                     if !is_sealed {
                         self.judge_answer(io.sent, completion.status, common);
                     }

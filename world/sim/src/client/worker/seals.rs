@@ -353,7 +353,13 @@ impl Client {
     }
 
     /// Whether a request went through a seal; then its answer is checked here.
-    pub(super) fn judge_sealed(&mut self, io: &Io, status: Status, common: &mut Common) -> bool {
+    pub(super) fn judge_sealed(
+        &mut self,
+        io: &Io,
+        status: Status,
+        common: &mut Common,
+        outside: &mut Outside,
+    ) -> bool {
         let writer = io.asker.writer;
         let is_own =
             self.connection.as_ref().is_none_or(|connection| connection.asker.writer == writer);
@@ -376,9 +382,10 @@ impl Client {
             Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
                 let is_due = self.was_revoked() || io.in_parts && void.is_some();
                 assert!(is_due, "client {}: {status:?} through a seal", self.number);
-                // A handle that the loss of a grant has ended stays ended.
+                // A handle that the loss of a grant has ended stays ended. Requests that the client had
+                // sent meanwhile may have begun before the loss, even if this one came earlier.
                 if self.was_revoked() {
-                    self.seals.voids.insert(writer, Some(io.sent));
+                    self.seals.voids.entry(writer).or_default().get_or_insert(outside.tick());
                 }
             }
             _ => self.judge_answer(io.sent, status, common),
