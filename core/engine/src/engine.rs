@@ -112,12 +112,17 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without requests. Takes one largest buffer of the pool as its reserve.
+    /// An engine without requests. Takes one largest buffer of the pool as its reserve, and a short one if a
+    /// device has large blocks.
+    ///
+    /// # Panics
+    /// When no largest buffer is left for the requests of peers: a longest transfer would wait for ever.
     pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
         let is_arbiter = config.core == CoreId::FIRST;
         let edges_len = edges_len(&config.devices);
         let reserve = pool.take(Pool::LEN_MAX);
         let edges_reserve = edges_len.and_then(|len| pool.take(len));
+        assert!(pool.has_free(Pool::LEN_MAX), "{} bytes are too few for a pool", pool.free_len().0);
         let admission = Admission::new(config.device_depth, config.devices.len(), pool);
         Self {
             core: config.core,

@@ -64,8 +64,9 @@ pub enum Reserve {
     Primary,
 }
 
-/// A pool of fewer largest buffers has no reserves.
-const RUNS_TO_RESERVE: usize = 4;
+/// A pool of fewer largest buffers has no reserves: two of these are reserved, and the engine keeps one and
+/// a part of another one for itself. One must be left for the longest transfers.
+const RUNS_TO_RESERVE: usize = 5;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Page {
@@ -555,10 +556,10 @@ mod tests {
 
     #[test]
     fn a_short_pool_has_no_reserves() {
-        let mut pool = Pool::new(ByteLen(3 << 20));
+        let mut pool = Pool::new(ByteLen(4 << 20));
         assert_eq!(pool.reserve(), ByteLen(0));
         assert_eq!(pool.take_reserved(Reserve::Replica, ByteLen(1)), None);
-        assert_eq!(pool.free_len(), ByteLen(3 << 20));
+        assert_eq!(pool.free_len(), ByteLen(4 << 20));
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Plan {
         let larger = Dice::new(seed ^ 0xB10C).pick(&[block_size, block_size, BlockSize::B4096]);
         let node = NodeConfig {
             cores,
-            pool_len: ByteLen(pool_len),
+            pool_len: ByteLen(pool_len).max(pool_min(larger)),
             block_size,
             device_block_size: larger,
             volatile_cache: !dice.permille(250),
@@ -239,7 +239,7 @@ impl Plan {
         self.node.mirrored = Some(1);
         self.node.device_block_size = self.node.block_size;
         // A shorter pool has no reserves for other nodes.
-        self.node.pool_len = self.node.pool_len.max(ByteLen(4 * MIB));
+        self.node.pool_len = self.node.pool_len.max(ByteLen(5 * MIB));
         self.power_losses = 0;
         self.machine_faults.power_losses = 0;
         self.drain_while_busy = false;
@@ -278,4 +278,10 @@ impl Plan {
         self.node.credits = dice.pick(&[1, 4, 32]);
         self.revocations = if self.node.keys { dice.pick(&[0, 1, 3]) } else { 0 };
     }
+}
+
+/// The least pool. The engine keeps a longest buffer for itself, and a part of another one if devices have
+/// large blocks. One must be left.
+fn pool_min(device_block_size: BlockSize) -> ByteLen {
+    ByteLen(if device_block_size > BlockSize::B512 { 3 * MIB } else { 2 * MIB })
 }

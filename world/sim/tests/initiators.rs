@@ -152,7 +152,7 @@ fn initiators_that_want_more_than_the_pool_at_once_go_on() {
         let several = InitiatorPlan { connections: 4, initial_r2t: false, ..greedy.clone() };
         let mut plan = plan(seed, vec![greedy, several]);
         plan.workers = vec![WorkerPlan::plain(100)];
-        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.node.pool_len = ByteLen(3 * MIB);
         plan.node.block_size = BlockSize::B4096;
         plan.command_len_max = ByteLen(128 * KIB);
         let mut sim = Sim::new(plan);
@@ -337,7 +337,7 @@ fn a_node_that_drains_with_its_pool_full_of_half_received_writes_answers_what_it
         let deep =
             InitiatorPlan { depth: 64, bursts: (512, 2_048), mix, ..InitiatorPlan::plain(5_000) };
         let mut plan = plan(seed, vec![deep; 2]);
-        plan.node.pool_len = ByteLen(2 << 20);
+        plan.node.pool_len = ByteLen(3 << 20);
         plan.node.block_size = BlockSize::B4096;
         plan.command_len_max = ByteLen(128 * KIB);
         let mut sim = Sim::new(plan);

@@ -70,8 +70,8 @@ fn a_block_that_one_replica_cannot_read_is_read_from_the_other_one_and_written_b
 fn crowded(seed: u64, pool_len: u64) -> Plan {
     let mix = Mix { writes: 1, ..Mix::default() };
     let len = ByteLen(128 << 10);
-    let worker = WorkerPlan { mix, lens: Some((len, len)), entries: 33, ..WorkerPlan::plain(100) };
-    let mut plan = Plan { workers: vec![worker; 16], ..plan(seed, 2, 0) };
+    let worker = WorkerPlan { mix, lens: Some((len, len)), entries: 33, ..WorkerPlan::plain(40) };
+    let mut plan = Plan { workers: vec![worker; 32], ..plan(seed, 2, 0) };
     plan.node.cores = 1;
     plan.node.pool_len = ByteLen(pool_len);
     // Payload that comes with its command may take all memory.
@@ -82,8 +82,8 @@ fn crowded(seed: u64, pool_len: u64) -> Plan {
     plan
 }
 
-/// A quarter and an eighth of the larger pool are reserved for other nodes; the smaller one is too short for
-/// that. Hosts have a mebibyte of either.
+/// A part of the larger pool is reserved for other nodes; the smaller one is too short for that. Hosts have two
+/// mebibytes of either.
 #[test]
 fn nodes_full_of_writes_for_each_other_go_on_because_of_what_is_reserved() {
     let is_done = |seed, pool_len| {
@@ -94,8 +94,8 @@ fn nodes_full_of_writes_for_each_other_go_on_because_of_what_is_reserved() {
         }
         is_done
     };
-    assert!(!is_done(0, 2 << 20), "nobody can take what the other one waits for");
-    assert!(is_done(0, 4 << 20));
+    assert!(!is_done(0, 3 << 20), "nobody can take what the other one waits for");
+    assert!(is_done(0, 5 << 20));
 }
 
 /// The number of seeds, and how often each event must occur in all of them: far less often than it does.

@@ -42,7 +42,7 @@ fn a_core_with_little_memory_goes_on() {
     for seed in 0..8 {
         let worker = WorkerPlan { entries: 33, in_capsule_len_max: 0, ..WorkerPlan::plain(200) };
         let mut plan = plan(seed, vec![worker; 4]);
-        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.node.pool_len = ByteLen(3 * MIB);
         plan.node.block_size = BlockSize::B4096;
         plan.command_len_max = ByteLen(128 * KIB);
         let mut sim = Sim::new(plan);
@@ -395,7 +395,7 @@ fn direct_clients_on_a_core_with_little_memory_go_on() {
         let mut plan = clients(seed, vec![client; 4]);
         plan.node.cores = 1;
         plan.node.credits = 32;
-        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.node.pool_len = ByteLen(3 * MIB);
         plan.node.block_size = BlockSize::B4096;
         plan.command_len_max = ByteLen(64 * KIB);
         let mut sim = Sim::new(plan);

@@ -16,7 +16,7 @@ use nearflash_nvme::NqnError;
 use nearflash_nvme::auth::{HostKeysError, KeyError, ParseDhGroupError, ParseHashError};
 use nearflash_nvme::tls::{ParseDemandError, ParseDerivationError, PskError};
 use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
-use nearflash_units::{OneLine, ParseDurationError, ParseSizeError};
+use nearflash_units::{ByteLen, OneLine, ParseDurationError, ParseSizeError};
 
 /// The source of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -119,6 +119,16 @@ pub enum ConfigError {
          --direct, or add another address"
     )]
     ClusterNeedsPlainDirect,
+    /// The pool of a node of a cluster has no room for the requests of other nodes.
+    #[error(
+        "--cluster: a pool of {pool_len} has too little memory for the requests of other nodes: use --pool {least} or more"
+    )]
+    ClusterPool {
+        /// The length of the pool.
+        pool_len: ByteLen,
+        /// The least one.
+        least: ByteLen,
+    },
     /// The process may not run on this processor.
     #[error("{key}: processor {core} is not available: this process may use {allowed}")]
     NoSuchCore {
@@ -160,6 +170,7 @@ impl ConfigError {
             | Self::NoDevice
             | Self::ClusterNeedsDirect
             | Self::ClusterNeedsPlainDirect
+            | Self::ClusterPool { .. }
             | Self::HttpWithoutTls { .. }
             | Self::TlsWithoutHttp
             | Self::NoDataDir(_) => return None,

@@ -60,6 +60,8 @@ const STALL_TIMEOUT_MAX: Nanos = Nanos::from_secs(300);
 
 const POOL_MIN: ByteLen = ByteLen(4 << 20);
 const POOL_MAX: ByteLen = ByteLen(64 << 30);
+/// In a cluster, three eighths of a pool are for the requests of other nodes.
+const POOL_MIN_IN_CLUSTER: ByteLen = ByteLen(8 << 20);
 
 /// A node's configuration, checked.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -239,7 +241,7 @@ impl Config {
             http,
             cores: merge.cores(args.cores),
             data_dir,
-            pool_len: merge.one("pool", args.pool, parse_pool).unwrap_or(POOL_DEFAULT),
+            pool_len: merge_pool(&merge, args.pool, is_clustered),
             spin_max: merge.one("spin", args.spin, parse_spin).unwrap_or(SPIN_MAX),
             login_timeout: merge.one("login-timeout", args.login_timeout, parse_login_timeout),
             stall_timeout: merge
@@ -283,6 +285,16 @@ fn merge_cluster(
     check_slices(merge, &slices, devices, is_clustered);
     let node = node.unwrap_or_else(machine_name);
     is_clustered.then(|| ClusterConfig { node, slices: values(slices), pulse })
+}
+
+/// The length of each core's pool.
+fn merge_pool(merge: &Merge<'_>, pool: Option<String>, is_clustered: bool) -> ByteLen {
+    let pool_len = merge.one("pool", pool, parse_pool).unwrap_or(POOL_DEFAULT);
+    let least = POOL_MIN_IN_CLUSTER;
+    if is_clustered && pool_len < least {
+        merge.refuse(ConfigError::ClusterPool { pool_len, least });
+    }
+    pool_len
 }
 
 /// The hosts, initiators and direct clients that the file names in tables.

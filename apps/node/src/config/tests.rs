@@ -236,6 +236,17 @@ fn a_direct_door_uses_tls_as_its_option_says_and_has_no_other_option() {
 }
 
 #[test]
+fn a_node_of_a_cluster_has_memory_for_other_nodes() {
+    let node = ["--cluster", "--direct", "127.0.0.1:1", "--pool"];
+    let with = |pool| [&node[..], &[pool]].concat();
+    assert_eq!(
+        refused(&with("7MiB")),
+        "--cluster: a pool of 7MiB has too little memory for the requests of other nodes: use --pool 8MiB or more"
+    );
+    assert_eq!(resolved(&with("8MiB")).unwrap().pool_len, ByteLen(8 << 20));
+}
+
+#[test]
 fn the_nodes_of_a_cluster_reach_each_other_without_tls() {
     let cluster = ["--cluster", "--direct", "127.0.0.1:1,tls=required"];
     let refused = refused(&cluster);

@@ -119,3 +119,28 @@ proptest! {
         check_neighbours_are_kept(seed, 80);
     }
 }
+
+#[test]
+fn a_longest_transfer_finds_room_behind_all_reserves() {
+    for runs in 3..=32 {
+        let device = DeviceProperties {
+            len: ByteLen(4 * MIB),
+            block_size: BlockSize::B4096,
+            volatile_cache: true,
+            reads_as_zeroes: false,
+            deallocates: true,
+        };
+        let mut pool = Pool::new(ByteLen(runs * MIB));
+        let config = EngineConfig {
+            core: CoreId::FIRST,
+            core_count: 1,
+            devices: Arc::from([device]),
+            health: Arc::new([Arc::default()]),
+            volumes: table(),
+            device_depth: DEVICE_DEPTH,
+        };
+        let mut engine = Engine::new(config, &mut pool);
+        engine.reserve_for_faces(&mut pool);
+        assert!(pool.take(Pool::LEN_MAX).is_some(), "a pool of {runs} MiB");
+    }
+}
