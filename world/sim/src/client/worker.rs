@@ -11,7 +11,7 @@ mod seals;
 use std::ops::Range;
 
 use nearflash_direct::client::{ClientConfig, ClientEvent, ClientOperation};
-use nearflash_direct::{Secret, Status};
+use nearflash_direct::{Secret, Status, segments};
 use nearflash_request::{BufferId, Nexus};
 use nearflash_units::Nanos;
 
@@ -90,6 +90,13 @@ pub(crate) struct OwnRequest {
 }
 
 impl OwnRequest {
+    /// Whether the node begins it in several parts.
+    fn is_in_parts(&self) -> bool {
+        let len =
+            u32::try_from(self.range.end - self.range.start).expect("a length of the protocol");
+        segments::count(self.range.start, len) > 1
+    }
+
     /// The parts of devices whose failure may fail the request.
     fn about(&self) -> About {
         match self.what {

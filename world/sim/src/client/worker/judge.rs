@@ -62,7 +62,8 @@ impl Client {
         );
         let word = pending.range.start;
         let durable = pending.durable || self.owned.keeps_all();
-        let is_not_done = is_not_done(status);
+        // A right that is lost meanwhile may leave the first part of a request done.
+        let is_not_done = is_not_done(status) && !pending.is_in_parts();
         match pending.what {
             What::Read if status.is_ok() => self.owned.read(self.number, word, bytes),
             What::Flush if status.is_ok() => {
