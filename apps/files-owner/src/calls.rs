@@ -89,6 +89,7 @@ pub trait FileCalls: fmt::Debug + Send + Sync {
         number: InodeNumber,
         rights: Rights,
     ) -> Result<SealedFile, FilesError>;
+    fn durable_size(&self, number: InodeNumber) -> Result<ByteLen, FilesError>;
     fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
     fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
     /// Tells an owner in another process of files that were written through seals. The mount calls this once a
@@ -138,6 +139,7 @@ impl FileCalls for FileSystem {
         fn usage(&self) -> Result<Usage, FilesError>;
         fn seal(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
         fn seal_without_pages(&self, number: InodeNumber, rights: Rights) -> Result<SealedFile, FilesError>;
+        fn durable_size(&self, number: InodeNumber) -> Result<ByteLen, FilesError>;
         fn keep_pages(&self, number: InodeNumber) -> Result<(), FilesError>;
         fn mark_written(&self, number: InodeNumber) -> Result<(), FilesError>;
     }

@@ -3,6 +3,9 @@
 //! bytes that were synced are there unless they were written again, and every other byte is one that
 //! its file had at this offset, or zero where the file had not been written.
 //!
+//! Some files are also written and synced by the holder of a seal: past the file system, as a program under
+//! `nearflash run` does.
+//!
 //! The histories with losses of power have little space, all of which had bytes of a removed file.
 //! 900 losses of power found each of these bugs, from three seeds: freed space used again before the
 //! commit that frees it is durable; a commit in one phase; no flush in a sync that needs no commit;
@@ -19,7 +22,7 @@ use device::{Device, Dice, Image, Operation, replay_at};
 use nearflash::direct::Rights;
 use nearflash_files_owner::{
     Allocation, AttributeChanges, FileSystem, FilesError, FormatOptions, InodeNumber, Kind, Name,
-    NewInode, Permissions, Renaming, SealedFile, format,
+    NewInode, Permissions, Renaming, SealedFile, SealedRuns, format,
 };
 use nearflash_units::{ByteLen, ByteOffset, MIB};
 
@@ -107,7 +110,7 @@ impl Model {
 type Call = fn(&mut Run) -> Result<(), FilesError>;
 
 /// The calls of random histories, each as often as it is listed.
-const CALLS: [Call; 18] = [
+const CALLS: [Call; 22] = [
     Run::create,
     Run::create,
     Run::remove,
@@ -120,6 +123,10 @@ const CALLS: [Call; 18] = [
     Run::sync_all,
     Run::append,
     Run::seal,
+    Run::learn,
+    Run::write_sealed,
+    Run::sync_sealed,
+    Run::sync_sealed,
     Run::tidy,
     Run::write,
     Run::write,
@@ -130,7 +137,7 @@ const CALLS: [Call; 18] = [
 
 /// Sequences of calls in which an order of writes matters. Calls that are drawn one by one rarely
 /// form them.
-const SEQUENCES: [&[Call]; 7] = [
+const SEQUENCES: [&[Call]; 10] = [
     // Another file gets the space of a durable one before the removal is durable.
     &[Run::append, Run::sync_all, Run::discard, Run::create, Run::append, Run::append],
     &[Run::append, Run::sync_all, Run::shorten, Run::append, Run::write, Run::sync],
@@ -141,9 +148,21 @@ const SEQUENCES: [&[Call]; 7] = [
     // A file gets space in which its size is already, and then bytes in the middle of it.
     &[Run::lengthen, Run::reserve_latest, Run::sync_latest],
     &[Run::lengthen, Run::fill_latest, Run::sync_latest],
+    // A holder of a seal makes its bytes durable by a flush alone, and not those that have got a place since.
+    &[Run::append, Run::seal, Run::sync_all, Run::learn, Run::write_sealed, Run::sync_sealed],
+    &[Run::append, Run::seal, Run::learn, Run::write_sealed, Run::sync_sealed],
+    &[Run::lengthen, Run::seal, Run::sync_all, Run::learn, Run::fill_latest, Run::sync_sealed],
     // A file moves to the space of others, and its former place becomes that of another one.
     &[Run::release, Run::discard, Run::sync_all, Run::tidy, Run::create, Run::append],
 ];
+
+/// What the holder of a seal knows of its file.
+#[derive(Clone, Copy)]
+struct Holder {
+    version: u32,
+    /// The size that is durable.
+    size: Option<ByteLen>,
+}
 
 /// A file system, its model, and the dice that choose what happens.
 struct Run {
@@ -157,6 +176,8 @@ struct Run {
     planned: VecDeque<Call>,
     /// The file that a sequence goes on with.
     latest: Option<InodeNumber>,
+    /// The holders of seals, which may be void.
+    holders: BTreeMap<InodeNumber, Holder>,
     /// The moment of the last change that must be durable, among those of the trees.
     lower: usize,
     trees: Vec<Tree>,
@@ -173,6 +194,7 @@ impl Run {
             reach,
             planned: VecDeque::new(),
             latest: None,
+            holders: BTreeMap::new(),
             lower: 0,
             trees: vec![Tree::new()],
         }
@@ -346,8 +368,78 @@ impl Run {
                 let size = self.model.bytes[&number].len();
                 assert_eq!((seal.terms().len(), seal.terms().object), (reach.0, number.0));
                 assert!(reach.to_usize() <= size && size - reach.to_usize() < self.slack(number));
+                let holder = Holder { version: seal.terms().version, size: None };
+                self.holders.insert(number, holder);
             }
         }
+        Ok(())
+    }
+
+    /// A holder whose seal is not void, and the seal.
+    fn any_holder(&mut self) -> Option<(InodeNumber, SealedRuns)> {
+        let seals = self.device.seals();
+        let of = |(number, holder): (&InodeNumber, &Holder)| {
+            let is_its = |it: &&SealedRuns| (it.object, it.version) == (number.0, holder.version);
+            seals.iter().rfind(is_its).map(|seal| (*number, seal.clone()))
+        };
+        let holders: Vec<_> = self.holders.iter().filter_map(of).collect();
+        self.pick(&holders)
+    }
+
+    /// Holders are told which size is durable. After a sync, it is each one of which all bytes have a place.
+    fn learn(&mut self) -> Result<(), FilesError> {
+        for (number, holder) in &mut self.holders {
+            match self.files.durable_size(*number) {
+                Ok(size) => {
+                    assert_eq!(size, ByteLen::of(&self.model.bytes[number]));
+                    holder.size = Some(size);
+                }
+                Err(FilesError::NoSeal { .. } | FilesError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// A holder writes at the place of some bytes.
+    fn write_sealed(&mut self) -> Result<(), FilesError> {
+        let Some((number, seal)) = self.any_holder() else { return Ok(()) };
+        let reach: u64 = seal.runs.iter().map(|run| run.len().0).sum();
+        let (mut offset, bytes) = (self.dice.below(reach), self.payload());
+        let len = bytes.len().min(usize::try_from(reach - offset).unwrap());
+        let mut rest = &bytes[..len];
+        self.model.write(number, usize::try_from(offset).unwrap(), rest);
+        for run in &seal.runs {
+            let part = rest.len().min(usize::try_from(run.len().0.saturating_sub(offset)).unwrap());
+            if part > 0 {
+                let (now, later) = rest.split_at(part);
+                self.device.disk().write_at(now, ByteOffset(run.offset().0 + offset)).unwrap();
+                rest = later;
+            }
+            offset = offset.saturating_sub(run.len().0);
+        }
+        assert!(rest.is_empty());
+        Ok(())
+    }
+
+    /// fdatasync(2) by a holder: a flush, if the size is the one that it knows to be durable. Otherwise, the
+    /// file system does it, and the holder asks.
+    fn sync_sealed(&mut self) -> Result<(), FilesError> {
+        let Some((number, _)) = self.any_holder() else { return Ok(()) };
+        let size = ByteLen::of(&self.model.bytes[&number]);
+        if self.holders[&number].size == Some(size) {
+            self.device.disk().flush().unwrap();
+            self.synced(number, true);
+            return Ok(());
+        }
+        if !self.model.open.contains(&number) {
+            return Ok(());
+        }
+        self.sync_inode(number, true)?;
+        let space = self.slack(number);
+        self.learn()?;
+        let knows = self.holders[&number].size == Some(size);
+        assert!(knows || space > 4096, "the size of inode {number} is durable");
         Ok(())
     }
 
@@ -504,6 +596,12 @@ impl Run {
 
     fn sync_inode(&mut self, number: InodeNumber, is_data_only: bool) -> Result<(), FilesError> {
         self.files.sync(number, is_data_only)?;
+        self.synced(number, is_data_only);
+        Ok(())
+    }
+
+    /// A file, or its bytes alone, are durable.
+    fn synced(&mut self, number: InodeNumber, is_data_only: bool) {
         self.model.sync(number);
         let size = self.model.bytes[&number].len();
         let has_size = |tree: &Tree| {
@@ -519,7 +617,6 @@ impl Run {
             }
             true => self.lower,
         };
-        Ok(())
     }
 
     fn sync_all(&mut self) -> Result<(), FilesError> {

@@ -3,6 +3,7 @@
 mod asking;
 mod node;
 mod pieces;
+mod syncing;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use rustix::ioctl::{NoArg, Opcode, ioctl};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::node::{Node, NodeTrouble};
+use self::syncing::Size;
 use crate::file::{FileId, Known};
 use crate::report::Way;
 use crate::transfer::{DSYNC, Work};
@@ -77,6 +79,7 @@ struct Open {
     used: u64,
     /// The last time that the mount was told of a write.
     told_at: Option<Instant>,
+    size: Size,
 }
 
 /// Nodes and seals. One call uses it at a time.
@@ -145,7 +148,9 @@ impl Connection {
                 check_pages(wanted, open)?;
             }
             Ok(()) => {}
-            Err(trouble) => return Err(self.failed(wanted, open, trouble)),
+            Err(trouble) => {
+                return Err(self.failed(key(&wanted.file, wanted.flags), open, trouble));
+            }
         }
         Ok(())
     }
@@ -153,7 +158,7 @@ impl Connection {
     /// The seal for a call.
     fn opened(&mut self, wanted: &Wanted<'_>) -> Result<Open, Trouble> {
         self.calls += 1;
-        let (key, calls) = (key(wanted), self.calls);
+        let (key, calls) = (key(&wanted.file, wanted.flags), self.calls);
         let end = wanted.work.offset.checked_add(len(wanted)).ok_or(Trouble::Foreign)?;
         let is_within = end <= wanted.file.size / BLOCK_LEN * BLOCK_LEN;
         let renews = match self.files.get_mut(&key) {
@@ -182,7 +187,7 @@ impl Connection {
 
     /// Asks the mount for a seal, and opens it.
     fn ask(&mut self, wanted: &Wanted<'_>) -> Result<Open, Trouble> {
-        let key = key(wanted);
+        let key = key(&wanted.file, wanted.flags);
         if node::is_too_early() {
             return Err(Trouble::Through(Way::Lost));
         }
@@ -207,8 +212,16 @@ impl Connection {
         self.make_room();
         let reach = handover.seal.terms().len();
         let used = self.calls;
-        let open =
-            Open { node: number, handle, reach, is_without_pages, misses: 0, used, told_at: None };
+        let open = Open {
+            node: number,
+            handle,
+            reach,
+            is_without_pages,
+            misses: 0,
+            used,
+            told_at: None,
+            size: Size::default(),
+        };
         if let Some(Entry::Open(old)) = self.files.insert(key, Entry::Open(open)) {
             self.close(&old);
         }
@@ -276,10 +289,10 @@ impl Connection {
         self.files.retain(|_, entry| !matches!(entry, Entry::Open(open) if open.node == number));
     }
 
-    fn failed(&mut self, wanted: &Wanted<'_>, open: Open, trouble: NodeTrouble) -> Trouble {
+    fn failed(&mut self, key: Key, open: Open, trouble: NodeTrouble) -> Trouble {
         match trouble {
             NodeTrouble::Status(status) => {
-                self.files.remove(&key(wanted));
+                self.files.remove(&key);
                 self.close(&open);
                 // The mount repeats the call, and reports the reason if it fails, too.
                 let is_void = [Status::STALE_EPOCH, Status::NOT_GRANTED].contains(&status);
@@ -301,7 +314,9 @@ impl Connection {
 
     /// Tells the mount, once a second, that the file was written.
     fn tell(&mut self, wanted: &Wanted<'_>) {
-        let Some(Entry::Open(open)) = self.files.get_mut(&key(wanted)) else { return };
+        let Some(Entry::Open(open)) = self.files.get_mut(&key(&wanted.file, wanted.flags)) else {
+            return;
+        };
         let now = Instant::now();
         if open.told_at.is_none_or(|at| now.duration_since(at) >= TELL_PERIOD) {
             open.told_at = Some(now);
@@ -327,8 +342,8 @@ fn check_pages(wanted: &Wanted<'_>, open: Open) -> Result<(), Trouble> {
     if is_free { Ok(()) } else { Err(Trouble::Through(Way::Cached)) }
 }
 
-fn key(wanted: &Wanted<'_>) -> Key {
-    (wanted.file.file, (wanted.flags & OFlags::ACCMODE).bits())
+fn key(file: &Known<'_>, flags: OFlags) -> Key {
+    (file.file, (flags & OFlags::ACCMODE).bits())
 }
 
 fn len(wanted: &Wanted<'_>) -> u64 {

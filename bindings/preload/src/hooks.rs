@@ -8,7 +8,7 @@ use std::panic::catch_unwind;
 use libc::{c_int, c_void, iovec, off64_t, size_t, ssize_t};
 
 use crate::transfer::{Memory, Work, transfer};
-use crate::{life, real, report};
+use crate::{life, real, report, syncing};
 
 /// The most parts of a vectored call; IOV_MAX.
 const PARTS_MAX: c_int = 1024;
@@ -147,6 +147,21 @@ macro_rules! flagged {
             })
         }
     )*};
+}
+
+/// # Safety
+/// As the function of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
+    // A bug here must not end the program, and the real function does all that is needed.
+    if catch_unwind(|| syncing::sync(fd)).unwrap_or(false) {
+        return 0;
+    }
+    let done = real::fdatasync(fd);
+    if done == 0 {
+        let _ = catch_unwind(|| syncing::was_synced(fd));
+    }
+    done
 }
 
 single! {

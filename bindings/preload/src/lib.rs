@@ -12,7 +12,9 @@
 //! need not be interposed, and pages of other processes are noticed, too. Most seals are void as soon as the
 //! kernel keeps a page, and then no call looks for pages ([`connection`]'s module `asking`).
 //!
-//! So a read through shared memory makes two system calls, and neither can be left out:
+//! fdatasync(2) becomes a flush of the volume, if it does not need more than that ([`syncing`]).
+//!
+//! A read through shared memory makes two system calls, and neither can be left out:
 //! - statx: the program may have closed the descriptor and opened another file under its number, in ways that
 //!   no interposed function sees. A record of descriptors would give the bytes of another file.
 //! - fcntl: the number may be that of a descriptor of the same file that is open for writing alone, where the
@@ -40,4 +42,5 @@ mod life;
 mod pool;
 mod real;
 mod report;
+mod syncing;
 mod transfer;

@@ -32,6 +32,7 @@ impl Real {
 
 type Transfer = unsafe extern "C" fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t;
 type Vectored = unsafe extern "C" fn(c_int, *const iovec, c_int, off64_t) -> ssize_t;
+type Sync = unsafe extern "C" fn(c_int) -> c_int;
 type Flagged = unsafe extern "C" fn(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t;
 
 macro_rules! reals {
@@ -52,6 +53,20 @@ reals! {
     PWRITEV c"pwritev64": Vectored,
     PREADV2 c"preadv64v2": Flagged,
     PWRITEV2 c"pwritev64v2": Flagged,
+    FDATASYNC c"fdatasync": Sync,
+}
+
+/// fdatasync(2).
+pub(crate) fn fdatasync(fd: c_int) -> c_int {
+    let address = FDATASYNC.address();
+    if address.is_null() {
+        crate::errno::set(libc::ENOSYS);
+        return -1;
+    }
+    // SAFETY: the C library's function of this name has this type.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Sync>(address) };
+    // SAFETY: a descriptor that is not open gives an error.
+    unsafe { function(fd) }
 }
 
 fn unknown() -> ssize_t {

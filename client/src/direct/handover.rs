@@ -21,6 +21,11 @@
 //! seal looks for pages at each call (cachestat(2)). A seal without pages spares it that: the mount voids the
 //! seal before it gives the kernel the bytes of a page. Pages can be there from earlier, so the holder looks
 //! once after it has got the seal, and gives the seal up if there are any.
+//!
+//! fdatasync(2) makes the bytes of a file durable, and the length and the place by which they are found. With
+//! [`DURABLE_SIZE_IOCTL`], the mount says that the latter two are durable. Then a flush of the volume is all
+//! that is needed, for as long as the seal is not void and the file has this size: each change of the place
+//! voids the seal first.
 
 use nearflash_direct::{Bearer, Seal};
 
@@ -35,6 +40,9 @@ pub const SEAL_IOCTL: u32 = 0x8400_4e5e;
 pub const SEAL_WITHOUT_PAGES_IOCTL: u32 = 0x8400_4e60;
 /// Tells that the open file was written through its seal: `_IO('N', 0x5f)`.
 pub const WRITTEN_IOCTL: u32 = 0x0000_4e5f;
+/// Asks for the size of the open file, as a little-endian u64: `_IOR('N', 0x61, char[8])`. The mount refuses
+/// while the size or the place of any byte is not durable.
+pub const DURABLE_SIZE_IOCTL: u32 = 0x8008_4e61;
 
 const MAGIC: [u8; 4] = *b"NFHO";
 const HEADER_LEN: usize = 12;

@@ -74,7 +74,9 @@ pub use completion::{Completion, PostError, Token};
 pub use credentials::{Credentials, CredentialsError};
 pub use cursor::Cursor;
 pub use error::{Code, Error, Lost, TlsFault, codes};
-pub use handover::{HANDOVER_LEN, Handover, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, WRITTEN_IOCTL};
+pub use handover::{
+    DURABLE_SIZE_IOCTL, HANDOVER_LEN, Handover, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, WRITTEN_IOCTL,
+};
 pub use object::Object;
 pub use options::{Options, QueueOptions};
 #[cfg(feature = "ownership")]

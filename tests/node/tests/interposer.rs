@@ -448,6 +448,82 @@ fn a_program_outlasts_a_restart_of_the_node_and_lost_writes_are_reported() {
     }
 }
 
+/// Calls fdatasync(2) as often as it takes until the library knows that the size is durable.
+fn settle(agent: &mut Agent) {
+    for _ in 0..3 {
+        assert_eq!(agent.tell("os.fdatasync(fd)"), "None");
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn the_node_alone_makes_bytes_durable_once_the_size_of_their_file_is() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let mut expected = bytes(MIB, 0);
+    let mut agent = begun(&bench, &expected);
+    assert_eq!(agent.writes(5, 4096, 8192), "4096");
+    expected[8192..12_288].fill(5);
+    settle(&mut agent);
+    let pid = mount.pid();
+    let while_stopped = |agent: &mut Agent| {
+        kill_process(pid, Signal::STOP).unwrap();
+        let done = agent.tell("os.fdatasync(fd)");
+        kill_process(pid, Signal::CONT).unwrap();
+        done
+    };
+    assert_eq!(while_stopped(&mut agent), "None", "the mount has no part in it");
+
+    // A file that has grown, and one that was cut and has its former size again.
+    assert_eq!(agent.writes(6, 4096, MIB), "4096");
+    expected.resize(MIB + 4096, 6);
+    settle(&mut agent);
+    assert_eq!(while_stopped(&mut agent), "None");
+    let file = OpenOptions::new().write(true).open(bench.at("file")).unwrap();
+    file.set_len(4096).unwrap();
+    file.write_all_at(&expected, 0).unwrap();
+    drop(file);
+    assert_eq!(agent.tell("os.fdatasync(fd)"), "None");
+    agent.reads(4096, 8192, &expected[8192..12_288]);
+    settle(&mut agent);
+    assert_eq!(while_stopped(&mut agent), "None");
+
+    // Bytes in pages of the kernel are not at the node, so the mount is needed.
+    agent.tell("globals().update(m=mmap.mmap(fd, 0))");
+    agent.tell("m.__setitem__(slice(5000, 5005), b'store')");
+    expected[5000..5005].copy_from_slice(b"store");
+    assert_eq!(agent.tell("os.fdatasync(fd)"), "None");
+    assert!(bench.direct("file") == expected, "as another client reads it");
+
+    let (one_sided, line) = agent.end();
+    assert!(one_sided >= 8 && line.contains("beyond the seal"), "{line}");
+    kill_process(pid, Signal::KILL).unwrap();
+    drop(mount);
+    assert!(bench.direct("file") == expected, "no unmount was needed");
+    bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_flush_after_a_restart_of_the_node_reports_the_writes_before_it() {
+    let place = Place::new();
+    let mut bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let mut agent = begun(&bench, &bytes(MIB, 0));
+    assert_eq!(agent.writes(5, 4096, 0), "4096");
+    settle(&mut agent);
+    assert_eq!(agent.writes(6, 4096, 0), "4096");
+    bench = bench.restart_node();
+    // The node may have lost the second write.
+    assert_eq!(agent.tell("os.fdatasync(fd)"), "errno 5");
+    assert_eq!(agent.tell("os.fdatasync(fd)"), "None", "it is reported once");
+    agent.end();
+    drop(mount);
+    bench.terminate();
+}
+
 #[test]
 #[ignore = "needs root, /dev/fuse and sqlite3: run by make test"]
 fn sqlite_under_the_library_keeps_its_databases_sound() {

@@ -98,6 +98,12 @@ impl OpenFile {
         self.mark_modified();
     }
 
+    /// Whether no write may be lost of which a sync has yet to tell, when the volume has had this number of
+    /// losses.
+    pub(super) fn is_known_at(&self, losses: u64) -> bool {
+        self.written().since.is_none_or(|since| since == losses)
+    }
+
     /// Other processes may write to it from now on, and it counts as written all the time.
     pub(super) fn seal_for_writing(&self, losses: u64) {
         self.is_sealed_for_writing.store(true, Ordering::Relaxed);

@@ -144,6 +144,26 @@ impl FileSystem {
         self.open_regular(number).map(|file| file.mark_modified())
     }
 
+    /// The size of an open file of which only the bytes may have to become durable: a flush of the volume does
+    /// what [`Self::sync`] would for the data alone. That holds until the size is another one, or the seals
+    /// that were given before are void.
+    ///
+    /// # Errors
+    /// When the inode is not an open file; when the size or the place of its bytes is not durable, or a byte
+    /// has no place yet; or when writes may have been lost, which [`Self::sync`] is to report.
+    pub fn durable_size(&self, number: InodeNumber) -> Result<ByteLen, FilesError> {
+        let file = self.open_regular(number)?;
+        let contents = file.contents();
+        let has_place = covers(&contents.runs, contents.size);
+        let state = self.state()?;
+        let losses = self.disk().losses();
+        let is_whole = self.is_whole(&state) && file.lost.is_empty() && file.is_known_at(losses);
+        if has_place && is_whole && state.durable >= contents.group {
+            return Ok(contents.size);
+        }
+        Err(self.no_seal("its size and the places of its bytes are not durable yet"))
+    }
+
     /// The kernel is about to keep pages of a file. When this returns, no seal that was given without pages
     /// can be used, and nothing that one allowed is under way.
     ///
@@ -265,6 +285,11 @@ fn covered(runs: &[Run], size: ByteLen) -> (Vec<Run>, ByteLen) {
     }
     let reach = kept.iter().map(|run| run.len().0).sum();
     (kept, ByteLen(reach))
+}
+
+/// Whether each byte within the size has a place.
+fn covers(runs: &[Run], size: ByteLen) -> bool {
+    runs.iter().map(|run| run.len().0).sum::<u64>() >= size.0
 }
 
 #[cfg(test)]

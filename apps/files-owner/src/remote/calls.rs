@@ -421,6 +421,12 @@ impl FileCalls for RemoteFiles {
         Err(FilesError::NoSeal { volume, reason })
     }
 
+    /// Only the owner knows, and a sync asks it.
+    fn durable_size(&self, _: InodeNumber) -> Result<ByteLen, FilesError> {
+        let (volume, reason) = (self.volume.clone(), "its node owns the files");
+        Err(FilesError::NoSeal { volume, reason })
+    }
+
     /// No seal depends on pages.
     fn keep_pages(&self, _: InodeNumber) -> Result<(), FilesError> {
         Ok(())

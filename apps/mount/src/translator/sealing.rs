@@ -1,5 +1,5 @@
 //! Seals for processes that read and write the bytes of an open file without this mount:
-//! [`SEAL_IOCTL`], [`SEAL_WITHOUT_PAGES_IOCTL`] and [`WRITTEN_IOCTL`].
+//! [`SEAL_IOCTL`], [`SEAL_WITHOUT_PAGES_IOCTL`], [`WRITTEN_IOCTL`] and [`DURABLE_SIZE_IOCTL`].
 //!
 //! A process gets the rights with which the kernel has let it open the file. The kernel passes the handle
 //! of the open file, and this mount puts the access mode there.
@@ -10,7 +10,8 @@
 
 use fuser::{Errno, FileHandle};
 use nearflash::direct::{
-    HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL, SEAL_WITHOUT_PAGES_IOCTL, Url, WRITTEN_IOCTL,
+    DURABLE_SIZE_IOCTL, HANDOVER_LEN, Handover, Place, Rights, SEAL_IOCTL,
+    SEAL_WITHOUT_PAGES_IOCTL, Url, WRITTEN_IOCTL,
 };
 use nearflash_files_owner::{FileCalls, FilesError, InodeNumber, SealedFile};
 use rustix::fs::OFlags;
@@ -83,6 +84,10 @@ impl Translator {
                     return Err(Errno::EBADF);
                 }
                 self.files.call(|files| files.mark_written(number)).map(|()| Vec::new())
+            }
+            DURABLE_SIZE_IOCTL => {
+                let size = self.files.call(|files| files.durable_size(number))?;
+                Ok(size.0.to_le_bytes().to_vec())
             }
             _ => Err(Errno::ENOTTY),
         }

@@ -173,6 +173,11 @@ impl Node {
         pieces::write(self, (handle, is_durable), memory, offset)
     }
 
+    /// Makes all bytes durable that the volume has.
+    pub(super) fn flush(&mut self, handle: Handle) -> Result<(), NodeTrouble> {
+        pieces::flush(self, handle)
+    }
+
     /// After a lost link: makes it again, so that no write of it takes effect later.
     pub(super) fn settle(&mut self) {
         if self.has_descriptors() {

@@ -82,6 +82,18 @@ pub(super) fn write(
     fly(node, memory.len(), post, |_, _| {})
 }
 
+/// Flushes the volume of a sealed object.
+pub(super) fn flush(node: &mut Node, handle: Handle) -> Result<(), NodeTrouble> {
+    node.pair.post_flush_on(handle).map_err(|error| NodeTrouble::from(&error))?;
+    while node.pair.in_flight() > 0 {
+        await_some(node).map_err(|_| NodeTrouble::Lost)?;
+        for done in node.done.drain(..) {
+            done.result.map_err(|error| NodeTrouble::from(&error))?;
+        }
+    }
+    Ok(())
+}
+
 /// Posts all requests of a call, and waits for them. When this returns, none is in flight.
 fn fly(
     node: &mut Node,

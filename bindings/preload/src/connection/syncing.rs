@@ -1,0 +1,83 @@
+//! fdatasync(2) on a sealed file.
+//!
+//! The bytes of the file are at the node, whichever way they took: a mount writes through. So a flush of the
+//! volume makes them durable. The size of the file, and the places of its bytes, are the owner's concern, who
+//! commits changes of them. The mount says whether they are durable ([`DURABLE_SIZE_IOCTL`]), and that stays
+//! so:
+//! - A change of a place voids the seal first, and the node refuses the flush.
+//! - The kernel knows a new size. Where a byte within the size has no place yet, the mount refuses to say
+//!   that the size is durable.
+//!
+//! Bytes in pages of the kernel, which a process has changed through a mapping, are not at the node. A file
+//! with such pages is left to the mount.
+//!
+//! If the flush fails, the mount repeats it, and reports the failure: a device that has failed a flush fails
+//! the next one, too. The loss of a node ends the link, and then the mount reports which writes are lost.
+
+use std::os::fd::BorrowedFd;
+
+use nearflash::direct::DURABLE_SIZE_IOCTL;
+use rustix::fs::OFlags;
+use rustix::ioctl::{Getter, Opcode, ioctl};
+
+use super::{Connection, Entry, Trouble, key};
+use crate::file::Known;
+use crate::report::Way;
+
+/// What a connection knows of the size of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Size {
+    /// When the mount last made the file durable.
+    synced: Option<u64>,
+    /// As the mount has said that it is durable.
+    durable: Option<u64>,
+}
+
+impl Connection {
+    /// Makes the bytes of a file durable, if their places and its size are.
+    pub(crate) fn sync(&mut self, file: &Known<'_>, flags: OFlags) -> Result<(), Trouble> {
+        let key = key(file, flags);
+        let Some(Entry::Open(open)) = self.files.get(&key) else { return Err(Trouble::Foreign) };
+        let open = *open;
+        if open.size.durable != Some(file.size) {
+            return Err(Trouble::Through(Way::Beyond));
+        }
+        let is_clean = || file.cached(0, 0).is_some_and(|cached| cached.dirty == 0);
+        if !open.is_without_pages && !is_clean() {
+            return Err(Trouble::Through(Way::Cached));
+        }
+        let node = self.nodes[open.node].as_mut().filter(|node| node.is_ours());
+        let Some(node) = node else {
+            // The program has closed the descriptors.
+            self.drop_node(open.node);
+            return Err(Trouble::Through(Way::Lost));
+        };
+        node.flush(open.handle).map_err(|trouble| self.failed(key, open, trouble))
+    }
+
+    /// The mount has made a file durable. Asks it for the durable size if the file does not grow all the time.
+    pub(crate) fn was_synced(&mut self, file: &Known<'_>, flags: OFlags) {
+        let Some(Entry::Open(open)) = self.files.get_mut(&key(file, flags)) else { return };
+        let size = &mut open.size;
+        if size.durable == Some(file.size) {
+            return;
+        }
+        if size.synced != Some(file.size) {
+            size.synced = Some(file.size);
+            return;
+        }
+        size.durable = durable_size(file.fd);
+        if size.durable.is_none() {
+            // It is asked again after two more calls.
+            size.synced = None;
+        }
+    }
+}
+
+/// The size of the file if it, and the places of all bytes, are durable.
+fn durable_size(fd: BorrowedFd<'_>) -> Option<u64> {
+    // SAFETY: the kernel stores at most the bytes that the command's number names.
+    let command = unsafe { Getter::<{ DURABLE_SIZE_IOCTL as Opcode }, [u8; 8]>::new() };
+    // SAFETY: as above; any bytes are valid. A mount of an older version refuses.
+    unsafe { ioctl(fd, command) }.ok().map(u64::from_le_bytes)
+}
