@@ -428,6 +428,8 @@ pub(crate) enum FilesSubcommand {
         /// Erase a volume that is not blank
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        owner: OwnerArgs,
         /// Print one line of JSON, with "schema":1, for programs
         #[arg(long)]
         json: bool,

@@ -57,8 +57,7 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
     // A part of a block: if the node refuses this, nothing has been erased.
     disk.write_at(&[0; 512], ByteOffset(0)).map_err(&failed)?;
     // The term of the owner block stays, so that no earlier owner takes itself for the present one.
-    let is_formatted = copies(&*disk).map_err(&failed)?.iter().any(Result::is_ok);
-    let kept = ByteLen(if is_formatted { BLOCK.bytes().into() } else { 0 });
+    let kept = ByteLen(if holds_files(&*disk)? { BLOCK.bytes().into() } else { 0 });
     let behind = ByteOffset(OWNER_BLOCK_OFFSET.0 + kept.0);
     disk.write_zeroes(ByteOffset(0), ByteLen(OWNER_BLOCK_OFFSET.0)).map_err(&failed)?;
     disk.write_zeroes(behind, ByteLen(PROBE_LEN.0 - behind.0)).map_err(&failed)?;
@@ -119,6 +118,12 @@ fn refuse_contents(disk: &dyn Disk, properties: &DiskProperties) -> Result<(), F
         None => Ok(()),
         Some(found) => Err(FilesError::NotBlank { volume: name.clone(), found }),
     }
+}
+
+/// Whether a copy of the superblock is sound.
+pub(crate) fn holds_files(disk: &dyn Disk) -> Result<bool, FilesError> {
+    let copies = copies(disk).map_err(FilesError::disk(&disk.properties().name))?;
+    Ok(copies.iter().any(Result::is_ok))
 }
 
 /// Both copies of the superblock.

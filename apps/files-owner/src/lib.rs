@@ -53,5 +53,5 @@ pub use reader::{OpenedFile, Reader};
 pub use reading::{FileReading, Reading};
 pub use remote::{AskOwner, Connect, RemoteFiles, RemoteOpenedFile, RemotePending, RemoteReader};
 pub use serving::{Allowed, Below, ConnectionId, FilesServer};
-pub use taking::Taker;
+pub use taking::{Taker, take_to_format};
 pub use writer::{Draft, Writer};

@@ -38,6 +38,26 @@ pub(crate) fn take(client: &Client, volume: &str, taker: &Taker) -> Result<Volum
     if !properties.is_writable {
         return Err(FilesError::NotWritable { volume: properties.name });
     }
+    own(client, volume, taker)
+}
+
+/// A volume to format. If it holds files, it is taken first, so that no process goes on with them.
+///
+/// # Errors
+/// When another process changes the files, unless `taker` takes over.
+pub fn take_to_format(
+    client: &Client,
+    volume: &str,
+    taker: &Taker,
+) -> Result<VolumeDisk, FilesError> {
+    let disk = VolumeDisk::new(client.open(volume)?);
+    match disk.properties().is_writable && format::holds_files(&disk)? {
+        true => own(client, volume, taker),
+        false => Ok(disk),
+    }
+}
+
+fn own(client: &Client, volume: &str, taker: &Taker) -> Result<VolumeDisk, FilesError> {
     let options = OwnerOptions::new(taker.name, taker.address.clone());
     let options = options.offset(OWNER_BLOCK_OFFSET.0).take_over(taker.take_over);
     Ok(VolumeDisk::owned(Ownership::take(client, volume, &options)?))

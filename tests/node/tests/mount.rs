@@ -245,6 +245,8 @@ fn wrong_inputs_of_mount_and_umount_are_refused_by_name() {
     let other = place.text("other");
     fs::create_dir(&other).unwrap();
     refused(&["mount", bench.url(), &other], 1, &["has an owner", "--take-over"]);
+    let format = ["files", "format", bench.url(), "--force"];
+    refused(&format, 1, &["has an owner", "--take-over"]);
     let busy = File::create(bench.at("busy")).unwrap();
     refused(&["umount", dir], 1, &["it is in use", "fuser -vm"]);
     drop(busy);
@@ -278,6 +280,25 @@ fn sigterm_unmounts_and_everything_is_durable() {
     assert!(bench.direct("file") == bytes(100_000));
     assert!(mount.log().contains("is in use"), "{}", mount.log());
     drop(mount);
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_mount_whose_volume_was_formatted_ends_and_leaves_nothing_in_it() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    fs::write(bench.at("file"), bytes(100_000)).unwrap();
+    let pid = mount.pid();
+    done(&["files", "format", bench.url(), "--force", "--take-over"]);
+    fs::write(bench.at("later"), "later").unwrap_err();
+    eventually("the process ends", || has_ended(pid));
+    drop(mount);
+    bench.check();
+    let mount = bench.mount(&[]);
+    assert_eq!(fs::read_dir(bench.dir()).unwrap().count(), 0);
+    mount.unmount();
     bench.terminate();
 }
 

@@ -16,8 +16,8 @@ use nearflash::direct::Options;
 use nearflash::url::UrlError;
 use nearflash::{Client, Credentials};
 use nearflash_files_owner::{
-    Disk, DiskProperties, FileCalls as _, Files, FilesError, FormatOptions, Kind, Name, NameError,
-    Owner, Path, Refusal, RemoteFiles, Replace, Upload, VolumeDisk, Writer, format,
+    Disk, FileCalls as _, Files, FilesError, FormatOptions, Kind, Name, NameError, Owner, Path,
+    Refusal, RemoteFiles, Replace, Taker, Upload, VolumeDisk, Writer, format, take_to_format,
 };
 use nearflash_units::ByteLen;
 
@@ -84,7 +84,9 @@ impl FilesFailure {
 
 pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure> {
     let said = match subcommand {
-        FilesSubcommand::Format { volume, force, json } => format_volume(&volume, force, json)?,
+        FilesSubcommand::Format { volume, force, owner, json } => {
+            format_volume(&volume, force, owner, json)?
+        }
         FilesSubcommand::Ls { place, json } => list(&place, json)?,
         FilesSubcommand::Stat { place, json } => {
             let place: Place = place.parse()?;
@@ -125,12 +127,14 @@ fn reading(place: &Place) -> Result<Reading, FilesFailure> {
     Reading::open(&connect(place)?)
 }
 
+/// The reason why a command waits before it changes files.
+const TAKING: &str = "for a sign of life of the process that had the volume, 10 s at most";
+
 fn changing(place: &Place, owner: OwnerArgs) -> Result<Writer, FilesFailure> {
     let client = connect(place)?;
     // As the volume is known to the node.
     let volume = client.open_named()?.name().to_owned();
-    let reason = "for a sign of life of the process that had the volume, 10 s at most";
-    waiting_for(reason, || Ok(Writer::open(&client, &volume, owner.take_over)?))
+    waiting_for(TAKING, || Ok(Writer::open(&client, &volume, owner.take_over)?))
 }
 
 fn may_replace(replace: &ReplaceArgs) -> Replace {
@@ -145,18 +149,31 @@ fn named_remedy(error: FilesError) -> FilesFailure {
     }
 }
 
-fn format_volume(volume: &str, force: bool, json: bool) -> Result<String, FilesFailure> {
+fn format_volume(
+    volume: &str,
+    force: bool,
+    owner: OwnerArgs,
+    json: bool,
+) -> Result<String, FilesFailure> {
     let place: Place = volume.parse()?;
     place.refuse_path()?;
     let client = connect(&place)?;
-    let disk = Arc::new(VolumeDisk::new(client.open_named()?));
-    let DiskProperties { name: volume, len: ByteLen(bytes), .. } = disk.properties();
+    let named = client.open_named()?;
+    let (volume, bytes) = (named.name().to_owned(), named.info().len);
     let free = match RemoteFiles::format(&client, &volume, force)? {
         true => match RemoteFiles::open(&client, &volume)? {
             Some(files) => files.usage()?.free,
             None => ByteLen(0),
         },
         false => {
+            let disk = match force {
+                true => {
+                    let taker = Taker::process(owner.take_over);
+                    waiting_for(TAKING, || take_to_format(&client, &volume, &taker))?
+                }
+                false => VolumeDisk::new(named),
+            };
+            let disk = Arc::new(disk);
             format(disk.clone(), FormatOptions { force })?;
             Owner::open(disk)?.free_len()?
         }
