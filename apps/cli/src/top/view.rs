@@ -39,8 +39,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, series: &Series) {
         draw_charts(frame, graphs, series);
     }
     let millis = series.last().map_or(1000, |last| last.millis);
-    frame.render_widget(io_table("VOLUME", &series.volumes(), millis), volumes);
-    frame.render_widget(io_table("HOST", &series.hosts(), millis), hosts);
+    let table = |what, rows| io_table(what, rows, millis, frame.area().width);
+    let (of_volumes, of_hosts) =
+        (table("VOLUME", &series.volumes()), table("HOST", &series.hosts()));
+    frame.render_widget(of_volumes, volumes);
+    frame.render_widget(of_hosts, hosts);
     frame.render_widget(below(status), rest);
     let paused = if series.is_paused { "  PAUSED" } else { "" };
     let order = series.order.as_str();
@@ -152,39 +155,63 @@ fn draw_chart(
     frame.render_widget(chart, area);
 }
 
-fn io_table(what: &'static str, rows: &[(&str, &Io)], millis: u64) -> Table<'static> {
-    let header = [
-        what, "READS/s", "WRITES/s", "READ", "WRITTEN", "R P50", "R P99", "W P50", "W P99",
-        "FLIGHT", "WAIT", "ERRORS/s",
-    ];
-    let widths = [Constraint::Fill(1)]
-        .into_iter()
-        .chain([9, 9, 11, 11, 8, 8, 8, 8, 7, 6, 9].map(Constraint::Length));
+/// A column of the tables.
+struct Column {
+    title: &'static str,
+    width: u16,
+    /// The lower, the longer it is shown on a narrow terminal.
+    rank: u8,
+    text: fn(&Io, u64) -> String,
+}
+
+/// The width that the first column has at least, and the space between columns.
+const NAME_WIDTH_MIN: u16 = 16;
+const SPACING: u16 = 1;
+
+const COLUMNS: [Column; 11] = [
+    column("READS/s", 8, 0, |io, millis| number(per_second(io.reads, millis))),
+    column("WRITES/s", 8, 1, |io, millis| number(per_second(io.writes, millis))),
+    column("READ", 11, 2, |io, millis| bytes_per_second(io.read_bytes, millis)),
+    column("WRITTEN", 11, 3, |io, millis| bytes_per_second(io.written_bytes, millis)),
+    column("R P50", 8, 8, |io, _| latency(io.read_latency, |it| it.p50_ns)),
+    column("R P99", 8, 4, |io, _| latency(io.read_latency, |it| it.p99_ns)),
+    column("W P50", 8, 9, |io, _| latency(io.write_latency, |it| it.p50_ns)),
+    column("W P99", 8, 5, |io, _| latency(io.write_latency, |it| it.p99_ns)),
+    column("FLIGHT", 7, 10, |io, _| io.in_flight.to_string()),
+    column("WAIT", 6, 7, |io, _| io.waiting.to_string()),
+    column("ERRORS/s", 8, 6, |io, millis| number(per_second(io.errors, millis))),
+];
+
+const fn column(title: &'static str, width: u16, rank: u8, text: fn(&Io, u64) -> String) -> Column {
+    Column { title, width, rank, text }
+}
+
+fn latency(latency: Option<Latency>, of: fn(Latency) -> u64) -> String {
+    latency.map_or("-".to_owned(), |latency| time(of(latency)))
+}
+
+/// The columns for which a terminal of this width has room, by their rank.
+fn columns(width: u16) -> impl Iterator<Item = &'static Column> {
+    let is_shown = move |column: &&Column| {
+        let before = COLUMNS.iter().filter(|other| other.rank <= column.rank);
+        let widths: u16 = before.map(|column| column.width + SPACING).sum();
+        NAME_WIDTH_MIN + widths <= width
+    };
+    COLUMNS.iter().filter(is_shown)
+}
+
+fn io_table(what: &'static str, rows: &[(&str, &Io)], millis: u64, width: u16) -> Table<'static> {
     let cells = |(name, io): &(&str, &Io)| {
-        let latency = |latency: Option<Latency>, of: fn(Latency) -> u64| {
-            latency.map_or("-".to_owned(), |latency| time(of(latency)))
-        };
-        let row = [
-            number(per_second(io.reads, millis)),
-            number(per_second(io.writes, millis)),
-            bytes_per_second(io.read_bytes, millis),
-            bytes_per_second(io.written_bytes, millis),
-            latency(io.read_latency, |it| it.p50_ns),
-            latency(io.read_latency, |it| it.p99_ns),
-            latency(io.write_latency, |it| it.p50_ns),
-            latency(io.write_latency, |it| it.p99_ns),
-            io.in_flight.to_string(),
-            io.waiting.to_string(),
-            number(per_second(io.errors, millis)),
-        ];
-        let numbers = row.map(|text| Cell::from(Line::from(text).right_aligned()));
+        let right = |column: &Column| Line::from((column.text)(io, millis)).right_aligned();
+        let numbers = columns(width).map(|column| Cell::from(right(column)));
         Row::new([Cell::from((*name).to_owned())].into_iter().chain(numbers))
     };
-    let titles = header.iter().enumerate().map(|(column, title)| {
-        let line = Line::from(*title);
-        Cell::from(if column == 0 { line } else { line.right_aligned() })
-    });
-    Table::new(rows.iter().map(cells), widths).header(Row::new(titles).bold())
+    let titles = columns(width).map(|column| Cell::from(Line::from(column.title).right_aligned()));
+    let titles = [Cell::from(what)].into_iter().chain(titles);
+    let widths = columns(width).map(|column| Constraint::Length(column.width));
+    Table::new(rows.iter().map(cells), [Constraint::Fill(1)].into_iter().chain(widths))
+        .column_spacing(SPACING)
+        .header(Row::new(titles).bold())
 }
 
 fn below_height(status: &Status) -> u16 {

@@ -94,6 +94,19 @@ fn every_size_of_terminal_can_be_drawn_on() {
 }
 
 #[test]
+fn a_narrow_terminal_shows_fewer_columns_and_each_of_them_whole() {
+    let series = series(&serde_json::json!({"level": "ok"}));
+    for (width, shown) in [(40, 2), (80, 6), (100, 8), (130, 11)] {
+        let text = drawn(&series, width, 24);
+        for part in ["VOLUME", "busy", "HOST", "anonymous", "READS/s", "5000"] {
+            assert!(text.contains(part), "{width}: {part} is not in\n{text}");
+        }
+        assert_eq!(columns(width).count(), shown, "{width}");
+        assert!(columns(width).all(|column| text.contains(column.title)), "{width}: {text}");
+    }
+}
+
+#[test]
 fn numbers_have_three_digits_and_a_unit() {
     let numbers = [0.0, 1.25, 999.0, 12_345.0, 12_345_678.0].map(number);
     assert_eq!(numbers, ["0", "1.2", "999", "12k", "12.3M"]);
