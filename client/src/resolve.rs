@@ -11,7 +11,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     match addresses.is_empty() {
-        true => Err(io::ErrorKind::NotFound.into()),
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address")),
         false => Ok(addresses),
     }
 }

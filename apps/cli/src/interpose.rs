@@ -139,7 +139,7 @@ fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, InterposeError
     };
     let missing = || InterposeError::Program {
         program: program.to_owned(),
-        source: io::ErrorKind::NotFound.into(),
+        source: rustix::io::Errno::NOENT.into(),
     };
     folders.map(|folder| folder.join(program)).find(is_program).ok_or_else(missing)
 }

@@ -160,7 +160,7 @@ fn remove_if_dead(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::ErrorKind::AlreadyExists.into());
+            return Err(rustix::io::Errno::EXIST.into());
         }
         Ok(_) => {}
     }

@@ -42,7 +42,7 @@ impl Bench {
             devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
             nvme_tcp: vec!["127.0.0.1:0".to_owned()],
             direct: owned(direct),
-            direct_local: Some(self.0.path().join("direct.sock")),
+            direct_local: Some(self.0.path().join("direct.sock").display().to_string()),
             hosts: owned(hosts),
             data_dir: Some(self.data_dir()),
             ..ServeArgs::default()

@@ -38,7 +38,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// The node refuses the connection.
-    #[error("{place} refuses the connection: {source}{}", remedy(.source))]
+    #[error("{place} refuses the connection: {}{}", reason(.source), remedy(.source))]
     Refused {
         /// The node's address.
         place: String,
@@ -73,7 +73,7 @@ pub enum Error {
     #[error("the URL names no volume: append /VOLUME")]
     NoVolume,
     /// A volume cannot be opened.
-    #[error("cannot open volume '{volume}': {status}")]
+    #[error("cannot open volume '{volume}': {status}{}", open_remedy(*.status))]
     Open {
         /// The volume.
         volume: String,
@@ -367,6 +367,23 @@ fn refusal(source: &PeerError) -> Option<Status> {
         PeerError::CredentialExpired => Some(Status::CREDENTIAL_EXPIRED),
         PeerError::Version { .. } => Some(Status::VERSION),
         _ => None,
+    }
+}
+
+/// The remedy of a volume that cannot be opened, where the status does not say it.
+fn open_remedy(status: Status) -> &'static str {
+    match status {
+        Status::NO_SUCH_VOLUME => "; 'nearflash volume list' at the node names all",
+        Status::NOT_GRANTED => "; 'nearflash grant add' at the node gives access",
+        _ => "",
+    }
+}
+
+/// The reason for a refused connection: the node's, if it says one.
+fn reason(source: &PeerError) -> String {
+    match source {
+        PeerError::Goodbye(status) => status.to_string(),
+        other => other.to_string(),
     }
 }
 

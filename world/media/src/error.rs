@@ -275,12 +275,12 @@ pub enum OpenError {
     },
 }
 
-/// The remedy of a failed call, where the system's error does not suggest it.
 /// A length, rounded up, that need not be a whole number of a larger unit.
 fn mebibytes(len: ByteLen) -> String {
     format!("{} MiB", len.0.div_ceil(1 << 20))
 }
 
+/// The remedy of a failed call, where the system's error does not suggest it.
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => {

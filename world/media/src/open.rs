@@ -142,7 +142,7 @@ fn absent(asked: &Asked<'_>, claim: Claim<'_>) -> OpenError {
     if is_known(asked.name, claim) {
         OpenError::Lost { name, path }
     } else if asked.is_block {
-        let source = io::ErrorKind::NotFound.into();
+        let source = rustix::io::Errno::NOENT.into();
         OpenError::Io { name, action: "open", path, source }
     } else {
         OpenError::Absent { name, path }

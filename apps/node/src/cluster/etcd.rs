@@ -169,7 +169,7 @@ fn command(folder: &Folder, member: &Member) -> Result<Command, ClusterError> {
 fn program(name: &str) -> io::Result<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut candidates = std::env::split_paths(&path).map(|folder| folder.join(name));
-    candidates.find(|path| path.is_file()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    candidates.find(|path| path.is_file()).ok_or_else(|| rustix::io::Errno::NOENT.into())
 }
 
 /// Starts etcd unless it runs, and waits until it answers.

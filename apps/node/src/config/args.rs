@@ -79,7 +79,7 @@ pub struct ServeArgs {
     pub direct: Vec<String>,
     /// Socket for direct clients on this machine, which share memory with the node [default: none]
     #[arg(long, value_name = "PATH")]
-    pub direct_local: Option<PathBuf>,
+    pub direct_local: Option<String>,
     /// Address for iSCSI initiators (repeatable); port 0 selects a free port [default: none;
     /// default port: 3260]
     #[arg(long, value_name = "ADDR:PORT")]

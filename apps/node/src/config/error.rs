@@ -256,6 +256,9 @@ pub enum ValueError {
     /// Neither all nor none.
     #[error("'{0}' is not a set of volumes: write all or none")]
     UnlistedHosts(Box<str>),
+    /// A socket that no URL can name.
+    #[error("clients write '{0}' in a URL, and the path ends with .sock there: use {0}.sock")]
+    Socket(Box<str>),
     /// Neither on nor off.
     #[error("'{0}' is not on or off")]
     Ktls(Box<str>),

@@ -230,7 +230,7 @@ impl Config {
             access: merge_access(&merge),
             cluster,
             doors,
-            direct_local: merge.path("direct-local", args.direct_local),
+            direct_local: merge.one("direct-local", args.direct_local, parse_socket),
             advertise: merge.one("advertise", args.advertise, parse_advertise),
             hosts: named.nvme_tcp(),
             initiators: named.initiators(),
@@ -410,6 +410,11 @@ fn parse_ktls(text: &str) -> Result<bool, ValueError> {
         "off" => Ok(false),
         _ => Err(ValueError::Ktls(text.into())),
     }
+}
+
+fn parse_socket(text: &str) -> Result<PathBuf, ValueError> {
+    let is_named = Path::new(text).extension().is_some_and(|it| it == "sock");
+    is_named.then(|| text.into()).ok_or_else(|| ValueError::Socket(text.into()))
 }
 
 fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {

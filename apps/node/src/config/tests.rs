@@ -310,6 +310,10 @@ fn direct_doors_are_opened_only_where_it_is_said() {
     let config = resolved(&[&DEVICE[..], &doors].concat()).unwrap();
     assert_eq!(addresses(&config, Protocol::Direct), ["127.0.0.1:4421", "[::1]:9"]);
     assert_eq!(config.direct_local, Some("d.sock".into()));
+    assert_eq!(
+        refused(&[&DEVICE[..], &["--direct-local", "run/direct"]].concat()),
+        "--direct-local: clients write 'run/direct' in a URL, and the path ends with .sock there: use run/direct.sock"
+    );
     let text = "device = 'r=ram:1GiB'\ndirect = '127.0.0.1:1'\ndirect-local = '/run/d.sock'";
     let file = with_file(text, &["--direct", "127.0.0.1:2"]).unwrap();
     assert_eq!(addresses(&file, Protocol::Direct), ["127.0.0.1:2"]);
