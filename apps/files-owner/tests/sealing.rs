@@ -142,6 +142,39 @@ fn a_write_through_a_seal_changes_the_time_of_the_file() {
 }
 
 #[test]
+fn a_size_is_durable_after_a_sync_and_until_it_changes_or_writes_may_be_lost() {
+    let (device, files, number) = opened(100_000);
+    let _seal = files.seal(number, BOTH).unwrap();
+    let size = || {
+        files
+            .durable_size(number)
+            .map_err(|error| assert!(matches!(error, FilesError::NoSeal { .. })))
+            .ok()
+    };
+    assert_eq!(size(), None);
+    files.sync(number, true).unwrap();
+    assert_eq!(size(), Some(ByteLen(100_000)));
+    files.write(number, &[9; 5000], ByteOffset(0)).unwrap();
+    assert_eq!(size(), Some(ByteLen(100_000)), "in its place");
+    files.append(number, &[8; 1]).unwrap();
+    assert_eq!(size(), None);
+    files.sync(number, true).unwrap();
+    let longer = AttributeChanges { size: Some(ByteLen(MIB)), ..Default::default() };
+    files.change(number, longer).unwrap();
+    files.sync(number, true).unwrap();
+    assert_eq!(size(), None, "its last bytes have no place");
+    files.write(number, &[7; 4096], ByteOffset(MIB - 4096)).unwrap();
+    files.sync(number, true).unwrap();
+    assert_eq!(size(), Some(ByteLen(MIB)));
+
+    device.lose(false);
+    assert_eq!(size(), None, "the next sync reports what may be lost");
+    assert!(files.sync(number, true).is_err());
+    files.sync(number, true).unwrap();
+    assert_eq!(size(), Some(ByteLen(MIB)));
+}
+
+#[test]
 fn a_seal_without_pages_is_void_before_the_kernel_keeps_one_and_other_seals_stay() {
     let (device, files, number) = opened(100_000);
     files.seal(number, BOTH).unwrap();

@@ -19,6 +19,8 @@ pub(crate) enum Way {
     Synchronous,
     /// Since the kernel keeps pages of the file.
     Cached,
+    /// fdatasync, since the size of the file is not known to be durable.
+    Unsettled,
     /// Since the seal was void: the file was cut, moved or replaced.
     Revoked,
     /// Since all connections were in use.
@@ -27,13 +29,14 @@ pub(crate) enum Way {
     Lost,
 }
 
-const NAMES: [(Way, &str); 9] = [
+const NAMES: [(Way, &str); 10] = [
     (Way::OneSided, "one-sided"),
     (Way::Beyond, "beyond the seal"),
     (Way::Refused, "refused"),
     (Way::Append, "appending"),
     (Way::Synchronous, "synchronous"),
     (Way::Cached, "cached by the kernel"),
+    (Way::Unsettled, "size not durable"),
     (Way::Revoked, "revoked"),
     (Way::Busy, "busy"),
     (Way::Lost, "lost"),
@@ -94,9 +97,9 @@ mod tests {
 
     #[test]
     fn the_report_is_one_line_with_the_reasons_that_occurred() {
-        let none = line(7, [5, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let none = line(7, [5, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(none, "nearflash: process 7: 5 calls one-sided, 0 through the mount\n");
-        let some = line(7, [5, 2, 0, 1, 0, 0, 0, 0, 0]);
+        let some = line(7, [5, 2, 0, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(
             some,
             "nearflash: process 7: 5 calls one-sided, 3 through the mount (beyond the seal 2, appending 1)\n"

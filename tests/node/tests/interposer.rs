@@ -497,11 +497,35 @@ fn the_node_alone_makes_bytes_durable_once_the_size_of_their_file_is() {
     assert!(bench.direct("file") == expected, "as another client reads it");
 
     let (one_sided, line) = agent.end();
-    assert!(one_sided >= 8 && line.contains("beyond the seal"), "{line}");
+    assert!(one_sided >= 8 && line.contains("size not durable"), "{line}");
     kill_process(pid, Signal::KILL).unwrap();
     drop(mount);
     assert!(bench.direct("file") == expected, "no unmount was needed");
     bench.check();
+    bench.terminate();
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_page_that_the_kernel_could_not_write_fails_the_next_flush() {
+    let place = Place::new();
+    let bench = MountBench::new(&place, Door::Local);
+    let mount = bench.mount(&[]);
+    let mut agent = begun(&bench, &bytes(MIB, 0));
+    agent.tell("globals().update(m=mmap.mmap(fd, 0))");
+    agent.tell("m[0]");
+    // This seal does not depend on pages.
+    assert_eq!(agent.writes(5, 4096, 524_288), "4096");
+    settle(&mut agent);
+    agent.tell("m.__setitem__(slice(10, 15), b'store')");
+    kill_process(mount.pid(), Signal::KILL).unwrap();
+    eventually("the mount has lost its process", || fs::metadata(bench.dir()).is_err());
+    // The kernel writes the page, and fails. It is clean then.
+    let write = "__import__('ctypes').CDLL(None).sync_file_range(fd, *map(__import__('ctypes').c_int64, (0, 4096)), 7)";
+    agent.tell(write);
+    assert_eq!(agent.tell("os.fdatasync(fd)"), "errno 107");
+    agent.end();
+    drop(mount);
     bench.terminate();
 }
 

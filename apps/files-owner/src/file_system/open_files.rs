@@ -98,9 +98,8 @@ impl OpenFile {
         self.mark_modified();
     }
 
-    /// Whether no write may be lost of which a sync has yet to tell, when the volume has had this number of
-    /// losses.
-    pub(super) fn is_known_at(&self, losses: u64) -> bool {
+    /// Whether the next sync has no loss to report, if the volume has had this number of losses.
+    pub(super) fn has_no_loss_to_report(&self, losses: u64) -> bool {
         self.written().since.is_none_or(|since| since == losses)
     }
 
@@ -113,6 +112,8 @@ impl OpenFile {
     /// Nobody else writes to it any more.
     pub(super) fn unseal(&self) {
         self.is_sealed_for_writing.store(false, Ordering::Relaxed);
+        // A flush that is under way may have begun before the last of these writes.
+        self.written_mut().count += 1;
     }
 
     /// The file has this size now.

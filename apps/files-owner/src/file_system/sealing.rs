@@ -157,7 +157,8 @@ impl FileSystem {
         let has_place = covers(&contents.runs, contents.size);
         let state = self.state()?;
         let losses = self.disk().losses();
-        let is_whole = self.is_whole(&state) && file.lost.is_empty() && file.is_known_at(losses);
+        let is_whole =
+            self.is_whole(&state) && file.lost.is_empty() && file.has_no_loss_to_report(losses);
         if has_place && is_whole && state.durable >= contents.group {
             return Ok(contents.size);
         }

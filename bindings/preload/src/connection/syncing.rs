@@ -1,20 +1,20 @@
 //! fdatasync(2) on a sealed file.
 //!
-//! The bytes of the file are at the node, whichever way they took: a mount writes through. So a flush of the
-//! volume makes them durable. The size of the file, and the places of its bytes, are the owner's concern, who
-//! commits changes of them. The mount says whether they are durable ([`DURABLE_SIZE_IOCTL`]), and that stays
-//! so:
+//! A flush of the volume makes all bytes durable that are at the node, and a mount writes through. The size of
+//! the file, and the places of its bytes, are the owner's concern, who commits changes of them. The mount says
+//! whether they are durable ([`DURABLE_SIZE_IOCTL`]), and that stays so:
 //! - A change of a place voids the seal first, and the node refuses the flush.
 //! - The kernel knows a new size. Where a byte within the size has no place yet, the mount refuses to say
 //!   that the size is durable.
 //!
-//! Bytes in pages of the kernel, which a process has changed through a mapping, are not at the node. A file
-//! with such pages is left to the mount.
+//! Bytes in pages of the kernel may not be at the node, and the kernel alone knows whether it failed to write
+//! them. So only a seal without pages is enough: the first page voids it. Errors from before the seal have
+//! been reported to a descriptor by the time it has made two calls through the mount.
 //!
 //! If the flush fails, the mount repeats it, and reports the failure: a device that has failed a flush fails
 //! the next one, too. The loss of a node ends the link, and then the mount reports which writes are lost.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 
 use nearflash::direct::DURABLE_SIZE_IOCTL;
 use rustix::fs::OFlags;
@@ -24,13 +24,16 @@ use super::{Connection, Entry, Trouble, key};
 use crate::file::Known;
 use crate::report::Way;
 
+/// A size, and the descriptor through which a program has synchronised the file.
+type Synced = (u64, RawFd);
+
 /// What a connection knows of the size of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     /// When the mount last made the file durable.
-    synced: Option<u64>,
+    synced: Option<Synced>,
     /// As the mount has said that it is durable.
-    durable: Option<u64>,
+    durable: Option<Synced>,
 }
 
 impl Connection {
@@ -39,12 +42,11 @@ impl Connection {
         let key = key(file, flags);
         let Some(Entry::Open(open)) = self.files.get(&key) else { return Err(Trouble::Foreign) };
         let open = *open;
-        if open.size.durable != Some(file.size) {
-            return Err(Trouble::Through(Way::Beyond));
-        }
-        let is_clean = || file.cached(0, 0).is_some_and(|cached| cached.dirty == 0);
-        if !open.is_without_pages && !is_clean() {
+        if !open.is_without_pages {
             return Err(Trouble::Through(Way::Cached));
+        }
+        if open.size.durable != Some(synced(file)) {
+            return Err(Trouble::Through(Way::Unsettled));
         }
         let node = self.nodes[open.node].as_mut().filter(|node| node.is_ours());
         let Some(node) = node else {
@@ -58,20 +60,24 @@ impl Connection {
     /// The mount has made a file durable. Asks it for the durable size if the file does not grow all the time.
     pub(crate) fn was_synced(&mut self, file: &Known<'_>, flags: OFlags) {
         let Some(Entry::Open(open)) = self.files.get_mut(&key(file, flags)) else { return };
-        let size = &mut open.size;
-        if size.durable == Some(file.size) {
+        let (size, now) = (&mut open.size, synced(file));
+        if !open.is_without_pages || size.durable == Some(now) {
             return;
         }
-        if size.synced != Some(file.size) {
-            size.synced = Some(file.size);
+        if size.synced != Some(now) {
+            size.synced = Some(now);
             return;
         }
-        size.durable = durable_size(file.fd);
+        size.durable = durable_size(file.fd).filter(|it| *it == file.size).map(|_| now);
         if size.durable.is_none() {
             // It is asked again after two more calls.
             size.synced = None;
         }
     }
+}
+
+fn synced(file: &Known<'_>) -> Synced {
+    (file.size, file.fd.as_raw_fd())
 }
 
 /// The size of the file if it, and the places of all bytes, are durable.
