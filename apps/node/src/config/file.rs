@@ -158,21 +158,20 @@ impl Table {
 }
 
 impl File {
-    /// Reads a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// When it cannot be read, or all errors of its form, in the order of their lines.
-    pub(super) fn read(path: &Path) -> Result<Self, Vec<ConfigError>> {
+    /// When it cannot be read.
+    pub(super) fn read(path: &Path) -> Result<(Self, Vec<ConfigError>), Vec<ConfigError>> {
         let refused = |source| vec![ConfigError::Unreadable { path: path.to_owned(), source }];
         let len = std::fs::metadata(path).map_err(refused)?.len();
         if len > FILE_LEN_MAX {
             return Err(refused(std::io::ErrorKind::FileTooLarge.into()));
         }
-        let (file, errors) = Self::parse(path, &std::fs::read_to_string(path).map_err(refused)?);
-        if errors.is_empty() { Ok(file) } else { Err(errors) }
+        Ok(Self::parse(path, &std::fs::read_to_string(path).map_err(refused)?))
     }
 
-    /// Parses a file: all that is valid, and all errors.
+    /// Parses a file: all that is valid, and all errors of its form, in the order of their lines.
     pub(super) fn parse(path: &Path, text: &str) -> (Self, Vec<ConfigError>) {
         let (root, faults) = DeTable::parse_recoverable(text);
         let file = Self { path: path.to_owned(), entries: Vec::new() };

@@ -162,8 +162,8 @@ impl Config {
     /// # Errors
     /// The first error, as one line.
     pub fn resolve(args: ServeArgs) -> Result<Self, ConfigError> {
-        let file = args.config.as_deref().map_or_else(|| Ok(File::default()), File::read);
-        let merged = file.and_then(|file| Self::merge(&file, args, Purpose::Serve));
+        let file = args.config.as_deref().map_or_else(|| Ok(Default::default()), File::read);
+        let merged = file.and_then(|file| Self::merge_parsed(file, args, Purpose::Serve));
         merged.map_err(first)
     }
 
@@ -173,7 +173,7 @@ impl Config {
     /// # Errors
     /// All errors, in the order of their lines.
     pub fn read(path: &Path) -> Result<Self, Vec<ConfigError>> {
-        Self::merge(&File::read(path)?, ServeArgs::default(), Purpose::Read)
+        Self::merge_parsed(File::read(path)?, ServeArgs::default(), Purpose::Read)
     }
 
     /// Whether the node may have volumes that are not its cluster's.
@@ -187,12 +187,24 @@ impl Config {
         text: &str,
         purpose: Purpose,
     ) -> Result<Self, Vec<ConfigError>> {
-        match File::parse(path, text) {
-            (file, errors) if errors.is_empty() => {
-                Self::merge(&file, ServeArgs::default(), purpose)
-            }
-            (_, errors) => Err(errors),
+        Self::merge_parsed(File::parse(path, text), ServeArgs::default(), purpose)
+    }
+
+    /// Of a file with errors of its form, wrong values are reported, too. What refers to a resource that
+    /// was not read is no error.
+    fn merge_parsed(
+        (file, mut errors): (File, Vec<ConfigError>),
+        args: ServeArgs,
+        purpose: Purpose,
+    ) -> Result<Self, Vec<ConfigError>> {
+        let merged = Self::merge(&file, args, purpose);
+        if errors.is_empty() {
+            return merged;
         }
+        let is_value = |error: &ConfigError| matches!(error, ConfigError::Value { .. });
+        errors.extend(merged.err().into_iter().flatten().filter(is_value));
+        errors.sort_by_key(ConfigError::line);
+        Err(errors)
     }
 
     fn merge(file: &File, args: ServeArgs, purpose: Purpose) -> Result<Self, Vec<ConfigError>> {

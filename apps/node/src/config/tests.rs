@@ -446,9 +446,14 @@ dhchap-key = ["a"]
         errors(text),
         [
             "FILE, line 2: unknown key 'polo': the nearest key is 'pool'",
+            "FILE, line 3: spin: '1ms' is not a valid time to spin: use 0 to 200us",
+            "FILE, line 5: device: device 's': 'lots' is not a size: write a whole number and a unit, \
+             for example 512, 64KiB or 8GiB",
             "FILE, line 6: log: expected a string",
             "FILE, line 8: remote: the key 'url' is missing",
             "FILE, line 10: unknown key 'ulr' of remote: the nearest key is 'url'",
+            "FILE, line 12: chap: mutual CHAP needs a user and a secret: write both mutual-user and \
+             mutual-secret-file, or neither",
             "FILE, line 19: host: dhchap-key: expected a string",
         ]
     );
