@@ -309,6 +309,8 @@ fn a_mount_with_a_grant_on_a_directory_shows_that_directory() {
         names
     };
     assert_eq!(names(""), ["models"]);
+    let listed = Command::new("ls").args(["-la", bench.dir_text()]).output().unwrap();
+    assert_eq!(String::from_utf8(listed.stderr).unwrap(), "");
     fs::write(bench.at("models/new"), b"bytes").unwrap();
     fs::rename(bench.at("models/new"), bench.at("models/renamed")).unwrap();
     assert_eq!(fs::read(bench.at("models/renamed")).unwrap(), b"bytes");

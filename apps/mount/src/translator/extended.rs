@@ -35,14 +35,18 @@ impl Translator {
             }
             _ => {
                 check_namespace(name)?;
-                self.files.call(|files| files.attribute(number, name))
+                let found = self.files.call(|files| files.attribute(number, name));
+                found.map_err(|error| if is_passed(error) { Errno::ENODATA } else { error })
             }
         }
     }
 
     /// The names, each with a NUL behind it.
     pub(super) fn extended_names(&self, number: InodeNumber) -> Result<Vec<u8>, Errno> {
-        let names = self.files.call(|files| files.attributes(number))?;
+        let names = match self.files.call(|files| files.attributes(number)) {
+            Err(error) if is_passed(error) => Vec::new(),
+            names => names?,
+        };
         Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
     }
 
@@ -67,6 +71,12 @@ impl Translator {
         let name = changeable(name)?;
         self.files.call(|files| files.remove_attribute(number, name))
     }
+}
+
+/// Whether the node refuses, as it does for the directories above a granted one. Programs such as ls(1) look
+/// at these, too, and ask for their attributes.
+fn is_passed(error: Errno) -> bool {
+    error.code() == Errno::EACCES.code()
 }
 
 fn check_namespace(name: &[u8]) -> Result<(), Errno> {
