@@ -156,7 +156,7 @@ const SEQUENCES: [&[Call]; 10] = [
     &[Run::release, Run::discard, Run::sync_all, Run::tidy, Run::create, Run::append],
 ];
 
-/// What the holder of a seal knows of its file.
+/// The holder of a seal of a file.
 #[derive(Clone, Copy)]
 struct Holder {
     version: u32,

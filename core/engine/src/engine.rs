@@ -116,7 +116,8 @@ impl Engine {
     /// device has large blocks.
     ///
     /// # Panics
-    /// When no largest buffer is left for the requests of peers: a longest transfer would wait for ever.
+    /// When the pool is too short to leave a free buffer of [`Pool::LEN_MAX`]. A transfer of that length would
+    /// wait for ever.
     pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
         let is_arbiter = config.core == CoreId::FIRST;
         let edges_len = edges_len(&config.devices);

@@ -144,9 +144,9 @@ impl FileSystem {
         self.open_regular(number).map(|file| file.mark_modified())
     }
 
-    /// The size of an open file of which only the bytes may have to become durable: a flush of the volume does
-    /// what [`Self::sync`] would for the data alone. That holds until the size is another one, or the seals
-    /// that were given before are void.
+    /// The size of an open file, if it is durable together with the places of all bytes. A flush of the volume
+    /// then does all that [`Self::sync`] would for the data alone. That holds until the size changes, or the
+    /// seals that were given before are void.
     ///
     /// # Errors
     /// When the inode is not an open file; when the size or the place of its bytes is not durable, or a byte

@@ -190,8 +190,8 @@ impl Config {
         Self::merge_parsed(File::parse(path, text), ServeArgs::default(), purpose)
     }
 
-    /// Of a file with errors of its form, wrong values are reported, too. What refers to a resource that
-    /// was not read is no error.
+    /// Merges a file that may have errors of form. Its wrong values are reported with them. References to
+    /// missing resources are not, because the resource may be one that could not be read.
     fn merge_parsed(
         (file, mut errors): (File, Vec<ConfigError>),
         args: ServeArgs,

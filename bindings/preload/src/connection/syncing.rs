@@ -27,12 +27,12 @@ use crate::report::Way;
 /// A size, and the descriptor through which a program has synchronised the file.
 type Synced = (u64, RawFd);
 
-/// What a connection knows of the size of a file.
+/// The last sizes at which a file was synchronised, as seen by a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// When the mount last made the file durable.
+    /// The size when the mount last made the file durable.
     synced: Option<Synced>,
-    /// As the mount has said that it is durable.
+    /// The size that the mount has reported as durable.
     durable: Option<Synced>,
 }
 
