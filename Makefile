@@ -53,8 +53,8 @@ demo: build
 	$(BIN) demo
 
 # Three nodes and their etcds, on addresses of the loopback network.
-demo-cluster: deps-build
-	scripts/demo-cluster
+demo-cluster: build
+	$(BIN) demo --cluster
 
 # One debug build, and all that can be tested with it in about 10 minutes.
 test:

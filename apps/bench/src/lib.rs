@@ -10,6 +10,7 @@
 pub mod args;
 mod command;
 pub mod compare;
+pub mod consistency;
 pub mod cpu;
 pub mod engine;
 mod error;

@@ -258,7 +258,10 @@ It reads /sys and /proc, changes nothing, and needs no node.";
 const DEMO_EXAMPLES: &str = "\
 Examples:
   nearflash demo
-  nearflash demo --dir /srv --cores 2,3";
+  nearflash demo --dir /srv --cores 2,3
+
+  # A mirrored volume outlives kill -9 of its primary; needs etcd
+  nearflash demo --cluster";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -374,7 +377,8 @@ pub(crate) enum Subcommand {
     /// problem
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
-    /// Start a node on a temporary file and compare it with its disk and with the network alone
+    /// Start a node on a temporary file and compare it with its disk and with the network alone, or show
+    /// a cluster that loses a node
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
     /// Print a shell's completion script

@@ -78,7 +78,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),
         Subcommand::Doctor(args) => doctor::run_doctor(args),
         Subcommand::Demo(args) => {
-            print(&format!("{}\n", demo::demo(&args)?))?;
+            demo::run_demo(&args)?;
             Ok(ExitCode::SUCCESS)
         }
         Subcommand::Completions { shell } => {

@@ -328,7 +328,7 @@ fn main() -> std::process::ExitCode {
     // A fault that ended early is noticed when the lease is over.
     sleep(2 * LEASE);
     let heals = torture.wait_until_whole("the last fault");
-    let violations = torture.load.end(&addresses);
+    let violations = torture.load.end(&addresses).unwrap();
     println!("at the end: {violations}");
     if !heals {
         return std::process::ExitCode::FAILURE;

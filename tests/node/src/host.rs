@@ -9,7 +9,7 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use uuid::Uuid;
 
 use crate::node::Node;
-use crate::stamp::Stamp;
+use nearflash_bench::consistency::Stamp;
 use crate::wire::subsystem;
 
 /// The maximum number of commands in flight on a queue pair.

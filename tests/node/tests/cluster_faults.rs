@@ -366,7 +366,7 @@ fn strangers_at_the_ports_between_nodes_neither_stop_a_mirror_nor_fill_the_log()
     nodes.serve(1);
     nodes.heals(0);
     goes_on(&load, 2);
-    let violations = load.end(&nodes.addresses());
+    let violations = load.end(&nodes.addresses()).unwrap();
     assert_eq!(violations.count(), 0, "{violations}");
     nodes.assert_replicas_agree(0);
 }
@@ -413,7 +413,7 @@ fn a_clock_that_jumps_by_years_changes_nothing() {
     nodes.heals(1);
     assert_eq!(machines[0].place.log().lines().next_back().and_then(year_of), Some(1970));
     goes_on(&load, 2);
-    let violations = load.end(&nodes.addresses());
+    let violations = load.end(&nodes.addresses()).unwrap();
     assert_eq!(violations.count(), 0, "{violations}");
     nodes.assert_replicas_agree(0);
 }

@@ -40,7 +40,7 @@ fn goes_on(load: &Load, node: usize) {
 /// Ends the load: nothing is lost, and both replicas are the same.
 fn assert_sound(load: Load, nodes: &Mirrored<'_>) {
     nodes.heals(0);
-    let violations = load.end(&nodes.addresses());
+    let violations = load.end(&nodes.addresses()).unwrap();
     assert_eq!(violations.count(), 0, "{violations}");
     nodes.assert_replicas_agree(0);
 }
@@ -349,7 +349,7 @@ fn the_replicas_of_a_node_that_is_removed_are_replaced_under_load_and_the_new_on
     nodes.serve(kept);
     nodes.heals_without_member(third);
     let addresses = nodes.addresses();
-    let violations = load.end(&[addresses[kept], addresses[third]]);
+    let violations = load.end(&[addresses[kept], addresses[third]]).unwrap();
     assert_eq!(violations.count(), 0, "{violations}");
     nodes.assert_replicas_agree(third);
     // The removed node does not come back, and nothing is written to its slice.

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::client::Store;
 use super::error::ClusterError;
 use super::member::{Folder, Member, Origin};
@@ -100,6 +102,16 @@ pub(super) fn arguments(folder: &Folder, member: &Member) -> Vec<OsString> {
 pub(super) fn running(folder: &Folder) -> Option<Owner> {
     let named = File::open(folder.pid()).ok().and_then(|mut file| Owner::read(&mut file));
     named.filter(|owner| owner.is_alive()).or_else(|| unrecorded(folder))
+}
+
+/// Ends the etcd of this machine, if it runs: for a cluster that is thrown away.
+pub fn kill_etcd(data_dir: &Path) {
+    let owner = running(&Folder::of(data_dir));
+    let pid = owner.and_then(|owner| Pid::from_raw(i32::try_from(owner.pid).ok()?));
+    if let Some(pid) = pid {
+        // An error means that it has ended meanwhile.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// An etcd of the folder that the folder does not name: the process that started it was killed

@@ -39,6 +39,7 @@ pub(crate) use access::StoreAccess;
 pub use client::StoreError;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use error::ClusterError;
+pub use etcd::kill_etcd;
 pub use external::{EtcdUrl, ParseEtcdUrlError};
 pub use follow::ChangeError;
 pub(crate) use follow::{Absence, Follower};

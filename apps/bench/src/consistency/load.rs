@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nearflash::direct::Status;
 use nearflash::{Client, Credentials, Error, Options, Volume};
 
-use crate::stamp::Stamp;
+use super::stamp::Stamp;
 
 /// The length of a block.
 const BLOCK: u64 = 4096;
@@ -248,20 +248,23 @@ impl Load {
 
     /// Ends the threads, reads every block at each of these nodes, and returns all false answers.
     ///
-    /// # Panics
+    /// # Errors
     /// When a node does not answer.
-    pub fn end(self, nodes: &[SocketAddr]) -> Violations {
+    ///
+    /// # Panics
+    /// If a thread of the load has panicked.
+    pub fn end(self, nodes: &[SocketAddr]) -> Result<Violations, Error> {
         self.shared.is_over.store(true, Ordering::SeqCst);
         for (_, thread) in self.threads {
             thread.join().expect("a thread of the load does not panic");
         }
         for (turn, address) in (0..).zip(nodes) {
-            let volume = open(*address, &self.shared.volume).expect("the node answers");
+            let volume = open(*address, &self.shared.volume)?;
             for index in 0..self.shared.blocks.len() {
-                self.shared.read(&volume, index, Some(turn)).expect("the block can be read");
+                self.shared.read(&volume, index, Some(turn))?;
             }
         }
-        self.shared.violations().clone()
+        Ok(self.shared.violations().clone())
     }
 }
 
