@@ -34,25 +34,27 @@ impl Mounted {
             && SOURCES.iter().any(|start| self.source.starts_with(start))
     }
 
-    /// The line of `mountinfo`; `None` if it is not complete.
-    fn parse(line: &str) -> Option<Self> {
-        let (first, second) = line.split_once(" - ")?;
-        let dir = unescaped(first.split(' ').nth(4)?);
-        let mut second = second.split(' ');
-        let file_system = second.next()?.to_owned();
-        let source = unescaped(second.next()?);
+    /// The line of `mountinfo`; `None` if it is not complete. The kernel writes the bytes of a directory's
+    /// name as they are, whether they are UTF-8 or not.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let dir = unescaped(fields.by_ref().nth(4)?);
+        // Optional fields end with a hyphen.
+        fields.by_ref().find(|field| *field == b"-")?;
+        let file_system = fields.next()?;
+        let source = unescaped(fields.next()?);
         Some(Self {
             dir: PathBuf::from(OsString::from_vec(dir)),
-            file_system,
+            file_system: String::from_utf8_lossy(file_system).into_owned(),
             source: String::from_utf8_lossy(&source).into_owned(),
         })
     }
 }
 
 /// Bytes with `\040` and the like for spaces and backslashes.
-fn unescaped(text: &str) -> Vec<u8> {
+fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((first, others)) = rest.split_first() {
         let code = others.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let code = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
@@ -68,18 +70,35 @@ fn unescaped(text: &str) -> Vec<u8> {
 
 /// The file system that is mounted on this directory; of several, the one that is visible.
 pub(crate) fn mounted_on(dir: &Path) -> io::Result<Option<Mounted>> {
-    let mounts = fs::read_to_string(MOUNTS)?;
-    Ok(mounts.lines().filter_map(Mounted::parse).rfind(|mounted| mounted.dir == dir))
+    Ok(visible(&fs::read(MOUNTS)?, dir))
 }
 
+/// The last file system of a table that is mounted on this directory.
+fn visible(table: &[u8], dir: &Path) -> Option<Mounted> {
+    let lines = table.split(|byte| *byte == b'\n');
+    lines.filter_map(Mounted::parse).rfind(|mounted| mounted.dir == dir)
+}
+
+/// The number of symbolic links in a row that are followed; the kernel's own bound (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
 /// The absolute path of a directory, without a call to the file system that may be mounted on it,
-/// whose process may be gone.
+/// whose process may be gone. A symbolic link lies in the file system of its parent, so it can be followed.
 pub(crate) fn resolved(dir: &Path) -> io::Result<PathBuf> {
-    let dir = std::path::absolute(dir)?;
-    match (dir.parent(), dir.file_name()) {
-        (Some(parent), Some(name)) => Ok(fs::canonicalize(parent)?.join(name)),
-        _ => fs::canonicalize(dir),
+    let mut path = std::path::absolute(dir)?;
+    for _ in 0..LINKS_MAX {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return fs::canonicalize(path);
+        };
+        let parent = fs::canonicalize(parent)?;
+        path = parent.join(name);
+        match fs::read_link(&path) {
+            Ok(target) => path = parent.join(target),
+            // It is no link.
+            Err(_) => return Ok(path),
+        }
     }
+    Err(io::Error::from(Errno::LOOP))
 }
 
 /// The directory, if something can be mounted on it.
@@ -128,10 +147,14 @@ pub(crate) fn source(url: &Url) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn parsed(line: &str) -> Mounted {
-        Mounted::parse(line).unwrap()
+        Mounted::parse(line.as_bytes()).unwrap()
     }
 
     #[test]
@@ -147,15 +170,37 @@ mod tests {
         assert!(parsed("36 35 0:42 / /m rw - fuse direct+tls://n:4421/d rw").is_ours());
         assert!(!parsed("36 35 8:1 / / rw - ext4 direct://x/y rw").is_ours());
         for incomplete in ["", "36 35", "36 35 0:42 / /m rw - fuse"] {
-            assert_eq!(Mounted::parse(incomplete), None);
+            assert_eq!(Mounted::parse(incomplete.as_bytes()), None);
         }
     }
 
     #[test]
     fn escaped_bytes_of_the_mount_table_are_read() {
-        assert_eq!(unescaped("a\\040b\\134\\011"), b"a b\\\t");
-        assert_eq!(unescaped("end\\04"), b"end\\04");
-        assert_eq!(unescaped("\\999"), b"\\999");
+        assert_eq!(unescaped(b"a\\040b\\134\\011"), b"a b\\\t");
+        assert_eq!(unescaped(b"end\\04"), b"end\\04");
+        assert_eq!(unescaped(b"\\999"), b"\\999");
+    }
+
+    #[test]
+    fn a_mount_point_that_is_not_utf_8_hides_no_other() {
+        let table = b"35 1 0:41 / /x/\xff rw - tmpfs none rw\n36 35 0:42 / /m rw - fuse direct://n/d rw\n";
+        assert!(visible(table, Path::new("/m")).unwrap().is_ours());
+        let foreign = visible(table, Path::new(OsStr::from_bytes(b"/x/\xff"))).unwrap();
+        assert_eq!(foreign.file_system, "tmpfs");
+    }
+
+    #[test]
+    fn a_symbolic_link_leads_to_its_mount_point() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir(root.join("point")).unwrap();
+        symlink("point", root.join("near")).unwrap();
+        symlink(root.join("near"), root.join("far")).unwrap();
+        symlink("round", root.join("round")).unwrap();
+        for (name, path) in [("point", "point"), ("near", "point"), ("far", "point"), ("new", "new")] {
+            assert_eq!(resolved(&root.join(name)).unwrap(), root.join(path));
+        }
+        assert!(resolved(&root.join("round")).is_err());
     }
 
     #[test]

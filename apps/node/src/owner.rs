@@ -58,7 +58,8 @@ struct Stat {
 }
 
 fn stat_of(pid: u32) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
     // The program's name, in parentheses, may contain any character. Field 3 follows it.
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
     let flags: u64 = fields.get(6)?.parse().ok()?;

@@ -124,9 +124,10 @@ fn disk(path: &Path) -> Vec<Fact> {
     if metadata.file_type().is_block_device() {
         return vec![Fact::new("disk", device(metadata.rdev()))];
     }
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Names of directories need not be UTF-8; they are not looked at.
+    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let (major, minor) = numbers(metadata.dev());
-    let kind = mount_type(&mounts, major, minor).unwrap_or_else(|| "unknown".to_owned());
+    let kind = mount_type(&String::from_utf8_lossy(&mounts), major, minor).unwrap_or_else(|| "unknown".to_owned());
     vec![Fact::new("file system", kind), Fact::new("disk", device(metadata.dev()))]
 }
 
