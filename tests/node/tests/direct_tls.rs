@@ -218,8 +218,9 @@ fn a_credential_that_is_removed_or_has_expired_is_over_for_those_who_are_in_over
     let short = Key::create(&node, "short", &["--expires", "1s"]);
     eventually("the credential expires", || {
         let refused = short.connect_with_tls(&node).err().and_then(|it| it.status());
-        refused == Some(Status::CREDENTIAL_EXPIRED)
+        refused == Some(Status::AUTHENTICATION_FAILED)
     });
+    assert!(place.log().contains("its credential has expired"), "the log has the reason");
     node.terminate();
 }
 

@@ -161,7 +161,7 @@ impl KeySource for Clients {
         let key = match self.find(identity) {
             Ok(key) => key,
             Err(ClientRefused::Identity(_)) => return None,
-            Err(ClientRefused::Unknown | ClientRefused::Anonymous) => {
+            Err(ClientRefused::Unknown | ClientRefused::Expired | ClientRefused::Anonymous) => {
                 ClientIdentity::parse(identity).ok()?.tls_key(&self.nobody)
             }
         };

@@ -1,5 +1,6 @@
 //! Both ends of a connection, in memory.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -99,6 +100,22 @@ fn both_suites_carry_bytes_in_both_directions() {
         assert_eq!(open(&mut client, &sent(&mut server), [7, 100]), Ok(bytes.clone()));
         client.seal(&bytes).unwrap();
         assert_eq!(open(&mut server, &sent(&mut client), [RECORD_LEN, 0]), Ok(bytes));
+    }
+}
+
+#[test]
+fn a_client_agrees_on_a_group_that_costs_little_or_on_none() {
+    let shake_hands = |groups: &CStr| {
+        let (identity, key) = identity(Suite::Aes128Sha256);
+        let client = Client::with_groups(groups).connect(identity, key).unwrap();
+        let server = Server::new(Arc::new(Keys)).unwrap().accept().unwrap();
+        Pair { client, server }.shake_hands().1
+    };
+    for cheap in [c"X25519", c"P-256", c"P-256:ffdhe8192"] {
+        assert_eq!(shake_hands(cheap), Ok(true), "{cheap:?}");
+    }
+    for dear in [c"P-384", c"P-521", c"X448", c"ffdhe2048", c"ffdhe8192"] {
+        assert!(shake_hands(dear).is_err(), "{dear:?}");
     }
 }
 

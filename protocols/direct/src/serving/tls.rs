@@ -2,11 +2,12 @@
 //!
 //! The handshake of TLS comes before the first byte of a session, so the driver looks the PSK up among the exports,
 //! and tells the session which key was proved. HELLO must name the same key. Everything else is as without TLS:
-//! PROVE follows, and it decides on expired credentials and void bearers, so that their clients learn the reason.
+//! PROVE follows, and it decides on void bearers, so that their clients learn the reason. An expired credential
+//! proves nothing to TLS: a handshake costs the core more than a refusal.
 
 use nearflash_session::ServingEnd;
 
-use super::exports::Exports;
+use super::exports::{CredentialExport, Exports};
 use super::handles::Who;
 use super::{State, TargetSession};
 use crate::secret::Secret;
@@ -22,6 +23,9 @@ pub enum TlsKeyRefused {
     /// There is no such credential.
     #[error("there is no credential of this name: create one with 'nearflash credential create'")]
     Unknown,
+    /// The credential has expired.
+    #[error("its credential has expired: create one with 'nearflash credential create'")]
+    Expired,
     /// The bearer is that of a client without a credential. Such bearers are no secret among these clients.
     #[error(
         "the bearer is that of an anonymous client: TLS needs one of a client with a credential"
@@ -29,11 +33,18 @@ pub enum TlsKeyRefused {
     Anonymous,
 }
 
+impl CredentialExport {
+    /// The secret, unless it proves nothing any more.
+    fn tls_secret(&self) -> Result<&Secret, TlsKeyRefused> {
+        if self.expired { Err(TlsKeyRefused::Expired) } else { Ok(&self.secret) }
+    }
+}
+
 impl Exports {
     /// The TLS PSK of the identity that a client has sent. `salt` is that of the node's seal keys.
     ///
     /// # Errors
-    /// If it is not an identity, or its key does not exist.
+    /// If it is not an identity, or its key does not exist or has expired.
     pub fn tls_key(&self, identity: &[u8], salt: [u8; SALT_LEN]) -> Result<TlsKey, TlsKeyRefused> {
         let identity = TlsIdentity::parse(identity)?;
         Ok(identity.tls_key(&self.tls_secret(identity.key(), salt)?))
@@ -41,12 +52,12 @@ impl Exports {
 
     fn tls_secret(&self, key: &str, salt: [u8; SALT_LEN]) -> Result<Secret, TlsKeyRefused> {
         let Ok(bearer) = key.parse::<BearerId>() else {
-            let credential = self.credential(key).ok_or(TlsKeyRefused::Unknown)?;
-            return Ok(credential.secret.clone());
+            return self.credential(key).ok_or(TlsKeyRefused::Unknown)?.tls_secret().cloned();
         };
         let (key, minter) = self.seal_key(&bearer.minter, bearer.generation, bearer.volume, salt);
         match minter {
             Some(Who::Anonymous) => Err(TlsKeyRefused::Anonymous),
+            Some(minter) if !minter.is_admitted(self) => Err(TlsKeyRefused::Expired),
             Some(_) => Ok(key.bearer_secret(&bearer)),
             None => Err(TlsKeyRefused::Unknown),
         }
@@ -125,7 +136,7 @@ mod tests {
     #[test]
     fn the_seals_of_operators_have_keys_without_any_credential() {
         let name = operator_name(7);
-        let credential = super::super::CredentialExport {
+        let credential = CredentialExport {
             secret: secret(),
             expired: false,
             access: std::collections::HashMap::new(),
@@ -134,6 +145,22 @@ mod tests {
         let bearer = SealKey::of_operator(7, &secret(), UUID).bearer(u64::MAX);
         assert_eq!(key_of(&exports, &bearer.id()), Ok(of_bearer(&bearer)));
         assert_eq!(key_of(&exports, &name), Err(TlsKeyRefused::Unknown), "nobody enters with it");
+    }
+
+    #[test]
+    fn an_expired_credential_and_its_seals_have_no_key() {
+        let access = std::collections::HashMap::new();
+        let credential = CredentialExport { secret: secret(), expired: true, access };
+        let exports = Exports::new([], [(KEY.into(), credential.clone())])
+            .with_operator_seals([(operator_name(7), credential)]);
+        let bearers = [
+            SealKey::of_operator(7, &secret(), UUID).bearer(u64::MAX),
+            SealKey::derive(Some((KEY, &secret())), 1, UUID, SALT).bearer(u64::MAX),
+        ];
+        for bearer in bearers {
+            assert_eq!(key_of(&exports, &bearer.id()), Err(TlsKeyRefused::Expired));
+        }
+        assert_eq!(key_of(&exports, KEY), Err(TlsKeyRefused::Expired));
     }
 
     #[test]
