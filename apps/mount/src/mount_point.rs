@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_mount_point_that_is_not_utf_8_hides_no_other() {
-        let table = b"35 1 0:41 / /x/\xff rw - tmpfs none rw\n36 35 0:42 / /m rw - fuse direct://n/d rw\n";
+        let table =
+            b"35 1 0:41 / /x/\xff rw - tmpfs none rw\n36 35 0:42 / /m rw - fuse direct://n/d rw\n";
         assert!(visible(table, Path::new("/m")).unwrap().is_ours());
         let foreign = visible(table, Path::new(OsStr::from_bytes(b"/x/\xff"))).unwrap();
         assert_eq!(foreign.file_system, "tmpfs");
@@ -197,7 +198,9 @@ mod tests {
         symlink("point", root.join("near")).unwrap();
         symlink(root.join("near"), root.join("far")).unwrap();
         symlink("round", root.join("round")).unwrap();
-        for (name, path) in [("point", "point"), ("near", "point"), ("far", "point"), ("new", "new")] {
+        for (name, path) in
+            [("point", "point"), ("near", "point"), ("far", "point"), ("new", "new")]
+        {
             assert_eq!(resolved(&root.join(name)).unwrap(), root.join(path));
         }
         assert!(resolved(&root.join("round")).is_err());

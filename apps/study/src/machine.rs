@@ -127,7 +127,8 @@ fn disk(path: &Path) -> Vec<Fact> {
     // Names of directories need not be UTF-8; they are not looked at.
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let (major, minor) = numbers(metadata.dev());
-    let kind = mount_type(&String::from_utf8_lossy(&mounts), major, minor).unwrap_or_else(|| "unknown".to_owned());
+    let kind = mount_type(&String::from_utf8_lossy(&mounts), major, minor)
+        .unwrap_or_else(|| "unknown".to_owned());
     vec![Fact::new("file system", kind), Fact::new("disk", device(metadata.dev()))]
 }
 

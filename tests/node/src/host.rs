@@ -9,8 +9,8 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use uuid::Uuid;
 
 use crate::node::Node;
-use nearflash_bench::consistency::Stamp;
 use crate::wire::subsystem;
+use nearflash_bench::consistency::Stamp;
 
 /// The maximum number of commands in flight on a queue pair.
 const DEPTH: u16 = 32;

@@ -96,7 +96,10 @@ fn create_volume(machines: &[Machine]) -> Result<(), DemoError> {
     for machine in machines {
         while machine.ask(VolumeList {})?.volumes.is_empty() {
             if Instant::now() > deadline {
-                return Err(DemoError::Late { what: "the volume at every node", patience: PATIENCE });
+                return Err(DemoError::Late {
+                    what: "the volume at every node",
+                    patience: PATIENCE,
+                });
             }
             sleep(SAMPLE_PERIOD);
         }
@@ -123,7 +126,8 @@ fn compare_replicas(machines: &[Machine]) -> Result<(), DemoError> {
     let slices: Result<Vec<(File, u64)>, DemoError> = mirror.replicas.iter().map(slice).collect();
     let mut pieces = [vec![0; PIECE], vec![0; PIECE]];
     for at in (0..mirror.bytes).step_by(PIECE) {
-        for ((file, start), piece) in slices.as_deref().unwrap_or_default().iter().zip(&mut pieces) {
+        for ((file, start), piece) in slices.as_deref().unwrap_or_default().iter().zip(&mut pieces)
+        {
             let failed = |source| DemoError::File { path: PathBuf::from("slice.img"), source };
             file.read_exact_at(piece, start + at).map_err(failed)?;
         }

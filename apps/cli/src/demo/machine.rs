@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nearflash_api::client::ask;
 use nearflash_api::{Call, process};
 use nearflash_node::cluster::{
-    ClusterError, ClusterStatus, InitOptions, JoinOptions, Listen, Token, init, join, kill_etcd, status,
+    ClusterError, ClusterStatus, InitOptions, JoinOptions, Listen, Token, init, join, kill_etcd,
+    status,
 };
 
 use super::{DemoError, own_program};
@@ -40,7 +41,8 @@ impl Machine {
     /// A machine with a folder of its own in this one.
     pub(super) fn new(folder: &Path, number: u8) -> Result<Self, DemoError> {
         let folder = folder.join(format!("n{number}"));
-        fs::create_dir(&folder).map_err(|source| DemoError::File { path: folder.clone(), source })?;
+        fs::create_dir(&folder)
+            .map_err(|source| DemoError::File { path: folder.clone(), source })?;
         // 127.0.0.0/8 is this machine: two bytes of the process make addresses that nobody else uses.
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let address = Ipv4Addr::new(127, high | 128, low, number + 1).into();

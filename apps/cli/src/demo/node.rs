@@ -26,7 +26,8 @@ pub(super) fn measure(folder: &Path, cores: FloorCores) -> Result<String, DemoEr
         format!("--cores={}", cores.server.0),
     ];
     let data_dir = folder.join("node");
-    let node = Node::start(&NodeSpec { binary: own_program(), args: node_args.to_vec(), data_dir })?;
+    let node =
+        Node::start(&NodeSpec { binary: own_program(), args: node_args.to_vec(), data_dir })?;
     let timing =
         Timing { ramp: Nanos::from_millis(100), span: Nanos::from_millis(500), rounds: ROUNDS };
     let arena = Arena { node: &node, cores: cores, range_len: RANGE_LEN, timing };
