@@ -60,6 +60,7 @@ pub(crate) fn published(
             device_block_size: expected.device_block_size,
             volatile_cache: expected.volatile_cache,
             deallocates: expected.deallocates,
+            support: volume.home.support(),
         }
     };
     let namespaces = volumes.into_iter().map(namespace).collect();
@@ -163,6 +164,7 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
             blocks: volume.blocks,
             volatile_cache: expected.volatile_cache,
             deallocates: expected.deallocates,
+            support: volume.home.support(),
             is_thick: volume.provisioning == Provisioning::Thick,
             modes: volume.reservations.modes(),
             epoch: volume.epoch,

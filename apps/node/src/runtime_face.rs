@@ -23,7 +23,7 @@ use nearflash_nvme::hosts::HostTable;
 use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{
-    Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Tag, VolumeId,
+    Change, ChangeResult, HostRights, Identity, Modes, Nexus, Raised, Support, Tag, VolumeId,
 };
 use nearflash_session::DoorTls;
 use nearflash_shard::{ClientPlace, Peer, PeerConfig, Reading};
@@ -325,6 +325,8 @@ pub struct IscsiUnit {
     pub volatile_cache: bool,
     /// Whether deallocated blocks release storage.
     pub deallocates: bool,
+    /// Its optional commands.
+    pub support: Support,
     /// Whether it keeps all of its storage, even for deallocated blocks.
     pub is_thick: bool,
     /// The modes that initiators have changed.
@@ -527,6 +529,8 @@ pub struct Namespace {
     pub volatile_cache: bool,
     /// Whether deallocated blocks release storage.
     pub deallocates: bool,
+    /// Its optional commands.
+    pub support: Support,
 }
 
 /// The running cores.

@@ -25,7 +25,7 @@ use crate::admission::{Admission, Asker, Taken, Verdict, Waiting};
 use crate::change::Part;
 use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
-use crate::job::{Job, needs_fence};
+use crate::job::Job;
 use crate::meters::Meters;
 use crate::need::brings_payload;
 use crate::pool::Pool;
@@ -375,13 +375,9 @@ impl Engine {
         {
             return Some(refusal);
         }
-        let is_part = matches!(request.operation, Operation::WriteBytes { .. });
-        let is_ordered_here = match entry.sharing {
-            Sharing::Own => true,
-            Sharing::Forwarded => is_part,
-            Sharing::Shared => false,
-        };
-        if !is_ordered_here && needs_fence(&request.operation) {
+        let is_forwarded_part = entry.sharing == Sharing::Forwarded
+            && matches!(request.operation, Operation::WriteBytes { .. });
+        if !is_forwarded_part && !entry.sharing.support().has(&request.operation) {
             return Some(Outcome::Unsupported);
         }
         if let Operation::Copy { source, from } = request.operation

@@ -140,7 +140,7 @@ impl Job {
     }
 
     pub(crate) fn needs_fence(&self) -> bool {
-        needs_fence(&self.operation)
+        self.operation.is_compound()
     }
 
     pub(crate) fn covers(&self) -> Fenced {
@@ -159,19 +159,6 @@ impl Job {
             _ => self.covers().overlaps(fenced),
         }
     }
-}
-
-/// Whether no other request may change the range in the middle of the operation.
-pub(crate) fn needs_fence(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::CompareAndWrite { .. }
-            | Operation::OrWrite { .. }
-            | Operation::WriteAndVerify { .. }
-            | Operation::WriteBytes { .. }
-            | Operation::CompareAndSwap { .. }
-            | Operation::FetchAdd { .. }
-    )
 }
 
 /// The buffers that a request brings: of data, and of the bytes that are expected on the device.

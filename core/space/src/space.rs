@@ -423,7 +423,7 @@ impl Space {
     /// [`Reservations::restriction`] differs, or if earlier requests have to end before the answer.
     pub fn apply(&mut self, change: &Change) -> Changed {
         match self.volumes.values_mut().find(|volume| volume.id == change.volume) {
-            Some(volume) if volume.home != Home::Node => {
+            Some(volume) if !volume.home.support().has_change(&change.kind) => {
                 (ChangeResult::Refused(Refusal::Unsupported), Vec::new())
             }
             Some(volume) => volume.reservations.apply(change),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use nearflash_request::VolumeId;
+use nearflash_request::{Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks, index};
 
 use crate::{Epoch, Map, Provisioning, Restriction};
@@ -44,6 +44,17 @@ pub enum Sharing {
     /// Those that come to this node. Several nodes have the blocks, and each writes its own ones without
     /// asking the others, so nothing can be done that needs a fence.
     Shared,
+}
+
+impl Sharing {
+    /// The operations that this node carries out. A write of a part of a block, which it can forward, is none
+    /// that hosts see.
+    pub const fn support(self) -> Support {
+        match self {
+            Self::Own => Support::ALL,
+            Self::Forwarded | Self::Shared => Support::NONE,
+        }
+    }
 }
 
 impl From<Map> for VolumeEntry {

@@ -1,6 +1,6 @@
 //! A volume: its name, its size, its subsystem and namespace, and its extents.
 
-use nearflash_request::VolumeId;
+use nearflash_request::{Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
@@ -87,6 +87,11 @@ impl Home {
             // The primary orders them by the locks of the mirror, and not by fences.
             Self::Cluster | Self::PrimaryFace | Self::ReplicaFace => Sharing::Shared,
         }
+    }
+
+    /// The operations that this node carries out, and that every protocol reports.
+    pub const fn support(self) -> Support {
+        self.sharing().support()
     }
 
     /// Whether hosts, initiators and clients see it.

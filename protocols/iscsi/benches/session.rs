@@ -25,7 +25,7 @@ use nearflash_iscsi::serving::{
     TargetSession,
 };
 use nearflash_iscsi::{Chunk, Receiving};
-use nearflash_request::{BufferId, Completion, Operation, Outcome, Payload, VolumeId};
+use nearflash_request::{BufferId, Completion, Operation, Outcome, Payload, Support, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
@@ -219,6 +219,7 @@ fn exports() -> Exports {
         blocks: Blocks(1 << 20),
         volatile_cache: true,
         provisioning: nearflash_scsi::Provisioning::Thin,
+        support: Support::ALL,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,

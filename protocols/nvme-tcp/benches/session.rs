@@ -23,7 +23,7 @@ use nearflash_nvme_tcp::host::{CommandData, HostConfig, HostSession};
 use nearflash_nvme_tcp::serving::{Demand, ServingEnd, SessionConfig, TargetSession};
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
 use nearflash_request::{
-    BufferId, Completion, Identity, Nexus, Operation, Outcome, Payload, VolumeId,
+    BufferId, Completion, Identity, Nexus, Operation, Outcome, Payload, Support, VolumeId,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 
@@ -248,6 +248,7 @@ fn connected() -> Connected {
         volume: VolumeId(0),
         block_size: BlockSize::B4096,
         blocks: Blocks(1 << 20),
+        support: Support::ALL,
         write_protected: false,
     };
     let table = NamespaceTable::new([(NSID, entry)], ByteLen(1 << 20));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use nearflash_request::{ChangeResult, VolumeId};
+use nearflash_request::{ChangeResult, Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 use zerocopy::FromBytes;
@@ -33,6 +33,7 @@ pub fn check_decode_never_panics(bytes: &[u8]) {
         volume: VolumeId(1),
         block_size: BlockSize::B512,
         blocks: Blocks(1 << 20),
+        support: Support::ALL,
         write_protected: false,
     };
     let table = NamespaceTable::new([(NamespaceId(1), entry)], transfer_len_max);
@@ -144,6 +145,7 @@ fn target() -> Target {
         device_block_size: BlockSize::B4096,
         volatile_cache: true,
         deallocation: Deallocation::Unspecified,
+        support: Support::ALL,
         write_protected: false,
     };
     target.publish(vec![namespace]).expect("one namespace contradicts nothing");

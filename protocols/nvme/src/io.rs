@@ -5,7 +5,7 @@
 //! (protection information, directives, hints) are ignored, as hosts expect of a namespace without
 //! them. The [`SglDescriptor`] locates the data.
 
-use nearflash_request::{BlockRange, VolumeId};
+use nearflash_request::{BlockRange, Support, VolumeId};
 use nearflash_units::{Blocks, ByteLen, Lba};
 use zerocopy::FromBytes;
 
@@ -147,6 +147,7 @@ pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, St
         return Ok(IoCommand::FlushAll);
     }
     let entry = table.get(namespace).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    check_support(command, opcode, entry.support)?;
     let command = ask(command, entry)?;
     if command.transfer.len() > table.transfer_len_max() {
         return Err(Status::INVALID_FIELD.dnr());
@@ -164,6 +165,17 @@ fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
     };
     let known = command.uses_sgl() && fused_as_known;
     if known { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
+}
+
+/// Refuses what Identify does not claim: reservation commands (RESCAP), and fused commands (FUSES).
+fn check_support(command: &Command, opcode: IoOpcode, support: Support) -> Result<(), Status> {
+    if IoOpcode::RESERVATIONS.contains(&opcode) && !support.reservations {
+        return Err(Status::INVALID_OPCODE.dnr());
+    }
+    if command.fused() != Fused::Normal && !support.compound {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    Ok(())
 }
 
 impl VolumeCommand {

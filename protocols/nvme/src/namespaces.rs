@@ -3,7 +3,7 @@
 //! Invariant: a table is built once, shared by [`std::sync::Arc`] and replaced as a whole. A lookup
 //! is one array access.
 
-use nearflash_request::VolumeId;
+use nearflash_request::{Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 
 use crate::NamespaceId;
@@ -20,6 +20,8 @@ pub struct NamespaceEntry {
     pub block_size: BlockSize,
     /// The number of logical blocks.
     pub blocks: Blocks,
+    /// The commands that it has.
+    pub support: Support,
     /// Writes are refused.
     pub write_protected: bool,
 }
@@ -81,6 +83,7 @@ mod tests {
             volume: VolumeId(volume),
             block_size: BlockSize::B512,
             blocks: Blocks(8),
+            support: Support::ALL,
             write_protected: false,
         }
     }

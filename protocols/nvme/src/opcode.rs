@@ -36,6 +36,14 @@ impl IoOpcode {
     pub const RESERVATION_REPORT: Self = Self(0x0E);
     pub const RESERVATION_ACQUIRE: Self = Self(0x11);
     pub const RESERVATION_RELEASE: Self = Self(0x15);
+
+    /// Those of reservations.
+    pub const RESERVATIONS: [Self; 4] = [
+        Self::RESERVATION_REGISTER,
+        Self::RESERVATION_REPORT,
+        Self::RESERVATION_ACQUIRE,
+        Self::RESERVATION_RELEASE,
+    ];
 }
 
 /// Fabrics command type, FCTYPE. NVMe Base 2.0, 6.

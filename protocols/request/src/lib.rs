@@ -12,6 +12,7 @@
 mod change;
 mod host_rights;
 mod nexus;
+mod support;
 mod usage;
 
 pub use change::{
@@ -21,6 +22,7 @@ pub use change::{
 pub use host_rights::{HostList, HostRight, HostRights, UnlistedHosts};
 use nearflash_units::{Blocks, Lba};
 pub use nexus::{Access, Nexus};
+pub use support::Support;
 pub use usage::{Traffic, Usage};
 
 /// A session's number for a request and its [`Completion`], unique among those in flight.

@@ -1,6 +1,6 @@
 //! A command: its entry in the table, and the context of its handler.
 
-use nearflash_request::Access;
+use nearflash_request::{Access, Support};
 
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Attentions, Cdb, CopyRecords, LogicalUnit, LogicalUnits, Sense, Task};
@@ -56,8 +56,21 @@ pub(crate) struct Command {
     pub(crate) admit: Option<Access>,
     /// The recommended timeout in seconds; zero for a command that completes immediately.
     pub(crate) timeout_secs: u32,
-    /// Only units with unmapping support it.
-    pub(crate) unmaps: bool,
+    /// The units that support it.
+    pub(crate) needs: Needs,
+}
+
+/// What a unit must have so that it supports a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Needs {
+    /// Every unit supports it.
+    Nothing,
+    /// Unmapping.
+    Unmapping,
+    /// Operations that read and write blocks as one step: [`Support::compound`].
+    Compound,
+    /// [`Support::reservations`].
+    Reservations,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +107,7 @@ impl Command {
             parameters: None,
             admit: None,
             timeout_secs: 0,
-            unmaps: false,
+            needs: Needs::Nothing,
         }
     }
 
@@ -114,12 +127,18 @@ impl Command {
         Self { timeout_secs, ..self }
     }
 
-    pub(crate) const fn that_unmaps(self) -> Self {
-        Self { unmaps: true, ..self }
+    pub(crate) const fn needing(self, needs: Needs) -> Self {
+        Self { needs, ..self }
     }
 
     pub(crate) const fn is_of(&self, unit: &LogicalUnit) -> bool {
-        unit.unmaps() || !self.unmaps
+        let Support { compound, reservations } = unit.support;
+        match self.needs {
+            Needs::Nothing => true,
+            Needs::Unmapping => unit.unmaps(),
+            Needs::Compound => compound,
+            Needs::Reservations => reservations,
+        }
     }
 
     pub(crate) const fn opcode(&self) -> u8 {

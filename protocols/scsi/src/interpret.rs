@@ -27,7 +27,7 @@ pub fn interpret(asked: &Asked<'_>) -> Result<Task, Sense> {
         Some(command @ Command { act: Act::OfUnit(act), .. }) if command.is_of(unit) => {
             (command, act)
         }
-        _ => return Err(unknown(asked.cdb)),
+        _ => return Err(unknown(asked.cdb, unit)),
     };
     check_control(asked.cdb)?;
     let call =
@@ -67,9 +67,10 @@ fn admission(access: Access, unit: &LogicalUnit, reply: Reply) -> RequestTask {
     RequestTask { reply, data_in, ..task }
 }
 
-/// If the operation code is supported with other service actions, the field is invalid.
-fn unknown(cdb: &Cdb) -> Sense {
-    if has_service_actions(cdb.opcode()) { Sense::cdb_field(1, 4) } else { Sense::INVALID_OPCODE }
+/// If the unit supports the operation code with other service actions, the field is invalid.
+fn unknown(cdb: &Cdb, unit: &LogicalUnit) -> Sense {
+    let has_others = has_service_actions(cdb.opcode(), unit);
+    if has_others { Sense::cdb_field(1, 4) } else { Sense::INVALID_OPCODE }
 }
 
 /// Checks that NACA of the CONTROL byte is clear: NORMACA in INQUIRY is 0. SAM-5, 5.2.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nearflash_request::{HostRight, VolumeId};
+use nearflash_request::{HostRight, Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks};
 
 /// The effect of unmapping blocks. SBC-4, 4.7.3.
@@ -36,6 +36,8 @@ pub struct LogicalUnit {
     pub volatile_cache: bool,
     /// The effect of unmapping blocks.
     pub provisioning: Provisioning,
+    /// The commands that it has.
+    pub support: Support,
     /// Read only, regardless of the control mode page.
     pub write_protected: bool,
     /// SWP of the control mode page: an initiator made the unit read only.

@@ -22,7 +22,7 @@ use nearflash_nvme_tcp::host::{CommandData, HostCompletion, HostConfig, HostSess
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
-use nearflash_request::{BufferId, VolumeId};
+use nearflash_request::{BufferId, Support, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_shard::{
     DirectConfig, Door, Event, IscsiConfig, Message, Shard, ShardConfig, SocketId,
@@ -390,6 +390,7 @@ fn units() -> IscsiExports {
         blocks: Blocks(VOLUME_BLOCKS),
         volatile_cache: true,
         provisioning: nearflash_scsi::Provisioning::Thin,
+        support: Support::ALL,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,
@@ -547,6 +548,7 @@ fn target() -> Target {
         device_block_size: BlockSize::B512,
         volatile_cache: true,
         deallocation: Deallocation::Unspecified,
+        support: Support::ALL,
         write_protected: false,
     };
     let namespaces = vec![namespace(HOSTILE, SLOW_DEVICE), namespace(WITNESS, 1)];

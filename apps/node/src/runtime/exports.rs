@@ -78,6 +78,7 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
             true => Deallocation::ReadsZeroes,
             false => Deallocation::None,
         },
+        support: namespace.support,
         write_protected: false,
     }
 }
@@ -222,6 +223,7 @@ fn logical_unit(unit: &IscsiUnit) -> LogicalUnit {
             (false, true) => Provisioning::Thin,
             (false, false) => Provisioning::Full,
         },
+        support: unit.support,
         write_protected: false,
         software_write_protected: unit.modes.write_protected,
         descriptor_sense: unit.modes.descriptor_sense,

@@ -1,6 +1,9 @@
 use super::*;
 use crate::GRANULE;
-use nearflash_request::{Access, ChangeKind, Expected, Identity, Nexus, Outcome, ReservationType};
+use nearflash_request::{
+    Access, ChangeKind, Expected, Identity, Modes, Nexus, Outcome, ReservationType, ResetScope,
+    Support, TaskSet,
+};
 
 fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -273,4 +276,36 @@ fn a_change_is_one_of_its_volume_and_seen_in_the_table() {
     assert!(space.clear_reservations(&name("nothing")).is_err());
     assert_eq!(space.clear_reservations(&name("data")).unwrap().len(), 1);
     assert_eq!(space.table().get(id).unwrap().restriction, None);
+}
+
+#[test]
+fn a_volume_that_other_nodes_serve_too_has_no_reservations_and_its_tasks_can_be_ended() {
+    let mut space = space();
+    let made = space.create(&asked("data", 1, "large"), Uuid::from_u128(1)).unwrap().clone();
+    let identity = Identity::Nvme { host_id: [1; 16], controller: 1 };
+    for home in [Home::Node, Home::OtherNode, Home::Cluster] {
+        space.volumes.get_mut(&made.name).unwrap().home = home;
+        let support = home.support();
+        assert_eq!(support, if home == Home::Node { Support::ALL } else { Support::NONE });
+        let mut apply = |kind| {
+            let (volume, nexus, identity) = (made.id, Nexus(1), identity.clone());
+            space.apply(&Change { volume, nexus, identity, kind }).0
+        };
+        let refused = ChangeResult::Refused(Refusal::Unsupported);
+        for kind in [
+            ChangeKind::Register { expected: Expected::Nothing, new: 5, persist: None },
+            ChangeKind::Report,
+            ChangeKind::SetPersistence(false),
+            ChangeKind::SetModes(Modes::default()),
+        ] {
+            assert_eq!(apply(kind) == refused, !support.reservations, "{home:?} {kind:?}");
+        }
+        for kind in [
+            ChangeKind::Reset(ResetScope::LogicalUnit),
+            ChangeKind::EndTasks(TaskSet::All),
+            ChangeKind::NexusLost,
+        ] {
+            assert_eq!(apply(kind), ChangeResult::Done, "{home:?} {kind:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nearflash_request::{BufferId, Payload, Request, VolumeId};
+use nearflash_request::{BufferId, Payload, Request, Support, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_session::Receiving;
 use nearflash_units::{Blocks, Nanos};
@@ -115,6 +115,7 @@ impl Pair {
             blocks: Blocks(u64::try_from(VOLUME_BLOCKS).expect("a small volume")),
             volatile_cache: true,
             provisioning: nearflash_scsi::Provisioning::Thin,
+            support: Support::ALL,
             write_protected: false,
             software_write_protected: false,
             descriptor_sense: false,

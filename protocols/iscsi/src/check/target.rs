@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_request::{
-    Attention, Change, ChangeKind, ChangeResult, Payload, Report, Request, Tag, VolumeId,
+    Attention, Change, ChangeKind, ChangeResult, Payload, Report, Request, Support, Tag, VolumeId,
 };
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_session::Receiving;
@@ -96,6 +96,7 @@ pub(crate) fn unit(lun: u16) -> LogicalUnit {
         blocks: Blocks(VOLUME_BLOCKS),
         volatile_cache: true,
         provisioning: Provisioning::Thin,
+        support: Support::ALL,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,

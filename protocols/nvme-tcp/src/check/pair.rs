@@ -8,7 +8,7 @@ use nearflash_nvme::{
     Command, CommandId, CompletionEntry, ControllerId, DsmRange, Fused, NamespaceEntry,
     NamespaceId, NamespaceTable, Nqn, QueueId, Status,
 };
-use nearflash_request::{BlockRange, BufferId, Payload, Request, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Payload, Request, Support, VolumeId};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use zerocopy::IntoBytes;
 
@@ -98,6 +98,7 @@ impl Pair {
             volume: VolumeId(7),
             block_size: BLOCK_SIZE,
             blocks: BLOCK_SIZE.blocks_in(ByteLen::from_usize(PLACES * PLACE_LEN)),
+            support: Support::ALL,
             write_protected: false,
         };
         let target_config = SessionConfig {

@@ -11,7 +11,7 @@ use nearflash_nvme::{
 };
 use nearflash_request::{
     Change, ChangeKind, ChangeResult, Completion, Identity, Nexus, Outcome, Payload, Registrant,
-    Report, Request, ReservationType, VolumeId,
+    Report, Request, ReservationType, Support, VolumeId,
 };
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use zerocopy::IntoBytes;
@@ -137,6 +137,7 @@ impl Bench {
             volume: VolumeId(7),
             block_size: BLOCK_SIZE,
             blocks: Blocks(VOLUME_BLOCKS),
+            support: Support::ALL,
             write_protected: false,
         };
         let namespaces =

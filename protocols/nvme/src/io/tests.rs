@@ -12,6 +12,7 @@ fn table() -> NamespaceTable {
         volume: VolumeId(70),
         block_size: BlockSize::B4096,
         blocks: Blocks(1000),
+        support: Support::ALL,
         write_protected: false,
     };
     let protected = NamespaceEntry { volume: VolumeId(71), write_protected: true, ..entry };

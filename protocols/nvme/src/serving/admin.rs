@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nearflash_request::HostRights;
+use nearflash_request::{HostRights, Support};
 use nearflash_units::Nanos;
 
 use super::Action;
@@ -71,6 +71,16 @@ impl Admin<'_> {
     /// The namespaces that the host can access; empty on a discovery controller.
     pub(super) fn namespaces(&self) -> &Namespaces {
         &self.controller.view.namespaces
+    }
+
+    /// The optional commands of the controller: reservations if a namespace has them, and fused commands if
+    /// all of them have them, because no namespace can say that it has none. A controller without
+    /// namespaces has both.
+    pub(super) fn support(&self) -> Support {
+        let mut all = self.namespaces().values().map(|config| config.support);
+        let compound = all.clone().all(|it| it.compound);
+        let reservations = self.namespaces().is_empty() || all.any(|it| it.reservations);
+        Support { compound, reservations }
     }
 
     /// The controller's subsystem; `None` on a discovery controller.

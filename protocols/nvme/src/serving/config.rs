@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use nearflash_request::{Usage, VolumeId};
+use nearflash_request::{Support, Usage, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 
@@ -136,6 +136,8 @@ pub struct NamespaceConfig {
     pub volatile_cache: bool,
     /// The effect of a deallocation.
     pub deallocation: Deallocation,
+    /// The commands that it has.
+    pub support: Support,
     /// Writes are refused.
     pub write_protected: bool,
 }
@@ -163,6 +165,7 @@ impl NamespaceConfig {
             volume: self.volume,
             block_size: self.block_size,
             blocks: self.blocks,
+            support: self.support,
             write_protected: self.write_protected,
         }
     }

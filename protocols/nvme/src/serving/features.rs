@@ -25,6 +25,8 @@ struct Feature {
     discovery: bool,
     /// Whether it is namespace specific.
     of_namespace: bool,
+    /// Whether only controllers with reservations support it.
+    of_reservations: bool,
     get: Get,
     /// Returns dword 0 of the completion.
     set: Set,
@@ -69,45 +71,60 @@ const FEATURES: [Feature; 15] = [
     any_feature(FeatureId::HOST_IDENTIFIER, get_host_identifier, |_, _| {
         Err(Status::COMMAND_SEQUENCE_ERROR.dnr())
     }),
-    namespace_feature(
+    reservation_feature(
         FeatureId::RESERVATION_NOTIFICATION,
         |admin, all| reservations::get_mask(admin, &all.notification_masks),
         reservations::set_mask,
     ),
     // The control side holds the value, see `Reply::Later`. The default is off.
-    namespace_feature(FeatureId::RESERVATION_PERSISTENCE, |_, _| dword(0), |_, _| Ok(0)),
+    reservation_feature(
+        FeatureId::RESERVATION_PERSISTENCE,
+        |admin, _| reservations::default_persistence(admin),
+        |_, _| Ok(0),
+    ),
 ];
 
 /// Of both kinds of controllers.
 const fn any_feature(id: FeatureId, get: Get, set: Set) -> Feature {
-    Feature { id, discovery: true, of_namespace: false, get, set }
+    Feature { discovery: true, ..io_feature(id, get, set) }
 }
 
 const fn io_feature(id: FeatureId, get: Get, set: Set) -> Feature {
-    Feature { id, discovery: false, of_namespace: false, get, set }
+    Feature { id, discovery: false, of_namespace: false, of_reservations: false, get, set }
 }
 
 const fn namespace_feature(id: FeatureId, get: Get, set: Set) -> Feature {
-    Feature { id, discovery: false, of_namespace: true, get, set }
+    Feature { of_namespace: true, ..io_feature(id, get, set) }
 }
 
-fn find(id: FeatureId, kind: ControllerKind) -> Result<&'static Feature, Status> {
-    let known = |feature: &&Feature| feature.discovery || kind == ControllerKind::Io;
-    let found = FEATURES.iter().find(|feature| feature.id == id).filter(known);
-    found.ok_or(Status::INVALID_FIELD.dnr())
+/// Of a namespace with reservations.
+const fn reservation_feature(id: FeatureId, get: Get, set: Set) -> Feature {
+    Feature { of_reservations: true, ..namespace_feature(id, get, set) }
 }
 
-/// The features that a controller of this kind supports, and whether each is namespace specific.
-pub(super) fn supported(kind: ControllerKind) -> impl Iterator<Item = (FeatureId, bool)> {
-    let known = move |feature: &&Feature| feature.discovery || kind == ControllerKind::Io;
-    FEATURES.iter().filter(known).map(|feature| (feature.id, feature.of_namespace))
+fn find(id: FeatureId, admin: &Admin<'_>) -> Result<&'static Feature, Status> {
+    known(admin).find(|feature| feature.id == id).ok_or(Status::INVALID_FIELD.dnr())
+}
+
+fn known(admin: &Admin<'_>) -> impl Iterator<Item = &'static Feature> {
+    let (kind, reservations) = (admin.controller.kind, admin.support().reservations);
+    let is_known = move |feature: &&Feature| {
+        (feature.discovery || kind == ControllerKind::Io)
+            && (reservations || !feature.of_reservations)
+    };
+    FEATURES.iter().filter(is_known)
+}
+
+/// The features that the controller supports, and whether each is namespace specific.
+pub(super) fn supported(admin: &Admin<'_>) -> impl Iterator<Item = (FeatureId, bool)> {
+    known(admin).map(|feature| (feature.id, feature.of_namespace))
 }
 
 pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     const CHANGEABLE: u32 = 1 << 2;
     const OF_NAMESPACE: u32 = 1 << 1;
     let asked = GetFeatures::from_command(admin.command);
-    let feature = find(asked.feature, admin.controller.kind)?;
+    let feature = find(asked.feature, admin)?;
     let answer = match asked.select {
         Select::Current if feature.id == FeatureId::RESERVATION_PERSISTENCE => {
             return reservations::get_persistence(admin);
@@ -129,7 +146,7 @@ pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
 
 pub(super) fn set_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     let asked = SetFeatures::from_command(admin.command);
-    let feature = find(asked.feature, admin.controller.kind)?;
+    let feature = find(asked.feature, admin)?;
     if asked.save {
         return Err(Status::FEATURE_NOT_SAVEABLE.dnr());
     }

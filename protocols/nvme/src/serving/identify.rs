@@ -2,6 +2,7 @@
 //!
 //! Each structure is a row in [`STRUCTURES`].
 
+use nearflash_request::Support;
 use nearflash_units::{BlockSize, ByteLen};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U16;
@@ -82,7 +83,7 @@ fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
         Deallocation::Unspecified | Deallocation::ReadsZeroes => NamespaceFeatures::THIN,
     };
     described.multi_path = IdentifyNamespace::SHARED;
-    described.reservations = IdentifyNamespace::RESERVATIONS;
+    described.reservations = reservation_capabilities(config);
     described.deallocate_features = match config.deallocation {
         Deallocation::None | Deallocation::Unspecified => 0,
         Deallocation::ReadsZeroes => {
@@ -94,9 +95,15 @@ fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
     described.nvm_capacity = u128::from(bytes).into();
     described.ana_group = ANA_GROUP.into();
     described.attributes = namespace_attributes(config);
+    described.nguid = nguid(config);
     described.lba_formats[0] =
         LbaFormat { data_shift: config.block_size.shift(), ..LbaFormat::default() };
     described
+}
+
+/// NGUID: the bytes of the UUID, for hosts that know a namespace by its NGUID alone.
+fn nguid(config: &NamespaceConfig) -> [u8; 16] {
+    config.uuid.into_bytes()
 }
 
 /// The preferred write sizes, and the atomic write unit across a power failure.
@@ -124,6 +131,11 @@ fn describe_sizes(config: &NamespaceConfig, described: &mut IdentifyNamespace) {
     }
 }
 
+/// RESCAP.
+fn reservation_capabilities(config: &NamespaceConfig) -> u8 {
+    if config.support.reservations { IdentifyNamespace::RESERVATIONS } else { 0 }
+}
+
 fn namespace_attributes(config: &NamespaceConfig) -> u8 {
     if config.write_protected { IdentifyNamespace::WRITE_PROTECTED } else { 0 }
 }
@@ -139,6 +151,7 @@ fn active_namespaces(admin: &Admin<'_>) -> Result<Vec<u8>, Status> {
 fn descriptors(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
     let config = find(admin)?.ok_or(Status::INVALID_NAMESPACE.dnr())?;
     Ok(descriptor_list(&[
+        NamespaceDescriptor::Nguid(nguid(config)),
         NamespaceDescriptor::Uuid(config.uuid),
         NamespaceDescriptor::CommandSet(COMMAND_SET_NVM),
     ]))
@@ -168,7 +181,7 @@ fn independent_namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Sta
         let cacheless = IndependentNamespace::CACHE_NOT_PRESENT;
         described.features = if config.volatile_cache { 0 } else { cacheless };
         described.multi_path = IdentifyNamespace::SHARED;
-        described.reservations = IdentifyNamespace::RESERVATIONS;
+        described.reservations = reservation_capabilities(config);
         described.ana_group = ANA_GROUP.into();
         described.attributes = namespace_attributes(config);
         described.status = IndependentNamespace::READY;
@@ -224,7 +237,7 @@ fn describe_any(admin: &Admin<'_>, described: &mut IdentifyController) {
 /// never flush it. A namespace without a cache reports that itself.
 fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
     let limits = &admin.config.limits;
-    let compare_blocks = limits.transfer_len_max.0 / 4096 - 1;
+    let Support { compound, reservations } = admin.support();
     described.controller_type = ControllerType::IO;
     described.multi_path =
         IdentifyController::SEVERAL_CONTROLLERS | IdentifyController::ANA_REPORTING;
@@ -247,12 +260,17 @@ fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
         | IdentifyController::DATASET_MANAGEMENT
         | IdentifyController::WRITE_ZEROES
         | IdentifyController::SAVE_AND_SELECT
-        | IdentifyController::RESERVATIONS
         | IdentifyController::TIMESTAMP)
         .into();
-    described.fused_operations = IdentifyController::COMPARE_AND_WRITE.into();
+    if reservations {
+        described.nvm_commands |= IdentifyController::RESERVATIONS;
+    }
+    if compound {
+        let compare_blocks = limits.transfer_len_max.0 / 4096 - 1;
+        described.fused_operations = IdentifyController::COMPARE_AND_WRITE.into();
+        described.atomic_compare_blocks = u16::try_from(compare_blocks).unwrap_or(u16::MAX).into();
+    }
     described.volatile_cache = IdentifyController::CACHE_PRESENT | IdentifyController::FLUSH_ALL;
-    described.atomic_compare_blocks = u16::try_from(compare_blocks).unwrap_or(u16::MAX).into();
     described.io_command_capsule_len = (4 + limits.in_capsule_len_max / 16).into();
     described.io_response_capsule_len = 1.into();
     described.sgl_descriptors_max = 1;

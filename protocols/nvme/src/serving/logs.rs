@@ -25,6 +25,8 @@ type Fill = fn(&mut Admin<'_>, &GetLogPage) -> Result<Vec<u8>, Status>;
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum On {
     Io,
+    /// I/O controllers with reservations.
+    Reservations,
     Discovery,
     Both,
 }
@@ -42,7 +44,7 @@ const PAGES: [Row; 10] = [
     Row(LogId::ANA, On::Io, Some(AsyncEvent::ANA_CHANGED), |admin, asked| Ok(ana(admin, asked))),
     Row(LogId::FEATURE_EFFECTS, On::Io, None, |admin, _| Ok(feature_effects(admin))),
     // The handler clears the notification and its event.
-    Row(LogId::RESERVATION_NOTIFICATION, On::Io, None, |admin, asked| {
+    Row(LogId::RESERVATION_NOTIFICATION, On::Reservations, None, |admin, asked| {
         Ok(reservations::page(admin, asked.retain_event))
     }),
     Row(LogId::DISCOVERY, On::Discovery, Some(AsyncEvent::DISCOVERY_CHANGED), |admin, _| {
@@ -52,7 +54,7 @@ const PAGES: [Row; 10] = [
 
 pub(super) fn get_log_page(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     let asked = GetLogPage::from_command(admin.command);
-    let Row(_, _, event, fill) = find(asked.log, admin.controller.kind)?;
+    let Row(_, _, event, fill) = find(asked.log, admin)?;
     if asked.offset_is_index || asked.len() > admin.config.limits.transfer_len_max.0 {
         return Err(Status::INVALID_FIELD.dnr());
     }
@@ -65,15 +67,18 @@ pub(super) fn get_log_page(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     Ok(Answer::data(data))
 }
 
-fn find(log: LogId, kind: ControllerKind) -> Result<&'static Row, Status> {
-    let row = PAGES.iter().find(|row| row.0 == log && has(row, kind));
+fn find(log: LogId, admin: &Admin<'_>) -> Result<&'static Row, Status> {
+    let row = PAGES.iter().find(|row| row.0 == log && has(row, admin));
     row.ok_or(Status::INVALID_LOG_PAGE.dnr())
 }
 
-fn has(row: &Row, kind: ControllerKind) -> bool {
-    match kind {
-        ControllerKind::Io => row.1 != On::Discovery,
-        ControllerKind::Discovery => row.1 != On::Io,
+fn has(row: &Row, admin: &Admin<'_>) -> bool {
+    let is_io = admin.controller.kind == ControllerKind::Io;
+    match row.1 {
+        On::Both => true,
+        On::Io => is_io,
+        On::Reservations => is_io && admin.support().reservations,
+        On::Discovery => !is_io,
     }
 }
 
@@ -89,7 +94,7 @@ fn part(page: &[u8], offset: u64, len: usize) -> Result<Vec<u8>, Status> {
 /// NVMe Base 2.0, 5.16.1.1: bit 0 of a page's dword is set if the page is supported.
 fn supported_pages(admin: &Admin<'_>) -> Vec<u8> {
     let mut page = [U32::ZERO; 256];
-    for row in PAGES.iter().filter(|row| has(row, admin.controller.kind)) {
+    for row in PAGES.iter().filter(|row| has(row, admin)) {
         page[usize::from(row.0.0)] = 1.into();
     }
     page.as_bytes().to_vec()
@@ -147,15 +152,9 @@ fn changed(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status>
 /// not do: hosts query several command sets (nvme-cli also queries zoned namespaces) and report the
 /// error.
 fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
-    let reads = [
-        IoOpcode::FLUSH,
-        IoOpcode::READ,
-        IoOpcode::COMPARE,
-        IoOpcode::RESERVATION_REGISTER,
-        IoOpcode::RESERVATION_REPORT,
-        IoOpcode::RESERVATION_ACQUIRE,
-        IoOpcode::RESERVATION_RELEASE,
-    ];
+    let reads = [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE];
+    let reservations: &[IoOpcode] =
+        if admin.support().reservations { &IoOpcode::RESERVATIONS } else { &[] };
     let writes = [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT];
     let mut effects = CommandEffects::NONE;
     for opcode in (admin.opcodes)(admin.controller.kind) {
@@ -164,7 +163,7 @@ fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>,
     if asked.command_set != COMMAND_SET_NVM {
         return Ok(effects.as_bytes().to_vec());
     }
-    for opcode in reads {
+    for opcode in reads.iter().chain(reservations) {
         effects.io[usize::from(opcode.0)] = CommandEffects::SUPPORTED.into();
     }
     for opcode in writes {
@@ -178,7 +177,7 @@ fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>,
 /// bit 20 if its scope is a namespace, bit 21 if it is the controller.
 fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
     let mut page = [U32::ZERO; 256];
-    for (feature, of_namespace) in features::supported(admin.controller.kind) {
+    for (feature, of_namespace) in features::supported(admin) {
         let scope = if of_namespace { 1 << 20 } else { 1 << 21 };
         page[usize::from(feature.0)] = (scope | 1).into();
     }

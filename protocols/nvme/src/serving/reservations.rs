@@ -13,6 +13,7 @@ use nearflash_session::nexus;
 use zerocopy::IntoBytes;
 
 use super::admin::{Admin, Answer, Reply};
+use super::config::NamespaceConfig;
 use super::controller::Controller;
 use super::state::{Changing, ControllerKind, NotificationMasks};
 use super::{Action, Target, tell_events};
@@ -73,7 +74,7 @@ pub(super) fn set_mask(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status>
     }
     let asked = admin.command.namespace_id();
     let namespaces: Vec<NamespaceId> = if asked == NamespaceId::ALL {
-        admin.namespaces().keys().copied().collect()
+        reservable(admin).map(|(nsid, _)| nsid).collect()
     } else {
         volume_of(admin, asked)?;
         vec![asked]
@@ -83,9 +84,18 @@ pub(super) fn set_mask(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status>
     Ok(0)
 }
 
+/// The volume of a namespace that has reservations; the features are not supported for the others.
 fn volume_of(admin: &Admin<'_>, namespace: NamespaceId) -> Result<VolumeId, Status> {
-    let config = admin.namespaces().get(&namespace);
-    config.map(|config| config.volume).ok_or(Status::INVALID_NAMESPACE.dnr())
+    let config = admin.namespaces().get(&namespace).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    if config.support.reservations { Ok(config.volume) } else { Err(Status::INVALID_FIELD.dnr()) }
+}
+
+/// The namespaces that have reservations.
+fn reservable<'a>(
+    admin: &'a Admin<'_>,
+) -> impl Iterator<Item = (NamespaceId, &'a NamespaceConfig)> {
+    let all = admin.namespaces().iter().map(|(nsid, config)| (*nsid, config));
+    all.filter(|(_, config)| config.support.reservations)
 }
 
 /// Reservation Persistence of one namespace. NVMe Base 2.0, 5.27.1 (FID 83h).
@@ -95,11 +105,17 @@ pub(super) fn get_persistence(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     Ok(Reply::Later)
 }
 
+/// The value without a Set Features: registrations do not persist.
+pub(super) fn default_persistence(admin: &Admin<'_>) -> Result<Answer, Status> {
+    volume_of(admin, admin.command.namespace_id())?;
+    Ok(Answer::result(0))
+}
+
 /// Sets the persistence of one namespace or of all, one after the other.
 pub(super) fn set_persistence(admin: &mut Admin<'_>, value: u32) -> Result<Reply, Status> {
     let asked = admin.command.namespace_id();
     let volumes: VecDeque<VolumeId> = if asked == NamespaceId::ALL {
-        admin.namespaces().values().map(|config| config.volume).collect()
+        reservable(admin).map(|(_, config)| config.volume).collect()
     } else {
         [volume_of(admin, asked)?].into()
     };

@@ -8,7 +8,7 @@ mod tests;
 
 pub use model::{Model, Told};
 
-use nearflash_request::{Access, BufferId, ChangeKind, VolumeId};
+use nearflash_request::{Access, BufferId, ChangeKind, Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
 use crate::commands::find;
@@ -32,6 +32,7 @@ pub fn unit(kind: u8) -> LogicalUnit {
             4 => Provisioning::Thin,
             _ => Provisioning::Resource,
         },
+        support: if kind & 128 == 0 { Support::ALL } else { Support::NONE },
         write_protected: kind & 8 != 0,
         software_write_protected: kind & 16 != 0,
         descriptor_sense: kind & 32 != 0,
@@ -73,7 +74,8 @@ fn check_result(asked: &Asked<'_>, task: &Result<Task, Sense>) {
         Ok(Task::Copy(task)) => check_copy(asked, task),
         Ok(Task::Change(change)) => {
             let is_report = matches!(change.kind, ChangeKind::Report);
-            assert!(asked.unit.is_some());
+            let unit = asked.unit.expect("nothing is asked of a unit that is not there");
+            assert!(unit.support.has_change(&change.kind), "{change:?} is refused later");
             assert_eq!(is_report, change.reply != crate::ReportReply::Status);
         }
         Ok(Task::Good | Task::DataIn(_) | Task::Parameters(_)) => {}
@@ -105,6 +107,7 @@ fn check_request(asked: &Asked<'_>, task: &RequestTask) {
         let operation = task.operation(&buffers[..given]);
         assert_eq!(operation.is_some(), given == count, "{task:?} with {given} buffers");
         let Some(operation) = operation else { continue };
+        assert!(unit.support.has(&operation), "{task:?} is refused later");
         let flushes = matches!(task.action, Action::Flush);
         assert!(flushes || operation.access() != Access::Write || !unit.is_read_only());
     }

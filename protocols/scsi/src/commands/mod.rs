@@ -21,8 +21,8 @@ mod verify;
 mod vpd;
 mod write_same;
 
-use crate::Cdb;
 use crate::call::Command;
+use crate::{Cdb, LogicalUnit};
 
 /// All commands, sorted by operation code within each group.
 pub(crate) const GROUPS: [&[Command]; 13] = [
@@ -73,7 +73,7 @@ pub(crate) fn find(cdb: &Cdb) -> Option<&'static Command> {
     })
 }
 
-/// Whether an operation code has several commands.
-pub(crate) fn has_service_actions(opcode: u8) -> bool {
-    of_opcode(opcode).any(|command| command.has_service_action)
+/// Whether a unit supports an operation code that has several commands.
+pub(crate) fn has_service_actions(opcode: u8, unit: &LogicalUnit) -> bool {
+    of_opcode(opcode).any(|command| command.has_service_action && command.is_of(unit))
 }

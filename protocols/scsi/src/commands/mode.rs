@@ -32,6 +32,7 @@ struct Page {
     code: u8,
     subpage: u8,
     current: fn(&LogicalUnit) -> Vec<u8>,
+    /// See [`Page::changeable`].
     changeable: &'static [u8],
 }
 
@@ -99,6 +100,14 @@ impl Page {
         bytes
     }
 
+    /// The bits that MODE SELECT can change. Other nodes would not know a change of a unit that they serve, too.
+    fn changeable(&self, unit: &LogicalUnit) -> Vec<u8> {
+        match unit.support.reservations {
+            true => self.changeable.to_vec(),
+            false => vec![0; self.changeable.len()],
+        }
+    }
+
     const fn is_asked(&self, code: u8, subpage: u8) -> bool {
         let subpage_fits = subpage == ALL_SUBPAGES || subpage == self.subpage;
         (code == ALL_PAGES || code == self.code) && subpage_fits
@@ -110,7 +119,7 @@ fn pages(call: &Call<'_>) -> Result<Vec<u8>, Sense> {
     let (control, code) = (call.cdb.byte(2) >> 6, call.cdb.byte(2) & 0x3F);
     let body: &dyn Fn(&Page) -> Vec<u8> = match control {
         0 => &|page| (page.current)(call.unit),
-        1 => &|page| page.changeable.to_vec(),
+        1 => &|page| page.changeable(call.unit),
         2 => &|page| (page.current)(&by_default(call.unit)),
         _ => return Err(Sense::SAVING_NOT_SUPPORTED),
     };
@@ -188,15 +197,22 @@ fn select(call: &Call<'_>, len: u64, header_len: usize) -> Result<Task, Sense> {
         return Err(Sense::cdb_field(1, 0)); // SP
     }
     match ByteLen(len) {
-        ByteLen(0) => Ok(change(modes_of(call.unit))),
+        ByteLen(0) => Ok(change(call.unit, modes_of(call.unit))),
         len if len.to_usize() < header_len => Err(Sense::PARAMETER_LIST_LENGTH),
         len if len > limits::PARAMETERS_LEN_MAX => Err(Sense::PARAMETER_LIST_LENGTH),
         len => Ok(Task::Parameters(len)),
     }
 }
 
-fn change(modes: Modes) -> Task {
-    Task::Change(ChangeTask { kind: ChangeKind::SetModes(modes), reply: ReportReply::Status })
+/// A list without a change of a unit that cannot change succeeds.
+fn change(unit: &LogicalUnit, modes: Modes) -> Task {
+    match unit.support.reservations {
+        true => {
+            let kind = ChangeKind::SetModes(modes);
+            Task::Change(ChangeTask { kind, reply: ReportReply::Status })
+        }
+        false => Task::Good,
+    }
 }
 
 const fn modes_of(unit: &LogicalUnit) -> Modes {
@@ -233,7 +249,7 @@ fn take(
     while at < bytes.len() {
         at += take_page(call.unit, bytes, at, &mut modes)?;
     }
-    Ok(change(modes))
+    Ok(change(call.unit, modes))
 }
 
 /// Checks a block descriptor. It must have the unit's block size, and the unit's block count, zero
@@ -284,13 +300,13 @@ fn take_page(
     };
     let page = PAGES.iter().find(|page| page.code == code && page.subpage == subpage);
     let page = page.ok_or(field(at, 5))?;
-    let current = (page.current)(unit);
+    let (current, changeable) = ((page.current)(unit), page.changeable(unit));
     if len != current.len() {
         return Err(field(at + header_len - if subpage == 0 { 1 } else { 2 }, 7));
     }
     let body = rest.get(header_len..header_len + len).ok_or(Sense::PARAMETER_LIST_LENGTH)?;
     for (index, byte) in body.iter().enumerate() {
-        let refused = (byte ^ current[index]) & !page.changeable[index];
+        let refused = (byte ^ current[index]) & !changeable[index];
         if refused != 0 {
             let highest = u8::try_from(refused.ilog2()).unwrap_or(7);
             return Err(field(at + header_len + index, highest));

@@ -7,7 +7,7 @@ use nearflash_request::Access;
 use nearflash_units::{Blocks, ByteLen};
 
 use super::blocks::{Form, check_protect, check_range, check_writable, len_at_most, transferred};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, Needs};
 use crate::task::{Action, RequestTask};
 use crate::{Sense, Task, limits};
 
@@ -22,19 +22,20 @@ pub(super) const COMMANDS: &[Command] = &[
     .within_secs(SECS),
     of_blocks!(Ten, 0x28, 0xF8, read).within_secs(SECS),
     of_blocks!(Ten, 0x2A, 0xF8, write).within_secs(SECS),
-    of_blocks!(Ten, 0x2E, 0xF6, write_and_verify).within_secs(SECS),
+    of_blocks!(Ten, 0x2E, 0xF6, write_and_verify).within_secs(SECS).needing(Needs::Compound),
     of_blocks!(Sixteen, 0x88, 0xF8, read).within_secs(SECS),
     Command::of_unit(
         &[0x89, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0x04],
         compare_and_write,
     )
-    .within_secs(SECS),
+    .within_secs(SECS)
+    .needing(Needs::Compound),
     of_blocks!(Sixteen, 0x8A, 0xF8, write).within_secs(SECS),
-    of_blocks!(Sixteen, 0x8B, 0xF8, or_write).within_secs(SECS),
-    of_blocks!(Sixteen, 0x8E, 0xF6, write_and_verify).within_secs(SECS),
+    of_blocks!(Sixteen, 0x8B, 0xF8, or_write).within_secs(SECS).needing(Needs::Compound),
+    of_blocks!(Sixteen, 0x8E, 0xF6, write_and_verify).within_secs(SECS).needing(Needs::Compound),
     of_blocks!(Twelve, 0xA8, 0xF8, read).within_secs(SECS),
     of_blocks!(Twelve, 0xAA, 0xF8, write).within_secs(SECS),
-    of_blocks!(Twelve, 0xAE, 0xF6, write_and_verify).within_secs(SECS),
+    of_blocks!(Twelve, 0xAE, 0xF6, write_and_verify).within_secs(SECS).needing(Needs::Compound),
 ];
 
 /// FUA, in all forms except the six-byte commands.

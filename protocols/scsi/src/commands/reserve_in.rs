@@ -5,7 +5,7 @@
 use nearflash_request::{ChangeKind, Identity, Registrant, Report, ReservationType};
 
 use super::data_in::{cut, len_u32};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, Needs};
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Sense, Task, transport_id};
 
@@ -17,6 +17,7 @@ macro_rules! reserve_in {
         })
         .with_service_action()
         .within_secs(10)
+        .needing(Needs::Reservations)
     };
 }
 

@@ -7,7 +7,7 @@
 use nearflash_request::{ChangeKind, Expected, ReservationType};
 use nearflash_units::ByteLen;
 
-use crate::call::{Call, Command, Take};
+use crate::call::{Call, Command, Needs, Take};
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Cdb, Sense, Task, limits};
 
@@ -19,10 +19,10 @@ macro_rules! usage {
 }
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x16, 0x11, 0, 0, 0, 0x04], reserve_legacy).within_secs(10),
-    Command::of_unit(&[0x17, 0x11, 0, 0, 0, 0x04], release_legacy).within_secs(10),
-    Command::of_unit(&[0x56, 0x11, 0, 0, 0, 0, 0, 0, 0, 0x04], reserve_legacy).within_secs(10),
-    Command::of_unit(&[0x57, 0x11, 0, 0, 0, 0, 0, 0, 0, 0x04], release_legacy).within_secs(10),
+    legacy(Command::of_unit(&[0x16, 0x11, 0, 0, 0, 0x04], reserve_legacy)),
+    legacy(Command::of_unit(&[0x17, 0x11, 0, 0, 0, 0x04], release_legacy)),
+    legacy(Command::of_unit(&[0x56, 0x11, 0, 0, 0, 0, 0, 0, 0, 0x04], reserve_legacy)),
+    legacy(Command::of_unit(&[0x57, 0x11, 0, 0, 0, 0, 0, 0, 0, 0x04], release_legacy)),
     reserve_out(usage!(0x00, 0), register),
     reserve_out(usage!(0x01, 0xFF), reserve),
     reserve_out(usage!(0x02, 0xFF), release),
@@ -32,11 +32,16 @@ pub(super) const COMMANDS: &[Command] = &[
     reserve_out(usage!(0x06, 0), register_anyway),
 ];
 
+const fn legacy(command: Command) -> Command {
+    command.within_secs(10).needing(Needs::Reservations)
+}
+
 const fn reserve_out(usage: &'static [u8], take: Take) -> Command {
     Command::of_unit(usage, parameter_list)
         .with_service_action()
         .with_parameters(take)
         .within_secs(10)
+        .needing(Needs::Reservations)
 }
 
 fn change(kind: ChangeKind) -> Task {

@@ -6,14 +6,14 @@ use nearflash_request::{Access, BlockRange};
 use nearflash_units::{Blocks, ByteLen, Lba};
 
 use super::blocks::{check_range, check_writable};
-use crate::call::{Call, Command};
+use crate::call::{Call, Command, Needs};
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Provisioning, Sense, Task, limits};
 
 pub(super) const COMMANDS: &[Command] =
     &[Command::of_unit(&[0x42, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], unmap)
         .with_parameters(descriptors)
-        .that_unmaps()
+        .needing(Needs::Unmapping)
         .within_secs(60)];
 
 /// Length of the header before the block descriptors.

@@ -89,7 +89,10 @@ fn count(blocks: u64) -> [u8; 4] {
 fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     let size = unit.block_size;
     let transfer = limits::transfer_blocks_max(size).0;
-    let compare = limits::compare_and_write_blocks_max(size).0;
+    let compare = match unit.support.compound {
+        true => limits::compare_and_write_blocks_max(size).0,
+        false => 0, // COMPARE AND WRITE is not supported
+    };
     let (unmap_blocks, unmap_descriptors) = match unit.unmaps() {
         true => (limits::UNMAP_BLOCKS_MAX, limits::UNMAP_DESCRIPTORS_MAX),
         false => (0, 0),

@@ -22,6 +22,8 @@ const RESOURCE: u8 = 64;
 const THIN: u8 = 4;
 const PROTECTED: u8 = 8;
 const SOFTWARE_PROTECTED: u8 = 16;
+/// Other nodes serve it, too.
+const SHARED: u8 = 128;
 
 /// A session with one unit.
 struct Session {
@@ -181,4 +183,62 @@ fn reservations_let_each_command_pass_or_not_as_the_standards_tables_say() {
     for (cdb, access) in commands {
         assert_eq!(session.request(cdb).action, Action::Admit(access), "{cdb:x?}");
     }
+}
+
+/// REPORT SUPPORTED OPERATION CODES, one command: whether the unit supports it.
+fn is_claimed(session: &Session, command: &crate::call::Command) -> bool {
+    let action = command.service_action();
+    let option = if action.is_some() { 0b010 } else { 0b001 };
+    let mut cdb = [0xA3, 0x0C, option, command.opcode(), 0, action.unwrap_or(0), 0, 0, 0, 64, 0, 0];
+    let data = session.data(&cdb);
+    cdb[2] = 0b011;
+    assert_eq!(session.data(&cdb), data);
+    match data[1] & 0b111 {
+        0b011 => true,
+        0b001 => false,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_unit_refuses_by_opcode_exactly_what_it_does_not_claim() {
+    for kind in [THICK, THIN, RESOURCE, SHARED, SHARED | THIN] {
+        let session = Session::new(kind);
+        for command in crate::commands::GROUPS.into_iter().flatten() {
+            let mut cdb = [0; 16];
+            cdb[..2].copy_from_slice(&[command.opcode(), command.service_action().unwrap_or(0)]);
+            let answer = session.ask(&cdb);
+            let refused = [Err(Sense::INVALID_OPCODE), Err(Sense::cdb_field(1, 4))];
+            let claimed = is_claimed(&session, command);
+            assert_eq!(claimed, !refused.contains(&answer), "kind {kind}, {cdb:02x?}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_unit_that_other_nodes_serve_too_claims_no_compound_command_and_no_reservation() {
+    let session = Session::new(SHARED);
+    // PERSISTENT RESERVE IN and OUT, RESERVE, RELEASE, ORWRITE, COMPARE AND WRITE, WRITE AND VERIFY.
+    for opcode in [0x5E, 0x5F, 0x16, 0x17, 0x56, 0x57, 0x8B, 0x89, 0x2E, 0x8E, 0xAE] {
+        assert_eq!(session.ask(&[opcode; 16]), Err(Sense::INVALID_OPCODE), "{opcode:#04x}");
+        let listed = session.data(&[0xA3, 0x0C, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0]);
+        assert!(listed[4..].chunks(8).all(|one| one[0] != opcode), "{opcode:#04x}");
+    }
+    let limits = session.data(&[0x12, 1, 0xB0, 0, 64, 0]);
+    assert_eq!(limits[5], 0, "MAXIMUM COMPARE AND WRITE LENGTH");
+    assert_ne!(Session::new(THIN).data(&[0x12, 1, 0xB0, 0, 64, 0])[5], 0);
+}
+
+#[test]
+fn modes_of_a_unit_that_other_nodes_serve_too_cannot_be_changed() {
+    let session = Session::new(SHARED);
+    let changeable = session.data(&[0x1A, 8, 0x4A, 0, 255, 0]);
+    assert_eq!(changeable[6..], [0; 10]);
+    let mut list = session.data(&[0x1A, 8, 0x0A, 0, 255, 0]);
+    list[..4].fill(0);
+    let len = u8::try_from(list.len()).unwrap();
+    assert_eq!(session.ask_with(&[0x15, 0x10, 0, 0, len, 0], &list), Ok(Task::Good));
+    list[8] |= 1 << 3; // SWP
+    let refused = session.ask_with(&[0x15, 0x10, 0, 0, len, 0], &list);
+    assert_eq!(refused, Err(Sense::parameter_field(8, 3)));
 }

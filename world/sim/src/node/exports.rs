@@ -10,7 +10,7 @@ use nearflash_nvme::serving::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme::tls::DoorTls;
-use nearflash_request::VolumeId;
+use nearflash_request::{Support, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_space::{Reservations, Sharing, VolumeEntry, VolumeTable};
 use uuid::Uuid;
@@ -54,9 +54,7 @@ impl Node {
         };
         let far = self.far_volumes().map(|volume| {
             let (id, map) = entry(volume);
-            let is_mirrored = self.mirrored.is_some();
-            let sharing = if is_mirrored { Sharing::Shared } else { Sharing::Forwarded };
-            (id, VolumeEntry { sharing, ..map })
+            (id, VolumeEntry { sharing: self.far_sharing(), ..map })
         });
         let faces = self.mirrored.iter().flat_map(Mirrored::face_volumes);
         let faces = faces.map(|(id, entry, rules)| {
@@ -66,8 +64,13 @@ impl Node {
         Arc::new(VolumeTable::new(self.volumes.iter().map(entry).chain(far).chain(faces)))
     }
 
+    /// Which operations of the next node's volumes this node orders.
+    fn far_sharing(&self) -> Sharing {
+        if self.mirrored.is_some() { Sharing::Shared } else { Sharing::Forwarded }
+    }
+
     pub(super) fn namespaces(&self) -> Vec<NamespaceConfig> {
-        let config = |volume: &SimVolume| {
+        let config = |(volume, support): (&SimVolume, Support)| {
             Some(NamespaceConfig {
                 subsystem: volume.subsystem.clone()?,
                 namespace: volume.namespace,
@@ -78,10 +81,13 @@ impl Node {
                 device_block_size: self.config.device_block_size(),
                 volatile_cache: self.config.volatile_cache,
                 deallocation: Deallocation::Unspecified,
+                support,
                 write_protected: false,
             })
         };
-        self.volumes.iter().chain(self.far_volumes()).filter_map(config).collect()
+        let own = self.volumes.iter().map(|volume| (volume, Support::ALL));
+        let far = self.far_volumes().map(|volume| (volume, self.far_sharing().support()));
+        own.chain(far).filter_map(config).collect()
     }
 
     /// The exports to direct clients.
@@ -126,7 +132,7 @@ impl Node {
 
     /// The exports to initiators: the volumes that are checked.
     pub(super) fn iscsi_exports(&self) -> Arc<iscsi::Exports> {
-        let unit = |volume: &SimVolume| {
+        let unit = |(volume, support): (&SimVolume, Support)| {
             let own = self.reservations.get(&volume.id);
             let modes = own.map(Reservations::modes).unwrap_or_default();
             LogicalUnit {
@@ -138,17 +144,20 @@ impl Node {
                 blocks: volume.blocks,
                 volatile_cache: self.config.volatile_cache,
                 provisioning: nearflash_scsi::Provisioning::Thin,
+                support,
                 write_protected: false,
                 software_write_protected: modes.write_protected,
                 descriptor_sense: modes.descriptor_sense,
                 epoch: volume.epoch.0,
             }
         };
-        let units = self.volumes.iter().filter(|volume| volume.is_checked()).map(unit);
+        let own = self.volumes.iter().filter(|volume| volume.is_checked());
+        let units = own.map(|volume| unit((volume, Support::ALL)));
         let units = Arc::new(LogicalUnits::new(TARGET, iscsi::PORTAL_GROUP, units));
         let portal = self.id.address(3260);
         let far = self.mirrored.as_ref().map(|_| {
-            let units = self.far_volumes().map(unit);
+            let support = self.far_sharing().support();
+            let units = self.far_volumes().map(|volume| unit((volume, support)));
             let units = LogicalUnits::new(FAR_TARGET, iscsi::PORTAL_GROUP, units);
             (FAR_TARGET.into(), Arc::new(units))
         });

@@ -105,11 +105,19 @@ fn active_namespaces_are_listed_past_the_one_given() {
 }
 
 #[test]
-fn a_namespace_is_known_by_its_uuid() {
+fn a_namespace_is_known_by_its_uuid_which_is_its_nguid_too() {
     let (mut target, controller) = joined();
     let data = described(&mut target, controller, identify(Cns::NAMESPACE_DESCRIPTORS, 1));
-    let uuid = NamespaceDescriptor::Uuid(Uuid::from_u128(0xABC1));
-    assert_eq!(parse_descriptors(&data), [uuid, NamespaceDescriptor::CommandSet(0)]);
+    let uuid = Uuid::from_u128(0xABC1);
+    let expected = [
+        NamespaceDescriptor::Nguid(uuid.into_bytes()),
+        NamespaceDescriptor::Uuid(uuid),
+        NamespaceDescriptor::CommandSet(0),
+    ];
+    assert_eq!(parse_descriptors(&data), expected);
+    let data = described(&mut target, controller, identify(Cns::NAMESPACE, 1));
+    let it = IdentifyNamespace::ref_from_bytes(&data).unwrap();
+    assert_eq!(it.nguid, uuid.into_bytes());
 }
 
 #[test]

@@ -9,10 +9,11 @@ mod identify;
 mod keep_alive;
 mod reservations;
 mod rights;
+mod support;
 
 use std::net::SocketAddr;
 
-use nearflash_request::VolumeId;
+use nearflash_request::{Support, VolumeId};
 use nearflash_units::{BlockSize, Blocks, Nanos};
 use uuid::Uuid;
 
@@ -65,6 +66,7 @@ fn namespace(subsystem: &str, nsid: u32) -> NamespaceConfig {
         device_block_size: BlockSize::B512,
         volatile_cache: false,
         deallocation: Deallocation::ReadsZeroes,
+        support: Support::ALL,
         write_protected: false,
     }
 }
