@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 use nearflash_access::Secret;
 use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
-use nearflash_cluster::record::Door;
+use nearflash_cluster::record::{AddressTls, Door};
 use nearflash_cluster::{Change, compile};
 use nearflash_media::Slice;
 use nearflash_mirror::membership::SliceState;
 use nearflash_nvme::ControllerId;
+use nearflash_session::DoorTls;
 use nearflash_space::Name;
 use nearflash_space::slice::{SliceVerdict, Superblock};
 use uuid::Uuid;
@@ -117,6 +118,7 @@ impl Enrolled {
             uuid: node,
             name: config.node.clone(),
             addresses: reachable(addresses, ip, pulse_address),
+            tls: secured(addresses, ip),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine,
         };
@@ -384,25 +386,39 @@ fn reachable(
     ip: std::net::IpAddr,
     pulse: SocketAddr,
 ) -> BTreeMap<Door, Vec<SocketAddr>> {
-    let doors = [
-        (Protocol::NvmeTcp, Door::NvmeTcp),
-        (Protocol::Iscsi, Door::Iscsi),
-        (Protocol::Direct, Door::Direct),
-    ];
-    let specific = |address: SocketAddr| match address.ip().is_unspecified() {
+    let of_hosts = |protocol| {
+        let told = addresses.advertised(protocol).into_iter();
+        told.map(|(address, _)| specific(address, ip)).collect::<Vec<_>>()
+    };
+    // The other nodes are direct clients without TLS, and not behind the address translation of hosts.
+    let direct = addresses.plain(Protocol::Direct).into_iter().map(|it| specific(it, ip)).collect();
+    [
+        (Door::NvmeTcp, of_hosts(Protocol::NvmeTcp)),
+        (Door::Iscsi, of_hosts(Protocol::Iscsi)),
+        (Door::Direct, direct),
+        (Door::Pulse, vec![specific(pulse, ip)]),
+    ]
+    .into()
+}
+
+/// The addresses of NVMe/TCP whose connections use TLS.
+fn secured(addresses: &Addresses, ip: std::net::IpAddr) -> BTreeMap<SocketAddr, AddressTls> {
+    let of = |(address, tls)| {
+        let tls = match tls {
+            DoorTls::Off => return None,
+            DoorTls::Allowed => AddressTls::Allowed,
+            DoorTls::Required => AddressTls::Required,
+        };
+        Some((specific(address, ip), tls))
+    };
+    addresses.advertised(Protocol::NvmeTcp).into_iter().filter_map(of).collect()
+}
+
+fn specific(address: SocketAddr, ip: std::net::IpAddr) -> SocketAddr {
+    match address.ip().is_unspecified() {
         true => SocketAddr::new(ip, address.port()),
         false => address,
-    };
-    let of = |protocol| {
-        // The other nodes are direct clients without TLS.
-        let all = match protocol {
-            Protocol::Direct => addresses.plain(protocol),
-            _ => addresses.of(protocol),
-        };
-        all.into_iter().map(specific).collect::<Vec<_>>()
-    };
-    let doors = doors.into_iter().map(|(protocol, door)| (door, of(protocol)));
-    doors.chain([(Door::Pulse, vec![specific(pulse)])]).collect()
+    }
 }
 
 /// Opens the socket for the pulses of other nodes.

@@ -29,12 +29,28 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The addresses of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
-    /// As bound, with the port that the system chose for port 0, and whether each has TLS.
-    bound: Vec<(Protocol, SocketAddr, DoorTls)>,
+    bound: Vec<Bound>,
     pub(crate) direct_local: Option<PathBuf>,
 }
 
+/// An address of a node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Bound {
+    protocol: Protocol,
+    /// As bound, with the port that the system chose for port 0.
+    address: SocketAddr,
+    /// The address by which discovery reports it.
+    advertised: SocketAddr,
+    tls: DoorTls,
+}
+
 impl Addresses {
+    /// The addresses by which discovery reports those of a protocol, and whether each has TLS.
+    pub(crate) fn advertised(&self, protocol: Protocol) -> Vec<(SocketAddr, DoorTls)> {
+        let of = self.bound.iter().filter(|bound| bound.protocol == protocol);
+        of.map(|bound| (bound.advertised, bound.tls)).collect()
+    }
+
     pub(crate) fn of(&self, protocol: Protocol) -> Vec<SocketAddr> {
         self.with(protocol, |_| true)
     }
@@ -50,8 +66,9 @@ impl Addresses {
     }
 
     fn with(&self, protocol: Protocol, is_meant: impl Fn(DoorTls) -> bool) -> Vec<SocketAddr> {
-        let of = self.bound.iter().filter(|(bound, _, tls)| *bound == protocol && is_meant(*tls));
-        of.map(|(_, address, _)| *address).collect()
+        let of =
+            self.bound.iter().filter(|bound| bound.protocol == protocol && is_meant(bound.tls));
+        of.map(|bound| bound.address).collect()
     }
 }
 
@@ -85,7 +102,8 @@ impl Doors {
             let advertise = advertised(protocol, bound, config.advertise);
             let socket = DoorSocket::Tcp { listener, advertise };
             open.push(OpenDoor { protocol, socket, admits, tls: door.tls });
-            addresses.bound.push((protocol, bound, door.tls));
+            let tls = door.tls;
+            addresses.bound.push(Bound { protocol, address: bound, advertised: advertise, tls });
         }
         addresses.direct_local = config.direct_local.as_deref().map(absolute);
         let local = addresses.direct_local.as_deref().map(open_local).transpose()?;

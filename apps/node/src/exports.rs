@@ -9,7 +9,7 @@ use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
 use nearflash_request::{HostRights, VolumeId};
-use nearflash_space::{Name, Provisioning, Space, Volume};
+use nearflash_space::{Home, Name, Provisioning, Space, Volume};
 use nearflash_units::{BlockSize, ByteOffset};
 use uuid::Uuid;
 
@@ -61,12 +61,14 @@ pub(crate) fn published(
             volatile_cache: expected.volatile_cache,
             deallocates: expected.deallocates,
             support: volume.home.support(),
+            on_every_node: volume.home == Home::Cluster,
         }
     };
     let namespaces = volumes.into_iter().map(namespace).collect();
     let iscsi = iscsi_access(recorded, devices);
     let (volumes, hosts) = (Arc::new(space.table()), Arc::clone(&iscsi.rights));
-    Published { volumes, namespaces, hosts, direct, iscsi: Arc::new(iscsi) }
+    let elsewhere = Arc::clone(&recorded.elsewhere);
+    Published { volumes, namespaces, hosts, elsewhere, direct, iscsi: Arc::new(iscsi) }
 }
 
 /// The rights of hosts and initiators.
@@ -165,6 +167,7 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
             volatile_cache: expected.volatile_cache,
             deallocates: expected.deallocates,
             support: volume.home.support(),
+            on_every_node: volume.home == Home::Cluster,
             is_thick: volume.provisioning == Provisioning::Thick,
             modes: volume.reservations.modes(),
             epoch: volume.epoch,
@@ -178,6 +181,7 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
         targets: targets.into_iter().map(target).collect(),
         accounts: recorded.accounts.iter().cloned().collect(),
         rights: Arc::new(host_rights(recorded)),
+        elsewhere: Arc::clone(&recorded.elsewhere),
     }
 }
 

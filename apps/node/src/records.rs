@@ -1,6 +1,9 @@
 //! The state that a node records and serves. A change is made on a copy of it.
 
+use std::sync::Arc;
+
 use nearflash_access::{Accounts, Grants, HostVolumes};
+use nearflash_cluster::compile::HostDoors;
 use nearflash_nvme::hosts::HostTable;
 use nearflash_request::UnlistedHosts;
 use nearflash_space::Space;
@@ -34,6 +37,8 @@ pub(crate) struct Records {
     pub(crate) unlisted_hosts: UnlistedHosts,
     /// The access of the cluster's nodes. The cluster's token has its secret, not the catalog.
     pub(crate) peers: Option<PeerAccess>,
+    /// The other nodes of the cluster that hosts can use. The cluster's store has them, not the catalog.
+    pub(crate) elsewhere: Arc<[HostDoors]>,
     /// The volumes whose files this node owns. The configuration has them, not the catalog.
     pub(crate) files: Option<FilesAccess>,
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nearflash_access::{ChapAccount, GrantNumber, GrantPath, Rights, Secret};
+use nearflash_cluster::compile::HostDoors;
 use nearflash_device::DeviceId;
 use nearflash_direct::Status;
 use nearflash_direct::serving::FilesDemand;
@@ -71,6 +72,8 @@ pub struct RuntimeConfig {
     /// Identifies the node to hosts, or the cluster if all of its nodes serve the same subsystems: as the
     /// serial number.
     pub node: Uuid,
+    /// The node's number in its cluster; 0 without a cluster. Its ports are numbered by it.
+    pub ordinal: u16,
     /// The numbers of its NVMe controllers.
     pub controller_ids: RangeInclusive<u16>,
     /// The node's history for the health log.
@@ -280,6 +283,8 @@ pub struct Published {
     pub namespaces: Arc<[Namespace]>,
     /// The rights of hosts on the namespaces.
     pub hosts: Arc<HostRights>,
+    /// The other nodes that serve the volumes of the cluster.
+    pub elsewhere: Arc<[HostDoors]>,
     /// The direct clients' view of the volumes.
     pub direct: Arc<DirectAccess>,
     /// The iSCSI initiators' view of the volumes, and their accounts.
@@ -295,6 +300,8 @@ pub struct IscsiAccess {
     pub accounts: Vec<ChapAccount>,
     /// The rights of initiators on the units.
     pub rights: Arc<HostRights>,
+    /// The other nodes that serve the volumes of the cluster.
+    pub elsewhere: Arc<[HostDoors]>,
 }
 
 /// A subsystem as initiators see it.
@@ -327,6 +334,8 @@ pub struct IscsiUnit {
     pub deallocates: bool,
     /// Its optional commands.
     pub support: Support,
+    /// Whether every node of the cluster serves it.
+    pub on_every_node: bool,
     /// Whether it keeps all of its storage, even for deallocated blocks.
     pub is_thick: bool,
     /// The modes that initiators have changed.
@@ -531,6 +540,8 @@ pub struct Namespace {
     pub deallocates: bool,
     /// Its optional commands.
     pub support: Support,
+    /// Whether every node of the cluster serves it.
+    pub on_every_node: bool,
 }
 
 /// The running cores.

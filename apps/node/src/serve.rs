@@ -96,6 +96,7 @@ impl Running {
             initiators: config.initiators.clone(),
             changes: asker.clone(),
             node: cluster.as_ref().map_or_else(|| prepared.catalog.node(), Enrolled::cluster),
+            ordinal: cluster.as_ref().map_or(0, |it| it.ordinal),
             controller_ids: cluster.as_ref().map_or(ALL_CONTROLLER_IDS, Enrolled::controller_ids),
             life: health.life(),
             ledger: Arc::clone(health.ledger()),

@@ -27,7 +27,8 @@ use uuid::Uuid;
 
 use crate::key::{Key, ORDINAL_MAX};
 use crate::record::{
-    ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record, Schema, WIDTH_MAX,
+    AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record, Schema,
+    WIDTH_MAX,
 };
 use crate::state::{ClusterState, Inconsistent};
 use crate::store::{Compare, Put, Txn};
@@ -89,6 +90,8 @@ pub struct NodeSpec {
     pub name: Name,
     /// The addresses of each door.
     pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
+    /// The addresses of NVMe/TCP whose connections use TLS.
+    pub tls: BTreeMap<SocketAddr, AddressTls>,
     /// The version of its program.
     pub version: String,
     /// The name that its machine has as a member of etcd; empty for a machine that is not a member.

@@ -11,7 +11,7 @@ use nearflash_space::{Name, Provisioning};
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::record::{Door, MirrorRecord, VolumeRecord, VolumeState};
+use crate::record::{AddressTls, Door, MirrorRecord, NodeRecord, VolumeRecord, VolumeState};
 use crate::state::{ClusterState, Inconsistent, MirrorView, inconsistent};
 use crate::{Key, MirrorKey};
 
@@ -28,6 +28,8 @@ pub struct Tables {
     /// The parts that lie on slices of the node, also of volumes that are not ready yet. A replica
     /// of two is a part until it has been zeroed.
     pub parts: Vec<Part>,
+    /// The other nodes at which hosts find the volumes, too, in the order of their numbers.
+    pub elsewhere: Vec<HostDoors>,
     /// The volumes that cannot be served, with the fault.
     pub left_out: BTreeMap<Uuid, (Name, Inconsistent)>,
 }
@@ -178,6 +180,17 @@ pub struct MirrorPlace {
     pub start: ByteOffset,
 }
 
+/// Where hosts reach another node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HostDoors {
+    /// The node's number in the cluster.
+    pub ordinal: u16,
+    /// Its addresses of NVMe/TCP, and whether their connections use TLS.
+    pub nvme_tcp: Vec<(SocketAddr, Option<AddressTls>)>,
+    /// Its addresses of iSCSI.
+    pub iscsi: Vec<SocketAddr>,
+}
+
 /// The place of a slice.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SlicePlace {
@@ -193,7 +206,7 @@ pub struct SlicePlace {
 
 /// The tables of a node.
 pub fn compile(state: &ClusterState, node: Uuid) -> Tables {
-    let mut tables = Tables::default();
+    let mut tables = Tables { elsewhere: elsewhere(state, node), ..Tables::default() };
     for (uuid, volume) in state.volumes() {
         if volume.state == VolumeState::Removing {
             continue;
@@ -344,6 +357,23 @@ fn mirror_layout(
         revision: view.revision.0,
         places_revision: view.places_revision.0,
     })
+}
+
+/// The other nodes that hosts can use.
+fn elsewhere(state: &ClusterState, node: Uuid) -> Vec<HostDoors> {
+    let doors = |record: &NodeRecord| {
+        let of = |door: Door| record.addresses.get(&door).cloned().unwrap_or_default();
+        let secured = |address: SocketAddr| (address, record.tls.get(&address).copied());
+        HostDoors {
+            ordinal: record.ordinal,
+            nvme_tcp: of(Door::NvmeTcp).into_iter().map(secured).collect(),
+            iscsi: of(Door::Iscsi),
+        }
+    };
+    let others = state.nodes().iter().filter(|(uuid, _)| **uuid != node);
+    let mut others: Vec<HostDoors> = others.map(|(_, record)| doors(record)).collect();
+    others.sort_unstable_by_key(|it| it.ordinal);
+    others
 }
 
 fn slice_place(state: &ClusterState, node: Uuid, uuid: Uuid) -> Result<SlicePlace, Inconsistent> {

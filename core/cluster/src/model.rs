@@ -129,7 +129,8 @@ pub(crate) fn register(number: u16) -> Change {
     let address = format!("192.0.2.{number}:4421").parse().unwrap();
     let (addresses, version) = ([(Door::Direct, vec![address])].into(), "0.1.0".to_owned());
     let machine = format!("m{number}");
-    Change::RegisterNode(NodeSpec { uuid: node(number), name, addresses, version, machine })
+    let (uuid, tls) = (node(number), BTreeMap::new());
+    Change::RegisterNode(NodeSpec { uuid, name, addresses, tls, version, machine })
 }
 
 pub(crate) fn open_slice(number: u16, len: ByteLen, incarnation: u64) -> Change {

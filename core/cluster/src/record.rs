@@ -8,7 +8,9 @@ mod node;
 mod slice;
 mod volume;
 
-pub use node::{AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, NodeRecord, RemovedRecord};
+pub use node::{
+    AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, NodeRecord, RemovedRecord,
+};
 pub use slice::{DATA_START, MIRROR_LEN_MAX, RoomRecord, RoomState, SliceRecord, TRACT_LEN};
 pub(crate) use volume::is_stripe_unit;
 pub use volume::{

@@ -5,21 +5,18 @@ use std::sync::Arc;
 
 use nearflash_engine::CoreId;
 use nearflash_nvme::hosts::KeyedHosts;
-use nearflash_nvme::serving::{
-    Action, Arrival, Connected, HostStatus, NamespaceConfig, QueueKind, Refusal, Target,
-};
+use nearflash_nvme::serving::{Action, Arrival, Connected, HostStatus, QueueKind, Refusal, Target};
 use nearflash_nvme::{
     CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, ConnectDemand};
-use nearflash_request::HostRights;
 use nearflash_units::Nanos;
 
 use crate::associations::{Associations, Host};
 use crate::changes::tag_of;
 use crate::connection::{Connection, Role};
 use crate::connections::Key;
-use crate::message::Message;
+use crate::message::{HostExports, Message};
 use crate::notice::Notice;
 use crate::shard::Shard;
 use crate::tls::TlsIdentity;
@@ -232,17 +229,14 @@ impl Shard {
         }
     }
 
-    pub(crate) fn set_exports<W: World>(
-        &mut self,
-        namespaces: Vec<NamespaceConfig>,
-        rights: Arc<HostRights>,
-        world: &mut W,
-    ) {
+    pub(crate) fn set_exports<W: World>(&mut self, exports: HostExports, world: &mut W) {
+        let HostExports { namespaces, rights, elsewhere } = exports;
         let Some(controllers) = &mut self.controllers else { return };
         // A host that gets rights gets no new namespace before them.
         controllers.target.set_rights(rights);
         let published = controllers.target.publish(namespaces);
         published.expect("the control side gives each namespace a number of its own");
+        controllers.target.set_elsewhere(elsewhere);
         self.act(world);
     }
 

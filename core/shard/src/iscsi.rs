@@ -78,7 +78,9 @@ struct Ending {
 impl Initiators {
     pub(crate) fn new(config: IscsiConfig, core_count: u16) -> Self {
         let IscsiConfig { sessions_max, window, .. } = config;
-        let portal = Portal::new(PortalConfig { sessions_max, core_count, window });
+        let portal_group = config.exports.portal_group();
+        let portal = PortalConfig { sessions_max, core_count, window, portal_group };
+        let portal = Portal::new(portal);
         let (peers, held_back, ending) = (HashMap::new(), Vec::new(), Vec::new());
         Self { config, portal, peers, held_back, ending }
     }

@@ -44,7 +44,7 @@ pub use door::{Door, Peer};
 pub use gauges::{Gauges, Protocol, Reading};
 pub use iscsi::IscsiConfig;
 pub use leftover::LEFTOVER_MAX;
-pub use message::{ClientPlace, Devices, Message};
+pub use message::{ClientPlace, Devices, HostExports, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
     CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,

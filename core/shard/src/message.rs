@@ -12,7 +12,7 @@ use nearflash_iscsi::serving as iscsi;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorMessage, MirrorTable, Written};
 use nearflash_nvme::auth::Step;
 use nearflash_nvme::hosts::KeyedHosts;
-use nearflash_nvme::serving::NamespaceConfig;
+use nearflash_nvme::serving::{NamespaceConfig, Port};
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
 use nearflash_request::{ChangeResult, HostRights, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
@@ -42,6 +42,17 @@ pub struct Devices {
     pub kinds: Arc<[DeviceKind]>,
     /// Other nodes. Each remote device is a volume of one of them.
     pub peers: Vec<PeerConfig>,
+}
+
+/// The exports of a node to NVMe hosts.
+#[derive(Clone, Debug, Default)]
+pub struct HostExports {
+    /// The namespaces.
+    pub namespaces: Vec<NamespaceConfig>,
+    /// The rights of hosts on them.
+    pub rights: Arc<HostRights>,
+    /// The ports of other nodes, at which the namespaces of the cluster are, too.
+    pub elsewhere: Arc<[Port]>,
 }
 
 /// A message to a core.
@@ -80,10 +91,9 @@ pub enum Message {
     /// at once, and by [`crate::Notice::Quiesced`] when no request is left that began with an older
     /// entry of its volume.
     Volumes(u64, Arc<VolumeTable>),
-    /// From the control plane, to the first core, once every core has the volumes: the new
-    /// namespaces, and the rights of hosts on them. Answered by [`crate::Notice::NamespacesTaken`] with
-    /// the same number.
-    Exports(u64, Vec<NamespaceConfig>, Arc<HostRights>),
+    /// From the control plane, to the first core, once every core has the volumes: the new exports to
+    /// NVMe hosts. Answered by [`crate::Notice::NamespacesTaken`] with the same number.
+    Exports(u64, HostExports),
     /// From the control plane, to every core, once every core has the volumes: the new exports to
     /// direct clients. Answered by [`crate::Notice::Shown`] at once, and by
     /// [`crate::Notice::Quiesced`] when no request is left that began on a volume whose access

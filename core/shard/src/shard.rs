@@ -282,8 +282,8 @@ impl Shard {
                 self.engine.await_older(number, Older::Begun, changed);
                 self.shown(number, world);
             }
-            Message::Exports(number, namespaces, rights) => {
-                self.set_exports(namespaces, rights, world);
+            Message::Exports(number, exports) => {
+                self.set_exports(exports, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
             Message::KeyedHosts(number, hosts) => self.set_keyed_hosts(number, hosts, world),

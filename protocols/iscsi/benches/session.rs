@@ -220,6 +220,7 @@ fn exports() -> Exports {
         volatile_cache: true,
         provisioning: nearflash_scsi::Provisioning::Thin,
         support: Support::ALL,
+        on_every_node: false,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,

@@ -145,6 +145,7 @@ fn target() -> Target {
         device_block_size: BlockSize::B4096,
         volatile_cache: true,
         deallocation: Deallocation::Unspecified,
+        on_every_node: false,
         support: Support::ALL,
         write_protected: false,
     };

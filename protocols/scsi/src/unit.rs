@@ -38,6 +38,8 @@ pub struct LogicalUnit {
     pub provisioning: Provisioning,
     /// The commands that it has.
     pub support: Support,
+    /// Every node of the cluster serves it, each through a port of its own.
+    pub on_every_node: bool,
     /// Read only, regardless of the control mode page.
     pub write_protected: bool,
     /// SWP of the control mode page: an initiator made the unit read only.
@@ -71,6 +73,8 @@ impl LogicalUnit {
 pub struct LogicalUnits {
     target: Arc<str>,
     portal_group: u16,
+    /// Those of other nodes.
+    other_groups: Arc<[u16]>,
     /// Sorted by number.
     units: Box<[LogicalUnit]>,
 }
@@ -86,7 +90,14 @@ impl LogicalUnits {
         let mut units: Vec<_> = units.into_iter().filter(reachable).collect();
         units.sort_by_key(|unit| unit.lun);
         units.dedup_by_key(|unit| unit.lun);
-        Self { target: target.into(), portal_group, units: units.into() }
+        let other_groups = Arc::default();
+        Self { target: target.into(), portal_group, other_groups, units: units.into() }
+    }
+
+    /// The same units, with the portal groups of other nodes. They lead to the units that every node serves.
+    #[must_use]
+    pub fn with_other_groups(self, other_groups: Arc<[u16]>) -> Self {
+        Self { other_groups, ..self }
     }
 
     /// The units of these that a host sees, with its right on each volume. It may only read some of them.
@@ -97,8 +108,12 @@ impl LogicalUnits {
             let write_protected = unit.write_protected || right == HostRight::Read;
             Some(LogicalUnit { write_protected, ..unit.clone() })
         });
-        let (target, portal_group) = (Arc::clone(&self.target), self.portal_group);
-        Self { target, portal_group, units: seen.collect() }
+        Self {
+            target: Arc::clone(&self.target),
+            portal_group: self.portal_group,
+            other_groups: Arc::clone(&self.other_groups),
+            units: seen.collect(),
+        }
     }
 
     /// The unit with this number.
@@ -128,8 +143,23 @@ impl LogicalUnits {
         &self.target
     }
 
-    /// The portal group tag, which is also the relative target port identifier of the only port.
+    /// The portal group tag, which is also the relative target port identifier of this node's only port, and
+    /// the number of its target port group.
     pub const fn portal_group(&self) -> u16 {
         self.portal_group
+    }
+
+    /// The portal groups of all nodes that serve a unit, in order.
+    pub fn portal_groups_of(&self, unit: &LogicalUnit) -> Vec<u16> {
+        let others = self.other_groups.iter().filter(|_| unit.on_every_node);
+        let mut groups: Vec<u16> = others.copied().chain([self.portal_group]).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// Whether the portal groups of other nodes lead to a unit.
+    pub fn is_on_every_node(&self) -> bool {
+        self.units.iter().any(|unit| unit.on_every_node)
     }
 }

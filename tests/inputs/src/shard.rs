@@ -391,6 +391,7 @@ fn units() -> IscsiExports {
         volatile_cache: true,
         provisioning: nearflash_scsi::Provisioning::Thin,
         support: Support::ALL,
+        on_every_node: false,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,
@@ -548,6 +549,7 @@ fn target() -> Target {
         device_block_size: BlockSize::B512,
         volatile_cache: true,
         deallocation: Deallocation::Unspecified,
+        on_every_node: false,
         support: Support::ALL,
         write_protected: false,
     };

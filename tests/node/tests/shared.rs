@@ -5,10 +5,11 @@
 use std::process::Command;
 
 use nearflash::direct::Status as DirectStatus;
-use nearflash::nvme_tcp::Status;
+use nearflash::nvme_tcp::{HostIdentity, Options, Status, Uuid};
+use nearflash::{iscsi, nvme_tcp};
 use nearflash_iscsi::initiator::Status as ScsiStatus;
 use nearflash_node_tests::{
-    Door, Host, Initiator, Machine, Node, Stamp, Who, eventually, nearflash, refused,
+    Door, Host, Initiator, Machine, Node, Stamp, Who, eventually, nearflash, refused, subsystem,
 };
 use serde_json::Value;
 
@@ -263,4 +264,39 @@ fn a_slice_that_was_restored_from_an_older_copy_is_refused_and_not_written() {
     let message = refused(&[&device[..], &["--log", "error"]].concat()).message;
     assert!(message.contains("is a slice of cluster"), "{message}");
     assert!(std::fs::read(&slice).unwrap() == std::fs::read(&copy).unwrap());
+}
+
+/// The addresses of the volume `data` that discovery at a node lists, for hosts and for initiators.
+fn discovered(node: &Node<'_>) -> (Vec<String>, Vec<String>) {
+    let identity = HostIdentity::from_uuid(Uuid::from_u128(1));
+    let found = nvme_tcp::discover(&Options::new(node.address(), subsystem("data"), identity));
+    let found = found.unwrap().into_iter();
+    let of_data = found.filter(|it| it.is_nvm && it.subsystem == subsystem("data").to_string());
+    let mut for_hosts: Vec<String> =
+        of_data.map(|it| format!("{}:{}", it.address, it.service)).collect();
+    let target = "iqn.2026-11.io.nearflash:data";
+    let found = iscsi::discover(&iscsi::Options::new(node.iscsi_address(), target)).unwrap();
+    let of_data = found.into_iter().filter(|it| it.name == target);
+    let mut for_initiators: Vec<String> = of_data.flat_map(|it| it.addresses).collect();
+    for_hosts.sort();
+    for_initiators.sort();
+    (for_hosts, for_initiators)
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn discovery_at_each_node_lists_the_addresses_of_all_and_each_is_a_portal_group_of_its_own() {
+    let machines = cluster(2);
+    let nodes = [serve(&machines[0], "n1"), serve(&machines[1], "n2")];
+    create(&nodes[0], &["--size", "64MiB", "--width", "1"]);
+    let mut for_hosts = nodes.each_ref().map(|node| node.address().to_string());
+    let [one, two] = nodes.each_ref().map(|node| node.iscsi_address());
+    let mut for_initiators = [format!("{one},1"), format!("{two},2")];
+    for_hosts.sort();
+    for_initiators.sort();
+    for node in &nodes {
+        eventually("the volume", || has_volume(node));
+        let all = || discovered(node) == (for_hosts.to_vec(), for_initiators.to_vec());
+        eventually("the addresses of both nodes", all);
+    }
 }

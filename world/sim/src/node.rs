@@ -19,7 +19,7 @@ use nearflash_request::{
     Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
     ResetScope, VolumeId,
 };
-use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
+use nearflash_shard::{DirectConfig, HostExports, IscsiConfig, Message, Shard, ShardConfig};
 use nearflash_space::{Piece, Reservations, Restriction};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 
@@ -374,8 +374,8 @@ impl Node {
     pub(crate) fn export(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let (number, exports) = (self.changes, self.iscsi_exports());
-        let namespaces = Message::Exports(number, self.namespaces(), Arc::default());
-        outside.post(self.id, None, CoreId::FIRST, namespaces);
+        let of_hosts = HostExports { namespaces: self.namespaces(), ..HostExports::default() };
+        outside.post(self.id, None, CoreId::FIRST, Message::Exports(number, of_hosts));
         self.tell_all(outside, || Message::Iscsi(number, Arc::clone(&exports)));
         number
     }

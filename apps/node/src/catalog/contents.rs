@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants, HostName, HostVolumes};
 use nearflash_device::DeviceId;
@@ -124,6 +125,7 @@ impl Contents {
             host_volumes,
             unlisted_hosts: UnlistedHosts::default(),
             tokens,
+            elsewhere: Arc::default(),
             peers: None,
             files: None,
         })

@@ -1,6 +1,7 @@
 mod power_cuts;
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
 use nearflash_access::{
     Accounts, ChapAccount, Covered, GrantNumber, GrantRequest, Grants, Holder, HostVolumes, Mutual,
@@ -83,6 +84,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
         hosts: HostTable::default(),
         host_volumes: HostVolumes::default(),
         unlisted_hosts: UnlistedHosts::default(),
+        elsewhere: Arc::default(),
         peers: None,
         files: None,
     }

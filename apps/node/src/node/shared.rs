@@ -89,8 +89,11 @@ impl Node {
         if let Some(follower) = self.cluster.get() {
             follower.set_mirrors(self.mirror_configs());
         }
-        let wanted = self.shared().volumes();
-        if self.serves(&wanted) {
+        let (wanted, elsewhere) = {
+            let shared = self.shared();
+            (shared.volumes(), shared.tables.elsewhere.clone())
+        };
+        if self.serves(&wanted) && *self.served().recorded.elsewhere == elsewhere[..] {
             return;
         }
         let kept = self.kept(&wanted);
@@ -142,6 +145,7 @@ impl Node {
     fn show_shared(&self, volumes: Vec<Volume>) -> Ticket {
         let one = self.one_change();
         let mut fresh = self.copy();
+        fresh.elsewhere = self.shared().tables.elsewhere.as_slice().into();
         for fault in fresh.space.set_shared(volumes) {
             tracing::error!("a volume of the cluster is not served here: {fault}");
         }

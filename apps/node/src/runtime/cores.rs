@@ -1,6 +1,5 @@
 //! Starts the cores, sends messages to them, and stops them.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,24 +18,24 @@ use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Epoch, Listener, Reactor, ReactorConfig, Sender, Tls};
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_shard::{
-    ClientPlace, Devices, DirectConfig, Gauges, IscsiConfig, Message, PeerConfig, Reading, Shard,
-    ShardConfig, World,
+    ClientPlace, Devices, DirectConfig, Gauges, HostExports, IscsiConfig, Message, PeerConfig,
+    Reading, Shard, ShardConfig, World,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos, index};
 use tracing::{error, warn};
 
 use super::doors::{listener, tls_of};
-use super::exports;
+use super::exports::{self, IscsiDoors};
 use super::notices::notice_sink;
 use super::post::Post;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use super::trace;
 use crate::end_of_panic::EndOfPanic;
 use crate::runtime_face::{
-    AskedBy, Asker, Authentication, Connected, CoreTrace, DirectAccess, InitiatorAccess,
-    IscsiAccess, OnAuthentication, OnFiles, OnMirrors, Published, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError, Then, TraceSpec,
+    AskedBy, Asker, Authentication, Connected, CoreTrace, DirectAccess, IscsiAccess,
+    OnAuthentication, OnFiles, OnMirrors, Published, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError, Then, TraceSpec,
 };
 use crate::{Ledger, Ticket};
 
@@ -52,9 +51,8 @@ pub struct Cores {
     post: Post<Sender<Message>>,
     replies: Arc<Replies>,
     ledger: Arc<Ledger>,
-    /// The addresses for initiators, as discovery reports them.
-    portals: Vec<SocketAddr>,
-    initiators: InitiatorAccess,
+    /// The way of initiators.
+    iscsi_doors: IscsiDoors,
     /// TLS, if a door has it.
     tls: Option<Arc<Tls>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -105,9 +103,8 @@ struct Start {
 /// When a core cannot start; the other cores are stopped.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
-    let portals = exports::portals(&config.doors);
-    let (iscsi, initiators) = (&config.published.iscsi, config.initiators);
-    let mut iscsi = exports::iscsi_config(iscsi, &portals, &initiators);
+    let iscsi_doors = IscsiDoors::new(&config);
+    let mut iscsi = exports::iscsi_config(&config.published.iscsi, &iscsi_doors);
     let mut direct = exports::direct_config(&config.published.direct, &config.devices, config.boot);
     let mut session = SessionConfig::default();
     if let Some(timeout) = config.login_timeout {
@@ -170,8 +167,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         devices,
         replies: Arc::clone(&common.replies),
         ledger,
-        portals,
-        initiators,
+        iscsi_doors,
         threads: Mutex::new(threads),
     })
 }
@@ -310,8 +306,12 @@ impl Runtime for Cores {
         let direct = self.publish_direct(Arc::clone(&published.direct));
         let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
-        let (namespaces, hosts) = (exports::namespaces(&published), Arc::clone(&published.hosts));
-        self.post.send(0, Message::Exports(number, namespaces, hosts));
+        let exports = HostExports {
+            namespaces: exports::namespaces(&published),
+            rights: Arc::clone(&published.hosts),
+            elsewhere: exports::elsewhere(&published.elsewhere),
+        };
+        self.post.send(0, Message::Exports(number, exports));
         self.replies.wait(number, 1, PATIENCE);
         Ticket::all([volumes, direct, iscsi])
     }
@@ -421,7 +421,7 @@ impl Runtime for Cores {
     }
 
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket {
-        let exports = Arc::new(exports::iscsi(&iscsi, &self.portals, &self.initiators));
+        let exports = Arc::new(exports::iscsi(&iscsi, &self.iscsi_doors));
         self.show_all(|number| Message::Iscsi(number, Arc::clone(&exports)))
     }
 

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nearflash_access::{ChapAccount, ChapSecret, ChapUser, Rights};
+use nearflash_cluster::compile::HostDoors;
+use nearflash_cluster::record::AddressTls;
 use nearflash_direct::serving::{
     self as direct_serving, Access, CredentialExport, Export, Exports, FilesGrant,
 };
@@ -47,12 +49,13 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
         model: "nearflash".to_owned(),
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
         hosts: host_access(&config.hosts),
-        ports: ports(&config.doors),
+        ports: ports(config.ordinal, &config.doors),
         controller_ids: config.controller_ids.clone(),
         limits,
         life: config.life.clone(),
     });
     target.set_rights(Arc::clone(&config.published.hosts));
+    target.set_elsewhere(elsewhere(&config.published.elsewhere));
     let published = target.publish(namespaces(&config.published));
     published.expect("the control side gives each namespace a number of its own");
     target.set_keyed_hosts(Arc::new(config.keyed_hosts.keyed()));
@@ -79,6 +82,7 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
             false => Deallocation::None,
         },
         support: namespace.support,
+        on_every_node: namespace.on_every_node,
         write_protected: false,
     }
 }
@@ -176,29 +180,45 @@ fn full_access(volumes: &[&DirectVolume], secret: &nearflash_access::Secret) -> 
     }
 }
 
+/// The node's way to initiators, which does not change while it runs.
+#[derive(Clone, Debug)]
+pub(super) struct IscsiDoors {
+    portals: Vec<SocketAddr>,
+    portal_group: u16,
+    initiators: InitiatorAccess,
+}
+
+impl IscsiDoors {
+    pub(super) fn new(config: &RuntimeConfig) -> Self {
+        Self {
+            portals: portals(&config.doors),
+            portal_group: portal_group(config.ordinal),
+            initiators: config.initiators.clone(),
+        }
+    }
+}
+
 /// The configuration of iSCSI sessions.
-pub(super) fn iscsi_config(
-    access: &IscsiAccess,
-    portals: &[SocketAddr],
-    initiators: &InitiatorAccess,
-) -> IscsiConfig {
-    let exports = Arc::new(iscsi(access, portals, initiators));
+pub(super) fn iscsi_config(access: &IscsiAccess, doors: &IscsiDoors) -> IscsiConfig {
+    let exports = Arc::new(iscsi(access, doors));
     IscsiConfig { exports, ..IscsiConfig::default() }
 }
 
 /// The targets and accounts of iSCSI sessions.
-pub(super) fn iscsi(
-    access: &IscsiAccess,
-    portals: &[SocketAddr],
-    initiators: &InitiatorAccess,
-) -> iscsi::Exports {
+pub(super) fn iscsi(access: &IscsiAccess, doors: &IscsiDoors) -> iscsi::Exports {
+    let IscsiDoors { portals, portal_group, initiators } = doors;
+    let elsewhere: Arc<[iscsi::RemotePortal]> =
+        access.elsewhere.iter().flat_map(remote_portals).collect();
+    let other_groups: Arc<[u16]> = elsewhere.iter().map(|portal| portal.group).collect();
     let target = |target: &IscsiTarget| {
         let units = target.units.iter().map(logical_unit);
-        let units = Arc::new(LogicalUnits::new(&target.name, iscsi::PORTAL_GROUP, units));
-        (target.name.as_str().into(), units)
+        let units = LogicalUnits::new(&target.name, *portal_group, units);
+        let units = units.with_other_groups(Arc::clone(&other_groups));
+        (target.name.as_str().into(), Arc::new(units))
     };
     let exports = iscsi::Exports::new(access.targets.iter().map(target), portals.iter().copied());
     let exports = exports
+        .with_nodes(*portal_group, elsewhere)
         .with_accounts(access.accounts.iter().map(account))
         .with_rights(Arc::clone(&access.rights));
     match initiators {
@@ -224,6 +244,7 @@ fn logical_unit(unit: &IscsiUnit) -> LogicalUnit {
             (false, false) => Provisioning::Full,
         },
         support: unit.support,
+        on_every_node: unit.on_every_node,
         write_protected: false,
         software_write_protected: unit.modes.write_protected,
         descriptor_sense: unit.modes.descriptor_sense,
@@ -282,8 +303,43 @@ fn host_access(hosts: &HostAccess) -> TargetAccess {
     }
 }
 
-/// The ports of the discovery log, numbered from 1.
-fn ports(doors: &[OpenDoor]) -> Vec<Port> {
+/// PORTID of each address of a node, from 1 without a cluster. Two nodes have no number in common, because
+/// a node of a cluster has at most 8 addresses of a protocol.
+fn port_ids(ordinal: u16) -> impl Iterator<Item = u16> {
+    let first = ordinal.saturating_mul(16) + 1;
+    first..=u16::MAX
+}
+
+/// The portal group of a node, which is also its target port group and its relative target port.
+fn portal_group(ordinal: u16) -> u16 {
+    ordinal.max(iscsi::PORTAL_GROUP)
+}
+
+/// The ports of other nodes.
+pub(super) fn elsewhere(nodes: &[HostDoors]) -> Arc<[Port]> {
+    let port = |((address, tls), id): (&(SocketAddr, Option<AddressTls>), u16)| Port {
+        id,
+        listen: TransportAddress::tcp(*address),
+        advertise: Vec::new(),
+        tls: match tls {
+            None => DoorTls::Off,
+            Some(AddressTls::Allowed) => DoorTls::Allowed,
+            Some(AddressTls::Required) => DoorTls::Required,
+        },
+    };
+    nodes
+        .iter()
+        .flat_map(|node| node.nvme_tcp.iter().zip(port_ids(node.ordinal)).map(port))
+        .collect()
+}
+
+fn remote_portals(node: &HostDoors) -> impl Iterator<Item = iscsi::RemotePortal> {
+    let group = portal_group(node.ordinal);
+    node.iscsi.iter().map(move |address| iscsi::RemotePortal { address: *address, group })
+}
+
+/// The ports of the discovery log.
+fn ports(ordinal: u16, doors: &[OpenDoor]) -> Vec<Port> {
     let tcp = |door: &OpenDoor| match &door.socket {
         DoorSocket::Tcp { listener, advertise } if door.protocol == Protocol::NvmeTcp => {
             Some((listener.local_addr().unwrap_or(*advertise), *advertise, door.tls))
@@ -295,11 +351,11 @@ fn ports(doors: &[OpenDoor]) -> Vec<Port> {
         let listen = TransportAddress::tcp(listen);
         Port { id, listen, advertise: advertise.into_iter().collect(), tls }
     };
-    doors.iter().filter_map(tcp).zip(1..).map(port).collect()
+    doors.iter().filter_map(tcp).zip(port_ids(ordinal)).map(port).collect()
 }
 
 /// The portals that iSCSI discovery reports.
-pub(super) fn portals(doors: &[OpenDoor]) -> Vec<SocketAddr> {
+fn portals(doors: &[OpenDoor]) -> Vec<SocketAddr> {
     let portal = |door: &OpenDoor| match door.socket {
         DoorSocket::Tcp { advertise, .. } if door.protocol == Protocol::Iscsi => Some(advertise),
         DoorSocket::Tcp { .. } | DoorSocket::Local(_) => None,

@@ -55,6 +55,7 @@ pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Re
         name: spec.name.clone(),
         ordinal,
         addresses: spec.addresses.clone(),
+        tls: spec.tls.clone(),
         version: spec.version.clone(),
         machine: spec.machine.clone(),
     };

@@ -53,6 +53,16 @@ pub enum Door {
     Pulse,
 }
 
+/// Whether the connections to an address use TLS.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressTls {
+    /// Those of peers that begin with a handshake.
+    Allowed,
+    /// All of them.
+    Required,
+}
+
 /// A node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -66,6 +76,9 @@ pub struct NodeRecord {
     pub ordinal: u16,
     /// The addresses of each door.
     pub addresses: BTreeMap<Door, Vec<SocketAddr>>,
+    /// The addresses of NVMe/TCP whose connections use TLS.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tls: BTreeMap<SocketAddr, AddressTls>,
     /// The version of its program.
     pub version: String,
     /// The name that its machine has as a member of etcd; empty for a machine that is not a member.

@@ -45,6 +45,7 @@ fn records_are_read_back_as_they_were_written() {
         name,
         ordinal: 3,
         addresses,
+        tls: [("10.0.0.1:4420".parse().unwrap(), AddressTls::Required)].into(),
         version: "0.1.0".to_owned(),
         machine: "m1@192.0.2.1:2379".to_owned(),
     });

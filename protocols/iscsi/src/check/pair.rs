@@ -116,6 +116,7 @@ impl Pair {
             volatile_cache: true,
             provisioning: nearflash_scsi::Provisioning::Thin,
             support: Support::ALL,
+            on_every_node: false,
             write_protected: false,
             software_write_protected: false,
             descriptor_sense: false,
@@ -127,7 +128,7 @@ impl Pair {
         if scenario.with_account {
             exports = exports.with_accounts([Account::clone(&account())]);
         }
-        let config = PortalConfig { core_count: 1, window: 16, sessions_max: 4 };
+        let config = PortalConfig { window: 16, sessions_max: 4, ..PortalConfig::default() };
         Self {
             scenario,
             choices: Choices::new(scenario.seed),

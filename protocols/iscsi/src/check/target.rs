@@ -97,6 +97,7 @@ pub(crate) fn unit(lun: u16) -> LogicalUnit {
         volatile_cache: true,
         provisioning: Provisioning::Thin,
         support: Support::ALL,
+        on_every_node: false,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,

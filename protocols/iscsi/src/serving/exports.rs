@@ -12,16 +12,29 @@ use std::sync::Arc;
 use nearflash_request::HostRights;
 use nearflash_scsi::LogicalUnits;
 
-use super::shared::PORTAL_GROUP;
 use crate::chap::Account;
 use crate::login::Access;
 
+/// The portal group of a node that shares no target with another one.
+pub const PORTAL_GROUP: u16 = 1;
+
+/// A portal of another node.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RemotePortal {
+    /// Its address.
+    pub address: SocketAddr,
+    /// TargetPortalGroupTag: each node is one portal group, because no session has connections to two nodes.
+    pub group: u16,
+}
+
 /// Targets and accounts of a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Exports {
     /// The units of each target, by its name.
     targets: BTreeMap<Box<str>, Arc<LogicalUnits>>,
     portals: Box<[SocketAddr]>,
+    portal_group: u16,
+    elsewhere: Arc<[RemotePortal]>,
     accounts: Vec<Arc<Account>>,
     initiators: Option<BTreeSet<Box<str>>>,
     rights: Arc<HostRights>,
@@ -37,10 +50,25 @@ impl Exports {
         Self {
             targets: targets.into_iter().map(lower).collect(),
             portals: portals.into_iter().collect(),
+            portal_group: PORTAL_GROUP,
+            elsewhere: Arc::default(),
             accounts: Vec::new(),
             initiators: None,
             rights: Arc::default(),
         }
+    }
+
+    /// Gives the node this portal group, and lists the portals of other nodes for targets with units that every
+    /// node serves.
+    #[must_use]
+    pub fn with_nodes(mut self, portal_group: u16, elsewhere: Arc<[RemotePortal]>) -> Self {
+        (self.portal_group, self.elsewhere) = (portal_group, elsewhere);
+        self
+    }
+
+    /// The node's portal group.
+    pub fn portal_group(&self) -> u16 {
+        self.portal_group
     }
 
     /// Requires initiators to authenticate by one of these CHAP accounts, if there is any.
@@ -123,38 +151,90 @@ impl Exports {
         self.targets.keys().map(|name| &**name)
     }
 
-    /// The addresses of targets in the format of TargetAddress, for a connection accepted at
-    /// `local`. A portal at the unspecified address is reported as the address that the initiator
-    /// used.
-    pub fn addresses(&self, local: SocketAddr) -> Vec<String> {
-        let told = |portal: &SocketAddr| {
-            let address = if portal.ip().is_unspecified() {
-                SocketAddr::new(local.ip(), portal.port())
-            } else {
-                *portal
-            };
-            format!("{address},{PORTAL_GROUP}")
+    /// The addresses of a target in the format of TargetAddress, for a connection accepted at `local`. A portal at
+    /// an unspecified address is reported as the address that the initiator used, if it accepts that kind of
+    /// address, and one that is an IPv4 address mapped to IPv6 as the IPv4 address.
+    pub fn addresses(&self, target: &str, local: SocketAddr) -> Vec<String> {
+        let local_ip = local.ip().to_canonical();
+        let here = |portal: &SocketAddr| {
+            let ip = portal.ip();
+            let reachable = ip.is_ipv6() || local_ip.is_ipv4();
+            match ip.is_unspecified() {
+                true => reachable.then_some(SocketAddr::new(local_ip, portal.port())),
+                false => Some(SocketAddr::new(ip.to_canonical(), portal.port())),
+            }
         };
-        if self.portals.is_empty() {
-            return vec![told(&local)];
+        let mut portals: Vec<RemotePortal> = match self.portals.is_empty() {
+            true => vec![SocketAddr::new(local_ip, local.port())],
+            false => self.portals.iter().filter_map(here).collect(),
         }
-        let mut addresses: Vec<String> = self.portals.iter().map(told).collect();
-        addresses.dedup();
-        addresses
+        .into_iter()
+        .map(|address| RemotePortal { address, group: self.portal_group })
+        .collect();
+        if self.targets.get(target).is_some_and(|units| units.is_on_every_node()) {
+            portals.extend(self.elsewhere.iter());
+        }
+        let mut told: Vec<String> = Vec::new();
+        for RemotePortal { address, group } in portals {
+            let text = format!("{address},{group}");
+            if !told.contains(&text) {
+                told.push(text);
+            }
+        }
+        told
+    }
+}
+
+impl Default for Exports {
+    /// No targets.
+    fn default() -> Self {
+        Self::new([], [])
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nearflash_scsi::LogicalUnit;
+
     use super::*;
+
+    fn at(portals: &[&str], local: &str) -> Vec<String> {
+        let portals = portals.iter().map(|text| text.parse().unwrap());
+        Exports::new([], portals).addresses("iqn.a", local.parse().unwrap())
+    }
 
     #[test]
     fn a_portal_of_every_address_is_told_as_the_one_in_use() {
-        let local: SocketAddr = "192.0.2.7:3260".parse().unwrap();
-        let portals = ["0.0.0.0:3260", "[2001:db8::1]:3261"].map(|text| text.parse().unwrap());
-        let exports = Exports::new([], portals);
-        assert_eq!(exports.addresses(local), ["192.0.2.7:3260,1", "[2001:db8::1]:3261,1"]);
-        assert_eq!(Exports::default().addresses(local), ["192.0.2.7:3260,1"]);
+        let portals = ["0.0.0.0:3260", "[2001:db8::1]:3261"];
+        let expected = ["192.0.2.7:3260,1", "[2001:db8::1]:3261,1"];
+        assert_eq!(at(&portals, "192.0.2.7:3260"), expected);
+        assert_eq!(at(&[], "192.0.2.7:3260"), ["192.0.2.7:3260,1"]);
+        assert_eq!(at(&["[::]:3260"], "[2001:db8::7]:3260"), ["[2001:db8::7]:3260,1"]);
+        // A portal of all IPv4 addresses is not reached over IPv6.
+        assert_eq!(at(&portals, "[2001:db8::7]:3261"), ["[2001:db8::1]:3261,1"]);
+    }
+
+    #[test]
+    fn an_initiator_that_comes_over_ipv4_is_told_an_ipv4_address() {
+        assert_eq!(at(&["[::]:3260"], "[::ffff:192.0.2.7]:3260"), ["192.0.2.7:3260,1"]);
+        assert_eq!(at(&[], "[::ffff:192.0.2.7]:3260"), ["192.0.2.7:3260,1"]);
+        let both = ["0.0.0.0:3260", "[::]:3260"];
+        assert_eq!(at(&both, "192.0.2.7:3260"), ["192.0.2.7:3260,1"]);
+    }
+
+    #[test]
+    fn targets_of_a_cluster_are_at_the_portals_of_every_node_each_in_a_group_of_its_own() {
+        let unit = |on_every_node| LogicalUnit { on_every_node, ..crate::check::target::unit(0) };
+        let units = |name, on_every_node| {
+            (name, Arc::new(LogicalUnits::new("iqn.a", 2, [unit(on_every_node)])))
+        };
+        let targets = [units("iqn.own".into(), false), units("iqn.shared".into(), true)];
+        let [here, there] = ["192.0.2.1:3260", "192.0.2.2:3260"].map(|it| it.parse().unwrap());
+        let elsewhere = [RemotePortal { address: there, group: 3 }];
+        let exports = Exports::new(targets, [here]).with_nodes(2, elsewhere.into());
+        assert_eq!(exports.addresses("iqn.own", here), ["192.0.2.1:3260,2"]);
+        let all = ["192.0.2.1:3260,2", "192.0.2.2:3260,3"];
+        assert_eq!(exports.addresses("iqn.shared", here), all);
     }
 
     #[test]

@@ -50,11 +50,11 @@ use nearflash_units::Nanos;
 pub use nearflash_session::ServingEnd;
 
 pub use config::{Demand, Granted, NONCE_LEN, SessionConfig};
-pub use exports::Exports;
+pub use exports::{Exports, PORTAL_GROUP, RemotePortal};
 pub use portal::{
     Admission, CONNECTIONS_PER_SESSION_MAX, ConnectionPlace, Portal, PortalConfig, SessionStatus,
 };
-pub use shared::{PORTAL_GROUP, SessionShared};
+pub use shared::SessionShared;
 pub use siblings::{SiblingOutcome, SiblingRequest};
 
 use crate::Digests;
@@ -215,7 +215,7 @@ impl TargetSession {
     ) -> Self {
         let rules = Rules { digests: Digests::NONE, data_len_max: RECEIVE_LEN_DEFAULT };
         let login = Login {
-            exchange: Box::new(TargetLogin::new(login_config(&config))),
+            exchange: Box::new(TargetLogin::new(login_config(&config, &exports))),
             demand: None,
             demanded: None,
             refuse_at: now.plus(config.refusal_delay),
@@ -287,11 +287,11 @@ impl TargetSession {
     }
 }
 
-fn login_config(config: &SessionConfig) -> TargetLoginConfig {
+fn login_config(config: &SessionConfig, exports: &Exports) -> TargetLoginConfig {
     let [identifier, bytes @ ..] = config.nonce;
     TargetLoginConfig {
         offer: config.offer,
-        portal_group: PORTAL_GROUP,
+        portal_group: exports.portal_group(),
         challenge: Challenge { identifier, bytes },
         stat_sn: Serial(0),
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use nearflash_request::{Attention, Nexus};
 
 use super::config::Granted;
+use super::exports::PORTAL_GROUP;
 use super::shared::SessionShared;
 use crate::login::{LoginDemand, LoginStatus, SessionKind};
 
@@ -37,11 +38,13 @@ pub struct PortalConfig {
     pub core_count: u16,
     /// The maximum number of commands of a session under way: 1 to 4096.
     pub window: u32,
+    /// TargetPortalGroupTag of the node.
+    pub portal_group: u16,
 }
 
 impl Default for PortalConfig {
     fn default() -> Self {
-        Self { sessions_max: 1024, core_count: 1, window: 256 }
+        Self { sessions_max: 1024, core_count: 1, window: 256, portal_group: PORTAL_GROUP }
     }
 }
 
@@ -180,7 +183,7 @@ impl Portal {
         let tsih = self.next_tsih();
         let target: Option<Box<str>> = target_of(demand).map(Into::into);
         let core = if target.is_some() { self.next_core() } else { 0 };
-        let shared = Arc::new(SessionShared::new(tsih, self.config.window, demand));
+        let shared = Arc::new(SessionShared::new(tsih, &self.config, demand));
         shared.attentions.raise_all(self.told_first(shared.nexus));
         let status = SessionStatus {
             tsih,
@@ -299,7 +302,8 @@ mod tests {
     }
 
     fn portal() -> Portal {
-        Portal::new(PortalConfig { sessions_max: 3, core_count: 2, window: 8 })
+        let limits = PortalConfig { sessions_max: 3, window: 8, ..PortalConfig::default() };
+        Portal::new(PortalConfig { core_count: 2, ..limits })
     }
 
     #[test]

@@ -11,15 +11,13 @@ use nearflash_scsi::{Attentions, CopyRecords};
 use nearflash_session::nexus;
 
 use super::numbers::Numbers;
+use super::portal::PortalConfig;
 use crate::login::{LoginDemand, SessionKind};
 use crate::params::SessionParams;
 use crate::pdu::Serial;
 
-/// TargetPortalGroupTag: a node is one portal group.
-pub const PORTAL_GROUP: u16 = 1;
-
-fn identity(initiator: &str, isid: [u8; 6]) -> Identity {
-    Identity::Iscsi { initiator: initiator.into(), isid, portal_group: PORTAL_GROUP }
+fn identity(initiator: &str, isid: [u8; 6], portal_group: u16) -> Identity {
+    Identity::Iscsi { initiator: initiator.into(), isid, portal_group }
 }
 
 /// The state of a session that its connections share.
@@ -45,7 +43,7 @@ pub struct SessionShared {
 
 impl SessionShared {
     /// The session that a login begins.
-    pub(super) fn new(tsih: u16, window: u32, demand: &LoginDemand) -> Self {
+    pub(super) fn new(tsih: u16, config: &PortalConfig, demand: &LoginDemand) -> Self {
         let initiator = demand.initiator.as_str();
         let nexus = match &demand.kind {
             SessionKind::Normal { target } => {
@@ -56,9 +54,9 @@ impl SessionShared {
         Self {
             tsih,
             nexus,
-            identity: identity(initiator, demand.isid),
+            identity: identity(initiator, demand.isid, config.portal_group),
             params: demand.session,
-            numbers: Numbers::new(demand.cmd_sn, window),
+            numbers: Numbers::new(demand.cmd_sn, config.window),
             is_multiple: demand.session.max_connections > 1,
             ..Self::none()
         }
@@ -69,7 +67,7 @@ impl SessionShared {
         Self {
             tsih: 0,
             nexus: Nexus::NONE,
-            identity: identity("", [0; 6]),
+            identity: identity("", [0; 6], 0),
             params: SessionParams::default(),
             attentions: Attentions::default(),
             copies: CopyRecords::default(),

@@ -106,12 +106,11 @@ impl TargetSession {
 
     fn send_targets(&mut self, value: &str) {
         let exports = std::sync::Arc::clone(&self.exports);
-        let addresses = exports.addresses(self.local);
         let name = match value {
             "All" => {
                 let initiator = std::mem::take(&mut self.names.initiator);
                 for name in exports.targets().filter(|name| exports.shows(name, &initiator)) {
-                    self.push_target(name, &addresses);
+                    self.push_target(name, &exports.addresses(name, self.local));
                 }
                 self.names.initiator = initiator;
                 return;
@@ -125,7 +124,7 @@ impl TargetSession {
         // A target that does not exist, or that the initiator may not use, is not reported: RFC 7143,
         // appendix C.
         if exports.target(&name).is_some() && exports.shows(&name, &self.names.initiator) {
-            self.push_target(&name, &addresses);
+            self.push_target(&name, &exports.addresses(&name, self.local));
         }
     }
 

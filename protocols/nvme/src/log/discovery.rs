@@ -36,6 +36,8 @@ wire! {
 impl SubsystemType {
     /// A subsystem with namespaces.
     pub const NVM: Self = Self(2);
+    /// The discovery subsystem that returns the log.
+    pub const CURRENT_DISCOVERY: Self = Self(3);
 }
 
 wire! {
@@ -72,7 +74,7 @@ wire! {
         pub port_id: U16 = "PORTID: the listener",
         pub controller_id: U16 = "CNTLID: FFFFh, the dynamic controller model",
         pub admin_queue_entries_max: U16 = "ASQSZ: the maximum number of entries of an admin queue",
-        pub flags: U16 = "EFLAGS",
+        pub flags: U16 = "EFLAGS, see [`Self::SAME_INFORMATION`]",
         pub(crate) reserved: [u8; 20],
         pub service: Ascii<32> = "TRSVCID: the TCP port, in decimal",
         pub(crate) reserved2: [u8; 192],
@@ -88,6 +90,10 @@ impl DiscoveryEntry {
     pub const SQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
     /// TREQ: a secure channel is required.
     pub const SECURE_CHANNEL_REQUIRED: u8 = 0b01;
+    /// EFLAGS bit 0 (DUPRETINFO): every entry with this flag leads to the same log.
+    pub const SAME_INFORMATION: u16 = 1;
+    /// EFLAGS bit 1 (EPCSD): a host may stay connected, with a keep-alive time-out.
+    pub const PERSISTENT_CONNECTIONS: u16 = 1 << 1;
     /// SECTYPE: TLS 1.3. NVMe/TCP Transport 1.0, 3.1.1.
     pub const TLS_1_3: u8 = 2;
 }

@@ -6,7 +6,7 @@ use nearflash_request::{HostRights, Support};
 use nearflash_units::Nanos;
 
 use super::Action;
-use super::config::TargetConfig;
+use super::config::{Port, TargetConfig};
 use super::controller::Controller;
 use super::state::ControllerKind;
 use super::subsystem::{Namespaces, Subsystem};
@@ -23,6 +23,8 @@ pub(super) struct Admin<'a> {
     pub(super) subsystems: &'a BTreeMap<Nqn, Subsystem>,
     pub(super) keyed_hosts: &'a KeyedHosts,
     pub(super) rights: &'a HostRights,
+    /// The ports of other nodes.
+    pub(super) elsewhere: &'a [Port],
     pub(super) discovery_generation: u64,
     pub(super) controller: &'a mut Controller,
     pub(super) actions: &'a mut VecDeque<Action>,

@@ -28,7 +28,7 @@ pub struct TargetConfig {
     pub firmware: String,
     /// The hosts that may connect.
     pub hosts: HostAccess,
-    /// The listeners, which the discovery log lists.
+    /// The listeners, which the discovery log lists. No two nodes of a cluster have ports of one number.
     pub ports: Vec<Port>,
     /// The numbers that controllers get. Several nodes that serve one subsystem need different ones: a
     /// host refuses a second controller with the number of another one.
@@ -138,6 +138,8 @@ pub struct NamespaceConfig {
     pub deallocation: Deallocation,
     /// The commands that it has.
     pub support: Support,
+    /// Every node of the cluster serves it.
+    pub on_every_node: bool,
     /// Writes are refused.
     pub write_protected: bool,
 }

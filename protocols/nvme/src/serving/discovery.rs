@@ -13,31 +13,48 @@ use crate::{ControllerId, Nqn, NqnField};
 /// ASQSZ: the minimum that the specification allows.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
-/// Every subsystem of which the host sees a namespace, at every address; empty for a host that may not
-/// connect.
+/// The discovery subsystem itself, and every subsystem of which the host sees a namespace, at every
+/// address; empty for a host that may not connect.
 pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
-    let admitted = admin.is_admitted();
-    let demand = admin.keyed_hosts.tls(&admin.controller.host);
-    let is_shown = |it: &Subsystem| admitted && it.is_seen_by(&admin.controller.host, admin.rights);
     let mut entries = Vec::new();
-    let mut count = 0;
-    for (subsystem, _) in admin.subsystems.iter().filter(|(_, it)| is_shown(it)) {
-        for port in &admin.config.ports {
-            let Some(secured) = is_secured(port, demand) else { continue };
-            for address in addresses(port, admin.controller.local) {
-                let mut entry = entry(subsystem, port.id, address);
-                if secured {
-                    entry.requirements |= DiscoveryEntry::SECURE_CHANNEL_REQUIRED;
-                    entry.transport_specific[0] = DiscoveryEntry::TLS_1_3;
-                }
-                entries.extend_from_slice(entry.as_bytes());
-                count += 1;
+    if admin.is_admitted() {
+        let here = paths(admin, &admin.config.ports);
+        let elsewhere = paths(admin, admin.elsewhere);
+        entries.extend(here.iter().map(discovery_entry));
+        let is_shown = |it: &Subsystem| it.is_seen_by(&admin.controller.host, admin.rights);
+        for (nqn, subsystem) in admin.subsystems.iter().filter(|(_, it)| is_shown(it)) {
+            entries.extend(here.iter().map(|path| entry(nqn, path)));
+            if subsystem.is_on_every_node() {
+                entries.extend(elsewhere.iter().map(|path| entry(nqn, path)));
             }
         }
     }
+    let count = u64::try_from(entries.len()).expect("a count fits");
     let mut log = DiscoveryHeader::new(admin.discovery_generation, count).as_bytes().to_vec();
-    log.append(&mut entries);
+    log.extend_from_slice(entries.as_bytes());
     log
+}
+
+/// A way to a subsystem.
+struct Path {
+    port: u16,
+    address: TransportAddress,
+    is_secured: bool,
+}
+
+/// The ways through these ports for the host.
+fn paths(admin: &Admin<'_>, ports: &[Port]) -> Vec<Path> {
+    let (demand, local) = (admin.keyed_hosts.tls(&admin.controller.host), admin.controller.local);
+    let of = |port: &Port| {
+        let secured = is_secured(port, demand);
+        let path = |is_secured| {
+            let id = port.id;
+            let addresses = addresses(port, local).into_iter();
+            addresses.map(move |address| Path { port: id, address, is_secured })
+        };
+        secured.map(path).into_iter().flatten().collect::<Vec<_>>()
+    };
+    ports.iter().flat_map(of).collect()
 }
 
 /// Whether a host with this demand uses TLS at a port; `None` if it cannot connect there. A host that may connect
@@ -67,13 +84,23 @@ fn addresses(port: &Port, local: TransportAddress) -> Vec<TransportAddress> {
     if reachable { vec![TransportAddress::tcp(used)] } else { Vec::new() }
 }
 
-fn entry(subsystem: &Nqn, port_id: u16, address: TransportAddress) -> DiscoveryEntry {
+/// The discovery subsystem at this node. All of the node's addresses lead to one log.
+fn discovery_entry(path: &Path) -> DiscoveryEntry {
     DiscoveryEntry {
+        subsystem_type: SubsystemType::CURRENT_DISCOVERY,
+        flags: (DiscoveryEntry::SAME_INFORMATION | DiscoveryEntry::PERSISTENT_CONNECTIONS).into(),
+        ..entry(&Nqn::discovery(), path)
+    }
+}
+
+fn entry(subsystem: &Nqn, path: &Path) -> DiscoveryEntry {
+    let address = path.address;
+    let mut entry = DiscoveryEntry {
         transport: address.transport(),
         family: address.family(),
         subsystem_type: SubsystemType::NVM,
         requirements: DiscoveryEntry::SQ_FLOW_CONTROL_OPTIONAL,
-        port_id: port_id.into(),
+        port_id: path.port.into(),
         controller_id: ControllerId::DYNAMIC.0.into(),
         admin_queue_entries_max: ADMIN_QUEUE_ENTRIES.into(),
         flags: 0.into(),
@@ -83,5 +110,10 @@ fn entry(subsystem: &Nqn, port_id: u16, address: TransportAddress) -> DiscoveryE
         subsystem: NqnField::from(subsystem),
         address: address.address(),
         transport_specific: [0; 256],
+    };
+    if path.is_secured {
+        entry.requirements |= DiscoveryEntry::SECURE_CHANNEL_REQUIRED;
+        entry.transport_specific[0] = DiscoveryEntry::TLS_1_3;
     }
+    entry
 }

@@ -131,6 +131,8 @@ pub struct Target {
     rights: Arc<HostRights>,
     controllers: BTreeMap<ControllerId, Controller>,
     controller_next: ControllerId,
+    /// The ports of other nodes, at which the subsystems of the cluster are, too.
+    elsewhere: Arc<[Port]>,
     /// GENCTR.
     discovery_generation: u64,
     actions: VecDeque<Action>,
@@ -158,6 +160,7 @@ impl Target {
             rights: Arc::default(),
             controllers: BTreeMap::new(),
             controller_next,
+            elsewhere: Arc::default(),
             discovery_generation: 0,
             actions: VecDeque::new(),
         }
@@ -172,20 +175,36 @@ impl Target {
         let mut wanted = by_subsystem(namespaces)?;
         let gone = |nqn: &&Nqn| !wanted.contains_key(*nqn);
         let gone: Vec<_> = self.subsystems.keys().filter(gone).cloned().collect();
-        let is_new = |nqn: &Nqn| !self.subsystems.contains_key(nqn);
-        let subsystems_changed = !gone.is_empty() || wanted.keys().any(is_new);
+        let before = self.listed();
         for nqn in gone {
             self.remove_subsystem(&nqn);
         }
         while let Some((nqn, namespaces)) = wanted.pop_first() {
             self.replace_namespaces(nqn, namespaces);
         }
-        if subsystems_changed {
-            self.discovery_generation += 1;
-            let of_discovery = |it: &Controller| it.kind == ControllerKind::Discovery;
-            self.raise_event(AsyncEvent::DISCOVERY_CHANGED, of_discovery);
+        if self.listed() != before {
+            self.discovery_changed();
         }
         Ok(())
+    }
+
+    /// The subsystems, and whether the ports of other nodes lead to them.
+    fn listed(&self) -> BTreeMap<Nqn, bool> {
+        self.subsystems.iter().map(|(nqn, it)| (nqn.clone(), it.is_on_every_node())).collect()
+    }
+
+    /// Replaces the ports of other nodes. Hosts that stay connected to the discovery subsystem are told.
+    pub fn set_elsewhere(&mut self, ports: Arc<[Port]>) {
+        if *ports != *self.elsewhere {
+            self.elsewhere = ports;
+            self.discovery_changed();
+        }
+    }
+
+    /// The discovery log has changed.
+    fn discovery_changed(&mut self) {
+        self.discovery_generation += 1;
+        self.raise_event(AsyncEvent::DISCOVERY_CHANGED, |it| it.kind == ControllerKind::Discovery);
     }
 
     /// Replaces the rights of hosts. A host keeps its controllers, and is told of the namespaces that it sees
@@ -200,8 +219,7 @@ impl Target {
         }
         let subsystems: Vec<Nqn> = self.subsystems.keys().cloned().collect();
         subsystems.iter().for_each(|nqn| self.renew_views(nqn));
-        self.discovery_generation += 1;
-        self.raise_event(AsyncEvent::DISCOVERY_CHANGED, |it| it.kind == ControllerKind::Discovery);
+        self.discovery_changed();
     }
 
     /// Replaces the hosts that have keys. The controllers end whose host has keys now and has connected without,
@@ -320,6 +338,7 @@ impl Target {
             subsystems: &self.subsystems,
             keyed_hosts: &self.keyed_hosts,
             rights: &self.rights,
+            elsewhere: &self.elsewhere,
             discovery_generation: self.discovery_generation,
             controller,
             actions: &mut self.actions,

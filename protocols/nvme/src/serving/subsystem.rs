@@ -82,6 +82,11 @@ impl Subsystem {
         Arc::new(View::new(seen.collect(), self.all.table.transfer_len_max()))
     }
 
+    /// Whether other nodes of the cluster serve a namespace of the subsystem, too.
+    pub(super) fn is_on_every_node(&self) -> bool {
+        self.all.namespaces.values().any(|config| config.on_every_node)
+    }
+
     /// Whether a host sees any namespace of the subsystem.
     pub(super) fn is_seen_by(&self, host: &HostName, rights: &HostRights) -> bool {
         let mut all = self.all.namespaces.values();

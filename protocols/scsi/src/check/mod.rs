@@ -33,6 +33,7 @@ pub fn unit(kind: u8) -> LogicalUnit {
             _ => Provisioning::Resource,
         },
         support: if kind & 128 == 0 { Support::ALL } else { Support::NONE },
+        on_every_node: false,
         write_protected: kind & 8 != 0,
         software_write_protected: kind & 16 != 0,
         descriptor_sense: kind & 32 != 0,

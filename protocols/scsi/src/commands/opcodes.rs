@@ -108,20 +108,24 @@ fn task_management(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(answer(data, allocation_len))
 }
 
-/// One group with one port in the active/optimized state.
+/// A group with one port for each node that serves the unit, in the active/optimized state.
 fn port_groups(call: &Call<'_>) -> Result<Task, Sense> {
     /// AO_SUP: active/optimized is the only supported state.
     const STATES: u8 = 1 << 0;
-    let [high, low] = call.units.portal_group().to_be_bytes();
-    let group = [0, STATES, high, low, 0, 0, 0, 1, 0, 0, high, low];
+    let group = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        [0, STATES, high, low, 0, 0, 0, 1, 0, 0, high, low]
+    };
+    let groups: Vec<u8> =
+        call.units.portal_groups_of(call.unit).into_iter().flat_map(group).collect();
     // PARAMETER DATA FORMAT shares its byte with the service action.
     let header: &[u8] = match call.cdb.byte(1) >> 5 {
         0 => &[],
         1 => &[1 << 4, 0, 0, 0], // FORMAT TYPE; no transition time
         _ => return Err(Sense::cdb_field(1, 7)),
     };
-    let mut data = len_u32(header.len() + group.len()).to_vec();
+    let mut data = len_u32(header.len() + groups.len()).to_vec();
     data.extend(header);
-    data.extend(group);
+    data.extend(groups);
     Ok(answer(data, call.cdb.double(6)))
 }

@@ -81,6 +81,7 @@ impl Node {
                 device_block_size: self.config.device_block_size(),
                 volatile_cache: self.config.volatile_cache,
                 deallocation: Deallocation::Unspecified,
+                on_every_node: false,
                 support,
                 write_protected: false,
             })
@@ -145,6 +146,7 @@ impl Node {
                 volatile_cache: self.config.volatile_cache,
                 provisioning: nearflash_scsi::Provisioning::Thin,
                 support,
+                on_every_node: false,
                 write_protected: false,
                 software_write_protected: modes.write_protected,
                 descriptor_sense: modes.descriptor_sense,

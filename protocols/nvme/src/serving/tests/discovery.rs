@@ -20,9 +20,9 @@ fn read(target: &mut Target, local: &str, host: &str) -> (u64, Vec<(String, Stri
 
     let (header, rest) = DiscoveryHeader::ref_from_prefix(&data).unwrap();
     let count = usize::try_from(header.entries.get()).unwrap();
-    let entries = rest.chunks(1024).take(count).map(|entry| {
-        let entry = DiscoveryEntry::ref_from_bytes(entry).unwrap();
-        assert_eq!(entry.subsystem_type, SubsystemType::NVM);
+    let entries =
+        rest.chunks(1024).take(count).map(|it| DiscoveryEntry::ref_from_bytes(it).unwrap());
+    let entries = entries.filter(|it| it.subsystem_type == SubsystemType::NVM).map(|entry| {
         let (address, service) = (entry.address.text(), entry.service.text());
         let read = TransportAddress::from_discovery(entry.transport, &address, &service);
         (entry.subsystem.get().unwrap().to_string(), read.unwrap().to_string())
@@ -112,10 +112,14 @@ fn advertised_addresses_are_listed_instead_of_the_listeners() {
 fn an_entry_has_the_bytes_that_hosts_read() {
     let mut target = target();
     let controller = join(&mut target, &Nqn::discovery());
-    let page = GetLogPage::new(LogId::DISCOVERY, 2048).to_command(NamespaceId::NONE);
+    let page = GetLogPage::new(LogId::DISCOVERY, 3072).to_command(NamespaceId::NONE);
     let (_, data) = ask(&mut target, controller, page);
-    assert_eq!(data[8..16], [1, 0, 0, 0, 0, 0, 0, 0]);
-    let entry = &data[1024..];
+    assert_eq!(data[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
+    let entry = &data[1024..2048];
+    assert_eq!(entry[..12], [3, 1, 3, 4, 1, 0, 0xFF, 0xFF, 32, 0, 3, 0], "EPCSD and DUPRETINFO");
+    assert_eq!(entry[256..293], *b"nqn.2014-08.org.nvmexpress.discovery\0");
+    assert_eq!(entry[512..522], *b"192.0.2.1 ");
+    let entry = &data[2048..];
     assert_eq!(entry[..10], [3, 1, 2, 4, 1, 0, 0xFF, 0xFF, 32, 0]);
     assert_eq!(entry[32..40], *b"4420    ");
     assert_eq!(entry[256..285], *b"nqn.2026-11.io.nearflash:data");
@@ -138,9 +142,13 @@ fn secured(tls: DoorTls, demand: Option<Demand>) -> Vec<(u8, u8)> {
     let count = usize::try_from(header.entries.get()).unwrap();
     let entry = |bytes| {
         let entry = DiscoveryEntry::ref_from_bytes(bytes).unwrap();
-        (entry.requirements, entry.transport_specific[0])
+        (entry.subsystem_type, entry.requirements, entry.transport_specific[0])
     };
-    rest.chunks(1024).take(count).map(entry).collect()
+    let all: Vec<_> = rest.chunks(1024).take(count).map(entry).collect();
+    let of = |kind| all.iter().filter(move |it| it.0 == kind).map(|it| (it.1, it.2));
+    // The discovery subsystem is at the same addresses.
+    assert!(of(SubsystemType::CURRENT_DISCOVERY).eq(of(SubsystemType::NVM)));
+    of(SubsystemType::NVM).collect()
 }
 
 #[test]
@@ -159,4 +167,45 @@ fn the_log_tells_each_host_whether_it_must_use_tls() {
     ] {
         assert_eq!(secured(door, demand), expected, "{door:?} {demand:?}");
     }
+}
+
+/// A port of another node.
+fn elsewhere(id: u16, at: &str) -> Port {
+    Port { id, listen: address(at), advertise: Vec::new(), tls: DoorTls::Off }
+}
+
+#[test]
+fn the_subsystems_of_a_cluster_are_listed_at_the_ports_of_every_node() {
+    let mut target = target();
+    let shared = NamespaceConfig { on_every_node: true, ..namespace("shared", 1) };
+    target.publish(vec![namespace("data", 1), shared]).unwrap();
+    let (before, entries) = read(&mut target, "192.0.2.1:4420", "host");
+    assert_eq!(entries.len(), 2);
+    let ports = [elsewhere(33, "192.0.2.2:4420"), elsewhere(49, "192.0.2.3:4420")];
+    target.set_elsewhere(ports.clone().into());
+    let (after, entries) = read(&mut target, "192.0.2.1:4420", "host");
+    assert_eq!(after, before + 1);
+    let at = |name: &str, address: &str| (nqn(name).to_string(), address.to_owned());
+    let expected = [
+        at("data", "192.0.2.1:4420"),
+        at("shared", "192.0.2.1:4420"),
+        at("shared", "192.0.2.2:4420"),
+        at("shared", "192.0.2.3:4420"),
+    ];
+    assert_eq!(entries, expected);
+    target.set_elsewhere(ports.into());
+    assert_eq!(read(&mut target, "192.0.2.1:4420", "host").0, after, "nothing has changed");
+}
+
+#[test]
+fn a_host_that_stays_is_told_of_a_node_that_joins() {
+    let mut target = target();
+    let controller = join(&mut target, &Nqn::discovery());
+    let request = Command::async_event_request().with_command_id(CommandId(9));
+    target.admin(NOW, controller, &request, &[]);
+    assert!(actions(&mut target).is_empty());
+    target.set_elsewhere([elsewhere(33, "192.0.2.2:4420")].into());
+    let Some(Action::Respond { completion, .. }) = actions(&mut target).pop() else { panic!() };
+    let event = crate::AsyncEvent::from_result(completion.dw0.get());
+    assert_eq!(event, crate::AsyncEvent::DISCOVERY_CHANGED);
 }

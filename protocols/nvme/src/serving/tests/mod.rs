@@ -66,6 +66,7 @@ fn namespace(subsystem: &str, nsid: u32) -> NamespaceConfig {
         device_block_size: BlockSize::B512,
         volatile_cache: false,
         deallocation: Deallocation::ReadsZeroes,
+        on_every_node: false,
         support: Support::ALL,
         write_protected: false,
     }
