@@ -1,5 +1,7 @@
 # nearflash: what a person types. CI types the same.
 #
+#   make build    the program nearflash
+#   make all      everything that make install installs: nearflash, nearflash-study, the libraries, licences
 #   make demo     build, serve flash over a real socket, and see its speed next to the limit
 #   make demo-cluster  a mirrored volume outlives kill -9 of its primary, on this machine (needs etcd)
 #   make test     what proves that it works, on one debug build: about 10 minutes on two cores
@@ -26,10 +28,10 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
 
-.PHONY: all build deps-build deps-python deps-test demo demo-cluster python test test-all test-code test-docs test-python test-guest test-packages \
+.PHONY: build all deps-build deps-python deps-test demo demo-cluster python test test-all test-code test-docs test-python test-guest test-packages \
   fuzz lint bench install install-programs packages clean
 
-all: build
+.DEFAULT_GOAL := build
 
 deps-build:
 	@scripts/deps build
@@ -41,6 +43,10 @@ deps-test: deps-build
 	@scripts/deps test
 
 build: deps-build
+	$(CARGO) build --release --locked --package nearflash-cli
+
+# A library in another program must not abort it: it has a profile of its own.
+all: deps-build
 	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-study --package nearflash-c
 	$(CARGO) build --profile python --locked --package nearflash-preload
 	cp $(CARGO_TARGET_DIR)/python/$(PRELOAD) $(BUILT)/
@@ -74,7 +80,7 @@ test-code: deps-build
 	NEARFLASH_BIN=$(abspath $(CARGO_TARGET_DIR)/debug/nearflash) $(CARGO) test --locked --workspace
 
 # The commands of the documents, as written. Python is the one that has our package.
-test-docs: build python deps-test
+test-docs: all python deps-test
 	PATH="$(abspath $(CARGO_TARGET_DIR)/python-env/bin):$$PATH" scripts/test-readme $(BIN)
 
 # The package for Python, and the files that pandas and others make of volumes.
@@ -97,27 +103,28 @@ lint:
 bench: build
 	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --no-fail-fast --package nearflash-bench
 
-# What `make build` has made, so that root needs no Rust. STRIP=yes leaves out what debuggers need.
-# The unit names /usr/local, which becomes PREFIX; a configuration that is there is left alone.
+# What `make all` has made, so that root needs no Rust. The unit names /usr/local, which becomes PREFIX; a
+# configuration that is there is left alone.
 install: install-programs
 	test -e $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml || \
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
 	install -D -m 644 bindings/c/include/nearflash.h $(DESTDIR)$(PREFIX)/include/nearflash.h
 	install -D -m 644 $(BUILT)/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
-	$(if $(STRIP),strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libnearflash.a)
-	install $(if $(STRIP),-s) -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
+	strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libnearflash.a
+	install -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
 	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
-	install -D $(if $(STRIP),-s) -m 644 $(BUILT)/$(PRELOAD) $(DESTDIR)$(PREFIX)/lib/nearflash/$(PRELOAD)
+	install -D -m 644 $(BUILT)/$(PRELOAD) $(DESTDIR)$(PREFIX)/lib/nearflash/$(PRELOAD)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' bindings/c/nearflash.pc.in \
 	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/nearflash.pc
+	if test -z "$(DESTDIR)" && test "$$(id -u)" = 0; then ldconfig; fi
 
 # The programs, their manual pages, completions, unit, documents and licences.
 install-programs:
-	@test -x $(BIN) || { echo "nothing to install: run 'make build' first" >&2; exit 1; }
-	install -D $(if $(STRIP),-s) -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nearflash
-	install $(if $(STRIP),-s) -m 755 $(BIN)-study $(DESTDIR)$(PREFIX)/bin/nearflash-study
+	@test -x $(BIN)-study || { echo "nothing to install: run 'make all' first" >&2; exit 1; }
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nearflash
+	install -m 755 $(BIN)-study $(DESTDIR)$(PREFIX)/bin/nearflash-study
 	install -d $(DESTDIR)$(SHARE)/man/man1
 	$(BIN) manual-pages $(DESTDIR)$(SHARE)/man/man1
 	$(BIN)-study manual-pages $(DESTDIR)$(SHARE)/man/man1
