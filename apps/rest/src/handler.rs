@@ -17,11 +17,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::body;
-use crate::caller::{Caller, Peer, caller};
+use crate::caller::{Caller, caller};
 use crate::calling::{Answered, Asked, Calls, HTTP, audit};
 use crate::events;
 use crate::openapi;
 use crate::page;
+use crate::places::Seat;
 use crate::refusal::{Refusal, document};
 use crate::repeat::parse;
 use crate::routes::{ROUTES, Route, Success, Verb};
@@ -70,12 +71,22 @@ where
     F: Future<Output = Response> + Send,
 {
     let shared = Arc::clone(shared);
-    get(move |Extension(peer): Extension<Peer>, headers: HeaderMap| async move {
-        match caller(&*shared.calls.face, peer, &headers) {
+    get(move |Extension(seat): Extension<Arc<Seat>>, headers: HeaderMap| async move {
+        match admitted(&shared, &seat, &headers) {
             Ok(_) => answer(shared).await,
             Err(refusal) => refusal.into_response(),
         }
     })
+}
+
+/// The caller of a request, whose connection counts as one of a known caller from then on.
+fn admitted(shared: &Shared, seat: &Seat, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let caller = caller(&*shared.calls.face, seat.peer, headers)?;
+    if seat.prove() {
+        return Ok(caller);
+    }
+    let message = "all connections for callers with a token are in use: close some, or try again";
+    Err(Refusal::of_http(StatusCode::SERVICE_UNAVAILABLE, message))
 }
 
 /// The media type of OpenMetrics 1.0.
@@ -118,9 +129,9 @@ async fn answer(
     request: HttpRequest<Body>,
 ) -> Result<Response, Refusal> {
     let (mut parts, body) = request.into_parts();
-    let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Remote);
+    let seat = parts.extensions.get::<Arc<Seat>>().expect("every connection has a seat");
     // Before the body is read: a peer without a token costs no memory.
-    let caller = caller(&*shared.calls.face, peer, &parts.headers)?;
+    let caller = admitted(shared, seat, &parts.headers)?;
     let in_path = match route.field {
         None => None,
         Some(_) => {

@@ -8,7 +8,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::Extension;
+use axum::extract::{Extension, Request};
+use axum::http::HeaderValue;
+use axum::http::header::{CONNECTION, STRICT_TRANSPORT_SECURITY};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -23,12 +27,17 @@ use crate::caller::Peer;
 use crate::calling::{CALLS_MAX, Calls};
 use crate::events::STREAMS_MAX;
 use crate::handler::{Shared, router};
+use crate::host;
+use crate::places::{PROVED_MAX, Places, Seat, UNPROVED_MAX};
 use crate::timed::Timed;
 use crate::tls::Certified;
 
 /// The maximum number of connections of a listener at a time. A further one waits until another
-/// closes.
-const CONNECTIONS_MAX: usize = 64;
+/// closes. One place more than the callers have: the connection that takes the place of another.
+const CONNECTIONS_MAX: usize = PROVED_MAX + UNPROVED_MAX + 1;
+
+/// The value with which browsers use TLS alone for a year. RFC 6797, 6.1.
+const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// The maximum length of a request's head.
 const HEAD_LEN_MAX: usize = 16 << 10;
@@ -163,14 +172,16 @@ impl Door {
         while let Some((accepted, place)) = self.next(|| listener.accept()).await {
             let (stream, _) = accepted;
             let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-            self.begin(stream, Peer::Local { uid }, place);
+            self.begin(stream, Seat::local(Peer::Local { uid }), place);
         }
         self.wait_for_all().await;
     }
 
     async fn serve_network(&self, listener: &TcpListener, tls: &mut Certified) {
+        let places = Arc::new(Places::new());
         while let Some((accepted, place)) = self.next(|| listener.accept()).await {
             let (stream, from) = accepted;
+            let seat = places.take(from.ip());
             let serving = self.another();
             let tls = TlsAcceptor::from(tls.current(Instant::now()));
             let handshake = tls.accept(stream);
@@ -178,10 +189,11 @@ impl Door {
                 let mut ending = serving.ending.clone();
                 let shaken = tokio::select! {
                     shaken = timeout(HEAD_TIMEOUT, handshake) => shaken,
+                    () = seat.is_evicted() => return,
                     () = end_of(&mut ending) => return,
                 };
                 match shaken {
-                    Ok(Ok(stream)) => serving.serve(stream, Peer::Remote, place).await,
+                    Ok(Ok(stream)) => serving.serve(stream, seat, place).await,
                     Ok(Err(error)) => tracing::debug!("http: {from}: no TLS: {error}"),
                     Err(_) => tracing::debug!("http: {from}: the handshake of TLS takes too long"),
                 }
@@ -224,29 +236,34 @@ impl Door {
     fn begin(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        peer: Peer,
+        seat: Seat,
         place: OwnedSemaphorePermit,
     ) {
         let serving = self.another();
-        tokio::spawn(async move { serving.serve(stream, peer, place).await });
+        tokio::spawn(async move { serving.serve(stream, seat, place).await });
     }
 
     async fn serve(
         self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        peer: Peer,
+        seat: Seat,
         place: OwnedSemaphorePermit,
     ) {
         let Self { router, mut ending, .. } = self;
-        let service = TowerToHyperService::new(router.layer(Extension(peer)));
+        let seat = Arc::new(seat);
+        let router = router.layer(from_fn(checked)).layer(Extension(Arc::clone(&seat)));
+        let service = TowerToHyperService::new(router);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
+            // A client may end its half once it has asked.
+            .half_close(true)
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(HEAD_LEN_MAX)
             .serve_connection(TokioIo::new(Timed::new(stream)), service);
         let mut connection = std::pin::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = seat.is_evicted() => return,
             () = end_of(&mut ending) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
@@ -265,4 +282,21 @@ impl Door {
             tracing::warn!("http: abandoned requests that are still in progress");
         }
     }
+}
+
+/// What holds for every request: its `Host` is valid, and a connection whose caller is not known ends with the
+/// response.
+async fn checked(Extension(seat): Extension<Arc<Seat>>, request: Request, next: Next) -> Response {
+    let mut response = match host::check(request.version(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    let headers = response.headers_mut();
+    if !seat.is_proved() {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if seat.peer == Peer::Remote {
+        headers.insert(STRICT_TRANSPORT_SECURITY, TLS_ONLY);
+    }
+    response
 }

@@ -214,11 +214,14 @@ impl Served {
 
     /// A request over TLS, with these headers.
     fn securely(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
+        exchange(self.secured(), &written(method, path, headers, body))
+    }
+
+    fn secured(&self) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
         let (address, config) = self.network.clone().unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let session = rustls::ClientConnection::new(config, name).unwrap();
-        let stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
-        exchange(stream, &written(method, path, headers, body))
+        rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap())
     }
 }
 
@@ -424,6 +427,55 @@ fn peers_that_say_nothing_do_not_stop_others() {
     }
     assert_eq!(served.get("/healthz").body(), "ok\n");
     drop(silent);
+}
+
+#[test]
+fn strangers_do_not_keep_a_caller_with_a_token_out() {
+    let served = Served::over_tls();
+    let (address, _) = served.network.clone().unwrap();
+    let health = "GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n";
+    let strangers: Vec<_> = (0..100)
+        .map(|number| {
+            let mut stream = served.secured();
+            stream.write_all(health.as_bytes()).unwrap();
+            (number % 2 == 0).then_some(stream)
+        })
+        .collect();
+    let silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let token = "Authorization: Bearer read\r\n";
+    let answer = served.securely("GET", "/v1/volumes", token, "");
+    assert_eq!((answer.status(), answer.header("connection")), (200, Some("close")));
+    drop((strangers, silent));
+}
+
+#[test]
+fn a_connection_without_a_token_ends_with_its_first_response() {
+    let served = Served::over_tls();
+    let request = |token: &str| format!("GET /healthz HTTP/1.1\r\nHost: node\r\n{token}\r\n");
+    let once = exchange(served.secured(), &request("").repeat(3));
+    assert_eq!(once.0.matches("HTTP/1.1 200").count(), 1, "{}", once.0);
+    assert_eq!(once.header("strict-transport-security"), Some("max-age=31536000"));
+    let listed = "GET /v1/volumes HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer read\r\n";
+    let both = format!("{listed}\r\n{listed}Connection: close\r\n\r\n");
+    let answers = exchange(served.secured(), &both);
+    assert_eq!(answers.0.matches("HTTP/1.1 200").count(), 2, "{}", answers.0);
+}
+
+#[test]
+fn a_request_has_one_host_and_a_client_may_end_its_half() {
+    let served = Served::locally();
+    let get =
+        |headers: &str| format!("GET /healthz HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+    for wrong in ["", "Host: node\r\nHost: node\r\n", "Host: a b\r\n", "Host: node:x\r\n"] {
+        assert_eq!(served.send(&get(wrong)).status(), 400, "{wrong:?}");
+    }
+    assert_eq!(served.send("GET /healthz HTTP/1.0\r\n\r\n").status(), 200);
+    let mut stream = served.connect();
+    stream.write_all(get("Host: node\r\n").as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]
