@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_units::OneLine;
-use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::prelude::*;
 
 use args::{Cli, ConfigSubcommand, Subcommand};
@@ -101,10 +101,14 @@ fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The lines of the log that wait for their reader. Their places take memory from the start on.
+const LOG_LINES_MAX: usize = 4096;
+
 /// Writes the log to stderr, until the guard is dropped. A slow or stopped reader of the log must
 /// not block a core: lines are dropped instead.
 fn log_to_stderr(level: impl Into<tracing_subscriber::filter::LevelFilter>) -> WorkerGuard {
-    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let lines = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES_MAX);
+    let (writer, guard) = lines.finish(std::io::stderr());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
