@@ -278,6 +278,10 @@ impl RemoteFiles {
         loop {
             let mut link = self.link(deadline)?;
             match link.owner.ask(&message) {
+                // The owner has opened the files again, and has done nothing: a new connection says HELLO.
+                Ok(bytes) if is_of_unknown_connection(&bytes) && Instant::now() < deadline => {
+                    self.lose(&link);
+                }
                 Ok(bytes) => {
                     let answered = self.answered(&bytes, &link);
                     self.give_back(link);
@@ -453,6 +457,12 @@ impl RemoteFiles {
         let bytes = link.owner.ask(&message)?;
         self.answered(&bytes, link)
     }
+}
+
+/// Whether an answer says that the connection has not begun with HELLO.
+fn is_of_unknown_connection(bytes: &[u8]) -> bool {
+    let errno = u32::try_from(Errno::PROTO.raw_os_error()).ok();
+    Answer::decode(bytes).is_ok_and(|answer| Some(answer.errno) == errno)
 }
 
 fn queue_options() -> QueueOptions {

@@ -150,6 +150,10 @@ impl FilesServer {
             let message = format!("the node does not know operation {} on files", operation.0);
             Failed::new(Errno::NOSYS, message)
         })?;
+        // An owner that has opened the files again knows no connection from before, and does nothing for it.
+        if operation != Operation::HELLO {
+            self.clients().of(asked.connection)?;
+        }
         if !asked.allowed.allows(operation)
             && self.admit(asked)? == Some(Use::Pass)
             && operation == Operation::LIST

@@ -5,7 +5,7 @@
 mod device;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ struct Node {
     connections: AtomicU64,
     /// The fate of the next message.
     next: Mutex<Fate>,
+    /// Connections live on when another owner begins, as those of a node that opens its files again.
+    lives_on: AtomicBool,
     may_write: bool,
 }
 
@@ -67,7 +69,8 @@ impl Node {
         format(device.disk(), FormatOptions { force: false }).unwrap();
         let (server, next) = (Mutex::new(None), Mutex::new(Fate::Answered));
         let (lives, connections) = (AtomicU64::new(0), AtomicU64::new(0));
-        let node = Self { device, server, lives, connections, next, may_write };
+        let lives_on = AtomicBool::new(false);
+        let node = Self { device, server, lives, connections, next, lives_on, may_write };
         node.restart();
         Arc::new(node)
     }
@@ -113,6 +116,9 @@ impl AskOwner for Connection {
     fn ask(&mut self, message: &[u8]) -> Result<Box<[u8]>, Error> {
         let fate = std::mem::replace(&mut *self.node.next.lock().unwrap(), Fate::Answered);
         let lost = || Err(Error::ConnectionLost(Lost::System(io::ErrorKind::ConnectionReset)));
+        if self.node.lives_on.load(Ordering::Relaxed) {
+            self.server = Arc::downgrade(&self.node.server());
+        }
         let server = self.server.upgrade().filter(|_| !self.is_lost && fate != Fate::LostBefore);
         let Some(server) = server else {
             self.is_lost = true;
@@ -293,6 +299,26 @@ fn after_a_restart_of_the_owner_the_next_sync_of_each_changed_inode_fails_once()
     assert_eq!(contents(&files, lost), b"bytes");
     files.write(kept, b"BYTES", ByteOffset(0)).unwrap();
     files.sync(kept, true).unwrap();
+}
+
+#[test]
+fn a_client_lives_on_when_the_node_opens_its_files_again() {
+    let node = Node::new();
+    let files = node.client();
+    let kept = files.create(ROOT, &name("kept"), new(Kind::File)).unwrap().0;
+    files.retain(kept).unwrap();
+    files.write(kept, b"bytes", ByteOffset(0)).unwrap();
+    files.sync_all().unwrap();
+    node.lives_on.store(true, Ordering::Relaxed);
+    for round in 0..3 {
+        node.restart();
+        let made = format!("new {round}");
+        let number = files.create(ROOT, &name(&made), new(Kind::File)).unwrap().0;
+        assert_eq!(files.lookup(ROOT, &name(&made)).unwrap().0, number, "it was made once");
+        assert_eq!(contents(&files, kept), b"bytes");
+        files.sync(kept, false).unwrap();
+    }
+    files.release(kept);
 }
 
 #[test]
