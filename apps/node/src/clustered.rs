@@ -70,6 +70,7 @@ pub(crate) struct Enrolled {
     pub(crate) receiver: Arc<Receiver>,
     /// The socket for the pulses of other nodes, until it is used.
     pulse: Mutex<Option<TcpListener>>,
+    pulse_proof: bool,
     peer_secret: PeerSecret,
     secret: Secret,
     cluster: Uuid,
@@ -147,6 +148,7 @@ impl Enrolled {
             ordinal,
             receiver,
             pulse,
+            pulse_proof: config.pulse_proof,
             peer_secret,
             secret,
             cluster,
@@ -248,6 +250,7 @@ impl Enrolled {
             node: self.spec.uuid,
             slices: slices.iter().map(state).collect(),
             listener,
+            believes_ends: self.pulse_proof,
             secret: self.peer_secret,
             board: node.board(),
         });

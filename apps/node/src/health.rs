@@ -36,6 +36,9 @@ struct Record {
     starts: u64,
     unsafe_ends: u64,
     ran_secs: u64,
+    /// The number of [`crate::boot`]; 0 in files of earlier versions.
+    #[serde(default)]
+    boot: u64,
     volumes: BTreeMap<Uuid, VolumeRecord>,
 }
 
@@ -56,17 +59,26 @@ pub(crate) struct Health {
     ledger: Arc<Ledger>,
     started: Instant,
     saved: Mutex<Instant>,
+    boot: u64,
 }
 
 impl Health {
-    /// Reads the file for a node that starts. It writes nothing yet, since the start may still fail.
-    pub(crate) fn open(data_dir: &Path, space: &Space) -> Self {
+    /// Reads the file for a node that starts. It writes nothing yet, since the start may still fail. `boot` is
+    /// another one than at the last start if writes that no flush followed may have been lost.
+    pub(crate) fn open(data_dir: &Path, space: &Space, boot: u64) -> Self {
         let path = data_dir.join(FILE);
         let record = read(&path).unwrap_or_else(|error| {
             let path = path.display();
             tracing::warn!("{path}: {error}: the volumes' health logs start from zero");
             Record::default()
         });
+        if record.has_lost(boot) {
+            tracing::warn!(
+                "the last run has not ended in order, and the machine has started anew: writes that were \
+                 answered, and that no flush followed, may be lost. Hosts that kept running do not notice, \
+                 and their next flush succeeds: check what they hold"
+            );
+        }
         let earlier = |volume: &nearflash_space::Volume| {
             Some((volume.id, record.volumes.get(&volume.uuid)?.traffic()))
         };
@@ -79,7 +91,7 @@ impl Health {
             usage: Some(usage),
         };
         let started = Instant::now();
-        Self { path, life, ledger, started, saved: Mutex::new(started) }
+        Self { path, life, ledger, started, saved: Mutex::new(started), boot }
     }
 
     pub(crate) fn life(&self) -> Life {
@@ -108,6 +120,7 @@ impl Health {
             starts: self.life.starts,
             unsafe_ends: self.life.unsafe_ends,
             ran_secs: ran.as_secs(),
+            boot: self.boot,
             volumes: space.volumes().filter(|volume| volume.home.is_public()).map(record).collect(),
         };
         if let Err(error) = write(&self.path, &record) {
@@ -115,6 +128,13 @@ impl Health {
             tracing::warn!("{path}: {error}: the volumes' health logs may lose their counts");
         }
         *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+impl Record {
+    /// Whether writes that were answered may be lost since the last run.
+    fn has_lost(&self, boot: u64) -> bool {
+        self.running && self.boot != 0 && self.boot != boot
     }
 }
 
@@ -153,6 +173,15 @@ fn write(path: &Path, record: &Record) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_run_that_did_not_end_before_its_machine_has_lost_writes() {
+        let record = |running, boot| Record { running, boot, ..Record::default() };
+        assert!(record(true, 7).has_lost(8));
+        for kept in [record(false, 7), record(true, 8), record(true, 0)] {
+            assert!(!kept.has_lost(8), "{kept:?}");
+        }
+    }
 
     #[test]
     fn a_file_that_is_damaged_or_later_is_refused_and_a_missing_one_is_empty() {

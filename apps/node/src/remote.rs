@@ -193,7 +193,6 @@ pub(crate) fn add_peer(peers: &mut Vec<PeerConfig>, remote: &Remote, devices: &[
         name: url.volume.as_deref().unwrap_or_default().into(),
         uuid: remote.info.uuid,
         health: Arc::clone(device.health()),
-        unflushed: Arc::default(),
         face: None,
     });
 }

@@ -143,6 +143,11 @@ pub enum MirrorNews {
     },
     /// The other replica has everything.
     Copied(Copied),
+    /// Writes that this node has answered may be lost with the power of the last replica in sync.
+    WritesLost {
+        /// The mirror.
+        mirror: MirrorId,
+    },
 }
 
 /// Takes news about mirrors. It must return at once.

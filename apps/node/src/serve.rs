@@ -78,7 +78,7 @@ impl Running {
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let (asker, events) = Asker::new();
         let (on_authentication, authentications) = authentication::queue();
-        let health = Health::open(&config.data_dir, &prepared.recorded.space);
+        let health = open_health(config, &prepared);
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
@@ -107,10 +107,8 @@ impl Running {
         let slices = std::mem::replace(&mut prepared.slices, Slices::Taken(Vec::new()));
         let (face, reached) = (Arc::clone(&runtime), addresses.clone());
         let node = Arc::new(Node::new(prepared, direct, face, asker, reached, health));
-        let given_up = |_: &NodeError| {
-            // The node has only just started, so there is nothing to report.
-            let _ = runtime.drain_and_join();
-        };
+        // The node has only just started, so there is nothing to report.
+        let given_up = |_: &NodeError| _ = runtime.drain_and_join();
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
         let (changes, authenticator, workers) =
             start_desks(&node, events, authentications).inspect_err(given_up)?;
@@ -286,6 +284,12 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     running.stop()?;
     tracing::info!("drained");
     Ok(())
+}
+
+/// The health of the node. A loss of volumes of other nodes, or of a cluster, is not one of its own.
+fn open_health(config: &Config, prepared: &Prepared) -> Health {
+    let boot = boot(&prepared.devices, false);
+    Health::open(&config.data_dir, &prepared.recorded.space, boot)
 }
 
 /// Supervises this machine's etcd, if its data directory belongs to a cluster. The node serves its

@@ -100,7 +100,7 @@ pub struct MirrorLayout {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ReplicaPlace {
     /// Its number in the mirror.
-    pub ordinal: u8,
+    pub ordinal: u32,
     /// The slice.
     pub slice: Uuid,
     /// The offset on the slice's device.

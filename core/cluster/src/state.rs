@@ -318,9 +318,9 @@ impl MirrorView<'_> {
     /// Checks that every element of `in_sync` names a replica, and each another one.
     pub(crate) fn check_in_sync(&self) -> Result<(), Inconsistent> {
         let fault = |reason| Err(inconsistent(&Key::Mirror(self.key), reason));
-        let mut ordinals: Vec<u8> = self.mirror.in_sync.iter().map(|it| it.replica).collect();
+        let mut ordinals: Vec<u32> = self.mirror.in_sync.iter().map(|it| it.replica).collect();
         ordinals.sort_unstable();
-        let is_replica = |it: &u8| self.replicas.replicas.iter().any(|one| one.ordinal == *it);
+        let is_replica = |it: &u32| self.replicas.replicas.iter().any(|one| one.ordinal == *it);
         if !ordinals.iter().all(is_replica) {
             return fault("has a replica in_sync that is not among its replicas");
         }

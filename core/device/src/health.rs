@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearflash_units::Nanos;
 
+use crate::unflushed::Unflushed;
+
 /// The maximum time for which a success waits for other operations. A core processes the failure of
 /// an operation within a turn, which is far shorter. An operation that takes longer has not failed
 /// before the success: it hangs, and must not delay other volumes of its device.
@@ -30,6 +32,8 @@ pub struct Health {
     epoch: AtomicU32,
     /// Flushes and durable writes under way, of even and of odd epochs.
     under_way: [AtomicU32; 2],
+    /// Answered writes that the machine of the device may lose.
+    pub(crate) unflushed: Unflushed,
 }
 
 /// A flush or a durable write under way.

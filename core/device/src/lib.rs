@@ -5,6 +5,7 @@
 
 mod device;
 mod health;
+mod unflushed;
 
 pub use device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,

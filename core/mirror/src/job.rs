@@ -88,6 +88,10 @@ pub(crate) struct Job {
     pub(crate) is_forwarded: bool,
     /// The stay in sync in which its read began.
     pub(crate) stay: u32,
+    /// Of a write: the term since which no answered write was lost, when it was sent.
+    pub(crate) kept_since: Term,
+    /// Of a flush: the answered writes before it.
+    pub(crate) covered: u64,
     /// The core that has the locks, and the lock, once that core has told it.
     pub(crate) owner: Core,
     pub(crate) ticket: Option<Ticket>,

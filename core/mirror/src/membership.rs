@@ -68,7 +68,7 @@ const RETRY: Nanos = Nanos::from_millis(200);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Replica {
     /// Its ordinal in the mirror.
-    pub ordinal: u8,
+    pub ordinal: u32,
     /// Its slice.
     pub slice: SliceKey,
     /// The node of the slice.
@@ -78,7 +78,7 @@ pub struct Replica {
 impl Replica {
     /// Stands for the other replica of a mirror that has only one. No node has this identity, and no
     /// replica this ordinal.
-    const ABSENT: Self = Self { ordinal: u8::MAX, slice: [0xFF; 16], node: [0xFF; 16] };
+    const ABSENT: Self = Self { ordinal: u32::MAX, slice: [0xFF; 16], node: [0xFF; 16] };
 }
 
 /// A mirror that has a replica on this node.
@@ -102,7 +102,7 @@ pub struct View {
     /// The role.
     pub role: crate::Role,
     /// The ordinal of the primary's replica.
-    pub primary: u8,
+    pub primary: u32,
     /// At the primary: the session of the other replica, if writes go to it.
     pub remote: Option<u32>,
     /// At the primary: reads need a lease.
@@ -111,6 +111,8 @@ pub struct View {
     pub session: u32,
     /// Changes when this node has not been in sync for a while.
     pub stay: u32,
+    /// The term since which no answered write was lost.
+    pub kept_since: Term,
 }
 
 /// A change of a record, for the store.

@@ -17,6 +17,7 @@
 
 mod faces;
 mod jobs;
+mod lost;
 mod repair;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use slab::Slab;
 
@@ -38,6 +39,7 @@ use crate::slots::Slots;
 use crate::table::{Core, MirrorId, MirrorKey, MirrorTable, Role, Term};
 use crate::written::Written;
 use faces::Former;
+use lost::Losses;
 
 /// The time for which an operation that changes no data waits for a primary.
 pub const HOLD: Nanos = Nanos::from_secs(10);
@@ -144,6 +146,7 @@ pub struct Mirrors {
     formers: Vec<Former>,
     /// Mirrors of which a read was repaired.
     repaired: VecDeque<MirrorId>,
+    losses: Losses,
     /// By mirror: until when its reads may be answered.
     leases: Vec<Nanos>,
     pub(crate) copies: Copies,
@@ -181,6 +184,7 @@ impl Mirrors {
             abandoned: VecDeque::new(),
             formers: Vec::new(),
             repaired: VecDeque::new(),
+            losses: Losses::default(),
             leases: Vec::new(),
             copies: Copies::default(),
             written: BTreeMap::new(),
@@ -209,6 +213,8 @@ impl Mirrors {
 
     fn take(&mut self, mirror: MirrorId, request: DeviceRequest, is_forwarded: bool) {
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
+        let is_flush = request.operation == DeviceOperation::Flush;
+        let covered = if is_flush { self.covered(mirror) } else { 0 };
         let job = Job {
             request,
             mirror,
@@ -218,6 +224,8 @@ impl Mirrors {
             has_effect: false,
             is_forwarded,
             stay: 0,
+            kept_since: Term::first(),
+            covered,
             owner,
             ticket: None,
             local: unneeded,
@@ -315,6 +323,7 @@ impl Mirrors {
         let before = std::mem::replace(&mut self.table, table);
         self.leave_faces(&before);
         self.forget_terms();
+        self.look_for_losses();
         self.look();
     }
 

@@ -55,6 +55,10 @@ pub(crate) enum Mutant {
     WritesUnnoted,
     /// A replica does not note the writes that it accepts.
     AcceptedUnnoted,
+    /// A replica does not note what the primary repairs with its bytes.
+    RepairUnnoted,
+    /// A node does not learn that writes which it has answered may be lost.
+    LossUntold,
     /// A copy does not flush the primary's replica.
     SourceUnflushed,
     /// A process believes that it has noted everything, although an earlier one has written.

@@ -33,8 +33,11 @@ pub struct ReplicaRequest {
     pub mirror: MirrorId,
     /// Its term and session.
     pub tag: Tag,
-    /// A write, a write of zeroes or a flush; or a read, by which the primary compares.
+    /// A write, a write of zeroes or a flush; or a read, by which the primary compares, or repairs its own
+    /// replica.
     pub operation: DeviceOperation,
+    /// It is a read for the digests of the blocks, and not for their bytes.
+    pub is_digest: bool,
     /// The first byte, from the start of the mirror.
     pub offset: ByteOffset,
     /// The length.
@@ -85,8 +88,13 @@ impl Mirrors {
         let entry = self.entry(request.mirror).copied();
         let (entry, local) = entry.and_then(|e| Some((e, e.local?))).ok_or(Refusal::NoReplica)?;
         self.check(&request, &entry)?;
-        let ReplicaRequest { token, mirror, operation, offset, len, .. } = request;
-        if crate::job::changes_data(operation) && !self.is(Mutant::AcceptedUnnoted) {
+        let ReplicaRequest { token, mirror, operation, offset, len, is_digest, .. } = request;
+        let is_noted = match operation {
+            // The primary writes these bytes to its own replica, which may lose its power meanwhile.
+            DeviceOperation::Read { .. } => !is_digest && !self.is(Mutant::RepairUnnoted),
+            _ => crate::job::changes_data(operation) && !self.is(Mutant::AcceptedUnnoted),
+        };
+        if is_noted {
             self.note_written(mirror, offset, len);
         }
         let slot = self.accepted.vacant_key();

@@ -10,7 +10,7 @@
 //!
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
-//! (I3); a value is read only if every replica in sync has accepted it; a replica enters only when it has
+//! (I3); no flush succeeds over a node that has answered a write which was lost; a value is read only if every replica in sync has accepted it; a replica enters only when it has
 //! what the primary has (I2); no old term is accepted after the next one has opened (I8); nothing ends while
 //! its buffer is in use; no write starts after `REDRIVE` (I9); at rest replicas are equal and in sync, and
 //! nothing is locked or held (I13, I14); no record names a replica without a place. Excused is only what one disk would lose, too (`excuse`).
@@ -49,6 +49,7 @@ const FLOOR: &[(&str, u64)] = &[
     ("device errors", 110),
     ("excuses", 90),
     ("flushes", 11_000),
+    ("flushes that failed over lost writes", 1),
     ("forwarded", 100_000),
     ("forwarded in vain", 28_000),
     ("joins", 270),
@@ -146,6 +147,17 @@ fn a_block_that_one_replica_cannot_read_is_repaired_and_no_host_sees_it() {
     assert!(repaired > 100, "{repaired}");
 }
 
+fn run_torn(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
+    Run::torn(seed, mutant).run().map_err(|problem| format!("seed {seed}, torn: {problem}"))
+}
+
+#[test]
+fn a_repair_that_a_loss_of_power_tears_is_repaired_when_the_node_returns() {
+    let counts = sum((0..40).map(|seed| run_torn(seed, None)));
+    assert!(counts["repairs that were torn"] > 12, "{counts:#?}");
+    assert!(counts["copies of what was written"] > 12, "{counts:#?}");
+}
+
 /// The same of the seeds with a planner.
 const FLOOR_WITH_PLANNER: &[(&str, u64)] = &[
     ("blocks copied", 600),
@@ -213,11 +225,15 @@ const MUTANTS: &[(Mutant, u64)] = {
         (M::CoversAtStart, 0),
         (M::RepairUnlocked, 192),
         (M::RepairFromCopy, 20),
+        (M::LossUntold, 145),
     ]
 };
 
 /// The same, with a planner.
 const MUTANTS_WITH_PLANNER: &[(Mutant, u64)] = &[(Mutant::PlacesIgnored, 2)];
+
+/// The same, while repairs are torn.
+const MUTANTS_TORN: &[(Mutant, u64)] = &[(Mutant::RepairUnnoted, 0)];
 
 #[test]
 fn each_deliberate_bug_is_found() {
@@ -229,6 +245,10 @@ fn each_deliberate_bug_is_found() {
     for (mutant, seed) in MUTANTS_WITH_PLANNER {
         assert!(run_with_planner(*seed, Some(*mutant)).is_err(), "{seed} does not find {mutant:?}");
         run_with_planner(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+    for (mutant, seed) in MUTANTS_TORN {
+        assert!(run_torn(*seed, Some(*mutant)).is_err(), "{seed} does not find {mutant:?}");
+        run_torn(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
     }
 }
 
@@ -250,5 +270,9 @@ fn seeds_that_find_the_deliberate_bugs() {
         let find = |seed| Some((seed, run_with_planner(seed, Some(*mutant)).err()?));
         let found = (0..20_000).find_map(find);
         println!("{mutant:?} with a planner: {found:.200?}");
+    }
+    for (mutant, _) in MUTANTS_TORN {
+        let find = |seed| Some((seed, run_torn(seed, Some(*mutant)).err()?));
+        println!("{mutant:?} while repairs are torn: {:.200?}", (0..2000).find_map(find));
     }
 }

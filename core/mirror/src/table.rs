@@ -50,6 +50,18 @@ pub struct MirrorKey {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Term(pub u32);
 
+impl Term {
+    /// Before the first one.
+    pub(crate) const fn first() -> Self {
+        Self(0)
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    pub(crate) fn is_first(&self) -> bool {
+        *self == Self::first()
+    }
+}
+
 /// A core of this node.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Core(pub u16);
@@ -116,6 +128,8 @@ pub struct MirrorEntry {
     pub needs_lease: bool,
     /// Changes when this node's replica has not been in sync for a while.
     pub stay: u32,
+    /// The term since which no answered write was lost: [`crate::membership::Record::kept_since`].
+    pub kept_since: Term,
     /// The devices of all replicas can write zeroes. A device that cannot must not find out after
     /// another one has done it.
     pub zeroes: bool,

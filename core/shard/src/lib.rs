@@ -48,7 +48,7 @@ pub use message::{ClientPlace, Devices, HostExports, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use peers::{
     CLAIM_MAX, CONNECT_MAX, FACE_SILENCE_MAX, FACES_PER_PEER_MAX, LinkError, PeerConfig, READ_SPAN,
-    RETRY_PERIOD, RemoteVolume, SILENCE_MAX, Unflushed, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
+    RETRY_PERIOD, RemoteVolume, SILENCE_MAX, VOLUMES_PER_PEER_MAX, WRITE_SPAN,
 };
 pub use progress::PROGRESS_MIN;
 pub use seals::RevokeOrder;

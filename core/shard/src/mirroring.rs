@@ -103,6 +103,11 @@ impl Mirroring {
         assert!(!kinds[locals..].contains(&DeviceKind::Local), "the local devices come first");
         self.locals = u32::try_from(locals).expect("devices are few");
         self.is_used = kinds.iter().any(is_of_mirror);
+        for (kind, health) in kinds.iter().zip(health.iter()).skip(self.kinds.len()) {
+            if let DeviceKind::Mirror(mirror) = *kind {
+                self.mirrors.set_health(mirror, Arc::clone(health));
+            }
+        }
         (self.kinds, self.health) = (kinds, health);
     }
 
@@ -215,12 +220,14 @@ impl Shard {
         let SentIn { term, session } = sent;
         let tag = Tag { term: Term(term), session };
         let token = token_of(id);
-        let asked = ReplicaRequest { token, mirror, tag, operation, offset, len };
+        let key = Key::from_owner(cause.owner);
+        let session = self.connections.get_mut(key).and_then(|it| it.session.direct_mut());
+        let is_digest = session.is_some_and(|session| session.is_digest(cause.tag));
+        let asked = ReplicaRequest { token, mirror, tag, operation, offset, len, is_digest };
         if let Err(refusal) = self.mirroring.mirrors.accept(asked) {
             let term = self.mirroring.mirrors.role(mirror).map_or(0, |(_, term)| term.0);
             return self.refuse(cause, id, (status_of(refusal), term), world);
         }
-        let key = Key::from_owner(cause.owner);
         if cause.is_whole
             && let Some(connection) = self.connections.get_mut(key)
             && let Some(session) = connection.session.direct_mut()
@@ -305,8 +312,8 @@ impl Shard {
         moved
     }
 
-    /// An operation of the engine on a mirror or on a replica has ended. The health of the replica's device
-    /// knows of lost writes; the device that stands for the mirror or for its face has none of its own.
+    /// An operation of the engine on a mirror or on a replica has ended. A write that a device has lost is
+    /// known to the health of the replica's device; that of the mirror knows of lost power alone.
     fn mirror_ended<W: World>(&mut self, id: OperationId, result: DeviceResult, world: &mut W) {
         let loses = |operation: DeviceOperation| operation.loses(result);
         let result = match result {
@@ -376,6 +383,9 @@ impl Shard {
             if self.mirroring.is_due_for_report((mirror, Report::Repaired), now) {
                 world.notice(Notice::ReadRepaired { mirror });
             }
+        }
+        while let Some(mirror) = self.mirroring.mirrors.poll_lost() {
+            world.notice(Notice::MirrorWritesLost { mirror });
         }
         while let Some(copied) = self.mirroring.mirrors.poll_copied() {
             world.notice(Notice::MirrorCopied(copied));
@@ -467,6 +477,9 @@ fn status_of(refusal: Refusal) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use nearflash_mirror::MirrorEntry;
+    use nearflash_units::ByteOffset;
+
     use super::*;
 
     #[test]
@@ -480,6 +493,38 @@ mod tests {
         }
         assert_eq!(differing(&blocks, &digests, &key), [0..8192, 20480..24576]);
         assert_eq!(differing(&blocks, &digests, &[4; 16]).len(), 1, "of another copy");
+    }
+
+    /// The table of a node without a replica.
+    fn elsewhere(kept_since: Term) -> Arc<MirrorTable> {
+        let entry = MirrorEntry {
+            term: Term(kept_since.0 + 5),
+            role: Role::Elsewhere,
+            local: None,
+            remote: None,
+            primary: Some(DeviceId(1)),
+            kept_since,
+            ..resync::entry()
+        };
+        Arc::new(MirrorTable::new().with(MirrorId(0), Some(entry)))
+    }
+
+    #[test]
+    fn the_device_that_is_a_mirror_becomes_suspect_when_answered_writes_are_lost() {
+        let mut mirroring = Mirroring::new(CoreId::FIRST, elsewhere(Term(0)));
+        let kinds = [DeviceKind::Mirror(MirrorId(0)), DeviceKind::Remote];
+        let health = [Arc::new(Health::default()), Arc::new(Health::default())];
+        mirroring.set_devices(Arc::new(kinds), Arc::new(health.clone()));
+        let id = OperationId { io: 1, op: 0, generation: 0 };
+        let operation = DeviceOperation::WriteZeroes { deallocate: false };
+        let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(4096));
+        mirroring.mirrors.submit(MirrorId(0), DeviceRequest { id, device, operation, offset, len });
+        let sent = mirroring.mirrors.poll_device().unwrap().request.id;
+        mirroring.handle_result(sent, DeviceResult::Done, Nanos(0));
+        assert_eq!(mirroring.mirrors.poll_ended(), Some((id, DeviceResult::Done)));
+        mirroring.mirrors.set_table(elsewhere(Term(3)));
+        assert_eq!([&health[0], &health[1]].map(|it| it.is_suspect()), [true, false]);
+        assert_eq!(mirroring.mirrors.poll_lost(), Some(MirrorId(0)));
     }
 
     #[test]

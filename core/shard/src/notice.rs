@@ -108,6 +108,10 @@ pub enum Notice {
     /// The device of this node could not read a range of a mirror. The bytes were read from the other
     /// replica and written back. Told at once, and then at most once a second for each mirror.
     ReadRepaired { mirror: MirrorId },
+    /// The last replica in sync of a mirror has lost its power, and writes that this node had answered may be
+    /// lost. Flushes and durable writes of the volume fail on this node until the device that is the mirror is
+    /// cleared. Each core tells what it finds first.
+    MirrorWritesLost { mirror: MirrorId },
     /// Answers [`crate::Message::TellWritten`].
     MirrorWritten {
         mirror: MirrorId,

@@ -16,7 +16,6 @@
 
 mod link;
 mod pending;
-mod unflushed;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +32,6 @@ use crate::shard::Shard;
 use crate::world::{SocketId, World};
 use link::Link;
 pub(crate) use pending::Pending;
-pub use unflushed::Unflushed;
 
 /// The time for which a read or a flush waits for a connection.
 pub const READ_SPAN: Nanos = Nanos::from_secs(10);
@@ -90,10 +88,8 @@ pub struct RemoteVolume {
     pub name: Box<str>,
     /// Its identity. Another volume of the same name is not used.
     pub uuid: [u8; 16],
-    /// The health of the device.
+    /// The health of the device. All cores have the same record.
     pub health: Arc<Health>,
-    /// Its writes that no flush has followed. All cores have the same record.
-    pub unflushed: Arc<Unflushed>,
     /// The face of a mirror that it is. The faces of one kind have connections of their own, so that a
     /// write to a replica never stands behind one that is forwarded.
     pub face: Option<Face>,

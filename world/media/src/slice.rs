@@ -271,8 +271,12 @@ fn write_superblock(device: &Device, superblock: &Superblock) -> io::Result<()> 
 }
 
 /// A number that stays the same as long as the cache of the device cannot have been lost: that of the
-/// machine's start, and for a block device also of its attachment.
+/// machine's start, and for a block device also of its attachment. A device without a volatile cache keeps what
+/// it has answered.
 fn boot_of(device: &Device) -> Uuid {
+    if !device.properties().volatile_cache {
+        return Uuid::nil();
+    }
     let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let machine = machine.ok().and_then(|text| text.trim().parse::<Uuid>().ok());
     let attachment = match &device.kind {

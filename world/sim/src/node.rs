@@ -156,11 +156,7 @@ impl Node {
         let machine_starts = u64::from(machine.starts);
         machine.is_draining = false;
         machine.inboxes = (0..count).map(|_| VecDeque::new()).collect();
-        if let Some(far) = &mut self.far {
-            far.start();
-        }
-        if let Some(mirrored) = &mut self.mirrored {
-            mirrored.start();
+        if let Some(mirrored) = &self.mirrored {
             machine.copies = mirrored.copies();
             machine.originals = mirrored.originals();
         }

@@ -46,6 +46,8 @@ pub(crate) struct MirrorSetup {
     pub(crate) slices: Vec<SliceState>,
     /// The socket for the pulses of other nodes.
     pub(crate) listener: TcpListener,
+    /// The end of such a pulse may be a proof.
+    pub(crate) believes_ends: bool,
     pub(crate) secret: PeerSecret,
     pub(crate) board: Arc<Board>,
 }
@@ -95,11 +97,11 @@ impl Mirroring {
         state: &ClusterState,
         now: Nanos,
     ) -> std::io::Result<Self> {
-        let MirrorSetup { node, slices, listener, secret, board } = setup;
+        let MirrorSetup { node, slices, listener, believes_ends, secret, board } = setup;
         let run = Uuid::new_v4().as_u64_pair().0;
         let (cluster, node) = (state.uuid(), node.into_bytes());
         let (told, mut incoming) = tokio::sync::mpsc::unbounded_channel();
-        let config = PulseConfig { cluster, node, run, secret, listener };
+        let config = PulseConfig { cluster, node, run, secret, listener, believes_ends };
         let pulses = Pulses::start(config, told)?;
         let forward = events.clone();
         tokio::task::spawn_local(async move {
@@ -163,6 +165,7 @@ impl Mirroring {
                 needs_lease: false,
                 session: 0,
                 stay: 0,
+                kept_since: record.kept_since,
             };
             shown.is_none_or(|shown| shown < record.term).then_some((key, view))
         };
@@ -218,6 +221,18 @@ impl Mirroring {
             MirrorEvent::News(MirrorNews::Failed { mirror, is_local }) => {
                 if let Some(key) = self.board.key_of(mirror) {
                     self.membership.handle_failure(key, is_local);
+                }
+            }
+            MirrorEvent::News(MirrorNews::WritesLost { mirror }) => {
+                if let Some(key) = self.board.key_of(mirror) {
+                    tracing::error!(
+                        "mirror {} of volume {}: its last replica in sync has lost its power before writes \
+                         that were answered here were flushed. Flushes of the volume fail on this node \
+                         until its suspect devices ('nearflash device list') are cleared: check what the \
+                         volume holds first",
+                        key.number,
+                        Uuid::from_bytes(key.volume),
+                    );
                 }
             }
             MirrorEvent::News(MirrorNews::Copied(copied)) => {
@@ -446,6 +461,7 @@ fn record_of(record: &MirrorRecord) -> Record {
         term: Term(record.term),
         primary: record.primary,
         in_sync: record.in_sync.iter().map(element).collect(),
+        kept_since: Term(record.kept_since),
     }
 }
 
@@ -457,5 +473,6 @@ fn mirror_record(record: &Record, len: ByteLen) -> MirrorRecord {
         term: record.term.0,
         primary: record.primary,
         in_sync: record.in_sync.iter().map(element).collect(),
+        kept_since: record.kept_since.0,
     }
 }

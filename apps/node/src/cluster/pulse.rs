@@ -5,7 +5,8 @@
 //! has all read. So nothing waits for this process to read it when the process dies, and the kernel ends
 //! the connection with FIN. A live process ends it with RST (`send`). So an orderly end of the newest pulse
 //! of a node, between two messages, is a proof that no thread of that process runs any more (`listen`).
-//! It proves nothing if the ends see different addresses: then something in between ends connections, too.
+//! It proves nothing if the ends see different addresses: then something in between ends connections, too. A
+//! proxy that keeps the addresses is not seen, so an operator can tell the node to believe no end.
 //! RST, silence, and an end inside a message prove nothing.
 //!
 //! Both ends prove that they know the cluster's secret (`wire`). The messages themselves are neither
@@ -69,6 +70,8 @@ pub(crate) struct PulseConfig {
     pub(crate) secret: PeerSecret,
     /// The socket, which listens.
     pub(crate) listener: std::net::TcpListener,
+    /// Only nodes end the connections. If something in between may, no end is a proof.
+    pub(crate) believes_ends: bool,
 }
 
 /// An event of a pulse.
@@ -101,6 +104,7 @@ struct Shared {
     node: NodeKey,
     run: u64,
     secret: Secret,
+    believes_ends: bool,
     events: UnboundedSender<PulseEvent>,
     newest: Newest,
     links: RefCell<BTreeMap<NodeKey, Rc<Link>>>,
@@ -116,7 +120,7 @@ impl Pulses {
         config: PulseConfig,
         events: UnboundedSender<PulseEvent>,
     ) -> io::Result<Self> {
-        let PulseConfig { cluster, node, run, secret, listener } = config;
+        let PulseConfig { cluster, node, run, secret, listener, believes_ends } = config;
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let shared = Rc::new(Shared {
@@ -124,6 +128,7 @@ impl Pulses {
             node,
             run,
             secret: Secret::new(secret),
+            believes_ends,
             events,
             newest: Newest::default(),
             links: RefCell::default(),

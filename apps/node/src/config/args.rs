@@ -64,6 +64,10 @@ pub struct ServeArgs {
     /// machine's address in the cluster]
     #[arg(long, value_name = "ADDR:PORT")]
     pub pulse: Option<String>,
+    /// Whether the end of another node's connection to that address proves that the node's process has
+    /// ended: on or off. Choose off if a proxy may end connections between the nodes [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub pulse_proof: Option<String>,
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port. ',auth=required' behind it
     /// admits only hosts that authenticate with keys, see 'nearflash host'. ',tls=required' admits only
     /// connections with TLS, and ',tls=allowed' both kinds [default: 127.0.0.1:4420]

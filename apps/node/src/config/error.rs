@@ -196,6 +196,9 @@ pub enum ValueError {
         "'{0}' is not an address: write IP:PORT, an address that the cluster's other nodes reach"
     )]
     Pulse(Box<str>),
+    /// Not whether the end of a pulse is a proof.
+    #[error("'{0}' is not 'on' or 'off'")]
+    PulseProof(Box<str>),
     /// Not a size.
     #[error(transparent)]
     Size(#[from] ParseSizeError),

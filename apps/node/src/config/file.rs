@@ -39,7 +39,7 @@ enum Form {
 }
 
 /// Every key of a file.
-const KEYS: [(&str, Form); 29] = [
+const KEYS: [(&str, Form); 30] = [
     ("device", Form::Resources(&tables::DEVICE)),
     ("volume", Form::Resources(&tables::VOLUME)),
     ("remote", Form::Resources(&tables::REMOTE)),
@@ -48,6 +48,7 @@ const KEYS: [(&str, Form); 29] = [
     ("slice", Form::Resources(&tables::SLICE)),
     ("node", Form::One),
     ("pulse", Form::One),
+    ("pulse-proof", Form::One),
     ("nvme-tcp", Form::Many),
     ("advertise", Form::One),
     ("direct", Form::Many),

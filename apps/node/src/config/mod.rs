@@ -142,6 +142,8 @@ pub struct ClusterConfig {
     /// The address for the pulses of other nodes; `None` for the machine's address in the cluster, and
     /// [`PULSE_PORT`].
     pub pulse: Option<SocketAddr>,
+    /// The end of a pulse proves that the process of its node has ended.
+    pub pulse_proof: bool,
 }
 
 /// The port for the pulses of other nodes.
@@ -214,7 +216,7 @@ impl Config {
         let remotes = merge.named("remote", args.remotes, tables::remote, |it| &it.name);
         let files = merge.named("files", args.files, parse_name, |name| name);
         let is_clustered = merge.is_on("cluster", args.cluster);
-        let own = [args.node_name, args.pulse];
+        let own = [args.node_name, args.pulse, args.pulse_proof];
         let cluster = merge_cluster(&merge, is_clustered, args.slices, own, &devices);
         check_volumes(&merge, &devices, &volumes, &remotes);
         let mut doors = merge.doors(Protocol::NvmeTcp, args.nvme_tcp);
@@ -287,16 +289,20 @@ fn merge_cluster(
     merge: &Merge<'_>,
     is_clustered: bool,
     slices: Vec<String>,
-    [node, pulse]: [Option<String>; 2],
+    [node, pulse, proof]: [Option<String>; 3],
     devices: &[Written<DeviceSpec>],
 ) -> Option<ClusterConfig> {
     let slices = merge.named("slice", slices, tables::device, |slice| &slice.name);
     let node = merge.one("node", node, |text| Ok(text.parse()?));
     let pulse =
         merge.one("pulse", pulse, |text| text.parse().map_err(|_| ValueError::Pulse(text.into())));
+    let pulse_proof = merge.one("pulse-proof", proof, |text| {
+        parse_switch(text).ok_or_else(|| ValueError::PulseProof(text.into()))
+    });
     check_slices(merge, &slices, devices, is_clustered);
+    let pulse_proof = pulse_proof.unwrap_or(true);
     let node = node.unwrap_or_else(machine_name);
-    is_clustered.then(|| ClusterConfig { node, slices: values(slices), pulse })
+    is_clustered.then(|| ClusterConfig { node, slices: values(slices), pulse, pulse_proof })
 }
 
 /// The length of each core's pool.
@@ -417,10 +423,14 @@ fn parse_unlisted(text: &str) -> Result<UnlistedHosts, ValueError> {
 }
 
 fn parse_ktls(text: &str) -> Result<bool, ValueError> {
+    parse_switch(text).ok_or_else(|| ValueError::Ktls(text.into()))
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
     match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(ValueError::Ktls(text.into())),
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 

@@ -56,6 +56,17 @@ fn defaults_serve_this_machine_from_one_processor() {
 }
 
 #[test]
+fn the_end_of_a_pulse_is_a_proof_unless_it_is_turned_off() {
+    let file = |more| format!("cluster = true\ndirect = \"127.0.0.1:1\"\n{more}");
+    for (flags, expected) in [(&[][..], true), (&["--pulse-proof", "off"][..], false)] {
+        let config = with_file(&file(""), flags).unwrap();
+        assert_eq!(config.cluster.unwrap().pulse_proof, expected);
+    }
+    let refused = with_file(&file("pulse-proof = \"no\""), &[]).unwrap_err();
+    assert!(refused.contains("'no' is not 'on' or 'off'"), "{refused}");
+}
+
+#[test]
 fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
     let text = r#"
         device = ["a=ram:1GiB", "b=ram:2GiB"]

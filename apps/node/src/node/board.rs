@@ -24,7 +24,7 @@ pub(crate) struct Seat {
     pub(crate) id: MirrorId,
     pub(crate) len: ByteLen,
     /// The ordinal and the place of the replica of this node.
-    pub(crate) own: Option<(u8, Local)>,
+    pub(crate) own: Option<(u32, Local)>,
     /// The faces on the nodes of the other replicas. If this node has a replica, there is at most one.
     pub(crate) faces: Vec<Faces>,
     /// The devices of all replicas release blocks.
@@ -35,7 +35,7 @@ pub(crate) struct Seat {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Faces {
     /// The ordinal of that node's replica.
-    pub(crate) ordinal: u8,
+    pub(crate) ordinal: u32,
     pub(crate) primary: DeviceId,
     /// Only a node with a replica writes another one.
     pub(crate) replica: Option<DeviceId>,
@@ -203,6 +203,7 @@ fn entry(key: MirrorKey, seat: &Seat, view: Option<&View>, cores: u16) -> Mirror
         session: view.map_or(0, |view| view.session),
         needs_lease: view.is_some_and(|view| view.needs_lease),
         stay: view.map_or(0, |view| view.stay),
+        kept_since: view.map_or(Term(0), |view| view.kept_since),
         zeroes: true,
         deallocates: seat.deallocates,
     }

@@ -18,10 +18,10 @@ use nearflash_cluster::record::{Door, NodeRecord, Placement, VolumeRecord};
 use nearflash_cluster::state::MirrorView;
 use nearflash_cluster::{Change, ClusterState, MirrorKey, part_name};
 use nearflash_space::{Home, Name, VolumeError};
-use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, OneLine};
+use nearflash_units::{BlockSize, Blocks, ByteLen, OneLine};
 use uuid::Uuid;
 
-use super::zeroing::Zeroed;
+use super::zeroing::{Zeroed, zero};
 use super::{Node, check_unused, condition};
 use crate::cluster::{Follower, PEER_KEY};
 use crate::config::ValueError;
@@ -36,9 +36,6 @@ const OFFER_MAX: Duration = Duration::from_secs(20);
 
 /// The pause between two looks at something that another thread does.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// The length that one request zeroes. A node must answer it before it counts as silent.
-const ZERO_STEP: u64 = 256 * MIB;
 
 /// The block size of every volume of a cluster: no device has larger blocks, so no block of a device
 /// holds blocks of two parts.
@@ -204,14 +201,7 @@ impl Node {
                 Err(error) => return Err(text(error)),
             }
         };
-        let mut offset = 0;
-        while offset < len.0 {
-            let step = ZERO_STEP.min(len.0 - offset);
-            part.write_zeroes(offset, step).map_err(text)?;
-            offset += step;
-            zeroed.add(step);
-        }
-        part.flush().map_err(text)
+        zero(&part, len, zeroed)
     }
 
     /// A volume and its layout.
@@ -318,7 +308,7 @@ fn unserved_info(uuid: Uuid, record: &VolumeRecord) -> VolumeInfo {
 }
 
 fn mirror_info(state: &ClusterState, row: u32, view: &MirrorView<'_>) -> MirrorInfo {
-    let replica = |(ordinal, slice, node): (u8, Uuid, Option<&NodeRecord>)| {
+    let replica = |(ordinal, slice, node): (u32, Uuid, Option<&NodeRecord>)| {
         let slice = state.slices().get(&slice);
         ReplicaInfo {
             node: node.map(|node| node.name.to_string()).unwrap_or_default(),
@@ -347,7 +337,7 @@ fn mirror_info(state: &ClusterState, row: u32, view: &MirrorView<'_>) -> MirrorI
 fn replicas<'a>(
     state: &'a ClusterState,
     view: &'a MirrorView<'_>,
-) -> impl Iterator<Item = (u8, Uuid, Option<&'a NodeRecord>)> {
+) -> impl Iterator<Item = (u32, Uuid, Option<&'a NodeRecord>)> {
     view.replicas.replicas.iter().map(|replica| {
         let slice = state.slices().get(&replica.slice);
         let node = slice.and_then(|slice| state.nodes().get(&slice.node));

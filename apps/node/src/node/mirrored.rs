@@ -63,6 +63,7 @@ pub(crate) fn known(layout: &MirrorLayout) -> Known {
             term: Term(record.term),
             primary: record.primary,
             in_sync: record.in_sync.iter().map(element).collect(),
+            kept_since: Term(record.kept_since),
         },
         revision: i64::try_from(layout.revision).unwrap_or(i64::MAX),
     }
@@ -235,7 +236,6 @@ impl Shared {
             name: name.as_str().into(),
             uuid: *uuid.as_bytes(),
             health,
-            unflushed: Arc::default(),
             face: Some(face),
         });
         device

@@ -183,7 +183,6 @@ impl Node {
                 name: part_name(remote.place.mirror, true).as_str().into(),
                 uuid: *part_uuid(remote.place.mirror, true).as_bytes(),
                 health,
-                unflushed: Arc::default(),
                 face: None,
             };
             shared.link(&mut outfit.peers, (&remote.node, None), &secret).volumes.push(volume);

@@ -62,6 +62,9 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
                 "a range that the device could not read is rewritten from the other replica";
             warn!(mirror = mirror.0, "{repair}");
         }
+        Some(Notice::MirrorWritesLost { mirror }) => {
+            on_mirrors.tell(MirrorNews::WritesLost { mirror });
+        }
         Some(Notice::MirrorWritten { mirror, session, written }) => {
             on_mirrors.tell(MirrorNews::Written { mirror, session, written });
         }

@@ -15,8 +15,8 @@ use super::volume::{change_room, drop_last_row};
 use super::{Affected, Draft, Refusal, Step};
 use crate::key::Key;
 use crate::record::{
-    InSyncRecord, Placement, RemovedRecord, ReplicaRecord, ReplicasRecord, RoomRecord, RoomState,
-    Schema, VolumeRecord, VolumeState,
+    InSyncRecord, Placement, RemovedRecord, ReplicaRecord, RoomRecord, RoomState, Schema,
+    VolumeRecord, VolumeState,
 };
 use crate::state::{ClusterState, MirrorView};
 use crate::store::Put;
@@ -268,29 +268,22 @@ fn replace(
 ) -> Result<bool, Refusal> {
     draft.decided_on(Key::Mirror(view.key))?;
     draft.decided_on(Key::Volume(view.key.volume))?;
-    let (removed, mut replicas): (Vec<ReplicaRecord>, Vec<ReplicaRecord>) =
+    let (removed, stay): (Vec<&ReplicaRecord>, Vec<&ReplicaRecord>) =
         view.replicas.replicas.iter().partition(|it| is_removed(&it.slice));
     for replica in &removed {
         assert!(view.mirror.in_sync.iter().all(|it| it.replica != replica.ordinal), "it counts");
         draft.txn.deletes.push(Key::On(replica.slice, view.key));
     }
-    let stays = replicas.first().and_then(|it| draft.state.node_of(&it.slice));
-    let fresh = view.replicas.fresh_ordinal();
-    let place = stays.and_then(|node| rooms.take_beyond(node, view.mirror.len));
-    let added = fresh.zip(place);
-    if let Some((ordinal, (slice, start))) = added {
+    let node = stay.first().and_then(|it| draft.state.node_of(&it.slice));
+    let place = node.and_then(|node| rooms.take_beyond(node, view.mirror.len));
+    let record = view.replicas.replaced(|it| !is_removed(&it.slice), place);
+    let added = record.replicas.last().filter(|_| record.replicas.len() > stay.len()).copied();
+    if let Some(ReplicaRecord { slice, .. }) = added {
         draft.decided_on(Key::Slice(slice))?;
         change_room(draft, slice)?;
         let on = Key::On(slice, view.key);
         draft.txn.puts.push(Put { key: on, value: Vec::new(), lease: None });
-        replicas.push(ReplicaRecord { ordinal, slice, start });
     }
-    // The ordinal of a replica that was removed is not given again.
-    let next_ordinal = match added {
-        Some((ordinal, _)) => ordinal.saturating_add(1),
-        None => fresh.unwrap_or(u8::MAX),
-    };
-    let record = ReplicasRecord { schema: Schema, replicas, next_ordinal };
     draft.put(Key::Replicas(view.key), &record)?;
     Ok(added.is_some())
 }

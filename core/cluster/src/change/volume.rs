@@ -18,7 +18,7 @@ use crate::state::{ClusterState, MirrorView};
 use crate::store::Put;
 
 /// The ordinal of the first primary replica.
-const FIRST: u8 = 0;
+const FIRST: u32 = 0;
 
 /// See [`super::Change::CreateVolume`].
 pub(super) fn create(
@@ -182,8 +182,14 @@ fn add_row(
             draft.txn.puts.push(Put { key: Key::On(*slice, key), value: Vec::new(), lease: None });
             change_room(draft, *slice)?;
         }
-        let mirror =
-            MirrorRecord { schema: Schema, len: row.len, term: 1, primary: FIRST, in_sync };
+        let mirror = MirrorRecord {
+            schema: Schema,
+            len: row.len,
+            term: 1,
+            primary: FIRST,
+            in_sync,
+            kept_since: 0,
+        };
         draft.put(Key::Mirror(key), &mirror)?;
         draft.put(
             Key::Replicas(key),

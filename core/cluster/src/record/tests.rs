@@ -29,7 +29,7 @@ fn volume() -> VolumeRecord {
 
 fn mirror() -> MirrorRecord {
     let in_sync = vec![InSyncRecord { replica: 0, incarnation: 4 }];
-    MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync }
+    MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync, kept_since: 0 }
 }
 
 fn is_read_back<R: Record + Debug + PartialEq>(record: &R) {

@@ -92,9 +92,12 @@ pub struct MirrorRecord {
     /// Grows with each change of membership.
     pub term: u32,
     /// The ordinal of the primary replica.
-    pub primary: u8,
+    pub primary: u32,
     /// The replicas that have everything that was acknowledged.
     pub in_sync: Vec<InSyncRecord>,
+    /// The term since which no answered write was lost; 0 if none ever was.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept_since: u32,
 }
 
 /// A replica that is in sync.
@@ -102,7 +105,7 @@ pub struct MirrorRecord {
 #[serde(deny_unknown_fields)]
 pub struct InSyncRecord {
     /// The replica's ordinal in the mirror.
-    pub replica: u8,
+    pub replica: u32,
     /// The incarnation of its slice in which it is in sync.
     pub incarnation: u64,
 }
@@ -118,21 +121,40 @@ pub struct ReplicasRecord {
     /// No replica has ever had this ordinal or a higher one. 0 if none was replaced yet: then the highest
     /// one is in the list.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub next_ordinal: u8,
+    pub next_ordinal: u32,
 }
 
 /// The highest ordinal of a replica.
-const ORDINAL_MAX: u8 = 254;
+const ORDINAL_MAX: u32 = u32::MAX - 1;
 
-fn is_zero(number: &u8) -> bool {
+fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
 impl ReplicasRecord {
-    /// The lowest ordinal above all that were ever given; `None` when they are used up.
-    pub(crate) fn fresh_ordinal(&self) -> Option<u8> {
+    /// The lowest ordinal above all that were ever given; `None` when they are used up. One replacement a
+    /// second uses them up in 136 years.
+    fn fresh_ordinal(&self) -> Option<u32> {
         let next = self.replicas.iter().map(|it| it.ordinal.saturating_add(1)).max();
         Some(self.next_ordinal.max(next.unwrap_or(0))).filter(|ordinal| *ordinal <= ORDINAL_MAX)
+    }
+
+    /// The same with those replicas alone that stay, and with a new one if there is a place for it. The
+    /// ordinals of those that are gone are not given again.
+    pub(crate) fn replaced(
+        &self,
+        stays: impl Fn(&ReplicaRecord) -> bool,
+        place: Option<(Uuid, ByteOffset)>,
+    ) -> Self {
+        let mut replicas: Vec<ReplicaRecord> =
+            self.replicas.iter().copied().filter(|it| stays(it)).collect();
+        let fresh = self.fresh_ordinal();
+        let added = fresh.zip(place).map(|(ordinal, (slice, start))| {
+            replicas.push(ReplicaRecord { ordinal, slice, start });
+            ordinal.saturating_add(1)
+        });
+        let next_ordinal = added.or(fresh).unwrap_or(u32::MAX);
+        Self { schema: Schema, replicas, next_ordinal }
     }
 }
 
@@ -141,7 +163,7 @@ impl ReplicasRecord {
 #[serde(deny_unknown_fields)]
 pub struct ReplicaRecord {
     /// Its number in the mirror, which is never given to another one.
-    pub ordinal: u8,
+    pub ordinal: u32,
     /// The slice.
     pub slice: Uuid,
     /// The offset on the slice's device.

@@ -57,7 +57,7 @@ fn stop(model: &mut Model, number: u16) {
 fn drop_replicas(model: &mut Model, number: u16) {
     let (state, slice) = (model.state(), crate::model::slice(number));
     for view in state.mirrors().unwrap() {
-        let is_left = |ordinal: u8| {
+        let is_left = |ordinal: u32| {
             let replica = view.replicas.replicas.iter().find(|it| it.ordinal == ordinal);
             replica.is_some_and(|it| it.slice != slice)
         };

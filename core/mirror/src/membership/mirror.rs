@@ -225,6 +225,12 @@ impl Mirror {
         is_in_sync && self.other_element().is_some()
     }
 
+    /// Whether this replica has lost its power since it was in sync.
+    fn has_lost_power(&self) -> bool {
+        let recorded = self.known.record.element(self.own.ordinal);
+        recorded.is_none_or(|it| it.incarnation < self.slice.power)
+    }
+
     pub(super) fn other_element(&self) -> Option<Element> {
         self.known.record.element(self.other.ordinal)
     }
@@ -236,7 +242,7 @@ impl Mirror {
 
     /// The view that the cores should have.
     pub(super) fn wanted_view(&self) -> View {
-        let Record { term, primary, .. } = self.known.record;
+        let Record { term, primary, kept_since, .. } = self.known.record;
         let standing = self.standing();
         let is_in_sync = standing == Standing::Primary && self.other_element().is_some();
         let joiner = self.joiner.filter(|joiner| joiner.stage != Stage::Offered);
@@ -256,6 +262,7 @@ impl Mirror {
             needs_lease: is_in_sync || is_required,
             session: if role == Role::Secondary { self.session } else { 0 },
             stay: self.stay,
+            kept_since,
         }
     }
 
@@ -354,6 +361,7 @@ impl Mirror {
         let (own, other) = (self.own.ordinal, self.other.ordinal);
         let record = &self.known.record;
         Some(match change {
+            Change::Recover if self.has_lost_power() => record.next_after_loss(self.element()),
             Change::Drop | Change::TakeOver | Change::Recover => {
                 record.next(own, vec![self.element()])
             }

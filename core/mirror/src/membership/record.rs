@@ -9,7 +9,7 @@ use crate::table::Term;
 #[serde(deny_unknown_fields)]
 pub struct Element {
     /// The ordinal of the replica in its mirror.
-    pub replica: u8,
+    pub replica: u32,
     /// The incarnation of its slice. A replica whose slice has another one is *suspect*: it may hold
     /// less than it has accepted.
     pub incarnation: u64,
@@ -22,9 +22,13 @@ pub struct Record {
     /// The term.
     pub term: Term,
     /// The ordinal of the primary.
-    pub primary: u8,
+    pub primary: u32,
     /// The replicas that have everything that was acknowledged; never empty.
     pub in_sync: Vec<Element>,
+    /// The term since which no replica in sync has lost answered writes. Those that were answered in earlier
+    /// terms, and that no flush has followed, may be lost: the last replica in sync lost its power.
+    #[serde(default = "Term::first", skip_serializing_if = "Term::is_first")]
+    pub kept_since: Term,
 }
 
 /// A record, and the revision of the store that wrote it. The higher revision counts.
@@ -39,12 +43,19 @@ pub struct Known {
 
 impl Record {
     /// The element of a replica, if it is in sync.
-    pub fn element(&self, replica: u8) -> Option<Element> {
+    pub fn element(&self, replica: u32) -> Option<Element> {
         self.in_sync.iter().copied().find(|element| element.replica == replica)
     }
 
     /// The next term, with these members.
-    pub(super) fn next(&self, primary: u8, in_sync: Vec<Element>) -> Self {
-        Self { term: Term(self.term.0 + 1), primary, in_sync }
+    pub(super) fn next(&self, primary: u32, in_sync: Vec<Element>) -> Self {
+        let (term, kept_since) = (Term(self.term.0 + 1), self.kept_since);
+        Self { term, primary, in_sync, kept_since }
+    }
+
+    /// The next term, with a replica alone that has lost its power, and perhaps what was not flushed.
+    pub(super) fn next_after_loss(&self, element: Element) -> Self {
+        let next = self.next(element.replica, vec![element]);
+        Self { kept_since: next.term, ..next }
     }
 }

@@ -251,7 +251,7 @@ impl Membership {
             return false;
         }
         // Rather one that kept its power, then the primary, then the lower ordinal.
-        let rank = |ordinal: u8, recorded: u64, power: u64| {
+        let rank = |ordinal: u32, recorded: u64, power: u64| {
             (recorded < power, ordinal != record.primary, ordinal)
         };
         let mine = rank(own.replica, own.incarnation, mirror.slice.power);

@@ -7,13 +7,13 @@ const A: NodeKey = [1; 16];
 const B: NodeKey = [2; 16];
 const KEY: MirrorKey = MirrorKey { volume: [7; 16], number: 0 };
 
-fn element(replica: u8, incarnation: u64) -> Element {
+fn element(replica: u32, incarnation: u64) -> Element {
     Element { replica, incarnation }
 }
 
 /// The first primary is on A.
-fn record(term: u32, primary: u8, in_sync: Vec<Element>) -> Record {
-    Record { term: Term(term), primary, in_sync }
+fn record(term: u32, primary: u32, in_sync: Vec<Element>) -> Record {
+    Record { term: Term(term), primary, in_sync, kept_since: Term(0) }
 }
 
 fn both() -> Known {
@@ -349,7 +349,7 @@ fn alone() -> Known {
 }
 
 /// The list of replicas has changed: A's has ordinal 0, and there may be another one.
-fn replace(membership: &mut Membership, other: Option<(u8, NodeKey)>, places: i64) {
+fn replace(membership: &mut Membership, other: Option<(u32, NodeKey)>, places: i64) {
     let replica = |(ordinal, node)| Replica { ordinal, slice: node, node };
     let replicas = [(0, A)].into_iter().chain(other).map(replica).collect();
     membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places, known: alone() }]);
@@ -485,4 +485,27 @@ fn a_replica_that_comes_to_a_node_begins_out_of_sync_and_asks_to_join() {
     let actions = settle(&mut c);
     assert!(actions.contains(&Action::Send(A, join)), "{actions:?}");
     assert_eq!(views(&actions).pop().map(|view| view.role), Some(Role::Elsewhere));
+}
+
+/// The suspect of a mirror of which it is the only replica in sync goes on alone. Its slice lost its power
+/// before this incarnation, and the record was changed in an earlier one.
+fn recovered(power: u64) -> Record {
+    let known = Known { record: record(4, 0, vec![element(0, 2)]), revision: 10 };
+    let state = SliceState { power, ..slice(A, 3) };
+    let mut a = Membership::new(A, 1, vec![state], Nanos::from_secs(100));
+    let replicas = vec![Replica { ordinal: 0, slice: A, node: A }];
+    let (places, known) =
+        (5, Known { record: Record { kept_since: Term(2), ..known.record }, ..known });
+    a.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places, known: known.clone() }]);
+    let call = read(&settle(&mut a)).expect("the record is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(known));
+    proposal(&settle(&mut a)).expect("it goes on alone").2
+}
+
+#[test]
+fn the_record_tells_that_the_last_replica_in_sync_has_lost_its_power() {
+    for (power, kept_since) in [(1, 2), (2, 2), (3, 5)] {
+        let expected = record(5, 0, vec![element(0, 3)]);
+        assert_eq!(recovered(power), Record { kept_since: Term(kept_since), ..expected });
+    }
 }

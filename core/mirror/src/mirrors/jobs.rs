@@ -97,6 +97,7 @@ impl Mirrors {
 
     fn pass(&mut self, slot: usize, request: DeviceRequest, tag: Option<Tag>) {
         self.jobs[slot].stage = Stage::Passing(request.device);
+        self.note_start(slot);
         let id = self.slots.id(slot, LOCAL);
         let mirror = self.jobs[slot].mirror;
         let request = DeviceRequest { id, ..request };
@@ -273,6 +274,7 @@ impl Mirrors {
         (job.term, job.has_effect) = (term, false);
         (job.stage, job.local, job.remote) = (Stage::Writing, Part::Due, Part::Unneeded);
         self.slow_at.get_or_insert(self.now.plus(REPLICA_TIMEOUT));
+        self.note_start(slot);
         if has_remote {
             self.send(slot, REMOTE);
         }
@@ -436,6 +438,7 @@ impl Mirrors {
 
     /// Ends a job.
     pub(super) fn end(&mut self, slot: usize, result: DeviceResult) {
+        self.note_answer(&self.jobs[slot], result);
         self.ended.push_back((self.jobs[slot].request.id, result));
         if self.jobs[slot].stage == Stage::Locking && self.jobs[slot].ticket.is_none() {
             self.jobs[slot].stage = Stage::GivenUp;

@@ -5,6 +5,9 @@
 //! replace a sector that cannot be read when it is written. Then the read is judged as any other. If the
 //! bytes cannot be written back, the part of this replica has failed, and the other one becomes primary.
 //!
+//! A loss of power may tear what is written back, so it is durable before the read is answered, and both nodes
+//! note the range as written: a replica that reads for a repair does so when it accepts the read.
+//!
 //! A core may not know yet that the other replica was dropped. So a lock tells in which term the mirror was
 //! written before, and a repair waits for a table that is not older.
 //!
@@ -83,10 +86,11 @@ impl Mirrors {
             unreachable!("only reads with a buffer are repaired")
         };
         let Some(local) = local else { return self.read_anew(slot) };
+        self.note_written(mirror, request.offset, request.len);
         self.jobs[slot].local = Part::UnderWay;
         let id = self.slots.id(slot, LOCAL);
         let offset = ByteOffset(local.start.0 + request.offset.0);
-        let operation = DeviceOperation::Write { buffer, buffer_offset, durable: false };
+        let operation = DeviceOperation::Write { buffer, buffer_offset, durable: true };
         let request = DeviceRequest { id, device: local.device, operation, offset, ..request };
         self.submissions.push_back(Submission::new(request, mirror, None));
     }

@@ -2,6 +2,7 @@
 
 mod copy;
 mod handover;
+mod lost;
 mod repair;
 
 use nearflash_device::{DeviceId, DeviceOperation};
@@ -34,6 +35,7 @@ fn entry(role: Role) -> MirrorEntry {
         session: 9,
         needs_lease: false,
         stay: 0,
+        kept_since: Term(0),
         zeroes: true,
         deallocates: true,
     }
@@ -352,8 +354,15 @@ fn without_a_primary_reads_wait_longer_than_writes() {
 /// The refusal of a request that differs in one field from the request of the primary.
 fn refusal_of(entry: MirrorEntry, change: impl FnOnce(&mut ReplicaRequest)) -> Option<Refusal> {
     let (tag, offset, len) = (Tag { term: TERM, session: 9 }, ByteOffset(0), ByteLen(4096));
-    let mut request =
-        ReplicaRequest { token: 1, mirror: MirrorId(0), tag, operation: write(), offset, len };
+    let mut request = ReplicaRequest {
+        token: 1,
+        mirror: MirrorId(0),
+        tag,
+        operation: write(),
+        offset,
+        len,
+        is_digest: false,
+    };
     change(&mut request);
     let mut mirrors = mirrors(entry);
     let refusal = mirrors.accept(request).err();

@@ -72,6 +72,7 @@ impl Run {
         }
         let mut covered = Vec::new();
         match request.operation {
+            DeviceOperation::Write { .. } => self.write_begins(at.0, blocks_of(&request)),
             DeviceOperation::Flush => covered = self.nodes[at.0].device.lengths(),
             DeviceOperation::Deallocate => self.wrong("a hint has reached a device".into()),
             _ => {}
@@ -101,8 +102,8 @@ impl Run {
         if epoch != self.devices_epoch[at.0] {
             return;
         }
-        let DeviceRequest { operation, offset, len, .. } = submission.request;
-        let blocks = offset.0 / BLOCK..(offset.0 + len.0) / BLOCK;
+        let DeviceRequest { operation, .. } = submission.request;
+        let blocks = blocks_of(&submission.request);
         let mut result = DeviceResult::Done;
         let is_alive = self.nodes[at.0].life == life && self.nodes[at.0].is_up;
         match operation {
@@ -113,15 +114,21 @@ impl Run {
                 self.tempt((at.0 + 1) % self.sharing(), false, 6, 4 * MILLI);
                 result = DeviceResult::MediumError;
             }
-            DeviceOperation::Write { buffer, buffer_offset, .. } => {
+            DeviceOperation::Write { buffer, buffer_offset, durable } => {
                 if !is_alive {
                     self.count("writes of the dead");
                 }
                 let skip = usize::try_from(buffer_offset.0 / BLOCK).expect("they are few");
                 let stamps = self.buffers[&buffer.0][skip..].to_vec();
                 for (block, stamp) in blocks.zip(stamps) {
-                    self.nodes[at.0].device.scratched.remove(&block);
-                    self.nodes[at.0].device.cell(block).log.push(stamp);
+                    let device = &mut self.nodes[at.0].device;
+                    device.scratched.remove(&block);
+                    device.torn_by_power.remove(&block);
+                    let cell = device.cell(block);
+                    cell.log.push(stamp);
+                    if durable {
+                        cell.durable = cell.log.len();
+                    }
                     let order = self.orders.entry(block).or_default();
                     if !order.contains(&stamp) {
                         order.push(stamp);
@@ -147,6 +154,16 @@ impl Run {
         }
         if is_alive {
             self.result(at, submission.request, result);
+        }
+    }
+
+    /// A device begins to write blocks, of which it cannot read some.
+    fn write_begins(&mut self, node: usize, blocks: std::ops::Range<u64>) {
+        let device = &self.nodes[node].device;
+        let unreadable: Vec<u64> = device.scratched.range(blocks).copied().collect();
+        if self.tears && !unreadable.is_empty() && !self.is_calm() {
+            self.nodes[node].device.torn_by_power.extend(unreadable);
+            self.lose_power_soon(node);
         }
     }
 
@@ -176,6 +193,11 @@ impl Run {
         }
         self.with_core(at, |core| core.handle_device(request.id, result));
     }
+}
+
+/// The blocks of an operation.
+fn blocks_of(request: &DeviceRequest) -> std::ops::Range<u64> {
+    request.offset.0 / BLOCK..(request.offset.0 + request.len.0) / BLOCK
 }
 
 /// The buffer that an operation uses.

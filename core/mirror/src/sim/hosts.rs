@@ -56,7 +56,9 @@ impl Run {
         let first = self.random.below(BLOCKS);
         let len = 1 + self.random.below((BLOCKS - first).min(3));
         let (buffer, buffer_offset) = (BufferId(number), ByteLen(0));
-        let operation = match self.random.below(20) {
+        // Where only repairs are of interest, few blocks are written before them.
+        let few = if self.tears && self.random.below(20) > 0 { 9 } else { 0 };
+        let operation = match few + self.random.below(20 - few) {
             0..9 => DeviceOperation::Write { buffer, buffer_offset, durable: false },
             9..17 => DeviceOperation::Read { buffer: Some(buffer), buffer_offset },
             17..19 => DeviceOperation::Flush,
@@ -163,6 +165,9 @@ impl Run {
                 self.count("reads of scratched blocks that failed");
             }
             DeviceOperation::Read { .. } => self.count("reads that failed"),
+            DeviceOperation::Flush if self.is_suspect(op) => {
+                self.count("flushes that failed over lost writes");
+            }
             DeviceOperation::Flush if result == DeviceResult::Done => self.flush_ended(op),
             _ => {}
         }
@@ -178,7 +183,7 @@ impl Run {
     /// The replicas that count: in sync, in the incarnation that the record names.
     fn members(&self, mirror: u32) -> Vec<usize> {
         let record = &self.store.records[index(mirror)].record;
-        let home = |replica| self.store.places[index(mirror)].homes[index(u32::from(replica))];
+        let home = |replica| self.store.places[index(mirror)].homes[index(replica)];
         let members = record.in_sync.iter().map(|it| (home(it.replica), it.incarnation));
         members
             .filter(|(node, incarnation)| !self.nodes[*node].has_crashed_since(*incarnation))
@@ -224,6 +229,10 @@ impl Run {
         let members = self.members(op.mirror);
         for block in op.first..op.first + op.len {
             let is_acked = self.blocks.entry((op.mirror, block)).or_default().end(stamp, end);
+            if let End::Acked(at) = end {
+                let answered = self.answered.entry((op.at.0, op.mirror)).or_default();
+                answered.push((stamp, block, at));
+            }
             let place = u64::from(op.mirror) * BLOCKS + block;
             for member in members.iter().copied().filter(|_| is_acked) {
                 if !self.has(member, place, stamp, false) {
@@ -233,8 +242,33 @@ impl Run {
         }
     }
 
+    /// Whether answered writes of its node may be lost. Its host hears of that, and the operator clears it.
+    fn is_suspect(&mut self, op: Op) -> bool {
+        let is_suspect = self.nodes[op.at.0].health[index(op.mirror)].clear();
+        if is_suspect {
+            self.answered.remove(&(op.at.0, op.mirror));
+        }
+        is_suspect
+    }
+
+    /// What was answered over this node before a flush that succeeds there is durable, whatever was lost
+    /// before.
+    fn check_answered(&mut self, op: Op) {
+        let answered = self.answered.entry((op.at.0, op.mirror)).or_default();
+        let covered: Vec<_> = answered.extract_if(.., |(.., at)| *at < op.start).collect();
+        let members = self.members(op.mirror);
+        for (stamp, block, _) in covered {
+            let place = u64::from(op.mirror) * BLOCKS + block;
+            let is_kept = members.iter().all(|member| self.has(*member, place, stamp, true));
+            if !is_kept {
+                self.wrong(format!("a flush succeeds after {stamp} was answered and lost"));
+            }
+        }
+    }
+
     fn flush_ended(&mut self, op: Op) {
         self.count("flushes");
+        self.check_answered(op);
         let members = self.members(op.mirror);
         for block in 0..BLOCKS {
             let Some(history) = self.blocks.get_mut(&(op.mirror, block)) else { continue };
@@ -281,7 +315,7 @@ impl Run {
         for mirror in 0..MIRRORS {
             let record = self.store.records[index(mirror)].record.clone();
             let homes = &self.store.places[index(mirror)].homes;
-            let node = |replica: u8| &self.nodes[homes[index(replica.into())]];
+            let node = |replica: u32| &self.nodes[homes[index(replica)]];
             let has_crashed = |incarnation, replica| node(replica).has_crashed_since(incarnation);
             let has_lost = |incarnation, replica| node(replica).has_lost_power_since(incarnation);
             let all_crashed =

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nearflash_device::DeviceId;
+use nearflash_device::{DeviceId, Health};
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 
 use super::history::Time;
@@ -39,6 +39,8 @@ pub(super) struct Node {
     pub(super) life: u64,
     pub(super) core_count: u16,
     pub(super) cores: Vec<Mirrors>,
+    /// By mirror: whether answered writes may be lost.
+    pub(super) health: Vec<Arc<Health>>,
     pub(super) membership: Option<Membership>,
     table: MirrorTable,
     pub(super) views: BTreeMap<u32, View>,
@@ -75,6 +77,7 @@ impl Node {
             life: 0,
             core_count,
             cores: Vec::new(),
+            health: Vec::new(),
             membership: None,
             table: MirrorTable::new(),
             views: BTreeMap::new(),
@@ -127,6 +130,7 @@ impl Run {
             let at = self.now + 10 * MILLI;
             return self.later(at, Event::Start(node));
         }
+        self.answered.retain(|(known, _), _| *known != node);
         let mutant = self.mutant;
         let rate_now = self.nodes[node].clock(self.now);
         let it = &mut self.nodes[node];
@@ -138,9 +142,14 @@ impl Run {
         }
         it.table = MirrorTable::new();
         let shared = Arc::new(it.table.clone());
+        it.health = (0..MIRRORS).map(|_| Arc::default()).collect();
+        let health = it.health.clone();
         let core = |core| {
             let mut mirrors = Mirrors::new(Core(core), shared.clone());
             mirrors.mutant = mutant;
+            for (mirror, health) in (0..).map(MirrorId).zip(&health) {
+                mirrors.set_health(mirror, Arc::clone(health));
+            }
             mirrors
         };
         it.cores = (0..it.core_count).map(core).collect();
@@ -215,6 +224,12 @@ impl Run {
             it.has_lost_power = true;
             it.busy_until = 0;
             self.devices_epoch[node] += 1;
+            let device = &mut self.nodes[node].device;
+            for block in std::mem::take(&mut device.torn_by_power) {
+                *self.counts.entry("repairs that were torn").or_default() += 1;
+                device.scratched.remove(&block);
+                device.cell(block).tear();
+            }
             for cell in self.nodes[node].device.blocks.values_mut() {
                 let lost = cell.log.len() - cell.durable;
                 let kept = self.random.below(lost as u64 + 1);
@@ -285,6 +300,7 @@ impl Run {
             needs_lease: false,
             session: 0,
             stay: 0,
+            kept_since: known.record.kept_since,
         };
         let is_later = self.nodes[node].views.get(&mirror).is_none_or(|it| it.term < view.term);
         if is_later {
@@ -466,6 +482,7 @@ impl Run {
             session: view.session,
             needs_lease: view.needs_lease,
             stay: view.stay,
+            kept_since: view.kept_since,
             zeroes: true,
             deallocates: false,
         }
@@ -477,7 +494,7 @@ pub(super) fn mirror_key(number: u32) -> MirrorKey {
 }
 
 fn config(mirror: u32, places: &Places, known: &Known) -> MirrorConfig {
-    let replica = |(ordinal, node): &(u8, usize)| {
+    let replica = |(ordinal, node): &(u32, usize)| {
         let key = node_key(*node);
         Replica { ordinal: *ordinal, slice: key, node: key }
     };

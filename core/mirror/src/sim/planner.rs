@@ -23,7 +23,7 @@ const GARBAGE: u64 = 1 << 40;
 pub(super) struct Places {
     pub(super) revision: i64,
     /// The ordinals and nodes of its replicas.
-    pub(super) list: Vec<(u8, usize)>,
+    pub(super) list: Vec<(u32, usize)>,
     /// By ordinal: the node of each replica that it has ever had.
     pub(super) homes: Vec<usize>,
     /// By node: its process when the replica on it was removed last.
@@ -45,7 +45,7 @@ impl Places {
     }
 
     /// The node of a replica that is in the list.
-    pub(super) fn home(&self, ordinal: u8) -> Option<usize> {
+    pub(super) fn home(&self, ordinal: u32) -> Option<usize> {
         self.list.iter().find(|(it, _)| *it == ordinal).map(|(_, node)| *node)
     }
 }
@@ -100,7 +100,7 @@ impl Run {
         let (may, must_restart): (Vec<usize>, Vec<usize>) =
             others.partition(|node| self.nodes[*node].life > next.left[*node]);
         if let Some(node) = may.get(self.draw(may.len().max(1))).copied() {
-            let ordinal = u8::try_from(next.homes.len()).expect("they are few");
+            let ordinal = u32::try_from(next.homes.len()).expect("they are few");
             next.homes.push(node);
             next.list.push((ordinal, node));
             self.count("replicas placed");

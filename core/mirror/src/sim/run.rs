@@ -118,6 +118,8 @@ pub(super) struct Run {
     pub(super) uses: BTreeMap<u32, usize>,
     pub(super) open: usize,
     pub(super) blocks: BTreeMap<(u32, u64), Block>,
+    /// By node and mirror: the writes that its process has answered and not flushed, their blocks and times.
+    pub(super) answered: BTreeMap<(usize, u32), Vec<(u64, u64, Time)>>,
     pub(super) counts: Counts,
     problem: Option<String>,
     pub(super) lossy: u64,
@@ -131,6 +133,9 @@ pub(super) struct Run {
     is_cruel: bool,
     /// Nothing fails: a node leaves, and no more.
     pub(super) is_orderly: bool,
+    /// A node that writes a block that it could not read loses its power meanwhile, once in a while.
+    pub(super) tears: bool,
+    power_at: Time,
     is_traced: bool,
 }
 
@@ -171,6 +176,7 @@ impl Run {
             uses: BTreeMap::new(),
             open: 0,
             blocks: BTreeMap::new(),
+            answered: BTreeMap::new(),
             counts: Counts::new(),
             problem: None,
             lossy,
@@ -181,6 +187,8 @@ impl Run {
             late,
             is_cruel: seed % 2 == 1,
             is_orderly: false,
+            tears: false,
+            power_at: 0,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
     }
@@ -198,6 +206,26 @@ impl Run {
         let mut run = Self::orderly(seed);
         (run.scratches, run.scratched_only) = (30, Some(run.draw(REPLICA_NODES)));
         run
+    }
+
+    /// The same, and the node loses its power while it writes such blocks back.
+    pub(super) fn torn(seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut run = Self::scratched(seed);
+        (run.mutant, run.tears) = (mutant, true);
+        run
+    }
+
+    /// A node loses its power while an operation that begins now is under way at its device, if it has had its
+    /// power for a second.
+    pub(super) fn lose_power_soon(&mut self, node: usize) {
+        if self.now < self.power_at {
+            return;
+        }
+        let at = self.now + self.random.below(20 * MICRO);
+        let back = at + 20 * MILLI + self.random.below(600 * MILLI);
+        self.power_at = back + 1_000 * MILLI;
+        self.later(at, Event::Kill(node, true));
+        self.later(back, Event::Start(node));
     }
 
     pub(super) fn run(mut self) -> Result<Counts, String> {
@@ -221,7 +249,7 @@ impl Run {
 
     fn begin(&mut self) {
         for _ in 0..MIRRORS {
-            let primary = u8::try_from(self.random.below(2)).expect("it is small");
+            let primary = u32::try_from(self.random.below(2)).expect("it is small");
             self.store.add(primary);
         }
         (0..NODES).for_each(|node| self.start(node));

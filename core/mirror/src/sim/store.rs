@@ -37,11 +37,11 @@ pub(super) struct Call {
 }
 
 impl Store {
-    pub(super) fn add(&mut self, primary: u8) {
+    pub(super) fn add(&mut self, primary: u32) {
         self.revision += 1;
         let element = |replica| Element { replica, incarnation: 1 };
         let in_sync = vec![element(0), element(1)];
-        let record = Record { term: Term(1), primary, in_sync };
+        let record = Record { term: Term(1), primary, in_sync, kept_since: Term(0) };
         self.records.push(Known { record, revision: self.revision });
         self.places.push(Places::first(self.revision));
     }
@@ -104,7 +104,7 @@ impl Run {
             return self
                 .wrong_commit(format!("{record:?} names a replica without a place: {places:?}"));
         }
-        let home = |ordinal: u8| places.homes[index(ordinal.into())];
+        let home = |ordinal: u32| places.homes[index(ordinal)];
         let is_new = |element: &&Element| before.element(element.replica).is_none();
         for element in record.in_sync.iter().filter(is_new) {
             self.count("replicas added");

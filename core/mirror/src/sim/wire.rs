@@ -238,7 +238,7 @@ impl Run {
         }
         self.sent[number].state = State::AtTarget;
         let at = (to, link.at.1 % self.nodes[to].cores.len());
-        let Submission { request, mirror, tag, .. } = submission;
+        let Submission { request, mirror, tag, digests } = submission;
         let tag = tag.expect("it is for another node");
         let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
         let io = FORWARDED + u32::try_from(number).expect("they are few");
@@ -257,7 +257,8 @@ impl Run {
         if link.is_replica {
             let DeviceRequest { offset, len, .. } = request;
             let token = number as u64;
-            let request = ReplicaRequest { token, mirror, tag, operation, offset, len };
+            let is_digest = digests.is_some();
+            let request = ReplicaRequest { token, mirror, tag, operation, offset, len, is_digest };
             let mut accepted = Ok(());
             self.with_core(at, |core| accepted = core.accept(request));
             match accepted {

@@ -24,6 +24,9 @@ impl Random {
     }
 }
 
+/// What a block holds that was torn.
+const TORN: u64 = 1 << 41;
+
 /// The stamps that a block of a device has held, in order, and how many of them are durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
@@ -35,6 +38,11 @@ impl Cell {
     pub(super) fn stamp(&self) -> u64 {
         self.log.last().copied().unwrap_or(0)
     }
+
+    /// What was there is gone, and nothing says so.
+    pub(super) fn tear(&mut self) {
+        (self.log, self.durable) = (vec![TORN], 1);
+    }
 }
 
 /// A device with a volatile cache.
@@ -45,6 +53,8 @@ pub(super) struct Device {
     pub(super) accepted: std::collections::BTreeSet<(u64, u64)>,
     /// The blocks that it cannot read until they are written.
     pub(super) scratched: std::collections::BTreeSet<u64>,
+    /// Those of them of which a write is under way: a loss of power tears them.
+    pub(super) torn_by_power: std::collections::BTreeSet<u64>,
 }
 
 impl Device {

@@ -19,7 +19,7 @@ const MIRROR: MirrorId = MirrorId(0);
 const HERE: DeviceId = DeviceId(0);
 const THERE: DeviceId = DeviceId(1);
 
-fn entry() -> MirrorEntry {
+pub(super) fn entry() -> MirrorEntry {
     MirrorEntry {
         key: MirrorKey { volume: [1; 16], number: 0 },
         term: Term(5),
@@ -32,6 +32,7 @@ fn entry() -> MirrorEntry {
         session: 0,
         needs_lease: false,
         stay: 0,
+        kept_since: Term(0),
         zeroes: true,
         deallocates: false,
     }

@@ -91,8 +91,8 @@ impl Link {
         let handshake = self.connection.as_ref().filter(|it| it.session.is_ready());
         if let Some(Connection { boot, .. }) = handshake {
             let recorded = volumes[known..].iter().filter(|volume| volume.is_recorded());
-            for RemoteVolume { health, unflushed, .. } in recorded {
-                unflushed.connected(*boot, health);
+            for RemoteVolume { health, .. } in recorded {
+                health.note_start(*boot);
             }
         }
     }
@@ -352,8 +352,8 @@ impl Link {
         connection.session.claim(identity).expect("the handshake is over");
         connection.boot = agreed.boot;
         let recorded = self.config.volumes.iter().filter(|volume| volume.is_recorded());
-        for RemoteVolume { name, health, unflushed, .. } in recorded {
-            if unflushed.connected(agreed.boot, health) {
+        for RemoteVolume { name, health, .. } in recorded {
+            if health.note_start(agreed.boot) {
                 let error = LinkError::WritesLost { name: name.clone() };
                 world.notice(Notice::NodeLost { address: self.config.address, error });
             }
@@ -422,8 +422,8 @@ impl Link {
                 ended.push((pending.request.id, pending.given_up()));
                 continue;
             }
-            let RemoteVolume { unflushed, face, .. } = &self.config.volumes[pending.volume];
-            let (covered, sent) = (unflushed.covered(), face.zip(pending.sent.tag));
+            let RemoteVolume { health, face, .. } = &self.config.volumes[pending.volume];
+            let (covered, sent) = (health.covered(), face.zip(pending.sent.tag));
             match connection.submit((handle, sent), &mut pending, covered, world) {
                 Ok(true) => {}
                 Ok(false) => ended.push((pending.request.id, DeviceResult::Unsupported)),
@@ -477,15 +477,14 @@ impl Link {
     /// was answered as done.
     fn note_done(&self, pending: &Pending, boot: u64, covered: u64) -> DeviceResult {
         let volume = &self.config.volumes[pending.volume];
-        let RemoteVolume { unflushed, health, .. } = volume;
         if !volume.is_recorded() {
             return DeviceResult::Done;
         }
         let is_flush = pending.request.operation == DeviceOperation::Flush;
         if pending.leaves_unflushed() {
-            unflushed.written(boot, health);
+            volume.health.note_written(boot);
         } else if is_flush {
-            unflushed.flushed(covered);
+            volume.health.note_flushed(covered);
         }
         DeviceResult::Done
     }
@@ -538,8 +537,8 @@ impl Link {
 }
 
 impl RemoteVolume {
-    /// Whether the record of writes that no flush has followed matters. A replica that has lost its power is
-    /// not in sync any more, and a primary makes its own flushes.
+    /// Whether the record of writes that no flush has followed is that of this device. The writes of a mirror
+    /// are counted at the mirror, because they outlive the node that has answered them.
     fn is_recorded(&self) -> bool {
         self.face.is_none()
     }

@@ -7,6 +7,7 @@ use nearflash_request::{SentIn, Tag};
 use zerocopy::little_endian::{U32, U64};
 
 use super::demands::parts_of;
+use super::slots::Kind;
 use super::{ServingEnd, TargetSession};
 use crate::Face;
 use crate::wire::{AnswerHeader, RequestHeader, Status};
@@ -22,6 +23,12 @@ impl TargetSession {
     #[inline]
     pub const fn face(&self) -> Option<Face> {
         self.face
+    }
+
+    /// Whether the request asks for digests.
+    pub fn is_digest(&self, tag: Tag) -> bool {
+        let (number, _) = parts_of(tag);
+        matches!(self.slots[number].kind, Kind::Digest { .. })
     }
 
     /// The replica has accepted the request, or one segment of it: it will be applied. With the last one,

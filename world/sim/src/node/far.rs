@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Digests;
 use nearflash_mirror::DeviceKind;
-use nearflash_shard::{PeerConfig, RemoteVolume, Unflushed};
+use nearflash_shard::{PeerConfig, RemoteVolume};
 use nearflash_space::GRANULE;
 use nearflash_units::{BlockSize, ByteLen};
 use uuid::Uuid;
@@ -20,18 +20,11 @@ use crate::machine::NodeId;
 pub(super) struct Far {
     owner: NodeId,
     pub(super) volumes: Vec<SimVolume>,
-    /// By volume; all cores have the same records.
-    unflushed: Vec<Arc<Unflushed>>,
 }
 
 impl Far {
     pub(super) fn new(owner: NodeId, block_size: BlockSize) -> Self {
-        Self { owner, volumes: far_volumes(owner, block_size), unflushed: Vec::new() }
-    }
-
-    /// The node starts: it knows nothing of earlier writes.
-    pub(super) fn start(&mut self) {
-        self.unflushed = self.volumes.iter().map(|_| Arc::default()).collect();
+        Self { owner, volumes: far_volumes(owner, block_size) }
     }
 }
 
@@ -75,18 +68,17 @@ impl Node {
             return mirrored.peers(digests, &self.health);
         }
         let Some(far) = &self.far else { return Vec::new() };
-        let volume = |((device, volume), unflushed): ((u32, &SimVolume), &Arc<Unflushed>)| {
+        let volume = |(device, volume): (u32, &SimVolume)| {
             let index = usize::try_from(device).expect("few devices");
             RemoteVolume {
                 device: DeviceId(device),
                 name: name_of(volume.id).into(),
                 uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
                 health: Arc::clone(&self.health[index]),
-                unflushed: Arc::clone(unflushed),
                 face: None,
             }
         };
-        let volumes = (DISKS..).zip(&far.volumes).zip(&far.unflushed).map(volume).collect();
+        let volumes = (DISKS..).zip(&far.volumes).map(volume).collect();
         vec![PeerConfig {
             address: far.owner.address(4421),
             key: self.config.keys.then(node_key),

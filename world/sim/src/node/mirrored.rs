@@ -14,7 +14,7 @@ use nearflash_mirror::{
     Core, DeviceKind, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Remote, Role, Term,
 };
 use nearflash_request::VolumeId;
-use nearflash_shard::{Message, PeerConfig, RemoteVolume, Unflushed};
+use nearflash_shard::{Message, PeerConfig, RemoteVolume};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Sharing, VolumeEntry};
 use nearflash_units::{BlockSize, ByteOffset, Nanos, index};
 use uuid::Uuid;
@@ -67,8 +67,6 @@ pub(super) struct Mirrored {
     session: u32,
     mirrors: Vec<SimMirror>,
     slots: Vec<Slot>,
-    /// By device; all cores have the same records.
-    unflushed: Vec<Arc<Unflushed>>,
 }
 
 fn face_id(mirror: MirrorId, face: Face) -> u32 {
@@ -148,13 +146,7 @@ impl Mirrored {
             session: SESSION,
             mirrors,
             slots,
-            unflushed: Vec::new(),
         }
-    }
-
-    /// The node starts: it knows nothing of earlier writes.
-    pub(super) fn start(&mut self) {
-        self.unflushed = self.slots.iter().map(|_| Arc::default()).collect();
     }
 
     fn device(&self, slot: Slot) -> DeviceId {
@@ -222,6 +214,7 @@ impl Mirrored {
             session: self.session,
             needs_lease: is_primary,
             stay: 0,
+            kept_since: Term(0),
             zeroes: true,
             deallocates: true,
         }
@@ -319,7 +312,6 @@ impl Mirrored {
                 name: face_name(id, face),
                 uuid: face_uuid(id, face),
                 health: Arc::clone(&health[place]),
-                unflushed: Arc::clone(&self.unflushed[place]),
                 face: Some(face),
             };
             if let Some((_, peer)) = peers.iter_mut().find(|(known, _)| *known == (of, face)) {

@@ -112,6 +112,7 @@ impl Sim {
                     self.outside.note("replica failed", &[]);
                 }
                 Notice::ReadRepaired { .. } => self.outside.note("read repaired", &[]),
+                Notice::MirrorWritesLost { .. } => self.outside.note("writes lost", &[]),
                 Notice::NodeReached(_) => self.outside.note("node reached", &[]),
                 Notice::NodeLost { error: LinkError::WritesLost { .. }, .. } => {
                     self.outside.note("writes lost", &[]);

@@ -182,7 +182,7 @@ impl Came {
             return;
         }
         shared.newest.leave(self.node);
-        let is_proof = end.is_ok() && self.is_direct;
+        let is_proof = end.is_ok() && self.is_direct && shared.believes_ends;
         shared.report(PulseEvent::Ended { from: self.node, is_proof });
         if let Err(error) = end {
             shared.log.warn(&name, &error);

@@ -51,11 +51,16 @@ impl Node {
     }
 
     fn at(number: u8, address: &str, secret: [u8; 32]) -> Self {
+        Self::with((number, address, secret), true)
+    }
+
+    fn with((number, address, secret): (u8, &str, [u8; 32]), believes_ends: bool) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, events) = unbounded_channel();
         let node = key(number);
-        let config = PulseConfig { cluster: CLUSTER, node, run: RUN, secret, listener };
+        let config =
+            PulseConfig { cluster: CLUSTER, node, run: RUN, secret, listener, believes_ends };
         Self { key: node, address, pulses: Pulses::start(config, sender).unwrap(), events }
     }
 
@@ -205,6 +210,19 @@ fn the_kill_of_a_process_is_proved() {
         child.kill().unwrap();
         node.expect_end(key(14), true).await;
         child.wait().unwrap();
+    });
+}
+
+#[test]
+fn an_orderly_end_is_no_proof_for_a_node_that_is_told_to_believe_none() {
+    run(async {
+        let mut node = Node::with((17, "127.0.0.17:0", SECRET), false);
+        let mut pulse = open(&node, key(1)).await;
+        say(&mut pulse, &hello()).await;
+        pulse.write_all(&wire::BEAT).await.unwrap();
+        drop(pulse);
+        node.expect(PulseEvent::Came(key(1), hello())).await;
+        node.expect_end(key(1), false).await;
     });
 }
 
@@ -514,7 +532,8 @@ fn silence_is_an_end_without_proof() {
 #[test]
 fn a_record_survives_the_way() {
     let element = nearflash_mirror::membership::Element { replica: 1, incarnation: u64::MAX };
-    let record = Record { term: Term(3), primary: 1, in_sync: vec![element] };
+    let (in_sync, kept_since) = (vec![element], Term(2));
+    let record = Record { term: Term(3), primary: 1, in_sync, kept_since };
     let mirror = MirrorKey { volume: [255; 16], number: u32::MAX };
     let pulse = Pulse::Tell(mirror, Known { record, revision: i64::MIN });
     let bytes = wire::encode(&pulse).unwrap();

@@ -23,7 +23,7 @@ fn running(nodes: u16) -> Model {
     model
 }
 
-fn on_node(model: &Model, view: &MirrorView<'_>, number: u16) -> Option<u8> {
+fn on_node(model: &Model, view: &MirrorView<'_>, number: u16) -> Option<u32> {
     let state = model.state();
     let mut replicas = view.replicas.replicas.iter();
     Some(replicas.find(|it| state.node_of(&it.slice) == Some(node(number)))?.ordinal)
@@ -203,7 +203,7 @@ fn without_room_a_mirror_keeps_one_replica_until_a_repair_finds_some() {
     check_store(&model);
     for view in model.state().mirrors().unwrap() {
         let gone = [0, 1].into_iter().find(|it| view.replicas.replicas[0].ordinal != *it);
-        let ordinals: Vec<u8> = view.replicas.replicas.iter().map(|it| it.ordinal).collect();
+        let ordinals: Vec<u32> = view.replicas.replicas.iter().map(|it| it.ordinal).collect();
         assert_eq!(ordinals[1], 2, "and not {gone:?}, which a message under way may name");
     }
 }
@@ -265,21 +265,63 @@ fn a_growth_that_was_not_finished_is_undone_and_a_placement_on_the_node_ends() {
     assert!(refused.contains("volume v2 is being created or removed"), "{refused}");
 }
 
-#[test]
-fn ordinals_are_never_given_twice_and_run_out() {
-    let replica = |ordinal| crate::record::ReplicaRecord {
-        ordinal,
+/// A list of replicas with these ordinals.
+fn replicas_of(ordinals: &[u32], next_ordinal: u32) -> ReplicasRecord {
+    let replica = |ordinal: &u32| crate::record::ReplicaRecord {
+        ordinal: *ordinal,
         slice: slice(1),
         start: crate::record::DATA_START,
     };
-    let fresh = |ordinals: &[u8], next_ordinal| {
-        let replicas = ordinals.iter().copied().map(replica).collect();
-        ReplicasRecord { schema: Schema, replicas, next_ordinal }.fresh_ordinal()
+    let replicas = ordinals.iter().map(replica).collect();
+    ReplicasRecord { schema: Schema, replicas, next_ordinal }
+}
+
+const PLACE: Option<(Uuid, nearflash_units::ByteOffset)> =
+    Some((Uuid::from_u128(0x777), crate::record::DATA_START));
+
+#[test]
+fn ordinals_are_never_given_twice_and_run_out() {
+    let fresh = |ordinals: &[u32], next_ordinal| {
+        let record = replicas_of(ordinals, next_ordinal).replaced(|_| true, PLACE);
+        let added = record.replicas[ordinals.len()..].first().map(|it| it.ordinal);
+        (added, record.next_ordinal)
     };
-    assert_eq!(fresh(&[0, 1], 0), Some(2));
-    assert_eq!(fresh(&[0], 2), Some(2));
-    assert_eq!(fresh(&[253], 254), Some(254));
-    assert_eq!(fresh(&[254], 255), None);
+    assert_eq!(fresh(&[0, 1], 0), (Some(2), 3));
+    assert_eq!(fresh(&[0], 2), (Some(2), 3));
+    assert_eq!(fresh(&[254], 255), (Some(255), 256));
+    assert_eq!(fresh(&[7], u32::MAX - 1), (Some(u32::MAX - 1), u32::MAX));
+    assert_eq!(fresh(&[7], u32::MAX), (None, u32::MAX));
+}
+
+#[test]
+fn a_mirror_gets_a_replica_with_a_new_ordinal_after_a_thousand_replacements() {
+    let mut record = replicas_of(&[0, 1], 0);
+    let mut given = std::collections::BTreeSet::from([0, 1]);
+    for round in 0..1000_u32 {
+        let gone = record.replicas[usize::from(round % 2 == 1)].ordinal;
+        // Some get a place only later.
+        let now = if round % 3 == 0 { None } else { PLACE };
+        record = record.replaced(|it| it.ordinal != gone, now);
+        if record.replicas.len() < 2 {
+            record = record.replaced(|_| true, PLACE);
+        }
+        assert_eq!(record.replicas.len(), 2);
+        assert!(given.insert(record.replicas[1].ordinal), "{record:?} after {round}");
+    }
+    // A cluster whose mirrors were replaced so often removes a node as any.
+    let mut model = running(3);
+    for view in model.state().mirrors().unwrap() {
+        let aged = ReplicasRecord { next_ordinal: 1002, ..view.replicas.clone() };
+        let path = Key::Replicas(view.key).path(CLUSTER);
+        model.write(vec![(path, Some(aged.encode()))]);
+    }
+    fail(&mut model, 3);
+    model.carry_out(&remove(3)).unwrap();
+    heal(&mut model);
+    check_store(&model);
+    let state = model.state();
+    let counts = |view: &MirrorView<'_>| view.mirror.in_sync.iter().any(|it| it.replica == 1002);
+    assert!(state.mirrors().unwrap().iter().any(counts));
 }
 
 #[test]
@@ -337,7 +379,7 @@ proptest! {
                 let _ = create(&mut model, &spec);
             }
         }
-        let mut given: BTreeSet<(MirrorKey, u8, Uuid)> = BTreeSet::new();
+        let mut given: BTreeSet<(MirrorKey, u32, Uuid)> = BTreeSet::new();
         for (number, kind) in steps {
             let known = memberships(&model);
             let lost: Vec<Uuid> = compile(&model.state(), node(0)).left_out.into_keys().collect();
@@ -365,7 +407,7 @@ proptest! {
             for view in state.mirrors().unwrap() {
                 given.extend(view.replicas.replicas.iter().map(|it| (view.key, it.ordinal, it.slice)));
             }
-            let distinct: BTreeSet<(MirrorKey, u8)> = given.iter().map(|it| (it.0, it.1)).collect();
+            let distinct: BTreeSet<(MirrorKey, u32)> = given.iter().map(|it| (it.0, it.1)).collect();
             prop_assert_eq!(distinct.len(), given.len(), "an ordinal has two places");
         }
     }

@@ -268,8 +268,8 @@ fn a_damaged_membership_is_never_compared_with_what_was_known_before() {
 
 #[test]
 fn records_that_contradict_two_replicas_are_named() {
-    let replicas = |ordinals: &[(u8, u16)]| {
-        let replica = |(ordinal, at): &(u8, u16)| ReplicaRecord {
+    let replicas = |ordinals: &[(u32, u16)]| {
+        let replica = |(ordinal, at): &(u32, u16)| ReplicaRecord {
             ordinal: *ordinal,
             slice: slice(*at),
             start: crate::record::DATA_START,
@@ -278,9 +278,10 @@ fn records_that_contradict_two_replicas_are_named() {
         ReplicasRecord { schema: Schema, replicas, next_ordinal: 0 }.encode()
     };
     let element = |replica| InSyncRecord { replica, incarnation: 1 };
-    let in_sync = |of: &[u8]| {
+    let in_sync = |of: &[u32]| {
         let in_sync = of.iter().copied().map(element).collect();
-        MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync }.encode()
+        MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync, kept_since: 0 }
+            .encode()
     };
     let key = MirrorKey { volume: volume(1, TRACT_LEN).uuid, number: 0 };
     let mirror = key;

@@ -41,11 +41,27 @@ fn a_range_that_cannot_be_read_is_read_from_the_other_replica_and_written_back()
     assert_eq!(mirrors.poll_device(), None);
     let here = restored(&mut mirrors, there);
     assert_eq!((here.device, here.offset), (LOCAL_DEVICE, ByteOffset(START + 4096)));
-    assert_eq!(here.operation, write());
+    let DeviceOperation::Write { buffer, buffer_offset, .. } = write() else { unreachable!() };
+    assert_eq!(here.operation, DeviceOperation::Write { buffer, buffer_offset, durable: true });
+    assert_eq!(mirrors.written(MirrorId(0)).next(0, ByteLen(8192)), Some(4096..8192));
     mirrors.handle_device(here.id, DeviceResult::Done);
     assert_eq!(mirrors.poll_ended(), Some((request(0, read()).id, DeviceResult::Done)));
     assert_eq!((mirrors.poll_repaired(), mirrors.poll_repaired()), (Some(MirrorId(0)), None));
     assert_eq!(submitted(&mut mirrors).request.operation, write());
+}
+
+#[test]
+fn a_replica_notes_what_the_primary_repairs_and_not_what_it_compares() {
+    for is_digest in [false, true] {
+        let mut mirrors = mirrors(entry(Role::Secondary));
+        let tag = Tag { term: TERM, session: 9 };
+        let (mirror, offset, len) = (MirrorId(0), ByteOffset(4096), ByteLen(4096));
+        let operation = read();
+        let request = ReplicaRequest { token: 1, mirror, tag, operation, offset, len, is_digest };
+        mirrors.accept(request).unwrap();
+        let noted = mirrors.written(mirror).next(0, ByteLen(8192));
+        assert_eq!(noted.is_some(), !is_digest);
+    }
 }
 
 #[test]
