@@ -9,7 +9,10 @@ mod contents;
 mod extended;
 mod init;
 mod names;
+mod opened;
 mod sealing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -195,7 +198,7 @@ impl Filesystem for Translator {
         accessed_at: Option<TimeOrNow>,
         modified_at: Option<TimeOrNow>,
         _changed_at: Option<SystemTime>,
-        _handle: Option<FileHandle>,
+        handle: Option<FileHandle>,
         _created_at: Option<SystemTime>,
         _: Option<SystemTime>,
         _: Option<SystemTime>,
@@ -204,7 +207,7 @@ impl Filesystem for Translator {
     ) {
         let number = number(ino);
         let changes = attributes::changes(mode, (uid, gid), size, (accessed_at, modified_at));
-        self.reply_attributes(reply, number, self.change(request, number, changes));
+        self.reply_attributes(reply, number, self.change(request, (number, handle), changes));
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -284,7 +287,7 @@ impl Filesystem for Translator {
 
     fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.files.call(|files| files.retain(number(ino))) {
-            Ok(()) => reply.opened(sealing::handle(flags.0), self.open_flags()),
+            Ok(()) => reply.opened(opened::handle(flags.0), self.open_flags()),
             Err(error) => reply.error(error),
         }
     }
@@ -469,7 +472,7 @@ impl Filesystem for Translator {
             Ok((number, inode)) => {
                 let attributes = self.shown(number, &inode);
                 let flags = self.open_flags();
-                let handle = sealing::handle(open_flags);
+                let handle = opened::handle(open_flags);
                 reply.created(&self.attributes_for, &attributes, GENERATION, handle, flags);
             }
             Err(error) => reply.error(error),
@@ -497,12 +500,12 @@ impl Filesystem for Translator {
         &self,
         _request: &Request,
         ino: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         offset: u64,
         len: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply_empty(reply, self.allocate(number(ino), (offset, len), mode));
+        reply_empty(reply, self.allocate((number(ino), handle), (offset, len), mode));
     }
 }

@@ -79,7 +79,10 @@ struct Open {
     used: u64,
     /// The last time that the mount was told of a write.
     told_at: Option<Instant>,
+    /// For fdatasync(2).
     size: Size,
+    /// For writes with `O_DSYNC`. They do not report what earlier calls have failed to do, so they know less.
+    size_written: Size,
 }
 
 /// Nodes and seals. One call uses it at a time.
@@ -129,6 +132,10 @@ impl Connection {
         let open = self.opened(wanted)?;
         check_pages(wanted, open)?;
         let is_write = wanted.work.is_write;
+        let is_durable = is_write && wanted.flags.contains(DSYNC);
+        if is_durable && !self.is_settled(&wanted.file, wanted.flags) {
+            return Err(Trouble::Through(Way::Unsettled));
+        }
         let can = |node: &&mut Node| if is_write { node.is_ours() } else { node.can_read() };
         let Some(node) = self.nodes[open.node].as_mut().filter(can) else {
             // The program has closed the descriptors.
@@ -136,7 +143,6 @@ impl Connection {
             return Err(Trouble::Through(Way::Lost));
         };
         let Work { memory, offset, .. } = wanted.work;
-        let is_durable = wanted.flags.contains(DSYNC);
         let done = match is_write {
             true => node.write(open.handle, memory, offset, is_durable),
             false => node.read(open.handle, memory, offset),
@@ -221,6 +227,7 @@ impl Connection {
             used,
             told_at: None,
             size: Size::default(),
+            size_written: Size::default(),
         };
         if let Some(Entry::Open(old)) = self.files.insert(key, Entry::Open(open)) {
             self.close(&old);

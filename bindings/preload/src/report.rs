@@ -19,7 +19,7 @@ pub(crate) enum Way {
     Synchronous,
     /// Since the kernel keeps pages of the file.
     Cached,
-    /// fdatasync, since the size of the file is not known to be durable.
+    /// fdatasync, or a write with `O_DSYNC`, since the size of the file is not known to be durable.
     Unsettled,
     /// Since the seal was void: the file was cut, moved or replaced.
     Revoked,

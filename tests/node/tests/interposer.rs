@@ -507,6 +507,41 @@ fn the_node_alone_makes_bytes_durable_once_the_size_of_their_file_is() {
 
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
+fn writes_with_o_dsync_are_durable_when_they_return_and_soon_need_no_mount() {
+    for (new, is_shared) in [(OWN, false), (SHARED, true)] {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        let mut expected = bytes(MIB, 0);
+        let mut agent = begun(&bench, &expected);
+        // A size that nobody has synchronised, and a seal up to it.
+        agent.reads(4096, 0, &expected[..4096]);
+        assert_eq!(agent.writes(1, MIB, MIB), MIB.to_string());
+        expected.resize(2 * MIB, 1);
+        for _ in 0..5 {
+            agent.reads(4096, MIB, &expected[MIB..MIB + 4096]);
+        }
+        agent.tell("globals().update(fd=os.open(path, os.O_RDWR | os.O_DSYNC))");
+        for at in 0..8 {
+            let offset = MIB + at * 65_536;
+            assert_eq!(agent.writes(2, 4096, offset), "4096");
+            expected[offset..offset + 4096].fill(2);
+        }
+        kill_process(mount.pid(), Signal::KILL).unwrap();
+        let bench = bench.restart_node();
+        assert!(bench.direct("file") == expected, "as another client reads it");
+        let (one_sided, line) = agent.end();
+        assert!(line.contains("size not durable"), "{line}");
+        // The node that owns the files says nothing about what is durable: all go through the mount.
+        assert_eq!(one_sided >= 9, !is_shared, "{line}");
+        mount.abandon();
+        bench.check();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
 fn a_page_that_the_kernel_could_not_write_fails_the_next_flush() {
     let place = Place::new();
     let bench = MountBench::new(&place, Door::Local);

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nearflash_node_tests::{Door, MountBench, Place, done, eventually, refused_command as refused};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
@@ -217,6 +217,118 @@ fn synchronised_files_are_whole_after_the_process_of_the_mount_was_killed() {
         bench.check();
     }
     bench.terminate();
+}
+
+/// Writes files in all ways in which a program can ask that a call is durable when it returns. Each file is
+/// `len` bytes of its letter; those that got space alone are zeroes.
+const SYNCHRONOUS: &str = r"
+import ctypes, mmap, os, struct, sys
+os.chdir(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+new = os.O_RDWR | os.O_CREAT
+page = mmap.mmap(-1, 4096)
+def plain(letter, len):
+    fd = os.open('plain ' + letter, new)
+    os.pwrite(fd, letter.encode() * len, 0)
+    return fd
+def sync(fd): os.pwrite(fd, b'a' * 300000, 0)
+def dsync(fd): os.pwrite(fd, b'b' * 300000, 0)
+def grown(fd):
+    with open('grown', 'wb', 0) as other: other.write(b'c' * 250000)
+    os.pwrite(fd, b'c' * 50000, 250000)
+def append(fd): [os.write(fd, b'd' * 100000) for _ in range(3)]
+def rwf_sync(fd): os.pwritev(fd, [b'e' * 200000, b'e' * 100000], 0, os.RWF_SYNC)
+def rwf_dsync(fd): os.pwritev(fd, [b'f' * 300000], 0, os.RWF_DSYNC)
+def sendfile(fd): os.sendfile(fd, plain('g', 300000), 0, 300000)
+def splice(fd):
+    source, (read, write), left = plain('h', 300000), os.pipe(), 300000
+    while left:
+        moved = os.splice(source, write, left)
+        while moved:
+            done = os.splice(read, fd, moved)
+            moved, left = moved - done, left - done
+def copy_file_range(fd):
+    source, at = plain('i', 300000), 0
+    while at < 300000: at += os.copy_file_range(source, fd, 300000 - at, at, at)
+def direct(fd):
+    page[:] = b'j' * 4096
+    for at in range(0, 73): os.pwritev(fd, [page], at * 4096)
+    os.ftruncate(fd, 299008)
+def asynchronous(fd):
+    page[:] = b'k' * 4096
+    setup, submit, getevents = (206, 209, 208) if os.uname().machine == 'x86_64' else (0, 2, 4)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    context, event = ctypes.c_ulong(0), ctypes.create_string_buffer(32)
+    assert libc.syscall(setup, 1, ctypes.byref(context)) == 0
+    block = ctypes.create_string_buffer(struct.pack('=QIiHhIQQqQII', 0, 0, 2, 1, 0, fd, address, 4096, 0, 0, 0, 0))
+    pointer = ctypes.c_void_p(ctypes.addressof(block))
+    assert libc.syscall(submit, context, ctypes.c_long(1), ctypes.byref(pointer)) == 1
+    assert libc.syscall(getevents, context, ctypes.c_long(1), ctypes.c_long(1), event, None) == 1
+    assert struct.unpack('=QQqq', event.raw)[2] == 4096
+def mapped(fd):
+    os.ftruncate(fd, 300000)
+    with mmap.mmap(fd, 300000) as pages:
+        pages[:] = b'l' * 300000
+        pages.flush()
+def fallocate(fd): os.posix_fallocate(fd, 0, 300000)
+def ftruncate(fd): os.ftruncate(fd, 300000)
+for name, flags in [
+    ('sync', os.O_SYNC), ('dsync', os.O_DSYNC), ('grown', os.O_DSYNC), ('append', os.O_DSYNC | os.O_APPEND),
+    ('rwf_sync', 0), ('rwf_dsync', 0), ('sendfile', os.O_SYNC), ('splice', os.O_DSYNC),
+    ('copy_file_range', os.O_DSYNC), ('direct', os.O_DSYNC | os.O_DIRECT),
+    ('asynchronous', os.O_DIRECT), ('mapped', 0), ('fallocate', os.O_SYNC), ('ftruncate', os.O_DSYNC),
+]:
+    globals()[name](os.open(name, new | flags))
+# Whoever kills everything now finds the others durable, and not this one.
+with open('plain', 'wb', 0) as file: file.write(b'plain')
+print('durable', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn what_a_program_wrote_synchronously_is_whole_after_mount_and_node_were_killed() {
+    let benches: [for<'a> fn(&'a Place, Door) -> MountBench<'a>; 2] =
+        [|place, door| MountBench::new(place, door), |place, door| MountBench::shared(place, door)];
+    for (new, cache) in benches.iter().flat_map(|new| [(new, "none"), (new, "read")]) {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&["--cache", cache]);
+        let mut program = Command::new("python3")
+            .args(["-c", SYNCHRONOUS, bench.dir_text()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(program.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "durable\n");
+        kill_process(mount.pid(), Signal::KILL).unwrap();
+        let bench = bench.restart_node();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        for (letter, name) in
+            ('a'..).zip("sync dsync grown append rwf_sync rwf_dsync sendfile splice".split(' '))
+        {
+            let expected = letter.to_string().repeat(300_000);
+            assert!(bench.direct(name) == expected.as_bytes(), "{name}, --cache {cache}");
+        }
+        let others = [
+            ("copy_file_range", 'i', 300_000),
+            ("direct", 'j', 299_008),
+            ("asynchronous", 'k', 4096),
+            ("mapped", 'l', 300_000),
+            ("fallocate", '\0', 300_000),
+            ("ftruncate", '\0', 300_000),
+        ];
+        for (name, letter, len) in others {
+            let expected = letter.to_string().repeat(len);
+            assert!(bench.direct(name) == expected.as_bytes(), "{name}, --cache {cache}");
+        }
+        mount.abandon();
+        bench.check();
+        bench.terminate();
+    }
 }
 
 #[test]

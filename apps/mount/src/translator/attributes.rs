@@ -1,10 +1,11 @@
 //! Changes of attributes.
 
-use fuser::{Errno, Request, TimeOrNow};
+use fuser::{Errno, FileHandle, Request, TimeOrNow};
 use nearflash_files_owner::{AttributeChanges, Inode, InodeNumber, MODE_MASK};
 use nearflash_units::ByteLen;
 
 use super::Translator;
+use super::opened::Durable;
 use crate::attributes::{moment, without_privileges};
 
 /// The user whose changes of the length keep the set-user-ID bits. The kernel decides by CAP_FSETID,
@@ -31,16 +32,21 @@ impl Translator {
     pub(super) fn change(
         &self,
         request: &Request,
-        number: InodeNumber,
+        (number, handle): (InodeNumber, Option<FileHandle>),
         mut changes: AttributeChanges,
     ) -> Result<Inode, Errno> {
         let is_given_away = changes.uid.is_some() || changes.gid.is_some();
         let is_written = changes.size.is_some() && request.uid() != ROOT;
-        self.files.call(|files| {
+        let inode = self.files.call(|files| {
             if changes.mode.is_none() && (is_given_away || is_written) {
                 changes.mode = without_privileges(&files.inode(number)?);
             }
             files.change(number, changes)
-        })
+        })?;
+        // ftruncate(2). The kernel gives the handle with it alone.
+        if let Some(handle) = handle.filter(|_| changes.size.is_some()) {
+            self.make_durable(number, Durable::through(handle))?;
+        }
+        Ok(inode)
     }
 }

@@ -3,13 +3,16 @@
 use std::cell::RefCell;
 use std::sync::PoisonError;
 
-use fuser::{Errno, FopenFlags, LockOwner, OpenFlags, ReplyData, ReplyStatfs, WriteFlags};
+use fuser::{
+    Errno, FileHandle, FopenFlags, LockOwner, OpenFlags, ReplyData, ReplyStatfs, WriteFlags,
+};
 use nearflash_files_owner::{Allocation, AttributeChanges, BLOCK, InodeNumber, NAME_LEN_MAX};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::Translator;
 use super::init::REQUEST_LEN_MAX;
+use super::opened::Durable;
 use crate::attributes::without_privileges;
 use crate::session::Cache;
 
@@ -76,7 +79,7 @@ impl Translator {
         if is_cleared && privileged().contains(&number) {
             self.clear_privileges(number)?;
         }
-        Ok(())
+        self.make_durable(number, Durable::of(flags))
     }
 
     /// Clears the set-user-ID bits, as a write does.
@@ -99,13 +102,14 @@ impl Translator {
 
     pub(super) fn allocate(
         &self,
-        number: InodeNumber,
+        (number, handle): (InodeNumber, FileHandle),
         (offset, len): (u64, u64),
         mode: i32,
     ) -> Result<(), Errno> {
         let allocation = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
         let (offset, len) = (ByteOffset(offset), ByteLen(len));
-        self.files.call(|files| files.allocate(number, offset, len, allocation))
+        self.files.call(|files| files.allocate(number, offset, len, allocation))?;
+        self.make_durable(number, Durable::through(handle))
     }
 
     pub(super) fn report_usage(&self, reply: ReplyStatfs) {

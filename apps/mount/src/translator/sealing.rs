@@ -1,8 +1,8 @@
 //! Seals for processes that read and write the bytes of an open file without this mount:
 //! [`SEAL_IOCTL`], [`SEAL_WITHOUT_PAGES_IOCTL`], [`WRITTEN_IOCTL`] and [`DURABLE_SIZE_IOCTL`].
 //!
-//! A process gets the rights with which the kernel has let it open the file. The kernel passes the handle
-//! of the open file, and this mount puts the access mode there.
+//! A process gets the rights with which the kernel has let it open the file: the handle of the open file has
+//! the access mode.
 //!
 //! No seals are given if the kernel keeps contents, which it would not know to have changed, and none over TLS,
 //! which the interposer does not have. If the mount has
@@ -16,14 +16,8 @@ use nearflash::direct::{
 use nearflash_files_owner::{FileCalls, FilesError, InodeNumber, SealedFile};
 use rustix::fs::OFlags;
 
-use super::Translator;
+use super::{Translator, opened};
 use crate::session::Cache;
-
-/// The handle of a file that is opened with these flags: its access mode.
-pub(super) fn handle(flags: i32) -> FileHandle {
-    let flags = OFlags::from_bits_retain(flags.cast_unsigned());
-    FileHandle((flags & OFlags::ACCMODE).bits().into())
-}
 
 /// The call that gives seals.
 type GiveSeal = fn(&dyn FileCalls, InodeNumber, Rights) -> Result<SealedFile, FilesError>;
@@ -41,8 +35,8 @@ fn rights(handle: FileHandle) -> Option<Rights> {
         (OFlags::WRONLY, Rights::WRITE),
         (OFlags::RDWR, Rights::READ_WRITE),
     ];
-    let is_of = |mode: &OFlags| u64::from(mode.bits()) == handle.0;
-    modes.iter().find(|(mode, _)| is_of(mode)).map(|(_, rights)| *rights)
+    let opened = opened::flags(handle) & OFlags::ACCMODE;
+    modes.iter().find(|(mode, _)| *mode == opened).map(|(_, rights)| *rights)
 }
 
 /// The node as other processes reach it; `None` if they get no seals.
@@ -114,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_process_gets_the_rights_of_its_open_file() {
-        let of = |flags: OFlags| rights(handle(flags.bits().cast_signed()));
+        let of = |flags: OFlags| rights(opened::handle(flags.bits().cast_signed()));
         assert_eq!(of(OFlags::RDONLY | OFlags::CLOEXEC), Some(Rights::READ));
         assert_eq!(of(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND), Some(Rights::WRITE));
         assert_eq!(of(OFlags::RDWR | OFlags::SYNC), Some(Rights::READ_WRITE));

@@ -1,4 +1,4 @@
-//! fdatasync(2) on a sealed file.
+//! fdatasync(2) on a sealed file, and writes with `O_DSYNC`.
 //!
 //! A flush of the volume makes all bytes durable that are at the node, and a mount writes through. The size of
 //! the file, and the places of its bytes, are the owner's concern, who commits changes of them. The mount says
@@ -10,6 +10,10 @@
 //! Bytes in pages of the kernel may not be at the node, and the kernel alone knows whether it failed to write
 //! them. So only a seal without pages is enough: the first page voids it. Errors from before the seal have
 //! been reported to a descriptor by the time it has made two calls through the mount.
+//!
+//! A write with `O_DSYNC` is durable in the places of its bytes when the node has answered. It also needs the
+//! size and these places, and nothing else: it does not matter whether the kernel keeps other pages. The mount
+//! makes them durable with the first of these writes, which goes through it.
 //!
 //! If the flush fails, the mount repeats it, and reports the failure: a device that has failed a flush fails
 //! the next one, too. The loss of a node ends the link, and then the mount reports which writes are lost.
@@ -30,7 +34,7 @@ type Synced = (u64, RawFd);
 /// The last sizes at which a file was synchronised, as seen by a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// The size when the mount last made the file durable.
+    /// The size when the mount last made the file durable, or was about to do so.
     synced: Option<Synced>,
     /// The size that the mount has reported as durable.
     durable: Option<Synced>,
@@ -60,19 +64,38 @@ impl Connection {
     /// The mount has made a file durable. Asks it for the durable size if the file does not grow all the time.
     pub(crate) fn was_synced(&mut self, file: &Known<'_>, flags: OFlags) {
         let Some(Entry::Open(open)) = self.files.get_mut(&key(file, flags)) else { return };
-        let (size, now) = (&mut open.size, synced(file));
-        if !open.is_without_pages || size.durable == Some(now) {
-            return;
+        if open.is_without_pages {
+            open.size.is_durable(file);
         }
-        if size.synced != Some(now) {
-            size.synced = Some(now);
-            return;
+    }
+
+    /// Whether the bytes of a file are durable once they are durable in their places (`O_DSYNC`).
+    pub(super) fn is_settled(&mut self, file: &Known<'_>, flags: OFlags) -> bool {
+        match self.files.get_mut(&key(file, flags)) {
+            Some(Entry::Open(open)) => open.size_written.is_durable(file),
+            Some(Entry::Refused { .. }) | None => false,
         }
-        size.durable = durable_size(file.fd).filter(|it| *it == file.size).map(|_| now);
-        if size.durable.is_none() {
+    }
+}
+
+impl Size {
+    /// Whether the size of the file, and the places of all bytes, are durable. The mount is asked at the second
+    /// call for the same size, so that files that grow all the time do not cost a question each time.
+    fn is_durable(&mut self, file: &Known<'_>) -> bool {
+        let now = synced(file);
+        if self.durable == Some(now) {
+            return true;
+        }
+        if self.synced != Some(now) {
+            self.synced = Some(now);
+            return false;
+        }
+        self.durable = durable_size(file.fd).filter(|it| *it == file.size).map(|_| now);
+        if self.durable.is_none() {
             // It is asked again after two more calls.
-            size.synced = None;
+            self.synced = None;
         }
+        self.durable.is_some()
     }
 }
 
