@@ -4,6 +4,7 @@ use std::io;
 
 use nearflash::direct::{Status, TakeError};
 use nearflash_files::{Damage, Error, NoSpaceError, Path, Refusal, SuperblockError};
+use nearflash_guarded::Damage as StoreDamage;
 use nearflash_units::ByteLen;
 use redb::StorageError;
 use rustix::io::Errno;
@@ -81,6 +82,18 @@ pub enum FilesError {
     /// The metadata contradicts itself.
     #[error("volume '{volume}' is damaged: {damage}; 'nearflash files check' lists all faults")]
     Damaged { volume: String, damage: Damage },
+    /// Bytes of the metadata are not those that were written.
+    #[error(
+        "metadata of volume '{volume}' is damaged: {damage}; restore the volume from a backup, or copy \
+         the files that can still be read, and format it with --force"
+    )]
+    DamagedStore { volume: String, damage: StoreDamage },
+    /// The volume was formatted by another version.
+    #[error(
+        "volume '{volume}' holds files in format {found}: use the nearflash that formatted it, and \
+         copy its files elsewhere to format it anew"
+    )]
+    Format { volume: String, found: u32 },
     /// Blocks belong to two files.
     #[error("volume '{volume}' is damaged: {fault}; copy its files elsewhere, and format it")]
     Inconsistent { volume: String, fault: nearflash_files::Fault },
@@ -174,13 +187,19 @@ impl FilesError {
 
     pub(crate) fn store(volume: &str, error: impl Into<redb::Error>) -> Self {
         match error.into() {
-            redb::Error::Io(source) => Self::Disk { volume: volume.to_owned(), source },
+            redb::Error::Io(source) => Self::disk(volume)(source),
             error => Self::Store { volume: volume.to_owned(), source: Box::new(error) },
         }
     }
 
     pub(crate) fn disk(volume: &str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Disk { volume: volume.to_owned(), source }
+        move |source| {
+            let volume = volume.to_owned();
+            match StoreDamage::of(&source) {
+                Some(damage) => Self::DamagedStore { volume, damage },
+                None => Self::Disk { volume, source },
+            }
+        }
     }
 
     pub(crate) fn names(volume: &str) -> impl Fn(Error<StorageError>) -> Self {

@@ -150,6 +150,7 @@ pub(crate) fn superblock(disk: &dyn Disk) -> Result<Superblock, FilesError> {
     let superblock = match Superblock::choose(first, second) {
         Ok(superblock) => superblock,
         Err(SuperblockError::Absent) => return Err(FilesError::NotFormatted { volume }),
+        Err(SuperblockError::Version(found)) => return Err(FilesError::Format { volume, found }),
         Err(error) => return Err(FilesError::Superblock { volume, error }),
     };
     if superblock.volume != uuid {

@@ -1,4 +1,5 @@
-//! The metadata store of a volume as one file for `redb`: the metadata runs in their order.
+//! The metadata store of a volume as one file: the metadata runs in their order. It has the blocks of a `redb`
+//! database, and their checksums (`nearflash-guarded`).
 //!
 //! The superblock has the length of that file. It is durable before `redb` relies on a new length.
 

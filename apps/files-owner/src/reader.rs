@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nearflash_files::{
     Damage, Entry, Inode, InodeNumber, Kind, Name, Path, Refusal, Table, Tables,
 };
+use nearflash_guarded::{HEADER_AREA_LEN, newest_header};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::metadata::places;
@@ -235,10 +236,13 @@ impl Commit {
     fn open(disk: &Arc<dyn Disk>) -> Result<Self, FilesError> {
         let volume = disk.properties().name;
         let failed = FilesError::disk(&volume);
+        let mut has_header = true;
         for _ in 0..TRIES_MAX {
             let superblock = format::superblock(&**disk)?;
             let place = superblock.metadata_runs[0].offset();
-            let Some(mark) = Mark::read(&**disk, place).map_err(&failed)? else { continue };
+            let mark = Mark::read(&**disk, place).map_err(&failed)?;
+            has_header = mark.is_some();
+            let Some(mark) = mark else { continue };
             let disk = Arc::new(Pinned { disk: Arc::clone(disk), place, mark });
             let opened = Files::open(Arc::clone(&disk) as Arc<dyn Disk>);
             let is_current = disk.is_current().map_err(&failed)?;
@@ -247,6 +251,10 @@ impl Commit {
                 Err(error) if is_current => return Err(error),
                 _ => {}
             }
+        }
+        if !has_header {
+            // No writer is that slow: a store without a header reports its damage.
+            Files::open(Arc::clone(disk))?;
         }
         Err(FilesError::Changing { volume: volume.clone() })
     }
@@ -275,8 +283,7 @@ struct Mark {
 
 impl Mark {
     // The header of a `redb` file, format 3: a byte of flags, and two slots. The flags change
-    // together with the slot that they select.
-    const HEADER_LEN: usize = 320;
+    // together with the slot that they select. The store has two copies of the header.
     const FLAGS: usize = 9;
     const IS_SECOND: u8 = 1;
     const NEEDS_RECOVERY: u8 = 2;
@@ -284,10 +291,12 @@ impl Mark {
     const SLOTS: usize = 64;
     const SLOT_LEN: usize = 128;
 
-    /// Reads the mark from the start of the store. `None` if the last commit may not be durable.
+    /// Reads the mark from the start of the store. `None` if the last commit may not be durable, or if no copy
+    /// of the header is whole: one may be written at this moment.
     fn read(disk: &dyn Disk, place: ByteOffset) -> io::Result<Option<Self>> {
-        let mut header = [0; Self::HEADER_LEN];
-        disk.read_at(&mut header, place)?;
+        let mut area = [0; HEADER_AREA_LEN];
+        disk.read_at(&mut area, place)?;
+        let Some(header) = newest_header(&area) else { return Ok(None) };
         let flags = header[Self::FLAGS];
         if flags & Self::NEEDS_RECOVERY != 0 && flags & Self::TWO_PHASES == 0 {
             return Ok(None);

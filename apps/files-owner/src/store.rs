@@ -1,8 +1,9 @@
-//! The ordered tables over `redb`.
+//! The ordered tables over `redb`, whose pages are checked at every read ([`Guarded`]).
 
 use std::ops::ControlFlow;
 
 use nearflash_files::{Table, Tables, TablesMut, Visit};
+use nearflash_guarded::Guarded;
 use redb::{
     Builder, Database, DatabaseError, ReadOnlyTable, ReadTransaction, ReadableTable,
     StorageBackend, StorageError, TableDefinition, TableError, WriteTransaction,
@@ -25,7 +26,7 @@ const CACHE_LEN: usize = 64 << 20;
 
 /// Opens the database of a backend, or creates it in an empty one.
 pub(crate) fn open(backend: impl StorageBackend) -> Result<Database, DatabaseError> {
-    Builder::new().set_cache_size(CACHE_LEN).create_with_backend(backend)
+    Builder::new().set_cache_size(CACHE_LEN).create_with_backend(Guarded::new(backend))
 }
 
 /// The tables as of one commit.

@@ -8,7 +8,7 @@ use std::io::Read;
 use device::{Device, Operation, Stamped, Tree, path, tree};
 use nearflash_files_owner::{
     FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
-    Permissions, Refusal, Replace, Upload, format,
+    Permissions, Reader, Refusal, Replace, Upload, format,
 };
 use nearflash_units::{ByteLen, MIB};
 use uuid::Uuid;
@@ -86,6 +86,55 @@ fn one_damaged_superblock_does_no_harm_and_two_are_named() {
     device.poke(&[0xFF; 512], 4096 + 1024);
     let refused = message(Files::open(device.disk()));
     assert!(refused.contains("superblock checksum"), "{refused}");
+}
+
+/// Opens a volume in every way, and reads and checks all its metadata.
+fn examine(device: &Device) -> Result<(), FilesError> {
+    let mut files = Files::open(device.disk())?;
+    files.list(&path("/"), None, usize::MAX)?;
+    files.check().map(|report| assert!(report.is_sound(), "{report:?}"))?;
+    Reader::open(device.disk())?.list(&path("/"), None, usize::MAX)?;
+    let mut owner = Owner::open(device.disk())?;
+    owner.mkdir(&path("new"))?;
+    owner.check().map(|report| assert!(report.is_sound(), "{report:?}"))
+}
+
+#[test]
+fn damaged_metadata_is_an_error_that_names_the_volume_wherever_it_is() {
+    let device = formatted(LEN);
+    let owner = Owner::open(device.disk()).unwrap();
+    for stamp in 0..200 {
+        put(&owner, &format!("a file with the number {stamp}"), stamp, 100).unwrap();
+    }
+    drop(owner);
+    let (start, sound) = (MIB, device.image());
+    let (mut damaged, mut count) = (0, 0);
+    for block in 0..4 * MIB / 4096 {
+        let at = usize::try_from(start + block * 4096).unwrap();
+        let mut bytes = [0; 4096];
+        sound.read(&mut bytes, at);
+        if bytes.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        count += 1;
+        bytes[..512].iter_mut().for_each(|byte| *byte ^= 0x55);
+        let device = Device::holding(sound.clone(), LEN);
+        device.poke(&bytes, at);
+        if let Err(error) = examine(&device) {
+            assert!(matches!(error, FilesError::DamagedStore { .. }), "block {block}: {error}");
+            let message = error.to_string();
+            assert!(message.starts_with("metadata of volume 'data' is damaged: "), "{message}");
+            assert!(message.contains("restore the volume from a backup"), "{message}");
+            assert_eq!(error.errno(), rustix::io::Errno::IO);
+            damaged += 1;
+        }
+    }
+    // Blocks of earlier commits, and one of two copies of the header, may hold anything.
+    assert!(damaged > 10 && damaged < count, "{damaged} of {count} blocks");
+    let headless = Device::holding(sound, LEN);
+    headless.poke(&[0xFF; 8192], usize::try_from(start).unwrap());
+    let message = message(Reader::open(headless.disk()));
+    assert!(message.contains("'data' is damaged: its header has the wrong checksum"), "{message}");
 }
 
 #[test]

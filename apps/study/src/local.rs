@@ -175,7 +175,7 @@ fn refusal(path: &Path, error: OpenError) -> LocalError {
     let path = path.to_owned();
     match error {
         OpenError::Holds { what, .. } => LocalError::Holds { path, what },
-        OpenError::Foreign { .. } | OpenError::Label { .. } => {
+        OpenError::Foreign { .. } | OpenError::Unclaimed { .. } | OpenError::Label { .. } => {
             LocalError::Holds { path, what: "volumes of a nearflash node" }
         }
         other => LocalError::Refused(Box::new(other)),

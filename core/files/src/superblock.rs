@@ -32,8 +32,9 @@ pub const DATA_START: Lba = Lba(ALIGNMENT);
 pub const METADATA_RUNS_MAX: usize = 64;
 
 const MAGIC: [u8; 8] = *b"nrfiles\x1a";
-/// Version 1 had no permissions, and no kinds but files and directories.
-const VERSION: u32 = 2;
+/// Version 1 had no permissions, and no kinds but files and directories. Version 2 had no checksums of the
+/// metadata store's blocks.
+const VERSION: u32 = 3;
 
 /// The fields of a superblock.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -209,3 +209,42 @@ fn a_volume_that_another_process_changes_is_refused_until_it_is_taken_over() {
     let third = Ownership::take(&client, "data", &options).unwrap();
     assert!(third.term() > other.term() + 1, "{} {}", third.term(), other.term());
 }
+
+#[test]
+fn a_node_serves_its_other_volumes_while_the_metadata_of_one_is_damaged() {
+    let place = Place::new();
+    let device = place.flash("128MiB");
+    let volumes =
+        ["--device", &device, "--volume", "bad=32MiB@flash", "--volume", "good=32MiB@flash"];
+    let node = Node::with_direct(&place, &volumes);
+    let url = |node: &Node<'_>, name: &str| format!("{}/{name}", Door::Tcp.url(node));
+    let source = place.text("source.bin");
+    std::fs::write(&source, bytes(100_000)).unwrap();
+    for name in ["bad", "good"] {
+        done(&["format", &url(&node, name)]);
+        done(&["put", &source, &format!("{}/kept", url(&node, name))]);
+    }
+    // The first blocks of the metadata, behind its header.
+    let client = Client::connect(&Door::Tcp.url(&node), Credentials::NONE).unwrap();
+    let disk = VolumeDisk::new(client.open("bad").unwrap());
+    disk.write_at(&[0x5A; 256 << 10], ByteOffset((1 << 20) + 8192)).unwrap();
+    let damage = ["metadata of volume 'bad' is damaged: ", "restore the volume from a backup"];
+    for command in ["ls", "check"] {
+        refused(&[command, &url(&node, "bad")], 1, &damage);
+        done(&[command, &url(&node, "good")]);
+    }
+    drop((disk, client));
+    node.terminate();
+
+    // The node that owns the files of both goes on, too.
+    let node =
+        Node::with_direct(&place, &[&volumes[..], &["--files", "bad", "--files", "good"]].concat());
+    let copy = place.text("copy.bin");
+    refused(&["ls", &url(&node, "bad")], 1, &damage);
+    refused(&["check", &url(&node, "bad")], 1, &damage);
+    done(&["get", &format!("{}/kept", url(&node, "good")), &copy]);
+    assert!(std::fs::read(&copy).unwrap() == bytes(100_000));
+    done(&["check", &url(&node, "good")]);
+    assert!(place.log().contains("cannot serve files: metadata of volume 'bad' is damaged"));
+    node.terminate();
+}

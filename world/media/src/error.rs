@@ -190,6 +190,23 @@ pub enum OpenError {
         /// The name that it gives the device.
         its_name: Name,
     },
+    /// The device belongs to another installation, and the catalog of this one has no volume on any device: it
+    /// may be new because the former one was lost. Nothing that destroys the volumes is proposed.
+    #[error(
+        "device '{}' belongs to another nearflash installation (node {node}, which calls it \
+         '{its_name}'), and the catalog in this node's data directory has no volumes: if that \
+         installation's catalog.redb was lost, restore it from a backup; if it is elsewhere, name its \
+         directory with --data-dir",
+        spec.name
+    )]
+    Unclaimed {
+        /// The configured device.
+        spec: Box<DeviceSpec>,
+        /// The other installation.
+        node: Uuid,
+        /// The name that it gives the device.
+        its_name: Name,
+    },
     /// The device is a slice of a cluster.
     #[error(
         "device '{}' is a slice of cluster {cluster}: write --slice instead of --device, or write \

@@ -273,7 +273,11 @@ fn refuse_foreign(
         (None, Some(_)) if label.node == claim.node => return Err(OpenError::IsDevice { spec }),
         _ => {}
     }
-    Err(OpenError::Foreign { spec, node: label.node, its_name })
+    let node = label.node;
+    Err(match claim.known.is_empty() {
+        true => OpenError::Unclaimed { spec, node, its_name },
+        false => OpenError::Foreign { spec, node, its_name },
+    })
 }
 
 fn refuse_damaged(

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nearflash_guarded::Damage;
 use nearflash_space::Name;
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -54,6 +55,36 @@ pub enum CatalogError {
         path: PathBuf,
         /// The database's error.
         source: Box<redb::Error>,
+    },
+    /// Bytes of the file are not those that were written.
+    #[error(
+        "catalog {} is damaged: {what}: stop the node, and restore the file from a backup",
+        path.display()
+    )]
+    DamagedFile {
+        /// The file.
+        path: PathBuf,
+        /// The damage.
+        what: Box<str>,
+    },
+    /// The file has no bytes. No version leaves such a file.
+    #[error(
+        "catalog {} is empty: restore the file from a backup; the devices have the data of the volumes, \
+         and the catalog had their places",
+        path.display()
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file system of the catalog is full.
+    #[error(
+        "catalog {}: its file system is full: make space there, and repeat the command",
+        path.display()
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
     },
     /// A later version wrote the catalog.
     #[error(
@@ -135,8 +166,27 @@ pub enum CatalogError {
 
 impl CatalogError {
     /// An error of the database.
-    pub(super) fn database(path: &Path, error: redb::DatabaseError) -> Self {
-        Self::Database { path: path.to_owned(), source: Box::new(error.into()) }
+    pub(super) fn of(path: &Path, error: redb::Error) -> Self {
+        let path = path.to_owned();
+        if let Some(damage) = Damage::of_database(&error) {
+            return Self::DamagedFile { path, what: damage.to_string().into() };
+        }
+        match error {
+            redb::Error::Corrupted(what) => Self::DamagedFile { path, what: what.into() },
+            redb::Error::Io(error) if is_full(&error) => Self::Full { path },
+            error => Self::Database { path, source: Box::new(error) },
+        }
+    }
+
+    /// Whether the file has failed, so that the database must be opened again.
+    pub(super) fn is_of_file(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Database { source, .. } => {
+                matches!(**source, redb::Error::Io(_) | redb::Error::PreviousIo)
+            }
+            _ => false,
+        }
     }
 
     /// The error of an upgrade step, with the path of the file.
@@ -145,7 +195,14 @@ impl CatalogError {
         match self {
             Self::Damaged { what, .. } => Self::Damaged { path, what },
             Self::Database { source, .. } => Self::Database { path, source },
+            Self::DamagedFile { what, .. } => Self::DamagedFile { path, what },
+            Self::Full { .. } => Self::Full { path },
             other => other,
         }
     }
+}
+
+/// Whether there is no space, for this user at least.
+fn is_full(error: &io::Error) -> bool {
+    [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind())
 }

@@ -8,6 +8,9 @@
 //! index of the names, and its record names devices by UUID, since a device's path may change.
 //! Secrets are among the records, so only the owner can read the file.
 //!
+//! Each block of the file has a checksum ([`Store`]), so a damaged file is an error that names it, and the
+//! database never reads it. A commit that has failed leaves the last state, and the next one can succeed.
+//!
 //! The file has a schema number. A file of a later schema is refused; a file of an earlier schema
 //! is upgraded when it is opened, by one function for each step. A table or a field that this
 //! version does not know is refused too: to ignore it would be to serve without, say, a reservation
@@ -24,20 +27,23 @@ mod host_volumes_record;
 pub(crate) mod lock;
 mod record;
 mod reservation_record;
+mod store;
 mod token_record;
 mod transaction;
 mod upgrade;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redb::{
-    Database, ReadTransaction, ReadableDatabase, ReadableTable, TableHandle, WriteTransaction,
-};
+use redb::{Database, ReadTransaction, ReadableTable, TableHandle, WriteTransaction};
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use lock::Lock;
+use store::{Kind, Store};
 use transaction::{Put, Table};
 use upgrade::{UPGRADES, Upgrade};
 
@@ -48,14 +54,30 @@ pub(crate) use transaction::Transaction;
 /// The key of the node's cluster and its number in it.
 const ORDINAL: &str = "ordinal";
 
+/// A record before a change; `None` if there was none. It may hold a secret.
+type Former = (Table, String, Option<Zeroizing<String>>);
+
+/// A change whose commit has failed: its effect is unknown.
+struct Doubt {
+    /// The generation before it.
+    generation: u64,
+    undo: Vec<Former>,
+}
+
 /// The catalog of one node, open and locked.
-#[derive(Debug)]
 pub struct Catalog {
-    database: Database,
+    store: Store,
     path: PathBuf,
     node: Uuid,
+    doubt: Mutex<Option<Doubt>>,
     /// Held until the catalog is dropped. `None` in tests of the database alone.
     lock: Option<Lock>,
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Catalog {
@@ -76,10 +98,15 @@ impl Catalog {
         let lock = Lock::take(data_dir)?;
         let path = data_dir.join("catalog.redb");
         if !path.exists() {
-            Self::make(data_dir, &path, fresh, upgrades)?;
+            Self::make(data_dir, &path, |_| Ok(()))?;
         }
-        let database = Database::create(&path).map_err(|e| CatalogError::database(&path, e))?;
-        let catalog = Self::over(database, path, fresh, upgrades)?;
+        match store::kind_of(&path).map_err(refused)? {
+            Kind::Empty => return Err(CatalogError::Empty { path }),
+            Kind::Plain => Self::guard(data_dir, &path)?,
+            Kind::Guarded => {}
+        }
+        let store = Store::in_file(&path).map_err(|e| CatalogError::of(&path, e))?;
+        let catalog = Self::over(store, path, fresh, upgrades)?;
         Ok(Self { lock: Some(lock), ..catalog })
     }
 
@@ -89,8 +116,7 @@ impl Catalog {
     fn make(
         data_dir: &Path,
         path: &Path,
-        fresh: Uuid,
-        upgrades: &[Upgrade],
+        fill: impl FnOnce(Database) -> Result<(), redb::Error>,
     ) -> Result<(), CatalogError> {
         let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
         let part = data_dir.join("catalog.redb.part");
@@ -100,21 +126,28 @@ impl Catalog {
             }
             _ => {}
         }
-        let database = Database::create(&part).map_err(|e| CatalogError::database(&part, e))?;
+        let failed = |error| CatalogError::of(&part, error);
+        let database = store::create(&part).map_err(failed)?;
         lock::make_private_file(&part).map_err(refused)?;
-        drop(Self::over(database, part.clone(), fresh, upgrades)?);
+        fill(database).map_err(failed)?;
         std::fs::rename(&part, path).map_err(refused)?;
         lock::sync_dir(data_dir).map_err(refused)
     }
 
+    /// Gives a catalog of an earlier build the checksums of its blocks.
+    fn guard(data_dir: &Path, path: &Path) -> Result<(), CatalogError> {
+        let plain = Database::open(path).map_err(|e| CatalogError::of(path, e.into()))?;
+        Self::make(data_dir, path, |database| store::copy(&plain, &database))
+    }
+
     /// A catalog over an open database, without a lock.
     fn over(
-        database: Database,
+        store: Store,
         path: PathBuf,
         fresh: Uuid,
         upgrades: &[Upgrade],
     ) -> Result<Self, CatalogError> {
-        let mut catalog = Self { database, path, node: fresh, lock: None };
+        let mut catalog = Self { store, path, node: fresh, doubt: Mutex::default(), lock: None };
         catalog.node = catalog.prepare(fresh, upgrades)?;
         Ok(catalog)
     }
@@ -182,7 +215,7 @@ impl Catalog {
 
     /// Every record of the catalog.
     pub(crate) fn read(&self) -> Result<Contents, CatalogError> {
-        let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let transaction = self.store.begin_read().map_err(|e| self.failed(e))?;
         let contents = Contents {
             path: self.path.clone(),
             generation: self.number(&transaction, "generation")?,
@@ -246,7 +279,7 @@ impl Catalog {
 
     /// The number that the node has in a cluster, as it last learned it. The cluster never changes it.
     pub(crate) fn ordinal(&self, cluster: Uuid) -> Result<Option<u16>, CatalogError> {
-        let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let transaction = self.store.begin_read().map_err(|e| self.failed(e))?;
         let table = transaction.open_table(Table::Meta.definition()).map_err(|e| self.failed(e))?;
         let Some(text) = table.get(ORDINAL).map_err(|e| self.failed(e))? else { return Ok(None) };
         let (of, ordinal) = text.value().split_once(' ').ok_or_else(|| self.damaged(ORDINAL))?;
@@ -269,33 +302,87 @@ impl Catalog {
     /// Makes the change durable, as a whole or not at all, and returns the generation of the
     /// records after it. An empty change is not written.
     pub(crate) fn commit(&self, change: &Transaction) -> Result<u64, CatalogError> {
-        let expected = change.expected;
         if change.is_empty() {
-            return Ok(expected);
+            return Ok(change.expected);
         }
+        self.settle()?;
+        let committed = self.try_commit(change);
+        if committed.is_err() {
+            // If the file still fails, the next change does this.
+            let _ = self.settle();
+        }
+        committed
+    }
+
+    fn try_commit(&self, change: &Transaction) -> Result<u64, CatalogError> {
+        let expected = change.expected;
         let transaction = self.begin()?;
         let found = self.meta(&transaction, "generation")?;
         if found.as_deref().unwrap_or("0").parse() != Ok(expected) {
             let found = found.unwrap_or_default().into();
             return Err(CatalogError::Overtaken { path: self.path.clone(), expected, found });
         }
-        let open =
-            |table: Table| transaction.open_table(table.definition()).map_err(|e| self.failed(e));
-        for (table, key) in &change.deletes {
-            let mut table = open(*table)?;
-            table.remove(key.as_str()).map_err(|e| self.failed(e))?;
-        }
-        for Put { table, key, value } in &change.puts {
-            let mut table = open(*table)?;
-            table.insert(key.as_str(), value.as_str()).map_err(|e| self.failed(e))?;
-        }
+        let undo = self.apply(&transaction, change)?;
         self.set_meta(&transaction, "generation", &(expected + 1).to_string())?;
+        *self.doubt() = Some(Doubt { generation: expected, undo });
         transaction.commit().map_err(|e| self.failed(e))?;
+        *self.doubt() = None;
         Ok(expected + 1)
     }
 
+    /// Deletes and writes the records of a change. Returns what they were, the last one first.
+    fn apply(
+        &self,
+        transaction: &WriteTransaction,
+        change: &Transaction,
+    ) -> Result<Vec<Former>, CatalogError> {
+        let open =
+            |table: Table| transaction.open_table(table.definition()).map_err(|e| self.failed(e));
+        let mut undo = Vec::new();
+        for (table, key) in &change.deletes {
+            let mut opened = open(*table)?;
+            let former = opened.remove(key.as_str()).map_err(|e| self.failed(e))?;
+            undo.push((*table, key.clone(), former.map(|text| text.value().to_owned().into())));
+        }
+        for Put { table, key, value } in &change.puts {
+            let mut opened = open(*table)?;
+            let former = opened.insert(key.as_str(), value.as_str()).map_err(|e| self.failed(e))?;
+            undo.push((*table, key.clone(), former.map(|text| text.value().to_owned().into())));
+        }
+        undo.reverse();
+        Ok(undo)
+    }
+
+    /// After a change of which it is unknown whether it took effect, and which was reported as failed: undoes
+    /// it if it did.
+    fn settle(&self) -> Result<(), CatalogError> {
+        let mut doubt = self.doubt();
+        let Some(Doubt { generation, undo }) = &*doubt else { return Ok(()) };
+        let transaction = self.begin()?;
+        let found = self.meta(&transaction, "generation")?;
+        if found.as_deref().and_then(|found| found.parse().ok()) == Some(generation + 1) {
+            for (table, key, former) in undo {
+                let table = transaction.open_table(table.definition());
+                let mut table = table.map_err(|e| self.failed(e))?;
+                let changed = match former {
+                    Some(value) => table.insert(key.as_str(), value.as_str()).map(drop),
+                    None => table.remove(key.as_str()).map(drop),
+                };
+                changed.map_err(|e| self.failed(e))?;
+            }
+            self.set_meta(&transaction, "generation", &generation.to_string())?;
+            transaction.commit().map_err(|e| self.failed(e))?;
+        }
+        *doubt = None;
+        Ok(())
+    }
+
+    fn doubt(&self) -> MutexGuard<'_, Option<Doubt>> {
+        self.doubt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn begin(&self) -> Result<WriteTransaction, CatalogError> {
-        self.database.begin_write().map_err(|e| self.failed(e))
+        self.store.begin_write().map_err(|e| self.failed(e))
     }
 
     fn meta(
@@ -325,7 +412,11 @@ impl Catalog {
     }
 
     fn failed(&self, error: impl Into<redb::Error>) -> CatalogError {
-        CatalogError::Database { path: self.path.clone(), source: Box::new(error.into()) }
+        let error = CatalogError::of(&self.path, error.into());
+        if error.is_of_file() {
+            self.store.close();
+        }
+        error
     }
 }
 

@@ -104,7 +104,7 @@ fn text(
     table: TableDefinition<'static, &'static str, &'static str>,
     key: &str,
 ) -> String {
-    let transaction = catalog.database.begin_read().unwrap();
+    let transaction = catalog.store.begin_read().unwrap();
     let table = transaction.open_table(table).unwrap();
     table.get(key).unwrap().unwrap().value().to_owned()
 }
@@ -183,6 +183,63 @@ fn a_part_of_a_first_catalog_is_made_anew() {
     assert_eq!(left, ["catalog.redb", "lock"]);
     let mode = std::fs::metadata(folder.path().join("catalog.redb")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn an_empty_catalog_is_named_and_not_taken_for_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("catalog.redb");
+    std::fs::write(&path, "").unwrap();
+    for _ in 0..2 {
+        let message = Catalog::open(folder.path(), FRESH).unwrap_err().to_string();
+        assert!(message.contains("catalog.redb is empty: restore the file from a"), "{message}");
+        assert!(std::fs::read(&path).unwrap().is_empty(), "it is left alone");
+    }
+}
+
+#[test]
+fn a_damaged_catalog_is_an_error_that_names_it_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("catalog.redb");
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
+    drop(catalog);
+    let sound = std::fs::read(&path).unwrap();
+    let examine = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        Catalog::open(folder.path(), FRESH)?.read().map(|found| found.generation)
+    };
+    let is_damage = |error: &CatalogError| {
+        let message = error.to_string();
+        matches!(error, CatalogError::DamagedFile { .. })
+            && message.contains("catalog.redb is damaged: ")
+            && message.ends_with("stop the node, and restore the file from a backup")
+    };
+    let (mut damaged, mut count) = (0, 0);
+    for at in (0..sound.len()).step_by(4096) {
+        if sound[at..at + 4096].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let mut bytes = sound.clone();
+        bytes[at..at + 64].iter_mut().for_each(|byte| *byte ^= 0x55);
+        count += 1;
+        match examine(&bytes) {
+            Ok(generation) => assert!(generation == 1 || at < 8192, "at {at}"),
+            Err(error) => {
+                assert!(is_damage(&error), "at {at}: {error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 3 && damaged < count, "{damaged} of {count} blocks");
+    for len in [100, 4096, 8192, sound.len() - 1, sound.len() - 4096] {
+        let error = examine(&sound[..len]).unwrap_err();
+        assert!(is_damage(&error), "{len}: {error}");
+    }
+    assert_eq!(examine(&sound).unwrap(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The steps that upgrade a catalog from an earlier schema to the next one. A step is part of the
 //! transaction that opens the catalog: all steps take effect, or none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use serde_json::{Map, Value, json};
@@ -52,5 +52,5 @@ fn with_uuid(name: &str, text: &str) -> Option<(String, String)> {
 }
 
 fn failed(error: impl Into<redb::Error>) -> CatalogError {
-    CatalogError::Database { path: PathBuf::new(), source: Box::new(error.into()) }
+    CatalogError::of(Path::new(""), error.into())
 }

@@ -208,7 +208,12 @@ fn any_other_data_at_either_end_is_refused_too() {
 fn another_installations_label_is_refused_until_told_to_wipe() {
     let bench = Bench::new();
     bench.take(",size=8MiB", CLAIM).unwrap();
-    let other = Claim { node: Uuid::from_u128(9), known: &[], cluster: None };
+    let known = [KnownDevice {
+        name: "another".parse().unwrap(),
+        uuid: Uuid::from_u128(10),
+        len: ByteLen(LEN),
+    }];
+    let other = Claim { node: Uuid::from_u128(9), known: &known, cluster: None };
     assert_eq!(
         bench.refused("", other),
         "device 'flash' belongs to another nearflash installation (node \
@@ -218,6 +223,17 @@ fn another_installations_label_is_refused_until_told_to_wipe() {
     let spec = bench.spec(",wipe");
     let taken = open(&spec, other).unwrap().take(Uuid::from_u128(5)).unwrap();
     assert_eq!(taken.uuid(), Uuid::from_u128(5));
+}
+
+#[test]
+fn a_node_that_may_have_lost_its_catalog_is_not_told_to_wipe() {
+    let bench = Bench::new();
+    bench.take(",size=8MiB", CLAIM).unwrap();
+    let fresh = Claim { node: Uuid::from_u128(9), known: &[], cluster: None };
+    let message = bench.refused("", fresh);
+    assert!(message.contains("belongs to another nearflash installation (node 0000"), "{message}");
+    assert!(message.contains("catalog.redb was lost, restore it from a backup"), "{message}");
+    assert!(!message.contains("wipe"), "{message}");
 }
 
 #[test]

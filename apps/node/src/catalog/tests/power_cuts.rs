@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use nearflash_guarded::Guarded;
 use redb::{Database, StorageBackend};
 
 use super::*;
@@ -24,6 +25,8 @@ struct Recorder(Arc<Mutex<State>>);
 struct State {
     bytes: Vec<u8>,
     operations: Vec<Operation>,
+    /// The number of operations until the file system is full; `None` if it never is.
+    left: Option<usize>,
 }
 
 impl Operation {
@@ -42,7 +45,7 @@ impl Operation {
 
 impl Recorder {
     fn holding(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(Mutex::new(State { bytes, operations: Vec::new() })))
+        Self(Arc::new(Mutex::new(State { bytes, ..State::default() })))
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -56,16 +59,24 @@ impl Recorder {
 
     fn operate(&self, operation: Operation) -> io::Result<()> {
         let mut state = self.0.lock().unwrap();
+        state.left = state.left.map(|left| left.saturating_sub(1));
+        if state.left == Some(0) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         operation.apply(&mut state.bytes);
         state.operations.push(operation);
         Ok(())
     }
 
+    fn database(&self) -> Result<Database, redb::Error> {
+        Ok(Database::builder().create_with_backend(Guarded::new(self.clone()))?)
+    }
+
     fn catalog(&self) -> Result<Catalog, CatalogError> {
-        let database = Database::builder().create_with_backend(self.clone());
-        let path = PathBuf::from("catalog.redb");
-        let database = database.map_err(|error| CatalogError::database(&path, error))?;
-        Catalog::over(database, path, FRESH, &UPGRADES)
+        let (file, path) = (self.clone(), PathBuf::from("catalog.redb"));
+        let store = Store::new(Box::new(move || file.database()));
+        let store = store.map_err(|error| CatalogError::of(&path, error))?;
+        Catalog::over(store, path, FRESH, &UPGRADES)
     }
 }
 
@@ -176,8 +187,13 @@ fn a_change_is_there_or_not_whenever_the_power_is_cut() {
 fn an_upgrade_is_made_whenever_the_power_was_cut_during_it() {
     let (r, s) = (device_of("r=ram:16MiB", 7), device_of("s=ram:8MiB", 8));
     let expected = recorded_in_schema_1(&[&r, &s]);
-    let before = include_bytes!("../../../fixtures/catalog-schema-1.redb").to_vec();
-    let file = Recorder::holding(before.clone());
+    let plain =
+        Recorder::holding(include_bytes!("../../../fixtures/catalog-schema-1.redb").to_vec());
+    let plain = Database::builder().create_with_backend(plain).unwrap();
+    let file = Recorder::default();
+    store::copy(&plain, &file.database().unwrap()).unwrap();
+    file.take_operations();
+    let before = file.bytes();
     file.catalog().unwrap();
     images(&before, &file.take_operations(), |moment, image| {
         let catalog = Recorder::holding(image).catalog().unwrap();
@@ -185,4 +201,34 @@ fn an_upgrade_is_made_whenever_the_power_was_cut_during_it() {
         assert_eq!(found.generation, 2, "after {moment} operations");
         assert!(Transaction::between(&found, &expected).is_empty(), "after {moment} operations");
     });
+}
+
+#[test]
+fn changes_succeed_again_once_there_is_space_whenever_the_file_system_was_full() {
+    let ram = device("r=ram:16MiB");
+    let mut refused = 0;
+    for left in 1.. {
+        let file = Recorder::default();
+        let catalog = file.catalog().unwrap();
+        let with = |text: &str, uuid| {
+            let mut space = space(&ram);
+            let old = records(&space, &Grants::default());
+            space.create(&request(text), Uuid::from_u128(uuid)).unwrap();
+            Transaction::between(&old, &records(&space, &Grants::default()))
+        };
+        let (first, second) = (with("data=3MiB@r", 0x15), with("other=2MiB@r", 0x16));
+        file.0.lock().unwrap().left = Some(left);
+        let committed = catalog.commit(&first);
+        file.0.lock().unwrap().left = None;
+        let Err(error) = committed else { break };
+        assert!(matches!(error, CatalogError::Full { .. }), "{error}");
+        refused += 1;
+        // Without a restart, and without a trace of the change that was refused.
+        assert_eq!(catalog.commit(&second).unwrap(), 1);
+        drop(catalog);
+        let found = file.catalog().unwrap().read().unwrap().records(self::space(&ram)).unwrap();
+        let names: Vec<String> = found.space.volumes().map(|it| it.name.to_string()).collect();
+        assert_eq!((found.generation, names), (1, vec!["other".to_owned()]), "{left}");
+    }
+    assert!(refused > 3, "{refused}");
 }
