@@ -4,7 +4,7 @@
 //! A request is admitted when three conditions hold: each of its devices has fewer than the maximum
 //! of requests of this core, no fence of another request stops it, and its buffers are free. The
 //! buffers are taken on admission, so that a request that has begun waits only for devices and
-//! fences. Reservations, ranges and volumes are checked on admission, not on arrival.
+//! fences. Reservations, ranges, volumes and ages are checked on admission, not on arrival.
 //!
 //! Volumes take turns, and so do the hosts of each volume, by the bytes that they move (`turns`).
 //! The requests of a connection keep their order within each of three lanes. The lanes do not wait
@@ -18,8 +18,9 @@
 
 use std::collections::VecDeque;
 
-use nearflash_request::{BufferId, Due, Nexus, Operation, Outcome, Request, Tag, VolumeId};
-use nearflash_units::ByteLen;
+use nearflash_request::{Access, BufferId, Due, Nexus, Operation, Outcome, Request, Tag, VolumeId};
+use nearflash_space::{Sharing, VolumeEntry};
+use nearflash_units::{ByteLen, Nanos};
 
 use crate::accounts::{AccountId, Accounts, HostId};
 use crate::depth::{Depths, Devices};
@@ -44,6 +45,9 @@ pub struct Asker {
     pub account: AccountId,
     /// The I_T nexus that reservations know the connection by.
     pub nexus: Nexus,
+    /// The time until which a change may begin, on a volume that several nodes serve. Later, its host may have
+    /// given it up, and have written over another node.
+    pub begin_by: Nanos,
 }
 
 /// A request that has not begun.
@@ -94,6 +98,13 @@ pub(crate) enum Verdict {
     Waits,
     /// The pool has no free run of that length.
     NoRoom(ByteLen),
+}
+
+/// Whether a request changes a volume that several nodes serve.
+fn is_change_of_many(entry: Option<&VolumeEntry>, request: &Request) -> bool {
+    let is_change = request.operation.access() == Access::Write
+        && !matches!(request.operation, Operation::Admit(_));
+    is_change && entry.is_some_and(|entry| entry.sharing != Sharing::Own)
 }
 
 /// A lane: requests and wants of a connection that do not wait for those of its other lanes.
@@ -259,6 +270,9 @@ impl Engine {
         let entry = self.volumes.get(request.volume);
         if let Some(outcome) = self.refusal(entry, asker.nexus, request) {
             return Verdict::Ends(outcome);
+        }
+        if self.clock > asker.begin_by && is_change_of_many(entry, request) {
+            return Verdict::Ends(Outcome::PathLost);
         }
         let need = self.need(entry, request);
         let devices = |entry| Devices::of(request, entry, &self.volumes);

@@ -63,6 +63,8 @@ pub struct Cause {
     pub tag: Tag,
     /// When another node sent it, if it is on a face of a mirror.
     pub sent_in: Option<SentIn>,
+    /// The time until which it may begin, if it changes data.
+    pub begin_by: Nanos,
     /// The request's only operation, but for reads and flushes: it covers the whole range.
     pub is_whole: bool,
 }
@@ -89,6 +91,8 @@ pub struct EngineConfig {
 #[derive(Debug)]
 pub struct Engine {
     core: CoreId,
+    /// The clock, as it was read last.
+    pub(crate) clock: Nanos,
     pub(crate) volumes: Arc<VolumeTable>,
     pub(crate) layout: Layout,
     waits: Waits,
@@ -127,6 +131,7 @@ impl Engine {
         let admission = Admission::new(config.device_depth, config.devices.len(), pool);
         Self {
             core: config.core,
+            clock: Nanos(0),
             layout: Layout::new(config.devices.clone(), config.health, config.volumes.clone()),
             units: Units::new(&config.volumes, &config.devices),
             devices: config.devices,
@@ -263,8 +268,21 @@ impl Engine {
     #[inline]
     pub fn set_now(&mut self, now: Nanos) {
         self.meters.now = now;
+        self.clock = now;
         self.tracer.begin_turn(now);
         self.layout.set_now(now);
+    }
+
+    /// The clock was read again within the turn.
+    #[inline]
+    pub fn set_clock(&mut self, now: Nanos) {
+        self.clock = now;
+    }
+
+    /// The clock, as it was read last.
+    #[inline]
+    pub fn clock(&self) -> Nanos {
+        self.clock
     }
 
     /// Takes the result of a device operation.
@@ -336,7 +354,8 @@ impl Engine {
         let job = self.jobs.get(index(request.id.io))?;
         let len = self.volumes.get(job.volume)?.block_size.len(job.range.count);
         let is_whole = len == Some(request.len);
-        Some(Cause { owner: job.owner, tag: job.tag, sent_in: job.sent_in, is_whole })
+        let Job { owner, tag, sent_in, begin_by, .. } = *job;
+        Some(Cause { owner, tag, sent_in, begin_by, is_whole })
     }
 
     /// The operation of that id, which has not ended.

@@ -2,7 +2,7 @@
 
 use nearflash_layout::IoKind;
 use nearflash_request::{Access, BlockRange, BufferId, Operation, Request, SentIn, Tag, VolumeId};
-use nearflash_units::ByteLen;
+use nearflash_units::{ByteLen, Nanos};
 
 use crate::admission::{Taken, Waiting};
 use crate::depth::Devices;
@@ -43,6 +43,8 @@ pub(crate) struct Job {
     pub(crate) range: BlockRange,
     pub(crate) operation: Operation,
     pub(crate) sent_in: Option<SentIn>,
+    /// The time until which it may begin, if it changes data.
+    pub(crate) begin_by: Nanos,
     pub(crate) stage: Stage,
     /// The buffer that data is read into or written from.
     pub(crate) buffer: Option<BufferId>,
@@ -91,6 +93,7 @@ impl Job {
             range,
             operation,
             sent_in,
+            begin_by: asker.begin_by,
             stage: Stage::Waiting,
             buffer: buffer.or(read),
             compare,

@@ -8,7 +8,7 @@ use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, VolumeId,
 };
 use nearflash_space::{Epoch, Extent, Map, Stripes, VolumeTable};
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use proptest::prelude::*;
 
 use crate::{
@@ -121,14 +121,14 @@ impl Node {
     /// Gives each request its own account, so that no share is used up.
     fn ask(&mut self, core: usize, nexus: Nexus, request: Request) {
         let account = self.engines[core].accounts().open(None);
-        let asker = Asker { owner: Owner(core as u64), account, nexus };
+        let asker = Asker { owner: Owner(core as u64), account, nexus, begin_by: Nanos::NEVER };
         self.engines[core].submit(asker, request, &mut self.pools[core]);
     }
 
     fn ask_as(&mut self, account: AccountId, tag: u32, operation: Operation) {
         let range = BlockRange { start: Lba(0), count: Blocks(8) };
         let request = Request { tag: Tag(tag), volume: VOLUME, range, operation, sent_in: None };
-        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
+        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE, begin_by: Nanos::NEVER };
         self.engines[0].submit(asker, request, &mut self.pools[0]);
     }
 

@@ -343,7 +343,8 @@ impl Mirrors {
         let operation = read(there);
         let request = DeviceRequest { id, device: remote.device, operation, offset, len };
         let tag = Some(Tag { term: entry.term, session });
-        self.submissions.push_back(Submission { request, mirror, tag, digests: Some(key) });
+        self.submissions
+            .push_back(Submission { digests: Some(key), ..Submission::new(request, mirror, tag) });
     }
 
     fn write_runs(&mut self, slot: usize, runs: &[Bytes<u64>]) {

@@ -9,6 +9,7 @@ use nearflash_request::Outcome;
 use nearflash_units::Nanos;
 
 use crate::locks::Ticket;
+use crate::mirrors::Origin;
 use crate::table::{Core, MirrorEntry, MirrorId, Role, Term};
 
 /// How far an operation is.
@@ -84,8 +85,8 @@ pub(crate) struct Job {
     pub(crate) term: Term,
     /// A replica may have it, or a part of it.
     pub(crate) has_effect: bool,
-    /// Another node has forwarded it: it is not forwarded on.
-    pub(crate) is_forwarded: bool,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
     /// The stay in sync in which its read began.
     pub(crate) stay: u32,
     /// Of a write: the term since which no answered write was lost, when it was sent.

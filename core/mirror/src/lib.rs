@@ -28,7 +28,7 @@ mod written;
 pub use copy::{Buffers, Copied, DigestKey};
 pub use locks::{Range, Ticket};
 pub use mirrors::{
-    Asker, HOLD, MirrorMessage, Mirrors, REDRIVE, REPLICA_TIMEOUT, RETRY_PERIOD, Submission,
+    Asker, HOLD, MirrorMessage, Mirrors, Origin, REDRIVE, REPLICA_TIMEOUT, RETRY_PERIOD, Submission,
 };
 pub use replica::{Refusal, ReplicaRequest, Tag};
 pub use table::{

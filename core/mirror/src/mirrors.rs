@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_request::Outcome;
 use nearflash_units::{ByteLen, ByteOffset, Nanos, index};
 use slab::Slab;
 
@@ -65,6 +66,22 @@ pub(crate) const APPLY: u16 = 2;
 /// Operations of a copy have this number and higher ones; these have slots of their own, too.
 pub(crate) const COPY: u16 = 3;
 
+/// Where an operation on a mirror comes from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Origin {
+    /// The caller's number for the connection.
+    pub owner: u64,
+    /// The time until which it may begin, if it changes data.
+    pub begin_by: Nanos,
+    /// Another node has forwarded it. It is not forwarded on.
+    pub is_forwarded: bool,
+}
+
+impl Origin {
+    /// Of an operation that several connections share. It changes no data.
+    pub const SHARED: Self = Self { owner: u64::MAX, begin_by: Nanos::NEVER, is_forwarded: false };
+}
+
 /// An operation on a device, local or remote.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Submission {
@@ -74,6 +91,8 @@ pub struct Submission {
     pub mirror: MirrorId,
     /// The term and session that it carries to the remote device.
     pub tag: Option<Tag>,
+    /// Where it comes from, if it is forwarded.
+    pub origin: Option<Origin>,
     /// It is a read on the replica of another node that gets the digests of the blocks in place of their
     /// bytes, with this key.
     pub digests: Option<DigestKey>,
@@ -81,7 +100,7 @@ pub struct Submission {
 
 impl Submission {
     pub(crate) fn new(request: DeviceRequest, mirror: MirrorId, tag: Option<Tag>) -> Self {
-        Self { request, mirror, tag, digests: None }
+        Self { request, mirror, tag, origin: None, digests: None }
     }
 }
 
@@ -201,17 +220,20 @@ impl Mirrors {
         self.now = now;
     }
 
+    #[cfg(test)]
+    pub(crate) fn submit(&mut self, mirror: MirrorId, request: DeviceRequest) {
+        let origin = Origin { owner: 0, begin_by: Nanos::NEVER, is_forwarded: false };
+        self.submit_from(mirror, request, origin);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn submit_forwarded(&mut self, mirror: MirrorId, request: DeviceRequest) {
+        let origin = Origin { owner: 0, begin_by: Nanos::NEVER, is_forwarded: true };
+        self.submit_from(mirror, request, origin);
+    }
+
     /// Takes an operation on a mirror.
-    pub fn submit(&mut self, mirror: MirrorId, request: DeviceRequest) {
-        self.take(mirror, request, false);
-    }
-
-    /// Takes an operation that another node has forwarded. It is not forwarded on.
-    pub fn submit_forwarded(&mut self, mirror: MirrorId, request: DeviceRequest) {
-        self.take(mirror, request, true);
-    }
-
-    fn take(&mut self, mirror: MirrorId, request: DeviceRequest, is_forwarded: bool) {
+    pub fn submit_from(&mut self, mirror: MirrorId, request: DeviceRequest, origin: Origin) {
         let (since, owner, unneeded) = (self.now, self.core, Part::Unneeded);
         let is_flush = request.operation == DeviceOperation::Flush;
         let covered = if is_flush { self.covered(mirror) } else { 0 };
@@ -222,7 +244,7 @@ impl Mirrors {
             stage: Stage::Held,
             term: Term(0),
             has_effect: false,
-            is_forwarded,
+            origin,
             stay: 0,
             kept_since: Term::first(),
             covered,
@@ -233,6 +255,23 @@ impl Mirrors {
         };
         let slot = self.jobs.insert(job);
         self.begin(slot);
+        self.tell_granted();
+    }
+
+    /// The connection is closed: its changes of data that have not begun end without effect. Its host may repeat
+    /// them elsewhere.
+    pub fn withdraw(&mut self, owner: u64) {
+        for slot in 0..self.jobs.capacity() {
+            let Some(job) = self.jobs.get_mut(slot) else { continue };
+            if job.origin.owner != owner || !job.changes_data() {
+                continue;
+            }
+            // One that is forwarded may come back, and does not begin anew.
+            job.origin.begin_by = Nanos(0);
+            if matches!(job.stage, Stage::Held | Stage::Locking) {
+                self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
+            }
+        }
         self.tell_granted();
     }
 

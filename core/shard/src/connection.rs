@@ -1,6 +1,7 @@
 //! One connection of a shard: its socket, its session, and its share of the core's bounds.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use nearflash_direct::Face;
 use nearflash_direct::serving::ClientIdentity;
@@ -10,12 +11,14 @@ use nearflash_request::{Due, Nexus};
 use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::Nanos;
 
+use crate::arrival::{AGE_MAX, Arrivals, Vigil};
 use crate::door::Peer;
 use crate::leftover::{Leftover, Leftovers};
+use crate::life::Life;
 use crate::lists::Listed;
 use crate::progress::Progress;
 use crate::session::Session;
-use crate::world::{RingId, SocketId};
+use crate::world::{Interest, RingId, SocketId, World};
 
 /// The role of a connection, known once its handshake is complete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,6 +111,17 @@ pub struct Connection {
     pub(crate) account: Option<AccountId>,
     /// When bytes last came.
     pub(crate) received_at: Nanos,
+    /// How old the bytes of its socket, and the entries of its ring, may be.
+    pub(crate) arrivals: Arrivals,
+    pub(crate) ring_arrivals: Arrivals,
+    /// The time after which the input that was taken last has come.
+    pub(crate) came_since: Nanos,
+    /// What the system has said about its peer.
+    pub(crate) vigil: Vigil,
+    /// Since when its socket has been watched for input.
+    watched_at: Option<Nanos>,
+    /// The keep-alive timer of its controller.
+    pub(crate) life: Option<Arc<Life>>,
     /// The progress of its peer.
     pub(crate) progress: Progress,
     /// The buffers that it waits for.
@@ -168,10 +182,57 @@ impl Connection {
             face: None,
             account: None,
             received_at: now,
+            arrivals: Arrivals::new(now),
+            ring_arrivals: Arrivals::new(now),
+            came_since: now,
+            vigil: Vigil::new(now),
+            watched_at: None,
+            life: None,
             progress: Progress::new(now),
             awaits: Awaits::default(),
             blocked_turns: 0,
             listed: Listed::default(),
+        }
+    }
+
+    /// Asks for one event of its socket.
+    pub(crate) fn watch<W: World>(&mut self, interest: Interest, world: &mut W) {
+        let has_input = matches!(interest, Interest::Input | Interest::Both);
+        self.watched_at = has_input.then(|| world.now());
+        world.watch(self.socket, interest);
+    }
+
+    /// Its socket is ready. If it was watched for input before the world settled, nothing waited then.
+    pub(crate) fn is_ready<W: World>(&mut self, world: &W) {
+        let settled_at = world.settled_at();
+        if self.watched_at.take().is_some_and(|since| since < settled_at) {
+            self.arrivals.seen_empty(settled_at);
+        }
+    }
+
+    /// The age at which no change of a volume that several nodes serve begins any more: its host must not give
+    /// it up earlier. Requests of another node's mirrors are under a lock there, and have no limit.
+    fn age_max(&self) -> Option<Nanos> {
+        if self.face == Some(Face::Replica) {
+            return None;
+        }
+        let half = self.life.as_ref().map_or(Nanos::NEVER, |life| life.half());
+        Some(half.min(AGE_MAX))
+    }
+
+    /// How long its core may sleep: input that comes to a core which sleeps is as old as its sleep, for all
+    /// that the core knows.
+    pub(crate) fn sleep_max(&self) -> Nanos {
+        self.age_max().map_or(Nanos::NEVER, |span| Nanos(span.0 / 2))
+    }
+
+    /// The time until which a change that it brings now may begin, on a volume that several nodes serve.
+    #[inline]
+    pub(crate) fn begin_by(&self, now: Nanos) -> Nanos {
+        match self.age_max() {
+            None => Nanos::NEVER,
+            Some(_) if self.vigil.is_deaf(now) => Nanos(0),
+            Some(span) => self.came_since.plus(span),
         }
     }
 

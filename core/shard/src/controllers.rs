@@ -16,6 +16,7 @@ use crate::associations::{Associations, Host};
 use crate::changes::tag_of;
 use crate::connection::{Connection, Role};
 use crate::connections::Key;
+use crate::life::Life;
 use crate::message::{HostExports, Message};
 use crate::notice::Notice;
 use crate::shard::Shard;
@@ -27,6 +28,7 @@ use crate::world::World;
 pub(crate) struct Controllers {
     target: Target,
     admins: HashMap<ControllerId, Key>,
+    lives: HashMap<ControllerId, Arc<Life>>,
     /// The host of each controller.
     names: HashMap<ControllerId, HostName>,
     associations: Associations,
@@ -38,8 +40,15 @@ pub(crate) struct Controllers {
 impl Controllers {
     pub(crate) fn new(target: Target, core_count: u16) -> Self {
         let associations = Associations::default();
-        let (admins, names, held_back) = (HashMap::new(), HashMap::new(), Vec::new());
-        Self { target, admins, names, associations, held_back, core_count }
+        Self {
+            target,
+            admins: HashMap::new(),
+            lives: HashMap::new(),
+            names: HashMap::new(),
+            associations,
+            held_back: Vec::new(),
+            core_count,
+        }
     }
 
     pub(crate) fn target_mut(&mut self) -> &mut Target {
@@ -48,6 +57,13 @@ impl Controllers {
 
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.target.poll_timeout()
+    }
+
+    /// Shows the cores with queues of a controller its keep-alive timer.
+    fn show_life(&mut self, controller: ControllerId) -> Arc<Life> {
+        let life = self.lives.entry(controller).or_default();
+        life.set(self.target.keep_alive(controller));
+        Arc::clone(life)
     }
 
     /// The hosts, each with the key of its admin connection.
@@ -109,6 +125,7 @@ impl Shard {
                 let completion = connected.completion(cid);
                 let is_io = connected.kind == QueueKind::Io;
                 connection.nexus = connected.nexus;
+                connection.life = Some(controllers.show_life(controller));
                 session.handle_connected(completion, Some(connected));
                 let host = demand.data.host.host();
                 let host = host.expect("a Connect with an invalid name is refused");
@@ -145,6 +162,9 @@ impl Shard {
         let Some(controller) = connection.role.controller() else { return };
         let Some(controllers) = &mut self.controllers else { return };
         controllers.target.admin(world.now(), controller, &demand.command, &demand.data);
+        if controllers.lives.contains_key(&controller) {
+            controllers.show_life(controller);
+        }
         self.act(world);
     }
 
@@ -159,6 +179,9 @@ impl Shard {
                     let controllers = self.controllers.as_mut().expect("the action is one of them");
                     let host = controllers.names.get(&controller).cloned();
                     if queue.is_none() {
+                        if let Some(life) = controllers.lives.remove(&controller) {
+                            life.end();
+                        }
                         controllers.associations.controller_ended(controller);
                     }
                     world.notice(Notice::Disconnecting { controller, host, reason });
@@ -215,6 +238,9 @@ impl Shard {
         let Some(controllers) = &mut self.controllers else { return };
         if queue.is_admin() {
             controllers.admins.remove(&controller);
+            if let Some(life) = controllers.lives.remove(&controller) {
+                life.end();
+            }
             controllers.associations.controller_ended(controller);
             let host = controllers.names.remove(&controller);
             world.notice(Notice::ControllerGone { controller, host });
@@ -265,9 +291,9 @@ impl Shard {
         self.shown(number, world);
     }
 
-    pub(crate) fn controllers_timeout<W: World>(&mut self, world: &mut W) {
+    pub(crate) fn controllers_timeout<W: World>(&mut self, now: Nanos, world: &mut W) {
         let Some(controllers) = &mut self.controllers else { return };
-        controllers.target.handle_timeout(world.now());
+        controllers.target.handle_timeout(now);
         self.act(world);
     }
 }

@@ -54,6 +54,7 @@ pub struct Gauges {
     pool_free: AtomicU64,
     connections: [AtomicU64; 3],
     answered: [AtomicU64; 3],
+    standstills: AtomicU64,
     copies: AtomicU64,
     left_to_copy: AtomicU64,
 }
@@ -71,6 +72,8 @@ pub struct Reading {
     pub connections: [u64; 3],
     /// Requests of connections that were answered since the start, by [`Protocol`].
     pub answered: [u64; 3],
+    /// How often the core took no turn for longer than [`crate::STANDSTILL_MIN`].
+    pub standstills: u64,
     /// The mirrors that the core copies to a replica that returns.
     pub copies: u64,
     /// The bytes that these copies have not gone through yet.
@@ -87,6 +90,7 @@ impl Gauges {
             pool_free: ByteLen(load(&self.pool_free)),
             connections: self.connections.each_ref().map(load),
             answered: self.answered.each_ref().map(load),
+            standstills: load(&self.standstills),
             copies: load(&self.copies),
             left_to_copy: ByteLen(load(&self.left_to_copy)),
         }
@@ -94,7 +98,8 @@ impl Gauges {
 
     /// Replaces the figures. Only the core calls this.
     pub(crate) fn write(&self, now: &Reading) {
-        let Reading { turns, busy, pool_free, connections, answered, copies, left_to_copy } = now;
+        let Reading { turns, busy, pool_free, connections, answered, .. } = now;
+        let Reading { standstills, copies, left_to_copy, .. } = now;
         let store = |gauge: &AtomicU64, value: u64| gauge.store(value, Ordering::Relaxed);
         store(&self.turns, *turns);
         store(&self.busy, busy.0);
@@ -105,6 +110,7 @@ impl Gauges {
         for (gauge, value) in self.answered.iter().zip(answered) {
             store(gauge, *value);
         }
+        store(&self.standstills, *standstills);
         store(&self.copies, *copies);
         store(&self.left_to_copy, left_to_copy.0);
     }
@@ -151,6 +157,10 @@ impl Published {
         self.reading.connections[Protocol::of(session) as usize] -= 1;
     }
 
+    pub(crate) fn stood_still(&mut self) {
+        self.reading.standstills += 1;
+    }
+
     #[inline]
     pub(crate) fn answered(&mut self, session: &Session) {
         self.reading.answered[Protocol::of(session) as usize] += 1;
@@ -195,8 +205,9 @@ mod tests {
             pool_free: ByteLen(3),
             connections: [4, 5, 6],
             answered: [7, 8, 9],
-            copies: 10,
-            left_to_copy: ByteLen(11),
+            standstills: 10,
+            copies: 11,
+            left_to_copy: ByteLen(12),
         };
         gauges.write(&reading);
         assert_eq!(gauges.read(), reading);

@@ -7,6 +7,7 @@
 //!
 //! This crate knows nothing about system calls, files or configuration.
 
+mod arrival;
 mod associations;
 mod authentication;
 mod changes;
@@ -20,6 +21,7 @@ mod gauges;
 mod identities;
 mod iscsi;
 mod leftover;
+mod life;
 mod lifecycle;
 mod lists;
 mod message;
@@ -37,6 +39,7 @@ mod tls;
 mod trace;
 mod world;
 
+pub use arrival::AGE_MAX;
 pub use changes::CHANGES_PER_VOLUME_MAX;
 pub use connection::Connection;
 pub use direct::DirectConfig;
@@ -53,10 +56,10 @@ pub use peers::{
 pub use progress::PROGRESS_MIN;
 pub use seals::RevokeOrder;
 pub use session::PeerError;
-pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
+pub use shard::{CONNECTIONS_MAX, STANDSTILL_MIN, Shard, ShardConfig};
 pub use tls::{TlsFault, TlsIdentity, TlsKeyRefused};
 pub use trace::connection_number;
 pub use world::{
-    Event, Interest, Place, Received, RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent,
-    SocketId, Submitted, World,
+    Event, Interest, PeerState, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
+    RingSpec, Sent, SocketId, Submitted, World,
 };

@@ -1,6 +1,8 @@
 //! The connections for which a turn has work. A connection is in each list at most once; its marks
 //! ([`Listed`]) record in which.
 
+use nearflash_units::Nanos;
+
 use crate::connections::Key;
 
 /// The maximum number of connections that are polled, that is, received from in every turn. An
@@ -17,6 +19,10 @@ pub(crate) struct Lists {
     pub(crate) dirty: Vec<Key>,
     /// The connections whose stopped input may be able to resume.
     pub(crate) woken: Vec<Key>,
+    /// The connections whose input was stopped, and whose end is not watched yet.
+    pub(crate) halted: Vec<Key>,
+    /// When the ends of such connections were last watched.
+    pub(crate) halted_at: Nanos,
 }
 
 /// The marks of a connection: the lists that it is in.
@@ -30,6 +36,8 @@ pub(crate) struct Listed {
     pub(crate) stopped: bool,
     /// Its input is stopped, and may be able to resume.
     woken: bool,
+    /// Its input was stopped, and its end is not watched yet.
+    halted: bool,
 }
 
 impl Listed {
@@ -43,6 +51,14 @@ impl Listed {
     pub(crate) fn look(&mut self) {
         assert!(self.woken, "a connection's marks match the lists");
         self.woken = false;
+    }
+
+    /// It has left the list of connections whose end is not watched. Returns whether its input is still
+    /// stopped.
+    pub(crate) fn unhalt(&mut self) -> bool {
+        assert!(self.halted, "a connection's marks match the lists");
+        self.halted = false;
+        self.stopped
     }
 
     /// Its input resumes.
@@ -63,6 +79,15 @@ impl Lists {
             self.polled.push(key);
         }
         has_room
+    }
+
+    /// The input of a connection has stopped.
+    pub(crate) fn halt(&mut self, key: Key, listed: &mut Listed) {
+        listed.stopped = true;
+        if !listed.halted {
+            listed.halted = true;
+            self.halted.push(key);
+        }
     }
 
     /// A connection has output to send, or its session may have changed in another way. If its

@@ -26,8 +26,8 @@ use nearflash_direct::wire::DIGEST_BLOCK_LEN;
 use nearflash_direct::{Status, block_digest, digests_len};
 use nearflash_engine::{Cause, CoreId, Pool};
 use nearflash_mirror::{
-    Buffers, Core, DeviceKind, DigestKey, MirrorId, MirrorTable, Mirrors, OPERATIONS, Refusal,
-    ReplicaRequest, Role, Submission, Tag, Term,
+    Buffers, Core, DeviceKind, DigestKey, MirrorId, MirrorTable, Mirrors, OPERATIONS, Origin,
+    Refusal, ReplicaRequest, Role, Submission, Tag, Term,
 };
 use nearflash_request::{BufferId, Outcome, SentIn};
 use nearflash_units::{ByteLen, Nanos, index};
@@ -173,7 +173,10 @@ impl Shard {
     pub(crate) fn submit_elsewhere<W: World>(&mut self, request: DeviceRequest, world: &mut W) {
         match self.mirroring.kinds[index(request.device.0)] {
             DeviceKind::Local => unreachable!("the caller has looked"),
-            DeviceKind::Remote => self.peers.submit(request, OnFace::default(), world),
+            DeviceKind::Remote => {
+                let origin = self.engine.cause(&request).map(|cause| origin_of(&cause, false));
+                self.peers.submit(request, OnFace { origin, ..OnFace::default() }, world);
+            }
             DeviceKind::Mirror(mirror) => self.submit_to_mirror(mirror, request, world),
             DeviceKind::Replica(mirror) => self.submit_to_replica(mirror, request, world),
         }
@@ -194,7 +197,7 @@ impl Shard {
                 let status = if is_stale { Status::STALE_TERM } else { Status::NOT_PRIMARY };
                 return self.refuse(cause, request.id, (status, term), world);
             }
-            return self.mirroring.mirrors.submit_forwarded(mirror, request);
+            return self.mirroring.mirrors.submit_from(mirror, request, origin_of(&cause, true));
         }
         if let DeviceOperation::Write { buffer, .. } = request.operation
             && world.pool().foreign(buffer).is_some()
@@ -203,7 +206,9 @@ impl Shard {
             let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
             return self.engine.handle_device(request.id, refused, world.pool());
         }
-        self.mirroring.mirrors.submit(mirror, request);
+        // Requests share a flush, which changes no data.
+        let origin = cause.map_or(Origin::SHARED, |cause| origin_of(&cause, false));
+        self.mirroring.mirrors.submit_from(mirror, request, origin);
     }
 
     fn submit_to_replica<W: World>(
@@ -330,10 +335,10 @@ impl Shard {
     }
 
     fn submit_for_mirror<W: World>(&mut self, submission: Submission, world: &mut W) {
-        let Submission { request, tag, digests, .. } = submission;
+        let Submission { request, tag, origin, digests, .. } = submission;
         match self.mirroring.kinds[index(request.device.0)] {
             DeviceKind::Remote => {
-                return self.peers.submit(request, OnFace { tag, digests }, world);
+                return self.peers.submit(request, OnFace { tag, origin, digests }, world);
             }
             DeviceKind::Local => {}
             kind => unreachable!("a replica lies on a device, and not on {kind:?}"),
@@ -409,6 +414,11 @@ impl Shard {
         self.mirroring.mirrors.handle_timeout();
         true
     }
+}
+
+/// Where an operation comes from, as mirrors and other nodes need to know it.
+fn origin_of(cause: &Cause, is_forwarded: bool) -> Origin {
+    Origin { owner: cause.owner.0, begin_by: cause.begin_by, is_forwarded }
 }
 
 /// The buffers of copies: those of this core's pool.
@@ -518,7 +528,8 @@ mod tests {
         let id = OperationId { io: 1, op: 0, generation: 0 };
         let operation = DeviceOperation::WriteZeroes { deallocate: false };
         let (device, offset, len) = (DeviceId(0), ByteOffset(0), ByteLen(4096));
-        mirroring.mirrors.submit(MirrorId(0), DeviceRequest { id, device, operation, offset, len });
+        let request = DeviceRequest { id, device, operation, offset, len };
+        mirroring.mirrors.submit_from(MirrorId(0), request, Origin::SHARED);
         let sent = mirroring.mirrors.poll_device().unwrap().request.id;
         mirroring.handle_result(sent, DeviceResult::Done, Nanos(0));
         assert_eq!(mirroring.mirrors.poll_ended(), Some((id, DeviceResult::Done)));

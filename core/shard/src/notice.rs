@@ -14,7 +14,7 @@ use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::tls::Suite;
 use nearflash_nvme::{ControllerId, HostName, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
-use nearflash_units::{ByteLen, ByteOffset};
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::door::Peer;
 use crate::message::ClientPlace;
@@ -34,6 +34,8 @@ pub enum Notice {
     PeerError { peer: Peer, error: PeerError },
     /// A peer neither took answers nor sent the data it owes; its connection is closed.
     Stalled(Peer),
+    /// The core took no turn for this time: its machine or its process stood still, or one of its calls did.
+    StoodStill(CoreId, Nanos),
     /// A connection to an address with TLS failed; it is closed.
     TlsFailed {
         peer: Peer,

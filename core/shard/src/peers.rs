@@ -24,7 +24,7 @@ use nearflash_device::{DeviceId, DeviceRequest, DeviceResult, Health, OperationI
 use nearflash_direct::Digests;
 use nearflash_direct::client::ClientConfig;
 use nearflash_direct::{Face, PeerError, Secret, Status};
-use nearflash_mirror::{DeviceKind, DigestKey, Tag};
+use nearflash_mirror::{DeviceKind, DigestKey, Origin, Tag};
 use nearflash_request::Outcome;
 use nearflash_units::{Nanos, index};
 
@@ -135,9 +135,11 @@ pub enum LinkError {
     },
 }
 
-/// The parts of an operation on a face of a mirror that other operations do not have.
+/// What is known of an operation apart from its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OnFace {
+    /// The connection that it is for; `None` for operations on replicas, whose range is locked.
+    pub(crate) origin: Option<Origin>,
     /// Its term and session; `None` for an operation that is not on a face.
     pub(crate) tag: Option<Tag>,
     /// A read gets the digests of the blocks, with this key.
@@ -209,6 +211,13 @@ impl Peers {
     pub(crate) fn abandon<W: World>(&mut self, device: DeviceId, world: &mut W) {
         if let Some((link, volume)) = self.volumes.get(index(device.0)).copied().flatten() {
             self.links[link].abandon(volume, world, &mut self.ended);
+        }
+    }
+
+    /// The connection is closed: its changes of data that were not sent are not sent any more.
+    pub(crate) fn withdraw(&mut self, owner: u64) {
+        for link in &mut self.links {
+            link.withdraw(owner, &mut self.ended);
         }
     }
 

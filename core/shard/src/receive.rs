@@ -8,6 +8,7 @@ use nearflash_request::{Due, Request};
 use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::Nanos;
 
+use crate::arrival::YOUNG;
 use crate::connection::{Awaits, Connection, Phase};
 use crate::connections::Key;
 use crate::leftover::Leftover;
@@ -96,9 +97,19 @@ impl Shard {
         };
         assert!(!self.staging.is_empty(), "nothing is received while received bytes are fed");
         let len_max = self.leftovers.receive_len(self.staging.len());
+        let room = len_max + place.map_or(0, |place| place.len);
         match world.receive(connection.socket, place, &mut self.staging[..len_max]) {
             Received::Bytes(len) => {
                 connection.received_at = world.now();
+                note_arrival(connection, (len, room), world);
+                if self.is_given_up(key, world) {
+                    self.kill(key, world);
+                    return None;
+                }
+                let connection = self.connections.get_mut(key)?;
+                if connection.phase != Phase::Open {
+                    return Some(true); // it was given up for another reason
+                }
                 connection.progress.note(world.now(), len);
                 trace::note_receipt(&mut self.engine, world);
                 if connection.session.direct().is_some_and(direct::TargetSession::awaits_hello) {
@@ -107,16 +118,48 @@ impl Shard {
                 self.received(key, place, len, world);
                 Some(true)
             }
-            Received::Nothing if world.now().since(connection.received_at) > POLLED_SPAN => {
+            Received::Nothing => {
+                if world.is_drained(connection.socket, 0, room) {
+                    connection.arrivals.seen_empty(world.now());
+                }
+                if world.now().since(connection.received_at) <= POLLED_SPAN {
+                    return Some(false);
+                }
                 self.stop_polling(key, world);
                 None
             }
-            Received::Nothing => Some(false),
             Received::Closed => {
                 self.kill(key, world);
                 None
             }
         }
+    }
+
+    /// Whether the peer of a connection has given it up, or must have by now: what was received from it and has
+    /// not begun is not executed. Only the clock is asked for each receipt; the system is asked if the input
+    /// may be old, and then at a bounded rate.
+    #[inline]
+    pub(crate) fn is_given_up<W: World>(&mut self, key: Key, world: &mut W) -> bool {
+        let now = world.clock();
+        if self.is_overdue(now) {
+            // The core stood still within this turn.
+            self.expire(now, world);
+        }
+        self.engine.set_clock(now);
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        if connection.phase == Phase::Dead {
+            return false;
+        }
+        let age = now.since(connection.came_since);
+        if connection.life.as_ref().is_some_and(|life| life.is_over(now)) {
+            return true;
+        }
+        if !connection.vigil.is_due(now, age) {
+            return false;
+        }
+        let state = world.peer_state(connection.socket);
+        connection.vigil.heard(now, state);
+        state.is_over
     }
 
     /// A closing connection is read until its end, so that the peer receives our last messages.
@@ -126,10 +169,7 @@ impl Shard {
             Received::Bytes(_) => Some(true),
             Received::Nothing => {
                 let unsent = connection.has_to_send();
-                world.watch(
-                    connection.socket,
-                    if unsent { Interest::Both } else { Interest::Input },
-                );
+                connection.watch(if unsent { Interest::Both } else { Interest::Input }, world);
                 None
             }
             Received::Closed => {
@@ -212,9 +252,29 @@ impl Shard {
     /// has left, and by every other change of its session.
     pub(crate) fn stop(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.listed.stopped = true;
+        self.lists.halt(key, &mut connection.listed);
         if Self::goes_on(connection) {
             self.lists.wake(key, &mut connection.listed);
+        }
+    }
+
+    /// Watches the end of connections whose input has been stopped for a while.
+    pub(crate) fn watch_the_halted<W: World>(&mut self, world: &mut W) {
+        if !self.lists.halted.is_empty() && world.now().since(self.lists.halted_at) >= YOUNG {
+            self.watch_all_halted(world);
+        }
+    }
+
+    pub(crate) fn watch_all_halted<W: World>(&mut self, world: &mut W) {
+        self.lists.halted_at = world.now();
+        for key in std::mem::take(&mut self.lists.halted) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let is_stopped = connection.listed.unhalt();
+            if !is_stopped || connection.phase != Phase::Open || connection.listed.polled {
+                continue;
+            }
+            let interest = if connection.has_to_send() { Interest::Output } else { Interest::End };
+            connection.watch(interest, world);
         }
     }
 
@@ -223,6 +283,14 @@ impl Shard {
         for key in std::mem::take(&mut self.lists.woken) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.listed.look();
+            if !Self::goes_on(connection) {
+                continue;
+            }
+            connection.came_since = connection.arrivals.since();
+            if self.is_given_up(key, world) {
+                self.kill(key, world);
+            }
+            let Some(connection) = self.connections.get_mut(key) else { continue };
             if !Self::goes_on(connection) {
                 continue;
             }
@@ -337,6 +405,23 @@ impl Shard {
     }
 }
 
+/// Bytes came, into so much room.
+#[inline]
+fn note_arrival<W: World>(connection: &mut Connection, (len, room): (usize, usize), world: &mut W) {
+    let (socket, now) = (connection.socket, world.now());
+    // A command that came early, and waits for one of another connection, is as old as its own bytes.
+    let held = connection.session.iscsi().is_some_and(iscsi::TargetSession::holds_commands);
+    let arrivals = &mut connection.arrivals;
+    arrivals.took(len);
+    let since = arrivals.since();
+    connection.came_since = if held { since.min(connection.came_since) } else { since };
+    if world.is_drained(socket, len, room) {
+        arrivals.seen_empty(now);
+    } else if arrivals.wants_mark(now) {
+        arrivals.mark(now, world.unread(socket));
+    }
+}
+
 /// Hands a request of a connection to the engine.
 #[inline]
 fn hand_over<W: World>(
@@ -348,7 +433,9 @@ fn hand_over<W: World>(
     connection.requests += 1;
     let (owner, account, nexus) = (key.to_owner(), connection.account(), connection.nexus);
     let trace = trace::sample(engine, (key, connection), &request, world);
-    engine.submit_traced(Asker { owner, account, nexus }, request, trace, world.pool());
+    let begin_by = connection.begin_by(engine.clock());
+    let asker = Asker { owner, account, nexus, begin_by };
+    engine.submit_traced(asker, request, trace, world.pool());
 }
 
 /// Hands the session as many of the bytes as it takes.
@@ -421,7 +508,8 @@ fn provide_buffer(
         return true;
     }
     *connection.awaits.of(due) = true;
-    let asker = Asker { owner: key.to_owner(), account, nexus: connection.nexus };
+    let (owner, nexus) = (key.to_owner(), connection.nexus);
+    let asker = Asker { owner, account, nexus, begin_by: Nanos::NEVER };
     let may_give_way = !connection.awaits.is_patient && connection.session.may_give_way();
     let volume = connection.session.volume_of_want(due);
     engine.want(asker, Want { len, due, volume, may_give_way });

@@ -11,6 +11,7 @@ use nearflash_engine::{Accounts, Foreign};
 use nearflash_session::length;
 use nearflash_units::ByteLen;
 
+use crate::arrival::Arrivals;
 use crate::connection::{Connection, Phase};
 use crate::connections::Key;
 use crate::shard::Shard;
@@ -59,9 +60,21 @@ impl Shard {
         let mut entries = std::mem::take(&mut self.rings.entries);
         entries.clear();
         let taken = world.take_entries(ring, &mut entries);
+        note_arrival(connection, ring, entries.len(), world);
         if !entries.is_empty() {
             trace::note_receipt(&mut self.engine, world);
+            if self.is_given_up(key, world) {
+                self.rings.entries = entries;
+                self.kill(key, world);
+                return None;
+            }
         }
+        let connection = self.connections.get_mut(key)?;
+        if connection.phase != Phase::Open {
+            self.rings.entries = entries;
+            return None;
+        }
+        let session = connection.session.direct_mut()?;
         let handled = match taken {
             Ok(()) => entries.iter().try_for_each(|entry| {
                 session.handle_entry(entry, &mut |offset, into| {
@@ -109,6 +122,7 @@ impl Shard {
         session.handle_attached(made.map(drop).map_err(status_of));
         if let Ok(ring) = made {
             connection.ring = Some(ring);
+            connection.ring_arrivals = Arrivals::new(world.now());
             self.rings.keys.push(key);
         }
         self.mark_dirty(key);
@@ -156,6 +170,22 @@ impl Shard {
             self.peer_error(key, PeerError::RingBroken.into(), world);
         }
         moved
+    }
+}
+
+/// So many entries were taken.
+#[inline]
+fn note_arrival<W: World>(connection: &mut Connection, ring: RingId, len: usize, world: &mut W) {
+    let (now, arrivals) = (world.now(), &mut connection.ring_arrivals);
+    if len > 0 {
+        arrivals.took(len);
+        connection.came_since = arrivals.since();
+    }
+    let waiting = world.untaken_entries(ring);
+    if waiting == 0 {
+        arrivals.seen_empty(now);
+    } else if arrivals.wants_mark(now) {
+        arrivals.mark(now, waiting);
     }
 }
 

@@ -156,7 +156,7 @@ impl Shard {
         // A stopped connection must not be woken by input that it cannot take.
         let is_stopped = connection.listed.stopped;
         let interest = if is_stopped { Interest::Output } else { Interest::Both };
-        world.watch(connection.socket, interest);
+        connection.watch(interest, world);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The shard itself and its turn.
 //!
-//! A turn takes all events, passes them through sessions and engine until nothing moves, and sends
+//! A turn first ends what has expired. Then it takes all events, passes them through sessions and engine until nothing moves, and sends
 //! all output that is ready: one receive and one send per busy connection, regardless of the number
 //! of requests.
 
@@ -42,6 +42,9 @@ pub(crate) const STAGING_LEN: usize = 256 * 1024;
 /// The period in which an idle core checks whether operations of other cores that it waits for have
 /// ended.
 const LOOK_PERIOD: Nanos = Nanos::from_micros(100);
+
+/// The time between two turns from which on a core reports that it stood still.
+pub const STANDSTILL_MIN: Nanos = Nanos::from_secs(1);
 
 /// The period of the checks for timeouts of connections.
 const SWEEP_PERIOD: Nanos = Nanos::from_secs(1);
@@ -101,6 +104,10 @@ pub struct Shard {
     pub(crate) ended: usize,
     swept_at: Nanos,
     turned_at: Nanos,
+    /// When the next turn is due: at once, or when the core has slept.
+    due_at: Nanos,
+    /// The longest that the core may sleep while it has connections.
+    sleep_max: Nanos,
 }
 
 /// Configuration that does not change.
@@ -142,6 +149,8 @@ impl Shard {
             ended: 0,
             swept_at: Nanos(0),
             turned_at: Nanos(0),
+            due_at: Nanos::NEVER,
+            sleep_max: SWEEP_PERIOD,
         };
         shard.reserve_for_faces(pool);
         shard
@@ -163,6 +172,9 @@ impl Shard {
         self.published.begin_turn(began);
         self.engine.set_now(began);
         self.mirroring.read_clock(world);
+        self.note_standstill(began, world);
+        // What is received now may be older than a deadline that has passed.
+        self.expire(began, world);
         let mut moved = events.len();
         for event in events.drain(..) {
             self.handle_event(event, world);
@@ -180,9 +192,8 @@ impl Shard {
         moved += self.send_to_peers(world);
         moved += self.send_dirty(world);
         moved += usize::from(self.watch_mirrors(world));
-        self.watch_the_clock(world);
-        // Connections that have just ended leave answers.
-        self.settle(world);
+        self.watch_the_halted(world);
+        self.turned_at = began;
         moved += self.confirm(world);
         // Their buffers are free again: other connections may have waited for them.
         moved += std::mem::take(&mut self.ended);
@@ -202,12 +213,16 @@ impl Shard {
         for key in std::mem::take(&mut self.lists.polled) {
             self.stop_polling(key, world);
         }
+        self.watch_all_halted(world);
         self.watch_peers(world);
+        self.due_at = self.poll_timeout().unwrap_or(Nanos::NEVER);
     }
 
     /// The time at which the shard must turn again, even without an event.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let sweep = (self.connections.len() > 0).then(|| self.swept_at.plus(SWEEP_PERIOD));
+        let has_connections = self.connections.len() > 0;
+        let sweep = has_connections
+            .then(|| self.swept_at.plus(SWEEP_PERIOD).min(self.turned_at.plus(self.sleep_max)));
         let target = self.controllers.as_ref().and_then(Controllers::poll_timeout);
         let awaits_others = self.engine.awaits_others() || self.mirroring.awaits_others();
         let look = awaits_others.then(|| self.turned_at.plus(LOOK_PERIOD));
@@ -239,6 +254,11 @@ impl Shard {
 
     fn ready<W: World>(&mut self, socket: SocketId, world: &mut W) {
         let Some(key) = self.key_of(socket) else { return self.peers.ready(socket) };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.is_ready(world);
+        if connection.listed.stopped && self.is_given_up(key, world) {
+            return self.kill(key, world);
+        }
         self.mark_dirty(key);
         self.start_polling(key, world);
     }
@@ -400,29 +420,45 @@ impl Shard {
         to_clients
     }
 
-    fn watch_the_clock<W: World>(&mut self, world: &mut W) {
-        let now = world.now();
-        self.turned_at = now;
-        if self.controllers.as_ref().and_then(Controllers::poll_timeout).is_some_and(|at| at <= now)
-        {
-            self.controllers_timeout(world);
-        }
-        if now >= self.swept_at.plus(SWEEP_PERIOD) {
-            self.swept_at = now;
-            self.sweep(world);
+    /// Reports that the core took no turn for long: the machine, or its process, stood still.
+    fn note_standstill<W: World>(&mut self, now: Nanos, world: &mut W) {
+        let late = now.since(self.due_at);
+        self.due_at = now;
+        if late > STANDSTILL_MIN {
+            self.published.stood_still();
+            world.notice(Notice::StoodStill(self.config.engine.core, late));
         }
     }
 
+    /// Ends what has expired. It comes before any input: a host may have given up by then what it sent.
+    pub(crate) fn expire<W: World>(&mut self, now: Nanos, world: &mut W) {
+        if self.controllers.as_ref().and_then(Controllers::poll_timeout).is_some_and(|at| at <= now)
+        {
+            self.controllers_timeout(now, world);
+        }
+        if now >= self.swept_at.plus(SWEEP_PERIOD) {
+            self.swept_at = now;
+            self.sweep(now, world);
+        }
+    }
+
+    /// Whether something may have expired since the turn began.
+    #[inline]
+    pub(crate) fn is_overdue(&self, now: Nanos) -> bool {
+        now > self.swept_at.plus(SWEEP_PERIOD).plus(STANDSTILL_MIN)
+    }
+
     /// Checks every connection for timeouts.
-    fn sweep<W: World>(&mut self, world: &mut W) {
-        let now = world.now();
+    fn sweep<W: World>(&mut self, now: Nanos, world: &mut W) {
         let stall = self.config.stall_timeout;
+        self.sleep_max = SWEEP_PERIOD;
         for key in self.connections.keys(|_| true) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if connection.quiet_until.take_if(|until| now >= *until).is_some() {
                 self.mark_dirty(key);
             }
             let Some(connection) = self.connections.get_mut(key) else { continue };
+            self.sleep_max = self.sleep_max.min(connection.sleep_max());
             match connection.phase {
                 Phase::Open | Phase::Closing => {
                     if let Err(error) = connection.session.handle_timeout(now) {
@@ -491,6 +527,6 @@ impl Shard {
             return; // it waits for its requests; its socket may be another's by now
         }
         let interest = if connection.has_to_send() { Interest::Both } else { Interest::Input };
-        world.watch(connection.socket, interest);
+        connection.watch(interest, world);
     }
 }

@@ -72,7 +72,7 @@ pub enum Sent {
     Closed,
 }
 
-/// The events that a socket is watched for.
+/// The events that a socket is watched for. The end of the connection is always one of them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interest {
     /// Bytes to receive.
@@ -81,6 +81,19 @@ pub enum Interest {
     Both,
     /// Room to send.
     Output,
+    /// Nothing but the end of the connection.
+    End,
+}
+
+/// What the system knows of the other end of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PeerState {
+    /// It has closed or reset the connection. Bytes from before may not have been received yet.
+    pub is_over: bool,
+    /// Something that was sent has not reached it yet.
+    pub owes: bool,
+    /// The number of sent bytes that have reached it.
+    pub reached: u64,
 }
 
 /// The result of submitting a device operation.
@@ -162,6 +175,31 @@ pub trait World {
     /// Receives into `place`, then into `staging`.
     fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received;
 
+    /// Whether nothing waited any more when `len` bytes were received into `room`, or none. `false` if that is
+    /// not known.
+    fn is_drained(&self, socket: SocketId, len: usize, room: usize) -> bool {
+        let _ = socket;
+        len < room
+    }
+
+    /// At most how many bytes have arrived and were not received.
+    fn unread(&self, socket: SocketId) -> usize {
+        let _ = socket;
+        0
+    }
+
+    /// The other end of a connection.
+    fn peer_state(&mut self, socket: SocketId) -> PeerState {
+        let _ = socket;
+        PeerState::default()
+    }
+
+    /// The time at which nothing had happened but the events of earlier polls: a socket that was watched before
+    /// it, and is ready only in this poll, had no input then.
+    fn settled_at(&self) -> Nanos {
+        Nanos(0)
+    }
+
     /// Sends as many of the chunks, in order, as there is room for.
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent;
 
@@ -220,6 +258,12 @@ pub trait World {
     ) -> Result<(), RingBroken> {
         let _ = (ring, entries);
         Err(RingBroken)
+    }
+
+    /// How many entries the client has submitted that were not taken.
+    fn untaken_entries(&self, ring: RingId) -> usize {
+        let _ = ring;
+        0
     }
 
     /// Puts answers into the completion ring, and wakes the client if it sleeps.

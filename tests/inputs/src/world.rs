@@ -8,8 +8,8 @@ use nearflash_device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceR
 use nearflash_engine::{CoreId, Pool};
 use nearflash_nvme_tcp::Chunk;
 use nearflash_shard::{
-    Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,
-    Submitted, World,
+    Door, Event, Interest, Message, Notice, Peer, PeerState, Place, Received, Sent, ShardStatus,
+    SocketId, Submitted, World,
 };
 use nearflash_units::{BlockSize, ByteLen, Nanos};
 
@@ -51,6 +51,7 @@ impl Socket {
             Some(Interest::Input) => self.can_read(),
             Some(Interest::Output) => self.can_write(),
             Some(Interest::Both) => self.can_read() || self.can_write(),
+            Some(Interest::End) => self.is_lost,
             None => false,
         }
     }
@@ -185,6 +186,15 @@ impl World for Outside {
         }
         moved += drain(&mut socket.input, staging);
         Received::Bytes(moved)
+    }
+
+    fn unread(&self, socket: SocketId) -> usize {
+        self.sockets[usize::try_from(socket.0).expect("few sockets")].input.len()
+    }
+
+    fn peer_state(&mut self, socket: SocketId) -> PeerState {
+        let is_over = self.sockets[usize::try_from(socket.0).expect("few sockets")].is_lost;
+        PeerState { is_over, ..PeerState::default() }
     }
 
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {

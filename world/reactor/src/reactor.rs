@@ -110,6 +110,9 @@ pub struct Reactor {
     parts: SendParts,
     secured: SecuredTable,
     notices: NoticeSink,
+    /// The time before which everything that happened was in the events of an earlier poll, and the same for the
+    /// next poll.
+    settled_at: (Nanos, Nanos),
     /// The number of queued entries that triggers a submission before the end of the turn.
     submission_len: usize,
 }
@@ -154,6 +157,7 @@ impl Reactor {
             parts: SendParts::default(),
             secured: SecuredTable::new(config.tls),
             notices: config.notices,
+            settled_at: (Nanos(0), Nanos(0)),
             submission_len: FIRST_SUBMISSION_LEN,
         };
         reactor.tick();
@@ -213,6 +217,7 @@ impl Reactor {
         // A time-out, a signal and a completion all end the wait, and the next turn finds the
         // cause.
         let _ = self.ring.submitter().submit_with_args(1, &args);
+        self.tick();
         self.end_sleep();
     }
 
@@ -255,11 +260,13 @@ impl Reactor {
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) };
     }
 
-    fn take_completions(&mut self, events: &mut Vec<Event>) {
+    /// Takes completions. Returns whether none is left.
+    fn take_completions(&mut self, events: &mut Vec<Event>) -> bool {
         for _ in 0..COMPLETIONS_PER_TURN_MAX {
-            let Some(entry) = self.ring.completion().next() else { break };
+            let Some(entry) = self.ring.completion().next() else { return true };
             self.take_completion(Token::unpack(entry.user_data()), entry.result(), events);
         }
+        false
     }
 
     #[inline]

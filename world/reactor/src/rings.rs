@@ -120,6 +120,12 @@ impl Rings {
         taken.map(drop).map_err(|_| RingBroken)
     }
 
+    /// The entries that the client has submitted and that were not taken.
+    #[inline]
+    pub(crate) fn untaken(&self, ring: RingId) -> usize {
+        self.rings[slot(ring)].end.untaken()
+    }
+
     #[inline]
     pub(crate) fn put(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
         self.rings[slot(ring)].end.put(entries).map_err(|_| RingBroken)

@@ -111,6 +111,17 @@ impl Secured {
         matches!(&self.state, State::Open(stream, _) if stream.holds_input())
     }
 
+    /// At most how much of what was read from the socket was not received, if so much more waits in the socket.
+    /// The kernel may hold a record that the socket does not count.
+    pub(crate) fn held_max(&self, unread: usize) -> usize {
+        match &self.state {
+            State::Open(stream, _) if unread == 0 && !stream.holds_input() => 0,
+            State::Open(..) => INPUT_LEN,
+            State::InKernel(_) => RECORD_LEN + RECORD_OVERHEAD,
+            _ => 0,
+        }
+    }
+
     /// Whether its socket carries plaintext.
     pub(crate) fn is_in_kernel(&self) -> bool {
         matches!(self.state, State::InKernel(_))

@@ -19,6 +19,17 @@ use crate::tls::Tls;
 /// wait meanwhile.
 const HANDSHAKES_PER_TURN_MAX: usize = 1;
 
+/// What a receive that brings less than there is room for shows of its socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Drains {
+    /// Nothing waits any more.
+    Plain,
+    /// Only a receive that brings nothing shows it: the kernel returns whole records.
+    Records,
+    /// Nothing: bytes may wait behind a part of a record.
+    Unknown,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct SecuredTable {
     tls: Option<Arc<Tls>>,
@@ -95,6 +106,24 @@ impl SecuredTable {
         self.get(socket)?.identity()
     }
 
+    /// What a receive shows of a socket.
+    #[inline]
+    pub(crate) fn drains(&self, socket: SocketId) -> Drains {
+        if self.len == 0 {
+            return Drains::Plain;
+        }
+        match self.get(socket) {
+            None => Drains::Plain,
+            Some(connection) if connection.is_in_kernel() => Drains::Records,
+            Some(_) => Drains::Unknown,
+        }
+    }
+
+    /// At most how much of what was read from a socket was not received, if so much more waits in it.
+    pub(crate) fn held_max(&self, socket: SocketId, unread: usize) -> usize {
+        self.get(socket).map_or(0, |connection| connection.held_max(unread))
+    }
+
     /// A turn begins.
     pub(crate) fn begin_turn(&mut self, events: &mut Vec<Event>) {
         self.handshakes_left = HANDSHAKES_PER_TURN_MAX;
@@ -108,7 +137,7 @@ impl SecuredTable {
 
     /// The socket is watched: input that is held does not arrive again.
     pub(crate) fn watch(&mut self, socket: SocketId, interest: Interest) {
-        if self.len == 0 || interest == Interest::Output {
+        if self.len == 0 || matches!(interest, Interest::Output | Interest::End) {
             return;
         }
         if self.get(socket).is_some_and(Secured::holds_input) {

@@ -12,7 +12,7 @@ use std::{io, mem};
 
 use nearflash_engine::Pool;
 use nearflash_session::Chunk;
-use nearflash_shard::{Peer, Place, Received, Sent, SocketId};
+use nearflash_shard::{Peer, PeerState, Place, Received, Sent, SocketId};
 
 /// The maximum number of parts of one send: the kernel's limit, `UIO_MAXIOV`.
 const SEND_PARTS_MAX: usize = 1024;
@@ -99,6 +99,59 @@ fn receive_with(socket: SocketId, into: &mut [u8], flags: libc::c_int) -> Receiv
         Err(_) if would_block() => Received::Nothing,
         Err(_) => Received::Closed,
     }
+}
+
+/// How many bytes have arrived and were not received.
+pub(crate) fn unread(socket: SocketId) -> usize {
+    let mut len: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer, to a value that is exclusively borrowed for this call.
+    let result = unsafe { libc::ioctl(raw_fd(socket), libc::FIONREAD, &raw mut len) };
+    if result == 0 { usize::try_from(len).unwrap_or(0) } else { usize::MAX / 2 }
+}
+
+/// The length of the part of `tcp_info` that is used: up to `tcpi_bytes_acked`. It has not changed since Linux 4.1.
+const TCP_INFO_LEN: usize = 128;
+
+/// The other end of a connection.
+pub(crate) fn peer_state(socket: SocketId) -> PeerState {
+    tcp_state(socket)
+        .unwrap_or_else(|| PeerState { is_over: is_hung_up(socket), ..Default::default() })
+}
+
+/// The state of a TCP connection; `None` for another one.
+fn tcp_state(socket: SocketId) -> Option<PeerState> {
+    let mut info = [0u8; TCP_INFO_LEN];
+    #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+    let mut len = TCP_INFO_LEN as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of the exclusively borrowed value.
+    let result = unsafe {
+        libc::getsockopt(
+            raw_fd(socket),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 {
+        return None;
+    }
+    let unacked = u32::from_ne_bytes(*info[24..].first_chunk().expect("a constant offset"));
+    let reached = u64::from_ne_bytes(*info[120..].first_chunk().expect("a constant offset"));
+    let is_over = !TCP_LIVING.contains(&info[0]);
+    Some(PeerState { is_over, owes: unacked > 0, reached })
+}
+
+/// The states of a connection whose peer has neither closed nor reset it: established, being accepted, and closed
+/// by this end only.
+const TCP_LIVING: [u8; 4] = [1, 3, 4, 5];
+
+/// Whether the peer of a connection has closed or reset it, maybe behind bytes that were not received yet.
+fn is_hung_up(socket: SocketId) -> bool {
+    let mut poll = libc::pollfd { fd: raw_fd(socket), events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: the kernel writes to one exclusively borrowed value, and does not wait.
+    let count = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    count > 0
 }
 
 /// Sends as many of the bytes as there is room for.

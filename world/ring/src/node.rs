@@ -63,6 +63,13 @@ impl NodeEnd {
         self.submissions.take(&self.memory, max, entries)
     }
 
+    /// The number of entries that the client has submitted and that were not taken; 0 if it has broken the ring.
+    #[inline]
+    pub fn untaken(&self) -> usize {
+        let count = self.submissions.available(&self.memory).unwrap_or(0);
+        usize::try_from(count).expect("usize is at least 32 bits wide")
+    }
+
     /// Publishes these answers to the client, and wakes it if it sleeps.
     ///
     /// # Errors

@@ -89,6 +89,6 @@ pub use node::NodeConfig;
 pub use plan::Plan;
 pub use run::{Report, run};
 pub use sim::Sim;
-pub use sim::machines::Cut;
+pub use sim::machines::{Cut, GiveUp};
 pub use trace::Trace;
 pub use workload::Mix;

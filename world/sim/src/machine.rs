@@ -71,6 +71,8 @@ pub(crate) struct Machine {
     pub(crate) rings: Rings,
     pub(crate) cores: CoreFaults,
     pub(crate) inboxes: Vec<VecDeque<Event>>,
+    /// By core: when its inbox was last empty before its latest turn, and at it.
+    pub(crate) settled_at: Vec<(Nanos, Nanos)>,
     /// Cores that have a new event in their inbox.
     pub(crate) woken: BTreeSet<CoreId>,
     /// The size of the first volume in blocks, and since when; `None` while it changes.
@@ -100,6 +102,7 @@ impl Machine {
             rings: Rings::default(),
             cores,
             inboxes: Vec::new(),
+            settled_at: Vec::new(),
             woken: BTreeSet::new(),
             size: None,
             forbidden: None,

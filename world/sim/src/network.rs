@@ -114,6 +114,7 @@ impl Network {
             peer,
             accepted: false,
             silent: false,
+            given_up_at: None,
             held_since: None,
             was_cut: false,
             ends: [End::new(from, room), End::new(Endpoint::Node(to), room)],
@@ -168,6 +169,25 @@ impl Network {
         link.silent || host.closed || host.broken || link.was_cut
     }
 
+    /// The number of bytes that have arrived at an end and were not received.
+    pub(crate) fn unread(&self, link: LinkId, at: Side) -> usize {
+        self.links[&link].end(at).input.unread()
+    }
+
+    /// Whether the other end has closed or reset the link, as this end's system knows.
+    pub(crate) fn is_over(&self, link: LinkId, at: Side) -> bool {
+        let end = self.links[&link].end(at);
+        end.broken || end.input.has_end_arrived()
+    }
+
+    /// Since when the node that was called should execute nothing more of a link: the host's end has arrived
+    /// there, or its keep-alive timer is over.
+    pub(crate) fn over_since(&self, link: LinkId) -> Option<Nanos> {
+        let link = &self.links[&link];
+        let over_since = link.end(Side::Called).over_since;
+        over_since.into_iter().chain(link.given_up_at).min()
+    }
+
     /// A node is gone, as if its machine had been reset: its peers find their connections broken.
     pub(crate) fn lose_node(&mut self, now: Nanos, node: NodeId) {
         for (&id, link) in &mut self.links {
@@ -189,10 +209,11 @@ impl Network {
     }
 
     /// From now on nothing arrives, and neither end is notified, as when the host's machine loses
-    /// power.
-    pub(crate) fn silence(&mut self, link: LinkId) {
+    /// power. From `given_up_at` on, the node must not execute what has arrived.
+    pub(crate) fn silence(&mut self, link: LinkId, given_up_at: Option<Nanos>) {
         let link = self.link_mut(link);
         link.silent = true;
+        link.given_up_at = given_up_at;
         link.end_mut(Side::Caller).closed = true;
     }
 
@@ -212,9 +233,15 @@ impl Network {
                 return self.send_reset(now, id, side.other());
             }
             What::Stream(Arrival::Piece) => link.input(side).arrive_piece(),
-            What::Stream(Arrival::End) => link.input(side).arrive_end(),
+            What::Stream(Arrival::End) => {
+                link.end_mut(side).over_since.get_or_insert(now);
+                link.input(side).arrive_end();
+            }
             What::Stream(Arrival::Room(len)) => link.output(side).add_room(len),
-            What::Stream(Arrival::Reset) => link.end_mut(side).broken = true,
+            What::Stream(Arrival::Reset) => {
+                link.end_mut(side).over_since.get_or_insert(now);
+                link.end_mut(side).broken = true;
+            }
         }
         self.signal(id, side);
     }
@@ -314,13 +341,12 @@ impl Network {
         let Self { faults, dice, links, .. } = self;
         let link = links.get_mut(&id).expect("links stay");
         assert!(!link.end(at).closed, "nothing is received from a closed socket");
-        if link.end(at).broken {
-            return Received::Closed;
-        }
+        // What has arrived before a reset can still be received.
+        let is_broken = link.end(at).broken;
         let pipe = link.input(at);
         let mut len = into.len().min(pipe.unread());
         if len == 0 {
-            let is_over = pipe.has_end_arrived() && pipe.unread() == 0;
+            let is_over = (pipe.has_end_arrived() || is_broken) && pipe.unread() == 0;
             return if is_over { Received::Closed } else { Received::Nothing };
         }
         if len > 1 && dice.permille(faults.short_permille) {

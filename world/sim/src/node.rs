@@ -156,6 +156,7 @@ impl Node {
         let machine_starts = u64::from(machine.starts);
         machine.is_draining = false;
         machine.inboxes = (0..count).map(|_| VecDeque::new()).collect();
+        machine.settled_at = vec![(Nanos(0), Nanos(0)); usize::from(count)];
         if let Some(mirrored) = &self.mirrored {
             machine.copies = mirrored.copies();
             machine.originals = mirrored.originals();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use nearflash_device::{DeviceOperation, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
-use nearflash_shard::{Event, Message, Notice, Peer};
+use nearflash_shard::{AGE_MAX, Event, Message, Notice, Peer};
 use nearflash_units::Nanos;
 
 use crate::agenda::Agenda;
@@ -132,6 +132,13 @@ impl Outside {
     pub(crate) fn tick(&mut self) -> Tick {
         self.tick += 1;
         Tick(self.tick)
+    }
+
+    /// When a node begins no more changes of a host from which nothing comes any more, if several nodes serve the
+    /// volumes.
+    pub(crate) fn too_old_at(&self) -> Nanos {
+        // Its clock may be slow.
+        self.now.plus(Nanos(AGE_MAX.0 + AGE_MAX.0 / 100))
     }
 
     pub(crate) fn note(&mut self, what: &'static str, details: &[u64]) {

@@ -80,6 +80,11 @@ impl Rings {
         }
     }
 
+    /// The number of entries that a client has submitted and that were not taken.
+    pub(crate) fn untaken(&self, ring: RingId) -> usize {
+        self.rings[index(ring.0)].as_ref().map_or(0, |ring| ring.submissions.len())
+    }
+
     /// Whether a core has an entry to take.
     pub(crate) fn has_work(&self, core: CoreId) -> bool {
         let mut rings = self.rings.iter().flatten();

@@ -11,6 +11,9 @@
 //! operation of its old connections is under way. The same holds when the node reports that a
 //! client or an initiator's session is gone.
 //!
+//! When the end of a connection has arrived at its node, or its keep-alive timer has expired, no write begins that
+//! lies in the node's sockets and rings: the peer may repeat it elsewhere. The node has [`END_SEEN_MAX`] to notice.
+//!
 //! A peer may lose its access, by a reservation or because its grants or its seal were revoked. From the moment
 //! at which the node confirms this, none of its operations is under way, and none begins.
 //!
@@ -20,13 +23,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nearflash_request::{Access, Nexus};
-use nearflash_units::Lba;
+use nearflash_units::{Lba, Nanos};
 
 use crate::history::Block;
 use crate::machine::NodeId;
 use crate::network::LinkId;
 use crate::reservations::Rules;
 use crate::stamp::{Stamp, Value, Writer};
+
+/// How long after the end of a connection a node may still begin its writes.
+const END_SEEN_MAX: Nanos = Nanos::from_millis(200);
 
 /// A moment in the order of everything that hosts and devices do. No two are the same.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -115,6 +121,8 @@ pub(crate) struct Witness {
     touched: BTreeMap<(Block, Writer), u32>,
     /// A write to the primary's device waits for the other replica, while its connection may be closed.
     pub(crate) is_mirrored: bool,
+    /// Nothing holds up writes between nodes: those of other nodes' hosts begin as soon as others.
+    pub(crate) is_swift: bool,
 }
 
 /// The first place in a volume.
@@ -288,6 +296,7 @@ impl Witness {
         before: Option<&[u8]>,
         block_len: usize,
         turn: u64,
+        over_for: impl Fn(LinkId) -> Option<Nanos>,
     ) {
         for (index, block) in bytes.chunks_exact(block_len).enumerate() {
             let Value::Written(stamp) = Value::of(block) else { continue };
@@ -309,6 +318,13 @@ impl Witness {
             let connection = self.writers.get(&stamp.writer);
             let is_silent = connection.is_some_and(|connection| connection.silent != Tick::NEVER);
             assert!(!is_silent, "{stamp:?} began after whose it is was back, or gone");
+            let swift = connection
+                .filter(|it| self.is_swift || it.opened.over.is_none() && !self.is_mirrored);
+            let over_for = swift.and_then(|it| over_for(it.opened.link));
+            let is_given_up = stamp.count == 0
+                && before.is_none_or(|_| self.is_mirrored)
+                && over_for.is_some_and(|span| span > END_SEEN_MAX);
+            assert!(!is_given_up, "{stamp:?} began {over_for:?} after its connection was over");
             let near = connection.filter(|it| it.opened.over.is_none());
             let closed = near.and_then(|it| self.closed.get(&it.opened.link));
             // A write of a part of a larger block follows the read of the rest.
@@ -382,7 +398,7 @@ mod tests {
     /// A write that is under way.
     fn with_write() -> Witness {
         let mut witness = witness();
-        witness.submitted(&bytes(STAMP), None, 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1, |_| None);
         witness
     }
 
@@ -405,7 +421,7 @@ mod tests {
     fn a_write_of_one_without_right_does_not_begin() {
         let mut witness = witness();
         witness.set_revoked(WHO, true);
-        witness.submitted(&bytes(STAMP), None, 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1, |_| None);
     }
 
     #[test]
@@ -413,7 +429,7 @@ mod tests {
     fn a_write_that_was_refused_does_not_begin() {
         let mut witness = witness();
         witness.refused(&STAMP);
-        witness.submitted(&bytes(STAMP), None, 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1, |_| None);
     }
 
     #[test]
@@ -439,7 +455,7 @@ mod tests {
     fn who_is_gone_begins_nothing() {
         let mut witness = witness();
         witness.is_gone(LinkId(1), Tick(9));
-        witness.submitted(&bytes(STAMP), None, 512, 1);
+        witness.submitted(&bytes(STAMP), None, 512, 1, |_| None);
     }
 
     #[test]
@@ -447,14 +463,14 @@ mod tests {
     fn a_write_is_given_to_a_device_once() {
         let mut witness = with_write();
         witness.ended(&bytes(STAMP), 512, Tick(7));
-        witness.submitted(&bytes(STAMP), None, 512, 2);
+        witness.submitted(&bytes(STAMP), None, 512, 2, |_| None);
     }
 
     #[test]
     fn a_block_that_a_larger_block_contains_is_written_back_with_it() {
         let mut witness = with_write();
         witness.ended(&bytes(STAMP), 512, Tick(7));
-        witness.submitted(&bytes(STAMP), Some(&bytes(STAMP)), 512, 2);
+        witness.submitted(&bytes(STAMP), Some(&bytes(STAMP)), 512, 2, |_| None);
         assert_eq!(witness.end_of(&STAMP), Tick(7));
     }
 
@@ -462,7 +478,7 @@ mod tests {
     #[should_panic(expected = "another write changes")]
     fn a_block_that_is_being_written_is_not_written_back() {
         let mut witness = with_write();
-        witness.submitted(&bytes(STAMP), Some(&bytes(STAMP)), 512, 2);
+        witness.submitted(&bytes(STAMP), Some(&bytes(STAMP)), 512, 2, |_| None);
     }
 
     #[test]
@@ -470,7 +486,7 @@ mod tests {
         let mut witness = with_write();
         witness.ended(&bytes(STAMP), 512, Tick(7));
         witness.touches(Block { volume: 0, lba: STAMP.lba }, Writer(8));
-        witness.submitted(&bytes(STAMP), None, 512, 2);
+        witness.submitted(&bytes(STAMP), None, 512, 2, |_| None);
         witness.ended(&bytes(STAMP), 512, Tick(9));
         assert_eq!(witness.end_of(&STAMP), Tick(7));
     }

@@ -7,8 +7,8 @@ use nearflash_device::{DeviceOperation, DeviceRequest};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
-    Door, Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId,
-    RingRefused, RingSpec, Sent, SocketId, Submitted, World,
+    Door, Event, Interest, Message, Notice, PeerState, Place, Received, RingBroken, RingEntry,
+    RingId, RingRefused, RingSpec, Sent, SocketId, Submitted, World,
 };
 use nearflash_units::{ByteLen, MIB, Nanos};
 
@@ -69,7 +69,8 @@ impl SimWorld<'_> {
                 let start = buffer_offset.to_usize();
                 let rings = &mut self.outside.machines[self.node.0].rings;
                 let bytes = rings.memory(self.pool, buffer, start, len).to_vec();
-                let Outside { witness, machines, block_len, turns, .. } = &mut *self.outside;
+                let Outside { witness, machines, block_len, turns, network, now, .. } =
+                    &mut *self.outside;
                 let disk = &machines[self.node.0].disks
                     [usize::try_from(request.device.0).expect("few devices")];
                 let on_disk = usize::try_from(request.device.0).expect("few devices");
@@ -86,7 +87,8 @@ impl SimWorld<'_> {
                 let may_be_there =
                     has_larger_blocks || machines[self.node.0].is_on_mirror(on_disk, request);
                 let before = may_be_there.then(|| disk.bytes(request.offset, request.len));
-                witness.submitted(&bytes, before, *block_len, *turns);
+                let over_for = |link| network.over_since(link).map(|since| now.since(since));
+                witness.submitted(&bytes, before, *block_len, *turns, over_for);
                 bytes
             }
             DeviceOperation::Flush | DeviceOperation::Allocation => Vec::new(),
@@ -113,6 +115,12 @@ impl World for SimWorld<'_> {
     fn poll(&mut self, events: &mut Vec<Event>) {
         let count = self.machine().cores.events_per_turn_max.min(self.inbox().len());
         events.extend(self.inbox().drain(..count));
+        let (is_settled, now, core) = (self.inbox().is_empty(), self.now, usize::from(self.core.0));
+        let settled_at = &mut self.machine().settled_at[core];
+        settled_at.0 = settled_at.1;
+        if is_settled {
+            settled_at.1 = now;
+        }
     }
 
     fn connect(&mut self, to: SocketAddr) -> Option<SocketId> {
@@ -146,6 +154,28 @@ impl World for SimWorld<'_> {
         }
         self.outside.settle_network();
         Received::Bytes(total)
+    }
+
+    fn is_drained(&self, socket: SocketId, _len: usize, _room: usize) -> bool {
+        self.unread(socket) == 0
+    }
+
+    fn unread(&self, socket: SocketId) -> usize {
+        let (link, side) = self.link_at(socket);
+        self.outside.network.unread(link, side)
+    }
+
+    fn peer_state(&mut self, socket: SocketId) -> PeerState {
+        let (link, side) = self.link_at(socket);
+        let is_over = self.outside.network.is_over(link, side);
+        if is_over {
+            self.outside.note("end seen before execution", &[u64::from(link.0)]);
+        }
+        PeerState { is_over, owes: false, reached: 0 }
+    }
+
+    fn settled_at(&self) -> Nanos {
+        self.outside.machine(self.node).settled_at[usize::from(self.core.0)].0
     }
 
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
@@ -249,6 +279,10 @@ impl World for SimWorld<'_> {
     ) -> Result<(), RingBroken> {
         self.machine().rings.get_mut(ring).take(entries);
         Ok(())
+    }
+
+    fn untaken_entries(&self, ring: RingId) -> usize {
+        self.outside.machine(self.node).rings.untaken(ring)
     }
 
     fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {

@@ -38,6 +38,13 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         Notice::Stalled(peer) => {
             warn!(%peer, "connection closed: the host neither reads answers nor sends the data it announced");
         }
+        Notice::StoodStill(core, span) => {
+            let seconds = span.to_duration().as_secs_f64();
+            warn!(
+                core = core.0,
+                "stood still for {seconds:.1} s: the machine or the process was stopped, or is overloaded"
+            );
+        }
         Notice::ClientConnected { peer, key, is_secured } => {
             let key = key.unwrap_or_default();
             match is_secured {

@@ -45,7 +45,7 @@ impl Node {
         let range = BlockRange { start: Lba(0), count: Blocks(8) };
         let request =
             Request { tag: Tag(0), volume, range, operation: Operation::Read, sent_in: None };
-        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
+        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE, begin_by: Nanos::NEVER };
         self.engines[0].submit(asker, request, &mut self.pools[0]);
     }
 }

@@ -47,7 +47,7 @@ fn devices_of(map: Map, asked: &[(Operation, u64, u64)]) -> Vec<DeviceId> {
     for (tag, (operation, start, count)) in (0..).zip(asked.iter().cloned()) {
         let range = BlockRange { start: Lba(start), count: Blocks(count) };
         let account = engine.accounts().open(None);
-        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
+        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE, begin_by: Nanos::NEVER };
         let request = Request { tag: Tag(tag), volume: VOLUME, range, operation, sent_in: None };
         engine.submit(asker, request, &mut pool);
     }

@@ -45,7 +45,7 @@ impl Driven {
         let is_due = engine.tracer().is_due(request.volume);
         let trace = if is_due { engine.trace((owner, 2), &request) } else { TraceId::NONE };
         let account = engine.accounts().open(Some("a host"));
-        let asker = Asker { owner, account, nexus: Nexus::NONE };
+        let asker = Asker { owner, account, nexus: Nexus::NONE, begin_by: Nanos::NEVER };
         engine.submit_traced(asker, request, trace, pool);
         is_due
     }

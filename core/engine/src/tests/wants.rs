@@ -20,7 +20,8 @@ impl Node {
     /// A want that waits. Each connection is its account.
     fn want(&mut self, account: AccountId, due: Due, len: ByteLen, may_give_way: bool) {
         assert_eq!(self.take(account, due, len), None);
-        let asker = Asker { owner: owner(account), account, nexus: Nexus::NONE };
+        let asker =
+            Asker { owner: owner(account), account, nexus: Nexus::NONE, begin_by: Nanos::NEVER };
         self.engines[0].want(asker, Want { len, due, volume: None, may_give_way });
     }
 

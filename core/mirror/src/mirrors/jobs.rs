@@ -48,7 +48,7 @@ impl Mirrors {
         match entry.role {
             Role::Primary => self.begin_at_primary(slot),
             // The node that has forwarded it asks again, or asks the next primary.
-            Role::Secondary | Role::Elsewhere | Role::Nobody if job.is_forwarded => {
+            Role::Secondary | Role::Elsewhere | Role::Nobody if job.origin.is_forwarded => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Role::Nobody => self.wait(),
@@ -99,9 +99,10 @@ impl Mirrors {
         self.jobs[slot].stage = Stage::Passing(request.device);
         self.note_start(slot);
         let id = self.slots.id(slot, LOCAL);
-        let mirror = self.jobs[slot].mirror;
+        let Job { mirror, origin, .. } = self.jobs[slot];
         let request = DeviceRequest { id, ..request };
-        self.submissions.push_back(Submission::new(request, mirror, tag));
+        let submission = Submission::new(request, mirror, tag);
+        self.submissions.push_back(Submission { origin: Some(origin), ..submission });
     }
 
     /// Another node has answered. An operation that it has not done, or that changes no data, is begun
@@ -258,8 +259,11 @@ impl Mirrors {
     }
 
     pub(super) fn is_too_old(&self, job: &Job) -> bool {
-        let span = if job.changes_data() { REDRIVE } else { HOLD };
-        job.since.plus(span) < self.now && !(self.is(Mutant::OldWrite) && job.changes_data())
+        if !job.changes_data() {
+            return job.since.plus(HOLD) < self.now;
+        }
+        let until = job.since.plus(REDRIVE).min(job.origin.begin_by);
+        until < self.now && !self.is(Mutant::OldWrite)
     }
 
     /// Starts a write that holds its range.
@@ -403,7 +407,7 @@ impl Mirrors {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Held => self.begin(slot),
-            Stage::Locking if job.is_forwarded && self.is_stopped(job.mirror) => {
+            Stage::Locking if job.origin.is_forwarded && self.is_stopped(job.mirror) => {
                 self.end(slot, DeviceResult::Remote(Outcome::DeviceUnavailable));
             }
             Stage::Locking => self.wait(),

@@ -238,7 +238,7 @@ impl Run {
         }
         self.sent[number].state = State::AtTarget;
         let at = (to, link.at.1 % self.nodes[to].cores.len());
-        let Submission { request, mirror, tag, digests } = submission;
+        let Submission { request, mirror, tag, digests, .. } = submission;
         let tag = tag.expect("it is for another node");
         let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
         let io = FORWARDED + u32::try_from(number).expect("they are few");

@@ -132,6 +132,14 @@ impl Link {
         self.end_uncertain(|it| it.volume == volume, ended);
     }
 
+    /// Ends the changes of data of a connection that were not sent.
+    pub(super) fn withdraw(&mut self, owner: u64, ended: &mut Ended) {
+        let is_meant = |pending: &Pending| pending.is_change_of(owner);
+        let meant = self.waiting.iter().filter(|pending| is_meant(pending));
+        ended.extend(meant.map(|pending| (pending.request.id, pending.given_up())));
+        self.waiting.retain(|pending| !is_meant(pending));
+    }
+
     pub(super) fn poll_received(&mut self) -> Option<OperationId> {
         self.received.pop_front()
     }

@@ -50,7 +50,17 @@ impl Pending {
     /// for its turn.
     pub(super) fn deadline(&self, is_connected: bool) -> Nanos {
         let waits = is_connected || self.is_repeatable();
-        self.since.plus(if waits { READ_SPAN } else { WRITE_SPAN })
+        let until = self.since.plus(if waits { READ_SPAN } else { WRITE_SPAN });
+        match self.sent.origin {
+            // The rest of an operation that has begun follows its first part.
+            Some(origin) if !self.is_repeatable() && self.done == 0 => until.min(origin.begin_by),
+            _ => until,
+        }
+    }
+
+    /// Whether it is a change of data that this connection has asked for.
+    pub(super) fn is_change_of(&self, owner: u64) -> bool {
+        !self.is_repeatable() && self.sent.origin.is_some_and(|origin| origin.owner == owner)
     }
 
     /// Its result when it is given up without having been sent as a whole.

@@ -177,6 +177,13 @@ impl TargetSession {
         std::mem::take(&mut self.siblings.is_concerned)
     }
 
+    /// Whether it has commands that wait for others of the session, so that they are older than what it receives
+    /// now.
+    #[inline]
+    pub fn holds_commands(&self) -> bool {
+        !self.early.is_empty()
+    }
+
     /// Takes the commands that waited for other connections of the session to take theirs, or for
     /// the session to close.
     ///

@@ -370,14 +370,20 @@ impl Target {
         self.actions.pop_front()
     }
 
-    /// Handles the passing of time. Everything received from hosts until `now` must be passed in
-    /// first.
+    /// Handles the passing of time. A controller processes no commands once its timer has expired, so this comes
+    /// before what was received from hosts until `now` and has not been passed in. NVMe Base 2.0, 3.9.
     pub fn handle_timeout(&mut self, now: Nanos) {
         let late = |it: &&Controller| it.expires_at().is_some_and(|at| at <= now);
         let late: Vec<_> = self.controllers.values().filter(late).map(|it| it.id).collect();
         for id in late {
             self.end(id, DisconnectReason::KeepAliveExpired);
         }
+    }
+
+    /// The keep-alive timer of a controller: its span (KATO), and when it expires. `None` if it is off.
+    pub fn keep_alive(&self, controller: ControllerId) -> Option<(Nanos, Nanos)> {
+        let controller = self.controllers.get(&controller)?;
+        Some((controller.keep_alive?, controller.expires_at()?))
     }
 
     /// When [`Self::handle_timeout`] must be called next.

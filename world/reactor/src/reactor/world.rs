@@ -8,8 +8,8 @@ use nearflash_device::{DeviceRequest, DeviceResult};
 use nearflash_engine::{CoreId, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
-    Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
-    RingSpec, Sent, SocketId, Submitted, TlsIdentity, World,
+    Event, Interest, Message, Notice, PeerState, Place, Received, RingBroken, RingEntry, RingId,
+    RingRefused, RingSpec, Sent, SocketId, Submitted, TlsIdentity, World,
 };
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -18,6 +18,7 @@ use super::{
     Armed, FIRST_SUBMISSION_LEN, MESSAGES_PER_TURN_MAX, Reactor, Watch, index, poll_bits, push,
 };
 use crate::rings::Buffers;
+use crate::secured_table::Drains;
 use crate::sockets;
 use crate::token::{GENERATION_MASK, Token};
 
@@ -51,10 +52,15 @@ impl World for Reactor {
     fn poll(&mut self, events: &mut Vec<Event>) {
         self.submission_len = FIRST_SUBMISSION_LEN;
         self.secured.begin_turn(events);
+        // The end of the last sleep, or the beginning of the last turn: the call finds all that was ready then.
+        let before = self.now;
         self.enter();
         // The call may take longer than the rest of a turn, and what it completes ends now.
         self.tick();
-        self.take_completions(events);
+        self.settled_at.0 = self.settled_at.1;
+        if self.take_completions(events) {
+            self.settled_at.1 = before;
+        }
         while let Some((id, result)) = self.devices.take_due(self.now) {
             events.push(Event::Device(id, result));
         }
@@ -89,6 +95,29 @@ impl World for Reactor {
     }
 
     #[inline]
+    fn is_drained(&self, socket: SocketId, len: usize, room: usize) -> bool {
+        match self.secured.drains(socket) {
+            _ if self.unsent.is_full() => false,
+            Drains::Plain => len < room,
+            Drains::Records => len == 0,
+            Drains::Unknown => false,
+        }
+    }
+
+    fn unread(&self, socket: SocketId) -> usize {
+        let unread = sockets::unread(socket);
+        unread + self.secured.held_max(socket, unread)
+    }
+
+    fn peer_state(&mut self, socket: SocketId) -> PeerState {
+        sockets::peer_state(socket)
+    }
+
+    fn settled_at(&self) -> Nanos {
+        self.settled_at.0
+    }
+
+    #[inline]
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
         if self.rings.has_handover(socket) {
             return self.rings.hand_over(socket, chunks);
@@ -113,7 +142,9 @@ impl World for Reactor {
             Interest::Input => libc::POLLIN,
             Interest::Output => libc::POLLOUT,
             Interest::Both => libc::POLLIN | libc::POLLOUT,
+            Interest::End => 0,
         };
+        let events = events | libc::POLLRDHUP;
         let fd = types::Fd(sockets::raw_fd(socket));
         let entry = opcode::PollAdd::new(fd, poll_bits(events)).build();
         let token = Token::Watch { socket: socket.0, generation };
@@ -185,6 +216,11 @@ impl World for Reactor {
             return Ok(());
         }
         self.rings.take(ring, entries)
+    }
+
+    #[inline]
+    fn untaken_entries(&self, ring: RingId) -> usize {
+        self.rings.untaken(ring)
     }
 
     #[inline]

@@ -400,7 +400,8 @@ impl Client {
                 outside.network.abort(outside.now, connection.link, Side::Caller);
             }
             Leaving::Silently => {
-                outside.network.silence(connection.link);
+                let at = outside.is_mirrored.then(|| outside.too_old_at());
+                outside.network.silence(connection.link, at);
                 // A connection with a bearer claims no identity, and is ended by no claim.
                 if !connection.is_bearers {
                     self.silenced.push(connection.link);

@@ -25,6 +25,9 @@ use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
 use crate::workload::{Field, Workload};
 
+/// KATO is rounded up to a multiple of this.
+const KEEP_ALIVE_GRANULE: Nanos = Nanos::from_millis(100);
+
 /// The phase of a host's life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Life {
@@ -290,6 +293,14 @@ impl Worker {
         Nanos::from_millis(u64::from(self.plan.keep_alive_ms) / 4)
     }
 
+    /// When its controller has ended, or its writes are too old, if it is silent from now on.
+    fn given_up_at(&self, outside: &Outside) -> Option<Nanos> {
+        let span = Nanos::from_millis(u64::from(self.plan.keep_alive_ms));
+        let expiry = (span > Nanos(0)).then(|| outside.now.plus(span).plus(KEEP_ALIVE_GRANULE));
+        let is_shared = self.is_far() || outside.is_mirrored;
+        expiry.into_iter().chain(is_shared.then(|| outside.too_old_at())).min()
+    }
+
     fn pump(&mut self, outside: &mut Outside) -> Fate {
         for queue in self.admin.iter_mut().chain(&mut self.queues) {
             if queue.pump(outside) == Fate::Lost {
@@ -400,7 +411,7 @@ impl Worker {
                 }
                 Leaving::Resetting => outside.network.abort(outside.now, queue.link, Side::Caller),
                 Leaving::Silently => {
-                    outside.network.silence(queue.link);
+                    outside.network.silence(queue.link, self.given_up_at(outside));
                     self.silenced.push((outside.now, queue.link));
                 }
             }

@@ -393,7 +393,9 @@ impl Initiator {
                     outside.network.abort(outside.now, connection.link, Side::Caller);
                 }
                 Leaving::Silently => {
-                    outside.network.silence(connection.link);
+                    let is_shared = self.is_far() || outside.is_mirrored;
+                    let at = is_shared.then(|| outside.too_old_at());
+                    outside.network.silence(connection.link, at);
                     self.silenced.push((outside.now, connection.link));
                 }
                 _ => outside.network.close(outside.now, connection.link, Side::Caller),

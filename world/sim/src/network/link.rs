@@ -84,12 +84,15 @@ pub(super) struct End {
     pub(super) socket: Option<SocketId>,
     pub(super) owner: Option<CoreId>,
     pub(super) watch: Option<Interest>,
+    /// When the end of the other side, or a reset, arrived here.
+    pub(super) over_since: Option<Nanos>,
 }
 
 impl End {
     pub(super) fn new(at: Endpoint, room: usize) -> Self {
         let (closed, broken, input) = (false, false, Pipe::new(room));
-        Self { at, closed, broken, input, socket: None, owner: None, watch: None }
+        let (socket, owner, watch, over_since) = (None, None, None, None);
+        Self { at, closed, broken, input, socket, owner, watch, over_since }
     }
 
     /// The node gives up its socket.
@@ -108,6 +111,8 @@ pub(super) struct Link {
     pub(super) accepted: bool,
     /// Nothing more arrives at either end, and neither end is notified.
     pub(super) silent: bool,
+    /// When a node must have given up its silent host.
+    pub(super) given_up_at: Option<Nanos>,
     /// Since when something that was sent does not arrive, because of a partition.
     pub(super) held_since: Option<Nanos>,
     /// A partition has ever held something back.
@@ -145,12 +150,14 @@ impl Link {
 
     pub(super) fn has(&self, side: Side, interest: Interest) -> bool {
         let end = self.end(side);
-        let input = end.input.is_readable() || end.broken;
-        let output = self.has_room(side) || end.broken;
+        let is_over = end.broken || end.input.has_end_arrived();
+        let input = end.input.is_readable() || is_over;
+        let output = self.has_room(side) || is_over;
         match interest {
             Interest::Input => input,
             Interest::Output => output,
             Interest::Both => input || output,
+            Interest::End => is_over,
         }
     }
 }

@@ -23,6 +23,27 @@ pub enum Cut {
     Both,
 }
 
+/// How hosts give up their connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GiveUp {
+    /// They close them.
+    Close,
+    /// They reset them.
+    Reset,
+    /// Nothing is heard of them any more.
+    Vanish,
+}
+
+impl GiveUp {
+    fn leaving(self) -> Leaving {
+        match self {
+            Self::Close => Leaving::Closing,
+            Self::Reset => Leaving::Resetting,
+            Self::Vanish => Leaving::Silently,
+        }
+    }
+}
+
 /// A fault of a machine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Upset {
@@ -126,12 +147,25 @@ impl Sim {
         self.part(&hosts, Cut::Both, span);
     }
 
-    /// For `span`, a node's cores take no turns. Its devices go on, and its sockets fill.
+    /// For `span`, a node's cores take no turns. Its devices go on, and its sockets and rings fill.
     pub fn pause(&mut self, node: NodeId, span: Nanos) {
         self.outside.note("pause", &[]);
         let until = self.now().plus(span);
         let machine = self.outside.machine_mut(node);
         machine.paused_until = machine.paused_until.max(until);
+    }
+
+    /// From now on nothing holds up requests between nodes. So a write over one node for another must begin
+    /// before its connection is over, as one on the node itself.
+    pub fn expect_swift_nodes(&mut self) {
+        self.outside.witness.is_swift = true;
+    }
+
+    /// All hosts of a node give up their connections, and come back.
+    pub fn give_up(&mut self, node: NodeId, how: GiveUp) {
+        for host in self.hosts_of(node) {
+            self.leave(host, how.leaving());
+        }
     }
 
     /// The hosts of a node.
@@ -149,28 +183,26 @@ impl Sim {
             return false;
         }
         self.outside.note("host gives up", &[]);
-        self.leave(host);
+        self.leave(host, Leaving::Resetting);
         true
     }
 
     /// A host loses all its connections.
-    pub(super) fn leave(&mut self, host: usize) {
+    pub(super) fn leave(&mut self, host: usize, how: Leaving) {
         let (first_client, first_initiator) = (self.first_client(), self.first_initiator());
         let first_misfit = self.workers.len();
         let is_here = |life| !matches!(life, Life::Away(_) | Life::Gone);
         let (checks, outside) = (&mut self.checks, &mut self.outside);
         let next = if let Some(worker) = self.workers.get_mut(host) {
-            let how = Leaving::Resetting;
             is_here(worker.life).then(|| worker.leave(how, checks, outside)).flatten()
         } else if let Some(misfit) = self.misfits.get_mut(host - first_misfit) {
             misfit.leave(outside);
             None
         } else if let Some(client) = self.clients.get_mut(host - first_client) {
             let common = &mut self.commons[client.route.node.0];
-            client.leave(Leaving::Resetting, common, checks, outside)
+            client.leave(how, common, checks, outside)
         } else {
             let initiator = &mut self.initiators[host - first_initiator];
-            let how = Leaving::Resetting;
             is_here(initiator.life).then(|| initiator.leave(how, checks, outside)).flatten()
         };
         next.into_iter().for_each(|at| self.look_at(host, at));

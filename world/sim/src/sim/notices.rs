@@ -111,6 +111,7 @@ impl Sim {
                     assert!(!is_local, "a device failed no write: {result:?}");
                     self.outside.note("replica failed", &[]);
                 }
+                Notice::StoodStill(..) => self.outside.note("stood still", &[]),
                 Notice::ReadRepaired { .. } => self.outside.note("read repaired", &[]),
                 Notice::MirrorWritesLost { .. } => self.outside.note("writes lost", &[]),
                 Notice::NodeReached(_) => self.outside.note("node reached", &[]),

@@ -2,6 +2,7 @@
 //! durable data. Other machines run on.
 
 use crate::client::worker::Client;
+use crate::host::worker::Leaving;
 use crate::machine::NodeId;
 use crate::node::disk_number;
 use crate::sim::Sim;
@@ -40,7 +41,7 @@ impl Sim {
 
     /// All peers of a node lose their connections.
     fn drop_peers(&mut self, node: NodeId) {
-        self.hosts_of(node).for_each(|host| self.leave(host));
+        self.hosts_of(node).for_each(|host| self.leave(host, Leaving::Resetting));
         let clients = self.clients.iter_mut().filter(|client| client.route.node == node);
         clients.for_each(Client::forget);
     }

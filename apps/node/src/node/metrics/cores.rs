@@ -30,6 +30,10 @@ const WAITING: Family = Family::plain(
 );
 const LATENCIES: Family =
     Family::seconds("nearflash_core_latency", "Times from arrival to answer on the core");
+const STANDSTILLS: Family = Family::plain(
+    "nearflash_core_standstills",
+    "Times that the core took no turn for more than a second",
+);
 const TURNS: Family = Family::plain("nearflash_core_turns", "Turns of the core");
 const BUSY: Family =
     Family::seconds("nearflash_core_busy", "Time of the turns in which the core moved something");
@@ -132,6 +136,7 @@ impl Collector for CoreMetrics {
         });
         LATENCIES.histograms(encoder, latencies)?;
         TURNS.counters(encoder, self.each(|core| core.reading.turns))?;
+        STANDSTILLS.counters(encoder, self.each(|core| core.reading.standstills))?;
         BUSY.counters(encoder, self.each(|core| seconds(core.reading.busy)))?;
         POOL_FREE.gauges(encoder, self.each(|core| core.reading.pool_free.0))?;
         CONNECTIONS.gauges(encoder, self.protocols(|reading| reading.connections))?;

@@ -60,7 +60,7 @@ impl Core {
     /// A host does an operation on a volume, which the device answers at a time, in microseconds.
     fn run(&mut self, host: &str, volume: u32, operation: Operation, until: u64) {
         let account = self.engine.accounts().open(Some(host));
-        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
+        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE, begin_by: Nanos::NEVER };
         let range = BlockRange { start: Lba(0), count: Blocks(1) };
         let volume = VolumeId(volume);
         let request = Request { tag: Tag(0), volume, range, operation, sent_in: None };

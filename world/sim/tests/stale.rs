@@ -1,0 +1,165 @@
+//! Nodes that stand still while commands lie in their sockets and rings, and hosts that give these up meanwhile:
+//! no such command is executed when the node goes on. The witness checks every write that reaches a device.
+
+use nearflash_sim::{
+    ClientPlan, Clock, GiveUp, InitiatorPlan, Mix, NodeId, Plan, Report, Sim, WorkerPlan,
+};
+use nearflash_units::Nanos;
+
+const WRITES: Mix = Mix {
+    reads: 1,
+    writes: 8,
+    zeroes: 1,
+    deallocations: 0,
+    flushes: 0,
+    compares: 0,
+    steps: 0,
+    overwrites: 0,
+    touches: 0,
+    tails: 0,
+};
+
+/// Slow enough to have work left at each standstill.
+const THINK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(2_000));
+
+fn host() -> WorkerPlan {
+    WorkerPlan { mix: WRITES, think: THINK, ..WorkerPlan::plain(300) }
+}
+
+fn initiator() -> InitiatorPlan {
+    InitiatorPlan { mix: WRITES, think: THINK, ..InitiatorPlan::plain(300) }
+}
+
+fn client(rings: bool) -> ClientPlan {
+    let field_permille = 1_000;
+    ClientPlan { mix: WRITES, think: THINK, rings, field_permille, ..ClientPlan::plain(300) }
+}
+
+/// One node stands still several times, and its hosts give up what they have sent.
+fn stand_still(plan: Plan, span: Nanos, how: GiveUp) -> Report {
+    let mut sim = Sim::new(plan);
+    sim.expect_swift_nodes();
+    for round in 0..4 {
+        sim.run_for(Nanos::from_millis(20 + round));
+        sim.pause(NodeId(0), span);
+        sim.run_for(Nanos::from_millis(100));
+        sim.give_up(NodeId(0), how);
+        sim.run_for(span);
+    }
+    sim.finish_work();
+    let report = sim.report();
+    sim.calm();
+    sim.rest();
+    sim.drain();
+    sim.rest();
+    sim.check_disks();
+    report
+}
+
+/// In all runs of a test: commands that lay in sockets or rings when their hosts gave them up, standstills that
+/// cores noticed, and connections whose end was seen before their input was executed.
+#[derive(Debug, Default)]
+struct Count {
+    given_up: u64,
+    standstills: u64,
+    unexecuted: u64,
+}
+
+impl Count {
+    fn add(&mut self, report: Report) {
+        self.given_up += report.lost + report.direct_lost;
+        self.standstills += report.count("stood still");
+        self.unexecuted += report.count("end seen before execution");
+    }
+}
+
+/// Ends and resets that arrive behind commands. A client with rings has commands there, and only its end on the
+/// socket.
+fn close_and_reset(plan: impl Fn(u64) -> Plan) -> Count {
+    let mut count = Count::default();
+    for seed in 0..4 {
+        let how = if seed % 2 == 0 { GiveUp::Close } else { GiveUp::Reset };
+        count.add(stand_still(plan(seed), Nanos::from_secs(3), how));
+    }
+    println!("{count:?}");
+    assert!(count.standstills >= 16, "{count:?}");
+    assert!(count.given_up >= 40, "{count:?}");
+    count
+}
+
+#[test]
+fn what_nvme_hosts_have_given_up_is_not_executed_after_a_standstill() {
+    let count = close_and_reset(|seed| Plan { workers: vec![host(); 2], ..Plan::calm(seed) });
+    assert!(count.unexecuted >= 8, "{count:?}");
+}
+
+#[test]
+fn what_initiators_have_given_up_is_not_executed_after_a_standstill() {
+    let initiators = || vec![initiator(); 2];
+    let count = close_and_reset(|seed| Plan { initiators: initiators(), ..Plan::calm(seed) });
+    assert!(count.unexecuted >= 5, "{count:?}");
+}
+
+#[test]
+fn what_direct_clients_have_given_up_is_not_executed_after_a_standstill() {
+    let clients = || vec![client(false); 2];
+    let count = close_and_reset(|seed| Plan { clients: clients(), ..Plan::calm(seed) });
+    assert!(count.unexecuted >= 6, "{count:?}");
+}
+
+#[test]
+fn what_clients_with_rings_have_given_up_is_not_executed_after_a_standstill() {
+    close_and_reset(|seed| Plan { clients: vec![client(true); 2], ..Plan::calm(seed) });
+}
+
+#[test]
+fn a_controller_whose_timer_has_expired_executes_nothing_that_came_before() {
+    let mut count = Count::default();
+    for seed in 0..4 {
+        let worker = WorkerPlan { keep_alive_ms: 2_000, ..host() };
+        let plan = Plan { workers: vec![worker; 2], ..Plan::calm(seed) };
+        count.add(stand_still(plan, Nanos::from_secs(6), GiveUp::Vanish));
+    }
+    println!("{count:?}");
+    assert!(count.given_up >= 40 && count.standstills >= 16, "{count:?}");
+}
+
+/// Nodes of which each serves the next one's volumes to these hosts, too. The first one stands still, and neither
+/// has their blocks nor orders their writes.
+fn far(seed: u64, nodes: usize) -> Plan {
+    Plan {
+        clocks: vec![Clock::default(); nodes],
+        far: vec![host().far(); nodes],
+        ..Plan::calm(seed)
+    }
+}
+
+/// The same with volumes that two nodes keep.
+fn mirrored(seed: u64, nodes: usize) -> Plan {
+    let far_initiators = vec![initiator().far(); nodes];
+    Plan { far_initiators, ..far(seed, nodes) }.mirrored()
+}
+
+#[test]
+fn what_hosts_of_another_nodes_volumes_have_given_up_is_not_forwarded() {
+    let count = close_and_reset(|seed| far(seed, 2));
+    assert!(count.unexecuted >= 4, "{count:?}");
+}
+
+#[test]
+fn what_hosts_of_mirrors_have_given_up_is_not_forwarded() {
+    let count = close_and_reset(|seed| mirrored(seed, 3));
+    assert!(count.unexecuted >= 8, "{count:?}");
+}
+
+/// No end arrives, and no timer expires.
+#[test]
+fn a_change_of_a_volume_of_several_nodes_that_is_two_seconds_old_is_not_begun() {
+    let mut count = Count::default();
+    for seed in 0..4 {
+        let plan = if seed % 2 == 0 { far(seed, 2) } else { mirrored(seed, 3) };
+        count.add(stand_still(plan, Nanos::from_secs(3), GiveUp::Vanish));
+    }
+    println!("{count:?}");
+    assert!(count.given_up >= 40 && count.standstills >= 16, "{count:?}");
+}
