@@ -10,8 +10,8 @@
 //!
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
-//! (I3); no flush succeeds over a node that has answered a write which was lost; a value is read only if every replica in sync has accepted it; a replica enters only when it has
-//! what the primary has (I2); no old term is accepted after the next one has opened (I8); nothing ends while
+//! (I3); no flush succeeds over a node that has answered a write which was lost; a value is read only if every
+//! replica in sync has accepted it; a replica enters only when it has what the primary has (I2); no old term is accepted after the next one has opened (I8); nothing ends while
 //! its buffer is in use; no write starts after `REDRIVE` (I9); at rest replicas are equal and in sync, and
 //! nothing is locked or held (I13, I14); no record names a replica without a place. Excused is only what one disk would lose, too (`excuse`).
 
@@ -156,6 +156,20 @@ fn a_repair_that_a_loss_of_power_tears_is_repaired_when_the_node_returns() {
     let counts = sum((0..40).map(|seed| run_torn(seed, None)));
     assert!(counts["repairs that were torn"] > 12, "{counts:#?}");
     assert!(counts["copies of what was written"] > 12, "{counts:#?}");
+}
+
+#[test]
+fn a_flush_fails_over_a_node_that_ran_on_while_the_last_replicas_lost_their_power() {
+    let (mut failed, mut found) = (0, 0);
+    for seed in 0..20 {
+        let run = |mutant| Run::dark(seed, mutant).run();
+        let counts = run(None).unwrap_or_else(|problem| panic!("seed {seed}, dark: {problem}"));
+        let count = counts.get("flushes that failed over lost writes").copied().unwrap_or(0);
+        // Without the rule, a flush succeeds after a write is lost, unless by chance none is.
+        found += u32::from(run(Some(Mutant::LossUntold)).is_err());
+        failed += count;
+    }
+    assert!(failed > 20 && found > 2, "{failed} {found}");
 }
 
 /// The same of the seeds with a planner.

@@ -47,6 +47,9 @@ const REST: Time = 45_000 * MILLI;
 
 pub(super) type At = (usize, usize);
 
+/// The stamp of a write, a block of it, and when it was answered.
+pub(super) type Answered = (u64, u64, Time);
+
 #[derive(Debug)]
 pub(super) enum Event {
     Timeout(At, u64),
@@ -118,8 +121,8 @@ pub(super) struct Run {
     pub(super) uses: BTreeMap<u32, usize>,
     pub(super) open: usize,
     pub(super) blocks: BTreeMap<(u32, u64), Block>,
-    /// By node and mirror: the writes that its process has answered and not flushed, their blocks and times.
-    pub(super) answered: BTreeMap<(usize, u32), Vec<(u64, u64, Time)>>,
+    /// By node and mirror: the writes that its process has answered and not flushed.
+    pub(super) answered: BTreeMap<(usize, u32), Vec<Answered>>,
     pub(super) counts: Counts,
     problem: Option<String>,
     pub(super) lossy: u64,
@@ -133,6 +136,8 @@ pub(super) struct Run {
     is_cruel: bool,
     /// Nothing fails: a node leaves, and no more.
     pub(super) is_orderly: bool,
+    /// The last replicas in sync lose their power, and nothing else fails.
+    is_dark: bool,
     /// A node that writes a block that it could not read loses its power meanwhile, once in a while.
     pub(super) tears: bool,
     power_at: Time,
@@ -187,6 +192,7 @@ impl Run {
             late,
             is_cruel: seed % 2 == 1,
             is_orderly: false,
+            is_dark: false,
             tears: false,
             power_at: 0,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
@@ -213,6 +219,24 @@ impl Run {
         let mut run = Self::scratched(seed);
         (run.mutant, run.tears) = (mutant, true);
         run
+    }
+
+    /// The run of a seed in which both replicas lose their power at the same time, or one of them after the other
+    /// one is out of sync.
+    pub(super) fn dark(seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut run = Self::orderly(seed);
+        (run.mutant, run.is_dark) = (mutant, true);
+        run
+    }
+
+    fn begin_dark(&mut self, are_both_there: bool) {
+        let last = self.draw(REPLICA_NODES);
+        let at = 5_000 * MILLI + self.random.below(50 * MILLI);
+        let out = if are_both_there { at + self.random.below(MILLI) } else { 1_000 * MILLI };
+        for (node, at, by_power) in [(last, at, true), (1 - last, out, are_both_there)] {
+            self.later(at, Event::Kill(node, by_power));
+            self.later(at.max(6_000 * MILLI), Event::Start(node));
+        }
     }
 
     /// A node loses its power while an operation that begins now is under way at its device, if it has had its
@@ -256,6 +280,10 @@ impl Run {
         (0..8).for_each(|_| self.later(MILLI, Event::NextOp));
         if self.scratched_only.is_some() {
             return;
+        }
+        if self.is_dark {
+            let are_both_there = self.random.below(2) == 0;
+            return self.begin_dark(are_both_there);
         }
         if self.is_orderly {
             let (node, at) = (self.draw(REPLICA_NODES), self.random.below(LAST_OP));
