@@ -134,8 +134,8 @@ pub enum StoreAnswer {
     /// To [`Action::Propose`]: it is the record now, by this revision.
     Committed(i64),
     /// To [`Action::Propose`]: the record or the list of replicas was another one, or a later process has
-    /// opened the slice.
-    Refused,
+    /// opened the slice. The revision is that of the store that refuses.
+    Refused(i64),
     /// There is no answer. A proposal may still take effect.
     Unknown,
 }

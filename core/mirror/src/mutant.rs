@@ -33,6 +33,8 @@ pub(crate) enum Mutant {
     ReadsWithoutLease,
     /// M14: a transaction without an answer is taken as failed.
     UnknownIsFailure,
+    /// An answer that shows an earlier state than is known counts as an answer.
+    OlderIsAnswer,
     /// M26: a suspect takes over.
     SuspectTakesOver,
     /// A replica is added whatever places the replicas have now.

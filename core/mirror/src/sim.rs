@@ -6,7 +6,8 @@
 //! from the store. Calls of the store are late, also later than their caller lives, and their answers are
 //! lost.
 //!
-//! In some runs, a planner moves replicas that are out of sync to another node (`planner`).
+//! In some runs, a planner moves replicas that are out of sync to another node (`planner`). In others, a
+//! store that was restored from an earlier snapshot gives some of the answers.
 //!
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
@@ -92,6 +93,12 @@ fn run(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
 fn run_with_planner(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
     let run = Run::new(seed, mutant, true).run();
     run.map_err(|problem| format!("seed {seed} with a planner: {problem}"))
+}
+
+/// The result of one seed in which some answers come from a store that was restored from an earlier snapshot.
+fn run_with_older_store(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
+    let run = Run::with_older_store(seed, mutant).run();
+    run.map_err(|problem| format!("seed {seed} with an older store: {problem}"))
 }
 
 /// Runs seeds, of which none may find anything.
@@ -191,6 +198,15 @@ fn mirrors_keep_their_promises_while_replicas_that_are_out_of_sync_are_replaced(
     }
 }
 
+#[test]
+fn mirrors_keep_their_promises_while_a_store_that_was_restored_gives_some_of_the_answers() {
+    let counts = sum((0..150).map(|seed| run_with_older_store(seed, None)));
+    for (name, floor) in [("answers of an older store", 60), ("takeovers", 80), ("joins", 150)] {
+        let count = counts.get(name).copied().unwrap_or(0);
+        assert!(count >= floor, "{name}: {count} of at least {floor} in {counts:#?}");
+    }
+}
+
 /// `SIM_SEED=17` runs one seed, with a planner, too; `SIM_SEEDS=400..40000` many.
 #[test]
 #[ignore = "repeats or searches the seeds of SIM_SEED or SIM_SEEDS; other tests of this file run fixed seeds"]
@@ -203,7 +219,8 @@ fn mirrors_keep_their_promises_for_the_named_seeds() {
     });
     let seeds = one.or(many).unwrap_or(400..800);
     println!("{:#?}", run_all(seeds.clone()));
-    println!("{:#?}", run_all_with_planner(seeds));
+    println!("{:#?}", run_all_with_planner(seeds.clone()));
+    println!("{:#?}", sum(seeds.map(|seed| run_with_older_store(seed, None))));
 }
 
 /// The deliberate bugs, each with the first seed that finds it. Another change of the simulation needs other
@@ -249,6 +266,9 @@ const MUTANTS_WITH_PLANNER: &[(Mutant, u64)] = &[(Mutant::PlacesIgnored, 2)];
 /// The same, while repairs are torn.
 const MUTANTS_TORN: &[(Mutant, u64)] = &[(Mutant::RepairUnnoted, 0)];
 
+/// The same, with a store that was restored.
+const MUTANTS_WITH_OLDER_STORE: &[(Mutant, u64)] = &[(Mutant::OlderIsAnswer, 0)];
+
 #[test]
 fn each_deliberate_bug_is_found() {
     for (mutant, seed) in MUTANTS {
@@ -263,6 +283,10 @@ fn each_deliberate_bug_is_found() {
     for (mutant, seed) in MUTANTS_TORN {
         assert!(run_torn(*seed, Some(*mutant)).is_err(), "{seed} does not find {mutant:?}");
         run_torn(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+    for (mutant, seed) in MUTANTS_WITH_OLDER_STORE {
+        assert!(run_with_older_store(*seed, Some(*mutant)).is_err(), "{seed}: {mutant:?}");
+        run_with_older_store(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
     }
 }
 
@@ -288,5 +312,10 @@ fn seeds_that_find_the_deliberate_bugs() {
     for (mutant, _) in MUTANTS_TORN {
         let find = |seed| Some((seed, run_torn(seed, Some(*mutant)).err()?));
         println!("{mutant:?} while repairs are torn: {:.200?}", (0..2000).find_map(find));
+    }
+    for (mutant, _) in MUTANTS_WITH_OLDER_STORE {
+        let find = |seed| Some((seed, run_with_older_store(seed, Some(*mutant)).err()?));
+        let found = (0..20_000).find_map(find);
+        println!("{mutant:?} with an older store: {found:.200?}");
     }
 }

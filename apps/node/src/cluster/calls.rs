@@ -135,15 +135,15 @@ impl Calls {
         Ok(read.kvs().first().map(|pair| found(&self.way, pair, true)))
     }
 
-    /// Carries out a transaction. Returns its revision; `None` if a comparison failed.
+    /// Carries out a transaction. Returns whether the comparisons held, and the revision of the store after it.
     pub(super) async fn swap(
         &self,
         endpoint: &Endpoint,
         txn: &ClusterTxn,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<(bool, u64), Error> {
         let mut client = self.client(endpoint).await?;
         let answer = client.txn(self.txn(txn)).await.inspect_err(|_| self.forget(endpoint))?;
-        Ok(answer.succeeded().then(|| newest(answer.header())))
+        Ok((answer.succeeded(), newest(answer.header())))
     }
 
     /// Asks all members for their state.

@@ -402,11 +402,11 @@ async fn propose(
     ask(endpoints, first, 1, |endpoint| {
         let (calls, txn) = (calls.clone(), Rc::clone(&txn));
         async move {
-            Some(match calls.swap(&endpoint, &txn).await.ok()? {
-                Some(revision) => {
-                    StoreAnswer::Committed(i64::try_from(revision).unwrap_or(i64::MAX))
-                }
-                None => StoreAnswer::Refused,
+            let (succeeded, revision) = calls.swap(&endpoint, &txn).await.ok()?;
+            let revision = i64::try_from(revision).unwrap_or(i64::MAX);
+            Some(match succeeded {
+                true => StoreAnswer::Committed(revision),
+                false => StoreAnswer::Refused(revision),
             })
         }
     })

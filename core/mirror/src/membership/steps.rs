@@ -85,7 +85,10 @@ impl Membership {
     pub(super) fn answered(&mut self, key: MirrorKey, call: u64, answer: StoreAnswer) {
         let retry_at = self.now.plus(RETRY);
         let believes_failure = self.is(Mutant::UnknownIsFailure);
+        let believes_older = self.is(Mutant::OlderIsAnswer);
         let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.call == call) else { return };
+        let is_older = !believes_older && is_older(&answer, &mirror.known);
+        let answer = if is_older { StoreAnswer::Unknown } else { answer };
         let is_unchanged = match &answer {
             StoreAnswer::Read(known) => known.revision == mirror.known.revision,
             _ => false,
@@ -115,7 +118,7 @@ impl Membership {
                 self.adopt(key, Known { record, revision });
                 self.tell(key);
             }
-            (Phase::Proposing(record), StoreAnswer::Refused) => {
+            (Phase::Proposing(record), StoreAnswer::Refused(_)) => {
                 mirror.phase = Phase::Refused(record);
                 self.read(key);
             }
@@ -367,5 +370,18 @@ impl Membership {
             self.published = number;
             self.actions.push_back(Action::Publish(number, views));
         }
+    }
+}
+
+/// Whether a store gave this answer that lacks the known record: it was restored from a snapshot, or the
+/// address is that of another one. Such an answer tells nothing of the cluster's store, so it is asked again.
+fn is_older(answer: &StoreAnswer, known: &Known) -> bool {
+    match answer {
+        StoreAnswer::Read(found) => {
+            found.revision < known.revision
+                || found.revision == known.revision && found.record != known.record
+        }
+        StoreAnswer::Refused(revision) => *revision < known.revision,
+        StoreAnswer::Committed(_) | StoreAnswer::Unknown => false,
     }
 }

@@ -226,7 +226,7 @@ fn a_process_whose_slice_another_one_has_opened_serves_nothing_any_more() {
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
     let (call, ..) = proposal(&settle(&mut a)).expect("it drops the other one");
-    a.handle_store(KEY, call, StoreAnswer::Refused);
+    a.handle_store(KEY, call, StoreAnswer::Refused(10));
     let call = read(&settle(&mut a)).expect("the reason is read");
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
     assert_eq!(views(&settle(&mut a)).pop().map(|view| view.role), Some(Role::Nobody));
@@ -451,7 +451,7 @@ fn an_addition_that_is_refused_with_the_record_unchanged_is_tried_from_the_start
     a.handle_pulse(B, hello(B, 1));
     is_copied(&mut a, B, 1);
     let (call, _) = addition(&mut a, B, 200);
-    a.handle_store(KEY, call, StoreAnswer::Refused);
+    a.handle_store(KEY, call, StoreAnswer::Refused(12));
     let call = read(&settle(&mut a)).expect("the reason is read");
     a.handle_store(KEY, call, StoreAnswer::Read(alone()));
     let view = views(&settle(&mut a)).pop().expect("a view");
@@ -508,4 +508,51 @@ fn the_record_tells_that_the_last_replica_in_sync_has_lost_its_power() {
         let expected = record(5, 0, vec![element(0, 3)]);
         assert_eq!(recovered(power), Record { kept_since: Term(kept_since), ..expected });
     }
+}
+
+#[test]
+fn after_an_answer_of_an_older_store_a_secondary_asks_again_and_takes_over() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    b.handle_pulse_end(A, true);
+    let call = read(&settle(&mut b)).expect("the record is read");
+    let older = Known { record: both().record, revision: 9 };
+    b.handle_store(KEY, call, StoreAnswer::Read(older));
+    assert_eq!(settle(&mut b), [], "not before its time");
+    b.set_now(at(1000));
+    b.handle_timeout();
+    let call = read(&settle(&mut b)).expect("it is read again");
+    // As old, by its revision, and another one.
+    let other = Known { record: record(1, 1, vec![element(1, 1)]), revision: 10 };
+    b.handle_store(KEY, call, StoreAnswer::Read(other));
+    b.set_now(at(2000));
+    b.handle_timeout();
+    let call = read(&settle(&mut b)).expect("it is read again");
+    b.handle_store(KEY, call, StoreAnswer::Read(both()));
+    assert!(proposal(&settle(&mut b)).is_some());
+}
+
+#[test]
+fn a_refusal_of_an_older_store_neither_fences_a_primary_nor_leaves_it_stopped() {
+    let mut a = membership(A, 1, both());
+    settle(&mut a);
+    a.handle_pulse(B, hello(B, 1));
+    a.leave();
+    let call = read(&settle(&mut a)).expect("the record is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (call, ..) = proposal(&settle(&mut a)).expect("it hands over");
+    a.handle_store(KEY, call, StoreAnswer::Refused(9));
+    a.set_now(at(1000));
+    a.handle_timeout();
+    let (call, ..) = proposal(&settle(&mut a)).expect("the same is sent again");
+    a.handle_store(KEY, call, StoreAnswer::Refused(11));
+    let call = read(&settle(&mut a)).expect("the reason is read");
+    a.handle_store(KEY, call, StoreAnswer::Read(Known { revision: 9, ..both() }));
+    a.set_now(at(2000));
+    a.handle_timeout();
+    let (call, ..) = proposal(&settle(&mut a)).expect("the same is sent again");
+    a.handle_store(KEY, call, StoreAnswer::Committed(12));
+    let view = views(&settle(&mut a)).pop().expect("a view");
+    assert_eq!((view.role, view.term), (Role::Elsewhere, Term(2)));
 }

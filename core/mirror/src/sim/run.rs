@@ -207,6 +207,13 @@ impl Run {
         run
     }
 
+    /// The run of a seed in which some answers come from a store that was restored from an earlier snapshot.
+    pub(super) fn with_older_store(seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut run = Self::new(seed, mutant, false);
+        run.store.older = 150;
+        run
+    }
+
     /// The run of a seed in which blocks of one node cannot be read, and nothing else fails.
     pub(super) fn scratched(seed: u64) -> Self {
         let mut run = Self::orderly(seed);

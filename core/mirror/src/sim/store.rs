@@ -19,6 +19,10 @@ pub(super) struct Store {
     /// By node: the incarnation of its slice.
     pub(super) slices: [u64; NODES],
     pub(super) revision: i64,
+    /// By mirror: the records that it had before.
+    earlier: Vec<Vec<Known>>,
+    /// So many of a thousand answers come from a store that was restored from an earlier snapshot.
+    pub(super) older: u64,
     /// By node: it does not reach the store until then.
     pub(super) unreachable: [Time; 3],
 }
@@ -44,6 +48,7 @@ impl Store {
         let record = Record { term: Term(1), primary, in_sync, kept_since: Term(0) };
         self.records.push(Known { record, revision: self.revision });
         self.places.push(Places::first(self.revision));
+        self.earlier.push(Vec::new());
     }
 }
 
@@ -66,6 +71,10 @@ impl Run {
         if self.now < self.store.unreachable[call.node] {
             return self.count("store calls lost");
         }
+        if let Some(answer) = self.older_answer(&call) {
+            self.count("answers of an older store");
+            return self.later(self.now + MILLI, Event::StoreAnswer(call, answer));
+        }
         let place = index(call.mirror);
         let is_alive = self.nodes[call.node].life == call.life && self.nodes[call.node].is_up;
         let answer = match &call.proposal {
@@ -81,7 +90,7 @@ impl Run {
                     StoreAnswer::Committed(self.commit(call.mirror, record.clone()))
                 } else {
                     self.count("transactions refused");
-                    StoreAnswer::Refused
+                    StoreAnswer::Refused(self.store.revision)
                 }
             }
         };
@@ -90,6 +99,23 @@ impl Run {
         }
         let delay = 200 * MICRO + self.random.below(3 * MILLI);
         self.later(self.now + delay, Event::StoreAnswer(call, answer));
+    }
+
+    /// The answer of a store that was restored from a snapshot of an earlier time. Nothing that it does stays.
+    fn older_answer(&mut self, call: &Call) -> Option<StoreAnswer> {
+        let earlier = self.store.earlier[index(call.mirror)].len();
+        if self.store.older == 0 || earlier == 0 || self.is_calm() {
+            return None;
+        }
+        if !self.random.permille(self.store.older) {
+            return None;
+        }
+        let chosen = self.draw(earlier);
+        let known = self.store.earlier[index(call.mirror)][chosen].clone();
+        Some(match call.proposal {
+            None => StoreAnswer::Read(known),
+            Some(_) => StoreAnswer::Refused(known.revision),
+        })
     }
 
     fn commit(&mut self, mirror: u32, record: Record) -> i64 {
@@ -122,7 +148,8 @@ impl Run {
         });
         self.store.revision += 1;
         let known = Known { record, revision: self.store.revision };
-        self.store.records[index(mirror)] = known.clone();
+        let before = std::mem::replace(&mut self.store.records[index(mirror)], known.clone());
+        self.store.earlier[index(mirror)].push(before);
         self.excuse();
         for node in 0..self.nodes.len() {
             let delay = self.watch_delay();
