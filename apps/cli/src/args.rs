@@ -1069,6 +1069,18 @@ pub(crate) enum ClusterSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
+    /// Compare an etcd that was restored from an older snapshot with what this machine's node has seen, and
+    /// say what is lost; with --force, go on with the restored state. No node may run
+    AcceptRestored {
+        /// Go on with the state that etcd has now: what was changed since is lost
+        #[arg(long)]
+        force: bool,
+        /// Do not ask on a terminal
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
     /// Show the members of etcd; the exit code is 0 (ok), 1 (degraded), 2 (at risk) or 3
     /// (unavailable)
     Status {

@@ -8,8 +8,8 @@ use nearflash_api::socket::default_data_dir;
 use nearflash_node::NodeError;
 use nearflash_node::cluster::{
     ClusterError, ClusterStatus, InitOptions, Initialized, JoinOptions, Joined, Removed,
-    RemovedMachine, Renewed, Repaired, Role, StatusPart, Supervisor, Token, init, join, loss,
-    remove, remove_machine, repair, status, token,
+    RemovedMachine, Renewed, Repaired, Restored, Role, StatusPart, Supervisor, Token,
+    accept_restored, init, join, loss, remove, remove_machine, repair, status, token,
 };
 use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -65,6 +65,18 @@ pub(crate) fn run_cluster(subcommand: ClusterSubcommand) -> Done {
             let done = repair(&data_dir(&node)?, &mut say)?;
             print(&show(&done, node.json, repaired))?;
             Ok(ExitCode::SUCCESS)
+        }
+        ClusterSubcommand::AcceptRestored { force, yes, node } => {
+            let data_dir = data_dir(&node)?;
+            if force {
+                confirm(yes, || {
+                    let lost = losses(&accept_restored(&data_dir, false)?);
+                    Ok(format!("{lost}Go on with the restored state? What it lacks is lost."))
+                })?;
+            }
+            let done = accept_restored(&data_dir, force)?;
+            print(&show(&done, node.json, restored))?;
+            Ok(if done.is_accepted { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         ClusterSubcommand::Status { node } => {
             let status = status(&data_dir(&node)?)?;
@@ -148,6 +160,36 @@ fn repaired(done: &Repaired) -> String {
         count => format!(
             "{} a second replica, and the data is being copied: see 'nearflash cluster status'\n",
             counted(count, "mirror has", "mirrors have")
+        ),
+    }
+}
+
+/// The differences between a store and what was seen of it.
+fn losses(found: &Restored) -> String {
+    let Restored { proof, was_seen, lost, back, resized, .. } = found;
+    let mut text = match (proof, was_seen) {
+        (Some(proof), _) => format!("etcd was restored from an older snapshot: {proof}\n"),
+        (None, true) => "etcd lacks nothing that this machine's node has noted\n".to_owned(),
+        (None, false) => "this machine's node has noted nothing of this etcd\n".to_owned(),
+    };
+    let parts = [
+        ("lost, with all data", lost),
+        ("removed since, and back with whatever lies there now", back),
+        ("as long as before again", resized),
+    ];
+    for (what, volumes) in parts.into_iter().filter(|(_, volumes)| !volumes.is_empty()) {
+        text += &format!("volumes {what}: {}\n", volumes.join(", "));
+    }
+    text
+}
+
+fn restored(done: &Restored) -> String {
+    let what = losses(done);
+    match done.is_accepted {
+        true => format!("{what}The restored state is accepted: start the nodes.\n"),
+        false => format!(
+            "{what}Other nodes may have seen more: run this on their machines, too. Nothing was changed. Give \
+             etcd its newest state back, or repeat this with --force to go on with the restored one.\n"
         ),
     }
 }

@@ -28,6 +28,7 @@ use nearflash_space::Name;
 use nearflash_space::slice::{SliceVerdict, Superblock};
 use uuid::Uuid;
 
+use crate::catalog::SeenRecord;
 use crate::cluster::{ChangeError, Follower, MirrorSetup, PeerSecret, StoreAccess};
 use crate::config::{ClusterConfig, PULSE_PORT, Protocol};
 use crate::doors::Addresses;
@@ -113,8 +114,11 @@ impl Enrolled {
         let (pulse, pulse_address) = listen(config.pulse.unwrap_or((ip, PULSE_PORT).into()))?;
         let endpoints = access.endpoints_text();
         let receiver = Arc::new(Receiver::default());
-        let take = Arc::clone(&receiver);
-        let follower = Follower::start(access, node, Box::new(move |tables| take.take(tables)))?;
+        let (take, keep) = (Arc::clone(&receiver), Arc::clone(&receiver));
+        let on_tables = Box::new(move |tables| take.take(tables));
+        let on_seen = Arc::new(move |record| keep.keep(&record));
+        let seen = catalog.seen()?.and_then(|it| it.seen(cluster));
+        let follower = Follower::start(access, (node, seen), (on_tables, on_seen))?;
         let spec = NodeSpec {
             uuid: node,
             name: config.node.clone(),
@@ -194,6 +198,12 @@ impl Enrolled {
             }
             (Some(superblock), known) => match superblock.verdict(known) {
                 SliceVerdict::Good => return Ok(()),
+                SliceVerdict::StoreRolledBack { .. } if self.follower.is_accepted() => {
+                    tracing::warn!(
+                        "slice {name} is newer than the restored etcd that was accepted"
+                    );
+                    return Ok(());
+                }
                 verdict => verdict.to_string(),
             },
         };
@@ -234,6 +244,7 @@ impl Enrolled {
         // The volumes are there when the node says that it is ready.
         node.follow_cluster(compile(&self.follower.state(), self.spec.uuid), is_over);
         self.receiver.hand(Arc::clone(node));
+        self.follower.note_seen();
         Ok(())
     }
 
@@ -348,6 +359,14 @@ impl Receiver {
         }
     }
 
+    /// Keeps what the node has seen of the cluster's store.
+    fn keep(&self, record: &SeenRecord) {
+        let node = self.node().clone();
+        if let Some(Err(error)) = node.map(|node| node.keep_seen(record)) {
+            tracing::error!("cannot record what was seen of etcd: {error}");
+        }
+    }
+
     /// Ends the threads of the follower.
     pub(crate) fn stop(&self, follower: &Follower) {
         {
@@ -369,10 +388,13 @@ impl Receiver {
     }
 }
 
-/// Waits until the store has been read.
+/// Waits until the store has been read. One that has gone back is not read.
 fn await_store(follower: &Follower, endpoints: &str) -> Result<(), NodeError> {
     let since = Instant::now();
     while !follower.wait_until_read(REPORT_EVERY) {
+        if let Some(proof) = follower.rolled_back() {
+            return Err(NodeError::StoreRolledBack(proof));
+        }
         let seconds = since.elapsed().as_secs();
         if since.elapsed() >= FIRST_ANSWER_MAX {
             return Err(NodeError::StoreSilent { seconds, endpoints: endpoints.into() });

@@ -134,6 +134,13 @@ pub enum NodeError {
         /// The addresses that were asked, separated by commas.
         endpoints: Box<str>,
     },
+    /// The cluster's store was restored from an older snapshot.
+    #[error(
+        "--cluster: etcd has been restored from an older snapshot, or has lost the cluster: {0}: give etcd \
+         its newest state back, and start the node again; 'nearflash cluster accept-restored' says what is \
+         lost without it"
+    )]
+    StoreRolledBack(nearflash_cluster::RolledBack),
     /// The socket for the pulses of other nodes cannot be opened.
     #[error("--pulse {address}: {source}: choose another address that the other nodes reach")]
     PulseSocket {

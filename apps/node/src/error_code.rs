@@ -82,7 +82,9 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::ZeroPart { volume: name, .. } => volume(ErrorCode::ClusterUnreachable, name),
         NodeError::NotServedYet { name } => volume(ErrorCode::ClusterUnreachable, name),
         NodeError::Cluster(_) => (ErrorCode::Configuration, None),
-        NodeError::SliceStore { .. } => (ErrorCode::Configuration, None),
+        NodeError::StoreRolledBack(_) | NodeError::SliceStore { .. } => {
+            (ErrorCode::Configuration, None)
+        }
     }
 }
 

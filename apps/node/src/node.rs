@@ -40,7 +40,7 @@ use nearflash_space::{Name, Space, Volume, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, Transaction};
+use crate::catalog::{Catalog, SeenRecord, Transaction};
 use crate::cluster::Follower;
 use crate::config::ValueError;
 use crate::doors::Addresses;
@@ -299,6 +299,11 @@ impl Node {
         if let Err(error) = self.record_health(self.one_change()) {
             tracing::error!("cannot record a suspect device, so a restart may clear it: {error}");
         }
+    }
+
+    /// Keeps what the node has seen of the cluster's store.
+    pub(crate) fn keep_seen(&self, record: &SeenRecord) -> Result<(), NodeError> {
+        Ok(self.catalog.keep_seen(record)?)
     }
 
     /// Releases the locks of the devices and records that. No operation is under way any more.

@@ -6,14 +6,20 @@
 //! transaction shows; its transactions are planned again when their compares are lost, and sent again,
 //! unchanged, when they got no answer.
 //!
-//! A store that has gone back is not believed: it was restored from a snapshot, and may lack volumes
-//! that are in use. The known state stays, and changes are refused.
+//! A store that has gone back (`continuity`) is not believed: it was restored from a snapshot, and may lack
+//! volumes that are in use. The known state stays, nothing is written, and changes are refused, until the store
+//! has all that is known again. A watch could lead to another store than the read before it, so what it
+//! reports counts only when a read that began after it has shown that the store goes on.
+//!
+//! The agent of a node keeps the key `seen/<node>`: it is written soon after each change that the node
+//! learns, and the node keeps its revision durably, so that its next process knows a store that went back.
 //!
 //! Knows neither sockets nor clocks. Every request has a deadline; a request that passes it counts
 //! as unanswered, and the next one goes to the next endpoint.
 
 mod changes;
 mod reading;
+mod seen;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,11 +27,13 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::compile::{Tables, compile};
+use crate::continuity::{Known, RolledBack, Seen};
 use crate::key::Key;
 use crate::record::{AliveRecord, Record, Schema};
 use crate::state::ClusterState;
 use crate::store::{
-    Answer, Compare, Operation, Put, RequestId, StoreEvent, StoreRequest, StoreStatus, Txn,
+    Answer, Compare, Found, Operation, Put, RequestId, StoreEvent, StoreId, StoreRequest,
+    StoreStatus, Txn,
 };
 use changes::Running;
 pub use changes::{ChangeId, Outcome};
@@ -47,6 +55,9 @@ const STATUS_EVERY: Nanos = Nanos(5_000_000_000);
 const ALIVE_TTL: u32 = 5;
 const ALIVE_EVERY: Nanos = Nanos(1_500_000_000);
 
+/// The most revisions of a watch that wait until they count. After more, everything is read.
+const HELD_MAX: usize = 10_000;
+
 /// Most changes that wait.
 pub const CHANGES_MAX: usize = 64;
 
@@ -62,6 +73,8 @@ pub struct AgentConfig {
     pub run: Option<u64>,
     /// The number of endpoints, at least 1.
     pub endpoints: usize,
+    /// What an earlier process of the node has seen of the store.
+    pub seen: Option<Seen>,
 }
 
 /// What the agent does by itself, at a time.
@@ -77,6 +90,8 @@ enum Task {
     Step,
     /// Keeps `alive`.
     Alive,
+    /// Notes what was seen.
+    Seen,
     /// Asks for the store's members.
     Status,
 }
@@ -106,7 +121,9 @@ pub struct StoreHealth {
     pub other_run: Option<u64>,
     /// The store shows an earlier state than before, or none: it was restored from a snapshot, or lost.
     /// The known state is kept.
-    pub is_rolled_back: bool,
+    pub rolled_back: Option<RolledBack>,
+    /// An operator has accepted a restored store since the node ran last.
+    pub is_accepted: bool,
 }
 
 /// Follows the store and changes it.
@@ -116,6 +133,20 @@ pub struct Agent {
     state: ClusterState,
     /// The revision up to which `state` shows the store; 0: nothing has been read.
     revision: u64,
+    /// The revision of the last complete read, or of the last comparison of all keys that agreed.
+    complete: u64,
+    /// The store that has answered last.
+    answered_by: Option<StoreId>,
+    /// The store that was read.
+    store: Option<StoreId>,
+    /// What was last noted as seen, by this process or an earlier one.
+    seen: Option<Seen>,
+    /// Whether this process notes what it sees.
+    notes_seen: bool,
+    /// Something has changed since then.
+    is_unseen: bool,
+    /// `seen` has changed since it was polled.
+    is_seen_new: bool,
     requests: VecDeque<StoreRequest>,
     waiting: BTreeMap<RequestId, Waiting>,
     next_id: u64,
@@ -126,6 +157,8 @@ pub struct Agent {
     reads_begun: u64,
     reads_ended: u64,
     watch: Option<RequestId>,
+    /// What the watch has reported, until a read that began after it has shown that the store goes on.
+    held: Option<Vec<(u64, Vec<Found>)>>,
     /// The endpoint of the last watch. When a watch is cut, another one is asked.
     watched_at: usize,
     lease: Option<i64>,
@@ -140,7 +173,8 @@ pub struct Agent {
     failures: BTreeMap<usize, String>,
     silent_since: Option<Nanos>,
     status: Option<StoreStatus>,
-    is_rolled_back: bool,
+    rolled_back: Option<RolledBack>,
+    is_accepted: bool,
 }
 
 impl Agent {
@@ -155,6 +189,13 @@ impl Agent {
             config,
             state: ClusterState::new(config.cluster),
             revision: 0,
+            complete: 0,
+            answered_by: None,
+            store: None,
+            seen: config.seen,
+            notes_seen: false,
+            is_unseen: false,
+            is_seen_new: false,
             requests: VecDeque::new(),
             waiting: BTreeMap::new(),
             next_id: 0,
@@ -164,6 +205,7 @@ impl Agent {
             reads_begun: 0,
             reads_ended: 0,
             watch: None,
+            held: None,
             watched_at: 0,
             lease: None,
             is_noted: false,
@@ -175,8 +217,15 @@ impl Agent {
             failures: BTreeMap::new(),
             silent_since: Some(now),
             status: None,
-            is_rolled_back: false,
+            rolled_back: None,
+            is_accepted: false,
         }
+    }
+
+    /// Notes from now on what the node has seen of the store: it has taken its part in the cluster.
+    pub fn note_seen(&mut self, now: Nanos) {
+        self.notes_seen = true;
+        self.due.insert(Task::Seen, now);
     }
 
     /// Further endpoints can be asked, too.
@@ -192,21 +241,21 @@ impl Agent {
     /// Takes what the store reports.
     pub fn handle_event(&mut self, now: Nanos, event: StoreEvent) {
         match event {
-            StoreEvent::Answered { id, answer } => {
+            StoreEvent::Answered { id, store, answer } => {
                 if let Some(waiting) = self.waiting.remove(&id) {
+                    self.answered_by = store;
+                    let answer = self.answer_of(now, store, answer);
                     self.handle_answer(now, waiting, answer);
                 }
             }
             StoreEvent::Changed { id, revision, changes } => {
-                if self.watch == Some(id) && revision > self.revision {
-                    changes.iter().for_each(|it| self.state.apply(it));
-                    self.revision = revision;
-                    self.state_changed(now);
+                if self.watch == Some(id) {
+                    self.take_changes(now, revision, changes);
                 }
             }
             StoreEvent::WatchEnded { id, is_compacted, .. } => {
                 if self.watch == Some(id) {
-                    self.watch = None;
+                    self.end_watch();
                     self.waiting.remove(&id);
                     if !is_compacted && self.watched_at == self.endpoint {
                         self.endpoint = (self.endpoint + 1) % self.config.endpoints.max(1);
@@ -238,6 +287,7 @@ impl Agent {
                 Task::Watch => self.start_watch(now),
                 Task::Step => self.step(now),
                 Task::Alive => self.keep_alive(now),
+                Task::Seen => self.write_seen(now),
                 Task::Status => drop(self.request(now, Task::Status, Operation::Status)),
             }
         }
@@ -261,6 +311,16 @@ impl Agent {
         Some(tables)
     }
 
+    /// What the node has seen of the store, if that has changed. It is to be kept durably.
+    pub fn poll_seen(&mut self) -> Option<Seen> {
+        self.seen.filter(|_| std::mem::take(&mut self.is_seen_new))
+    }
+
+    /// The store that is believed.
+    pub fn store(&self) -> Option<StoreId> {
+        self.store.filter(|_| self.rolled_back.is_none())
+    }
+
     /// The time at which [`Self::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Nanos {
         let deadlines = self.waiting.values().map(|it| it.deadline);
@@ -281,7 +341,8 @@ impl Agent {
             status: self.status.clone(),
             is_outcome_unknown: self.changes.front().is_some_and(|it| it.is_unknown),
             other_run: self.other_run(),
-            is_rolled_back: self.is_rolled_back,
+            rolled_back: self.rolled_back.clone(),
+            is_accepted: self.is_accepted,
         }
     }
 
@@ -339,7 +400,14 @@ impl Agent {
                 self.status = Some(status);
                 self.due.insert(Task::Status, now.plus(STATUS_EVERY));
             }
-            (Task::Watch, Answer::Watching) => {}
+            (Task::Watch, Answer::Watching) => self.confirm_watch(now),
+            (Task::Seen, Answer::Txn { succeeded: true, revision }) => self.noted(now, revision),
+            (Task::Seen, _) => {
+                // Another record of this node, or another history: what is known is out of date.
+                self.is_unseen = true;
+                self.due.insert(Task::Seen, now.plus(self.seen_after()));
+                self.start_reading(now);
+            }
             // An answer to something else is no answer.
             (task, _) => drop(self.due.insert(task, now.plus(RETRY_AFTER))),
         }
@@ -355,7 +423,8 @@ impl Agent {
         }
         match waiting.task {
             Task::Read | Task::Check => self.reading = None,
-            Task::Watch => self.watch = None,
+            Task::Watch => self.end_watch(),
+            Task::Seen => self.is_unseen = true,
             Task::Step => self.changes.front_mut().into_iter().for_each(|it| it.is_unknown = true),
             Task::Status => self.status = None,
             Task::Alive => self.lease = None,
@@ -367,6 +436,10 @@ impl Agent {
     /// and started again has the lease ready when that of the earlier run ends, so that nobody sees
     /// it as down for longer than one transaction takes.
     fn keep_alive(&mut self, now: Nanos) {
+        if self.rolled_back.is_some() {
+            self.due.insert(Task::Alive, now.plus(ALIVE_EVERY));
+            return;
+        }
         if !self.state.nodes().contains_key(&self.config.node) {
             self.due.insert(Task::Alive, now.plus(RETRY_AFTER));
             return;
@@ -387,6 +460,30 @@ impl Agent {
         let compares = vec![Compare { key: key.clone(), mod_revision }];
         let puts = vec![Put { key, value: record.encode(), lease: Some(lease) }];
         self.request(now, Task::Alive, Operation::Txn(Txn { compares, puts, deletes: Vec::new() }))
+    }
+
+    /// What is known, for a comparison with what is read.
+    fn known(&self) -> Known<'_> {
+        Known {
+            state: &self.state,
+            revision: self.revision,
+            complete: self.complete,
+            seen: self.seen,
+            node: self.config.node,
+        }
+    }
+
+    /// An answer of another store than the one that was read is none.
+    fn answer_of(&mut self, now: Nanos, store: Option<StoreId>, answer: Answer) -> Answer {
+        match (self.store, store) {
+            (Some(known), Some(found)) if known != found => {
+                let rolled_back = RolledBack::Store { known, found };
+                let reason = format!("another etcd answers: {rolled_back}");
+                self.has_gone_back(now, rolled_back);
+                Answer::Unknown { reason }
+            }
+            _ => answer,
+        }
     }
 
     /// A change that waits for a newer state goes on.

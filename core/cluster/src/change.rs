@@ -25,6 +25,7 @@ use nearflash_space::Name;
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
+use crate::continuity::RolledBack;
 use crate::key::{Key, ORDINAL_MAX};
 use crate::record::{
     AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record, Schema,
@@ -158,10 +159,11 @@ pub enum Refusal {
     Inconsistent(#[from] Inconsistent),
     /// The store shows an earlier state than before.
     #[error(
-        "etcd has been restored from an older snapshot, or has lost the cluster: volumes are served as \
-         before, and nothing is changed: restore its newest state, or restart the nodes to accept this one"
+        "etcd has been restored from an older snapshot, or has lost the cluster: {0}. Volumes are served as \
+         before, and nothing is changed: give etcd its newest state back. 'nearflash cluster \
+         accept-restored' says what is lost without it"
     )]
-    StoreRolledBack,
+    StoreRolledBack(RolledBack),
     /// The cluster does not exist in the store.
     #[error("the store has no cluster {0}: check the token, or create one with `cluster init`")]
     NoCluster(Uuid),
@@ -366,6 +368,8 @@ impl<'a> Draft<'a> {
     fn new(state: &'a ClusterState) -> Result<Self, Refusal> {
         let mut draft = Self { state, txn: Txn::default() };
         draft.decided_on(Key::Cluster)?;
+        // Nothing that was decided in one history of the store takes effect in another one.
+        draft.decided_on(Key::History)?;
         let cluster = state.cluster().ok_or(Refusal::NoCluster(state.uuid()))?;
         if cluster.feature_level > FEATURE_LEVEL {
             return Err(Refusal::FeatureLevel(cluster.feature_level));

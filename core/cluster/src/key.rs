@@ -27,6 +27,8 @@ pub struct MirrorKey {
 pub enum Key {
     /// `cluster`: the cluster itself.
     Cluster,
+    /// `history`: which of the store's histories this is. It is drawn anew when a restored store is accepted.
+    History,
     /// `node/<uuid>`: a node.
     Node(Uuid),
     /// `name/node/<name>`: makes a node's name unique.
@@ -51,6 +53,8 @@ pub enum Key {
     On(Uuid, MirrorKey),
     /// `alive/<node>`: the node runs; ends with an etcd lease. For people and planning only.
     Alive(Uuid),
+    /// `seen/<node>`: the node has seen the store up to here. Only the node writes it.
+    Seen(Uuid),
     /// `removed/<node>`: the node was removed from the cluster, and must not come back.
     Removed(Uuid),
 }
@@ -94,6 +98,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cluster => f.write_str("cluster"),
+            Self::History => f.write_str("history"),
             Self::Node(node) => write!(f, "node/{node}"),
             Self::NodeName(name) => write!(f, "name/node/{name}"),
             Self::Ordinal(ordinal) => write!(f, "ordinal/{ordinal}"),
@@ -106,6 +111,7 @@ impl fmt::Display for Key {
             Self::Replicas(mirror) => write!(f, "replicas/{mirror}"),
             Self::On(slice, mirror) => write!(f, "on/{slice}/{mirror}"),
             Self::Alive(node) => write!(f, "alive/{node}"),
+            Self::Seen(node) => write!(f, "seen/{node}"),
             Self::Removed(node) => write!(f, "removed/{node}"),
         }
     }
@@ -128,6 +134,7 @@ fn parse(text: &str) -> Option<Key> {
     };
     Some(match parts[..] {
         ["cluster"] => Key::Cluster,
+        ["history"] => Key::History,
         ["node", node] => Key::Node(node.parse().ok()?),
         ["name", "node", name] => Key::NodeName(name.parse().ok()?),
         ["ordinal", ordinal] => Key::Ordinal(ordinal.parse().ok()?),
@@ -140,6 +147,7 @@ fn parse(text: &str) -> Option<Key> {
         ["replicas", volume, number] => Key::Replicas(mirror(volume, number)?),
         ["on", slice, volume, number] => Key::On(slice.parse().ok()?, mirror(volume, number)?),
         ["alive", node] => Key::Alive(node.parse().ok()?),
+        ["seen", node] => Key::Seen(node.parse().ok()?),
         ["removed", node] => Key::Removed(node.parse().ok()?),
         _ => return None,
     })
@@ -152,7 +160,7 @@ mod tests {
 
     fn any_key() -> impl Strategy<Value = Key> {
         let name = "[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}";
-        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..14u8).prop_map(
+        (any::<u128>(), any::<u128>(), any::<u32>(), name, 0..16u8).prop_map(
             |(first, second, number, name, kind)| {
                 let (first, second) = (Uuid::from_u128(first), Uuid::from_u128(second));
                 let name: Name = name.parse().unwrap();
@@ -171,6 +179,8 @@ mod tests {
                     10 => Key::Replicas(mirror),
                     11 => Key::On(first, mirror),
                     12 => Key::Removed(first),
+                    13 => Key::History,
+                    14 => Key::Seen(first),
                     _ => Key::Alive(first),
                 }
             },

@@ -9,6 +9,7 @@
 pub mod agent;
 pub mod change;
 pub mod compile;
+pub mod continuity;
 pub mod key;
 #[cfg(test)]
 mod model;
@@ -20,6 +21,7 @@ pub mod verdict;
 pub use agent::{Agent, AgentConfig, ChangeId, Outcome, StoreHealth};
 pub use change::{Change, Refusal, Step};
 pub use compile::{Tables, compile, face_name, face_uuid, part_name, part_uuid};
+pub use continuity::{RolledBack, Seen};
 pub use key::{Key, MirrorKey, ParseKeyError, prefix};
 pub use record::{RecordError, VALUE_LEN_MAX};
 pub use state::{ClusterState, Inconsistent};

@@ -9,7 +9,8 @@ mod slice;
 mod volume;
 
 pub use node::{
-    AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, NodeRecord, RemovedRecord,
+    AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord, NodeRecord,
+    RemovedRecord, SeenRecord,
 };
 pub use slice::{DATA_START, MIRROR_LEN_MAX, RoomRecord, RoomState, SliceRecord, TRACT_LEN};
 pub(crate) use volume::is_stripe_unit;

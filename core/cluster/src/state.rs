@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::key::{Key, MirrorKey};
 use crate::record::{
-    AliveRecord, ClusterRecord, MirrorRecord, NodeRecord, OwnerRecord, Record, RecordError,
-    RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, VolumeRecord,
+    AliveRecord, ClusterRecord, HistoryRecord, MirrorRecord, NodeRecord, OwnerRecord, Record,
+    RecordError, RemovedRecord, ReplicasRecord, RoomRecord, SliceRecord, VolumeRecord,
 };
 use crate::store::{Found, ModRevision};
 
@@ -24,6 +24,7 @@ pub struct ClusterState {
     /// Texts under the prefix that are not keys, and keys whose values are not records.
     damaged: BTreeMap<String, Damage>,
     cluster: BTreeMap<(), ClusterRecord>,
+    history: BTreeMap<(), HistoryRecord>,
     nodes: BTreeMap<Uuid, NodeRecord>,
     owners: BTreeMap<Key, OwnerRecord>,
     slices: BTreeMap<Uuid, SliceRecord>,
@@ -109,7 +110,8 @@ impl ClusterState {
         }
     }
 
-    /// Takes the complete content of the store, read at one revision: what it lacks is gone.
+    /// Takes the complete content of the store, read at one revision: what it lacks is gone. Whether it
+    /// may be gone has been examined (`continuity`).
     pub fn replace(&mut self, found: &[Found]) {
         let here: Vec<Key> =
             found.iter().filter_map(|it| Key::parse(self.uuid, &it.key).ok()).collect();
@@ -118,18 +120,18 @@ impl ClusterState {
             self.revisions.keys().filter(|key| !here.contains(key)).cloned().collect();
         gone.iter().for_each(|key| self.forget(key));
         self.damaged.clear();
-        // The store is believed even if it has been restored from an older snapshot.
         self.revisions.clear();
         found.iter().for_each(|it| self.apply(it));
     }
 
-    /// Whether the keys and their revisions, read without values, are those that are known.
-    pub fn agrees(&self, found: &[Found]) -> bool {
-        let keys = found.iter().filter_map(|it| {
-            let key = Key::parse(self.uuid, &it.key).ok()?;
-            Some((key, it.mod_revision))
-        });
-        keys.collect::<BTreeMap<_, _>>() == self.revisions
+    /// Whether these keys and their revisions are those that are known.
+    pub(crate) fn agrees(&self, found: &BTreeMap<Key, ModRevision>) -> bool {
+        *found == self.revisions
+    }
+
+    /// The known keys, with the revisions of their last changes.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Key, ModRevision)> {
+        self.revisions.iter().map(|(key, revision)| (key, *revision))
     }
 
     fn set(&mut self, key: &Key, value: &[u8]) -> Result<(), RecordError> {
@@ -143,6 +145,7 @@ impl ClusterState {
         }
         match key {
             Key::Cluster => put(&mut self.cluster, (), value),
+            Key::History => put(&mut self.history, (), value),
             Key::Node(node) => put(&mut self.nodes, *node, value),
             Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => {
                 put(&mut self.owners, key.clone(), value)
@@ -162,7 +165,7 @@ impl ClusterState {
             }
             Key::Removed(node) => put(&mut self.removed, *node, value),
             Key::Alive(node) => put(&mut self.alive, *node, value),
-            Key::On(..) => Ok(()),
+            Key::On(..) | Key::Seen(_) => Ok(()),
         }
     }
 
@@ -170,6 +173,7 @@ impl ClusterState {
         self.revisions.remove(key);
         match key {
             Key::Cluster => drop(self.cluster.remove(&())),
+            Key::History => drop(self.history.remove(&())),
             Key::Node(node) => drop(self.nodes.remove(node)),
             Key::NodeName(_) | Key::Ordinal(_) | Key::VolumeName(_) | Key::Nsid(..) => {
                 self.owners.remove(key);
@@ -181,7 +185,7 @@ impl ClusterState {
             Key::Replicas(mirror) => drop(self.replicas.remove(mirror)),
             Key::Alive(node) => drop(self.alive.remove(node)),
             Key::Removed(node) => drop(self.removed.remove(node)),
-            Key::On(..) => {}
+            Key::On(..) | Key::Seen(_) => {}
         }
     }
 
@@ -212,6 +216,11 @@ impl ClusterState {
     /// The cluster.
     pub fn cluster(&self) -> Option<&ClusterRecord> {
         self.cluster.get(&())
+    }
+
+    /// The history of the store.
+    pub fn history(&self) -> Option<&HistoryRecord> {
+        self.history.get(&())
     }
 
     /// The nodes.
@@ -258,6 +267,18 @@ impl ClusterState {
     /// The node of a slice.
     pub(crate) fn node_of(&self, slice: &Uuid) -> Option<Uuid> {
         self.slices.get(slice).map(|it| it.node)
+    }
+
+    /// The mirrors of a volume.
+    pub(crate) fn mirrors_of(&self, volume: Uuid) -> impl Iterator<Item = MirrorKey> {
+        let of = |number| MirrorKey { volume, number };
+        self.replicas.range(of(0)..=of(u32::MAX)).map(|(key, _)| *key)
+    }
+
+    /// The slices with replicas of a mirror.
+    pub(crate) fn slices_under(&self, mirror: MirrorKey) -> impl Iterator<Item = Uuid> {
+        let replicas = self.replicas.get(&mirror).into_iter().flat_map(|it| &it.0.replicas);
+        replicas.map(|it| it.slice)
     }
 
     /// The rows of a volume, each with its mirrors in order.

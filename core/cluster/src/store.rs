@@ -19,6 +19,18 @@ pub const TXN_OPERATIONS_MAX: usize = 128;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ModRevision(pub u64);
 
+/// etcd's cluster id, which is in each of its answers. An etcd that is restored from a snapshot usually has
+/// another one than before.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct StoreId(pub u64);
+
+/// As `etcdctl` shows it.
+impl std::fmt::Display for StoreId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
 /// The number of a request, which its answer repeats.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub u64);
@@ -70,8 +82,11 @@ pub struct StoreRequest {
 /// The operation of a request. Keys are whole names: [`Key::path`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Operation {
-    /// Reads keys in ascending order, linearizably.
+    /// Reads keys in ascending order.
     Range {
+        /// Whether the endpoint answers from its own data, which may be behind. Otherwise, the read is
+        /// linearizable, and waits for an election.
+        is_local: bool,
         /// The first key to read.
         from: String,
         /// The prefix that all keys have.
@@ -113,6 +128,8 @@ pub enum StoreEvent {
     Answered {
         /// The request.
         id: RequestId,
+        /// The store that has answered; `None` if none has.
+        store: Option<StoreId>,
         /// The answer.
         answer: Answer,
     },

@@ -138,6 +138,19 @@ fn connection(now: Nanos, health: &StoreHealth, endpoints: &[String]) -> Part {
         failures => failures.join(", "),
     };
     let remedy = "start etcd there, or check the network and the certificates";
+    if let Some(rolled_back) = &health.rolled_back {
+        let (level, effect) = match health.is_read {
+            true => (Level::AtRisk, "I/O goes on, nothing is changed"),
+            false => (Level::Unavailable, "this node does not use its slices"),
+        };
+        let reason = format!(
+            "etcd has been restored from an older snapshot, or has lost the cluster ({rolled_back}): \
+             {effect}"
+        );
+        let remedy = "give etcd its newest state back; `nearflash cluster accept-restored` says what is \
+                      lost without it";
+        return Part::new(level, reason, remedy);
+    }
     if let Some(since) = health.silent_since {
         let seconds = now.since(since).to_duration().as_secs();
         let effect = if health.is_read {
@@ -152,11 +165,6 @@ fn connection(now: Nanos, health: &StoreHealth, endpoints: &[String]) -> Part {
     if !health.is_read {
         let reason = "the cluster's state is still being read";
         return Part::new(Level::Unavailable, reason, "wait a moment");
-    }
-    if health.is_rolled_back {
-        let reason = "etcd has been restored from an older snapshot, or has lost the cluster: I/O goes \
-                      on, nothing is changed";
-        return Part::new(Level::AtRisk, reason, "restore its newest state, or restart the nodes");
     }
     if let Some(run) = health.other_run {
         let reason = format!("another process runs as this node (run {run:016x})");

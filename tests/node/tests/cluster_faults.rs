@@ -214,10 +214,7 @@ fn an_etcd_that_was_restored_from_an_older_snapshot_is_not_believed_until_it_is_
     // A node that starts compares its slices, and refuses to write to them.
     first.terminate();
     let before = fs::read(machines[0].place.path("slice.img")).unwrap();
-    let slice = format!("flash=file:{}", machines[0].place.text("slice.img"));
-    let flags = ["serve", "--data-dir", &data_dir, "--log", "error", "--cluster", "--node", "n1"];
-    let doors = ["--direct", "127.0.0.1:0", "--host", "any", "--slice", &slice];
-    let message = refused(&[&flags[..], &ANY_PORT, &doors].concat()).message;
+    let message = refused_start(&machines[0], "n1");
     assert!(message.contains("etcd has been restored from an older snapshot"), "{message}");
     assert!(fs::read(machines[0].place.path("slice.img")).unwrap() == before);
     stop(&mut store);
@@ -226,6 +223,130 @@ fn an_etcd_that_was_restored_from_an_older_snapshot_is_not_believed_until_it_is_
     assert_eq!(volumes(&first), ["new", "old"]);
     assert_eq!(read(&first, "new", 2), Some(Stamp { lba: 2, sequence: 1 }));
     create(&first, "more", "spread");
+}
+
+/// What a start says that is refused.
+fn refused_start(machine: &Machine, name: &str) -> String {
+    let slice = format!("flash=file:{}", machine.place.text("slice.img"));
+    let data_dir = machine.place.data_dir();
+    let flags = ["serve", "--data-dir", &data_dir, "--log", "error", "--cluster", "--node", name];
+    let doors = ["--direct", "127.0.0.1:0", "--host", "any", "--slice", &slice];
+    refused(&[&flags[..], &ANY_PORT, &doors].concat()).message
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_restored_etcd_is_not_believed_when_its_revision_has_grown_until_an_operator_accepts_it() {
+    let (machines, mut store) = lab();
+    let first = serve(&machines[0], "n1");
+    create(&first, "old", "central:n1");
+    let older = store.place.path("older");
+    store.kill();
+    copy(&store.etcd("data"), &older);
+    start(&mut store);
+    let second = serve(&machines[1], "n2");
+    first.terminate();
+    let first = serve(&machines[0], "n1");
+    create(&first, "data", "central:n1");
+    let stamp = Stamp { lba: 1, sequence: 1 };
+    write(&first, "data", stamp);
+    let nodes = [&first, &second];
+    // The nodes note a further change, and so this one, too.
+    let mut etcd = Etcd::of(&store);
+    let created = etcd.revision();
+    create(&first, "more", "central:n1");
+    let output = machines[0].run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let prefix = format!("/lab/nearflash/{}/seen/", status["cluster"].as_str().unwrap());
+    let seen = |(_, value): &(String, Vec<u8>)| {
+        let record: Value = serde_json::from_slice(value).unwrap();
+        record["revision"].as_i64().unwrap()
+    };
+    eventually("the notes of both nodes", || {
+        etcd.list(&prefix).iter().filter(|it| seen(it) > created).count() == 2
+    });
+    let newest = etcd.revision();
+    stop(&mut store);
+    restore(&mut store, &older);
+    // Other programs use this etcd, too.
+    let mut etcd = Etcd::of(&store);
+    (0..300).for_each(|number| etcd.put(&format!("/other/{number}"), "x").unwrap());
+    assert!(etcd.revision() > newest);
+    let is_noticed = |it: &&Node<'_>| reason(it).contains("restored from an older snapshot");
+    eventually("the verdict", || nodes.iter().all(is_noticed));
+    let data_dir = machines[0].place.data_dir();
+    let other = ["volume", "create", "other", "--size", "64MiB", "--replicas", "1"];
+    let message = refused(&[&other[..], &["--data-dir", &data_dir]].concat()).message;
+    assert!(message.contains("accept-restored"), "{message}");
+    // Further changes, as of other programs, change nothing.
+    (0..300).for_each(|number| etcd.put(&format!("/other/{number}"), "y").unwrap());
+    for node in nodes {
+        assert!(is_noticed(&node));
+        assert_eq!(volumes(node), ["data", "more", "old"]);
+        assert_eq!(read(node, "data", 1), Some(stamp));
+    }
+    let (message, code) = machines[0].refusal(&["accept-restored", "--force", "--yes"]);
+    assert_eq!(code, 1, "{message}");
+    first.terminate();
+    second.terminate();
+    for (machine, name) in machines.iter().zip(["n1", "n2"]) {
+        let message = refused_start(machine, name);
+        assert!(message.contains("etcd has been restored from an older snapshot"), "{message}");
+    }
+    let found = machines[0].run(&["accept-restored"]);
+    let said = String::from_utf8(found.stdout).unwrap();
+    assert_eq!(found.status.code(), Some(1), "{said}");
+    assert!(said.contains("volumes lost, with all data: data (64MiB)"), "{said}");
+    let done = machines[0].answer(&["accept-restored", "--force", "--yes"]);
+    assert_eq!(done["is_accepted"], true);
+    let first = serve(&machines[0], "n1");
+    let second = serve(&machines[1], "n2");
+    assert_eq!(volumes(&first), ["old"]);
+    create(&first, "other", "central:n1");
+    eventually("the volume", || volumes(&second) == ["old", "other"]);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn an_etcd_that_shows_an_older_state_for_a_while_delays_a_takeover_and_no_more() {
+    let (machines, mut store) = lab();
+    let first = serve(&machines[0], "n1");
+    let second = serve(&machines[1], "n2");
+    let data = ["volume", "create", "data", "--size", "64MiB", "--replicas", "2", "--width", "1"];
+    first.command(&[&data[..], &["--placement", "local:n1"]].concat());
+    let [older, newest] = ["older", "newest"].map(|name| store.place.path(name));
+    store.kill();
+    copy(&store.etcd("data"), &older);
+    start(&mut store);
+    // The mirror gets a later term.
+    second.terminate();
+    let term = |node: &Node<'_>| {
+        node.command(&["volume", "show", "data"])["layout"]["mirrors"][0]["term"].as_u64().unwrap()
+    };
+    eventually("the next term", || term(&first) > 1);
+    let second = serve(&machines[1], "n2");
+    eventually("the copy", || {
+        let shown = second.command(&["volume", "show", "data"]);
+        let replicas = shown["layout"]["mirrors"][0]["replicas"].as_array().unwrap().clone();
+        term(&second) > 2 && replicas.iter().all(|it| it["is_in_sync"] == true)
+    });
+    write(&first, "data", Stamp { lba: 1, sequence: 1 });
+    stop(&mut store);
+    copy(&store.etcd("data"), &newest);
+    restore(&mut store, &older);
+    first.crash();
+    eventually("the verdict", || reason(&second).contains("restored from an older snapshot"));
+    stop(&mut store);
+    restore(&mut store, &newest);
+    let is_served = || {
+        let Ok(client) = Door::Tcp.anonymous(&second) else { return false };
+        let Ok(volume) = client.open("data") else { return false };
+        let mut block = [0; 4096];
+        volume.read_at(&mut block, 4096).is_ok()
+            && Stamp::of(&block) == Some(Stamp { lba: 1, sequence: 1 })
+    };
+    eventually("the takeover", is_served);
+    write(&second, "data", Stamp { lba: 2, sequence: 1 });
 }
 
 #[test]

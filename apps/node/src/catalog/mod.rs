@@ -27,6 +27,7 @@ mod host_volumes_record;
 pub(crate) mod lock;
 mod record;
 mod reservation_record;
+mod seen_record;
 mod store;
 mod token_record;
 mod transaction;
@@ -49,10 +50,14 @@ use upgrade::{UPGRADES, Upgrade};
 
 pub(crate) use contents::Contents;
 pub use error::CatalogError;
+pub(crate) use seen_record::{SeenRecord, volumes};
 pub(crate) use transaction::Transaction;
 
 /// The key of the node's cluster and its number in it.
 const ORDINAL: &str = "ordinal";
+
+/// The key of what the node has seen of its cluster's store.
+const SEEN: &str = "cluster_seen";
 
 /// A record before a change; `None` if there was none. It may hold a secret.
 type Former = (Table, String, Option<Zeroizing<String>>);
@@ -296,6 +301,26 @@ impl Catalog {
         }
         let transaction = self.begin()?;
         self.set_meta(&transaction, ORDINAL, &format!("{cluster} {ordinal}"))?;
+        transaction.commit().map_err(|e| self.failed(e))
+    }
+
+    /// What the node has seen of its cluster's store.
+    pub(crate) fn seen(&self) -> Result<Option<SeenRecord>, CatalogError> {
+        let transaction = self.store.begin_read().map_err(|e| self.failed(e))?;
+        let table = transaction.open_table(Table::Meta.definition()).map_err(|e| self.failed(e))?;
+        let text = table.get(SEEN).map_err(|e| self.failed(e))?;
+        let record = text.map(|it| serde_json::from_str(it.value())).transpose();
+        record.map_err(|_| self.damaged(SEEN))
+    }
+
+    /// Keeps what the node has seen of its cluster's store, so that a store that goes back is known.
+    pub(crate) fn keep_seen(&self, record: &SeenRecord) -> Result<(), CatalogError> {
+        if self.seen()?.is_some_and(|kept| !record.replaces(&kept)) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(record).expect("the record has no maps");
+        let transaction = self.begin()?;
+        self.set_meta(&transaction, SEEN, &text)?;
         transaction.commit().map_err(|e| self.failed(e))
     }
 

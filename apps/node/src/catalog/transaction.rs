@@ -25,7 +25,8 @@ use crate::tokens::{Token, Tokens};
 /// The table that keeps a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Table {
-    /// Values by name: `schema`, `node`, `generation`, `last_grant`, `last_job`, `ordinal`.
+    /// Values by name: `schema`, `node`, `generation`, `last_grant`, `last_job`, `ordinal`,
+    /// `cluster_seen`.
     Meta,
     /// [`DeviceRecord`] by name.
     Devices,

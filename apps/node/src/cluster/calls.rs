@@ -8,7 +8,9 @@ use etcd_client::{
     AlarmAction, AlarmType, Client, Compare, CompareOp, Error, EventType, GetOptions, KeyValue,
     Member, PutOptions, Txn, TxnOp, WatchOptions, WatchResponse,
 };
-use nearflash_cluster::store::{Answer, Found, ModRevision, Operation, RequestId, StoreStatus};
+use nearflash_cluster::store::{
+    Answer, Found, ModRevision, Operation, RequestId, StoreId, StoreStatus,
+};
 use nearflash_cluster::{Key, StoreEvent, Txn as ClusterTxn};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
@@ -53,8 +55,9 @@ impl Calls {
         operation: Operation,
         timeout: Duration,
     ) -> Option<Members> {
-        let mut members = None;
-        let called = tokio::time::timeout(timeout, self.answer(&endpoint, operation, &mut members));
+        let (mut members, mut store) = (None, None);
+        let told = (&mut members, &mut store);
+        let called = tokio::time::timeout(timeout, self.answer(&endpoint, operation, told));
         let answer = match called.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
@@ -66,7 +69,7 @@ impl Calls {
                 Answer::Unknown { reason: format!("silent for {} s", timeout.as_secs().max(1)) }
             }
         };
-        self.report(StoreEvent::Answered { id, answer });
+        self.report(StoreEvent::Answered { id, store, answer });
         members
     }
 
@@ -74,11 +77,11 @@ impl Calls {
         &self,
         endpoint: &Endpoint,
         operation: Operation,
-        members: &mut Option<Members>,
+        (members, store): (&mut Option<Members>, &mut Option<StoreId>),
     ) -> Result<Answer, Error> {
         let mut client = self.client(endpoint).await?;
         match operation {
-            Operation::Range { from, prefix, revision, keys_only, limit } => {
+            Operation::Range { is_local, from, prefix, revision, keys_only, limit } => {
                 let at = i64::try_from(revision).unwrap_or(i64::MAX);
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
                 let options = GetOptions::new()
@@ -86,9 +89,11 @@ impl Calls {
                     .with_revision(at)
                     .with_limit(limit);
                 let options = if keys_only { options.with_keys_only() } else { options };
+                let options = if is_local { options.with_serializable() } else { options };
                 let mut reader = client.kv_client().max_decoding_message_size(ANSWER_LEN_MAX);
                 match reader.get(self.way.name(&from), Some(options)).await {
                     Ok(read) => {
+                        *store = store_id(read.header());
                         let found = |pair: &KeyValue| found(&self.way, pair, !keys_only);
                         Ok(Answer::Range {
                             // A page at an earlier revision shows that one.
@@ -105,11 +110,14 @@ impl Calls {
             }
             Operation::Txn(txn) => {
                 let answer = client.txn(self.txn(&txn)).await?;
+                *store = store_id(answer.header());
                 let revision = newest(answer.header());
                 Ok(Answer::Txn { succeeded: answer.succeeded(), revision })
             }
             Operation::LeaseGrant { ttl } => {
-                Ok(Answer::Lease { lease: client.lease_grant(ttl.into(), None).await?.id() })
+                let answer = client.lease_grant(ttl.into(), None).await?;
+                *store = store_id(answer.header());
+                Ok(Answer::Lease { lease: answer.id() })
             }
             Operation::LeaseKeepAlive { lease } => match client.lease_keep_alive(lease).await {
                 Ok(_) => Ok(Answer::KeptAlive { exists: true }),
@@ -128,22 +136,30 @@ impl Calls {
         }
     }
 
-    /// Reads a key, linearizably.
-    pub(super) async fn get(&self, endpoint: &Endpoint, key: &Key) -> Result<Option<Found>, Error> {
-        let mut client = self.client(endpoint).await?;
-        let read = client.get(self.name(key), None).await.inspect_err(|_| self.forget(endpoint))?;
-        Ok(read.kvs().first().map(|pair| found(&self.way, pair, true)))
+    /// Reads a key, linearizably. `None` if another store than this one answers, or nothing does.
+    pub(super) async fn get(
+        &self,
+        (endpoint, store): (&Endpoint, StoreId),
+        key: &Key,
+    ) -> Option<Option<Found>> {
+        let mut client = self.client(endpoint).await.ok()?;
+        let read = client.get(self.name(key), None).await;
+        let read = read.inspect_err(|_| self.forget(endpoint)).ok()?;
+        is_of(store, read.header())
+            .then(|| read.kvs().first().map(|pair| found(&self.way, pair, true)))
     }
 
-    /// Carries out a transaction. Returns whether the comparisons held, and the revision of the store after it.
+    /// Carries out a transaction. Returns whether the comparisons held, and the revision of the store after
+    /// it; `None` if another store than this one answers, or nothing does.
     pub(super) async fn swap(
         &self,
-        endpoint: &Endpoint,
+        (endpoint, store): (&Endpoint, StoreId),
         txn: &ClusterTxn,
-    ) -> Result<(bool, u64), Error> {
-        let mut client = self.client(endpoint).await?;
-        let answer = client.txn(self.txn(txn)).await.inspect_err(|_| self.forget(endpoint))?;
-        Ok((answer.succeeded(), newest(answer.header())))
+    ) -> Option<(bool, u64)> {
+        let mut client = self.client(endpoint).await.ok()?;
+        let answer = client.txn(self.txn(txn)).await;
+        let answer = answer.inspect_err(|_| self.forget(endpoint)).ok()?;
+        is_of(store, answer.header()).then(|| (answer.succeeded(), newest(answer.header())))
     }
 
     /// Asks all members for their state.
@@ -250,7 +266,7 @@ impl Calls {
         let from = i64::try_from(from_revision).unwrap_or(i64::MAX);
         let options = WatchOptions::new().with_prefix().with_start_revision(from);
         let mut stream = watcher.watch(self.way.name(prefix), Some(options)).await?;
-        self.report(StoreEvent::Answered { id, answer: Answer::Watching });
+        self.report(StoreEvent::Answered { id, store: None, answer: Answer::Watching });
         while let Some(response) = stream.message().await? {
             if response.canceled() {
                 let reason = response.cancel_reason().to_owned();
@@ -339,6 +355,15 @@ pub(super) fn behind(prefix: &str) -> String {
 
 fn newest(header: Option<&etcd_client::ResponseHeader>) -> u64 {
     header.and_then(|it| u64::try_from(it.revision()).ok()).unwrap_or_default()
+}
+
+/// The store of an answer.
+pub(super) fn store_id(header: Option<&etcd_client::ResponseHeader>) -> Option<StoreId> {
+    header.map(|it| StoreId(it.cluster_id()))
+}
+
+fn is_of(store: StoreId, header: Option<&etcd_client::ResponseHeader>) -> bool {
+    store_id(header).is_none_or(|found| found == store)
 }
 
 pub(super) fn found(way: &Way, pair: &KeyValue, with_value: bool) -> Found {

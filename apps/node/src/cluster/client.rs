@@ -10,14 +10,14 @@ use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, Compare, CompareOp, Error,
     GetOptions, MemberAddOptions, Txn, TxnOp,
 };
-use nearflash_cluster::store::{Found, PAGE_KEYS_MAX};
+use nearflash_cluster::store::{Found, PAGE_KEYS_MAX, StoreId};
 use nearflash_cluster::{ClusterState, Txn as ClusterTxn};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::TXN_OPS_MAX;
 use super::access::{CALL_TIMEOUT, Way};
-use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found, transaction};
+use super::calls::{ANSWER_LEN_MAX, COMPACTED, behind, found, store_id, transaction};
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::external::External;
@@ -293,6 +293,14 @@ impl Store {
 
     /// Everything that the store has of a cluster, page by page, at the revision of the first one.
     pub(super) fn state(&self, cluster: Uuid) -> Result<ClusterState, StoreError> {
+        self.read(cluster).map(|(state, ..)| state)
+    }
+
+    /// The same, with etcd's cluster id and the revision.
+    pub(super) fn read(
+        &self,
+        cluster: Uuid,
+    ) -> Result<(ClusterState, Option<StoreId>, u64), StoreError> {
         let prefix = nearflash_cluster::prefix(cluster);
         let limit = i64::try_from(PAGE_KEYS_MAX).unwrap_or(i64::MAX);
         let options =
@@ -313,7 +321,8 @@ impl Store {
             if !page.more() || page.kvs().is_empty() {
                 let mut state = ClusterState::new(cluster);
                 state.replace(&all);
-                return Ok(state);
+                let revision = u64::try_from(revision).unwrap_or_default();
+                return Ok((state, store_id(page.header()), revision));
             }
         }
     }

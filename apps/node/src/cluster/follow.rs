@@ -16,8 +16,8 @@ use nearflash_cluster::compile::Tables;
 use nearflash_cluster::state::Inconsistent;
 use nearflash_cluster::store::{Operation, StoreRequest};
 use nearflash_cluster::{
-    Agent, Change, ChangeId, ClusterState, Level, Outcome, Part, Refusal, StoreEvent, StoreHealth,
-    verdict,
+    Agent, Change, ChangeId, ClusterState, Level, Outcome, Part, Refusal, RolledBack, Seen,
+    StoreEvent, StoreHealth, verdict,
 };
 use nearflash_mirror::membership::MirrorConfig;
 use nearflash_space::Name;
@@ -33,6 +33,7 @@ use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
 use crate::OnMirrors;
+use crate::catalog::SeenRecord;
 use crate::end_of_panic::EndOfPanic;
 
 /// Error: a change of the cluster was not made, or nobody knows.
@@ -70,6 +71,9 @@ const NOT_SERVED: &str = "this node does not serve the volumes of its cluster";
 /// Takes the node's tables.
 pub(crate) type OnTables = Box<dyn FnMut(Tables) + Send>;
 
+/// Keeps durably what the node has seen of the store.
+pub(crate) type OnSeen = Arc<dyn Fn(SeenRecord) + Send + Sync>;
+
 /// The connection of a node to the cluster's store.
 pub(crate) struct Follower {
     shared: Arc<Shared>,
@@ -82,6 +86,8 @@ enum Command {
     Change(Change, Sender<Outcome>),
     Begin(MirrorSetup),
     Mirrors(Vec<(MirrorConfig, ByteLen)>),
+    /// Note from now on what is seen of the store.
+    NoteSeen,
     /// Hand all mirrors over, and say so.
     Leave(Sender<()>),
     Stop,
@@ -123,8 +129,8 @@ impl Follower {
     /// When the system has no thread.
     pub(crate) fn start(
         access: StoreAccess,
-        node: Uuid,
-        on_tables: OnTables,
+        (node, seen): (Uuid, Option<Seen>),
+        (on_tables, on_seen): (OnTables, OnSeen),
     ) -> Result<Self, ClusterError> {
         let failed = |source| ClusterError::System { action: "start a thread", source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -134,6 +140,7 @@ impl Follower {
             node,
             run: Some(Uuid::new_v4().as_u64_pair().0),
             endpoints: access.endpoints().len(),
+            seen,
         };
         let agent = Agent::new(config, boot_time());
         let view = View {
@@ -160,7 +167,7 @@ impl Follower {
             let endpoints = access.endpoints();
             let named = endpoints.clone().into();
             let calls = Calls { cluster, way: access.way(), named, clients, events };
-            let driver = Driver::new(agent, calls, endpoints, driven, mirror_sender);
+            let driver = Driver::new(agent, (calls, endpoints), driven, mirror_sender, on_seen);
             LocalSet::new().block_on(&runtime, driver.run(incoming, receiver, mirror_incoming));
         };
         let tell = move || told.tell(on_tables);
@@ -189,6 +196,21 @@ impl Follower {
     /// The mirrors that have a seat and a replica here, and their lengths.
     pub(crate) fn set_mirrors(&self, configs: Vec<(MirrorConfig, ByteLen)>) {
         let _ = self.commands.send(Command::Mirrors(configs));
+    }
+
+    /// Notes from now on what the node has seen of the store: it has taken its part in the cluster.
+    pub(crate) fn note_seen(&self) {
+        let _ = self.commands.send(Command::NoteSeen);
+    }
+
+    /// The proof that the store has gone back, if it has.
+    pub(crate) fn rolled_back(&self) -> Option<RolledBack> {
+        self.shared.view().health.rolled_back.clone()
+    }
+
+    /// Whether an operator has accepted a restored store since the node ran last.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.shared.view().health.is_accepted
     }
 
     /// Hands all mirrors over to other nodes. Waits until that is done, for at most `timeout`.
@@ -335,15 +357,16 @@ struct Driver {
     /// The newest tables, for a membership that begins later.
     tables: Tables,
     leaving: Vec<Sender<()>>,
+    on_seen: OnSeen,
 }
 
 impl Driver {
     fn new(
         agent: Agent,
-        calls: Calls,
-        endpoints: Vec<Endpoint>,
+        (calls, endpoints): (Calls, Vec<Endpoint>),
         shared: Arc<Shared>,
         mirror_events: UnboundedSender<MirrorEvent>,
+        on_seen: OnSeen,
     ) -> Self {
         Self {
             agent,
@@ -358,6 +381,7 @@ impl Driver {
             mirror_events,
             tables: Tables::default(),
             leaving: Vec::new(),
+            on_seen,
         }
     }
 
@@ -385,6 +409,7 @@ impl Driver {
                     Some(Command::Change(change, sender)) => self.submit(change, sender),
                     Some(Command::Begin(setup)) => self.begin_mirrors(setup),
                     Some(Command::Mirrors(configs)) => self.set_mirrors(configs),
+                    Some(Command::NoteSeen) => self.agent.note_seen(boot_time()),
                     Some(Command::Leave(sender)) => self.leave(sender),
                     Some(Command::Stop) | None => return,
                 },
@@ -422,6 +447,12 @@ impl Driver {
                 // The caller may have given up.
                 let _ = sender.send(outcome);
             }
+        }
+        if let Some(seen) = self.agent.poll_seen() {
+            let record = SeenRecord::of(seen, self.agent.state());
+            let keep = Arc::clone(&self.on_seen);
+            // It writes to a disk, and this thread waits for nothing. Of two, the later one stays.
+            tokio::task::spawn_blocking(move || keep(record));
         }
         if let Some(tables) = self.agent.poll_publish() {
             if let Some(mirroring) = &mut self.mirroring {
@@ -463,7 +494,7 @@ impl Driver {
     fn turn_mirrors(&mut self) {
         if let Some(mirroring) = &mut self.mirroring {
             mirroring.handle_timeout(boot_time());
-            mirroring.act(&self.endpoints);
+            mirroring.act(&self.endpoints, self.agent.store());
         }
         if self.mirroring.as_ref().is_none_or(Mirroring::has_left) {
             for sender in self.leaving.drain(..) {

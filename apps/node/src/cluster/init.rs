@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use nearflash_cluster::Key;
-use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, Record as _, Schema};
+use nearflash_cluster::record::{ClusterRecord, FEATURE_LEVEL, HistoryRecord, Record as _, Schema};
 use nearflash_space::Name;
 use uuid::Uuid;
 
@@ -99,6 +99,7 @@ pub fn init(options: &InitOptions, say: Say<'_>) -> Result<Initialized, ClusterE
     }
     let store = Store::of(&folder, &member)?;
     store.put_new(&Key::Cluster.path(member.cluster), &record(&member)?.encode())?;
+    store.put_new(&Key::History.path(member.cluster), &history().encode())?;
     renew(&folder, &member, options.expires_at)?;
     member.is_ready = true;
     folder.keep_member(&member)?;
@@ -132,6 +133,11 @@ fn renew(folder: &Folder, member: &Member, expires_at: u64) -> Result<(), Cluste
     token.endpoints.clone_from(&member.endpoints);
     token.expires_at = Some(expires_at);
     folder.keep(&folder.token(), token.encode().as_bytes())
+}
+
+/// The first history of a store.
+fn history() -> HistoryRecord {
+    HistoryRecord { schema: Schema, id: Uuid::new_v4(), began: now().0 }
 }
 
 /// The cluster's record.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
-use nearflash_cluster::store::{Compare, ModRevision, Put};
+use nearflash_cluster::store::{Compare, ModRevision, Put, StoreId};
 use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
 use nearflash_mirror::membership::{
     Action, Element, Known, Membership, MirrorConfig, NodeKey, Proposal, Pulse, Record, Scope,
@@ -266,8 +266,8 @@ impl Mirroring {
         }
     }
 
-    /// Does what the membership has decided.
-    pub(super) fn act(&mut self, endpoints: &[Endpoint]) {
+    /// Does what the membership has decided. While no store is believed, none is asked.
+    pub(super) fn act(&mut self, endpoints: &[Endpoint], store: Option<StoreId>) {
         while let Some(action) = self.membership.poll_action() {
             match action {
                 Action::Send(to, pulse) => self.send(to, &pulse),
@@ -279,9 +279,13 @@ impl Mirroring {
                     self.board.drain(&key, self.then(MirrorEvent::Drained(number)));
                 }
                 Action::Leases(leases) => self.board.set_leases(&leases),
-                Action::Read(key, call) => self.read(key, call, endpoints),
+                Action::Read(key, call) | Action::Propose(key, call, _) if store.is_none() => {
+                    let unknown = StoreAnswer::Unknown;
+                    self.then(MirrorEvent::Store(key, call, unknown, self.endpoint))();
+                }
+                Action::Read(key, call) => self.read((key, call), endpoints, store),
                 Action::Propose(key, call, proposal) => {
-                    self.propose(key, call, &proposal, endpoints);
+                    self.propose((key, call), &proposal, endpoints, store);
                 }
                 Action::Resync(key, session, Scope::All) => self.board.copy(&key, session, None),
                 Action::Resync(key, session, Scope::Written) => self.ask_written(key, session),
@@ -332,16 +336,24 @@ impl Mirroring {
         })
     }
 
-    fn read(&self, key: CoreKey, call: u64, endpoints: &[Endpoint]) {
+    fn read(&self, (key, call): (CoreKey, u64), endpoints: &[Endpoint], store: Option<StoreId>) {
+        let Some(store) = store else { return };
         let (calls, events, first) = (self.calls.clone(), self.events.clone(), self.endpoint);
         let endpoints = endpoints.to_vec();
         tokio::task::spawn_local(async move {
-            let (answer, at) = read(&calls, &endpoints, first, key).await;
+            let (answer, at) = read((&calls, store), &endpoints, first, key).await;
             let _ = events.send(MirrorEvent::Store(key, call, answer, at));
         });
     }
 
-    fn propose(&self, key: CoreKey, call: u64, proposal: &Proposal, endpoints: &[Endpoint]) {
+    fn propose(
+        &self,
+        (key, call): (CoreKey, u64),
+        proposal: &Proposal,
+        endpoints: &[Endpoint],
+        store: Option<StoreId>,
+    ) {
+        let Some(store) = store else { return };
         let (calls, events) = (self.calls.clone(), self.events.clone());
         let Some((slice, len)) = self.places.get(&key).copied() else { return };
         let Some(opened) = self.slices.get(&slice).copied() else { return };
@@ -360,7 +372,7 @@ impl Mirroring {
         let txn = Txn { compares, puts, deletes: Vec::new() };
         let endpoints = endpoints.to_vec();
         tokio::task::spawn_local(async move {
-            let (answer, at) = propose(&calls, &endpoints, first, txn).await;
+            let (answer, at) = propose((&calls, store), &endpoints, first, txn).await;
             let _ = events.send(MirrorEvent::Store(key, call, answer, at));
         });
     }
@@ -368,7 +380,7 @@ impl Mirroring {
 
 /// Reads a record. All endpoints are asked at first: one that is cut off must not delay a takeover.
 async fn read(
-    calls: &Calls,
+    (calls, store): (&Calls, StoreId),
     endpoints: &[Endpoint],
     first: usize,
     key: CoreKey,
@@ -377,7 +389,7 @@ async fn read(
     ask(endpoints, first, all_at_once, |endpoint| {
         let (calls, key) = (calls.clone(), Key::Mirror(store_key(key)));
         async move {
-            let found = calls.get(&endpoint, &key).await.ok()?;
+            let found = calls.get((&endpoint, store), &key).await?;
             let answer = found.and_then(|found| {
                 let record = MirrorRecord::decode(&found.value?).ok()?;
                 let revision = i64::try_from(found.mod_revision.0).unwrap_or(i64::MAX);
@@ -393,7 +405,7 @@ async fn read(
 /// it compares the revision of the record that it replaces; if another copy has taken effect, the refusal
 /// makes the caller read the record.
 async fn propose(
-    calls: &Calls,
+    (calls, store): (&Calls, StoreId),
     endpoints: &[Endpoint],
     first: usize,
     txn: Txn,
@@ -402,7 +414,7 @@ async fn propose(
     ask(endpoints, first, 1, |endpoint| {
         let (calls, txn) = (calls.clone(), Rc::clone(&txn));
         async move {
-            let (succeeded, revision) = calls.swap(&endpoint, &txn).await.ok()?;
+            let (succeeded, revision) = calls.swap((&endpoint, store), &txn).await?;
             let revision = i64::try_from(revision).unwrap_or(i64::MAX);
             Some(match succeeded {
                 true => StoreAnswer::Committed(revision),

@@ -11,6 +11,7 @@
 //! Everything lies in the folder `etcd` of the data directory: see `member.rs`. The
 //! certificates do not expire, because a cluster must not stop when a clock is wrong.
 
+mod accept;
 mod access;
 mod calls;
 mod client;
@@ -35,6 +36,7 @@ mod supervisor;
 mod tests;
 mod token;
 
+pub use accept::{Restored, accept_restored};
 pub(crate) use access::StoreAccess;
 pub use client::StoreError;
 pub use endpoint::{Endpoint, ParseEndpointError};

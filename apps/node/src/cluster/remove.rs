@@ -289,7 +289,7 @@ fn subject(state: &ClusterState, name: &Name) -> Result<Subject, ClusterError> {
 
 /// The address at which a node accepts connections, though its key in etcd has ended. Another node may
 /// have the address now.
-fn answers(state: &ClusterState, node: Uuid) -> Option<SocketAddr> {
+pub(super) fn answers(state: &ClusterState, node: Uuid) -> Option<SocketAddr> {
     let record = state.nodes().get(&node)?;
     let doors = [Door::Pulse, Door::Direct];
     let addresses = doors.iter().filter_map(|door| record.addresses.get(door)).flatten();

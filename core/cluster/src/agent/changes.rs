@@ -93,14 +93,15 @@ impl Agent {
 
     /// Sends the change's transaction again, or plans the next one.
     pub(super) fn step(&mut self, now: Nanos) {
-        if self.reads_ended == 0 || self.waiting.values().any(|it| it.task == Task::Step) {
-            return; // the end of the read, or the answer, comes back here
-        }
-        if self.is_rolled_back {
+        if let Some(rolled_back) = &self.rolled_back {
+            let refused = Refusal::StoreRolledBack(rolled_back.clone());
             while !self.changes.is_empty() {
-                self.conclude(now, Outcome::Refused(Refusal::StoreRolledBack));
+                self.conclude(now, Outcome::Refused(refused.clone()));
             }
             return;
+        }
+        if self.reads_ended == 0 || self.waiting.values().any(|it| it.task == Task::Step) {
+            return; // the end of the read, or the answer, comes back here
         }
         let Some(running) = self.changes.front_mut() else { return };
         if let Some(txn) = running.txn.clone() {

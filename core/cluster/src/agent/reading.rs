@@ -1,10 +1,14 @@
 //! Reading the store, page by page, and watching it.
 
+use std::collections::BTreeMap;
+
 use nearflash_units::Nanos;
 
-use super::{Agent, CHECK_EVERY, Task};
+use super::{Agent, CHECK_EVERY, HELD_MAX, Task};
+use crate::continuity::{Content, Onward, RolledBack};
 use crate::key::{Key, prefix};
-use crate::store::{Found, Operation, PAGE_KEYS_MAX};
+use crate::record::{HistoryRecord, Record as _};
+use crate::store::{Found, ModRevision, Operation, PAGE_KEYS_MAX};
 
 /// The time until a store that has gone back is looked at again.
 const GONE_BACK_AGAIN: Nanos = Nanos(2_000_000_000);
@@ -13,6 +17,8 @@ const GONE_BACK_AGAIN: Nanos = Nanos(2_000_000_000);
 #[derive(Debug)]
 pub(super) struct Reading {
     keys_only: bool,
+    /// From the endpoint's own data.
+    is_local: bool,
     /// The revision of the first page, at which the others are read, too.
     revision: u64,
     found: Vec<Found>,
@@ -25,29 +31,46 @@ impl Agent {
         self.waiting.retain(|_, it| !matches!(it.task, Task::Read | Task::Check | Task::Watch));
         self.due.remove(&Task::Read);
         self.due.remove(&Task::Watch);
-        self.watch = None;
+        self.end_watch();
         self.reads_begun += 1;
-        self.reading = Some(Reading { keys_only: false, revision: 0, found: Vec::new() });
+        self.read(now, false, false);
+    }
+
+    fn read(&mut self, now: Nanos, keys_only: bool, is_local: bool) {
+        self.reading = Some(Reading { keys_only, is_local, revision: 0, found: Vec::new() });
         self.read_page(now);
     }
 
     /// Reads keys and revisions, except while everything is being read.
     pub(super) fn start_check(&mut self, now: Nanos) {
         if self.reading.is_none() {
-            self.reading = Some(Reading { keys_only: true, revision: 0, found: Vec::new() });
-            self.read_page(now);
+            self.read(now, true, false);
         }
         self.due.insert(Task::Check, now.plus(CHECK_EVERY));
     }
 
+    /// The watch has begun. What it reports counts when a read that begins now shows that the store goes on
+    /// from what is known: the watch may be one of another store. The endpoint's own data show it, without
+    /// waiting for an election.
+    pub(super) fn confirm_watch(&mut self, now: Nanos) {
+        self.waiting.retain(|_, it| it.task != Task::Check);
+        self.read(now, true, true);
+    }
+
+    pub(super) fn end_watch(&mut self) {
+        self.watch = None;
+        self.held = None;
+    }
+
     fn read_page(&mut self, now: Nanos) {
-        let Some(Reading { keys_only, revision, found }) = &self.reading else { return };
+        let Some(reading) = &self.reading else { return };
+        let Reading { keys_only, is_local, revision, found } = reading;
         let prefix = prefix(self.config.cluster);
         // The first key after the last one.
         let from = found.last().map_or_else(|| prefix.clone(), |last| last.key.clone() + "\0");
-        let (revision, keys_only) = (*revision, *keys_only);
-        let operation =
-            Operation::Range { from, prefix, revision, keys_only, limit: PAGE_KEYS_MAX };
+        let (revision, keys_only, is_local) = (*revision, *keys_only, *is_local);
+        let limit = PAGE_KEYS_MAX;
+        let operation = Operation::Range { is_local, from, prefix, revision, keys_only, limit };
         self.request(now, if keys_only { Task::Check } else { Task::Read }, operation);
     }
 
@@ -64,28 +87,127 @@ impl Agent {
             return;
         }
         let Some(reading) = self.reading.take() else { return };
-        if !reading.keys_only {
-            self.is_rolled_back = self.goes_back(&reading);
-            if self.is_rolled_back {
-                self.due.insert(Task::Read, now.plus(GONE_BACK_AGAIN));
-                self.due.insert(Task::Step, now);
-                return;
+        let content = self.content(&reading);
+        match (reading.keys_only, self.held.is_some()) {
+            (false, _) => self.take_all(now, &reading, &content),
+            // The endpoint is behind.
+            (true, true) if reading.is_local && content.revision < self.revision => {
+                self.read(now, true, false);
             }
-            self.state.replace(&reading.found);
-            self.revision = reading.revision;
-            self.reads_ended = self.reads_begun;
-            self.start_watch(now);
-            self.state_changed(now);
-        } else if !self.state.agrees(&reading.found) {
-            self.start_reading(now);
+            (true, true) => self.take_confirmation(now, &content),
+            (true, false) if self.state.agrees(&content.keys) => {
+                self.complete = self.complete.max(content.revision);
+            }
+            (true, false) => self.start_reading(now),
         }
     }
 
-    /// Whether the store has lost what it has shown before.
-    fn goes_back(&self, reading: &Reading) -> bool {
-        let cluster = Key::Cluster.path(self.config.cluster);
-        let has_cluster = reading.found.iter().any(|it| it.key == cluster);
-        reading.revision < self.revision || (self.state.cluster().is_some() && !has_cluster)
+    fn content(&self, reading: &Reading) -> Content {
+        let cluster = self.config.cluster;
+        let key = |found: &Found| Some((Key::parse(cluster, &found.key).ok()?, found.mod_revision));
+        let history = Key::History.path(cluster);
+        let history = reading.found.iter().find(|it| it.key == history);
+        let history = history.and_then(|it| HistoryRecord::decode(it.value.as_ref()?).ok());
+        Content {
+            store: self.answered_by,
+            revision: reading.revision,
+            keys: reading.found.iter().filter_map(key).collect(),
+            history,
+        }
+    }
+
+    /// Everything was read.
+    fn take_all(&mut self, now: Nanos, reading: &Reading, content: &Content) {
+        match self.known().check(content) {
+            Err(rolled_back) => return self.has_gone_back(now, rolled_back),
+            Ok(Onward::Accepted) => (self.seen, self.is_accepted) = (None, true),
+            Ok(Onward::Whole) => {}
+        }
+        self.rolled_back = None;
+        let has_changed = !self.state.agrees(&content.keys);
+        self.store = content.store;
+        self.state.replace(&reading.found);
+        (self.revision, self.complete) = (content.revision, content.revision);
+        self.reads_ended = self.reads_begun;
+        self.start_watch(now);
+        if has_changed {
+            self.is_to_be_seen(now);
+        }
+        self.state_changed(now);
+    }
+
+    /// The store goes on, or not, from what was known when the watch began.
+    fn take_confirmation(&mut self, now: Nanos, content: &Content) {
+        if let Err(rolled_back) = self.known().check(content) {
+            self.has_gone_back(now, rolled_back);
+            return;
+        }
+        let held = self.held.take().unwrap_or_default();
+        for (revision, changes) in held {
+            // An earlier one may have ended the watch.
+            if self.watch.is_some() {
+                self.take_changes(now, revision, changes);
+            }
+        }
+    }
+
+    /// Takes the changes of a revision that the watch reports.
+    pub(super) fn take_changes(&mut self, now: Nanos, revision: u64, changes: Vec<Found>) {
+        if let Some(held) = &mut self.held {
+            held.push((revision, changes));
+            if held.len() > HELD_MAX {
+                self.start_reading(now);
+            }
+            return;
+        }
+        if revision <= self.revision {
+            return;
+        }
+        if !self.shows_deletions(&changes) {
+            // An event was lost, or a record: a complete read tells.
+            self.start_reading(now);
+            return;
+        }
+        let is_seen_later = |it: &Found| {
+            let key = Key::parse(self.config.cluster, &it.key);
+            key.is_ok_and(|key| !matches!(key, Key::Alive(_) | Key::Seen(_)))
+        };
+        let is_to_be_seen = changes.iter().any(is_seen_later);
+        changes.iter().for_each(|it| self.state.apply(it));
+        self.revision = revision;
+        if is_to_be_seen {
+            self.is_to_be_seen(now);
+        }
+        self.state_changed(now);
+    }
+
+    /// Whether the deletions among these changes were announced, or are shown by the other ones.
+    fn shows_deletions(&self, changes: &[Found]) -> bool {
+        let parse = |found: &Found| Key::parse(self.config.cluster, &found.key).ok();
+        let changed: BTreeMap<Key, ModRevision> = changes
+            .iter()
+            .filter_map(|it| {
+                let revision = it.value.as_ref().map_or(ModRevision(0), |_| it.mod_revision);
+                Some((parse(it)?, revision))
+            })
+            .collect();
+        let at = |key: &Key| changed.get(key).copied().unwrap_or_else(|| self.state.revision(key));
+        let known = self.known();
+        let mut deleted = changed.iter().filter(|(_, revision)| revision.0 == 0);
+        deleted.all(|(key, _)| self.state.revision(key).0 == 0 || known.shows_deletion(key, &at))
+    }
+
+    /// The store is not believed until it has all that is known again.
+    pub(super) fn has_gone_back(&mut self, now: Nanos, rolled_back: RolledBack) {
+        self.rolled_back = Some(rolled_back);
+        self.waiting.retain(|_, it| !matches!(it.task, Task::Read | Task::Check | Task::Watch));
+        self.reading = None;
+        self.end_watch();
+        self.due.remove(&Task::Watch);
+        self.due.insert(Task::Read, now.plus(GONE_BACK_AGAIN));
+        self.due.insert(Task::Step, now);
+        // Another endpoint may be one of the right store.
+        self.endpoint = (self.endpoint + 1) % self.config.endpoints.max(1);
     }
 
     /// Watches everything after the revision that is known.
@@ -94,5 +216,6 @@ impl Agent {
         let operation = Operation::Watch { prefix, from_revision: self.revision + 1 };
         self.watched_at = self.endpoint;
         self.watch = Some(self.request(now, Task::Watch, operation));
+        self.held = Some(Vec::new());
     }
 }

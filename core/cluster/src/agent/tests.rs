@@ -8,7 +8,7 @@ use crate::change::{Change, Refusal};
 use crate::model::{
     CLUSTER, GIB, Model, check_store, cluster_of, node, open_slice, register, volume,
 };
-use crate::record::VolumeState;
+use crate::record::{HistoryRecord, RemovedRecord, VolumeState};
 use crate::store::{Found, ModRevision};
 
 /// What happens to a request.
@@ -34,6 +34,18 @@ struct Client {
     watch: Option<(RequestId, u64)>,
     outcomes: Vec<(ChangeId, Outcome)>,
     tables: Option<Tables>,
+    /// What is kept durably.
+    seen: Option<Seen>,
+}
+
+impl Client {
+    fn start(number: u16, seen: Option<Seen>, now: Nanos) -> Self {
+        let (cluster, run) = (CLUSTER, Some(u64::from(number)));
+        let config = AgentConfig { cluster, node: node(number), run, endpoints: 2, seen };
+        let mut agent = Agent::new(config, now);
+        agent.note_seen(now);
+        Self { agent, watch: None, outcomes: Vec::new(), tables: None, seen }
+    }
 }
 
 struct Net {
@@ -41,18 +53,31 @@ struct Net {
     model: Model,
     clients: Vec<Client>,
     late: Vec<Txn>,
+    store: StoreId,
 }
 
 impl Net {
     fn new(model: Model, clients: u16) -> Self {
         let now = Nanos::from_secs(1);
-        let client = |number| {
-            let run = Some(u64::from(number));
-            let config = AgentConfig { cluster: CLUSTER, node: node(number), run, endpoints: 2 };
-            let agent = Agent::new(config, now);
-            Client { agent, watch: None, outcomes: Vec::new(), tables: None }
-        };
-        Self { now, model, clients: (1..=clients).map(client).collect(), late: Vec::new() }
+        let clients = (1..=clients).map(|number| Client::start(number, None, now)).collect();
+        Self { now, model, clients, late: Vec::new(), store: StoreId(1) }
+    }
+
+    /// The process of a node is started again.
+    fn restart(&mut self, index: usize) {
+        let seen = self.clients[index].seen;
+        let number = u16::try_from(index + 1).unwrap();
+        self.clients[index] = Client::start(number, seen, self.now);
+    }
+
+    fn is_rolled_back(&self, index: usize) -> bool {
+        self.clients[index].agent.health().rolled_back.is_some()
+    }
+
+    /// Etcd is stopped, and started with this content.
+    fn restore(&mut self, model: Model) {
+        self.model = model;
+        self.step(Fault::WatchCut);
     }
 
     /// One step: the time goes on to what is due next, and every request meets the fault.
@@ -68,6 +93,7 @@ impl Net {
             let client = &mut self.clients[index];
             client.outcomes.extend(std::iter::from_fn(|| client.agent.poll_outcome()));
             client.tables = client.agent.poll_publish().or(client.tables.take());
+            client.seen = client.agent.poll_seen().or(client.seen);
         }
     }
 
@@ -84,7 +110,7 @@ impl Net {
             (_, operation) => self.answer(index, id, operation),
         };
         if fault != Fault::LostAfter {
-            let event = StoreEvent::Answered { id, answer };
+            let event = StoreEvent::Answered { id, store: Some(self.store), answer };
             self.clients[index].agent.handle_event(self.now, event);
         }
     }
@@ -192,7 +218,13 @@ fn a_refusal_is_not_concluded_from_what_a_watch_failed_to_report() {
 fn a_delete_that_no_watch_reported_is_found_by_comparing_keys() {
     let mut net = Net::new(cluster_of(2, ByteLen(80 * GIB)), 1);
     net.settle();
-    net.model.write(vec![(Key::Node(node(2)).path(CLUSTER), None)]);
+    let schema = Schema;
+    let (name, machine, slices) = ("n2".parse().unwrap(), String::new(), Vec::new());
+    let removed = RemovedRecord { schema, name, machine, slices }.encode();
+    net.model.write(vec![
+        (Key::Node(node(2)).path(CLUSTER), None),
+        (Key::Removed(node(2)).path(CLUSTER), Some(removed)),
+    ]);
     net.step(Fault::WatchDrops);
     assert_eq!(net.clients[0].agent.state().nodes().len(), 2);
     net.settle();
@@ -216,16 +248,186 @@ fn a_store_that_was_restored_from_an_older_snapshot_or_lost_is_not_believed() {
         net.model = restored;
         net.settle();
         let client = &net.clients[0];
-        assert!(client.agent.health().is_rolled_back);
+        assert!(net.is_rolled_back(0));
         assert_eq!(client.tables.as_ref().unwrap().volumes.len(), 1, "it is served as before");
         net.submit(0, 1, create(2));
         net.settle();
-        let refused = Outcome::Refused(Refusal::StoreRolledBack);
-        assert_eq!(net.clients[0].outcomes, [(ChangeId(1), refused)]);
+        let outcomes = &net.clients[0].outcomes;
+        let is_refused = |it: &Outcome| matches!(it, Outcome::Refused(Refusal::StoreRolledBack(_)));
+        assert!(matches!(&outcomes[..], [(ChangeId(1), it)] if is_refused(it)), "{outcomes:?}");
         net.model = newest;
         net.settle();
-        assert!(!net.clients[0].agent.health().is_rolled_back, "the newest state is accepted");
+        assert!(!net.is_rolled_back(0), "the newest state is accepted");
     }
+}
+
+/// A store with one volume, and as it was before this volume.
+fn with_volume() -> (Model, Model) {
+    let older = cluster_of(2, ByteLen(80 * GIB));
+    let mut newer = older.clone();
+    newer.carry_out(&create(1)).unwrap();
+    newer.carry_out(&show(1)).unwrap();
+    (older, newer)
+}
+
+/// Other programs write to the etcd, or a restore raises its revision.
+fn raise(model: &mut Model, revision: u64) {
+    model.revision = model.revision.max(revision);
+    model.history.clear();
+}
+
+/// Every way in which a restored store may look, with running and with starting nodes: its revision is
+/// smaller than, as large as or larger than the known one, or was raised far beyond it.
+#[test]
+fn a_restored_store_is_not_believed_whatever_its_revision_is() {
+    for (behind, id) in [(-1, 1), (0, 1), (1, 1), (200, 1), (1 << 40, 1), (200, 2)] {
+        for is_running in [true, false] {
+            let (older, newer) = with_volume();
+            let mut net = Net::new(newer, 2);
+            net.settle();
+            let (newest, before) = (net.model.clone(), net.clients[0].agent.state().clone());
+            let mut restored = older;
+            raise(&mut restored, newest.revision.saturating_add_signed(behind));
+            net.store = StoreId(id);
+            if !is_running {
+                net.restart(0);
+            }
+            net.restore(restored);
+            // The nodes would write their records, and others theirs.
+            for number in 3..6 {
+                net.settle();
+                net.model.carry_out(&register(number)).unwrap();
+            }
+            net.settle();
+            let said = format!("{behind} {id} {is_running}");
+            assert!(net.is_rolled_back(0), "{said}");
+            let agent = &net.clients[0].agent;
+            let volumes = usize::from(is_running);
+            assert_eq!(agent.state().volumes().len(), volumes, "{said}: as before");
+            assert_eq!(agent.health().is_read, is_running, "{said}");
+            assert!(
+                !net.model.state().alive().contains_key(&node(1)),
+                "{said}: nothing is written"
+            );
+            assert_eq!(agent.store(), None, "{said}");
+            net.store = StoreId(1);
+            net.restore(newest);
+            net.settle();
+            assert!(!net.is_rolled_back(0), "{said}");
+            assert_eq!(net.clients[0].agent.state().volumes(), before.volumes(), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_watch_of_a_restored_store_changes_nothing() {
+    let (older, newer) = with_volume();
+    let mut net = Net::new(newer, 1);
+    net.settle();
+    let (before, revision) = (net.clients[0].agent.state().clone(), net.model.revision);
+    // The watch goes on where the earlier one ended, in another history.
+    let mut restored = older;
+    raise(&mut restored, revision);
+    restored.carry_out(&create(2)).unwrap();
+    restored.carry_out(&show(2)).unwrap();
+    net.restore(restored);
+    (0..5).for_each(|_| net.step(Fault::Nothing));
+    assert_eq!(net.clients[0].agent.state(), &before);
+    assert!(net.is_rolled_back(0));
+}
+
+#[test]
+fn a_member_of_etcd_that_is_behind_does_not_count_as_restored() {
+    let (older, newer) = with_volume();
+    let mut net = Net::new(newer, 1);
+    net.settle();
+    let newest = net.model.clone();
+    net.step(Fault::WatchCut);
+    let agent = &mut net.clients[0].agent;
+    agent.handle_timeout(net.now.plus(RETRY_AFTER));
+    let reads = |it: &StoreRequest| {
+        matches!(it.operation, Operation::Watch { .. } | Operation::Range { .. })
+    };
+    let next = |agent: &mut Agent| std::iter::from_fn(|| agent.poll_request()).find(reads);
+    let watch = next(agent).unwrap();
+    let answered = |id, answer| StoreEvent::Answered { id, store: Some(StoreId(1)), answer };
+    agent.handle_event(net.now, answered(watch.id, Answer::Watching));
+    let local = next(agent).unwrap();
+    assert!(matches!(local.operation, Operation::Range { is_local: true, keys_only: true, .. }));
+    let range = |model: &Model| Answer::Range {
+        revision: model.revision,
+        found: model.range(),
+        more: false,
+    };
+    agent.handle_event(net.now, answered(local.id, range(&older)));
+    let whole = next(agent).unwrap();
+    assert!(matches!(whole.operation, Operation::Range { is_local: false, keys_only: true, .. }));
+    agent.handle_event(net.now, answered(whole.id, range(&newest)));
+    assert!(!net.is_rolled_back(0));
+}
+
+#[test]
+fn a_volume_whose_record_is_deleted_by_hand_is_served_on() {
+    let (_, newer) = with_volume();
+    let mut net = Net::new(newer, 1);
+    net.settle();
+    let uuid = volume(1, ByteLen(0)).uuid;
+    for key in net.model.records.keys().cloned().collect::<Vec<_>>() {
+        if key.contains(&uuid.to_string()) {
+            net.model.write(vec![(key, None)]);
+        }
+    }
+    net.settle();
+    assert!(net.is_rolled_back(0));
+    assert_eq!(net.clients[0].tables.as_ref().unwrap().volumes.len(), 1);
+}
+
+#[test]
+fn a_removal_that_was_compacted_before_it_was_seen_is_told_from_a_restore() {
+    let (_, newer) = with_volume();
+    let mut net = Net::new(newer, 2);
+    net.settle();
+    net.model.carry_out(&Change::RemoveVolume { volume: volume(1, ByteLen(0)).uuid }).unwrap();
+    // Something else lies there now.
+    net.model.carry_out(&create(2)).unwrap();
+    net.model.carry_out(&show(2)).unwrap();
+    net.step(Fault::Compacted);
+    net.settle();
+    assert!(!net.is_rolled_back(0));
+    assert!(!net.clients[0].agent.state().volumes().contains_key(&volume(1, ByteLen(0)).uuid));
+    // The removal of a node, too.
+    net.model.set_alive(2, false);
+    net.clients.pop();
+    net.model.carry_out(&Change::RemoveNode { node: node(2), gives_up: true }).unwrap();
+    net.step(Fault::Compacted);
+    net.settle();
+    assert!(!net.is_rolled_back(0));
+    assert_eq!(net.clients[0].agent.state(), &net.model.state());
+}
+
+#[test]
+fn a_restore_that_an_operator_has_accepted_is_taken_by_nodes_that_start_and_by_no_other() {
+    let (older, newer) = with_volume();
+    let mut net = Net::new(newer, 2);
+    net.settle();
+    let mut accepted = older;
+    let history = HistoryRecord { schema: Schema, id: node(9), began: 100 };
+    accepted.write(vec![(Key::History.path(CLUSTER), Some(history.encode()))]);
+    raise(&mut accepted, net.model.revision + 100);
+    net.store = StoreId(2);
+    net.restart(0);
+    net.restore(accepted);
+    net.settle();
+    assert!(!net.is_rolled_back(0) && net.clients[0].agent.health().is_accepted);
+    assert_eq!(net.clients[0].seen.unwrap().history, Some(history), "it is kept");
+    assert_eq!(net.clients[0].agent.state().volumes().len(), 0);
+    assert!(net.is_rolled_back(1), "it has the newest state, and keeps it");
+    // The state from before the restore is not taken any more.
+    let (_, newer) = with_volume();
+    net.restart(0);
+    net.restore(newer);
+    net.settle();
+    assert!(net.is_rolled_back(0));
 }
 
 #[test]
@@ -295,7 +497,10 @@ fn events_of_an_earlier_watch_and_unknown_answers_change_nothing() {
     let stale = StoreEvent::Changed { id: RequestId(u64::MAX), revision: 1_000, changes };
     agent.handle_event(net.now, stale);
     let answer = Answer::Txn { succeeded: true, revision: 1_000 };
-    agent.handle_event(net.now, StoreEvent::Answered { id: RequestId(u64::MAX), answer });
+    agent.handle_event(
+        net.now,
+        StoreEvent::Answered { id: RequestId(u64::MAX), store: None, answer },
+    );
     assert_eq!(agent.state(), &before);
 }
 

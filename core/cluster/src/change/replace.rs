@@ -76,6 +76,7 @@ pub(super) fn remove_node(
     }
     draft.delete(Key::NodeName(known.name.clone()))?;
     draft.delete(Key::Node(node))?;
+    draft.txn.deletes.push(Key::Seen(node));
     // The ordinal stays taken: hosts may know controllers by it.
     let (name, machine) = (known.name.clone(), known.machine.clone());
     let removed = RemovedRecord { schema: Schema, name, machine, slices };

@@ -36,6 +36,29 @@ pub struct ClusterRecord {
     pub created: u64,
 }
 
+/// Which of the store's histories this is. A store that is restored from a snapshot repeats a history; when an
+/// operator accepts it, another one begins.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// Random.
+    pub id: Uuid,
+    /// When it began, in seconds since 1970. A later one counts.
+    pub began: u64,
+}
+
+/// A node has seen the store.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenRecord {
+    /// The schema.
+    pub schema: Schema,
+    /// Up to this revision.
+    pub revision: u64,
+}
+
 /// Longest name of a member of etcd, in bytes.
 const MACHINE_LEN_MAX: usize = 256;
 
@@ -113,6 +136,10 @@ pub struct AliveRecord {
 }
 
 impl Record for ClusterRecord {}
+
+impl Record for HistoryRecord {}
+
+impl Record for SeenRecord {}
 
 impl Record for NodeRecord {
     fn check(&self) -> Result<(), &'static str> {

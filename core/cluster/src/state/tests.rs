@@ -23,7 +23,8 @@ fn served() -> Model {
 /// Reads the state in every way.
 fn use_state(state: &ClusterState) {
     compile(state, node(1));
-    let config = AgentConfig { cluster: CLUSTER, node: node(1), run: None, endpoints: 1 };
+    let (cluster, node) = (CLUSTER, node(1));
+    let config = AgentConfig { cluster, node, run: None, endpoints: 1, seen: None };
     let mut health = Agent::new(config, Nanos(0)).health();
     health.is_read = true;
     assert!(!verdict(Nanos(1), &health, &[], state).to_string().is_empty());

@@ -1,7 +1,9 @@
 //! The verdict on the mirrors of volumes with two replicas.
 //!
 //! A copy counts if its replica is in sync, in the present incarnation of its slice, and its node
-//! runs. A mirror is served as long as the node of one replica in sync runs: nobody else may.
+//! runs. A mirror is served by its primary. A node counts as running for seconds after it has ended, so
+//! one whose primary does not run has not been taken over, for whatever reason. A replica whose slice was opened
+//! again serves nothing before it has heard the other one in sync.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +15,18 @@ use crate::compile::{MirrorLayout, SlicePlace, Tables};
 use crate::record::VolumeState;
 use crate::state::ClusterState;
 
-/// The mirrors that no node can serve, because all of their replicas in sync are on nodes that are
-/// down.
+/// The mirrors that no node serves: the primary is on a node that is down, or waits for such a node.
 pub(super) fn unserved(state: &ClusterState, tables: &Tables) -> Option<Part> {
     let is_used = |layout: &&MirrorLayout| {
         let volume = state.volumes().get(&layout.key.volume);
         layout.is_zeroed && volume.is_some_and(|it| it.state == VolumeState::Ready)
     };
-    let is_unserved =
-        |layout: &&MirrorLayout| in_sync(tables, layout).all(|(_, place)| is_down(state, place));
+    let is_unserved = |layout: &&MirrorLayout| {
+        let is_away = |place: &SlicePlace| is_down(state, place);
+        let is_primary_away = primary(tables, layout).is_some_and(is_away);
+        let has_away = in_sync(tables, layout).any(|(_, place)| is_away(place));
+        is_primary_away || has_away && copies(state, tables, layout) == 0
+    };
     let unserved: Vec<&MirrorLayout> =
         tables.mirrors.iter().filter(is_used).filter(is_unserved).collect();
     let first = unserved.first()?.key.volume;
@@ -38,13 +43,27 @@ pub(super) fn unserved(state: &ClusterState, tables: &Tables) -> Option<Part> {
         others => format!(" and parts of {others} other volumes"),
     };
     let nodes = unserved.iter().flat_map(|it| in_sync(tables, it));
-    let nodes = names(nodes.map(|(_, place)| &place.node_name));
-    let are_on = match nodes.len() {
-        1 => format!("the newest copy is on {}, which is down", nodes[0]),
-        _ => format!("the newest copies are on {}, which are down", nodes.join(", ")),
+    let (away, up): (Vec<_>, Vec<_>) =
+        nodes.map(|(_, place)| place).partition(|place| is_down(state, place));
+    let [nodes, up] = [away, up].map(|places| names(places.iter().map(|place| &place.node_name)));
+    let are_on = match (nodes.len(), up.len()) {
+        (1, 0) => format!("the newest copy is on {}, which is down", nodes[0]),
+        (_, 0) => format!("the newest copies are on {}, which are down", nodes.join(", ")),
+        (_, _) => format!(
+            "nothing is served without {}, and {} has not taken over",
+            nodes.join(", "),
+            up.join(", ")
+        ),
     };
     let reason = format!("{mirrors} {named}{more} of {name}{others} cannot be used: {are_on}");
     Some(Part::new(Level::Unavailable, reason, format!("start {}", nodes.join(", "))))
+}
+
+/// The place of the primary.
+fn primary<'a>(tables: &'a Tables, layout: &MirrorLayout) -> Option<&'a SlicePlace> {
+    let primary = layout.record.primary;
+    let replica = layout.replicas.iter().find(|it| it.ordinal == primary)?;
+    tables.slices.get(&replica.slice)
 }
 
 /// The number of copies of a mirror that count.

@@ -6,6 +6,7 @@ use nearflash_units::ByteLen;
 
 use super::*;
 use crate::change::{Change, VolumeSpec};
+use crate::continuity::RolledBack;
 use crate::key::{Key, MirrorKey};
 use crate::model::{CLUSTER, GIB, Model, cluster_of, node, open_slice, volume};
 use crate::record::{AliveRecord, MirrorRecord, Record, Schema};
@@ -19,7 +20,8 @@ fn healthy() -> StoreHealth {
         status: Some(StoreStatus { voters: 3, healthy: 3, ..StoreStatus::default() }),
         is_outcome_unknown: false,
         other_run: None,
-        is_rolled_back: false,
+        rolled_back: None,
+        is_accepted: false,
     }
 }
 
@@ -118,8 +120,11 @@ fn another_process_of_the_node_and_an_unknown_outcome_are_risks() {
     assert_eq!(say(&health, &served()).0, Level::AtRisk);
     let health = StoreHealth { is_outcome_unknown: true, ..healthy() };
     assert_eq!(say(&health, &served()).0, Level::AtRisk);
-    let health = StoreHealth { is_rolled_back: true, ..healthy() };
+    let health = StoreHealth { rolled_back: Some(RolledBack::History), ..healthy() };
     assert_eq!(say(&health, &served()).0, Level::AtRisk);
+    let (level, said) = say(&StoreHealth { is_read: false, ..health }, &served());
+    assert_eq!(level, Level::Unavailable);
+    assert!(said.contains("older snapshot") && said.contains("accept-restored"), "{said}");
 }
 
 #[test]
@@ -166,8 +171,12 @@ fn a_node_that_is_down_leaves_mirrors_with_one_copy_and_is_named() {
     let mut model = mirrored();
     assert_eq!(say(&healthy(), &model), (Level::Ok, "ok".to_owned()));
     stop(&mut model, 2);
+    // A node counts as running for longer than a takeover takes.
+    let (level, said) = say(&healthy(), &model);
+    assert_eq!(level, Level::Unavailable);
+    let expected = "mirror 1 of v1 cannot be used: nothing is served without n2, and ";
+    assert!(said.contains(expected) && said.ends_with("has not taken over: start n2"), "{said}");
     let expected = "degraded: 2 of 3 mirrors have one copy in sync: start n2".to_owned();
-    assert_eq!(say(&healthy(), &model), (Level::Degraded, expected.clone()));
     drop_replicas(&mut model, 2);
     assert_eq!(say(&healthy(), &model), (Level::Degraded, expected));
     start(&mut model, 2);
@@ -186,6 +195,17 @@ fn a_replica_that_was_in_sync_before_its_slice_was_opened_anew_is_no_copy() {
     let (level, said) = say(&healthy(), &model);
     let expected = "2 of 3 mirrors have one copy in sync; without a copy: 1";
     assert!(level == Level::Degraded && said.contains(expected), "{said}");
+}
+
+#[test]
+fn a_primary_that_was_opened_anew_and_waits_for_the_other_replica_serves_nothing() {
+    let mut model = mirrored();
+    model.carry_out(&open_slice(1, ByteLen(80 * GIB), 2)).unwrap();
+    assert_eq!(say(&healthy(), &model).0, Level::Degraded);
+    stop(&mut model, 2);
+    stop(&mut model, 3);
+    let (level, said) = say(&healthy(), &model);
+    assert!(level == Level::Unavailable && said.contains("start n2, n3"), "{said}");
 }
 
 #[test]
@@ -230,8 +250,9 @@ fn a_mirror_that_is_not_used_yet_is_not_missed() {
     let first = view.replicas.replicas[0].slice;
     let mut record = view.mirror.clone();
     record.in_sync.truncate(1);
-    model.write(vec![(Key::Mirror(key).path(CLUSTER), Some(record.encode()))]);
     let holder = (1..=3).find(|number| crate::model::slice(*number) == first).unwrap();
+    drop_replicas(&mut model, holder);
+    model.write(vec![(Key::Mirror(key).path(CLUSTER), Some(record.encode()))]);
     stop(&mut model, holder);
     assert_eq!(say(&healthy(), &model).0, Level::Degraded);
 }

@@ -1,0 +1,71 @@
+//! The catalog's record of what the node has seen of its cluster's store. The names and meanings of these
+//! fields are permanent; a field that a later version adds has a default.
+
+use nearflash_cluster::record::{HistoryRecord, VolumeState};
+use nearflash_cluster::store::StoreId;
+use nearflash_cluster::{ClusterState, Seen};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// What the node has seen, and the volumes that there were.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeenRecord {
+    /// The cluster.
+    cluster: Uuid,
+    /// etcd's cluster id.
+    store: u64,
+    /// The revision at which the node wrote its key last.
+    revision: u64,
+    /// The history; absent for a store without this record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    history: Option<HistoryRecord>,
+    /// The volumes, for the operator who accepts an older state.
+    pub(crate) volumes: Vec<SeenVolume>,
+}
+
+/// A volume of the cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeenVolume {
+    pub(crate) uuid: Uuid,
+    pub(crate) name: String,
+    /// Its length in bytes.
+    pub(crate) len: u64,
+}
+
+impl SeenRecord {
+    pub(crate) fn of(seen: Seen, state: &ClusterState) -> Self {
+        Self {
+            cluster: state.uuid(),
+            store: seen.store.0,
+            revision: seen.revision,
+            history: seen.history,
+            volumes: volumes(state),
+        }
+    }
+
+    /// What was seen, if it is of this cluster.
+    pub(crate) fn seen(&self, cluster: Uuid) -> Option<Seen> {
+        let Self { store, revision, history, .. } = *self;
+        let seen = Seen { store: StoreId(store), revision, history };
+        Some(seen).filter(|_| self.cluster == cluster)
+    }
+
+    /// Whether this is to be kept instead of the other one, which was perhaps written earlier.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        let age = |it: &Self| (it.history.map(|it| it.began), it.revision);
+        self.cluster != other.cluster || age(self) > age(other)
+    }
+}
+
+/// The volumes that are not being removed.
+pub(crate) fn volumes(state: &ClusterState) -> Vec<SeenVolume> {
+    let volumes = state.volumes().iter().filter(|(_, it)| it.state != VolumeState::Removing);
+    let volume = |(uuid, it): (&Uuid, &nearflash_cluster::record::VolumeRecord)| SeenVolume {
+        uuid: *uuid,
+        name: it.name.to_string(),
+        len: it.len().0,
+    };
+    volumes.map(volume).collect()
+}

@@ -1,0 +1,114 @@
+//! `nearflash cluster accept-restored`: the operator goes on with a store that was restored from an older
+//! snapshot, and is told what is lost with that.
+//!
+//! A new `history` in the store is the acceptance. Nodes that have kept an earlier one take the store as it
+//! is when they start; those that run keep what they know, and write nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use nearflash_cluster::continuity::check_start;
+use nearflash_cluster::record::{HistoryRecord, Record as _, Schema};
+use nearflash_cluster::{ClusterState, Compare, Key, Put, Refusal, Txn};
+use nearflash_units::ByteLen;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::client::Store;
+use super::error::ClusterError;
+use super::member::Folder;
+use super::remove::answers;
+use crate::Catalog;
+use crate::catalog::{SeenRecord, volumes};
+use crate::node::now;
+
+/// The difference between a store and what this machine's node has seen of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Restored {
+    /// The proof that the store was restored from an older snapshot; absent if this machine has none.
+    pub proof: Option<String>,
+    /// Whether this machine's node has seen the store before.
+    pub was_seen: bool,
+    /// Volumes that the store lacks: their data is lost.
+    pub lost: Vec<String>,
+    /// Volumes that were removed since: their blocks may have been used otherwise.
+    pub back: Vec<String>,
+    /// Volumes that have another length again.
+    pub resized: Vec<String>,
+    /// Whether the store is accepted now.
+    pub is_accepted: bool,
+}
+
+/// Compares the store with what this machine's node has seen of it. `accepts`: goes on with the store as it
+/// is.
+///
+/// # Errors
+/// When a node runs, or etcd does not answer.
+pub fn accept_restored(data_dir: &Path, accepts: bool) -> Result<Restored, ClusterError> {
+    let folder = Folder::of(data_dir);
+    let member = folder.joined()?;
+    let store = Store::of(&folder, &member)?;
+    let (state, id, revision) = store.read(member.cluster)?;
+    if state.cluster().is_none() {
+        return Err(Refusal::NoCluster(member.cluster).into());
+    }
+    let (node, kept) = kept(data_dir)?;
+    let seen = kept.as_ref().and_then(|it| it.seen(member.cluster));
+    let before = kept.filter(|_| seen.is_some()).map(|it| it.volumes).unwrap_or_default();
+    let proof = seen.and_then(|seen| check_start(seen, node, (id, revision), &state).err());
+    let after: BTreeMap<Uuid, _> = volumes(&state).into_iter().map(|it| (it.uuid, it)).collect();
+    let known: BTreeSet<Uuid> = before.iter().map(|it| it.uuid).collect();
+    let lost = before.iter().filter(|it| !after.contains_key(&it.uuid));
+    let back = after.values().filter(|it| seen.is_some() && !known.contains(&it.uuid));
+    let resized = before.iter().filter_map(|it| {
+        let found = after.get(&it.uuid).filter(|found| found.len != it.len)?;
+        Some(format!("{} ({} instead of {})", it.name, ByteLen(found.len), ByteLen(it.len)))
+    });
+    let mut restored = Restored {
+        proof: proof.map(|it| it.to_string()),
+        was_seen: seen.is_some(),
+        lost: lost.map(|it| format!("{} ({})", it.name, ByteLen(it.len))).collect(),
+        back: back.map(|it| format!("{} ({})", it.name, ByteLen(it.len))).collect(),
+        resized: resized.collect(),
+        is_accepted: false,
+    };
+    if accepts {
+        accept(&store, &state)?;
+        restored.is_accepted = true;
+    }
+    Ok(restored)
+}
+
+/// Lets another history of the store begin. No node runs.
+fn accept(store: &Store, state: &ClusterState) -> Result<(), ClusterError> {
+    for (node, record) in state.nodes() {
+        if state.alive().contains_key(node) {
+            return Err(Refusal::NodeUp(record.name.clone()).into());
+        }
+        if let Some(address) = answers(state, *node) {
+            let node = record.name.as_str().into();
+            return Err(ClusterError::NodeAnswers { node, address });
+        }
+    }
+    let began = state.history().map_or(0, |it| it.began + 1).max(now().0);
+    let history = HistoryRecord { schema: Schema, id: Uuid::new_v4(), began };
+    let alive = state.nodes().keys().map(|node| Key::Alive(*node));
+    let compare = |key: Key| Compare { mod_revision: state.revision(&key), key };
+    let puts = vec![Put { key: Key::History, value: history.encode(), lease: None }];
+    let compares = [Key::Cluster, Key::History].into_iter().chain(alive).map(compare).collect();
+    let txn = Txn { compares, puts, deletes: Vec::new() };
+    match store.txn(state.uuid(), &txn)? {
+        true => Ok(()),
+        false => Err(ClusterError::Contended),
+    }
+}
+
+/// The node of the data directory, and what it has kept. A machine without a node has none.
+fn kept(data_dir: &Path) -> Result<(Uuid, Option<SeenRecord>), ClusterError> {
+    if !data_dir.join("catalog.redb").exists() {
+        return Ok((Uuid::nil(), None));
+    }
+    let failed = |error| ClusterError::Catalog(Box::new(error));
+    let catalog = Catalog::open(data_dir, Uuid::new_v4()).map_err(failed)?;
+    Ok((catalog.node(), catalog.seen().map_err(failed)?))
+}
