@@ -78,7 +78,7 @@ pub enum SuperblockError {
     /// Bytes have changed since it was written.
     #[error("superblock checksum is {found:#010x}, computed {computed:#010x}")]
     Checksum { found: u32, computed: u32 },
-    /// Written by a later version.
+    /// Written by another version.
     #[error("superblock version {0}, this program knows {VERSION}")]
     Version(u32),
     /// A field has a value that no version writes, although the checksum is valid.

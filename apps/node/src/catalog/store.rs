@@ -99,10 +99,12 @@ pub(super) enum Kind {
 pub(super) fn kind_of(path: &Path) -> io::Result<Kind> {
     let mut start = Vec::new();
     File::open(path)?.take(16).read_to_end(&mut start)?;
-    Ok(match () {
-        () if start.is_empty() => Kind::Empty,
-        () if is_guarded(&start) => Kind::Guarded,
-        () => Kind::Plain,
+    Ok(if start.is_empty() {
+        Kind::Empty
+    } else if is_guarded(&start) {
+        Kind::Guarded
+    } else {
+        Kind::Plain
     })
 }
 
