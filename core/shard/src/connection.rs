@@ -202,6 +202,11 @@ impl Connection {
         world.watch(self.socket, interest);
     }
 
+    /// Its socket is not watched while it is on its way to another core.
+    pub(crate) const fn forget_watch(&mut self) {
+        self.watched_at = None;
+    }
+
     /// Its socket is ready. If it was watched for input before the world settled, nothing waited then.
     pub(crate) fn is_ready<W: World>(&mut self, world: &W) {
         let settled_at = world.settled_at();

@@ -105,6 +105,7 @@ impl Shard {
         self.set_key(connection.socket, None);
         self.engine.accounts().close(connection.account());
         connection.listed = Default::default();
+        connection.forget_watch();
         self.leftovers.leave(&connection.leftover);
         world.detach(connection.socket);
         world.post(core, Message::Adopt(connection));

@@ -457,8 +457,70 @@ fn would_block() -> bool {
 mod tests {
     use super::*;
     use nearflash_units::ByteLen;
-    use std::io::Read;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
+
+    fn tcp_pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0, theirs)
+    }
+
+    /// Waits until the kernel has delivered what was sent, however busy the machine is.
+    fn until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_tcp_connection_is_seen_behind_bytes_that_were_not_received() {
+        let (ours, mut theirs) = tcp_pair();
+        let socket = socket_id(ours.as_raw_fd());
+        assert_eq!((unread(socket), peer_state(socket).is_over), (0, false));
+        theirs.write_all(b"command").unwrap();
+        until(|| unread(socket) == 7);
+        assert!(!peer_state(socket).is_over);
+        drop(theirs);
+        until(|| peer_state(socket).is_over);
+        let mut bytes = [0; 16];
+        assert_eq!(receive_bytes(socket, &mut bytes), Received::Bytes(7));
+    }
+
+    #[test]
+    fn the_reset_of_a_tcp_connection_is_seen_behind_bytes_that_were_not_received() {
+        let (ours, mut theirs) = tcp_pair();
+        let socket = socket_id(ours.as_raw_fd());
+        theirs.write_all(b"command").unwrap();
+        until(|| unread(socket) == 7);
+        socket2::SockRef::from(&theirs).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(theirs);
+        until(|| peer_state(socket).is_over);
+        let mut bytes = [0; 16];
+        assert_eq!(receive_bytes(socket, &mut bytes), Received::Bytes(7));
+    }
+
+    #[test]
+    fn what_has_reached_a_tcp_peer_is_counted() {
+        let (mut ours, theirs) = tcp_pair();
+        let socket = socket_id(ours.as_raw_fd());
+        let before = peer_state(socket).reached;
+        ours.write_all(b"answer").unwrap();
+        until(|| !peer_state(socket).owes);
+        assert_eq!(peer_state(socket).reached, before + 6);
+        drop(theirs);
+    }
+
+    #[test]
+    fn the_end_of_a_unix_connection_is_seen_behind_bytes_that_were_not_received() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let socket = socket_id(ours.as_raw_fd());
+        theirs.write_all(b"command").unwrap();
+        assert_eq!((unread(socket), peer_state(socket).is_over), (7, false));
+        drop(theirs);
+        assert_eq!((unread(socket), peer_state(socket).is_over), (7, true));
+    }
 
     /// Short and long pieces, more short ones than one send copies, sent in as many calls as the
     /// socket requires.

@@ -18,6 +18,9 @@
 //! was never given to a device, or carries no stamp (zeroes, a deallocation), it may take effect
 //! until the node confirms that nothing of its connection is under way.
 //!
+//! A host that comes back over another node repeats its unanswered writes there. When a repetition has been
+//! answered, the lost write takes no effect any more: the host goes on from there.
+//!
 //! A write whose writer has lost its access, by a reservation or because its grants were revoked,
 //! takes no effect once the node has confirmed the loss, whenever the write is answered. The
 //! exception: if the access is restored first, the write may have been on its way to the node
@@ -270,6 +273,15 @@ impl History {
         }
         let unseen = ending != Ending::NotDone || write.seen == Tick::NEVER;
         assert!(unseen, "{:?}: {:?} was not done, and was read", id.block, write.value);
+    }
+
+    /// A lost write was repeated over another path, and the repetition was answered: from now on, the host may
+    /// overwrite it.
+    pub(crate) fn repeated(&mut self, id: WriteId, now: Tick) {
+        let Some(register) = self.registers.get_mut(&id.block) else { return };
+        let Some(index) = register.find_write(id) else { return };
+        let write = &mut register.writes[index];
+        write.ended = write.ended.min(now);
     }
 
     /// The node has nothing under way: lost writes have ended.

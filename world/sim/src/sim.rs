@@ -154,6 +154,14 @@ impl Sim {
         if let Some(next) = next {
             self.look_at(host, next.max(now.plus(Nanos(1))));
         }
+        self.note_home(host);
+    }
+
+    /// A host may have switched to another node.
+    fn note_home(&mut self, host: usize) {
+        if let Some(worker) = self.workers.get(host) {
+            self.homes[host] = worker.route.node;
+        }
     }
 
     /// Hosts with an event on a connection take a step soon. Misfits keep their own times.

@@ -156,11 +156,12 @@ impl Witness {
     }
 
     /// The node grants a controller to the host at `admin`. The host's commands on an earlier
-    /// controller have ended for good: the host may repeat its unanswered writes.
-    pub(crate) fn granted(&mut self, admin: LinkId, now: Tick) {
+    /// controller there have ended for good: the host may repeat its unanswered writes.
+    pub(crate) fn granted(&mut self, admin: LinkId, is_there: impl Fn(LinkId) -> bool, now: Tick) {
         let Some(host) = self.admins.get(&admin).copied() else { return };
         let left = self.writers_of(|it| {
-            it.who == host && it.admin.is_some_and(|admin| self.closed.contains_key(&admin))
+            let admin = it.admin.filter(|admin| is_there(*admin));
+            it.who == host && admin.is_some_and(|admin| self.closed.contains_key(&admin))
         });
         self.fall_silent(&left, now);
     }

@@ -239,5 +239,15 @@ pub(crate) fn io(
 ) -> Io {
     let (sent, first) = (outside.tick(), run.block);
     let began = outside.now;
-    Io { asker, sent, began, first, buffer, in_tail: run.in_tail, in_parts: false, what }
+    Io {
+        asker,
+        sent,
+        began,
+        first,
+        buffer,
+        in_tail: run.in_tail,
+        in_parts: false,
+        repeats: Vec::new(),
+        what,
+    }
 }

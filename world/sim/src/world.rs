@@ -327,7 +327,8 @@ impl World for SimWorld<'_> {
             Notice::ControllerConnected { peer, .. } => {
                 let link = link_of(peer);
                 let tick = self.outside.tick();
-                self.outside.witness.granted(link, tick);
+                let Outside { witness, network, .. } = &mut *self.outside;
+                witness.granted(link, |other| network.node_of(other) == node, tick);
             }
             Notice::ClientGone { peer, .. } => {
                 let link = link_of(peer);

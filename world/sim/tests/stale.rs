@@ -163,3 +163,42 @@ fn a_change_of_a_volume_of_several_nodes_that_is_two_seconds_old_is_not_begun() 
     println!("{count:?}");
     assert!(count.given_up >= 40 && count.standstills >= 16, "{count:?}");
 }
+
+/// Hosts with a path by each of two nodes. The nodes stand still in turn; the hosts of the one that does come back over
+/// the other one, repeat what was not answered, and write on. The history knows that the host goes on from there.
+fn switch_paths(plan: Plan, how: GiveUp) -> Report {
+    let mut sim = Sim::new(plan);
+    sim.expect_swift_nodes();
+    for round in 0..4 {
+        sim.run_for(Nanos::from_millis(20));
+        let node = NodeId(round % 2);
+        sim.pause(node, Nanos::from_secs(3));
+        sim.run_for(Nanos::from_millis(100));
+        sim.give_up(node, how);
+        sim.run_for(Nanos::from_secs(4));
+    }
+    sim.finish_work();
+    let report = sim.report();
+    sim.calm();
+    sim.rest();
+    sim.drain();
+    sim.rest();
+    sim.check_disks();
+    report
+}
+
+#[test]
+fn a_write_that_was_repeated_over_another_node_does_not_overwrite_what_followed() {
+    let mut repeated = 0;
+    for seed in 0..8 {
+        let how =
+            [GiveUp::Close, GiveUp::Reset, GiveUp::Vanish][usize::try_from(seed % 3).unwrap()];
+        let mix = Mix { reads: 8, ..WRITES };
+        let worker = WorkerPlan { switches: true, mix, ..host().far() };
+        let plan = Plan { far: vec![worker; 3], ..far(seed, 3) };
+        let plan = if seed % 2 == 0 { plan.mirrored() } else { plan };
+        repeated += switch_paths(plan, how).count("repeated over another node");
+    }
+    println!("{repeated}");
+    assert!(repeated >= 60, "{repeated}");
+}

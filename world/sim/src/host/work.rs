@@ -7,10 +7,10 @@ use nearflash_units::{Blocks, Lba};
 use zerocopy::IntoBytes;
 
 use crate::Dice;
-use crate::history::Block;
+use crate::history::{Block, WriteId};
 use crate::host::pending::Pending;
 use crate::host::queue::Queue;
-use crate::judge::{Checks, StepId, StepState, What};
+use crate::judge::{Checks, Io, StepId, StepState, What};
 use crate::node::node_of;
 use crate::outside::Outside;
 use crate::stamp::Value;
@@ -74,6 +74,28 @@ impl Workload {
         let len = self.bytes_len(run);
         let buffer = queue.memory.hold(bytes);
         let pending = Pending::Io(io(queue.asker, run, Some(buffer), What::Write(writes), outside));
+        queue.submit(&command, CommandData::Outgoing { buffer, len }, pending);
+    }
+
+    /// Repeats a write that was not answered over another path.
+    pub(crate) fn repeat(
+        &self,
+        queue: &mut Queue,
+        (run, lost): (Run, Vec<WriteId>),
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) {
+        let sequence = queue.next_sequence();
+        let (stamps, bytes) = self.fill(queue.asker.writer, run, (sequence, 0));
+        let now = outside.tick();
+        let (history, by) = (&mut checks.history, queue.asker.sends(now, false));
+        let sent = |(block, stamp)| history.write_sent(block, Value::Written(stamp), by);
+        let writes = run.blocks().zip(stamps).map(sent).collect();
+        let command = Command::write(run.nsid, run.block.lba, run.zero_based(), 0);
+        let len = self.bytes_len(run);
+        let buffer = queue.memory.hold(bytes);
+        let io = io(queue.asker, run, Some(buffer), What::Write(writes), outside);
+        let pending = Pending::Io(Io { repeats: lost, ..io });
         queue.submit(&command, CommandData::Outgoing { buffer, len }, pending);
     }
 

@@ -11,19 +11,21 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::Dice;
+use crate::history::WriteId;
 use crate::host::pending::{AdminStep, Pending};
 use crate::host::queue::Queue;
 use crate::host::rivalry::fight;
 use crate::host::worker_plan::WorkerPlan;
-use crate::judge::{Asker, Checks, What};
+use crate::judge::{Asker, Checks, Io, What};
 use crate::line::Fate;
+use crate::machine::NodeId;
 use crate::network::{LinkId, Route, Side};
 use crate::node::{node_of, subsystem_of};
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
-use crate::workload::{Field, Workload};
+use crate::workload::{Field, Run, Workload};
 
 /// KATO is rounded up to a multiple of this.
 const KEEP_ALIVE_GRANULE: Nanos = Nanos::from_millis(100);
@@ -65,6 +67,8 @@ pub(crate) struct Worker {
     pub(crate) life: Life,
     number: u32,
     pub(crate) route: Route,
+    /// The node by which it came first, if it switches.
+    other: NodeId,
     rival: Rival,
     dice: Dice,
     workload: Workload,
@@ -84,6 +88,8 @@ pub(crate) struct Worker {
     pub(crate) events: u32,
     /// The number of times that it connected.
     pub(crate) joined: u32,
+    /// Writes over an earlier path that were not answered, and their blocks.
+    unanswered: Vec<(Run, Vec<WriteId>)>,
     /// Links that it left silently, and when.
     pub(crate) silenced: Vec<(Nanos, LinkId)>,
 }
@@ -101,6 +107,7 @@ impl Worker {
             left: plan.commands,
             plan,
             number,
+            other: route.node,
             route,
             rival,
             dice,
@@ -115,6 +122,7 @@ impl Worker {
             resting: false,
             events: 0,
             joined: 0,
+            unanswered: Vec::new(),
             silenced: Vec::new(),
         }
     }
@@ -376,6 +384,10 @@ impl Worker {
             if self.left == 0 || !queue.has_room(self.plan.entries, 2) {
                 continue;
             }
+            if let Some((run, lost)) = self.unanswered.pop() {
+                self.workload.repeat(queue, (run, lost), checks, outside);
+                continue;
+            }
             self.left -= 1;
             if self.dice.permille(self.plan.rival_permille) {
                 let nsid = NamespaceId(self.dice.pick(&[1, 1, 2, 3]));
@@ -393,6 +405,26 @@ impl Worker {
                 self.ask(abort(QueueId(1), aborted), AdminStep::Abort);
             }
         }
+    }
+
+    /// Keeps an unanswered write in mind, to repeat it.
+    pub(super) fn keep(&mut self, io: &Io) {
+        let What::Write(writes) = &io.what else { return };
+        if !self.plan.switches {
+            return;
+        }
+        let volumes = self.workload.field.volumes.iter();
+        let nsid = volumes.clone().find(|(volume, _)| *volume == io.first.volume);
+        let Some((_, nsid)) = nsid.copied() else { return };
+        let count = u64::try_from(writes.len()).expect("commands are bounded");
+        let run = Run { block: io.first, nsid, count, in_tail: io.in_tail };
+        self.unanswered.push((run, [&io.repeats[..], writes].concat()));
+    }
+
+    /// From now on it uses the other one of its volumes' node and the node before that.
+    fn switch(&mut self) {
+        let home = node_of(self.workload.field.volumes[0].0);
+        self.route.node = if self.is_far() { home } else { self.other };
     }
 
     /// Gives up all connections. Unanswered commands are lost.
@@ -419,7 +451,10 @@ impl Worker {
             for pending in queue.pending.into_values() {
                 match pending {
                     Pending::Io(io) if is_step(&io.what) => {}
-                    Pending::Io(io) => io.lose(checks, now),
+                    Pending::Io(io) => {
+                        self.keep(&io);
+                        io.lose(checks, now);
+                    }
                     Pending::Admin(_) | Pending::Rivalry => {}
                 }
             }
@@ -430,6 +465,9 @@ impl Worker {
         self.controller = None;
         // Blocks may have changed since the last read: a host that returns reads again.
         self.workload.known.clear();
+        if self.plan.switches {
+            self.switch();
+        }
         let away = Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000]));
         let until = outside.now.plus(away);
         self.life = Life::Away(until);

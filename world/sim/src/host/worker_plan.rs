@@ -29,6 +29,8 @@ pub struct WorkerPlan {
     pub think: (Nanos, Nanos),
     /// The share of steps in which it loses all its connections.
     pub leave_permille: u32,
+    /// It comes back over the other node that serves its volumes, and repeats its unanswered writes there.
+    pub switches: bool,
     /// The share of steps in which it stops reading one of its queues for a while.
     pub deaf_permille: u32,
     /// The duration of that pause.
@@ -58,6 +60,7 @@ impl WorkerPlan {
             commands,
             think: (Nanos::from_micros(1), Nanos::from_micros(200)),
             leave_permille: 0,
+            switches: false,
             deaf_permille: 0,
             deaf: Nanos(0),
             trickle: None,
@@ -80,6 +83,7 @@ impl WorkerPlan {
             commands: dice.pick(&[50, 300, 1_000]),
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
             leave_permille: dice.pick(&[0, 0, 1, 5]),
+            switches: false,
             deaf_permille: dice.pick(&[0, 0, 5, 20]),
             deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
             trickle: None,

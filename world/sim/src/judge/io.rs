@@ -42,6 +42,8 @@ pub(crate) struct Io {
     pub(crate) in_tail: bool,
     /// The command is done in parts; one that is refused may have been done in part.
     pub(crate) in_parts: bool,
+    /// The unanswered writes over another path that it repeats.
+    pub(crate) repeats: Vec<WriteId>,
     pub(crate) what: What,
 }
 
@@ -93,6 +95,10 @@ impl Io {
         let is_success = answer.is_success();
         if self.in_tail {
             self.judge_size(answer, bytes.as_ref().map_or(0, Vec::len), outside);
+        }
+        if is_success && !self.repeats.is_empty() {
+            outside.note("repeated over another node", &[]);
+            self.repeats.iter().for_each(|write| checks.history.repeated(*write, now));
         }
         match self.what {
             What::Read if is_success => {

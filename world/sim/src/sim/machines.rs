@@ -206,5 +206,6 @@ impl Sim {
             is_here(initiator.life).then(|| initiator.leave(how, checks, outside)).flatten()
         };
         next.into_iter().for_each(|at| self.look_at(host, at));
+        self.note_home(host);
     }
 }

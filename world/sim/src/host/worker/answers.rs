@@ -22,6 +22,7 @@ impl Worker {
         for (step, completion) in admin_done {
             self.admin_done(step, &completion);
         }
+        let mut lost = Vec::new();
         for queue in &mut self.queues {
             while let Some((completion, pending)) = queue.poll() {
                 outside.note("answer", &[u64::from(completion.cid.0), u64::from(queue.link.0)]);
@@ -44,10 +45,14 @@ impl Worker {
                     continue;
                 }
                 let answer = Answer::of_nvme(status);
+                if answer == Answer::PathLost {
+                    lost.push(io.clone());
+                }
                 let seen = io.judge(answer, &mut queue.memory, checks, outside);
                 self.workload.learn(seen);
             }
         }
+        lost.iter().for_each(|io| self.keep(io));
     }
 
     fn admin_done(&mut self, step: AdminStep, completion: &HostCompletion) {
