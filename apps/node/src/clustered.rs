@@ -19,17 +19,20 @@ use nearflash_access::Secret;
 use nearflash_cluster::change::{NodeSpec, SliceSpec};
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::{AddressTls, Door};
-use nearflash_cluster::{Change, compile};
+use nearflash_cluster::{Change, ClusterState, compile};
 use nearflash_media::Slice;
-use nearflash_mirror::membership::SliceState;
+use nearflash_mirror::Term;
+use nearflash_mirror::membership::{Note, NoteVerdict, SliceState};
 use nearflash_nvme::ControllerId;
 use nearflash_session::DoorTls;
 use nearflash_space::Name;
-use nearflash_space::slice::{SliceVerdict, Superblock};
+use nearflash_space::slice::{NotedMirror, Notes, SliceVerdict, Superblock};
 use uuid::Uuid;
 
 use crate::catalog::SeenRecord;
-use crate::cluster::{ChangeError, Follower, MirrorSetup, PeerSecret, StoreAccess};
+use crate::cluster::{
+    ChangeError, Follower, MirrorSetup, PeerSecret, StoreAccess, note_of, record_of,
+};
 use crate::config::{ClusterConfig, PULSE_PORT, Protocol};
 use crate::doors::Addresses;
 use crate::error::NodeError;
@@ -178,17 +181,19 @@ impl Enrolled {
         controller_ids(self.ordinal)
     }
 
-    /// Checks a slice against what the store says of it. Nothing has been written to it.
+    /// Checks a slice against what the store says of it and of its mirrors. Nothing has been written to it.
     ///
     /// # Errors
     /// When one of the two was restored from an older copy.
     pub(crate) fn check(
         &self,
         name: &Name,
-        (uuid, superblock): (Option<Uuid>, Option<&Superblock>),
+        uuid: Option<Uuid>,
+        (superblock, notes): (Option<&Superblock>, Option<&Notes>),
     ) -> Result<(), NodeError> {
         let Some(uuid) = uuid else { return Ok(()) };
-        let known = self.follower.state().slices().get(&uuid).map(|it| it.incarnation);
+        let state = self.follower.state();
+        let known = state.slices().get(&uuid).map(|it| it.incarnation);
         let reason = match (superblock, known) {
             (None, None) => return Ok(()),
             (None, Some(_)) => {
@@ -197,12 +202,18 @@ impl Enrolled {
                     .to_owned()
             }
             (Some(superblock), known) => match superblock.verdict(known) {
-                SliceVerdict::Good => return Ok(()),
                 SliceVerdict::StoreRolledBack { .. } if self.follower.is_accepted() => {
                     tracing::warn!(
                         "slice {name} is newer than the restored etcd that was accepted"
                     );
                     return Ok(());
+                }
+                SliceVerdict::Good => {
+                    let is_accepted = self.follower.is_accepted();
+                    match contradiction(&state, (uuid, notes), is_accepted) {
+                        Some(reason) => reason,
+                        None => return Ok(()),
+                    }
                 }
                 verdict => verdict.to_string(),
             },
@@ -260,6 +271,7 @@ impl Enrolled {
         self.follower.begin_mirrors(MirrorSetup {
             node: self.spec.uuid,
             slices: slices.iter().map(state).collect(),
+            notes: slices.iter().map(|slice| Arc::clone(slice.notes())).collect(),
             listener,
             believes_ends: self.pulse_proof,
             secret: self.peer_secret,
@@ -287,6 +299,37 @@ impl Enrolled {
         self.follower.change(Change::OpenSlice(spec), timeout)?;
         slice.confirm().map_err(|error| failed(error.to_string()))
     }
+}
+
+/// A mirror of which a slice and the store know different things, as a fault and its remedy.
+/// Terms that the store lacks are no contradiction if the state of a restored store was accepted.
+fn contradiction(
+    state: &ClusterState,
+    (slice, notes): (Uuid, Option<&Notes>),
+    is_accepted: bool,
+) -> Option<String> {
+    state.replicas_on(slice).find_map(|(key, ordinal, record)| {
+        let mirror = NotedMirror { volume: key.volume, number: key.number };
+        let note = notes.and_then(|notes| notes.get(&mirror)).map(|note| note_of(&note));
+        let volume = state.volumes().get(&key.volume).map(|it| it.name.to_string());
+        let volume = volume.unwrap_or_else(|| key.volume.to_string());
+        match Note::verdict(note.as_ref(), ordinal, &record_of(record)) {
+            NoteVerdict::Good => None,
+            NoteVerdict::RecordIsOlder(_) if is_accepted => None,
+            NoteVerdict::RecordIsOlder(Term(term)) => Some(format!(
+                "etcd has been restored from an older snapshot: of mirror {} of volume {volume}, it has \
+                 term {}, and the slice term {term}, whose writes other slices may lack. The slice is \
+                 unchanged: restore the newest state of etcd",
+                key.number, record.term
+            )),
+            NoteVerdict::SliceIsOlder => Some(format!(
+                "the slice has been restored from an older copy, and lacks later writes to mirror {} of \
+                 volume {volume}: put the right device in its place. If another node with a copy in \
+                 sync runs, start this one again: it is copied anew then",
+                key.number
+            )),
+        }
+    })
 }
 
 /// Registers the node in the store. `None` if the store does not answer soon.

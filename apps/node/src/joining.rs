@@ -64,7 +64,8 @@ impl Joining {
             return Err(NodeError::NumberChanged { served, found });
         }
         for slice in &held {
-            enrolled.check(slice.device().name(), (slice.uuid(), slice.superblock()))?;
+            let found = (slice.superblock(), slice.notes());
+            enrolled.check(slice.device().name(), slice.uuid(), found)?;
         }
         let slices: Vec<Slice> =
             held.into_iter().map(HeldSlice::begin).collect::<Result<_, _>>()?;

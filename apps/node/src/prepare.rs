@@ -145,7 +145,8 @@ fn open_slices(
     let candidates: Vec<SliceCandidate> = specs.iter().map(open).collect::<Result<_, _>>()?;
     let slices = if cluster.is_registered() {
         for candidate in &candidates {
-            cluster.check(candidate.name(), (candidate.uuid(), candidate.superblock()))?;
+            let found = (candidate.superblock(), candidate.notes());
+            cluster.check(candidate.name(), candidate.uuid(), found)?;
         }
         let take = |candidate: SliceCandidate| candidate.take(Uuid::new_v4());
         Slices::Taken(candidates.into_iter().map(take).collect::<Result<_, _>>()?)

@@ -12,7 +12,10 @@ pub use node::{
     AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord, NodeRecord,
     RemovedRecord, SeenRecord,
 };
-pub use slice::{DATA_START, MIRROR_LEN_MAX, RoomRecord, RoomState, SliceRecord, TRACT_LEN};
+pub use slice::{
+    DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,
+    TRACT_LEN,
+};
 pub(crate) use volume::is_stripe_unit;
 pub use volume::{
     InSyncRecord, MirrorRecord, Placement, ReplicaRecord, ReplicasRecord, VolumeRecord,

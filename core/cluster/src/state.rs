@@ -314,6 +314,18 @@ impl ClusterState {
         Ok(MirrorView { key, mirror, revision, replicas, places_revision })
     }
 
+    /// The mirrors with a replica on a slice, as far as they are known, and the ordinals of these replicas.
+    pub fn replicas_on(
+        &self,
+        slice: Uuid,
+    ) -> impl Iterator<Item = (MirrorKey, u32, &MirrorRecord)> {
+        self.replicas.iter().filter_map(move |(key, (replicas, _))| {
+            let own = replicas.replicas.iter().find(|replica| replica.slice == slice)?;
+            let (record, _) = self.mirrors.get(key)?;
+            Some((*key, own.ordinal, record))
+        })
+    }
+
     /// All mirrors, with the places of their replicas.
     ///
     /// # Errors

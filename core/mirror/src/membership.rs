@@ -23,6 +23,8 @@
 
 mod join;
 mod mirror;
+mod note;
+mod noting;
 mod pulse;
 mod record;
 mod steps;
@@ -34,6 +36,7 @@ use nearflash_units::Nanos;
 
 use crate::table::{MirrorKey, Term};
 use mirror::Mirror;
+pub use note::{Note, NoteVerdict, Token, Tokens};
 pub use pulse::{Pulse, Question, SliceState};
 pub use record::{Element, Known, Record};
 
@@ -92,6 +95,8 @@ pub struct MirrorConfig {
     pub places: i64,
     /// Its membership.
     pub known: Known,
+    /// What the slice of this node's replica knew of it when the process started.
+    pub note: Option<Note>,
 }
 
 /// The part of this node in a mirror, for its cores.
@@ -147,6 +152,9 @@ pub enum Action {
     Send(NodeKey, Pulse),
     /// Gives every core new views; answered by [`Membership::handle_shown`].
     Publish(u64, Vec<(MirrorKey, View)>),
+    /// Makes a slice know that of mirrors, durably; answered by [`Membership::handle_noted`]. The notes of a
+    /// slice take effect in their order.
+    Note(SliceKey, Vec<(MirrorKey, Note)>),
     /// Waits until nothing that any core has accepted or started for the mirror is under way at a device
     /// of this node; answered by [`Membership::handle_drained`].
     Drain(u64, MirrorKey),
@@ -241,12 +249,12 @@ impl Membership {
     /// Replaces the list of mirrors. One that stays keeps its state, also if its other replica is replaced.
     pub fn set_mirrors(&mut self, configs: Vec<MirrorConfig>) {
         self.mirrors.retain(|key, _| configs.iter().any(|config| config.key == *key));
-        for MirrorConfig { key, replicas, places, known } in configs {
+        for MirrorConfig { key, replicas, places, known, note } in configs {
             let Some((own, other)) = self.sides(&replicas) else { continue };
             if self.mirrors.get(&key).is_some_and(|mirror| mirror.own == own) {
                 self.adopt(key, known);
                 self.replace_other(key, other, places);
-            } else if let Some(mirror) = self.mirror((own, other), places, known) {
+            } else if let Some(mirror) = self.mirror((own, other), places, known, note) {
                 self.mirrors.insert(key, mirror);
             }
         }
@@ -295,9 +303,13 @@ impl Membership {
             Pulse::Ask { sequence, questions } => self.answer(from, sequence, &questions),
             Pulse::Grant { sequence, mirrors } => self.granted(from, sequence, &mirrors),
             Pulse::Tell(mirror, known) => self.adopt(mirror, known),
-            Pulse::Join { mirror, incarnation } => self.join_asked(from, mirror, incarnation),
+            Pulse::Join { mirror, incarnation, tokens } => {
+                self.join_asked(from, mirror, incarnation, tokens);
+            }
             Pulse::Joined { mirror, term, session } => self.joined(from, mirror, term, session),
             Pulse::Ready { mirror, session } => self.ready(from, mirror, session),
+            Pulse::Keep { mirror, session, token } => self.keep(from, mirror, session, token),
+            Pulse::Kept { mirror, session } => self.kept(from, mirror, session),
             Pulse::Failed { mirror } => self.failed_there(from, mirror),
         }
         self.step_all();
@@ -322,6 +334,17 @@ impl Membership {
         self.step_all();
     }
 
+    /// A slice knows that of mirrors, durably: the answer to [`Action::Note`].
+    pub fn handle_noted(&mut self, notes: &[(MirrorKey, Note)]) {
+        for (key, note) in notes {
+            if let Some(mirror) = self.mirrors.get_mut(key) {
+                mirror.note = Some(*note);
+            }
+        }
+        self.begin_noted();
+        self.step_all();
+    }
+
     /// The answer to [`Action::Drain`].
     pub fn handle_drained(&mut self, number: u64) {
         for mirror in self.mirrors.values_mut() {
@@ -330,9 +353,10 @@ impl Membership {
         self.step_all();
     }
 
-    /// The other replica has everything that this one has, durably.
-    pub fn handle_resynced(&mut self, mirror: MirrorKey, session: u32) {
-        self.resynced(mirror, session);
+    /// The other replica has everything that this one has, durably. The token, which must be random, names
+    /// these contents.
+    pub fn handle_resynced(&mut self, mirror: MirrorKey, session: u32, token: Token) {
+        self.resynced(mirror, session, token);
         self.step_all();
     }
 
@@ -378,6 +402,7 @@ impl Membership {
     /// The next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.publish();
+        self.note();
         let is_meant =
             |it: &Action| !matches!(it, Action::Send(to, _) if *to == Replica::ABSENT.node);
         std::iter::from_fn(|| self.actions.pop_front()).find(is_meant)

@@ -65,6 +65,14 @@ pub(crate) enum Mutant {
     SourceUnflushed,
     /// A process believes that it has noted everything, although an earlier one has written.
     CoversAtStart,
+    /// A replica that returns is taken for the one that left, whatever its slice shows.
+    TokenIgnored,
+    /// A replica that is alone in sync begins its term before its slice knows it.
+    AloneUnnoted,
+    /// A slice keeps no terms.
+    TermsForgotten,
+    /// A replica is added before its slice has the token.
+    NotKept,
     /// Every second pair of different blocks has equal digests.
     DigestsCollide,
     /// A read is repaired without the lock of its range.

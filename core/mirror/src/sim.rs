@@ -6,8 +6,10 @@
 //! from the store. Calls of the store are late, also later than their caller lives, and their answers are
 //! lost.
 //!
-//! In some runs, a planner moves replicas that are out of sync to another node (`planner`). In others, a
-//! store that was restored from an earlier snapshot gives some of the answers.
+//! In some runs, slices are restored from copies of their last run, or the store is restored from an earlier
+//! state while all nodes are down. A start then compares what the slices know with the records. In others, a
+//! planner moves replicas that are out of sync to another node (`planner`), or a store that was restored from
+//! an earlier snapshot gives some of the answers.
 //!
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
@@ -71,9 +73,12 @@ const FLOOR: &[(&str, u64)] = &[
     ("replica requests refused", 1500),
     ("replicas dropped", 130),
     ("requests that nobody waits for", 110),
+    ("slices restored", 8),
+    ("starts refused", 300),
     ("store answers lost", 35),
     ("store calls lost", 48),
     ("store outages", 29),
+    ("stores restored", 14),
     ("takeovers", 145),
     ("transactions of the dead", 3),
     ("transactions refused", 7),
@@ -168,7 +173,7 @@ fn a_repair_that_a_loss_of_power_tears_is_repaired_when_the_node_returns() {
 #[test]
 fn a_flush_fails_over_a_node_that_ran_on_while_the_last_replicas_lost_their_power() {
     let (mut failed, mut found) = (0, 0);
-    for seed in 0..20 {
+    for seed in 0..40 {
         let run = |mutant| Run::dark(seed, mutant).run();
         let counts = run(None).unwrap_or_else(|problem| panic!("seed {seed}, dark: {problem}"));
         let count = counts.get("flushes that failed over lost writes").copied().unwrap_or(0);
@@ -257,6 +262,10 @@ const MUTANTS: &[(Mutant, u64)] = {
         (M::RepairUnlocked, 192),
         (M::RepairFromCopy, 20),
         (M::LossUntold, 145),
+        (M::TokenIgnored, 0),
+        (M::NotKept, 0),
+        (M::AloneUnnoted, 0),
+        (M::TermsForgotten, 0),
     ]
 };
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use nearflash_flash::model::ModelConfigError;
-use nearflash_space::slice::SuperblockError;
+use nearflash_space::slice::{NotesError, SuperblockError};
 use nearflash_space::{LabelError, Name};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
@@ -35,6 +35,14 @@ pub enum OpenError {
         size: ByteLen,
         /// The system's error.
         source: io::Error,
+    },
+    /// A slice does not know any more what it knew of its mirrors.
+    #[error("slice '{name}': {source}")]
+    SliceNotes {
+        /// The slice.
+        name: Name,
+        /// The damage, and the remedy.
+        source: NotesError,
     },
     /// A model is out of its bounds.
     #[error("device '{name}': {source}")]
@@ -242,7 +250,7 @@ pub enum OpenError {
         spec: Box<DeviceSpec>,
     },
     /// The superblock of a slice is damaged, or of a later version.
-    #[error("slice '{name}': {source}: restore the first 17 MiB of the device from a backup")]
+    #[error("slice '{name}': {source}")]
     Superblock {
         /// The slice.
         name: Name,

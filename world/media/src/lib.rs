@@ -20,6 +20,7 @@ mod open;
 mod probe;
 mod ram;
 mod slice;
+mod slice_notes;
 mod spec;
 
 pub use device::{Device, Kind, UringDevice};
@@ -31,4 +32,5 @@ pub use open::{Candidate, Claim, KnownDevice, open, open_after};
 pub use probe::what_it_holds;
 pub use ram::RamRegion;
 pub use slice::{HeldSlice, Slice, SliceCandidate, open_slice};
+pub use slice_notes::SliceNotes;
 pub use spec::{Backing, DeviceSpec, ModelConfig, ModelSpec, NullDelays, ParseDeviceSpecError};

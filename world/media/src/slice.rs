@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearflash_space::Name;
 use nearflash_space::slice::{
-    DATA_START, METADATA_START, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS, Superblock, SuperblockError,
+    DATA_START, METADATA_START, NOTES_LEN, NOTES_START, Notes, SUPERBLOCK_LEN, SUPERBLOCK_OFFSETS,
+    Superblock, SuperblockError,
 };
 use nearflash_units::ByteLen;
 use rustix::fs::{fdatasync, fstat, major, minor};
@@ -20,17 +21,25 @@ use crate::device::{Device, Kind};
 use crate::error::OpenError;
 use crate::file::{OpenFile, Storage, write_at};
 use crate::open::{Candidate, Claim, Labelling, Medium, open_after};
+use crate::slice_notes::SliceNotes;
 use crate::spec::DeviceSpec;
 
 /// A slice that can be taken. Nothing has been written to it yet.
 #[derive(Debug)]
 pub struct SliceCandidate {
     candidate: Candidate,
-    superblock: Option<Superblock>,
+    found: Option<Found>,
     /// In its label, if it has one.
     uuid: Option<Uuid>,
     cluster: Uuid,
     node: Uuid,
+}
+
+/// The metadata of a slice that was used before.
+#[derive(Clone, Debug)]
+struct Found {
+    superblock: Superblock,
+    notes: Notes,
 }
 
 /// A slice, locked while this value lives.
@@ -38,6 +47,7 @@ pub struct SliceCandidate {
 pub struct Slice {
     device: Arc<Device>,
     superblock: Mutex<Superblock>,
+    notes: Arc<SliceNotes>,
 }
 
 /// Opens a slice of the cluster and checks whether it can be taken. It creates an absent file, and
@@ -53,7 +63,7 @@ pub fn open_slice(
 ) -> Result<SliceCandidate, OpenError> {
     let node = claim.node;
     let candidate = open_after(spec, Claim { cluster: Some(cluster), ..claim }, ended)?;
-    let (uuid, superblock) = match &candidate.medium {
+    let (uuid, found) = match &candidate.medium {
         Medium::File { file, label: Some(label), .. } => {
             let superblock = read_superblock(file, &spec.name)?;
             let is_its =
@@ -61,17 +71,33 @@ pub fn open_slice(
             if superblock.as_ref().is_some_and(|it| !is_its(it)) {
                 return Err(OpenError::SuperblockDiffers { name: spec.name.clone() });
             }
-            (Some(label.device), superblock)
+            let found = superblock.map(|superblock| {
+                let notes = read_notes(file, &spec.name, label.device)?;
+                Ok(Found { superblock, notes })
+            });
+            (Some(label.device), found.transpose()?)
         }
         // In memory, and in a file without a label, nothing is left of an earlier run.
         Medium::File { .. } | Medium::Ram(_) | Medium::Null(..) | Medium::Model(_) => (None, None),
     };
-    Ok(SliceCandidate { candidate, superblock, uuid, cluster, node })
+    Ok(SliceCandidate { candidate, found, uuid, cluster, node })
+}
+
+/// What the slice knows of its mirrors.
+fn read_notes(file: &OpenFile, name: &Name, slice: Uuid) -> Result<Notes, OpenError> {
+    let bytes = file.read(NOTES_START, NOTES_LEN).map_err(|source| OpenError::Io {
+        name: name.clone(),
+        action: "read the metadata of",
+        path: name.as_str().into(),
+        source,
+    })?;
+    Notes::decode(slice, &bytes)
+        .map_err(|source| OpenError::SliceNotes { name: name.clone(), source })
 }
 
 /// The superblock; `None` for a slice whose creation was interrupted before it was written.
 fn read_superblock(file: &OpenFile, name: &Name) -> Result<Option<Superblock>, OpenError> {
-    let end = SUPERBLOCK_OFFSETS[1].0 + ByteLen::from_usize(SUPERBLOCK_LEN).0;
+    let end = NOTES_START.0 + ByteLen::from_usize(NOTES_LEN).0;
     if file.len.0 < end {
         return Ok(None);
     }
@@ -106,7 +132,12 @@ impl SliceCandidate {
 
     /// The superblock as it was found; `None` for a new slice.
     pub fn superblock(&self) -> Option<&Superblock> {
-        self.superblock.as_ref()
+        self.found.as_ref().map(|found| &found.superblock)
+    }
+
+    /// What it knows of its mirrors; `None` for a new slice.
+    pub fn notes(&self) -> Option<&Notes> {
+        self.found.as_ref().map(|found| &found.notes)
     }
 
     /// Takes the slice: makes a new one of an empty device, or begins the next incarnation of an
@@ -115,17 +146,17 @@ impl SliceCandidate {
     /// # Errors
     /// When the device cannot be written.
     pub fn take(self, fresh: Uuid) -> Result<Slice, OpenError> {
-        let Self { candidate, superblock, cluster, node, .. } = self;
+        let Self { candidate, found, cluster, node, .. } = self;
         let device = Arc::new(candidate.take(fresh)?);
-        begin(device, superblock, (cluster, node))
+        begin(device, found, (cluster, node))
     }
 
     /// The slice as a device that is locked, and to which nothing is written before
     /// [`HeldSlice::begin`]. `fresh` becomes the UUID of a new one.
     pub fn hold(self, fresh: Uuid) -> HeldSlice {
-        let Self { candidate, superblock, uuid, cluster, node } = self;
+        let Self { candidate, found, uuid, cluster, node } = self;
         let (device, labelling) = candidate.hold(fresh);
-        HeldSlice { device: Arc::new(device), labelling, superblock, uuid, cluster, node }
+        HeldSlice { device: Arc::new(device), labelling, found, uuid, cluster, node }
     }
 }
 
@@ -134,7 +165,7 @@ impl SliceCandidate {
 pub struct HeldSlice {
     device: Arc<Device>,
     labelling: Option<Labelling>,
-    superblock: Option<Superblock>,
+    found: Option<Found>,
     uuid: Option<Uuid>,
     cluster: Uuid,
     node: Uuid,
@@ -153,7 +184,12 @@ impl HeldSlice {
 
     /// The superblock as it was found; `None` for a new slice.
     pub fn superblock(&self) -> Option<&Superblock> {
-        self.superblock.as_ref()
+        self.found.as_ref().map(|found| &found.superblock)
+    }
+
+    /// What it knows of its mirrors; `None` for a new slice.
+    pub fn notes(&self) -> Option<&Notes> {
+        self.found.as_ref().map(|found| &found.notes)
     }
 
     /// Makes a new slice of an empty device, or begins the next incarnation of an existing one, durably.
@@ -161,32 +197,33 @@ impl HeldSlice {
     /// # Errors
     /// When the device cannot be written.
     pub fn begin(self) -> Result<Slice, OpenError> {
-        let Self { device, labelling, superblock, cluster, node, .. } = self;
+        let Self { device, labelling, found, cluster, node, .. } = self;
         let written = labelling.map_or(Ok(()), |labelling| labelling.write(&device));
         written.map_err(not_written(&device))?;
-        begin(device, superblock, (cluster, node))
+        begin(device, found, (cluster, node))
     }
 }
 
 /// Begins the next incarnation, or the first.
 fn begin(
     device: Arc<Device>,
-    found: Option<Superblock>,
+    found: Option<Found>,
     (cluster, node): (Uuid, Uuid),
 ) -> Result<Slice, OpenError> {
     let boot = boot_of(&device);
-    let superblock = match found {
-        Some(found) => found.opened(boot),
+    let (superblock, notes) = match found {
+        Some(Found { superblock, notes }) => (superblock.opened(boot), notes),
         None => {
             erase_metadata(&device).map_err(not_written(&device))?;
             let slice = device.uuid();
             let (generation, incarnation, confirmed, power_incarnation) = (1, 1, 0, 1);
             let of = (generation, incarnation, confirmed, power_incarnation);
-            first_superblock(of, (cluster, slice, node), boot)
+            (first_superblock(of, (cluster, slice, node), boot), Notes::new(slice))
         }
     };
     write_superblock(&device, &superblock).map_err(not_written(&device))?;
-    Ok(Slice { device, superblock: Mutex::new(superblock) })
+    let notes = Arc::new(SliceNotes::new(Arc::clone(&device), notes));
+    Ok(Slice { device, superblock: Mutex::new(superblock), notes })
 }
 
 fn not_written(device: &Device) -> impl Fn(io::Error) -> OpenError {
@@ -236,6 +273,11 @@ impl Slice {
     /// The first incarnation since its device may have lost what was not flushed.
     pub fn power_incarnation(&self) -> u64 {
         self.superblock().power_incarnation
+    }
+
+    /// What it knows of its mirrors.
+    pub fn notes(&self) -> &Arc<SliceNotes> {
+        &self.notes
     }
 
     /// Notes durably that the cluster's store has the incarnation.
@@ -298,6 +340,7 @@ fn boot_of(device: &Device) -> Uuid {
 mod tests {
     use super::*;
     use crate::open::open;
+    use nearflash_space::slice::{MirrorNote, NotedMirror};
     use std::fs::{read, write};
     use std::os::unix::fs::FileExt as _;
     use tempfile::TempDir;
@@ -439,5 +482,27 @@ mod tests {
         write(bench.path(), &bytes).unwrap();
         let refused = bench.refused(CLAIM, CLUSTER);
         assert!(refused.contains("slice 'flash': superblock checksum is"), "{refused}");
+    }
+
+    #[test]
+    fn what_a_slice_knows_of_its_mirrors_lasts() {
+        let bench = Bench::new();
+        let slice = bench.take();
+        let mirror = |number| NotedMirror { volume: Uuid::from_u128(5), number };
+        let note = |term| MirrorNote { ordinal: 1, term, tokens: [Some(6), None] };
+        for number in 0..200 {
+            slice.notes().set(mirror(number), note(1), |_| true).unwrap();
+        }
+        slice.notes().write().unwrap();
+        slice.notes().set(mirror(150), note(2), |_| true).unwrap();
+        slice.notes().write().unwrap();
+        slice.notes().set(mirror(150), note(3), |_| true).unwrap();
+        drop(slice);
+        let candidate = open_slice(&bench.spec(""), CLAIM, CLUSTER, None).unwrap();
+        let found = candidate.notes().unwrap();
+        assert_eq!(found.get(&mirror(150)), Some(note(2)));
+        assert_eq!((found.get(&mirror(199)), found.get(&mirror(200))), (Some(note(1)), None));
+        let slice = candidate.take(Uuid::nil()).unwrap();
+        assert_eq!(slice.notes().get(&mirror(150)), Some(note(2)));
     }
 }

@@ -4,7 +4,7 @@
 //! It lives on the thread `cluster`, which nothing else may delay: a lease that is renewed late stops
 //! reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,9 +14,10 @@ use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
 use nearflash_cluster::store::{Compare, ModRevision, Put, StoreId};
 use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
+use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
-    Action, Element, Known, Membership, MirrorConfig, NodeKey, Proposal, Pulse, Record, Scope,
-    SliceState, StoreAnswer, View,
+    Action, Element, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse, Record,
+    Scope, SliceState, StoreAnswer, Token, View,
 };
 use nearflash_mirror::{MirrorKey as CoreKey, Role, Term, Written};
 use nearflash_units::{ByteLen, Nanos};
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 use super::calls::Calls;
 use super::endpoint::Endpoint;
+use super::noting::Noting;
 use super::pulse::{PulseConfig, PulseEvent, Pulses};
 use super::token::PeerSecret;
 use crate::node::board::Board;
@@ -44,6 +46,8 @@ pub(crate) struct MirrorSetup {
     pub(crate) node: Uuid,
     /// The slices, which are open, and whose incarnations are in the store.
     pub(crate) slices: Vec<SliceState>,
+    /// What they know of their mirrors.
+    pub(crate) notes: Vec<Arc<SliceNotes>>,
     /// The socket for the pulses of other nodes.
     pub(crate) listener: TcpListener,
     /// The end of such a pulse may be a proof.
@@ -59,6 +63,8 @@ pub(super) enum MirrorEvent {
     Shown(u64),
     Drained(u64),
     News(MirrorNews),
+    /// A slice knows this, durably.
+    Noted(Vec<(CoreKey, Note)>),
     /// The answer to a call, and the place of the endpoint that gave it.
     Store(CoreKey, u64, StoreAnswer, usize),
     Pulse(PulseEvent),
@@ -75,6 +81,10 @@ pub(super) struct Mirroring {
     slices: BTreeMap<[u8; 16], ModRevision>,
     /// The slice of this node's replica, and the length, of each mirror.
     places: BTreeMap<CoreKey, ([u8; 16], ByteLen)>,
+    /// The same mirrors.
+    current: Arc<BTreeSet<CoreKey>>,
+    /// By slice.
+    notings: BTreeMap<[u8; 16], Noting>,
     /// The endpoint that answered last.
     endpoint: usize,
     partners: BTreeMap<NodeKey, Vec<SocketAddr>>,
@@ -97,7 +107,7 @@ impl Mirroring {
         state: &ClusterState,
         now: Nanos,
     ) -> std::io::Result<Self> {
-        let MirrorSetup { node, slices, listener, believes_ends, secret, board } = setup;
+        let MirrorSetup { node, slices, notes, listener, believes_ends, secret, board } = setup;
         let run = Uuid::new_v4().as_u64_pair().0;
         let (cluster, node) = (state.uuid(), node.into_bytes());
         let (told, mut incoming) = tokio::sync::mpsc::unbounded_channel();
@@ -115,6 +125,15 @@ impl Mirroring {
             (slice.slice, state.revision(&key))
         };
         let revisions = slices.iter().map(revision).collect();
+        let noting = |notes: Arc<SliceNotes>| {
+            let (slice, events) = (notes.device().uuid().into_bytes(), events.clone());
+            let told = move |notes| {
+                // Nobody receives it while the thread ends.
+                let _ = events.send(MirrorEvent::Noted(notes));
+            };
+            Ok((slice, Noting::start(notes, Box::new(told))?))
+        };
+        let notings = notes.into_iter().map(noting).collect::<std::io::Result<_>>()?;
         Ok(Self {
             membership: Membership::new(node, run, slices, now),
             pulses,
@@ -123,6 +142,8 @@ impl Mirroring {
             calls,
             slices: revisions,
             places: BTreeMap::new(),
+            current: Arc::default(),
+            notings,
             endpoint: 0,
             partners: BTreeMap::new(),
             scopes: BTreeMap::new(),
@@ -138,7 +159,15 @@ impl Mirroring {
             Some((config.key, (replica.slice, *len)))
         };
         self.places = configs.iter().filter_map(place).collect();
-        self.membership.set_mirrors(configs.into_iter().map(|(config, _)| config).collect());
+        self.current = Arc::new(self.places.keys().copied().collect());
+        let note = |key: &CoreKey| {
+            let (slice, _) = self.places.get(key)?;
+            self.notings.get(slice)?.get(key)
+        };
+        let configs = configs.into_iter();
+        let configs =
+            configs.map(|(config, _)| MirrorConfig { note: note(&config.key), ..config }).collect();
+        self.membership.set_mirrors(configs);
     }
 
     /// Follows the records and the addresses that the store has.
@@ -153,9 +182,10 @@ impl Mirroring {
         self.follow_partners(state);
     }
 
-    /// Shows the cores who is primary of the mirrors without a replica here.
+    /// Shows the cores who is primary of the mirrors without a replica here. Of the tables, each is newer
+    /// than the one before; so whatever differs is news, also if an etcd that went back has the same term twice.
     fn follow_elsewhere(&self, records: &BTreeMap<CoreKey, Known>) {
-        let view = |(key, shown): (CoreKey, Option<Term>)| {
+        let view = |(key, shown): (CoreKey, Option<View>)| {
             let Known { record, .. } = records.get(&key)?;
             let view = View {
                 term: record.term,
@@ -167,7 +197,7 @@ impl Mirroring {
                 stay: 0,
                 kept_since: record.kept_since,
             };
-            shown.is_none_or(|shown| shown < record.term).then_some((key, view))
+            (shown != Some(view)).then_some((key, view))
         };
         let views: Vec<_> = self.board.elsewhere().into_iter().filter_map(view).collect();
         if !views.is_empty() {
@@ -213,6 +243,7 @@ impl Mirroring {
         match event {
             MirrorEvent::Shown(number) => self.membership.handle_shown(number),
             MirrorEvent::Drained(number) => self.membership.handle_drained(number),
+            MirrorEvent::Noted(notes) => self.membership.handle_noted(&notes),
             MirrorEvent::News(MirrorNews::Written { mirror, session, written }) => {
                 if let Some(key) = self.board.key_of(mirror) {
                     self.collect(key, session, &written);
@@ -244,7 +275,8 @@ impl Mirroring {
                         ByteLen(copied.written),
                         ByteLen(copied.compared)
                     );
-                    self.membership.handle_resynced(key, copied.session);
+                    let token = Token(Uuid::new_v4().as_u64_pair().1);
+                    self.membership.handle_resynced(key, copied.session, token);
                 }
             }
             MirrorEvent::Store(key, call, answer, endpoint) => {
@@ -274,6 +306,11 @@ impl Mirroring {
                 Action::Publish(number, views) => {
                     self.log(&views);
                     self.board.show(views, self.then(MirrorEvent::Shown(number)));
+                }
+                Action::Note(slice, notes) => {
+                    if let Some(noting) = self.notings.get(&slice) {
+                        noting.note(notes, &self.current);
+                    }
                 }
                 Action::Drain(number, key) => {
                     self.board.drain(&key, self.then(MirrorEvent::Drained(number)));
@@ -467,13 +504,15 @@ fn store_key(key: CoreKey) -> MirrorKey {
     MirrorKey { volume: Uuid::from_bytes(key.volume), number: key.number }
 }
 
-fn record_of(record: &MirrorRecord) -> Record {
+/// The membership that a record of the store says.
+pub(crate) fn record_of(record: &MirrorRecord) -> Record {
     let element = |it: &InSyncRecord| Element { replica: it.replica, incarnation: it.incarnation };
     Record {
         term: Term(record.term),
         primary: record.primary,
         in_sync: record.in_sync.iter().map(element).collect(),
         kept_since: Term(record.kept_since),
+        token: Token(record.token),
     }
 }
 
@@ -486,5 +525,6 @@ fn mirror_record(record: &Record, len: ByteLen) -> MirrorRecord {
         primary: record.primary,
         in_sync: record.in_sync.iter().map(element).collect(),
         kept_since: record.kept_since.0,
+        token: record.token.0,
     }
 }

@@ -107,11 +107,11 @@ impl Board {
         self.publish(&state, then);
     }
 
-    /// The mirrors that have no replica here, and the terms that the cores know of them.
-    pub(crate) fn elsewhere(&self) -> Vec<(MirrorKey, Option<Term>)> {
+    /// The mirrors that have no replica here, and their views.
+    pub(crate) fn elsewhere(&self) -> Vec<(MirrorKey, Option<View>)> {
         let state = self.state();
         let without = state.seats.iter().filter(|(_, seat)| seat.own.is_none());
-        without.map(|(key, _)| (*key, state.views.get(key).map(|view| view.term))).collect()
+        without.map(|(key, _)| (*key, state.views.get(key).copied())).collect()
     }
 
     /// Waits until nothing of the mirror is under way at a device of this node.

@@ -9,8 +9,8 @@ use nearflash_cluster::{MirrorKey, face_name, face_uuid};
 use nearflash_device::{DeviceId, DeviceProperties};
 use nearflash_direct::Face;
 use nearflash_media::Device;
-use nearflash_mirror::membership::{Element, Known, MirrorConfig, Record, Replica};
-use nearflash_mirror::{DeviceKind, Local, MirrorId, Term};
+use nearflash_mirror::membership::{Known, MirrorConfig, Replica};
+use nearflash_mirror::{DeviceKind, Local, MirrorId};
 use nearflash_request::VolumeId;
 use nearflash_shard::{PeerConfig, RemoteVolume};
 use nearflash_space::{
@@ -23,6 +23,7 @@ use super::Node;
 use super::board::{Faces, Seat};
 use super::remotes::Devices;
 use super::shared::Shared;
+use crate::cluster::record_of;
 use crate::remote::place_of;
 use crate::runtime_face::PeerAccess;
 
@@ -53,20 +54,8 @@ pub(crate) fn core_key(key: MirrorKey) -> nearflash_mirror::MirrorKey {
 
 /// The membership that a record of the store says.
 pub(crate) fn known(layout: &MirrorLayout) -> Known {
-    let record = &layout.record;
-    let element = |it: &nearflash_cluster::record::InSyncRecord| Element {
-        replica: it.replica,
-        incarnation: it.incarnation,
-    };
-    Known {
-        record: Record {
-            term: Term(record.term),
-            primary: record.primary,
-            in_sync: record.in_sync.iter().map(element).collect(),
-            kept_since: Term(record.kept_since),
-        },
-        revision: i64::try_from(layout.revision).unwrap_or(i64::MAX),
-    }
+    let revision = i64::try_from(layout.revision).unwrap_or(i64::MAX);
+    Known { record: record_of(&layout.record), revision }
 }
 
 impl Node {
@@ -266,7 +255,9 @@ impl Shared {
         };
         let replicas = layout.replicas.iter().map(replica).collect::<Option<_>>()?;
         let places = i64::try_from(layout.places_revision).unwrap_or(i64::MAX);
-        Some(MirrorConfig { key: core_key(layout.key), replicas, places, known: known(layout) })
+        let (key, known) = (core_key(layout.key), known(layout));
+        // The membership's driver has the slices.
+        Some(MirrorConfig { key, replicas, places, known, note: None })
     }
 }
 

@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use crate::change::{FreeList, Refusal};
 use crate::key::Key;
-use crate::record::{DATA_START, Door, MIRROR_LEN_MAX, Placement, RoomState, TRACT_LEN};
+use crate::record::{
+    DATA_START, Door, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, Placement, RoomState, TRACT_LEN,
+};
 use crate::state::{ClusterState, inconsistent};
 
 /// Most mirrors of a volume.
@@ -34,6 +36,15 @@ struct Room {
     node: Uuid,
     node_name: Name,
     free: FreeSpace,
+    /// The mirrors that it holds.
+    mirrors: u64,
+}
+
+impl Room {
+    /// Whether it can keep notes of so many further mirrors.
+    fn can_note(&self, more: u64) -> bool {
+        self.mirrors + more <= MIRRORS_PER_SLICE_MAX
+    }
 }
 
 /// The places of the mirrors of a row.
@@ -86,10 +97,11 @@ impl Rooms {
     /// node.
     pub(super) fn take_beyond(&mut self, node: Uuid, len: ByteLen) -> Option<(Uuid, ByteOffset)> {
         let others = self.slices.iter_mut().filter(|(_, room)| room.node != node);
-        let roomy = others.filter(|(_, room)| room.free.pieces(len) > 0);
+        let roomy = others.filter(|(_, room)| room.free.pieces(len) > 0 && room.can_note(1));
         let best =
             roomy.min_by_key(|(slice, room)| (std::cmp::Reverse(room.free.free_len()), **slice));
         let (slice, room) = best?;
+        room.mirrors += 1;
         Some((*slice, room.free.allocate(len, None, 1).ok()?.first()?.start))
     }
 
@@ -168,7 +180,8 @@ impl Rooms {
         for (number, first) in firsts.iter().enumerate() {
             let mut replicas = Vec::new();
             for slice in std::iter::once(first).chain(seconds.get(number)) {
-                let free = &mut self.slices.get_mut(slice)?.free;
+                let Room { free, mirrors, .. } = self.slices.get_mut(slice)?;
+                *mirrors += 1;
                 // A run of that length exists; the extents of runs of whole tracts begin at tracts.
                 replicas.push((*slice, free.allocate(len, None, 1).ok()?.first()?.start));
             }
@@ -232,7 +245,9 @@ impl Rooms {
         is_possible: impl Fn(&Uuid, &Room) -> bool,
     ) -> Option<Uuid> {
         let share = |slice: &Uuid| taken.get(slice).map_or(1, |taken| taken + 1);
-        let has_room = |slice: &Uuid, room: &Room| room.free.pieces(TRACT_LEN) >= share(slice);
+        let has_room = |slice: &Uuid, room: &Room| {
+            room.free.pieces(TRACT_LEN) >= share(slice) && room.can_note(share(slice))
+        };
         let slices = self.slices.iter();
         let possible =
             slices.filter(|(slice, room)| is_possible(slice, room) && has_room(slice, room));
@@ -297,14 +312,15 @@ fn slices(
         if let Some(owner) = owner {
             let free = FreeSpace::new(ONLY, DATA_START, slice.data_len());
             let (node, node_name) = (slice.node, owner.name.clone());
-            slices.insert(*uuid, Room { node, node_name, free });
+            slices.insert(*uuid, Room { node, node_name, free, mirrors: 0 });
         }
     }
     for view in state.mirrors()? {
         for replica in &view.replicas.replicas {
             let extent = Extent { device: ONLY, start: replica.start, len: view.mirror.len };
-            let room = slices.get_mut(&replica.slice);
-            if room.is_some_and(|room| room.free.reserve(extent).is_err()) {
+            let Some(room) = slices.get_mut(&replica.slice) else { continue };
+            room.mirrors += 1;
+            if room.free.reserve(extent).is_err() {
                 let key = Key::Replicas(view.key);
                 return Err(inconsistent(&key, "names space that another mirror has").into());
             }

@@ -189,6 +189,7 @@ fn add_row(
             primary: FIRST,
             in_sync,
             kept_since: 0,
+            token: 0,
         };
         draft.put(Key::Mirror(key), &mirror)?;
         draft.put(

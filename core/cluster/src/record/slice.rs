@@ -13,7 +13,13 @@ pub const TRACT_LEN: ByteLen = ByteLen(16 * MIB);
 /// Longest mirror.
 pub const MIRROR_LEN_MAX: ByteLen = ByteLen(64 * 1024 * MIB);
 
+/// The most mirrors with a replica on a slice: it keeps a note of each.
+pub const MIRRORS_PER_SLICE_MAX: u64 = 8064;
+
+const _: () = assert!(NOTE_PAGES * NOTES_PER_PAGE == 8064);
+
 pub use nearflash_space::slice::DATA_START;
+use nearflash_space::slice::{NOTE_PAGES, NOTES_PER_PAGE};
 
 /// A slice: a device's contribution to the cluster.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

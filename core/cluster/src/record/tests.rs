@@ -29,7 +29,8 @@ fn volume() -> VolumeRecord {
 
 fn mirror() -> MirrorRecord {
     let in_sync = vec![InSyncRecord { replica: 0, incarnation: 4 }];
-    MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync, kept_since: 0 }
+    let (schema, len, kept_since, token) = (Schema, TRACT_LEN, 0, 0);
+    MirrorRecord { schema, len, term: 1, primary: 0, in_sync, kept_since, token }
 }
 
 fn is_read_back<R: Record + Debug + PartialEq>(record: &R) {

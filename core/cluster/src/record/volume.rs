@@ -98,6 +98,10 @@ pub struct MirrorRecord {
     /// The term since which no answered write was lost; 0 if none ever was.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub kept_since: u32,
+    /// A random number that names their contents as of the last addition to `in_sync`, which their slices
+    /// have, too. 0 if there was none.
+    #[serde(default, skip_serializing_if = "has_no_token")]
+    pub token: u64,
 }
 
 /// A replica that is in sync.
@@ -126,6 +130,10 @@ pub struct ReplicasRecord {
 
 /// The highest ordinal of a replica.
 const ORDINAL_MAX: u32 = u32::MAX - 1;
+
+fn has_no_token(token: &u64) -> bool {
+    *token == 0
+}
 
 fn is_zero(number: &u32) -> bool {
     *number == 0

@@ -6,6 +6,7 @@
 //! it, reads at the primary begin to need that lease; then the record names it again.
 
 use super::mirror::{Joiner, Phase, Stage, Standing};
+use super::note::{Token, Tokens};
 use super::{Action, Membership, NodeKey, Pulse, RETRY, Scope};
 use crate::mutant::Mutant;
 use crate::table::{MirrorKey, Term};
@@ -31,7 +32,10 @@ impl Membership {
             Phase::Joining if is_due && self.now >= mirror.join_at => {
                 mirror.retry_at = self.now.plus(RETRY);
                 let incarnation = mirror.slice.incarnation;
-                let (to, join) = (mirror.other.node, Pulse::Join { mirror: key, incarnation });
+                let of_replica = mirror.note.filter(|note| note.ordinal == mirror.own.ordinal);
+                let tokens = of_replica.map_or([None; 2], |note| note.tokens);
+                let join = Pulse::Join { mirror: key, incarnation, tokens };
+                let to = mirror.other.node;
                 self.actions.push_back(Action::Send(to, join));
             }
             Phase::Readying if is_shown => {
@@ -58,13 +62,31 @@ impl Membership {
         mirror.session = session;
         mirror.stay += 1;
         mirror.phase = Phase::Readying;
+        mirror.keeps = None;
+    }
+
+    /// This replica has everything, and the record is to name it. Its slice is to know that first.
+    pub(super) fn keep(&mut self, from: NodeKey, key: MirrorKey, session: u32, token: Token) {
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        let is_its = mirror.phase == Phase::Syncing && mirror.session == session;
+        if mirror.other.node != from || mirror.standing() != Standing::Out || !is_its {
+            return;
+        }
+        mirror.keeps = Some(token);
+        self.begin_noted();
     }
 }
 
 /// At the primary.
 impl Membership {
     /// A replica asks to be taken back.
-    pub(super) fn join_asked(&mut self, from: NodeKey, key: MirrorKey, incarnation: u64) {
+    pub(super) fn join_asked(
+        &mut self,
+        from: NodeKey,
+        key: MirrorKey,
+        incarnation: u64,
+        tokens: Tokens,
+    ) {
         let reuses_session = self.is(Mutant::NoSession);
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let is_primary = mirror.standing() == Standing::Primary
@@ -84,7 +106,9 @@ impl Membership {
             _ => {
                 self.sessions += u32::from(!reuses_session);
                 let session = self.sessions;
-                mirror.joiner = Some(Joiner { session, incarnation, stage: Stage::Offered });
+                let (stage, token, has_kept) = (Stage::Offered, None, false);
+                mirror.joiner =
+                    Some(Joiner { session, incarnation, tokens, stage, token, has_kept });
             }
         }
         let Some(Joiner { session, .. }) = mirror.joiner else { return };
@@ -104,11 +128,26 @@ impl Membership {
             joiner.stage = Stage::Showing;
             mirror.needed_since = self.now;
         }
+        // It is ready again and again: the last question may have been lost.
+        self.ask_to_keep(key);
+    }
+
+    /// The slice of the replica that returns has the token of the next record.
+    pub(super) fn kept(&mut self, from: NodeKey, key: MirrorKey, session: u32) {
+        let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.other.node == from) else {
+            return;
+        };
+        let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
+        if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Copied) {
+            joiner.has_kept = true;
+        }
     }
 
     /// Does what is due for the replica that returns.
     pub(super) fn step_joiner(&mut self, key: MirrorKey, is_shown: bool) {
         let is_shown = is_shown || self.is(Mutant::CopiedTooEarly);
+        let ignores_token = self.is(Mutant::TokenIgnored);
+        let forgets_to_keep = self.is(Mutant::NotKept);
         let now = self.now;
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let Some(joiner) = mirror.joiner else { return };
@@ -125,20 +164,26 @@ impl Membership {
         }
         if joiner.stage == Stage::Showing && is_shown {
             mirror.joiner = Some(Joiner { stage: Stage::Copying, ..joiner });
-            let scope = if mirror.is_noted { Scope::Written } else { Scope::All };
+            // An older copy of its slice also lacks what was written before the notes began.
+            let has_bytes = |token: &Token| ignores_token || joiner.tokens.contains(&Some(*token));
+            let is_covered = mirror.covered.as_ref().is_some_and(has_bytes);
+            let scope = if is_covered { Scope::Written } else { Scope::All };
             self.actions.push_back(Action::Resync(key, joiner.session, scope));
         }
         // A copy of few parts is faster than the first lease, for which reads would wait.
-        if joiner.stage == Stage::Copied && mirror.held > now {
+        let have_kept = (joiner.has_kept || forgets_to_keep)
+            && joiner.token.is_some_and(|it| mirror.has_noted(it));
+        if joiner.stage == Stage::Copied && have_kept && mirror.held > now {
             mirror.joiner = Some(Joiner { stage: Stage::Requiring, ..joiner });
         }
     }
 
-    pub(super) fn resynced(&mut self, key: MirrorKey, session: u32) {
+    pub(super) fn resynced(&mut self, key: MirrorKey, session: u32, token: Token) {
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
         let joiner = mirror.joiner.as_mut().filter(|joiner| joiner.session == session);
         if let Some(joiner) = joiner.filter(|joiner| joiner.stage == Stage::Copying) {
-            joiner.stage = Stage::Copied;
+            (joiner.stage, joiner.token) = (Stage::Copied, Some(token));
         }
+        self.ask_to_keep(key);
     }
 }

@@ -2,6 +2,7 @@
 
 use nearflash_units::Nanos;
 
+use super::note::{Note, Token, Tokens};
 use super::record::{Element, Known, Record};
 use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
 use crate::Role;
@@ -35,9 +36,17 @@ pub(super) struct Mirror {
     /// At a secondary: the session that it accepts. At a primary: that of the other replica in sync.
     pub(super) session: u32,
     pub(super) joiner: Option<Joiner>,
-    /// The two replicas were equal and flushed once, and since then the cores of this process have noted every write
-    /// in which they may differ.
-    pub(super) is_noted: bool,
+    /// The two replicas were equal and flushed when the record got this token, and since then the cores of
+    /// this process have noted every write in which they may differ.
+    pub(super) covered: Option<Token>,
+    /// What the slice knows, durably.
+    pub(super) note: Option<Note>,
+    /// The last note that was asked for.
+    pub(super) asked_note: Option<Note>,
+    /// A record in which this replica is alone in sync. Its term begins when the slice knows it.
+    pub(super) coming: Option<Known>,
+    /// At a replica that returns: the token that its slice gets before the record names the replica.
+    pub(super) keeps: Option<Token>,
     /// Until when the lease lasts that was given last.
     pub(super) given: Nanos,
     /// Until when the lease lasts that is held.
@@ -108,7 +117,13 @@ pub(super) enum Change {
 pub(super) struct Joiner {
     pub(super) session: u32,
     pub(super) incarnation: u64,
+    /// The tokens that its slice has.
+    pub(super) tokens: Tokens,
     pub(super) stage: Stage,
+    /// The token of the next record, when it has everything.
+    pub(super) token: Option<Token>,
+    /// Its slice has that token.
+    pub(super) has_kept: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -153,8 +168,10 @@ impl Membership {
         (own, other): (Replica, Replica),
         places: i64,
         known: Known,
+        note: Option<Note>,
     ) -> Option<Mirror> {
         let slice = self.slices.iter().find(|slice| slice.slice == own.slice).copied()?;
+        let known_token = known.record.token;
         let mut mirror = Mirror {
             own,
             other,
@@ -168,7 +185,11 @@ impl Membership {
             stay: 0,
             session: 0,
             joiner: None,
-            is_noted: self.is(Mutant::CoversAtStart),
+            covered: self.is(Mutant::CoversAtStart).then_some(known_token),
+            note,
+            asked_note: note,
+            coming: None,
+            keeps: None,
             // The start counts as a lease given.
             given: self.now.plus(longer(self.lease)),
             held: Nanos(0),
@@ -183,7 +204,7 @@ impl Membership {
             published: 0,
         };
         // The record names this process: no earlier one has written since the replicas were equal.
-        mirror.is_noted |= mirror.are_both_in_sync();
+        mirror.cover();
         Some(mirror)
     }
 }
@@ -195,7 +216,7 @@ impl Mirror {
         (self.other, self.places) = (other, places);
         (self.joiner, self.other_has_failed) = (None, false);
         // Everything is compared with it.
-        self.is_noted = false;
+        self.covered = None;
         (self.held, self.needed_since) = (Nanos(0), now);
         if self.compared.take().is_some() || self.phase == Phase::Reading(Change::Add) {
             // The proposal to add that one compares the earlier list, so it never takes effect.
@@ -229,6 +250,13 @@ impl Mirror {
     fn has_lost_power(&self) -> bool {
         let recorded = self.known.record.element(self.own.ordinal);
         recorded.is_none_or(|it| it.incarnation < self.slice.power)
+    }
+
+    /// When both replicas are in sync, nothing that was written before needs to be known.
+    pub(super) fn cover(&mut self) {
+        if self.are_both_in_sync() {
+            self.covered = Some(self.known.record.token);
+        }
     }
 
     pub(super) fn other_element(&self) -> Option<Element> {
@@ -314,7 +342,8 @@ impl Mirror {
             Standing::Out => self.phase == Phase::Syncing && question.session == self.session,
             Standing::Primary | Standing::Suspect => false,
         };
-        is_agreed && is_following
+        // The next term begins without the asker as soon as the slice knows it.
+        is_agreed && is_following && self.coming.is_none()
     }
 
     /// The primary has asked, for this mirror or without it.
@@ -367,9 +396,9 @@ impl Mirror {
             }
             Change::HandOver => record.next(other, vec![self.other_element()?]),
             Change::Add => {
-                let Joiner { incarnation, .. } = self.joiner?;
+                let Joiner { incarnation, token, .. } = self.joiner?;
                 let joiner = Element { replica: other, incarnation };
-                record.next(own, vec![self.element(), joiner])
+                Record { token: token?, ..record.next(own, vec![self.element(), joiner]) }
             }
         })
     }

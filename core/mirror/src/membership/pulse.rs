@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::note::{Token, Tokens};
 use super::record::Known;
 use crate::table::{MirrorKey, Term};
 
@@ -67,6 +68,8 @@ pub enum Pulse {
         mirror: MirrorKey,
         /// The incarnation of the replica's slice.
         incarnation: u64,
+        /// The tokens that the slice has.
+        tokens: Tokens,
     },
     /// The primary's answer to [`Self::Join`].
     Joined {
@@ -79,6 +82,22 @@ pub enum Pulse {
     },
     /// The replica accepts operations of that session on every core.
     Ready {
+        /// The mirror.
+        mirror: MirrorKey,
+        /// The session.
+        session: u32,
+    },
+    /// The replica has everything. Its slice is to have this token before the record does.
+    Keep {
+        /// The mirror.
+        mirror: MirrorKey,
+        /// The session.
+        session: u32,
+        /// The token.
+        token: Token,
+    },
+    /// The answer to [`Self::Keep`]: the slice has it, durably.
+    Kept {
         /// The mirror.
         mirror: MirrorKey,
         /// The session.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::note::Token;
 use crate::table::Term;
 
 /// A replica that is in sync, in one incarnation of its slice.
@@ -29,6 +30,9 @@ pub struct Record {
     /// terms, and that no flush has followed, may be lost: the last replica in sync lost its power.
     #[serde(default = "Term::first", skip_serializing_if = "Term::is_first")]
     pub kept_since: Term,
+    /// Names their contents as of the last addition.
+    #[serde(default)]
+    pub token: Token,
 }
 
 /// A record, and the revision of the store that wrote it. The higher revision counts.
@@ -47,10 +51,15 @@ impl Record {
         self.in_sync.iter().copied().find(|element| element.replica == replica)
     }
 
+    /// Whether a replica is the only one in sync, in this incarnation of its slice.
+    pub(super) fn is_alone(&self, element: Element) -> bool {
+        self.in_sync == [element] && self.primary == element.replica
+    }
+
     /// The next term, with these members.
     pub(super) fn next(&self, primary: u32, in_sync: Vec<Element>) -> Self {
-        let (term, kept_since) = (Term(self.term.0 + 1), self.kept_since);
-        Self { term, primary, in_sync, kept_since }
+        let term = Term(self.term.0 + 1);
+        Self { term, primary, in_sync, ..self.clone() }
     }
 
     /// The next term, with a replica alone that has lost its power, and perhaps what was not flushed.

@@ -25,10 +25,16 @@ impl Membership {
     /// Goes by a record, unless a later one is known.
     pub(super) fn adopt(&mut self, key: MirrorKey, known: Known) {
         let (now, lease) = (self.now, self.lease);
-        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        if known.revision <= mirror.known.revision || mirror.phase == Phase::Fenced {
+        let is_later = |mirror: &Mirror| {
+            let coming = mirror.coming.as_ref().map(|coming| coming.revision);
+            known.revision > coming.unwrap_or(mirror.known.revision)
+        };
+        let is_taken = |mirror: &Mirror| is_later(mirror) && mirror.phase != Phase::Fenced;
+        if !self.mirrors.get(&key).is_some_and(is_taken) || self.holds_back(key, &known) {
             return;
         }
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        (mirror.coming, mirror.keeps) = (None, None);
         let before = mirror.standing();
         let had_stopped = mirror.view.is_some_and(|view| view.role == Role::Nobody);
         let proposal = match &mirror.phase {
@@ -56,9 +62,9 @@ impl Membership {
         }
         if matches!(after, Standing::Out | Standing::Suspect) {
             mirror.stay += 1;
-            mirror.is_noted = false;
+            mirror.covered = None;
         }
-        mirror.is_noted |= mirror.are_both_in_sync();
+        mirror.cover();
         mirror.pace(before, after, now);
         let has_entered = matches!(after, Standing::Primary | Standing::Secondary)
             && !matches!(before, Standing::Primary | Standing::Secondary);
@@ -87,6 +93,13 @@ impl Membership {
         let believes_failure = self.is(Mutant::UnknownIsFailure);
         let believes_older = self.is(Mutant::OlderIsAnswer);
         let Some(mirror) = self.mirrors.get_mut(&key).filter(|it| it.call == call) else { return };
+        if mirror.coming.is_some() {
+            // The outcome is known. Only a later record is news.
+            if let StoreAnswer::Read(known) = answer {
+                self.adopt(key, known);
+            }
+            return;
+        }
         let is_older = !believes_older && is_older(&answer, &mirror.known);
         let answer = if is_older { StoreAnswer::Unknown } else { answer };
         let is_unchanged = match &answer {
@@ -116,7 +129,9 @@ impl Membership {
             }
             (Phase::Proposing(record), StoreAnswer::Committed(revision)) => {
                 self.adopt(key, Known { record, revision });
-                self.tell(key);
+                if self.mirrors.get(&key).is_some_and(|mirror| mirror.coming.is_none()) {
+                    self.tell(key);
+                }
             }
             (Phase::Proposing(record), StoreAnswer::Refused(_)) => {
                 mirror.phase = Phase::Refused(record);
@@ -149,7 +164,9 @@ impl Membership {
 
     /// Does what is due for a mirror.
     fn step(&mut self, key: MirrorKey) {
-        let Some(mirror) = self.mirrors.get(&key) else { return };
+        // While a term waits for the slice, there is nothing else to do.
+        let is_ready = |mirror: &&Mirror| mirror.coming.is_none();
+        let Some(mirror) = self.mirrors.get(&key).filter(is_ready) else { return };
         let (phase, is_shown) = (mirror.phase.clone(), mirror.is_shown(self.shown));
         let is_due = self.now >= mirror.retry_at;
         match phase {
@@ -187,7 +204,7 @@ impl Membership {
     fn step_idle(&mut self, key: MirrorKey, is_shown: bool, is_due: bool) {
         let mirror = &self.mirrors[&key];
         match mirror.standing() {
-            Standing::Primary if !mirror.is_open && is_shown => {
+            Standing::Primary if !mirror.is_open && is_shown && mirror.is_noted() => {
                 let number = self.drain(key);
                 self.set_phase(key, Phase::Opening(number));
             }
@@ -209,6 +226,9 @@ impl Membership {
         let mirror = &self.mirrors[&key];
         let partner = &self.partners[&mirror.other.node];
         let other = mirror.other_element();
+        if mirror.coming.is_some() || !mirror.may_propose() {
+            return None;
+        }
         match mirror.standing() {
             Standing::Primary => {
                 if other.is_none() {

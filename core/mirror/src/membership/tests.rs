@@ -13,7 +13,19 @@ fn element(replica: u32, incarnation: u64) -> Element {
 
 /// The first primary is on A.
 fn record(term: u32, primary: u32, in_sync: Vec<Element>) -> Record {
-    Record { term: Term(term), primary, in_sync, kept_since: Term(0) }
+    let (term, kept_since, token) = (Term(term), Term(0), Token::FIRST);
+    Record { term, primary, in_sync, kept_since, token }
+}
+
+/// The token of an addition.
+const TOKEN: Token = Token(9);
+
+fn added(record: Record) -> Record {
+    Record { token: TOKEN, ..record }
+}
+
+fn join(incarnation: u64, tokens: Tokens) -> Pulse {
+    Pulse::Join { mirror: KEY, incarnation, tokens }
 }
 
 fn both() -> Known {
@@ -30,7 +42,7 @@ fn membership(node: NodeKey, incarnation: u64, known: Known) -> Membership {
         Membership::new(node, 1, vec![slice(node, incarnation)], Nanos::from_secs(100));
     let replica = |ordinal, node| Replica { ordinal, slice: node, node };
     let replicas = vec![replica(0, A), replica(1, B)];
-    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known }]);
+    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known, note: None }]);
     membership
 }
 
@@ -44,6 +56,7 @@ fn settle(membership: &mut Membership) -> Vec<Action> {
                 others.push(Action::Publish(number, views));
             }
             Action::Drain(number, _) => membership.handle_drained(number),
+            Action::Note(_, notes) => membership.handle_noted(&notes),
             action => others.push(action),
         }
     }
@@ -191,7 +204,7 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
     assert_eq!(alone, record(2, 0, vec![element(0, 1)]));
     a.handle_store(KEY, call, StoreAnswer::Committed(11));
     settle(&mut a);
-    a.handle_pulse(B, Pulse::Join { mirror: KEY, incarnation: 2 });
+    a.handle_pulse(B, join(2, [Some(Token::FIRST), None]));
     let joined = Pulse::Joined { mirror: KEY, term: Term(2), session: 1 };
     assert_eq!(settle(&mut a), [Action::Send(B, joined)]);
     a.handle_pulse(B, Pulse::Ready { mirror: KEY, session: 1 });
@@ -200,7 +213,12 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
     assert_eq!((view.remote, view.needs_lease), (Some(1), false));
     assert!(actions.contains(&Action::Resync(KEY, 1, Scope::Written)));
     // Reads go on until a lease is held, and need it before the record names the replica.
-    a.handle_resynced(KEY, 1);
+    a.handle_resynced(KEY, 1, TOKEN);
+    let keep = Pulse::Keep { mirror: KEY, session: 1, token: TOKEN };
+    let actions = settle(&mut a);
+    assert!(actions.contains(&Action::Send(B, keep)), "{actions:?}");
+    assert_eq!(views(&actions), []);
+    a.handle_pulse(B, Pulse::Kept { mirror: KEY, session: 1 });
     assert_eq!(settle(&mut a), []);
     a.set_now(at(200));
     a.handle_timeout();
@@ -215,7 +233,7 @@ fn a_primary_drops_a_secondary_that_has_restarted_and_takes_it_back_with_a_sessi
     let known = Known { record: alone, revision: 11 };
     a.handle_store(KEY, call, StoreAnswer::Read(known));
     let (_, _, next) = proposal(&settle(&mut a)).expect("it is taken back");
-    assert_eq!(next, record(3, 0, vec![element(0, 1), element(1, 2)]));
+    assert_eq!(next, added(record(3, 0, vec![element(0, 1), element(1, 2)])));
 }
 
 #[test]
@@ -243,7 +261,13 @@ fn learn(membership: &mut Membership, millis: u64) {
     membership.set_now(at(millis));
     let replica = |ordinal, node| Replica { ordinal, slice: node, node };
     let replicas = vec![replica(0, A), replica(1, B)];
-    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known: both() }]);
+    membership.set_mirrors(vec![MirrorConfig {
+        key: KEY,
+        replicas,
+        places: 5,
+        known: both(),
+        note: None,
+    }]);
 }
 
 /// Whether it asks the other node for leases.
@@ -352,18 +376,26 @@ fn alone() -> Known {
 fn replace(membership: &mut Membership, other: Option<(u32, NodeKey)>, places: i64) {
     let replica = |(ordinal, node)| Replica { ordinal, slice: node, node };
     let replicas = [(0, A)].into_iter().chain(other).map(replica).collect();
-    membership.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places, known: alone() }]);
+    membership.set_mirrors(vec![MirrorConfig {
+        key: KEY,
+        replicas,
+        places,
+        known: alone(),
+        note: None,
+    }]);
 }
 
 /// The replica of a node, which has greeted, joins A and gets everything.
 fn is_copied(a: &mut Membership, node: NodeKey, session: u32) {
     settle(a);
-    a.handle_pulse(node, Pulse::Join { mirror: KEY, incarnation: 1 });
+    a.handle_pulse(node, join(1, [None; 2]));
     let joined = Pulse::Joined { mirror: KEY, term: Term(2), session };
     assert_eq!(settle(a), [Action::Send(node, joined)]);
     a.handle_pulse(node, Pulse::Ready { mirror: KEY, session });
     assert!(settle(a).contains(&Action::Resync(KEY, session, Scope::All)));
-    a.handle_resynced(KEY, session);
+    a.handle_resynced(KEY, session, TOKEN);
+    settle(a);
+    a.handle_pulse(node, Pulse::Kept { mirror: KEY, session });
     settle(a);
 }
 
@@ -403,7 +435,7 @@ fn a_replica_in_the_place_of_another_one_joins_and_is_added_only_to_the_list_tha
     assert_eq!(a.partners().collect::<Vec<_>>(), [C]);
     is_copied(&mut a, C, 1);
     let (_, proposal) = addition(&mut a, C, 200);
-    let next = record(3, 0, vec![element(0, 1), element(2, 1)]);
+    let next = added(record(3, 0, vec![element(0, 1), element(2, 1)]));
     assert_eq!(proposal, Proposal { revision: 11, places: Some(6), record: next });
 }
 
@@ -481,7 +513,7 @@ fn a_replica_that_comes_to_a_node_begins_out_of_sync_and_asks_to_join() {
     let mut c = Membership::new(C, 1, vec![slice(C, 1)], at(0));
     c.handle_pulse(A, hello(A, 1));
     replace(&mut c, Some((2, C)), 6);
-    let join = Pulse::Join { mirror: KEY, incarnation: 1 };
+    let join = join(1, [None; 2]);
     let actions = settle(&mut c);
     assert!(actions.contains(&Action::Send(A, join)), "{actions:?}");
     assert_eq!(views(&actions).pop().map(|view| view.role), Some(Role::Elsewhere));
@@ -496,7 +528,8 @@ fn recovered(power: u64) -> Record {
     let replicas = vec![Replica { ordinal: 0, slice: A, node: A }];
     let (places, known) =
         (5, Known { record: Record { kept_since: Term(2), ..known.record }, ..known });
-    a.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places, known: known.clone() }]);
+    let config = MirrorConfig { key: KEY, replicas, places, known: known.clone(), note: None };
+    a.set_mirrors(vec![config]);
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(known));
     proposal(&settle(&mut a)).expect("it goes on alone").2
@@ -555,4 +588,109 @@ fn a_refusal_of_an_older_store_neither_fences_a_primary_nor_leaves_it_stopped() 
     a.handle_store(KEY, call, StoreAnswer::Committed(12));
     let view = views(&settle(&mut a)).pop().expect("a view");
     assert_eq!((view.role, view.term), (Role::Elsewhere, Term(2)));
+}
+
+/// The slices answer later. Returns the notes.
+fn unnoted(membership: &mut Membership) -> (Vec<(MirrorKey, Note)>, Vec<Action>) {
+    let (mut asked, mut others) = (Vec::new(), Vec::new());
+    while let Some(action) = membership.poll_action() {
+        match action {
+            Action::Publish(number, views) => {
+                membership.handle_shown(number);
+                others.push(Action::Publish(number, views));
+            }
+            Action::Drain(number, _) => membership.handle_drained(number),
+            Action::Note(_, notes) => asked.extend(notes),
+            action => others.push(action),
+        }
+    }
+    (asked, others)
+}
+
+#[test]
+fn a_replica_that_is_alone_serves_when_its_slice_knows_the_term() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    b.handle_pulse_end(A, true);
+    let call = read(&settle(&mut b)).expect("the record is read");
+    b.handle_store(KEY, call, StoreAnswer::Read(both()));
+    let (call, ..) = proposal(&settle(&mut b)).expect("it proposes itself");
+    b.handle_store(KEY, call, StoreAnswer::Committed(11));
+    let (notes, actions) = unnoted(&mut b);
+    assert_eq!(views(&actions), [], "nothing is served");
+    // The same record, by another way.
+    let alone = Known { record: record(2, 1, vec![element(1, 1)]), revision: 11 };
+    b.handle_record(KEY, alone.clone());
+    assert_eq!(unnoted(&mut b), (Vec::new(), Vec::new()));
+    b.handle_noted(&notes);
+    let (_, actions) = unnoted(&mut b);
+    let view = views(&actions).pop().expect("a view");
+    assert_eq!((view.role, view.term), (Role::Primary, Term(2)));
+    assert!(actions.contains(&Action::Send(A, Pulse::Tell(KEY, alone))));
+}
+
+#[test]
+fn a_replica_with_the_bytes_of_an_earlier_stay_gets_everything() {
+    for (tokens, scope) in [
+        ([Some(Token::FIRST), None], Scope::Written),
+        ([Some(Token(8)), Some(Token::FIRST)], Scope::Written),
+        ([Some(Token(8)), None], Scope::All),
+        ([None; 2], Scope::All),
+    ] {
+        let mut a = membership(A, 1, both());
+        settle(&mut a);
+        a.handle_pulse(B, hello(B, 2));
+        let call = read(&settle(&mut a)).expect("the record is read");
+        a.handle_store(KEY, call, StoreAnswer::Read(both()));
+        let (call, ..) = proposal(&settle(&mut a)).expect("it goes on alone");
+        a.handle_store(KEY, call, StoreAnswer::Committed(11));
+        settle(&mut a);
+        a.handle_pulse(B, join(2, tokens));
+        settle(&mut a);
+        a.handle_pulse(B, Pulse::Ready { mirror: KEY, session: 1 });
+        assert!(settle(&mut a).contains(&Action::Resync(KEY, 1, scope)), "{tokens:?}");
+    }
+}
+
+#[test]
+fn a_replica_that_returns_says_that_it_keeps_the_token_when_its_slice_has_it() {
+    let mut b = membership(B, 2, alone());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    b.set_now(at(400));
+    b.handle_timeout();
+    settle(&mut b);
+    b.handle_pulse(A, Pulse::Joined { mirror: KEY, term: Term(2), session: 4 });
+    settle(&mut b);
+    b.handle_pulse(A, Pulse::Keep { mirror: KEY, session: 4, token: TOKEN });
+    let (notes, actions) = unnoted(&mut b);
+    let kept = Action::Send(A, Pulse::Kept { mirror: KEY, session: 4 });
+    assert!(!actions.contains(&kept), "{actions:?}");
+    b.handle_noted(&notes);
+    assert!(unnoted(&mut b).1.contains(&kept));
+    // The answer was lost.
+    b.handle_pulse(A, Pulse::Keep { mirror: KEY, session: 4, token: TOKEN });
+    assert!(unnoted(&mut b).1.contains(&kept));
+}
+
+#[test]
+fn a_suspect_without_the_bytes_that_the_record_counts_on_does_not_go_on() {
+    let known = Known { record: added(record(5, 1, vec![element(1, 1)])), revision: 20 };
+    let goes_on = |tokens: Tokens| {
+        let mut b = Membership::new(B, 1, vec![slice(B, 2)], at(0));
+        let replicas = vec![
+            Replica { ordinal: 0, slice: A, node: A },
+            Replica { ordinal: 1, slice: B, node: B },
+        ];
+        let note = Some(Note { ordinal: 1, term: Term(4), tokens });
+        let known = known.clone();
+        b.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known, note }]);
+        let is_read = read(&settle(&mut b)).is_some();
+        b.set_now(at(500));
+        b.handle_timeout();
+        is_read || read(&settle(&mut b)).is_some()
+    };
+    assert!(goes_on([Some(TOKEN), None]));
+    assert!(!goes_on([Some(Token(8)), None]));
 }

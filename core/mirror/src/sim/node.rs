@@ -13,9 +13,9 @@ use super::run::{
     At, BLOCK, BLOCKS, Event, LAST_OP, MICRO, MILLI, MIRRORS, PRIMARY_FACES, REPLICA_FACES, Run,
 };
 use super::store::Call;
-use super::world::Device;
+use super::world::{Copy, Device};
 use crate::membership::{
-    Action, Known, Membership, MirrorConfig, Replica, Scope, SliceState, View,
+    Action, Known, Membership, MirrorConfig, Note, NoteVerdict, Replica, Scope, SliceState, View,
 };
 use crate::mutant::Mutant;
 use crate::{
@@ -56,6 +56,10 @@ pub(super) struct Node {
     /// The clock is fast by so many parts of a thousand.
     rate: u64,
     pub(super) device: Device,
+    /// The last copy of the device.
+    pub(super) copy: Option<Copy>,
+    /// When the last note is on the device.
+    noted_at: Time,
     pub(super) incarnation: u64,
     pub(super) power: u64,
     /// It has died by a loss of power.
@@ -89,6 +93,8 @@ impl Node {
             paused_until: 0,
             rate,
             device: Device::default(),
+            copy: None,
+            noted_at: 0,
             incarnation: 0,
             power: 1,
             has_lost_power: false,
@@ -128,6 +134,11 @@ impl Run {
         }
         if waits || self.now < self.store.unreachable[node] {
             let at = self.now + 10 * MILLI;
+            return self.later(at, Event::Start(node));
+        }
+        self.restore_slice(node);
+        if !self.may_use_slice(node) {
+            let at = self.now + 50 * MILLI;
             return self.later(at, Event::Start(node));
         }
         self.answered.retain(|(known, _), _| *known != node);
@@ -187,6 +198,71 @@ impl Run {
         }
     }
 
+    /// The slice of a node is restored from a copy of its last run, if the node is out of sync.
+    fn restore_slice(&mut self, node: usize) {
+        let is_out = |(places, known): (&Places, &Known)| {
+            let own = places.list.iter().find(|(_, home)| *home == node);
+            own.is_none_or(|(ordinal, _)| known.record.element(*ordinal).is_none())
+        };
+        let it = &self.nodes[node];
+        let is_of_last_run =
+            it.copy.as_ref().is_some_and(|it| it.incarnation == self.nodes[node].incarnation);
+        let mut mirrors = self.store.places.iter().zip(&self.store.records);
+        let may_happen = self.restores && !self.store.has_older_state();
+        if !may_happen || !is_of_last_run || !mirrors.all(is_out) {
+            return;
+        }
+        let it = &mut self.nodes[node];
+        let copy = it.copy.take();
+        if copy.is_some_and(|copy| it.device.restore(&copy)) {
+            self.count("slices restored");
+        }
+    }
+
+    /// Compares what the slice knows with the records, as a start does.
+    fn may_use_slice(&mut self, node: usize) -> bool {
+        for (mirror, places) in (0..).zip(&self.store.places) {
+            let Some((ordinal, _)) = places.list.iter().find(|(_, home)| *home == node) else {
+                continue;
+            };
+            let record = &self.store.records[index(mirror)].record;
+            let note = self.nodes[node].device.notes.get(&mirror);
+            let verdict = Note::verdict(note, *ordinal, record);
+            if verdict != NoteVerdict::Good {
+                if !self.store.is_older {
+                    let found = format!("{verdict:?}: {note:?} and {record:?}");
+                    self.wrong(format!("node {node} does not start: mirror {mirror}: {found}"));
+                }
+                self.count("starts refused");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A copy is made of the slice of a node that runs.
+    pub(super) fn copy_slice(&mut self, node: usize) {
+        // One from long ago lacks more.
+        let keeps = self.random.below(8) > 0;
+        let it = &mut self.nodes[node];
+        let has_one = it.copy.as_ref().is_some_and(|copy| copy.incarnation == it.incarnation);
+        if it.is_up && !(keeps && has_one) {
+            it.copy = Some(it.device.copy(it.incarnation));
+        }
+    }
+
+    /// Notes are on the device.
+    pub(super) fn noted(&mut self, node: usize, notes: &[(MirrorKey, Note)]) {
+        let mutant = self.mutant;
+        for (key, mut note) in notes.iter().copied() {
+            if mutant == Some(Mutant::TermsForgotten) {
+                note.term = crate::Term(0);
+            }
+            self.nodes[node].device.notes.insert(key.number, note);
+        }
+        self.with_membership(node, |membership| membership.handle_noted(notes));
+    }
+
     /// A process learns of its mirrors.
     pub(super) fn learn(&mut self, node: usize) {
         let current = (0..).zip(self.store.places.iter().cloned()).collect();
@@ -204,8 +280,14 @@ impl Run {
 
     /// Gives the membership the mirrors that it has been told of.
     pub(super) fn tell_membership(&mut self, node: usize) {
-        let own = self.nodes[node].told.iter().filter(|(_, (places, _))| places.has(node));
-        let configs = own.map(|(mirror, (places, known))| config(*mirror, places, known)).collect();
+        let it = &self.nodes[node];
+        let own = it.told.iter().filter(|(_, (places, _))| places.has(node));
+        let note = |mirror: &u32| it.device.notes.get(mirror).copied();
+        let configs = own.map(|(mirror, (places, known))| MirrorConfig {
+            note: note(mirror),
+            ..config(*mirror, places, known)
+        });
+        let configs = configs.collect();
         self.with_membership(node, |membership| membership.set_mirrors(configs));
     }
 
@@ -338,10 +420,19 @@ impl Run {
 
     fn act(&mut self, node: usize, action: Action) {
         let life = self.nodes[node].life;
-        let incarnation = self.nodes[node].incarnation;
+        let (incarnation, epoch) = (self.nodes[node].incarnation, self.store.epoch);
         match action {
             Action::Send(to, pulse) => self.pulse(node, to[0].into(), pulse),
             Action::Publish(number, views) => self.show(node, number, views),
+            Action::Note(_, notes) => {
+                let is_slow = self.random.below(20) == 0;
+                let longest = if is_slow { 20 * MILLI } else { 400 * MICRO };
+                let delay = self.random.below(longest);
+                let last = &mut self.nodes[node].noted_at;
+                *last = (self.now + delay).max(*last + 1);
+                let at = *last;
+                self.later(at, Event::Noted(node, life, notes));
+            }
             Action::Drain(number, key) => {
                 let at = self.now + self.random.below(100 * MICRO);
                 self.later(at, Event::Drain(node, life, number, key.number));
@@ -361,6 +452,7 @@ impl Run {
                 number,
                 proposal: None,
                 incarnation,
+                epoch,
             }),
             Action::Propose(key, number, proposal) => self.call(Call {
                 node,
@@ -369,6 +461,7 @@ impl Run {
                 number,
                 proposal: Some(proposal),
                 incarnation,
+                epoch,
             }),
             Action::Resync(key, session, Scope::All) => {
                 self.copy(node, MirrorId(key.number), session, None);
@@ -500,5 +593,6 @@ fn config(mirror: u32, places: &Places, known: &Known) -> MirrorConfig {
     };
     let Places { revision, list, .. } = places;
     let replicas = list.iter().map(replica).collect();
-    MirrorConfig { key: mirror_key(mirror), replicas, places: *revision, known: known.clone() }
+    let (key, places, known) = (mirror_key(mirror), *revision, known.clone());
+    MirrorConfig { key, replicas, places, known, note: None }
 }

@@ -16,7 +16,8 @@ use super::pulses::PulseLink;
 use super::store::{Call, Store};
 use super::wire::{Link, LinkKey, Sent};
 use super::world::Random;
-use crate::membership::{Known, Pulse, StoreAnswer};
+use crate::MirrorKey;
+use crate::membership::{Known, Note, Pulse, StoreAnswer, Token};
 use crate::mutant::Mutant;
 use crate::{
     Core, DigestKey, MirrorId, MirrorMessage, MirrorTable, Mirrors, Role, Submission, Written,
@@ -68,7 +69,14 @@ pub(super) enum Event {
     PulseConnect(usize, usize),
     StoreCall(Call),
     StoreAnswer(Call, StoreAnswer),
-    Watch(usize, u32, Known),
+    Watch(usize, u64, u32, Known),
+    Noted(usize, u64, Vec<(MirrorKey, Note)>),
+    /// A copy of the slice of a node is made.
+    CopySlice(usize),
+    /// All nodes end, and the store is restored from a snapshot.
+    StoreBack,
+    /// The store gets its newest state again.
+    StoreForward,
     Plan,
     Moved(usize, u32, Places, Known),
     Follow(usize, u64, u32, (Places, Known)),
@@ -134,6 +142,10 @@ pub(super) struct Run {
     pub(super) slow: u64,
     pub(super) late: u64,
     is_cruel: bool,
+    /// Slices are restored from copies of their last run.
+    pub(super) restores: bool,
+    /// How often the store is restored while all nodes are down.
+    pub(super) store_restores: u64,
     /// Nothing fails: a node leaves, and no more.
     pub(super) is_orderly: bool,
     /// The last replicas in sync lose their power, and nothing else fails.
@@ -191,6 +203,8 @@ impl Run {
             slow,
             late,
             is_cruel: seed % 2 == 1,
+            restores: seed % 3 != 2,
+            store_restores: if seed % 4 == 1 && !has_planner { 2 } else { 0 },
             is_orderly: false,
             is_dark: false,
             tears: false,
@@ -204,13 +218,14 @@ impl Run {
         let mut run = Self::new(seed, None, false);
         (run.lossy, run.errors, run.scratches, run.slow, run.late) = (0, 0, 0, 0, 0);
         (run.is_cruel, run.is_orderly) = (false, true);
+        (run.restores, run.store_restores) = (false, 0);
         run
     }
 
     /// The run of a seed in which some answers come from a store that was restored from an earlier snapshot.
     pub(super) fn with_older_store(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut run = Self::new(seed, mutant, false);
-        run.store.older = 150;
+        (run.store.older, run.store_restores) = (150, 0);
         run
     }
 
@@ -301,6 +316,14 @@ impl Run {
         }
         if self.has_planner {
             self.begin_plans();
+        }
+        for _ in 0..if self.restores { 60 } else { 0 } {
+            let (node, at) = (self.draw(REPLICA_NODES), self.random.below(CALM));
+            self.later(at, Event::CopySlice(node));
+        }
+        if self.store_restores > 0 {
+            let at = 500 * MILLI + self.random.below(CALM - 4_000 * MILLI);
+            self.later(at, Event::StoreBack);
         }
     }
 
@@ -393,6 +416,7 @@ impl Run {
             | Event::MembershipTimeout(node, life)
             | Event::Learn(node, life)
             | Event::Leave(node, life, _)
+            | Event::Noted(node, life, ..)
             | Event::Copied(node, life, ..) => (*node, Some(*life)),
             Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
             Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
@@ -438,7 +462,9 @@ impl Run {
             Event::Drain(node, _, number, mirror) => self.drain(node, number, mirror),
             Event::MembershipTimeout(node, _) => self.membership_timeout(node),
             Event::Copied(node, _, mirror, session) => {
-                self.with_membership(node, |it| it.handle_resynced(mirror_key(mirror), session));
+                let token = Token(1 + self.random.below(u64::MAX - 1));
+                let key = mirror_key(mirror);
+                self.with_membership(node, |it| it.handle_resynced(key, session, token));
             }
             Event::Pulse(from, to, connection, pulse) => {
                 self.pulse_arrives(from, to, connection, pulse);
@@ -452,7 +478,12 @@ impl Run {
                 let key = mirror_key(call.mirror);
                 self.with_membership(call.node, |it| it.handle_store(key, call.number, answer));
             }
-            Event::Watch(node, mirror, known) => self.watched(node, mirror, known),
+            Event::Watch(_, epoch, ..) if epoch != self.store.epoch => {}
+            Event::Watch(node, _, mirror, known) => self.watched(node, mirror, known),
+            Event::Noted(node, _, notes) => self.noted(node, &notes),
+            Event::CopySlice(node) => self.copy_slice(node),
+            Event::StoreBack => self.restore_store(),
+            Event::StoreForward => self.forward_store(),
             Event::Plan => self.plan(),
             Event::Moved(node, mirror, places, known) => self.moved(node, mirror, places, known),
             Event::Follow(node, _, mirror, heard) => self.follow(node, mirror, heard),

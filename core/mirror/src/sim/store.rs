@@ -5,7 +5,7 @@ use nearflash_units::index;
 use super::history::Time;
 use super::planner::Places;
 use super::run::{Event, MICRO, MILLI, NODES, Run};
-use crate::membership::{Element, Known, Proposal, Record, StoreAnswer};
+use crate::membership::{Element, Known, Proposal, Record, StoreAnswer, Token};
 use crate::table::Term;
 
 /// The time after which a caller gives a call up.
@@ -25,6 +25,22 @@ pub(super) struct Store {
     pub(super) older: u64,
     /// By node: it does not reach the store until then.
     pub(super) unreachable: [Time; 3],
+    /// Grows when it is restored. Calls and watches of earlier times have ended.
+    pub(super) epoch: u64,
+    /// Its earlier states.
+    history: Vec<Snapshot>,
+    /// Its newest state, and what was changed since, while it has an older one.
+    newest: Option<Snapshot>,
+    /// It was restored from a snapshot.
+    pub(super) is_older: bool,
+}
+
+/// A state of the store.
+#[derive(Clone, Debug)]
+struct Snapshot {
+    records: Vec<Known>,
+    slices: [u64; NODES],
+    revision: i64,
 }
 
 /// A call under way.
@@ -38,6 +54,8 @@ pub(super) struct Call {
     pub(super) proposal: Option<Proposal>,
     /// The incarnation of the slice of the process that calls.
     pub(super) incarnation: u64,
+    /// That of the store.
+    pub(super) epoch: u64,
 }
 
 impl Store {
@@ -45,10 +63,27 @@ impl Store {
         self.revision += 1;
         let element = |replica| Element { replica, incarnation: 1 };
         let in_sync = vec![element(0), element(1)];
-        let record = Record { term: Term(1), primary, in_sync, kept_since: Term(0) };
+        let (term, kept_since, token) = (Term(1), Term(0), Token::FIRST);
+        let record = Record { term, primary, in_sync, kept_since, token };
         self.records.push(Known { record, revision: self.revision });
         self.places.push(Places::first(self.revision));
         self.earlier.push(Vec::new());
+    }
+
+    /// Whether it does not have its newest state.
+    pub(super) fn has_older_state(&self) -> bool {
+        self.newest.is_some()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let Self { records, slices, revision, .. } = self;
+        Snapshot { records: records.clone(), slices: *slices, revision: *revision }
+    }
+
+    fn restore(&mut self, snapshot: Snapshot) {
+        let Snapshot { records, slices, revision } = snapshot;
+        (self.records, self.slices, self.revision) = (records, slices, revision);
+        self.epoch += 1;
     }
 }
 
@@ -68,7 +103,8 @@ impl Run {
     }
 
     pub(super) fn store_call(&mut self, call: Call) {
-        if self.now < self.store.unreachable[call.node] {
+        let is_earlier = call.epoch != self.store.epoch;
+        if self.now < self.store.unreachable[call.node] || is_earlier {
             return self.count("store calls lost");
         }
         if let Some(answer) = self.older_answer(&call) {
@@ -146,14 +182,24 @@ impl Run {
             (true, 1) => "recoveries",
             _ => "joins",
         });
+        let earlier = self.store.snapshot();
+        self.store.history.push(earlier);
+        if record.in_sync.len() == 1 && self.store_restores > 0 && self.random.below(6) == 0 {
+            let at = self.now + self.random.below(12 * MILLI);
+            self.later(at, Event::StoreBack);
+        }
         self.store.revision += 1;
         let known = Known { record, revision: self.store.revision };
         let before = std::mem::replace(&mut self.store.records[index(mirror)], known.clone());
         self.store.earlier[index(mirror)].push(before);
+        if let Some(newest) = &mut self.store.newest {
+            newest.records[index(mirror)] = known.clone();
+        }
         self.excuse();
         for node in 0..self.nodes.len() {
             let delay = self.watch_delay();
-            self.later(self.now + delay, Event::Watch(node, mirror, known.clone()));
+            let epoch = self.store.epoch;
+            self.later(self.now + delay, Event::Watch(node, epoch, mirror, known.clone()));
         }
         known.revision
     }
@@ -164,6 +210,57 @@ impl Run {
             0 => 5000 * MILLI,
             1 => self.random.below(2000 * MILLI),
             _ => self.random.below(5 * MILLI),
+        }
+    }
+
+    /// All nodes end. Then the store is restored from a snapshot, and they start again.
+    pub(super) fn restore_store(&mut self) {
+        if self.store_restores == 0 || self.is_calm() || self.store.newest.is_some() {
+            return;
+        }
+        let states = self.store.history.len().min(8);
+        let back = if self.random.below(2) == 0 { 1 } else { 1 + self.draw(states.max(1)) };
+        let place = self.store.history.len().checked_sub(back);
+        let Some(older) = place.map(|place| self.store.history[place].clone()) else { return };
+        self.store_restores -= 1;
+        (0..NODES).for_each(|node| self.kill(node, false));
+        if self.deceives(&older) {
+            return self.start_all();
+        }
+        self.count("stores restored");
+        self.trace(|| format!("the store goes back to {older:?}"));
+        self.store.newest = Some(self.store.snapshot());
+        self.store.is_older = true;
+        self.store.restore(older);
+        self.start_all();
+        self.later(self.now + 1_500 * MILLI, Event::StoreForward);
+    }
+
+    /// Whether no slice contradicts a record in which one replica is alone in sync, although it has been
+    /// dropped since: another one was added, and the slice could not note that before its process died.
+    fn deceives(&self, older: &Snapshot) -> bool {
+        let mirrors = older.records.iter().zip(&self.store.records);
+        (0..).zip(mirrors).any(|(mirror, (older, newest))| {
+            let [alone] = older.record.in_sync[..] else { return false };
+            let note = self.nodes[index(alone.replica)].device.notes.get(&mirror);
+            let is_contradicted = note.is_some_and(|note| note.term > older.record.term);
+            !is_contradicted && newest.record.element(alone.replica).is_none()
+        })
+    }
+
+    /// The newest state is put back: of each mirror, that which the nodes went by last.
+    pub(super) fn forward_store(&mut self) {
+        let Some(mut newest) = self.store.newest.take() else { return };
+        newest.revision = newest.revision.max(self.store.revision);
+        (0..NODES).for_each(|node| self.kill(node, false));
+        self.store.restore(newest);
+        self.start_all();
+    }
+
+    fn start_all(&mut self) {
+        for node in 0..NODES {
+            let at = self.now + 20 * MILLI + self.random.below(600 * MILLI);
+            self.later(at, Event::Start(node));
         }
     }
 

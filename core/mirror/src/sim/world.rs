@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::membership::Note;
+
 /// Random numbers from a seed.
 #[derive(Debug)]
 pub(super) struct Random(u64);
@@ -55,11 +57,39 @@ pub(super) struct Device {
     pub(super) scratched: std::collections::BTreeSet<u64>,
     /// Those of them of which a write is under way: a loss of power tears them.
     pub(super) torn_by_power: std::collections::BTreeSet<u64>,
+    /// What it knows of the mirrors, durably.
+    pub(super) notes: BTreeMap<u32, Note>,
+}
+
+/// A copy of a device, made while a process used it.
+#[derive(Debug)]
+pub(super) struct Copy {
+    /// The incarnation of that time.
+    pub(super) incarnation: u64,
+    stamps: BTreeMap<u64, u64>,
+    notes: BTreeMap<u32, Note>,
 }
 
 impl Device {
     pub(super) fn cell(&mut self, block: u64) -> &mut Cell {
         self.blocks.entry(block).or_default()
+    }
+
+    pub(super) fn copy(&self, incarnation: u64) -> Copy {
+        let stamps = self.blocks.iter().map(|(block, cell)| (*block, cell.stamp())).collect();
+        Copy { incarnation, stamps, notes: self.notes.clone() }
+    }
+
+    /// Puts the bytes of a copy in the place of those that are there. Returns whether they differ.
+    pub(super) fn restore(&mut self, copy: &Copy) -> bool {
+        let differs = |(block, cell): (&u64, &Cell)| {
+            copy.stamps.get(block).copied().unwrap_or(0) != cell.stamp()
+        };
+        let is_other = self.blocks.iter().any(differs);
+        let cell = |stamp: &u64| Cell { log: vec![*stamp], durable: 1 };
+        self.blocks = copy.stamps.iter().map(|(block, stamp)| (*block, cell(stamp))).collect();
+        self.notes.clone_from(&copy.notes);
+        is_other
     }
 
     /// How long each log is: what a flush that begins now covers.

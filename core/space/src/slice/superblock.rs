@@ -16,7 +16,8 @@ pub const SUPERBLOCK_OFFSETS: [ByteOffset; 2] =
     [METADATA_START, ByteOffset(METADATA_START.0 + 4096)];
 
 const MAGIC: [u8; 8] = *b"nrslice\x1a";
-const VERSION: u32 = 1;
+/// Version 1 had no [`super::Notes`].
+const VERSION: u32 = 2;
 
 /// The largest counter that is read. A device that is opened a million times a second reaches it after
 /// a hundred thousand years; a larger one is damage, and could not grow for long.
@@ -51,13 +52,21 @@ pub enum SuperblockError {
     #[error("no superblock")]
     Absent,
     /// Bytes have changed since it was written.
-    #[error("superblock checksum is {found:#010x}, computed {computed:#010x}")]
+    #[error(
+        "superblock checksum is {found:#010x}, computed {computed:#010x}: restore the first 17 MiB of the \
+         device from a backup"
+    )]
     Checksum { found: u32, computed: u32 },
-    /// Written by a later version.
-    #[error("superblock version {0}, this program knows {VERSION}")]
+    /// Written by another version of this program.
+    #[error(
+        "superblock version {0}, this program knows {VERSION}: start the node with the version that wrote \
+         it, or replace the slice"
+    )]
     Version(u32),
     /// A field has a value that no version writes.
-    #[error("superblock field is invalid: {0}")]
+    #[error(
+        "superblock field is invalid: {0}: restore the first 17 MiB of the device from a backup"
+    )]
     Field(&'static str),
 }
 
@@ -145,10 +154,10 @@ impl Superblock {
     }
 
     /// The copy that counts: the valid one, or, if both are valid, that with the higher generation. A copy
-    /// of a later version may be the newer one, so it is refused even if the other one is valid.
+    /// of another version may be the newer one, so it is refused even if the other one is valid.
     ///
     /// # Errors
-    /// When a copy is of a later version, or neither is valid: the fault of the first, or of the second
+    /// When a copy is of another version, or neither is valid: the fault of the first, or of the second
     /// when the first is absent.
     pub fn choose(copies: [Result<Self, SuperblockError>; 2]) -> Result<Self, SuperblockError> {
         match copies {
@@ -209,7 +218,7 @@ mod tests {
     fn a_superblock_stands_on_the_device_byte_for_byte_as_it_always_did() {
         let bytes = superblock().encode();
         assert_eq!(&bytes[..8], b"nrslice\x1a");
-        assert_eq!((bytes[8], bytes[16], bytes[39], bytes[55], bytes[71]), (1, 8, 1, 2, 3));
+        assert_eq!((bytes[8], bytes[16], bytes[39], bytes[55], bytes[71]), (2, 8, 1, 2, 3));
         assert_eq!((bytes[72], bytes[80], bytes[88], bytes[111]), (5, 4, 3, 6));
         assert!(bytes[112..].iter().all(|byte| *byte == 0));
     }
@@ -232,7 +241,7 @@ mod tests {
         assert_eq!(Superblock::choose([Ok(old), torn()]), Ok(old));
         assert_eq!(Superblock::choose([Ok(old), Ok(new)]), Ok(new));
         assert_eq!(Superblock::choose([Ok(new), Ok(old)]), Ok(new));
-        let later = || Err(SuperblockError::Version(2));
+        let later = || Err(SuperblockError::Version(3));
         assert_eq!(Superblock::choose([Ok(old), later()]), later(), "it may be the newer one");
         let absent = || Err(SuperblockError::Absent);
         assert_eq!(Superblock::choose([absent(), Ok(old)]), Ok(old));

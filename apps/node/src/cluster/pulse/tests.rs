@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nearflash_access::Secret;
-use nearflash_mirror::membership::{Known, NodeKey, Pulse, Question, Record, SliceState};
+use nearflash_mirror::membership::{Known, NodeKey, Pulse, Question, Record, SliceState, Token};
 use nearflash_mirror::{MirrorKey, Term};
 use proptest::prelude::*;
 use socket2::SockRef;
@@ -532,8 +532,8 @@ fn silence_is_an_end_without_proof() {
 #[test]
 fn a_record_survives_the_way() {
     let element = nearflash_mirror::membership::Element { replica: 1, incarnation: u64::MAX };
-    let (in_sync, kept_since) = (vec![element], Term(2));
-    let record = Record { term: Term(3), primary: 1, in_sync, kept_since };
+    let (in_sync, kept_since, token) = (vec![element], Term(2), Token(u64::MAX));
+    let record = Record { term: Term(3), primary: 1, in_sync, kept_since, token };
     let mirror = MirrorKey { volume: [255; 16], number: u32::MAX };
     let pulse = Pulse::Tell(mirror, Known { record, revision: i64::MIN });
     let bytes = wire::encode(&pulse).unwrap();

@@ -280,8 +280,9 @@ fn records_that_contradict_two_replicas_are_named() {
     let element = |replica| InSyncRecord { replica, incarnation: 1 };
     let in_sync = |of: &[u32]| {
         let in_sync = of.iter().copied().map(element).collect();
-        MirrorRecord { schema: Schema, len: TRACT_LEN, term: 1, primary: 0, in_sync, kept_since: 0 }
-            .encode()
+        let (kept_since, token) = (0, 0);
+        let (schema, len, term, primary) = (Schema, TRACT_LEN, 1, 0);
+        MirrorRecord { schema, len, term, primary, in_sync, kept_since, token }.encode()
     };
     let key = MirrorKey { volume: volume(1, TRACT_LEN).uuid, number: 0 };
     let mirror = key;
