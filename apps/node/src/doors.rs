@@ -3,7 +3,7 @@
 
 use std::fs::{remove_file, symlink_metadata};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,15 @@ impl Doors {
         let mut addresses = Addresses::default();
         for door in &config.doors {
             let (protocol, admits) = (door.protocol, door.admits);
-            let (listener, bound) = open_tcp(protocol.key(), door.address)?;
+            let shares_port = |other: &crate::config::Door| {
+                other.address.port() == door.address.port()
+                    && other.address.ip() == Ipv4Addr::UNSPECIFIED
+            };
+            // `[::]` accepts IPv4, too, unless `0.0.0.0` is given for it.
+            let is_half =
+                door.address.ip() == Ipv6Addr::UNSPECIFIED && config.doors.iter().any(shares_port);
+            let accepts = if is_half { Accepts::OnlyIpv6 } else { Accepts::Both };
+            let (listener, bound) = open_tcp(protocol.key(), door.address, accepts)?;
             let advertise = advertised(protocol, bound, config.advertise);
             let socket = DoorSocket::Tcp { listener, advertise };
             open.push(OpenDoor { protocol, socket, admits, tls: door.tls });
@@ -132,12 +140,22 @@ pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
+/// What a listener on every IPv6 address accepts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Accepts {
+    /// IPv4, too.
+    Both,
+    /// Another listener has the IPv4 addresses.
+    OnlyIpv6,
+}
+
 /// Opens an address.
 pub(crate) fn open_tcp(
     flag: &'static str,
     address: SocketAddr,
+    accepts: Accepts,
 ) -> Result<(TcpListener, SocketAddr), NodeError> {
-    let opened = patiently(|| listen(address))
+    let opened = patiently(|| listen(address, accepts))
         .and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
     opened.map_err(|source| NodeError::Bind {
         flag,
@@ -205,8 +223,11 @@ fn patiently<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr, accepts: Accepts) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if accepts == Accepts::OnlyIpv6 {
+        socket.set_only_v6(true)?;
+    }
     // A restarted node must not wait for the connections of the previous one to leave TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -268,6 +289,16 @@ mod tests {
             drop(file);
             assert!(!path.exists());
         }
+    }
+
+    #[test]
+    fn every_ipv6_address_can_be_a_listener_beside_one_of_every_ipv4_address() {
+        let all = |ip: &str, port, accepts| {
+            open_tcp("nvme-tcp", SocketAddr::new(ip.parse().unwrap(), port), accepts)
+        };
+        let (_ipv4, bound) = all("0.0.0.0", 0, Accepts::Both).unwrap();
+        let (_ipv6, other) = all("::", bound.port(), Accepts::OnlyIpv6).unwrap();
+        assert_eq!(other.port(), bound.port());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use nearflash_rest::{Certified, HttpServer, Listeners};
 
 use crate::NodeError;
 use crate::config::{Config, HttpDoor};
-use crate::doors::{SocketFile, absolute, open_private, open_tcp};
+use crate::doors::{Accepts, SocketFile, absolute, open_private, open_tcp};
 use crate::node::Node;
 
 /// The address of the network, bound before anything else is touched.
@@ -23,7 +23,7 @@ impl NetworkDoor {
     pub(crate) fn open(config: &Config) -> Result<Option<Self>, NodeError> {
         let Some(HttpDoor { address, cert, key }) = &config.http.network else { return Ok(None) };
         let tls = Certified::read(cert, key, Instant::now())?;
-        let (listener, _) = open_tcp("http", *address)?;
+        let (listener, _) = open_tcp("http", *address, Accepts::Both)?;
         Ok(Some(Self { listener, tls }))
     }
 }

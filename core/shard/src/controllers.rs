@@ -184,7 +184,10 @@ impl Shard {
                         }
                         controllers.associations.controller_ended(controller);
                     }
-                    world.notice(Notice::Disconnecting { controller, host, reason });
+                    // The queues of a host that is gone end without a further report.
+                    if host.is_some() {
+                        world.notice(Notice::Disconnecting { controller, host, reason });
+                    }
                     self.tell_others(world, || Message::Disconnect(controller, queue));
                     self.disconnect(controller, queue, world);
                 }

@@ -85,8 +85,22 @@ impl Door {
 
 /// An address, or the address of an interface with the default port.
 pub(super) fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
-    let ip = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
-    text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
+    let numbered = numbered_scope(text);
+    let text_of = numbered.as_deref().unwrap_or(text);
+    let ip = || text_of.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
+    text_of.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
+}
+
+/// The text with the number of the interface in place of its name: `[fe80::1%eth0]:4420` is `[fe80::1%2]:4420`.
+/// `None` if it names no interface of this machine.
+fn numbered_scope(text: &str) -> Option<String> {
+    let (before, rest) = text.split_once('%')?;
+    let (name, after) = rest.split_once(']')?;
+    // A name of an interface has no slash; with one, this would be another file.
+    let is_name = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+    let path = is_name.then(|| format!("/sys/class/net/{name}/ifindex"))?;
+    let index: u32 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    Some(format!("{before}%{index}]{after}"))
 }
 
 /// The options behind the address of a door.
@@ -126,5 +140,20 @@ fn unknown_option(word: &str, protocol: Protocol) -> ValueError {
     match protocol {
         Protocol::Direct => ValueError::DirectDoorOption(option),
         Protocol::NvmeTcp | Protocol::Iscsi => ValueError::DoorOption(option),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_named_or_numbered() {
+        let [named, numbered] =
+            ["[fe80::1%lo]:4420", "[fe80::1%1]:4420"].map(|text| parse_address(text, 1));
+        assert_eq!(named.unwrap(), numbered.unwrap(), "lo is the first interface of a machine");
+        for wrong in ["[fe80::1%nothing]:4420", "[fe80::1%../lo]:4420", "[fe80::1%]:4420"] {
+            assert!(parse_address(wrong, 1).is_err(), "{wrong}");
+        }
     }
 }

@@ -54,7 +54,14 @@ fn paths(admin: &Admin<'_>, ports: &[Port]) -> Vec<Path> {
         };
         secured.map(path).into_iter().flatten().collect::<Vec<_>>()
     };
-    ports.iter().flat_map(of).collect()
+    let mut all: Vec<Path> = Vec::new();
+    for path in ports.iter().flat_map(of) {
+        // Two listeners on all addresses, one of each family, can be one address for the host.
+        if !all.iter().any(|it| it.address == path.address) {
+            all.push(path);
+        }
+    }
+    all
 }
 
 /// Whether a host with this demand uses TLS at a port; `None` if it cannot connect there. A host that may connect

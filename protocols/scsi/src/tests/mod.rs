@@ -242,3 +242,24 @@ fn modes_of_a_unit_that_other_nodes_serve_too_cannot_be_changed() {
     let refused = session.ask_with(&[0x15, 0x10, 0, 0, len, 0], &list);
     assert_eq!(refused, Err(Sense::parameter_field(8, 3)));
 }
+
+/// The groups of REPORT TARGET PORT GROUPS, each of which has one port of the same number.
+fn port_groups(on_every_node: bool) -> Vec<u16> {
+    let unit = LogicalUnit { on_every_node, ..unit(THIN) };
+    let units = units_of(unit).with_other_groups([5, 2].into());
+    let session = Session { units, ..Session::new(THIN) };
+    let data = session.data(&[0xA3, 0x0A, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0]);
+    let (groups, rest) = data[4..].as_chunks::<12>();
+    assert!(rest.is_empty());
+    let number = |group: &[u8; 12]| {
+        assert_eq!(group[10..], group[2..4]);
+        u16::from_be_bytes([group[2], group[3]])
+    };
+    groups.iter().map(number).collect()
+}
+
+#[test]
+fn each_node_that_serves_a_unit_is_a_target_port_group_of_its_own() {
+    assert_eq!(port_groups(true), [1, 2, 5]);
+    assert_eq!(port_groups(false), [1]);
+}
