@@ -61,6 +61,12 @@ pub enum FilesError {
          format this one with --force, which erases it"
     )]
     Copied { volume: String, original: Uuid },
+    /// The volume is named by a seal.
+    #[error(
+        "the URL has a seal of volume '{volume}', and a seal covers bytes, not files: use the URL of the \
+         volume with a credential, ?key=ID&secret-file=PATH"
+    )]
+    Sealed { volume: String },
     /// A file that is being read is not the same any more.
     #[error("{path} of volume '{volume}' was removed, replaced or changed: open it again")]
     Stale { volume: String, path: Path },
@@ -145,7 +151,7 @@ impl FilesError {
             Self::Stale { .. } => Errno::STALE,
             error if error.is_superseded() => Errno::STALE,
             Self::Changing { .. } | Self::Take(TakeError::Raced { .. }) => Errno::AGAIN,
-            Self::NoSeal { .. } => Errno::OPNOTSUPP,
+            Self::NoSeal { .. } | Self::Sealed { .. } => Errno::OPNOTSUPP,
             Self::NotFormatted { .. } => Errno::MEDIUMTYPE,
             Self::Remote { errno, .. } => Errno::from_raw_os_error(*errno),
             Self::Disk { source, .. } => match source.kind() {

@@ -12,6 +12,7 @@ use nearflash_units::ByteOffset;
 use rustix::io::Errno;
 
 use crate::remote::{RemoteOpenedFile, RemoteReader};
+use crate::taking::refuse_seal;
 use crate::{FilesError, OpenedFile, Reader, VolumeDisk};
 
 /// Files that can be read by paths. Threads may share them.
@@ -38,6 +39,7 @@ impl Reading {
     /// # Errors
     /// When the volume is not formatted for files, or cannot be read, or the client may read none of its files.
     pub fn open(client: &Client, volume: &str) -> Result<Self, FilesError> {
+        refuse_seal(client, volume)?;
         let disk = VolumeDisk::new(client.open(volume)?);
         let refused = match Reader::open(Arc::new(disk)) {
             Ok(reader) => return Ok(Self::Blocks(Arc::new(reader))),

@@ -34,6 +34,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
 
+use crate::taking::refuse_seal;
 use crate::{FilesError, wire};
 use growth::Growth;
 pub use pending::RemotePending;
@@ -155,6 +156,7 @@ impl RemoteFiles {
     /// # Errors
     /// When the node cannot be reached, refuses the volume, or cannot serve its files.
     pub fn open(client: &Client, volume: &str) -> Result<Option<Self>, FilesError> {
+        refuse_seal(client, volume)?;
         let (of, name) = (client.clone(), volume.to_owned());
         let connect: Connect =
             Box::new(move || Ok(Box::new(of.queue_pair(&name, queue_options())?)));
@@ -193,6 +195,7 @@ impl RemoteFiles {
     /// # Errors
     /// When the node cannot be reached, or the volume is not blank or cannot be written.
     pub fn format(client: &Client, volume: &str, force: bool) -> Result<bool, FilesError> {
+        refuse_seal(client, volume)?;
         let mut request = Request::new(Operation::FORMAT, 0);
         request.head.variant = u8::from(force);
         let damaged = |source| FilesError::Message { volume: volume.to_owned(), source };

@@ -50,6 +50,7 @@ pub fn take_to_format(
     volume: &str,
     taker: &Taker,
 ) -> Result<VolumeDisk, FilesError> {
+    refuse_seal(client, volume)?;
     let disk = VolumeDisk::new(client.open(volume)?);
     match disk.properties().is_writable && format::holds_files(&disk)? {
         true => own(client, volume, taker),
@@ -57,7 +58,16 @@ pub fn take_to_format(
     }
 }
 
+/// Refuses a seal in place of a volume: its object has the bytes of files, and is none.
+pub(crate) fn refuse_seal(client: &Client, volume: &str) -> Result<(), FilesError> {
+    match client.is_sealed(volume) {
+        true => Err(FilesError::Sealed { volume: volume.to_owned() }),
+        false => Ok(()),
+    }
+}
+
 fn own(client: &Client, volume: &str, taker: &Taker) -> Result<VolumeDisk, FilesError> {
+    refuse_seal(client, volume)?;
     let options = OwnerOptions::new(taker.name, taker.address.clone());
     let options = options.offset(OWNER_BLOCK_OFFSET.0).take_over(taker.take_over);
     Ok(VolumeDisk::owned(Ownership::take(client, volume, &options)?))

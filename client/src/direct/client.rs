@@ -67,6 +67,11 @@ impl Client {
         self.shared.url.volume.as_deref()
     }
 
+    /// Whether the URL has a seal, for whose object the name of this volume stands.
+    pub fn is_sealed(&self, volume: &str) -> bool {
+        self.shared.url.seal.is_some() && self.volume_name() == Some(volume)
+    }
+
     /// Opens a volume for many operations in flight from one thread.
     ///
     /// # Errors
@@ -99,8 +104,7 @@ impl Client {
 
     /// The volume of a name, or the object of the URL's seal.
     pub(super) fn source_of(&self, volume: &str) -> Source {
-        let named = self.volume_name() == Some(volume);
-        match self.shared.url.seal.as_ref().filter(|_| named) {
+        match self.shared.url.seal.as_ref().filter(|_| self.is_sealed(volume)) {
             Some(token) => Source::Seal(Arc::new(token.seal().clone())),
             None => Source::Name(volume.into()),
         }

@@ -1,5 +1,6 @@
 //! `nearflash files`: files in a volume of a node.
 
+mod destination;
 mod place;
 mod progress;
 mod show;
@@ -7,7 +8,6 @@ mod volume;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path as LocalPath, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -62,6 +62,9 @@ pub(crate) enum FilesFailure {
     /// A file of this machine exists.
     #[error("{} exists already: choose another name, or replace it with --replace", .0.display())]
     Exists(PathBuf),
+    /// What exists in place of a file of this machine is not one.
+    #[error("{} is {kind}, which no file replaces: choose another name", .path.display())]
+    NoFile { path: PathBuf, kind: &'static str },
     /// A file of the volume exists.
     #[error("{0} exists already: choose another name, or replace it with --replace")]
     ExistsInVolume(Path),
@@ -268,24 +271,8 @@ fn get(
         Some(name) if file.is_dir() => file.join(name),
         _ => file.to_owned(),
     };
-    if !replace.replace && file.exists() {
-        return Err(FilesFailure::Exists(file));
-    }
-    let failed = |source| FilesFailure::Destination { path: file.clone(), source };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // The file gets its name when it is complete.
-    let mut part = tempfile::Builder::new()
-        .prefix(".nearflash-")
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(LocalPath::new(".")))
-        .map_err(failed)?;
-    files.get(&place.path, &mut part, &mut advance)?;
-    part.flush().map_err(failed)?;
-    match replace.replace {
-        true => part.persist(&file),
-        false => part.persist_noclobber(&file),
-    }
-    .map_err(|error| failed(error.error))?;
+    let mut copy = |sink: &mut dyn Write| files.get(&place.path, sink, &mut advance).map(drop);
+    destination::write(&file, replace.replace, &mut copy)?;
     drop(progress);
     let node = show::Node::new(&place.path, number, &inode);
     Ok(output::show(&node, json, |node| show::got(node, &file)))
