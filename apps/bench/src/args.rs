@@ -34,6 +34,9 @@ pub struct BenchArgs {
     /// exchange with a server that passes each request on to a third party
     pub target: Target,
 
+    /// Write even if the target holds files, a file system or the like, which the run destroys
+    #[arg(long)]
+    pub force: bool,
     /// Direction and order of the operations
     #[arg(long, value_enum, default_value = "read")]
     pub rw: Pattern,

@@ -8,6 +8,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, IoEngine, OutputFormat};
+use crate::contents;
 use crate::engine::{
     BlockingFile, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, OpenNull, Opener,
     Remote,
@@ -64,6 +65,7 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
             };
             // Checks the options before the file is laid out, which can take long.
             args.job(None)?;
+            contents::check_file(args, path)?;
             let len = options.prepare()?;
             match args.ioengine {
                 IoEngine::IoUring => run_jobs(args, &options, Some(len))?,
@@ -71,17 +73,28 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
             }
         }
         Target::NvmeTcp(target) => {
-            let remote = Remote::connect(target, needs(args)?)?;
+            let needs = needs(args)?;
+            if contents::is_due(args) {
+                let look = Remote::connect(target, needs.for_a_look())?;
+                contents::check_remote(args, &look, look.len())?;
+            }
+            let remote = Remote::connect(target, needs)?;
             let mut report = measure_remote(args, &remote, remote.len())?;
             report.options.extend(remote.suite().map(|suite| ("tls", suite.to_owned())));
             return Ok(report);
         }
         Target::Iscsi(target) => {
             let remote = IscsiRemote::connect(target, needs(args)?)?;
+            if contents::is_due(args) {
+                contents::check_remote(args, &remote, remote.len())?;
+            }
             return measure_remote(args, &remote, remote.len());
         }
         Target::Direct(url) => {
             let remote = DirectRemote::connect(url, needs(args)?)?;
+            if contents::is_due(args) {
+                contents::check_remote(args, &remote, remote.len())?;
+            }
             return measure_remote(args, &remote, remote.len());
         }
     };

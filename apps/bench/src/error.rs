@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::engine::FileError;
+use crate::engine::{EngineError, FileError};
 use crate::floor::FloorError;
 use crate::job::JobFailure;
 use crate::placement::PlacementError;
@@ -24,6 +24,20 @@ pub enum BenchError {
     /// The file cannot be measured.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The run would write to something that a person may want to keep.
+    #[error("{target} holds {what}: choose another target, or add --force, which destroys {what}")]
+    Holds {
+        /// The target.
+        target: String,
+        /// Its contents.
+        what: &'static str,
+    },
+    /// The target cannot be read, so that nobody knows what it holds.
+    #[error("cannot read what the target holds: {source}: add --force to write to it nevertheless")]
+    Unread {
+        /// The reason.
+        source: Box<EngineError>,
+    },
     /// io_uring is not available.
     #[error("{}", ring_refusal(.source))]
     NoRing {

@@ -11,6 +11,7 @@ pub mod args;
 mod command;
 pub mod compare;
 pub mod consistency;
+mod contents;
 pub mod cpu;
 pub mod engine;
 mod error;

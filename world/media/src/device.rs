@@ -11,7 +11,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use crate::file::{Storage, file_run, zero_range};
+use crate::file::{Storage, file_run, read_at, zero_range};
 use crate::spec::NullDelays;
 use crate::{ModelDevice, RamRegion};
 
@@ -117,6 +117,26 @@ impl Device {
             Kind::Uring(device) => self.sync(&device.fd, goes_on),
             Kind::Ram(_) | Kind::Null(_) | Kind::Model(_) | Kind::Remote => Ok(true),
         }
+    }
+
+    /// Reads for the control side. Offset and length are multiples of 4 KiB. This takes as long as the device does.
+    ///
+    /// # Errors
+    /// When the device cannot be read, or is on another node.
+    pub fn read(&self, offset: ByteOffset, into: &mut [u8]) -> io::Result<()> {
+        match &self.kind {
+            Kind::Uring(device) => {
+                into.copy_from_slice(&read_at(&device.fd, offset, into.len())?);
+            }
+            Kind::Ram(region) => region.read(offset, into),
+            Kind::Null(_) => into.fill(0),
+            Kind::Model(model) => match model.contents() {
+                Some(contents) => contents.read(offset, into),
+                None => into.fill(0),
+            },
+            Kind::Remote => return Err(io::ErrorKind::Unsupported.into()),
+        }
+        Ok(())
     }
 
     /// Makes the zeroes durable, and waits until the success can be believed: the kernel reports a

@@ -218,19 +218,24 @@ impl Asked<'_> {
 impl OpenFile {
     /// Reads from `offset` on. `offset` and `len` are multiples of 4 KiB, except at the file's end.
     pub(crate) fn read(&self, offset: ByteOffset, len: usize) -> io::Result<Aligned> {
-        let mut bytes = Aligned::new(len);
-        let mut done = 0;
-        while done < len {
-            let at = offset.0 + ByteLen::from_usize(done).0;
-            match pread(&self.fd, &mut bytes[done..], at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(bytes)
+        read_at(&self.fd, offset, len)
     }
+}
+
+/// Reads from `offset` on. `offset` and `len` are multiples of 4 KiB, except at the file's end.
+pub(crate) fn read_at(fd: &OwnedFd, offset: ByteOffset, len: usize) -> io::Result<Aligned> {
+    let mut bytes = Aligned::new(len);
+    let mut done = 0;
+    while done < len {
+        let at = offset.0 + ByteLen::from_usize(done).0;
+        match pread(fd, &mut bytes[done..], at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(bytes)
 }
 
 /// Zeroes 64 KiB at `offset`, and releases their storage if the file can. Returns whether it could.

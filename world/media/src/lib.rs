@@ -29,7 +29,7 @@ pub use file::Storage;
 pub use model::ModelDevice;
 pub use nearflash_flash::model::{FlashWear, PcmWear, Wear};
 pub use open::{Candidate, Claim, KnownDevice, open, open_after};
-pub use probe::what_it_holds;
+pub use probe::{FILES, PROBE_LEN, recognised, what_it_holds};
 pub use ram::RamRegion;
 pub use slice::{HeldSlice, Slice, SliceCandidate, open_slice};
 pub use slice_notes::SliceNotes;

@@ -3,6 +3,9 @@
 //! A device that is not all zero holds data. The table of signatures only names the data, so that a
 //! person can recognise the mistake.
 
+use nearflash_space::GRANULE;
+use nearflash_units::ByteLen;
+
 /// A known magic number at a known place.
 struct Signature {
     what: &'static str,
@@ -36,6 +39,10 @@ const LVM: &str = "an LVM physical volume";
 const MD: &str = "a member of an MD array";
 const ZFS: &str = "a member of a ZFS pool";
 const SWAP: &str = "swap space";
+const DAMAGED_LABEL: &str = "a damaged nearflash label";
+
+/// The name of a volume of files.
+pub const FILES: &str = "files of nearflash";
 
 const ZFS_UBERBLOCKS: Place = Place::Within { from: 128 << 10, to: 256 << 10, step: 1 << 10 };
 
@@ -87,17 +94,34 @@ const SIGNATURES: &[Signature] = &[
     at(GPT, 4096, b"EFI PART"),
     Signature { what: GPT, place: Place::End(512), magic: b"EFI PART" },
     Signature { what: GPT, place: Place::End(4096), magic: b"EFI PART" },
-    at("a damaged nearflash label", 0, b"nrflash\x1a"),
-    at("a damaged nearflash label", 512 << 10, b"nrflash\x1a"),
+    at(FILES, 0, b"nrfiles\x1a"),
+    at(FILES, 4096, b"nrfiles\x1a"),
+    at(DAMAGED_LABEL, 0, b"nrflash\x1a"),
+    at(DAMAGED_LABEL, 512 << 10, b"nrflash\x1a"),
     at(MBR, 510, b"\x55\xaa"),
 ];
+
+/// The first and the last bytes of a device or a volume that identify its contents are this many, or all.
+pub const PROBE_LEN: ByteLen = GRANULE;
 
 /// The contents of a device of `device_len` bytes with these first and last bytes; `None` when both
 /// are all zero.
 pub fn what_it_holds(head: &[u8], tail: &[u8], device_len: u64) -> Option<&'static str> {
-    let found = SIGNATURES.iter().find(|signature| signature.stands(head, tail, device_len));
     let blank = is_zero(head) && is_zero(tail);
-    found.map(|signature| signature.what).or((!blank).then_some("data that is not nearflash's"))
+    signature(head, tail, device_len).or((!blank).then_some("data that is not nearflash's"))
+}
+
+/// The file system, or other structure with a signature, that a device or a volume of `device_len` bytes
+/// holds. Unlike [`what_it_holds`], it takes no notice of any other data.
+pub fn recognised(head: &[u8], tail: &[u8], device_len: u64) -> Option<&'static str> {
+    // Nobody has checked the label.
+    let name = |what| if what == DAMAGED_LABEL { "volumes of a nearflash node" } else { what };
+    signature(head, tail, device_len).map(name)
+}
+
+fn signature(head: &[u8], tail: &[u8], device_len: u64) -> Option<&'static str> {
+    let found = SIGNATURES.iter().find(|signature| signature.stands(head, tail, device_len));
+    found.map(|signature| signature.what)
 }
 
 impl Signature {
@@ -180,6 +204,17 @@ mod tests {
         assert_eq!(probe(&[], &[(512, b"EFI PART")]), Some(GPT));
         assert_eq!(probe(&[], &[(8192, b"\xfc\x4e\x2b\xa9")]), Some(MD));
         assert_eq!(probe(&[], &[(65_536, b"\xfc\x4e\x2b\xa9")]), Some(MD));
+    }
+
+    #[test]
+    fn data_without_a_signature_is_recognised_as_nothing() {
+        let (mut head, tail) = (vec![7; LEN], vec![7; LEN]);
+        assert_eq!(recognised(&head, &tail, 8 << 20), None);
+        head[4096..4104].copy_from_slice(b"nrfiles\x1a");
+        assert_eq!(recognised(&head, &tail, 8 << 20), Some(FILES));
+        head[..8].copy_from_slice(b"nrflash\x1a");
+        head[4096] = 0;
+        assert_eq!(recognised(&head, &tail, 8 << 20), Some("volumes of a nearflash node"));
     }
 
     #[test]

@@ -53,6 +53,12 @@ pub enum EngineError {
     },
 }
 
+impl From<std::io::Error> for EngineError {
+    fn from(source: std::io::Error) -> Self {
+        Self::Io { what: "read", source }
+    }
+}
+
 /// The completion of one operation.
 #[derive(Debug)]
 pub struct Done {

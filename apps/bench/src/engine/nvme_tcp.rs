@@ -46,6 +46,13 @@ pub struct Remote {
     next_job: AtomicU16,
 }
 
+impl Needs {
+    /// One operation at a time, of one job.
+    pub(crate) fn for_a_look(self) -> Self {
+        Self { depth: 1, job_count: 1, ..self }
+    }
+}
+
 impl Remote {
     /// Connects, and checks that the target supports the run.
     ///
