@@ -69,6 +69,7 @@ pub enum ErrorCode {
     VolumeDiffers,
     VolumeRemote,
     WouldShrink,
+    WouldDestroy,
     DeviceNotFound,
     DeviceUnusable,
     DeviceFailed,
@@ -103,7 +104,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 40] = [
+    pub const TABLE: [(Self, &str, &str); 41] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the same version of nearflash as the node"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -114,10 +115,11 @@ impl ErrorCode {
             "choose another name, or resize or remove the volume",
         ),
         (Self::VolumeNotFound, "volume-not-found", "list the volumes"),
-        (Self::VolumeInUse, "volume-in-use", "disconnect its hosts, or force the removal"),
+        (Self::VolumeInUse, "volume-in-use", "disconnect its users, or force the change"),
         (Self::VolumeDiffers, "volume-differs", "correct the configuration of the volume"),
         (Self::VolumeRemote, "volume-remote", "change the volume on its own node"),
         (Self::WouldShrink, "would-shrink", "allow the volume to shrink if its end may be lost"),
+        (Self::WouldDestroy, "would-destroy", "keep the data, or follow the remedy in the message"),
         (Self::DeviceNotFound, "device-not-found", "name one of the node's devices"),
         (Self::DeviceUnusable, "device-unusable", "follow the remedy in the message"),
         (Self::DeviceFailed, "device-failed", "check the device; see 'dmesg'"),

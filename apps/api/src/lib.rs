@@ -59,7 +59,8 @@ pub use reservation::{
 pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
-    ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, Ready, Status, StatusShow,
+    ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, IscsiClash, Ready,
+    Status, StatusShow,
 };
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,

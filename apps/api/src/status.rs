@@ -87,6 +87,10 @@ pub struct Status {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub iscsi: Vec<SocketAddr>,
+    /// The iSCSI names that several subsystems would have. Absent if there are none, and without an iSCSI
+    /// address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub iscsi_clashes: Vec<IscsiClash>,
     /// All devices.
     pub devices: Vec<DeviceInfo>,
     /// All volumes.
@@ -111,6 +115,40 @@ pub struct Status {
     /// Jobs that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobInfo>,
+}
+
+/// An iSCSI name that several subsystems would have: names of volumes and subsystems tell capital from
+/// small letters, and `_` from `-`, and iSCSI names do not.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct IscsiClash {
+    /// The iSCSI name.
+    pub iqn: String,
+    /// The subsystem that is its target. Absent if none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<String>,
+    /// The subsystems that initiators do not see.
+    pub left_out: Vec<String>,
+}
+
+impl IscsiClash {
+    /// The clash and its remedy, for people.
+    pub fn sentence(&self) -> String {
+        let names: Vec<String> = self.left_out.iter().map(|name| format!("'{name}'")).collect();
+        let (noun, verb) = match names.len() {
+            1 => ("subsystem", "is"),
+            _ => ("subsystems", "are"),
+        };
+        let served = match &self.served {
+            Some(served) => format!("the name is that of '{served}'"),
+            None => "iSCSI does not tell them apart".to_owned(),
+        };
+        format!(
+            "{noun} {} {verb} not served over iSCSI as {}: {served}: copy the data to a volume with \
+             another name, and remove the old one",
+            names.join(" and "),
+            self.iqn
+        )
+    }
 }
 
 /// A cluster, as one of its nodes sees it.

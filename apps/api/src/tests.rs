@@ -33,6 +33,7 @@ fn status() -> Status {
         direct_tls: vec![],
         direct_local: None,
         iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        iscsi_clashes: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
@@ -155,7 +156,7 @@ fn the_ready_line_is_as_it_always_was() {
 
 #[test]
 fn answers_are_as_they_always_were() {
-    insta::assert_snapshot!(document(OneVolume { volume: volume(), job: None }), @r#"
+    insta::assert_snapshot!(document(OneVolume { volume: volume(), job: None, note: None }), @r#"
         {
           "schema": 1,
           "volume": {
@@ -285,7 +286,7 @@ fn requests_are_as_they_always_were() {
           "block_size": 512
         }
         "#);
-    let resize = VolumeResize { name: "data".to_owned(), bytes: 4096, shrink: true };
+    let resize = VolumeResize { name: "data".to_owned(), bytes: 4096, shrink: true, force: false };
     insta::assert_snapshot!(request(resize), @r#"
         {
           "schema": 1,
@@ -797,7 +798,7 @@ fn jobs_are_as_they_always_were() {
         }
         "#);
     let preparing = VolumeInfo { job: Some(3), ..volume() };
-    let made = OneVolume { volume: preparing, job: Some(job()) };
+    let made = OneVolume { volume: preparing, job: Some(job()), note: None };
     assert!(document(made).contains("\"state\": \"running\""));
     insta::assert_snapshot!(request(JobWait { id: 3, seconds: 1 }), @r#"
         {

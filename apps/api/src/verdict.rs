@@ -49,7 +49,8 @@ const LIFE_USED_MAX: f64 = 0.9;
 impl Verdict {
     /// The verdict on a state, whose own field is not looked at.
     pub fn of(status: &Status) -> Self {
-        let findings = [cores(status), devices(status), cluster(status)].concat();
+        let parts = [cores(status), devices(status), names(status), cluster(status)];
+        let findings = parts.concat();
         let level = findings.iter().map(|(level, _)| *level).max().unwrap_or_default();
         Self { level, reasons: findings.into_iter().map(|(_, reason)| reason).collect() }
     }
@@ -91,6 +92,10 @@ fn device(device: &DeviceInfo) -> Vec<Finding> {
         _ => {}
     }
     findings
+}
+
+fn names(status: &Status) -> Vec<Finding> {
+    status.iscsi_clashes.iter().map(|clash| (Level::Warning, clash.sentence())).collect()
 }
 
 fn cluster(status: &Status) -> Vec<Finding> {

@@ -183,6 +183,13 @@ pub struct VolumeResize {
     /// Whether it may shrink and lose the blocks past the new end.
     #[serde(default)]
     pub shrink: bool,
+    /// Whether it may shrink even while it is in use, or holds a file system.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Removes a volume and its data.
@@ -191,7 +198,7 @@ pub struct VolumeResize {
 pub struct VolumeRemove {
     /// The volume.
     pub name: String,
-    /// Whether to remove it even while hosts are connected to its subsystem.
+    /// Whether to remove it even while hosts, initiators or clients use it.
     #[serde(default)]
     pub force: bool,
 }
@@ -204,6 +211,9 @@ pub struct OneVolume {
     /// The job that completes the change. Absent if the change is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobInfo>,
+    /// What the caller should do next, for people. Absent if there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// All volumes.

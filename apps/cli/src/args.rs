@@ -605,6 +605,10 @@ pub(crate) enum VolumeSubcommand {
         /// Allow the volume to shrink: the data past the new end is lost
         #[arg(long)]
         shrink: bool,
+        /// With --shrink, shrink the volume even while hosts, initiators or clients use it, or if it holds a
+        /// file system
+        #[arg(long, requires = "shrink")]
+        force: bool,
         /// Do not ask on a terminal before a shrink
         #[arg(long)]
         yes: bool,
@@ -618,7 +622,7 @@ pub(crate) enum VolumeSubcommand {
     Remove {
         /// The volume
         name: String,
-        /// Remove the volume even while hosts are connected to its subsystem
+        /// Remove the volume even while hosts, initiators or clients use it
         #[arg(long)]
         force: bool,
         /// Do not ask on a terminal

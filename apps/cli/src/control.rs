@@ -11,14 +11,15 @@ use nearflash_api::{
     CredentialCreate, CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd,
     GrantList, GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove,
     HostRotate, HostUnlist, HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow,
-    OneCredential, OneJob, OneToken, OneVolume, ReservationClear, ReservationList, StatusShow,
-    TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
-    VolumeShow,
+    OneAccount, OneCredential, OneJob, OneKeyedHost, OneToken, OneVolume, ReservationClear,
+    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList,
+    VolumeRemove, VolumeResize, VolumeShow,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
 use nearflash_units::BlockSize;
 
+use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NO_KEYED_HOST};
 use crate::args::{
     ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, DhchapArgs,
     GrantSubcommand, HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand,
@@ -76,14 +77,14 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
         VolumeSubcommand::List { node } => {
             control(&node, VolumeList {}, |answer| tables::volumes(&answer.volumes))
         }
-        VolumeSubcommand::Resize { name, size, shrink, yes, no_wait, node } => {
+        VolumeSubcommand::Resize { name, size, shrink, force, yes, no_wait, node } => {
             confirm(yes || !shrink, || {
                 Ok(format!(
                     "Shrink {} to {size}? The data past the new end is lost.",
                     described(&node, &name)?
                 ))
             })?;
-            let call = VolumeResize { name: name.clone(), bytes: size.0, shrink };
+            let call = VolumeResize { name: name.clone(), bytes: size.0, shrink, force };
             change((&node, &name), call, no_wait, "resized")
         }
         VolumeSubcommand::Remove { name, force, yes, node } => {
@@ -119,9 +120,17 @@ fn change<C: Call<Answer = OneVolume> + Send>(
         answer.job = Some(wait(node, job.id)?);
         answer.volume.job = None;
     }
-    let text = |answer: &OneVolume| output::volume(done, &answer.volume, answer.job.as_ref());
+    let text = |answer: &OneVolume| {
+        let note = answer.note.as_ref().map_or(String::new(), |note| format!("{note}\n"));
+        output::volume(done, &answer.volume, answer.job.as_ref()) + &note
+    };
     print(&show(&answer, node.json, text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A warning after the last key of a kind was removed.
+fn left(is_last: bool, warning: &str) -> String {
+    if is_last { format!("warning: {warning}\n") } else { String::new() }
 }
 
 pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
@@ -139,9 +148,13 @@ pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
             control(&node, CredentialList {}, |answer| tables::credentials(&answer.credentials))
         }
         CredentialSubcommand::Remove { id, node } => {
-            control(&node, CredentialRemove { id }, |removed| {
-                output::credential_removed(&removed.credential)
-            })
+            let removed = answer(&node, CredentialRemove { id })?;
+            let is_last = answer(&node, CredentialList {})?.credentials.is_empty();
+            let text = |removed: &OneCredential| {
+                output::credential_removed(&removed.credential) + &left(is_last, NO_CREDENTIAL)
+            };
+            print(&show(&removed, node.json, text))?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
@@ -239,7 +252,12 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
         }
         HostSubcommand::List { node } => control(&node, HostList {}, tables::hosts),
         HostSubcommand::Remove { host, node } => {
-            control(&node, HostRemove { nqn: host }, output::host_removed)
+            let had_keys = !answer(&node, HostList {})?.hosts.is_empty();
+            let removed = answer(&node, HostRemove { nqn: host })?;
+            let is_last = had_keys && answer(&node, HostList {})?.hosts.is_empty();
+            let text = |it: &OneKeyedHost| output::host_removed(it) + &left(is_last, NO_KEYED_HOST);
+            print(&show(&removed, node.json, text))?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
@@ -268,7 +286,11 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
             control(&node, ChapList {}, |answer| tables::accounts(&answer.accounts))
         }
         ChapSubcommand::Remove { user, node } => {
-            control(&node, ChapRemove { user }, output::chap_removed)
+            let removed = answer(&node, ChapRemove { user })?;
+            let is_last = answer(&node, ChapList {})?.accounts.is_empty();
+            let text = |it: &OneAccount| output::chap_removed(it) + &left(is_last, NO_ACCOUNT);
+            print(&show(&removed, node.json, text))?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
@@ -317,9 +339,14 @@ pub(crate) fn run_device(subcommand: DeviceSubcommand) -> Done {
         DeviceSubcommand::List { node } => {
             control(&node, DeviceList {}, |answer| tables::device_list(&answer.devices))
         }
-        DeviceSubcommand::Clear { name, node } => control(&node, DeviceClear { name }, |it| {
-            format!("cleared the suspect state of device '{}'\n", it.device.name)
-        }),
+        DeviceSubcommand::Clear { name, node } => {
+            let devices = answer(&node, DeviceList {})?.devices;
+            let was_suspect = devices.iter().any(|device| device.name == name && device.suspect);
+            control(&node, DeviceClear { name }, |it| match was_suspect {
+                true => format!("cleared the suspect state of device '{}'\n", it.device.name),
+                false => format!("device '{}' is not suspect: nothing to clear\n", it.device.name),
+            })
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use nearflash_units::{BlockSize, ByteLen};
 
 use crate::cluster::{ChangeError, ClusterError};
 use crate::config::{ConfigError, Key};
+use crate::node::Lost;
 use crate::{CatalogError, StartError, TokenError};
 
 /// An error of a node. Every message is one line that names the thing and the remedy.
@@ -212,6 +213,20 @@ pub enum NodeError {
         /// The client's error.
         reason: Box<str>,
     },
+    /// iSCSI does not tell the subsystem of a new volume from another one.
+    #[error(
+        "volume '{volume}' cannot be created: its iSCSI name is {iqn}, and so is that of subsystem \
+         '{other}', because iSCSI does not tell capital from small letters, nor '_' from '-': choose \
+         another name, or put it in a subsystem with another name"
+    )]
+    IscsiNameTaken {
+        /// The volume.
+        volume: Name,
+        /// The subsystem that has the name.
+        other: Name,
+        /// The iSCSI name.
+        iqn: Box<str>,
+    },
     /// A volume was created, and this node does not serve it yet.
     #[error(
         "volume '{name}' is complete, but this node does not serve it yet: check the node's log, and \
@@ -289,6 +304,16 @@ pub enum NodeError {
         /// The requested provisioning.
         asked: Provisioning,
     },
+    /// A volume of that name was removed, and is not made anew by a start.
+    #[error(
+        "volume '{name}' was removed, and a start makes no empty one in its place: take --volume \
+         {name}=… out of the start line or the configuration file; if you want a new volume of that \
+         name, start without it and use 'nearflash volume create'"
+    )]
+    VolumeRemoved {
+        /// The volume.
+        name: Name,
+    },
     /// An address cannot be listened on.
     #[error("--{flag} {address}: {source}: {remedy}")]
     Bind {
@@ -353,25 +378,63 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
-    /// Hosts are connected to the volume's subsystem.
+    /// Hosts, initiators or clients use the volume.
     #[error(
-        "volume '{name}' is in use: {hosts} connected to its subsystem: disconnect every host \
-         first, or add --force"
+        "volume '{name}' is in use by {by}: disconnect these first, or add --force, which destroys \
+         {lost} under them"
     )]
-    HostsConnected {
+    InUse {
         /// The volume.
         name: Name,
-        /// The number of hosts.
-        hosts: HostCount,
+        /// Its users.
+        by: Box<str>,
+        /// The data.
+        lost: Lost,
     },
-    /// The core that knows which hosts are connected does not answer.
+    /// A core that knows users of the volume does not answer.
     #[error(
-        "volume '{name}' may be in use: the core that knows its hosts does not answer: check the \
-         log for a device that hangs and try again, or add --force"
+        "volume '{name}' may be in use: a core that knows its users does not answer: check the log \
+         for a device that hangs and try again, or add --force, which destroys {lost}"
     )]
     NobodySaysWho {
         /// The volume.
         name: Name,
+        /// The data.
+        lost: Lost,
+    },
+    /// A volume that is to shrink holds a file system, or the like.
+    #[error(
+        "volume '{name}' holds {what}: make that shorter first, and add --force, which destroys \
+         {lost}"
+    )]
+    Holds {
+        /// The volume.
+        name: Name,
+        /// Its contents.
+        what: &'static str,
+        /// The data.
+        lost: Lost,
+    },
+    /// A volume that is to shrink holds files.
+    #[error(
+        "volume '{name}' holds files, which need {needed} and would all be lost: copy them to a smaller \
+         volume, and remove this one"
+    )]
+    FilesNeed {
+        /// The volume.
+        name: Name,
+        /// The length that they need.
+        needed: ByteLen,
+    },
+    /// A volume that is to shrink cannot be read, so that nobody knows what it holds.
+    #[error(
+        "volume '{name}': cannot read what it holds: {source}: check its device, or add --force"
+    )]
+    Unreadable {
+        /// The volume.
+        name: Name,
+        /// The system's error.
+        source: io::Error,
     },
     /// The maximum number of unfinished jobs is reached.
     #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel one")]
@@ -412,7 +475,7 @@ pub enum NodeError {
         /// Its name.
         name: Name,
     },
-    /// The volume whose files the node owns is to be removed.
+    /// The volume whose files the node owns is to be removed or cut off.
     #[error(
         "the node serves the files of volume '{name}': restart it without --files {name} first"
     )]
@@ -428,19 +491,6 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
-}
-
-/// A number of hosts, for messages.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct HostCount(pub usize);
-
-impl std::fmt::Display for HostCount {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            1 => f.write_str("1 host is"),
-            count => write!(f, "{count} hosts are"),
-        }
-    }
 }
 
 impl NodeError {

@@ -37,14 +37,19 @@ fn coded(error: &NodeError) -> Coded {
         | NodeError::VolumeBlockSize { name, .. }
         | NodeError::VolumeDevice { name, .. }
         | NodeError::VolumeSubsystem { name, .. }
-        | NodeError::VolumeProvisioning { name, .. } => volume(ErrorCode::VolumeDiffers, name),
-        NodeError::HostsConnected { name, .. } => volume(ErrorCode::VolumeInUse, name),
+        | NodeError::VolumeProvisioning { name, .. }
+        | NodeError::VolumeRemoved { name } => volume(ErrorCode::VolumeDiffers, name),
+        NodeError::InUse { name, .. } => volume(ErrorCode::VolumeInUse, name),
+        NodeError::Holds { name, .. } | NodeError::FilesNeed { name, .. } => {
+            volume(ErrorCode::WouldDestroy, name)
+        }
+        NodeError::Unreadable { name, .. } => volume(ErrorCode::DeviceFailed, name),
         NodeError::NotQuiesced => (ErrorCode::NotQuiesced, None),
         NodeError::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
         NodeError::CoreSilent { processor } => {
             (ErrorCode::CoreSilent, Some(Subject::new("core", processor)))
         }
-        NodeError::NobodySaysWho { name } => volume(ErrorCode::CoreSilent, name),
+        NodeError::NobodySaysWho { name, .. } => volume(ErrorCode::CoreSilent, name),
         NodeError::TooManyJobs => (ErrorCode::LimitReached, None),
         NodeError::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
         NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
@@ -80,6 +85,7 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::ClusterVolumeShrinks { name, .. } => volume(ErrorCode::WouldShrink, name),
         NodeError::ClusterVolumeSize { name, .. } => volume(ErrorCode::InvalidValue, name),
         NodeError::ZeroPart { volume: name, .. } => volume(ErrorCode::ClusterUnreachable, name),
+        NodeError::IscsiNameTaken { volume: name, .. } => volume(ErrorCode::VolumeExists, name),
         NodeError::NotServedYet { name } => volume(ErrorCode::ClusterUnreachable, name),
         NodeError::Cluster(_) => (ErrorCode::Configuration, None),
         NodeError::StoreRolledBack(_) | NodeError::SliceStore { .. } => {

@@ -13,6 +13,7 @@ use nearflash_space::{Home, Name, Provisioning, Space, Volume};
 use nearflash_units::{BlockSize, ByteOffset};
 use uuid::Uuid;
 
+use crate::iscsi_names::{TargetNames, target_iqn};
 use crate::records::Records;
 use crate::{
     DirectAccess, DirectCredential, DirectFilesGrant, DirectGrant, DirectSeal, DirectVolume,
@@ -28,15 +29,6 @@ pub const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
 /// Never: a name is short and has only characters that are valid in an NQN.
 pub fn subsystem_nqn(name: &Name) -> Nqn {
     Nqn::new(&format!("{NQN_PREFIX}{name}")).expect("a prefix and a name are an NQN")
-}
-
-/// The prefix of every iSCSI target's name; the subsystem's name follows. RFC 7143, 4.2.7.4.
-pub const IQN_PREFIX: &str = "iqn.2026-11.io.nearflash:";
-
-/// The iSCSI name of the target that exports the subsystem with this name, in lower case, the form
-/// in which such names are compared.
-pub fn target_iqn(name: &Name) -> String {
-    format!("{IQN_PREFIX}{}", name.as_str().to_ascii_lowercase())
 }
 
 /// The view of the recorded space on these devices.
@@ -86,6 +78,11 @@ fn for_hosts(recorded: &Records) -> impl Iterator<Item = &Volume> {
         recorded.files.as_ref().is_some_and(|files| files.volumes.contains(&volume.name))
     };
     recorded.space.served().filter(move |it| it.home.is_public() && !is_files(it))
+}
+
+/// The iSCSI names of the subsystems that initiators see.
+pub(crate) fn target_names(recorded: &Records) -> TargetNames {
+    TargetNames::of(for_hosts(recorded))
 }
 
 /// The access of direct clients at the time `now`.
@@ -153,7 +150,8 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
 /// The access of iSCSI initiators.
 pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> IscsiAccess {
     let mut targets: BTreeMap<&Name, Vec<IscsiUnit>> = BTreeMap::new();
-    for volume in for_hosts(recorded) {
+    let names = target_names(recorded);
+    for volume in for_hosts(recorded).filter(|volume| names.is_named(&volume.subsystem)) {
         // Logical unit numbers begin at 0, namespace identifiers at 1.
         let Ok(lun) = u16::try_from(volume.nsid.saturating_sub(1)) else { continue };
         let expected = expected(volume, devices);

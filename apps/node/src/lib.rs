@@ -20,6 +20,7 @@ mod exports;
 mod files;
 mod health;
 mod http;
+mod iscsi_names;
 mod joining;
 mod ledger;
 mod node;
@@ -34,10 +35,12 @@ mod ticket;
 mod tokens;
 
 pub use catalog::{Catalog, CatalogError};
-pub use error::{HostCount, NodeError};
-pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
+pub use error::NodeError;
+pub use exports::{NQN_PREFIX, subsystem_nqn};
+pub use iscsi_names::{IQN_PREFIX, target_iqn};
 pub use ledger::Ledger;
 pub use nearflash_access::{InitiatorName, ParseInitiatorNameError};
+pub use node::Lost;
 pub use remote::RemoteSpec;
 pub use runtime_face::{
     Asked, AskedBy, Asker, Authentication, Connected, ConnectedClient, ConnectedHost,

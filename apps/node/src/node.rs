@@ -11,6 +11,7 @@ mod chap;
 mod clock;
 mod cluster;
 mod condition;
+mod contents;
 mod expiry;
 mod face;
 mod host_volumes;
@@ -28,6 +29,7 @@ mod shared;
 mod status;
 mod tokens;
 mod trace;
+mod usage;
 mod workers;
 mod zeroing;
 
@@ -35,22 +37,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 use std::time::{Duration, Instant};
 
 use nearflash_access::UnixTime;
-use nearflash_api::{ApiError, OneVolume, VolumeInfo};
-use nearflash_space::{Name, Space, Volume, VolumeRequest};
+use nearflash_api::{ApiError, OneVolume, VolumeInfo, VolumeResize};
+use nearflash_space::{Home, Name, Space, Volume, VolumeError, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, SeenRecord, Transaction};
 use crate::cluster::Follower;
-use crate::config::ValueError;
+use crate::config::{Protocol, ValueError};
 use crate::doors::Addresses;
-use crate::error::{HostCount, NodeError};
-use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
+use crate::error::NodeError;
+use crate::exports::{direct_access, published, volume_info};
 use crate::files::FilesOwner;
 use crate::health::Health;
+use crate::iscsi_names;
 use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
-use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime, Ticket};
+use crate::{Asker, DirectAccess, Runtime, Ticket};
 
 pub(crate) use access::fill_random;
 use activity::Watched;
@@ -67,6 +70,7 @@ pub(crate) use remotes::RemoteWatch;
 pub(crate) use shared::IsOver;
 use shared::Shared;
 use trace::Tracing;
+pub use usage::Lost;
 pub(crate) use workers::Workers;
 
 /// The time after which a call of the control socket looks again whether it may make its change.
@@ -102,6 +106,8 @@ pub(crate) struct Node {
     asker: Asker,
     quiescing: Quiescing,
     addresses: Addresses,
+    /// The volumes of the start line and the configuration file.
+    configured: Vec<Name>,
     started: Instant,
     /// The same moment as a time of day.
     ready_at: UnixTime,
@@ -127,7 +133,7 @@ impl Node {
         addresses: Addresses,
         health: Health,
     ) -> Self {
-        let Prepared { catalog, devices, peers, recorded, .. } = prepared;
+        let Prepared { catalog, devices, peers, recorded, configured, .. } = prepared;
         let devices = Mutex::new(Devices { all: devices, peers, mirrors: Vec::new() });
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
@@ -152,6 +158,7 @@ impl Node {
             asker,
             quiescing,
             addresses,
+            configured,
             started,
             ready_at: now(),
             health,
@@ -182,12 +189,29 @@ impl Node {
     }
 
     fn create(&self, request: &VolumeRequest) -> Result<OneVolume, ApiError> {
-        self.prepare_blocks(|space, job| Ok(space.reserve(request, Uuid::new_v4(), job)?.clone()))
+        self.prepare_blocks(|space, job| {
+            self.check_iscsi_name((&request.name, request.subsystem()), space)?;
+            Ok(space.reserve(request, Uuid::new_v4(), job)?.clone())
+        })
     }
 
-    fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<OneVolume, ApiError> {
-        let name: Name = name.parse().map_err(|error| NodeError::from(ValueError::from(error)))?;
-        let len = ByteLen(bytes);
+    /// Whether the node serves iSCSI.
+    fn serves_iscsi(&self) -> bool {
+        !self.addresses.of(Protocol::Iscsi).is_empty()
+    }
+
+    /// Refuses a new volume whose subsystem iSCSI does not tell from another one, where iSCSI is served.
+    fn check_iscsi_name(&self, new: (&Name, &Name), space: &Space) -> Result<(), NodeError> {
+        match self.serves_iscsi() {
+            true => iscsi_names::check_new(new, iscsi_names::subsystems(space)),
+            false => Ok(()),
+        }
+    }
+
+    fn resize(&self, call: &VolumeResize) -> Result<OneVolume, ApiError> {
+        let name: Name =
+            call.name.parse().map_err(|error| NodeError::from(ValueError::from(error)))?;
+        let len = ByteLen(call.bytes);
         if let Some(uuid) = self.cluster_volume(&name) {
             return Ok(self.grow_in_cluster(uuid, &name, len)?);
         }
@@ -197,18 +221,23 @@ impl Node {
             }
             _ => Ok(()),
         };
-        let found = self.served().recorded.space.volume(&name).map(Volume::len);
-        if found.is_some_and(|found| len > found) {
+        let found = self.served().recorded.space.volume(&name).cloned();
+        if found.as_ref().is_some_and(|found| len > found.len()) {
             return self.prepare_blocks(|space, job| {
                 check(space)?;
                 Ok(space.reserve_growth(&name, len, job)?.clone())
             });
         }
+        let is_cut = |found: &Volume| found.home == Home::Node && call.shrink && len < found.len();
+        let cut = found.filter(is_cut);
+        let cut = cut.map(|volume| self.before_cut(volume, call.force)).transpose()?;
         let volume = self.change(|space| {
             check(space)?;
-            Ok(space.resize(&name, len, shrink)?.clone())
+            let volume = space.resize(&name, len, call.shrink)?.clone();
+            cut.map_or(Ok(()), |cut| cut.check(&volume, len, call.force))?;
+            Ok(volume)
         })?;
-        Ok(OneVolume { volume, job: None })
+        Ok(OneVolume { volume, job: None, note: None })
     }
 
     fn remove(&self, name: &str, force: bool) -> Result<VolumeInfo, NodeError> {
@@ -216,18 +245,28 @@ impl Node {
         if let Some(uuid) = self.cluster_volume(&name) {
             return self.remove_from_cluster(uuid, &name, force);
         }
-        // Checked before the change begins, so that other changes do not wait for a core that
-        // hangs.
-        let connected = if force { None } else { self.runtime.connected() };
+        let found = self.served().recorded.space.volume(&name).cloned();
+        let usage = found.as_ref().map(|volume| self.usage(volume, force));
         self.change(|space| {
             let volume = space.remove(&name)?;
-            if self.files.get().is_some_and(|owner| owner.state_of(volume.id).is_some()) {
-                return Err(NodeError::ServesFiles { name: name.clone() });
-            }
-            if !force {
-                check_unused(&volume, connected)?;
+            let is_same = found.as_ref().is_some_and(|found| found.uuid == volume.uuid);
+            match usage.filter(|_| is_same) {
+                Some(usage) => usage.check(&name, Lost::All(volume.len()), force)?,
+                // Another call has just replaced the volume.
+                None => return Err(VolumeError::NotFound(name.clone()).into()),
             }
             Ok(volume)
+        })
+    }
+
+    /// What the operator should do after a removal: the next start refuses a start line that has the volume.
+    fn note_of_removal(&self, name: &str) -> Option<String> {
+        let is_named = self.configured.iter().any(|configured| configured.as_str() == name);
+        is_named.then(|| {
+            format!(
+                "the node was started with --volume {name}: take it out of the start line or the \
+                 configuration file, or the next start is refused"
+            )
         })
     }
 
@@ -351,11 +390,17 @@ impl Node {
 
     /// Replaces the served state by one that the cores have adopted.
     fn show(&self, recorded: Records, direct: Arc<DirectAccess>) {
+        let before = self.iscsi_clashes_unless_same(&recorded.space);
         let mut served = self.served();
         *served = Served { recorded, direct, is_ending: served.is_ending };
         drop(served);
         self.changed.notify_all();
         self.bell.ring();
+        if let Some(before) = before {
+            let mut clashes = self.iscsi_clashes();
+            clashes.retain(|clash| !before.contains(clash));
+            iscsi_names::report(&clashes);
+        }
     }
 
     /// Replaces the recorded state, where the access of direct clients is the same.
@@ -367,20 +412,5 @@ impl Node {
     /// A change is made on a copy, so the state is consistent even if a change has panicked.
     fn served(&self) -> MutexGuard<'_, Served> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether nobody is connected to a volume's subsystem.
-fn check_unused(volume: &Volume, connected: Option<Connected>) -> Result<(), NodeError> {
-    let name = volume.name.clone();
-    let Some(Connected { hosts, initiators }) = connected else {
-        return Err(NodeError::NobodySaysWho { name });
-    };
-    let (nqn, iqn) = (subsystem_nqn(&volume.subsystem), target_iqn(&volume.subsystem));
-    let hosts = hosts.iter().filter(|host| host.subsystem == nqn).count();
-    let is_meant = |session: &&ConnectedInitiator| session.target.as_ref() == Some(&iqn);
-    match hosts + initiators.iter().filter(is_meant).count() {
-        0 => Ok(()),
-        connected => Err(NodeError::HostsConnected { name, hosts: HostCount(connected) }),
     }
 }

@@ -9,7 +9,7 @@ use nearflash_media::{
     open_slice,
 };
 use nearflash_shard::PeerConfig;
-use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
+use nearflash_space::{Extent, Name, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
@@ -18,6 +18,7 @@ use crate::boot::boot;
 use crate::catalog::{Catalog, Contents, Transaction};
 use crate::clustered::Enrolled;
 use crate::exports::device_names;
+use crate::iscsi_names;
 use crate::records::Records;
 use crate::remote::{self, Remote};
 use crate::runtime_face::PeerAccess;
@@ -31,6 +32,8 @@ pub(crate) struct Prepared {
     /// Other nodes, whose volumes are the last of the devices.
     pub(crate) peers: Vec<PeerConfig>,
     pub(crate) recorded: Records,
+    /// The volumes of the configuration.
+    pub(crate) configured: Vec<Name>,
     /// The slices of the cluster, which are devices, too.
     pub(crate) slices: Slices,
 }
@@ -58,7 +61,7 @@ impl Slices {
 pub(crate) fn prepare(
     catalog: Catalog,
     (specs, cluster): (&[DeviceSpec], Option<(&Enrolled, &[DeviceSpec])>),
-    volumes: &[VolumeRequest],
+    (volumes, serves_iscsi): (&[VolumeRequest], bool),
     (remotes, are_all): (&[Remote], bool),
 ) -> Result<Prepared, NodeError> {
     let contents = catalog.read()?;
@@ -80,7 +83,13 @@ pub(crate) fn prepare(
     };
     found.peers = cluster.map(|(cluster, _)| access(cluster));
     let mut peers = Vec::new();
+    let check_name = |new: (&Name, &Name), space: &Space| match serves_iscsi {
+        true => iscsi_names::check_new(new, iscsi_names::subsystems(space)),
+        false => Ok(()),
+    };
     for remote in remotes {
+        let name = &remote.spec().name;
+        check_name((name, name), &found.space)?;
         devices.push(Arc::new(remote.device()));
         remote::add_peer(&mut peers, remote, &devices);
         let attached = found.space.attach(remote::place_of(&devices), |id| remote.volume(id));
@@ -92,7 +101,11 @@ pub(crate) fn prepare(
     for request in volumes {
         match recorded.space.volume(&request.name) {
             Some(volume) => check_same(volume, &recorded.space, request)?,
+            None if contents.was_removed(&request.name) => {
+                return Err(NodeError::VolumeRemoved { name: request.name.clone() });
+            }
             None => {
+                check_name((&request.name, request.subsystem()), &recorded.space)?;
                 let volume = recorded.space.create(request, Uuid::new_v4())?;
                 // A device that always reads as zeroes needs no zeroing, which could be slow.
                 let is_written =
@@ -107,7 +120,8 @@ pub(crate) fn prepare(
     let change = Transaction::between(&found, &recorded);
     let change = contents.given(change, devices.iter().map(Arc::as_ref));
     recorded.generation = catalog.commit(&change)?;
-    Ok(Prepared { catalog, devices, peers, recorded, slices })
+    let configured = volumes.iter().map(|request| request.name.clone()).collect();
+    Ok(Prepared { catalog, devices, peers, recorded, configured, slices })
 }
 
 /// Opens all devices before it writes to any of them.

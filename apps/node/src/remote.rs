@@ -125,6 +125,11 @@ fn address_of(url: &Url) -> Result<SocketAddr, Error> {
 }
 
 impl Remote {
+    /// Its name on this node, and where it is.
+    pub(crate) fn spec(&self) -> &RemoteSpec {
+        &self.spec
+    }
+
     /// It as a device of this node.
     pub(crate) fn device(&self) -> Device {
         let properties = DeviceProperties {

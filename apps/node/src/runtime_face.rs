@@ -621,9 +621,9 @@ pub trait Runtime: Send + Sync {
     /// The current status. A core that does not answer in time is listed as silent.
     fn status(&self) -> RuntimeStatus;
 
-    /// The hosts and initiators that are connected at this moment; `None` if the core that accepts
-    /// connections does not answer.
-    fn connected(&self) -> Option<Connected>;
+    /// The hosts and initiators that are connected at this moment, and the clients that have a volume open;
+    /// `None` if a core does not answer.
+    fn connected(&self, volume: VolumeId) -> Option<Connected>;
 
     /// The processor of a core that has taken no messages for long: a change waits for it.
     fn silent(&self) -> Option<usize>;
@@ -705,13 +705,15 @@ pub struct RuntimeStatus {
     pub copies: Vec<(MirrorId, ByteLen)>,
 }
 
-/// The connected hosts and initiators.
+/// The connected hosts and initiators, and the clients of a volume.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connected {
     /// One entry for each controller.
     pub hosts: Vec<ConnectedHost>,
     /// One entry for each iSCSI session.
     pub initiators: Vec<ConnectedInitiator>,
+    /// One entry for each direct client that has the volume open, up to a limit on each core.
+    pub clients: Vec<ConnectedClient>,
 }
 
 /// One core's counters since the start.

@@ -72,7 +72,9 @@ impl Running {
         let (remotes, absent) = remote::find(&config.remotes)?;
         let remotes = (&remotes[..], absent.is_empty());
         let slices = cluster.as_ref().zip(config.cluster.as_ref().map(|it| &it.slices[..]));
-        let mut prepared = prepare(catalog, (&config.devices, slices), &config.volumes, remotes)?;
+        let serves_iscsi = !doors.addresses.of(Protocol::Iscsi).is_empty();
+        let volumes = (&config.volumes[..], serves_iscsi);
+        let mut prepared = prepare(catalog, (&config.devices, slices), volumes, remotes)?;
         let Doors { mut open, local_socket, addresses, http } = doors;
         let (on_files, files) = configure(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
@@ -118,6 +120,7 @@ impl Running {
         let files = files.map_err(no_thread).inspect_err(given_up)?;
         let cluster =
             cluster.map(|it| it.follow(&node, slices)).transpose().inspect_err(given_up)?;
+        node.report_iscsi_clashes();
         node.save_health(true);
         Ok(Self {
             data_dir: absolute(&config.data_dir),

@@ -140,7 +140,8 @@ fn a_grant_without_an_end_grows_with_its_volume_and_a_grant_with_one_does_not() 
     bench.grant(add("app", "data", 0, Some(4 * MIB), "rw"));
     bench.grant(add("app", "data", 0, None, "r"));
     let before = cores.last_direct();
-    let grow = VolumeResize { name: "data".to_owned(), bytes: 8 * MIB, shrink: false };
+    let grow =
+        VolumeResize { name: "data".to_owned(), bytes: 8 * MIB, shrink: false, force: false };
     bench.ask(grow);
     let ends: Vec<u64> = cores.credential("app").grants.iter().map(|g| g.end.0).collect();
     assert_eq!(ends, [4 * MIB, 8 * MIB]);

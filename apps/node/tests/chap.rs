@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use common::Recorder;
 use nearflash_api::client::ask;
-use nearflash_api::{Call, ChapAdd, ChapList, ChapMutual, ChapRemove, SecretText};
+use nearflash_api::{
+    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, SecretText, StatusShow, VolumeCreate,
+    VolumeRemove,
+};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running};
 
@@ -149,5 +152,64 @@ fn a_door_to_other_machines_opens_with_a_chap_user_or_when_it_is_said_who_may_co
     bench.ask(add("app", None, None));
     running.stop().unwrap();
     let (running, _) = bench.start("0.0.0.0:0", &[]).unwrap();
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_volume_whose_iscsi_name_another_has_is_refused_where_iscsi_is_served() {
+    let bench = Bench::new();
+    let (running, _) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let create = |name: &str, subsystem: Option<&str>| VolumeCreate {
+        name: name.to_owned(),
+        bytes: 1 << 20,
+        device: "flash".to_owned(),
+        block_size: None,
+        subsystem: subsystem.map(str::to_owned),
+        provisioning: None,
+    };
+    let refused = bench.refused(create("data", None));
+    assert!(refused.contains("iqn.2026-11.io.nearflash:data"), "{refused}");
+    assert!(refused.contains("subsystem 'Data'"), "{refused}");
+    bench.ask(create("data", Some("other")));
+    bench.ask(create("more", Some("Data")));
+    bench.ask(create("my_vol", None));
+    assert!(bench.refused(create("my-vol", None)).contains("'my_vol'"));
+    running.stop().unwrap();
+}
+
+/// Names that were made while no node served iSCSI.
+#[test]
+fn volumes_that_iscsi_does_not_tell_apart_are_left_out_and_the_status_says_so() {
+    let bench = Bench::new();
+    let args = |volumes: &[&str], iscsi: &[&str]| {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Config::resolve(ServeArgs {
+            devices: vec![format!("flash=file:{}/flash.img,size=16MiB", bench.0.path().display())],
+            volumes: owned(volumes),
+            nvme_tcp: vec!["127.0.0.1:0".to_owned()],
+            iscsi: owned(iscsi),
+            data_dir: Some(bench.0.path().join("data")),
+            ..ServeArgs::default()
+        })
+        .unwrap()
+    };
+    let volumes = ["Backup=1MiB@flash", "backup=1MiB@flash", "my_vol=1MiB@flash"];
+    let Err(refused) = Recorder::start(&args(&volumes, &["127.0.0.1:0"])) else {
+        panic!("a start makes no such volumes")
+    };
+    assert!(refused.to_string().contains("iqn.2026-11.io.nearflash:backup"), "{refused}");
+    let (running, _) = Recorder::start(&args(&volumes, &[])).unwrap();
+    assert!(bench.ask(StatusShow {}).iscsi_clashes.is_empty(), "nobody serves iSCSI");
+    running.stop().unwrap();
+    let (running, cores) = Recorder::start(&args(&volumes, &["127.0.0.1:0"])).unwrap();
+    let targets: Vec<String> =
+        cores.last_iscsi().targets.iter().map(|target| target.name.clone()).collect();
+    assert_eq!(targets, ["iqn.2026-11.io.nearflash:my-vol"]);
+    let status = bench.ask(StatusShow {});
+    assert_eq!(status.iscsi_clashes[0].left_out, ["Backup", "backup"]);
+    assert!(status.verdict.reasons.iter().any(|it| it.contains("'Backup' and 'backup'")));
+    bench.ask(VolumeRemove { name: "Backup".to_owned(), force: false });
+    assert!(bench.ask(StatusShow {}).iscsi_clashes.is_empty());
+    assert_eq!(cores.last_iscsi().targets.len(), 2, "the other one has the name now");
     running.stop().unwrap();
 }

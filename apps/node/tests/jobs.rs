@@ -57,7 +57,8 @@ impl Bench {
     }
 
     fn grow(&self, name: &str) -> OneVolume {
-        let call = VolumeResize { name: name.to_owned(), bytes: 8 * MIB, shrink: false };
+        let call =
+            VolumeResize { name: name.to_owned(), bytes: 8 * MIB, shrink: false, force: false };
         ask(&self.data_dir(), call).unwrap()
     }
 
@@ -89,7 +90,7 @@ impl Bench {
 fn other_changes_go_on_while_a_device_zeroes_a_volume() {
     let bench = Bench::new();
     let (running, cores) = bench.start(SLOW);
-    let OneVolume { volume, job } = bench.create("slow", "slow");
+    let OneVolume { volume, job, .. } = bench.create("slow", "slow");
     let job = job.unwrap();
     assert_eq!((&*job.kind, &*job.volume, job.state), ("volume-create", "slow", JobState::Running));
     assert_eq!((job.done_bytes, job.total_bytes), (0, 4 * MIB));
@@ -120,7 +121,7 @@ fn a_volume_keeps_its_size_until_what_it_grows_by_is_zeroed() {
     running.stop().unwrap();
     drop(cores);
     let (running, cores) = bench.start(SLOW);
-    let OneVolume { volume, job } = bench.grow("data");
+    let OneVolume { volume, job, .. } = bench.grow("data");
     let job = job.unwrap();
     assert_eq!((&*job.kind, volume.bytes, job.total_bytes), ("volume-resize", 4 * MIB, 4 * MIB));
     assert_eq!(cores.last().namespaces[0].blocks.0, 1024);

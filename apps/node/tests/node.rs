@@ -14,8 +14,13 @@ use nearflash_api::{
     Call, DeviceClear, ErrorCode, JobWait, OneVolume, Status, StatusShow, Subject, VolumeCreate,
     VolumeInfo, VolumeList, VolumeRemove, VolumeResize,
 };
+use nearflash_files::{Run, Superblock};
 use nearflash_node::config::{Config, ServeArgs};
-use nearflash_node::{ConnectedHost, HostAccess, NodeError, Running, subsystem_nqn};
+use nearflash_node::{
+    ConnectedClient, ConnectedHost, ConnectedInitiator, HostAccess, NodeError, Running,
+    subsystem_nqn,
+};
+use nearflash_units::{Blocks, ByteLen};
 
 /// A node in its own directory.
 struct Bench {
@@ -75,7 +80,7 @@ fn create(name: &str, bytes: u64, device: &str) -> VolumeCreate {
 }
 
 fn resize(name: &str, bytes: u64, shrink: bool) -> VolumeResize {
-    VolumeResize { name: name.to_owned(), bytes, shrink }
+    VolumeResize { name: name.to_owned(), bytes, shrink, force: false }
 }
 
 fn remove(name: &str, force: bool) -> VolumeRemove {
@@ -330,7 +335,7 @@ fn who_uses_a_volume_is_asked_when_it_is_to_be_removed() {
     *cores.hosts.lock().unwrap() = vec![host_of("data")];
     let data_dir = bench.data_dir();
     let refused = ask(&data_dir, remove("data", false)).unwrap_err().to_string();
-    assert!(refused.contains("1 host is connected"), "{refused}");
+    assert!(refused.contains("in use by NVMe host"), "{refused}");
     volume(ask(&data_dir, remove("logs", false)));
     running.stop().unwrap();
 }
@@ -349,20 +354,122 @@ fn a_volume_that_nobody_knows_the_users_of_is_removed_only_by_force() {
 }
 
 #[test]
-fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
+fn a_volume_in_use_is_removed_and_cut_off_only_by_force_whatever_the_protocol() {
     let bench = Bench::new();
-    let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r", "logs=1MiB@r"]).unwrap();
-    cores.hosts.lock().unwrap().push(host_of("data"));
+    let volumes = ["data=8MiB@r", "logs=1MiB@r"];
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &volumes).unwrap();
     let data_dir = bench.data_dir();
-    let refused = ask(&data_dir, remove("data", false)).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "volume 'data' is in use: 1 host is connected to its subsystem: disconnect every host \
-         first, or add --force"
-    );
+    let check = |user: &str| {
+        let refused = ask(&data_dir, remove("data", false)).unwrap_err().to_string();
+        let expected = format!(
+            "volume 'data' is in use by {user}: disconnect these first, or add --force, which \
+             destroys all of its 8MiB under them"
+        );
+        assert_eq!(refused, expected);
+        let refused = ask(&data_dir, resize("data", 2 * MIB, true)).unwrap_err();
+        assert_eq!(code(&refused), ErrorCode::VolumeInUse);
+        assert!(refused.to_string().contains(user) && refused.to_string().contains("past 2MiB"));
+    };
+    cores.hosts.lock().unwrap().push(host_of("data"));
+    check(&format!("NVMe host {}", host_of("data").host));
+    cores.hosts.lock().unwrap().clear();
+    cores.initiators.lock().unwrap().push(ConnectedInitiator {
+        initiator: "iqn.2004-10.com.ubuntu:a".to_owned(),
+        target: Some("iqn.2026-11.io.nearflash:data".to_owned()),
+        user: None,
+        address: "127.0.0.1:50003".parse().unwrap(),
+        connections: 1,
+        core: 0,
+    });
+    check("iSCSI initiator iqn.2004-10.com.ubuntu:a");
     volume(ask(&data_dir, remove("logs", false)));
+    cores.initiators.lock().unwrap().clear();
+    cores.clients.lock().unwrap().push(client("process 12 of user 1000", None));
+    check("direct client process 12 of user 1000");
+    let cut = VolumeResize { force: true, ..resize("data", 2 * MIB, true) };
+    assert_eq!(volume(ask(&data_dir, cut)).bytes, 2 * MIB);
     volume(ask(&data_dir, remove("data", true)));
-    assert_eq!(status(&data_dir).hosts.len(), 1);
+    running.stop().unwrap();
+}
+
+/// The owner of files is a client of its own node.
+#[test]
+fn the_nodes_own_owner_of_files_is_no_user_of_a_volume() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    cores.clients.lock().unwrap().push(client("process 1 of user 0", Some("~files")));
+    volume(ask(&bench.data_dir(), remove("data", false)));
+    running.stop().unwrap();
+}
+
+fn client(from: &str, credential: Option<&str>) -> ConnectedClient {
+    let credential = credential.map(str::to_owned);
+    ConnectedClient { from: from.to_owned(), credential, is_in: true, core: 0, in_flight: 0 }
+}
+
+fn code(error: &ControlError) -> ErrorCode {
+    let ControlError::Refused(error) = error else { panic!("{error}") };
+    error.code
+}
+
+#[test]
+fn a_file_system_is_cut_off_only_by_force_and_files_never() {
+    let bench = Bench::new();
+    let (running, _) =
+        bench.start(&[&bench.flash(",size=64MiB")], &["a=8MiB@flash", "z=8MiB@flash"]).unwrap();
+    let path = bench.folder.path().join("flash.img");
+    let write = |bytes: &[u8], offset: u64| {
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, offset).unwrap();
+    };
+    // The first volume begins behind the label.
+    write(b"\x53\xef", MIB + 0x438);
+    let data_dir = bench.data_dir();
+    let refused = ask(&data_dir, resize("a", 2 * MIB, true)).unwrap_err();
+    assert_eq!(code(&refused), ErrorCode::WouldDestroy);
+    let message = refused.to_string();
+    assert!(message.contains("an ext2, ext3 or ext4 file system"), "{message}");
+    assert!(message.contains("--force") && message.contains("past 2MiB"), "{message}");
+    assert_eq!(volume(ask(&data_dir, resize("z", 2 * MIB, true))).bytes, 2 * MIB);
+    let len = ByteLen(6 * MIB);
+    let start = Superblock::area(len).unwrap().start;
+    let superblock = Superblock {
+        generation: 2,
+        volume: uuid::Uuid::from_u128(7),
+        volume_len: len,
+        compatible: 0,
+        write_incompatible: 0,
+        incompatible: 0,
+        metadata_len: ByteLen(4096),
+        metadata_runs: vec![Run { start, count: Blocks(16) }],
+    };
+    write(&superblock.encode(), MIB + superblock.offset().0);
+    let force = |bytes| VolumeResize { force: true, ..resize("a", bytes, true) };
+    let refused = ask(&data_dir, force(2 * MIB)).unwrap_err();
+    assert_eq!(code(&refused), ErrorCode::WouldDestroy);
+    assert!(refused.to_string().contains("6MiB"), "{refused}");
+    assert_eq!(volume(ask(&data_dir, resize("a", 6 * MIB, true))).bytes, 6 * MIB);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_start_makes_no_empty_volume_in_place_of_a_removed_one() {
+    let bench = Bench::new();
+    let (devices, volumes) = ([&*bench.flash(",size=64MiB")], ["a=8MiB@flash", "b=8MiB@flash"]);
+    let (running, _) = bench.start(&devices, &volumes).unwrap();
+    let removed = ask(&bench.data_dir(), remove("b", false)).unwrap();
+    assert!(removed.note.is_some_and(|note| note.contains("--volume b")));
+    running.stop().unwrap();
+    for _ in 0..2 {
+        let refused = bench.refused(&devices, &volumes);
+        assert!(refused.contains("volume 'b' was removed"), "{refused}");
+    }
+    let (running, _) = bench.start(&devices, &volumes[..1]).unwrap();
+    // Somebody wants a new one.
+    volume(ask(&bench.data_dir(), create("b", 8 * MIB, "flash")));
+    running.stop().unwrap();
+    let (running, _) = bench.start(&devices, &volumes).unwrap();
+    assert_eq!(running.ready().body.volumes.len(), 2);
     running.stop().unwrap();
 }
 

@@ -79,7 +79,7 @@ fn create(name: &str, bytes: u64) -> VolumeCreate {
 }
 
 fn resize(name: &str, bytes: u64) -> VolumeResize {
-    VolumeResize { name: name.to_owned(), bytes, shrink: true }
+    VolumeResize { name: name.to_owned(), bytes, shrink: true, force: false }
 }
 
 fn remove(name: &str) -> VolumeRemove {

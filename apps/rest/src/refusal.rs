@@ -36,6 +36,7 @@ const STATUSES: &[(StatusCode, &[ErrorCode])] = &[
             ErrorCode::VolumeDiffers,
             ErrorCode::VolumeRemote,
             ErrorCode::WouldShrink,
+            ErrorCode::WouldDestroy,
             ErrorCode::CredentialExists,
             ErrorCode::ChapAccountExists,
             ErrorCode::TokenExists,

@@ -78,7 +78,7 @@ fn same_volume(face: &dyn Face, wanted: &Request) -> Option<OneVolume> {
     };
     let job = volume.job.filter(|_| is_same).and_then(|id| ask(face, JobShow { id }));
     let job = job.map(|OneJob { job }| job);
-    is_same.then_some(OneVolume { volume, job })
+    is_same.then_some(OneVolume { volume, job, note: None })
 }
 
 fn is_as_asked(volume: &VolumeInfo, call: &VolumeCreate) -> bool {

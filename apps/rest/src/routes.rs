@@ -171,7 +171,7 @@ pub(crate) static ROUTES: [Route; 37] = [
         .body(&[described::<VolumeResize>]),
     delete("/v1/volumes/{name}", "volume-remove", "Removes a volume", described::<OneVolume>)
         .field(NAME)
-        .query(&[("force", Kind::Flag, "Remove it even while hosts are connected.")]),
+        .query(&[("force", Kind::Flag, "Remove it even while it is in use.")]),
     get("/v1/devices", "device-list", "All devices", described::<Devices>),
     post(
         "/v1/devices/{name}/clear",

@@ -86,7 +86,7 @@ impl Fake {
         volumes.insert(volume.name.clone(), volume.clone());
         drop(volumes);
         self.changed();
-        Ok(OneVolume { volume, job })
+        Ok(OneVolume { volume, job, note: None })
     }
 
     fn show(&self, name: &str) -> Result<VolumeInfo, ApiError> {
@@ -121,7 +121,7 @@ impl Face for Fake {
                 let volume = self.show(&call.name)?;
                 self.volumes.lock().unwrap().remove(&call.name);
                 self.changed();
-                text(OneVolume { volume, job: None })
+                text(OneVolume { volume, job: None, note: None })
             }
             Request::JobShow(_) => text(OneJob { job: self.job() }),
             Request::JobList(_) => text(Jobs { jobs: vec![self.job()] }),

@@ -14,7 +14,7 @@ use nearflash_engine::{CoreId, Reserve};
 use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
 
-use crate::connection::{Client, Role};
+use crate::connection::{Client, Connection, Role};
 use crate::connections::Key;
 use crate::door::Door;
 use crate::notice::{ConnectedClient, Notice};
@@ -25,6 +25,9 @@ use crate::world::World;
 
 /// Clients that a core's status lists; others are only counted.
 pub(crate) const CLIENTS_LISTED_MAX: usize = 1024;
+
+/// The users of a volume that a core lists, which are as many as a message to people needs.
+pub const USERS_MAX: usize = 16;
 
 /// The configuration of direct sessions.
 #[derive(Clone, Debug)]
@@ -153,18 +156,28 @@ impl Shard {
 
     /// The number of connected clients, and the first [`CLIENTS_LISTED_MAX`] of them.
     pub(crate) fn connected_clients(&self) -> (usize, Vec<ConnectedClient>) {
-        let clients = || {
-            let all = self.connections.iter();
-            all.filter_map(|(_, connection)| Some((connection, connection.session.direct()?)))
-        };
-        let listed =
-            clients().take(CLIENTS_LISTED_MAX).map(|(connection, session)| ConnectedClient {
-                peer: connection.peer,
-                key: session.key().map(Into::into),
-                is_ready: session.is_ready(),
-                requests_in_flight: session.requests_in_flight(),
-            });
-        (clients().count(), listed.collect())
+        let listed = self.direct_sessions().take(CLIENTS_LISTED_MAX).map(connected_client);
+        (self.direct_sessions().count(), listed.collect())
+    }
+
+    /// The clients that have a volume open, up to [`USERS_MAX`].
+    pub(crate) fn users_of(&self, volume: VolumeId) -> Box<[ConnectedClient]> {
+        let users = self.direct_sessions().filter(|(_, session)| session.has_open(volume));
+        users.take(USERS_MAX).map(connected_client).collect()
+    }
+
+    fn direct_sessions(&self) -> impl Iterator<Item = (&Connection, &TargetSession)> {
+        let all = self.connections.iter();
+        all.filter_map(|(_, connection)| Some((connection, connection.session.direct()?)))
+    }
+}
+
+fn connected_client((connection, session): (&Connection, &TargetSession)) -> ConnectedClient {
+    ConnectedClient {
+        peer: connection.peer,
+        key: session.key().map(Into::into),
+        is_ready: session.is_ready(),
+        requests_in_flight: session.requests_in_flight(),
     }
 }
 

@@ -42,7 +42,7 @@ mod world;
 pub use arrival::AGE_MAX;
 pub use changes::CHANGES_PER_VOLUME_MAX;
 pub use connection::Connection;
-pub use direct::DirectConfig;
+pub use direct::{DirectConfig, USERS_MAX};
 pub use door::{Door, Peer};
 pub use gauges::{Gauges, Protocol, Reading};
 pub use iscsi::IscsiConfig;

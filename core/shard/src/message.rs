@@ -146,6 +146,9 @@ pub enum Message {
     FilesAnswered(Owner, (u32, Result<Box<[u8]>, Status>)),
     /// From the control plane, to every core: report the status, by [`crate::Notice::Status`].
     ReportStatus(u64),
+    /// From the control plane, to every core: report the direct clients that have a volume open, by
+    /// [`crate::Notice::Users`].
+    TellUsers(u64, VolumeId),
     /// From the control plane, to every core: trace requests, and drop the records of an earlier trace.
     Trace(Box<TraceOrder>),
     /// From the control plane, to every core: trace no more requests, and return the records of those so far, by

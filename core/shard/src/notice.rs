@@ -159,6 +159,9 @@ pub enum Notice {
     Meter(CoreId, Opened),
     /// Answers [`crate::Message::ReportStatus`].
     Status(CoreId, u64, Box<ShardStatus>),
+    /// Answers [`crate::Message::TellUsers`]: the clients that have the volume open, up to
+    /// [`crate::USERS_MAX`].
+    Users(CoreId, u64, Box<[ConnectedClient]>),
     /// All records of this core's trace with this number are complete, and it traces no more requests.
     TraceComplete(CoreId, u64),
     /// Answers [`crate::Message::EndTrace`].

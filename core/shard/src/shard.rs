@@ -328,6 +328,10 @@ impl Shard {
                 let status = Box::new(self.status(world));
                 world.notice(Notice::Status(self.config.engine.core, number, status));
             }
+            Message::TellUsers(number, volume) => {
+                let users = self.users_of(volume);
+                world.notice(Notice::Users(self.config.engine.core, number, users));
+            }
             Message::Trace(order) => self.engine.begin_trace(*order),
             Message::EndTrace(number) => self.end_trace(number, world),
             Message::Drain => self.drain(world),

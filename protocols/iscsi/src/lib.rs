@@ -13,6 +13,7 @@ mod error;
 mod framer;
 pub mod initiator;
 pub mod login;
+mod name;
 pub mod params;
 pub mod pdu;
 pub mod serving;
@@ -20,5 +21,6 @@ mod small;
 pub mod text;
 
 pub use error::PeerError;
+pub use name::name_part;
 pub(crate) use nearflash_session::length;
 pub use nearflash_session::{Chunk, Digests, Receiving};

@@ -281,7 +281,7 @@ fn a_removed_credential_or_volume_is_over_for_those_who_are_in() {
         let client = other.connect(&node, door).unwrap();
         let (data, more) = (client.open("data").unwrap(), client.open("more").unwrap());
         data.write_at(&[1; 8], 0).unwrap();
-        node.command(&["volume", "remove", "more"]);
+        node.command(&["volume", "remove", "more", "--force"]);
         let again = node.command(&["volume", "create", "more=1MiB@r"]);
         assert_ne!(made["volume"]["uuid"], again["volume"]["uuid"]);
         assert!(more.read_at(&mut [0; 8], 0).is_err(), "{door:?}: another volume is not meant");

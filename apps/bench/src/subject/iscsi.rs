@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use nearflash::iscsi::name_part;
 use nearflash::url::{
     Encoded, Scheme, UrlError, decode, digests, not_empty, number, split_options,
 };
@@ -57,7 +58,7 @@ pub struct AccountFile {
 pub fn iqn_of(name: &str) -> String {
     match ["iqn.", "eui.", "naa."].iter().any(|prefix| name.starts_with(prefix)) {
         true => name.to_owned(),
-        false => format!("{VOLUME_IQN_PREFIX}{name}"),
+        false => format!("{VOLUME_IQN_PREFIX}{}", name_part(name)),
     }
 }
 

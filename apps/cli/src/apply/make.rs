@@ -16,10 +16,10 @@ use nearflash_api::{
 };
 use nearflash_node::config::{ChapSpec, CredentialSpec, GrantSpec, HostSpec};
 use nearflash_space::{Provisioning, VolumeRequest};
-use nearflash_units::BlockSize;
+use nearflash_units::{BlockSize, ByteLen};
 
 use super::plan::{Permission, Plan, Step, listed};
-use super::state::{Declared, Running};
+use super::state::{Declared, Running, Volume};
 use crate::failure::Failure;
 use crate::job;
 use crate::secret::{SecretFile, read_secret};
@@ -57,7 +57,7 @@ pub(super) fn make(
                 }
                 generation = running.generation;
             }
-            match make_step(data_dir, generation, step) {
+            match make_step(At { data_dir, generation }, may, step) {
                 Ok(()) => break,
                 Err(error) if is_overtaken(&error) && tries < TRIES_MAX => tries += 1,
                 Err(error) if is_overtaken(&error) => return (made, End::Overtaken),
@@ -91,17 +91,18 @@ impl At<'_> {
     }
 }
 
-fn make_step(data_dir: &Path, generation: u64, step: &Step) -> Result<(), Failure> {
-    let at = At { data_dir, generation };
+fn make_step(at: At<'_>, may: Permission, step: &Step) -> Result<(), Failure> {
+    let resize = |volume: &Volume, to: ByteLen, shrink: bool| {
+        let (name, force) = (volume.name.clone(), shrink && may.force);
+        at.change(VolumeResize { name, bytes: to.0, shrink, force })
+    };
     match step {
         Step::GrantRevoke { number, .. } => at.ask(GrantRevoke { number: *number }).map(drop),
-        Step::VolumeRemove(it) => at.change(VolumeRemove { name: it.name.clone(), force: false }),
-        Step::VolumeShrink { volume, to } => {
-            at.change(VolumeResize { name: volume.name.clone(), bytes: to.0, shrink: true })
+        Step::VolumeRemove(it) => {
+            at.change(VolumeRemove { name: it.name.clone(), force: may.force })
         }
-        Step::VolumeGrow { volume, to } => {
-            at.change(VolumeResize { name: volume.name.clone(), bytes: to.0, shrink: false })
-        }
+        Step::VolumeShrink { volume, to } => resize(volume, *to, true),
+        Step::VolumeGrow { volume, to } => resize(volume, *to, false),
         Step::VolumeCreate(request) => at.change(creation(request)),
         Step::HostAdd(spec) => {
             let volumes = listed(spec);

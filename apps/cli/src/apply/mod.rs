@@ -23,6 +23,7 @@ use plan::{Permission, Plan, Step};
 use state::{Declared, Running};
 use text::PlanDocument;
 
+pub(crate) use plan::{NO_ACCOUNT, NO_CREDENTIAL, NO_KEYED_HOST};
 pub(crate) use text::{chap as chap_detail, host as host_detail, volume as volume_detail};
 
 /// The exit code of a dry run that finds differences. 1 is a failure, and 2 a wrong command line or file.
@@ -43,6 +44,10 @@ pub(crate) struct ApplyArgs {
     /// Permit changes that destroy data: removed and shrunk volumes
     #[arg(long)]
     destroy: bool,
+    /// With --destroy, also remove and shrink volumes that hosts, initiators or clients use, and shrink those that
+    /// hold a file system
+    #[arg(long, requires = "destroy")]
+    force: bool,
     /// Do not ask on a terminal before data is destroyed
     #[arg(long)]
     yes: bool,
@@ -101,7 +106,7 @@ pub(crate) fn run_apply(args: &ApplyArgs) -> Result<ExitCode, Failure> {
         _ => data_dir(&args.node)?,
     };
     let declared = Declared::of(config);
-    let may = Permission { prune: args.prune, destroy: args.destroy };
+    let may = Permission { prune: args.prune, destroy: args.destroy, force: args.force };
     let running = Running::read(&data_dir)?;
     let plan = Plan::of(&declared, &running, may);
     if !plan.conflicts.is_empty() {

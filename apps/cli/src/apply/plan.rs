@@ -25,6 +25,8 @@ pub(crate) struct Permission {
     pub(crate) prune: bool,
     /// Destroy data.
     pub(crate) destroy: bool,
+    /// Destroy data that is in use, too.
+    pub(crate) force: bool,
 }
 
 /// The difference between two states.
@@ -142,6 +144,14 @@ impl Step {
     }
 }
 
+/// The consequences of the removal of the last key of each kind.
+pub(crate) const NO_KEYED_HOST: &str =
+    "no host with keys is left: hosts need none at addresses that do not require them";
+pub(crate) const NO_ACCOUNT: &str =
+    "no CHAP account is left: initiators need none at addresses that do not require one";
+pub(crate) const NO_CREDENTIAL: &str =
+    "no credential is left: direct clients need none at addresses that do not require one";
+
 /// The kinds of access of which the steps remove the last one, and lists that are taken away.
 fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
     let count = |is_such: fn(&Step) -> bool| steps.iter().filter(|step| is_such(step)).count();
@@ -157,17 +167,17 @@ fn warnings(running: &Running, steps: &[Step]) -> Vec<&'static str> {
         (
             running.hosts.len() + count(|step| matches!(step, Step::HostAdd(_))),
             steps.iter().filter(loses_keys).count(),
-            "no host with keys is left: hosts need none at addresses that do not require them",
+            NO_KEYED_HOST,
         ),
         (
             running.chap.len() + count(|step| matches!(step, Step::ChapAdd(_))),
             count(|step| matches!(step, Step::ChapRemove { .. })),
-            "no CHAP account is left: initiators need none at addresses that do not require one",
+            NO_ACCOUNT,
         ),
         (
             running.credentials.len() + count(|step| matches!(step, Step::CredentialCreate(_))),
             count(|step| matches!(step, Step::CredentialRemove { .. })),
-            "no credential is left: direct clients need none at addresses that do not require one",
+            NO_CREDENTIAL,
         ),
     ];
     let is_last = |(all, removed, _): &(usize, usize, _)| *removed > 0 && all == removed;

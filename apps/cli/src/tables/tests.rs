@@ -100,6 +100,7 @@ fn whole_status() -> Status {
         direct_tls: vec![],
         direct_local: Some("/run/nearflash/direct.sock".into()),
         iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        iscsi_clashes: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),

@@ -42,6 +42,8 @@ pub(crate) struct Contents {
     pub(super) tokens: BTreeMap<Name, TokenRecord>,
     pub(super) hosts: BTreeMap<Nqn, HostRecord>,
     pub(super) host_volumes: BTreeMap<HostName, HostVolumesRecord>,
+    /// The generation of the removal, by the name of the volume.
+    pub(super) removed_volumes: BTreeMap<Name, u64>,
 }
 
 impl Contents {
@@ -160,6 +162,11 @@ impl Contents {
         let mut volumes = volumes?;
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)
+    }
+
+    /// Whether a volume of that name was removed since the last one of that name was created.
+    pub(crate) fn was_removed(&self, name: &Name) -> bool {
+        self.removed_volumes.contains_key(name)
     }
 
     /// Whether there are no credentials, so that no direct client can authenticate.

@@ -39,7 +39,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redb::{Database, ReadTransaction, ReadableTable, TableHandle, WriteTransaction};
+use redb::{
+    Database, ReadTransaction, ReadableTable, ReadableTableMetadata, TableHandle, WriteTransaction,
+};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -52,6 +54,9 @@ pub(crate) use contents::Contents;
 pub use error::CatalogError;
 pub(crate) use seen_record::{SeenRecord, volumes};
 pub(crate) use transaction::Transaction;
+
+/// The removed volumes whose names are remembered: as many as a node can have volumes.
+const REMOVED_MAX: u64 = 4096;
 
 /// The key of the node's cluster and its number in it.
 const ORDINAL: &str = "ordinal";
@@ -234,6 +239,7 @@ impl Catalog {
             tokens: self.records(&transaction, Table::Tokens)?,
             hosts: self.records(&transaction, Table::NvmeHosts)?,
             host_volumes: self.records(&transaction, Table::HostVolumes)?,
+            removed_volumes: self.records(&transaction, Table::RemovedVolumes)?,
         };
         let names = self.texts(&transaction, Table::VolumeNames)?;
         contents.check_names(&names)?;
@@ -374,8 +380,36 @@ impl Catalog {
             let former = opened.insert(key.as_str(), value.as_str()).map_err(|e| self.failed(e))?;
             undo.push((*table, key.clone(), former.map(|text| text.value().to_owned().into())));
         }
+        if change.puts.iter().any(|put| put.table == Table::RemovedVolumes) {
+            self.forget_removed(transaction, &mut undo)?;
+        }
         undo.reverse();
         Ok(undo)
+    }
+
+    /// Forgets the names that were removed first, of more than [`REMOVED_MAX`].
+    fn forget_removed(
+        &self,
+        transaction: &WriteTransaction,
+        undo: &mut Vec<Former>,
+    ) -> Result<(), CatalogError> {
+        let of = Table::RemovedVolumes;
+        let mut table = transaction.open_table(of.definition()).map_err(|e| self.failed(e))?;
+        while table.len().map_err(|e| self.failed(e))? > REMOVED_MAX {
+            let mut first: Option<(u64, String)> = None;
+            for entry in table.iter().map_err(|e| self.failed(e))? {
+                let (name, generation) = entry.map_err(|e| self.failed(e))?;
+                let generation = generation.value().parse().unwrap_or(0);
+                if first.as_ref().is_none_or(|(lowest, _)| generation < *lowest) {
+                    first = Some((generation, name.value().to_owned()));
+                }
+            }
+            let (_, name) = first.expect("it has more than none");
+            let former = table.remove(name.as_str()).map_err(|e| self.failed(e))?;
+            let former = former.map(|text| text.value().to_owned().into());
+            undo.push((of, name, former));
+        }
+        Ok(())
     }
 
     /// After a change of which it is unknown whether it took effect, and which was reported as failed: undoes

@@ -739,6 +739,7 @@ fn a_change_writes_the_records_that_differ_and_no_others() {
             (Table::Volumes, uuid(0x16)),
             (Table::Volumes, uuid(0x18)),
             (Table::VolumeNames, "data".to_owned()),
+            (Table::RemovedVolumes, "tmp".to_owned()),
         ]
     );
     assert_eq!(
@@ -750,6 +751,23 @@ fn a_change_writes_the_records_that_differ_and_no_others() {
             (Table::Grants, "2".to_owned()),
         ]
     );
+}
+
+#[test]
+fn the_first_removed_volumes_are_forgotten_beyond_a_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    let put = |number: u64| Put {
+        table: Table::RemovedVolumes,
+        key: format!("v{number}"),
+        value: zeroize::Zeroizing::new(number.to_string()),
+    };
+    let puts = (0..REMOVED_MAX + 2).map(put).collect();
+    catalog.commit(&Transaction { puts, ..Transaction::default() }).unwrap();
+    let contents = catalog.read().unwrap();
+    for (text, is_known) in [("v0", false), ("v1", false), ("v2", true), ("v4097", true)] {
+        assert_eq!(contents.was_removed(&name(text)), is_known, "{text}");
+    }
 }
 
 #[test]

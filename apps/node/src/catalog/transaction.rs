@@ -46,10 +46,12 @@ pub(super) enum Table {
     NvmeHosts,
     /// [`HostVolumesRecord`] by the name of the host.
     HostVolumes,
+    /// The names of volumes that were removed, with the generation of the removal.
+    RemovedVolumes,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Meta,
         Self::Devices,
         Self::Volumes,
@@ -60,6 +62,7 @@ impl Table {
         Self::Tokens,
         Self::NvmeHosts,
         Self::HostVolumes,
+        Self::RemovedVolumes,
     ];
 
     pub(super) const fn definition(self) -> TableDefinition<'static, &'static str, &'static str> {
@@ -74,6 +77,7 @@ impl Table {
             Self::Tokens => "tokens",
             Self::NvmeHosts => "nvme_hosts",
             Self::HostVolumes => "host_volumes",
+            Self::RemovedVolumes => "removed_volumes",
         })
     }
 }
@@ -105,6 +109,7 @@ impl Transaction {
         it.differences(Table::VolumeNames, (by_name(old_space), by_name(new_space)), |volume| {
             Zeroizing::new(volume.uuid.to_string())
         });
+        it.remember_removed(&by_name(old_space), &by_name(new_space));
         it.differences(
             Table::Credentials,
             (credentials(&old.grants), credentials(&new.grants)),
@@ -147,6 +152,20 @@ impl Transaction {
     /// Whether the change is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.puts.is_empty() && self.deletes.is_empty()
+    }
+
+    /// Remembers the names of volumes that are gone, so that no start makes empty ones in their place, and
+    /// forgets those of new volumes. Nobody has seen a volume that was never completed.
+    fn remember_removed(&mut self, old: &BTreeMap<&Name, &Volume>, new: &BTreeMap<&Name, &Volume>) {
+        let generation = self.expected + 1;
+        for (name, volume) in old {
+            if !new.contains_key(name) && !volume.is_empty() {
+                let (key, value) = (name.to_string(), Zeroizing::new(generation.to_string()));
+                self.puts.push(Put { table: Table::RemovedVolumes, key, value });
+            }
+        }
+        let made = new.keys().filter(|name| !old.contains_key(*name));
+        self.deletes.extend(made.map(|name| (Table::RemovedVolumes, name.to_string())));
     }
 
     /// Adds the differences between two sets of records. A record whose serialized form is the same

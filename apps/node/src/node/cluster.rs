@@ -22,11 +22,12 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, OneLine};
 use uuid::Uuid;
 
 use super::zeroing::{Zeroed, zero};
-use super::{Node, check_unused, condition};
+use super::{Lost, Node, condition};
 use crate::cluster::{Follower, PEER_KEY};
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::volume_info;
+use crate::iscsi_names;
 
 /// The time for a change of the store.
 const CHANGE_MAX: Duration = Duration::from_secs(20);
@@ -72,9 +73,24 @@ impl Node {
         if self.served().recorded.space.volume(&spec.name).is_some() {
             return Err(VolumeError::Exists(spec.name).into());
         }
+        self.check_iscsi_name_in_cluster(&spec, &follower.state())?;
         let (uuid, name, blocks) = (spec.uuid, spec.name.clone(), spec.blocks);
         follower.change(Change::CreateVolume(spec), CHANGE_MAX)?;
         self.complete(uuid, &name, blocks)
+    }
+
+    /// Every node of the cluster serves its volumes, so the iSCSI address of any of them counts.
+    fn check_iscsi_name_in_cluster(
+        &self,
+        spec: &VolumeSpec,
+        state: &ClusterState,
+    ) -> Result<(), NodeError> {
+        let new = (&spec.name, &spec.subsystem);
+        if iscsi_names::is_served_in(state) {
+            iscsi_names::check_new(new, iscsi_names::subsystems_of_cluster(state))?;
+        }
+        let space = self.served().recorded.space.clone();
+        self.check_iscsi_name(new, &space)
     }
 
     pub(super) fn grow_in_cluster(
@@ -104,8 +120,9 @@ impl Node {
         condition::check_absent()?;
         let follower = self.cluster()?;
         let served = self.served().recorded.space.volume(name).cloned();
-        if let Some(volume) = served.as_ref().filter(|_| !force) {
-            check_unused(volume, self.runtime.connected())?;
+        if let Some(volume) = &served {
+            let lost = Lost::All(volume.len());
+            self.usage(volume, force).check(name, lost, force)?;
         }
         let state = follower.state();
         let record = state.volumes().get(&uuid);
@@ -133,7 +150,8 @@ impl Node {
                 let space = &self.served().recorded.space;
                 let volume = space.volume(name).filter(|it| it.uuid == uuid && it.blocks >= blocks);
                 if let Some(volume) = volume {
-                    return Ok(OneVolume { volume: volume_info(volume, space), job: None });
+                    let volume = volume_info(volume, space);
+                    return Ok(OneVolume { volume, job: None, note: None });
                 }
             }
             thread::sleep(PAUSE);

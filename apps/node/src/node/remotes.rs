@@ -106,7 +106,9 @@ impl Node {
         let one = self.one_change();
         let mut devices = self.devices();
         devices.push(Arc::new(remote.device()));
+        let name = &remote.spec().name;
         let attach = |space: &mut Space| {
+            self.check_iscsi_name((name, name), space)?;
             let attached = space.attach(place_of(&devices), |device| remote.volume(device));
             attached.cloned().map_err(NodeError::RemoteClash)
         };

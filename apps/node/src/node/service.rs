@@ -65,14 +65,15 @@ impl Serve<VolumeList> for Node {
 
 impl Serve<VolumeResize> for Node {
     fn serve(&self, call: VolumeResize) -> Result<OneVolume, ApiError> {
-        Ok(changed("volume resized", self.resize(&call.name, call.bytes, call.shrink)?))
+        Ok(changed("volume resized", self.resize(&call)?))
     }
 }
 
 impl Serve<VolumeRemove> for Node {
     fn serve(&self, call: VolumeRemove) -> Result<OneVolume, ApiError> {
         let volume = self.remove(&call.name, call.force)?;
-        Ok(changed("volume removed", OneVolume { volume, job: None }))
+        let note = self.note_of_removal(&call.name);
+        Ok(changed("volume removed", OneVolume { volume, job: None, note }))
     }
 }
 
@@ -286,7 +287,7 @@ fn volume_block_size(bytes: Option<u32>) -> Result<Option<BlockSize>, ValueError
 
 /// Logs a change, or the job that completes it.
 fn changed(change: &str, done: OneVolume) -> OneVolume {
-    let OneVolume { volume, job } = &done;
+    let OneVolume { volume, job, .. } = &done;
     match job {
         None => tracing::info!(volume = volume.name, bytes = volume.bytes, "{change}"),
         Some(job) => tracing::info!(volume = volume.name, "job {} prepares it", job.id),

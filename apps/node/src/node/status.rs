@@ -2,7 +2,7 @@
 
 use nearflash_api::{
     COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
-    FlashInfo, HostInfo, InitiatorInfo, PcmInfo, Status, VERSION, Verdict,
+    FlashInfo, HostInfo, InitiatorInfo, IscsiClash, PcmInfo, Status, VERSION, Verdict,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,13 +10,15 @@ use std::sync::Arc;
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, FlashWear, Kind, ModelConfig, PcmWear, Wear};
 use nearflash_mirror::MirrorId;
-use nearflash_space::Volume;
+use nearflash_space::{Space, Volume};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use super::Node;
 use crate::config::Protocol;
 use crate::error::NodeError;
+use crate::exports::target_names;
+use crate::iscsi_names;
 use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, RuntimeStatus};
 
 impl Node {
@@ -38,6 +40,7 @@ impl Node {
             direct_tls: self.addresses.only_tls(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
             iscsi: self.addresses.of(Protocol::Iscsi),
+            iscsi_clashes: self.iscsi_clashes(),
             devices: self.device_infos(),
             volumes: self.volumes(),
             cores: runtime.cores.iter().map(core_info).collect(),
@@ -49,6 +52,28 @@ impl Node {
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
         };
         Status { verdict: Verdict::of(&status), ..status }
+    }
+
+    /// The subsystems that are left out of iSCSI, if the node serves it.
+    pub(super) fn iscsi_clashes(&self) -> Vec<IscsiClash> {
+        match self.serves_iscsi() {
+            true => target_names(&self.served().recorded).clashes(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The same, unless the subsystems after a change are those before.
+    pub(super) fn iscsi_clashes_unless_same(&self, after: &Space) -> Option<Vec<IscsiClash>> {
+        let is_same = {
+            let before = &self.served().recorded.space;
+            iscsi_names::subsystems(before).eq(iscsi_names::subsystems(after))
+        };
+        (!is_same).then(|| self.iscsi_clashes())
+    }
+
+    /// Logs which subsystems are left out of iSCSI.
+    pub(crate) fn report_iscsi_clashes(&self) {
+        iscsi_names::report(&self.iscsi_clashes());
     }
 
     fn cluster_view(&self, runtime: &RuntimeStatus) -> Option<ClusterView> {

@@ -100,7 +100,7 @@ impl Node {
         let space = &self.served().recorded.space;
         let gone = || NodeError::from(VolumeError::NotFound(name.clone()));
         let volume = volume_info(space.volume(&name).ok_or_else(gone)?, space);
-        Ok(OneVolume { volume, job })
+        Ok(OneVolume { volume, job, note: None })
     }
 
     fn reserve(

@@ -280,11 +280,20 @@ impl Cores {
         self.replies.wait(number, self.post.len(), PATIENCE)
     }
 
-    /// Asks cores for their status, and waits at most [`STATUS_PATIENCE`]. A core whose mailbox is
-    /// full does not run, and is not asked.
+    /// Asks cores for their status.
     fn ask_status(&self, cores: Range<usize>) -> Vec<(CoreId, Reply)> {
+        self.ask_quickly(cores, Message::ReportStatus)
+    }
+
+    /// Sends a question to cores, and waits at most [`STATUS_PATIENCE`]. A core whose mailbox is full does
+    /// not run, and is not asked.
+    fn ask_quickly(
+        &self,
+        cores: Range<usize>,
+        question: impl Fn(u64) -> Message,
+    ) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
-        let ask = |core: &usize| self.post.offer(*core, Message::ReportStatus(number)).is_ok();
+        let ask = |core: &usize| self.post.offer(*core, question(number)).is_ok();
         let asked = cores.filter(ask).count();
         self.replies.wait(number, asked, STATUS_PATIENCE)
     }
@@ -430,15 +439,17 @@ impl Runtime for Cores {
         exports::status(&self.processors, replies, &self.ledger)
     }
 
-    fn connected(&self) -> Option<Connected> {
-        // The first core accepts every connection. The others may hang, and are not asked.
+    fn connected(&self, volume: VolumeId) -> Option<Connected> {
+        // Every core has clients, and the first one also the list of hosts and initiators.
+        let users = self.ask_quickly(0..self.post.len(), |it| Message::TellUsers(it, volume));
         let replies = self.ask_status(0..1);
-        if replies.is_empty() {
+        if users.len() < self.post.len() || replies.is_empty() {
             return None;
         }
         let RuntimeStatus { hosts, initiators, .. } =
             exports::status(&self.processors, replies, &self.ledger);
-        Some(Connected { hosts, initiators })
+        let clients = exports::clients(&self.processors, users);
+        Some(Connected { hosts, initiators, clients })
     }
 
     fn silent(&self) -> Option<usize> {

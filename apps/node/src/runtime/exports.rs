@@ -392,13 +392,7 @@ pub(super) fn status(
             clients: count(shard.client_count),
         });
         status.copies.extend(shard.copies);
-        status.clients.extend(shard.clients.into_iter().map(|client| ConnectedClient {
-            from: client.peer.to_string(),
-            credential: client.key.map(String::from),
-            is_in: client.is_ready,
-            core,
-            in_flight: count(client.requests_in_flight),
-        }));
+        status.clients.extend(shard.clients.into_iter().map(|it| client(it, core)));
         status.initiators.extend(shard.initiators.into_iter().map(|session| {
             let on = usize::from(session.status.core);
             ConnectedInitiator {
@@ -418,6 +412,26 @@ pub(super) fn status(
         }));
     }
     status
+}
+
+/// The clients of a volume, from the answer of each core.
+pub(super) fn clients(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> Vec<ConnectedClient> {
+    let of_core = |(core, reply): (CoreId, Reply)| {
+        let core = processors.get(usize::from(core.0)).copied().unwrap_or_default();
+        let Reply::Users(users) = reply else { return Vec::new() };
+        users.into_iter().map(|it| client(it, core)).collect()
+    };
+    replies.into_iter().flat_map(of_core).collect()
+}
+
+fn client(client: nearflash_shard::ConnectedClient, core: usize) -> ConnectedClient {
+    ConnectedClient {
+        from: client.peer.to_string(),
+        credential: client.key.map(String::from),
+        is_in: client.is_ready,
+        core,
+        in_flight: count(client.requests_in_flight),
+    }
 }
 
 fn count(count: usize) -> u64 {

@@ -46,6 +46,9 @@ pub(super) fn notice_sink(common: &Common) -> NoticeSink {
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));
         }
+        Some(Notice::Users(core, number, users)) => {
+            replies.give(number, core, Reply::Users(users));
+        }
         Some(Notice::Traced(core, number, traced)) => {
             replies.give(number, core, Reply::Traced(traced));
         }

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearflash_engine::{CoreId, Traced};
-use nearflash_shard::ShardStatus;
+use nearflash_shard::{ConnectedClient, ShardStatus};
 
 use crate::Ticket;
 use crate::runtime_face::Then;
@@ -25,6 +25,8 @@ pub(super) enum Reply {
     Done,
     /// The status of the core.
     Status(Box<ShardStatus>),
+    /// The clients that have a volume open.
+    Users(Box<[ConnectedClient]>),
     /// The records of a trace.
     Traced(Box<Traced>),
 }

@@ -10,9 +10,9 @@ use nearflash_media::Device;
 use nearflash_mirror::{DeviceKind, MirrorId, MirrorTable, Written};
 use nearflash_node::config::Config;
 use nearflash_node::{
-    AskedBy, Asker, Connected, ConnectedHost, CoreTrace, DirectAccess, DirectCredential,
-    IscsiAccess, NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
-    TraceSpec,
+    AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreTrace,
+    DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
+    RuntimeConfig, RuntimeStatus, Ticket, TraceSpec,
 };
 use nearflash_nvme::hosts::HostTable;
 use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
@@ -27,6 +27,9 @@ pub(crate) struct Recorder {
     pub(crate) devices: Mutex<Vec<Arc<Device>>>,
     iscsi: Mutex<Vec<Arc<IscsiAccess>>>,
     pub(crate) hosts: Mutex<Vec<ConnectedHost>>,
+    pub(crate) initiators: Mutex<Vec<ConnectedInitiator>>,
+    /// The clients that have any volume open.
+    pub(crate) clients: Mutex<Vec<ConnectedClient>>,
     /// The hosts of an earlier status, which took long.
     pub(crate) hosts_before: Mutex<Option<Vec<ConnectedHost>>>,
     /// No core reports who is connected.
@@ -136,9 +139,11 @@ impl Runtime for Recorder {
         RuntimeStatus { hosts, ..RuntimeStatus::default() }
     }
 
-    fn connected(&self) -> Option<Connected> {
-        let (hosts, initiators) = (self.hosts.lock().unwrap().clone(), Vec::new());
-        (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators })
+    fn connected(&self, _volume: VolumeId) -> Option<Connected> {
+        let hosts = self.hosts.lock().unwrap().clone();
+        let (initiators, clients) =
+            (self.initiators.lock().unwrap().clone(), self.clients.lock().unwrap().clone());
+        (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators, clients })
     }
 
     fn readings(&self) -> Vec<(usize, nearflash_shard::Reading)> {

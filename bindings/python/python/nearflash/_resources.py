@@ -32,6 +32,7 @@ __all__ = [
     "InitiatorInfo",
     "Interval",
     "Io",
+    "IscsiClash",
     "JobInfo",
     "JobState",
     "KeyedHost",
@@ -649,6 +650,21 @@ class Io:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IscsiClash:
+    """An iSCSI name that several subsystems would have: names of volumes and subsystems tell
+    capital from small letters, and `_` from `-`, and iSCSI names do not."""
+
+    iqn: str
+    """The iSCSI name."""
+
+    left_out: list[str]
+    """The subsystems that initiators do not see."""
+
+    served: str | None = None
+    """The subsystem that is its target. Absent if none is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobInfo:
     """A job. It survives a restart of the node, and its number is never reused."""
 
@@ -838,6 +854,9 @@ class OneVolume:
     job: JobInfo | None = None
     """The job that completes the change. Absent if the change is complete."""
 
+    note: str | None = None
+    """What the caller should do next, for people. Absent if there is nothing."""
+
     volume: VolumeInfo
     """The volume."""
 
@@ -997,6 +1016,10 @@ class Status:
 
     iscsi: list[str] = field(default_factory=list)
     """The addresses bound for iSCSI."""
+
+    iscsi_clashes: list[IscsiClash] = field(default_factory=list)
+    """The iSCSI names that several subsystems would have. Absent if there are none, and without an
+    iSCSI address."""
 
     jobs: list[JobInfo] = field(default_factory=list)
     """Jobs that have not ended."""

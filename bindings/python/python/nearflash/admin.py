@@ -232,14 +232,22 @@ class Admin(RightsCalls):
         return self._create(OneVolume, "volumes", body=body, generation=None)
 
     def volume_resize(
-        self, name: str, bytes: int, *, shrink: bool = False, generation: int | None = None
+        self,
+        name: str,
+        bytes: int,
+        *,
+        shrink: bool = False,
+        force: bool = False,
+        generation: int | None = None,
     ) -> OneVolume:
         """Resizes the volume `name` to `bytes` bytes.
 
         Raises `would-shrink` if the volume is larger, unless `shrink` permits the loss of the
-        blocks past the new end; this needs the scope `admin`.
+        blocks past the new end; this needs the scope `admin`. Even then, raises `volume-in-use` if
+        somebody uses the volume, and `would-destroy` if it holds a file system, unless `force` is
+        true.
         """
-        body = {"bytes": bytes, "shrink": shrink}
+        body = {"bytes": bytes, "shrink": shrink, "force": force}
         request = change("PATCH", "volumes", name, body=body, generation=generation)
         return self._answer(OneVolume, None, request)
 
@@ -248,7 +256,7 @@ class Admin(RightsCalls):
     ) -> OneVolume:
         """Removes the volume `name` and its data.
 
-        Raises `volume-in-use` while hosts are connected to it, unless `force` is true.
+        Raises `volume-in-use` while hosts, initiators or clients use it, unless `force` is true.
         """
         request = change("DELETE", "volumes", name, query={"force": force}, generation=generation)
         return self._answer(OneVolume, None, request)

@@ -434,6 +434,12 @@ impl Handles {
         Some(handle)
     }
 
+    /// Whether the client can still use a handle of a volume, or of a sealed object of one.
+    pub(super) fn is_open(&self, volume: VolumeId) -> bool {
+        let is_such = |it: &Handle| it.export.volume == volume && it.reach.is_ok();
+        self.handles.iter().flatten().any(is_such)
+    }
+
     pub(super) fn is_any_open(&self) -> bool {
         self.handles.iter().any(Option::is_some)
     }

@@ -211,6 +211,11 @@ impl TargetSession {
         self.state.who()?.key()
     }
 
+    /// Whether the client has a volume open, or a sealed object of one.
+    pub fn has_open(&self, volume: VolumeId) -> bool {
+        self.is_ready() && self.handles.is_open(volume)
+    }
+
     /// The number of requests in flight: taken and not answered.
     pub fn requests_in_flight(&self) -> usize {
         self.slots.in_use()

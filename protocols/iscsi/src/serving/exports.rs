@@ -42,13 +42,21 @@ pub struct Exports {
 
 impl Exports {
     /// Exports the units of these targets, at these portals. iSCSI names do not depend on case.
+    ///
+    /// # Panics
+    /// When two targets have the same name: an initiator would get the units of another one than it was
+    /// told of.
     pub fn new(
         targets: impl IntoIterator<Item = (Box<str>, Arc<LogicalUnits>)>,
         portals: impl IntoIterator<Item = SocketAddr>,
     ) -> Self {
-        let lower = |(name, units): (Box<str>, _)| (name.to_lowercase().into(), units);
+        let mut named = BTreeMap::new();
+        for (name, units) in targets {
+            let earlier = named.insert(name.to_lowercase().into(), units);
+            assert!(earlier.is_none(), "target {name} has a name of its own");
+        }
         Self {
-            targets: targets.into_iter().map(lower).collect(),
+            targets: named,
             portals: portals.into_iter().collect(),
             portal_group: PORTAL_GROUP,
             elsewhere: Arc::default(),
@@ -244,5 +252,12 @@ mod tests {
         assert!(exports.target("iqn.2026-11.io.nearflash:a").is_some());
         assert!(exports.admits("iqn.2026-11.test:host"));
         assert!(!exports.admits("iqn.2026-11.test:other"));
+    }
+
+    #[test]
+    #[should_panic(expected = "a name of its own")]
+    fn no_target_takes_the_name_of_another_one() {
+        let names = ["iqn.2026-11.io.nearflash:a", "iqn.2026-11.io.nearflash:A"];
+        Exports::new(names.map(|name| (name.into(), Arc::default())), []);
     }
 }

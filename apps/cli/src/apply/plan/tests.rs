@@ -36,7 +36,7 @@ fn declared(volumes: &[&str]) -> Declared {
     Declared { volumes: volumes.iter().map(|text| asked(text)).collect(), ..Declared::default() }
 }
 
-const ALL: Permission = Permission { prune: true, destroy: true };
+const ALL: Permission = Permission { prune: true, destroy: true, force: false };
 
 /// A node as it is after a step, if every call does what it says.
 fn make(running: &mut Running, step: &Step) {
@@ -299,7 +299,7 @@ proptest! {
     fn a_plan_that_is_made_gives_the_declared_state_and_leaves_nothing_to_do(
         declared in any_declared(), running in any_running(), prune: bool,
     ) {
-        let may = Permission { prune, destroy: true };
+        let may = Permission { prune, destroy: true, force: false };
         let plan = Plan::of(&declared, &running, may);
         prop_assume!(plan.conflicts.is_empty());
         let mut after = running.clone();
@@ -318,7 +318,7 @@ proptest! {
     fn resources_that_the_file_does_not_name_stay_as_they_are_without_prune(
         declared in any_declared(), running in any_running(), destroy: bool,
     ) {
-        let plan = Plan::of(&declared, &running, Permission { prune: false, destroy });
+        let plan = Plan::of(&declared, &running, Permission { prune: false, destroy, force: false });
         let mut after = running.clone();
         prop_assume!(plan.conflicts.is_empty());
         plan.steps.iter().for_each(|step| make(&mut after, step));
@@ -351,7 +351,7 @@ proptest! {
     fn a_new_host_never_has_keys_without_the_list_that_the_file_has(
         declared in any_declared(), running in any_running(), prune: bool,
     ) {
-        let plan = Plan::of(&declared, &running, Permission { prune, destroy: true });
+        let plan = Plan::of(&declared, &running, Permission { prune, destroy: true, force: false });
         prop_assume!(plan.conflicts.is_empty());
         let mut after = running.clone();
         for step in &plan.steps {
@@ -370,7 +370,7 @@ proptest! {
     fn no_plan_destroys_data_without_permission(
         declared in any_declared(), running in any_running(), prune: bool,
     ) {
-        let plan = Plan::of(&declared, &running, Permission { prune, destroy: false });
+        let plan = Plan::of(&declared, &running, Permission { prune, destroy: false, force: false });
         prop_assert!(!plan.steps.iter().any(Step::destroys));
         let mut after = running.clone();
         prop_assume!(plan.conflicts.is_empty());
@@ -380,7 +380,7 @@ proptest! {
             prop_assert!(new.is_some_and(|new| new.len >= old.len && new.device == old.device));
         }
         // Together, the two parts are the plan with permission.
-        let all = Plan::of(&declared, &running, Permission { prune, destroy: true });
+        let all = Plan::of(&declared, &running, Permission { prune, destroy: true, force: false });
         prop_assert_eq!(plan.steps.len() + plan.withheld.len(), all.steps.len());
         prop_assert!(plan.withheld.iter().all(Step::destroys));
     }

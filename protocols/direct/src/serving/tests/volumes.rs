@@ -47,6 +47,20 @@ fn more_volumes_than_agreed_are_not_open_at_a_time() {
 }
 
 #[test]
+fn a_client_uses_a_volume_while_it_has_a_handle_that_is_good() {
+    let mut bench = Bench::new(KEYED);
+    assert!(bench.target.has_open(VOLUME));
+    let no_grants = granted(&[], false);
+    bench.target.set_exports(no_grants);
+    assert!(!bench.target.has_open(VOLUME), "it cannot use it");
+    bench.target.set_exports(granted(&[(0..512, Rights::READ)], false));
+    assert!(bench.target.has_open(VOLUME));
+    let close = message(Opcode::CLOSE, header(0, 0, 0), &[], Digests::NONE);
+    assert_eq!(bench.status_of(&close), Status::OK);
+    assert!(!bench.target.has_open(VOLUME));
+}
+
+#[test]
 fn a_closed_handle_is_no_volume() {
     let mut bench = Bench::new(OPEN);
     let close = message(Opcode::CLOSE, header(0, 0, 0), &[], Digests::NONE);
