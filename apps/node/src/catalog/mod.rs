@@ -52,7 +52,7 @@ use upgrade::{UPGRADES, Upgrade};
 
 pub(crate) use contents::Contents;
 pub use error::CatalogError;
-pub(crate) use seen_record::{SeenRecord, volumes};
+pub(crate) use seen_record::{SeenRecord, SeenVolume, volumes};
 pub(crate) use transaction::Transaction;
 
 /// The removed volumes whose names are remembered: as many as a node can have volumes.

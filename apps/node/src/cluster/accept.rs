@@ -19,7 +19,7 @@ use super::error::ClusterError;
 use super::member::Folder;
 use super::remove::answers;
 use crate::Catalog;
-use crate::catalog::{SeenRecord, volumes};
+use crate::catalog::{SeenRecord, SeenVolume, volumes};
 use crate::node::now;
 
 /// The difference between a store and what this machine's node has seen of it.
@@ -64,14 +64,18 @@ pub fn accept_restored(data_dir: &Path, accepts: bool) -> Result<Restored, Clust
         let found = after.get(&it.uuid).filter(|found| found.len != it.len)?;
         Some(format!("{} ({} instead of {})", it.name, ByteLen(found.len), ByteLen(it.len)))
     });
+    let shown = |it: &SeenVolume| format!("{} ({})", it.name, ByteLen(it.len));
     let mut restored = Restored {
         proof: proof.map(|it| it.to_string()),
         was_seen: seen.is_some(),
-        lost: lost.map(|it| format!("{} ({})", it.name, ByteLen(it.len))).collect(),
-        back: back.map(|it| format!("{} ({})", it.name, ByteLen(it.len))).collect(),
+        lost: lost.map(shown).collect(),
+        back: back.map(shown).collect(),
         resized: resized.collect(),
         is_accepted: false,
     };
+    for list in [&mut restored.lost, &mut restored.back, &mut restored.resized] {
+        list.sort();
+    }
     if accepts {
         accept(&store, &state)?;
         restored.is_accepted = true;
