@@ -19,6 +19,10 @@ const WRITES: Mix = Mix {
     tails: 0,
 };
 
+/// A standstill of which all input is too old for volumes of several nodes, and one of which none is.
+const LONG: Nanos = Nanos::from_secs(3);
+const YOUNGER: Nanos = Nanos::from_millis(1_800);
+
 /// Slow enough to have work left at each standstill.
 const THINK: (Nanos, Nanos) = (Nanos::from_micros(100), Nanos::from_micros(2_000));
 
@@ -75,41 +79,42 @@ impl Count {
 
 /// Ends and resets that arrive behind commands. A client with rings has commands there, and only its end on the
 /// socket.
-fn close_and_reset(plan: impl Fn(u64) -> Plan) -> Count {
+fn close_and_reset(span: Nanos, plan: impl Fn(u64) -> Plan) -> Count {
     let mut count = Count::default();
     for seed in 0..4 {
         let how = if seed % 2 == 0 { GiveUp::Close } else { GiveUp::Reset };
-        count.add(stand_still(plan(seed), Nanos::from_secs(3), how));
+        count.add(stand_still(plan(seed), span, how));
     }
     println!("{count:?}");
-    assert!(count.standstills >= 16, "{count:?}");
-    assert!(count.given_up >= 40, "{count:?}");
+    // A core that sleeps when a shorter one begins need not notice it.
+    let standstills = if span == LONG { 16 } else { 1 };
+    assert!(count.given_up >= 40 && count.standstills >= standstills, "{count:?}");
     count
 }
 
 #[test]
 fn what_nvme_hosts_have_given_up_is_not_executed_after_a_standstill() {
-    let count = close_and_reset(|seed| Plan { workers: vec![host(); 2], ..Plan::calm(seed) });
+    let count = close_and_reset(LONG, |seed| Plan { workers: vec![host(); 2], ..Plan::calm(seed) });
     assert!(count.unexecuted >= 8, "{count:?}");
 }
 
 #[test]
 fn what_initiators_have_given_up_is_not_executed_after_a_standstill() {
     let initiators = || vec![initiator(); 2];
-    let count = close_and_reset(|seed| Plan { initiators: initiators(), ..Plan::calm(seed) });
+    let count = close_and_reset(LONG, |seed| Plan { initiators: initiators(), ..Plan::calm(seed) });
     assert!(count.unexecuted >= 5, "{count:?}");
 }
 
 #[test]
 fn what_direct_clients_have_given_up_is_not_executed_after_a_standstill() {
     let clients = || vec![client(false); 2];
-    let count = close_and_reset(|seed| Plan { clients: clients(), ..Plan::calm(seed) });
+    let count = close_and_reset(LONG, |seed| Plan { clients: clients(), ..Plan::calm(seed) });
     assert!(count.unexecuted >= 6, "{count:?}");
 }
 
 #[test]
 fn what_clients_with_rings_have_given_up_is_not_executed_after_a_standstill() {
-    close_and_reset(|seed| Plan { clients: vec![client(true); 2], ..Plan::calm(seed) });
+    close_and_reset(LONG, |seed| Plan { clients: vec![client(true); 2], ..Plan::calm(seed) });
 }
 
 #[test]
@@ -142,13 +147,13 @@ fn mirrored(seed: u64, nodes: usize) -> Plan {
 
 #[test]
 fn what_hosts_of_another_nodes_volumes_have_given_up_is_not_forwarded() {
-    let count = close_and_reset(|seed| far(seed, 2));
+    let count = close_and_reset(YOUNGER, |seed| far(seed, 2));
     assert!(count.unexecuted >= 4, "{count:?}");
 }
 
 #[test]
 fn what_hosts_of_mirrors_have_given_up_is_not_forwarded() {
-    let count = close_and_reset(|seed| mirrored(seed, 3));
+    let count = close_and_reset(YOUNGER, |seed| mirrored(seed, 3));
     assert!(count.unexecuted >= 8, "{count:?}");
 }
 
@@ -172,7 +177,8 @@ fn switch_paths(plan: Plan, how: GiveUp) -> Report {
     for round in 0..4 {
         sim.run_for(Nanos::from_millis(20));
         let node = NodeId(round % 2);
-        sim.pause(node, Nanos::from_secs(3));
+        // The end of what vanishes is not seen, but its age is.
+        sim.pause(node, if how == GiveUp::Vanish { LONG } else { YOUNGER });
         sim.run_for(Nanos::from_millis(100));
         sim.give_up(node, how);
         sim.run_for(Nanos::from_secs(4));
