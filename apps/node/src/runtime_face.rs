@@ -589,6 +589,9 @@ pub trait Runtime: Send + Sync {
     /// Gives the cores the times until which reads of mirrors may be answered, since the machine's start.
     fn set_leases(&self, leases: &[(MirrorId, Nanos)]);
 
+    /// Ends the connections of hosts, clients and other nodes, except those of primaries for replicas here.
+    fn end_hosts(&self);
+
     /// Asks every core which parts of a mirror it has written: [`MirrorNews::Written`]. Returns at once.
     fn ask_written(&self, mirror: MirrorId, session: u32);
 

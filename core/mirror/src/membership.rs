@@ -37,7 +37,7 @@ use nearflash_units::Nanos;
 use crate::table::{MirrorKey, Term};
 use mirror::Mirror;
 pub use note::{Note, NoteVerdict, Token, Tokens};
-pub use pulse::{Pulse, Question, SliceState};
+pub use pulse::{Heard, Pulse, Question, SliceState};
 pub use record::{Element, Known, Record};
 
 #[cfg(test)]
@@ -66,6 +66,13 @@ const HANDOVER_MAX: Nanos = Nanos::from_millis(300);
 
 /// The time between two attempts to reach the store, or to join.
 const RETRY: Nanos = Nanos::from_millis(200);
+
+/// The answers whose times a node remembers for each partner. The last one that has come is among them: at the usual
+/// rate, they are those of 9 s, and after 5 s of silence no further question is answered.
+const ANSWERS_MAX: usize = 64;
+
+/// The time that a node's clock must have lost next to a partner's, so that it counts as having stood still.
+const STANDSTILL: Nanos = Nanos::from_millis(500);
 
 /// A replica of a mirror.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -167,6 +174,9 @@ pub enum Action {
     Propose(MirrorKey, u64, Proposal),
     /// Compares the replica that has this session, and copies what differs.
     Resync(MirrorKey, u32, Scope),
+    /// The node's clock has stood still for about this time, as the clock of that partner proves: what waits in the
+    /// sockets of hosts is older than this node can tell. Their connections must end.
+    EndHosts(NodeKey, Nanos),
 }
 
 /// The parts of a mirror that a copy compares.
@@ -183,11 +193,35 @@ pub enum Scope {
 struct Partner {
     /// The process that sent the last message, while its pulse is there.
     run: Option<u64>,
+    /// The process that has greeted last, whether its pulse is there or not.
+    process: Option<u64>,
     /// Its pulse has ended in an orderly way: no thread of that process runs any more.
     is_dead: bool,
     slices: Vec<SliceState>,
     /// When the last questions were sent.
     asked: VecDeque<(u64, Nanos)>,
+    /// When the last answers were sent, by the numbers of their questions.
+    answered: VecDeque<(u64, Nanos)>,
+    /// The last answer that came, and when.
+    heard: Option<(u64, Nanos)>,
+}
+
+impl Partner {
+    /// The last answer that came, for a question at `now`.
+    fn heard_at(&self, now: Nanos) -> Option<Heard> {
+        let (sequence, at) = self.heard?;
+        Some(Heard { sequence, ago_ms: now.since(at).0 / 1_000_000 })
+    }
+
+    /// The time that the own clock has lost next to the partner's since the own answer that the partner names.
+    /// The partner waited for less than the time between sending that answer and receiving the question.
+    fn lost_since(&self, now: Nanos, heard: Heard) -> Option<Nanos> {
+        let (_, sent) = self.answered.iter().find(|(number, _)| *number == heard.sequence)?;
+        let waited = Nanos(heard.ago_ms.saturating_mul(1_000_000));
+        let lost = Nanos(waited.0.saturating_sub(now.since(*sent).0));
+        // Two clocks differ by at most 2 %.
+        (lost > STANDSTILL.plus(Nanos(waited.0 / 50))).then_some(lost)
+    }
 }
 
 /// The membership of a node's mirrors.
@@ -300,7 +334,10 @@ impl Membership {
         }
         match pulse {
             Pulse::Hello { run, slices } => self.hear(from, run, slices),
-            Pulse::Ask { sequence, questions } => self.answer(from, sequence, &questions),
+            Pulse::Ask { sequence, questions, heard } => {
+                self.judge_own_clock(from, heard);
+                self.answer(from, sequence, &questions);
+            }
             Pulse::Grant { sequence, mirrors } => self.granted(from, sequence, &mirrors),
             Pulse::Tell(mirror, known) => self.adopt(mirror, known),
             Pulse::Join { mirror, incarnation, tokens } => {
@@ -413,7 +450,14 @@ impl Membership {
 impl Membership {
     fn hear(&mut self, from: NodeKey, run: u64, slices: Vec<SliceState>) {
         let partner = self.partners.entry(from).or_default();
-        *partner = Partner { run: Some(run), slices, ..Partner::default() };
+        // What one process has asked and answered stays true when its pulse begins anew: the pulses of a machine
+        // that stood still have ended meanwhile.
+        let (answered, heard) = match partner.process == Some(run) {
+            true => (std::mem::take(&mut partner.answered), partner.heard),
+            false => (VecDeque::new(), None),
+        };
+        let (run, process) = (Some(run), Some(run));
+        *partner = Partner { run, process, slices, answered, heard, ..Partner::default() };
     }
 
     /// Asks each partner for leases on the mirrors of which this node is primary.
@@ -431,9 +475,21 @@ impl Membership {
             partner.asked.push_back((self.sequence, *now));
             let surplus = partner.asked.len().saturating_sub(QUESTIONS_MAX);
             partner.asked.drain(..surplus);
-            let sequence = self.sequence;
-            actions.push_back(Action::Send(*node, Pulse::Ask { sequence, questions }));
+            let (sequence, heard) = (self.sequence, partner.heard_at(*now));
+            actions.push_back(Action::Send(*node, Pulse::Ask { sequence, questions, heard }));
         }
+    }
+
+    /// A node whose clock stood still takes its leases and the input of its hosts for young. A partner's clock shows
+    /// that they are not, also if nobody else decides about its mirrors.
+    fn judge_own_clock(&mut self, from: NodeKey, heard: Option<Heard>) {
+        let Some(partner) = self.partners.get_mut(&from) else { return };
+        let Some(lost) = heard.and_then(|heard| partner.lost_since(self.now, heard)) else {
+            return;
+        };
+        // Each standstill is noticed once: the questions that were sent meanwhile all name an answer from before.
+        partner.answered.clear();
+        self.actions.push_back(Action::EndHosts(from, lost));
     }
 
     /// Gives the leases that may be given, and tells what the asker does not know.
@@ -457,13 +513,19 @@ impl Membership {
             let question = questions.iter().find(|question| question.mirror == *key);
             mirror.asked(question);
         }
+        if let Some(partner) = self.partners.get_mut(&from) {
+            partner.answered.push_back((sequence, self.now));
+            let surplus = partner.answered.len().saturating_sub(ANSWERS_MAX);
+            partner.answered.drain(..surplus);
+        }
         self.actions.push_back(Action::Send(from, Pulse::Grant { sequence, mirrors: granted }));
     }
 
     /// The leases count from the question.
     fn granted(&mut self, from: NodeKey, sequence: u64, granted: &[MirrorKey]) {
-        let partner = self.partners.get(&from);
-        let asked = partner.and_then(|it| it.asked.iter().find(|(number, _)| *number == sequence));
+        let Some(partner) = self.partners.get_mut(&from) else { return };
+        partner.heard = Some((sequence, self.now));
+        let asked = partner.asked.iter().find(|(number, _)| *number == sequence);
         let Some((_, at)) = asked.copied() else { return };
         let until = at.plus(self.lease);
         let mut leases = Vec::new();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use nearflash_direct::Face;
 use nearflash_direct::serving::TargetSession;
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_units::Nanos;
@@ -172,6 +173,17 @@ impl Shard {
         self.mirroring.mirrors.withdraw(key.to_owner().0);
         self.peers.withdraw(key.to_owner().0);
         self.remove_if_idle(key, world);
+    }
+
+    /// Ends the connections of other machines, of which this node does not know how old their input is. Those of a
+    /// primary for a replica of this node stay: its operations carry its term. A client on this machine stood still
+    /// with it.
+    pub(crate) fn end_hosts<W: World>(&mut self, world: &mut W) {
+        let is_ended =
+            |it: &Connection| matches!(it.peer, Peer::Address(_)) && it.face != Some(Face::Replica);
+        for key in self.connections.keys(is_ended) {
+            self.kill(key, world);
+        }
     }
 
     /// Removes a dead connection once no request is in flight; only then is its queue gone.

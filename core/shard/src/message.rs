@@ -76,6 +76,9 @@ pub enum Message {
     /// From the control plane, to every core: wait until everything that this core has accepted for the
     /// replicas of these mirrors is on its device. Answered by [`crate::Notice::MirrorsDrained`].
     AwaitMirrors(u64, Arc<[MirrorId]>),
+    /// From the control plane, to every core: the machine's clock stood still, so that the input of hosts is older
+    /// than this core can tell. Their connections end before anything more is received.
+    EndHosts,
     /// From the control plane, to every core: until when reads of mirrors may be answered.
     Leases(Arc<[(MirrorId, Nanos)]>),
     /// From the control plane, to every core: tell which parts of the mirror this core has written, for the copy

@@ -287,6 +287,7 @@ impl Shard {
                 self.mirroring.read_clock(world);
                 self.mirroring.mirrors.set_leases(&leases);
             }
+            Message::EndHosts => self.end_hosts(world),
             Message::TellWritten(mirror, session) => self.tell_written(mirror, session, world),
             Message::CopyMirror(mirror, session, scope) => {
                 self.mirroring.mirrors.begin_copy(mirror, session, scope, world.nonce());

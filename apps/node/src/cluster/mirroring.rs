@@ -316,6 +316,15 @@ impl Mirroring {
                     self.board.drain(&key, self.then(MirrorEvent::Drained(number)));
                 }
                 Action::Leases(leases) => self.board.set_leases(&leases),
+                Action::EndHosts(shown_by, lost) => {
+                    tracing::warn!(
+                        "the clock of this machine stood still for about {} ms, as node {} shows: hosts are \
+                         disconnected, because they may have given up what they sent before",
+                        lost.0 / 1_000_000,
+                        Uuid::from_bytes(shown_by)
+                    );
+                    self.board.end_hosts();
+                }
                 Action::Read(key, call) | Action::Propose(key, call, _) if store.is_none() => {
                     let unknown = StoreAnswer::Unknown;
                     self.then(MirrorEvent::Store(key, call, unknown, self.endpoint))();

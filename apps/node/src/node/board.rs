@@ -131,6 +131,11 @@ impl Board {
         self.runtime.set_leases(&known);
     }
 
+    /// The machine's clock stood still.
+    pub(crate) fn end_hosts(&self) {
+        self.runtime.end_hosts();
+    }
+
     /// Asks every core which parts of a mirror it has written. Returns the number of cores.
     pub(crate) fn ask_written(&self, mirror: &MirrorKey, session: u32) -> u16 {
         if let Some(id) = self.id_of(mirror) {

@@ -382,6 +382,10 @@ impl Runtime for Cores {
         self.post.send_all(|| Message::Leases(Arc::clone(&leases)));
     }
 
+    fn end_hosts(&self) {
+        self.post.send_all(|| Message::EndHosts);
+    }
+
     fn ask_written(&self, mirror: MirrorId, session: u32) {
         self.post.send_all(|| Message::TellWritten(mirror, session));
     }

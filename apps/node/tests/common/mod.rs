@@ -107,6 +107,8 @@ impl Runtime for Recorder {
         *self.keyed_hosts.lock().unwrap() = hosts.clone();
     }
 
+    fn end_hosts(&self) {}
+
     fn set_leases(&self, _leases: &[(MirrorId, nearflash_units::Nanos)]) {}
 
     fn ask_written(&self, _mirror: MirrorId, _session: u32) {}

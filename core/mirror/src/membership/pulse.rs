@@ -34,6 +34,16 @@ pub struct Question {
     pub session: u32,
 }
 
+/// The last answer that has come from a node.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heard {
+    /// The number of its question.
+    pub sequence: u64,
+    /// How long ago it came, in milliseconds, by the clock of the node that it came to.
+    pub ago_ms: u64,
+}
+
 /// A message.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +61,9 @@ pub enum Pulse {
         sequence: u64,
         /// The mirrors that the two nodes share, and of which the asker is primary.
         questions: Vec<Question>,
+        /// The last answer that has come, before any on this connection `None`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heard: Option<Heard>,
     },
     /// The answer: until a lease is over, its giver takes part in no term without the holder.
     Grant {

@@ -121,7 +121,7 @@ fn a_secondary_keeps_its_lease_before_it_takes_over() {
     b.set_now(at(400));
     b.handle_pulse(A, hello(A, 1));
     let question = Question { mirror: KEY, term: Term(1), session: 0 };
-    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question] });
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question], heard: None });
     let granted = settle(&mut b);
     let grant = Pulse::Grant { sequence: 1, mirrors: vec![KEY] };
     assert_eq!(granted, [Action::Send(A, grant)]);
@@ -142,7 +142,7 @@ fn while_the_store_does_not_answer_nothing_is_stopped_and_leases_are_given_again
     b.handle_timeout();
     let call = read(&settle(&mut b)).expect("the record is read");
     let question = Question { mirror: KEY, term: Term(1), session: 0 };
-    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question] });
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question], heard: None });
     let actions = settle(&mut b);
     assert_eq!(views(&actions), []);
     let grant = Pulse::Grant { sequence: 1, mirrors: vec![KEY] };
@@ -164,7 +164,7 @@ fn a_proposal_without_an_answer_stays_stopped_and_is_sent_again() {
     b.handle_store(KEY, call, StoreAnswer::Unknown);
     b.handle_pulse(A, hello(A, 1));
     let question = Question { mirror: KEY, term: Term(1), session: 0 };
-    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question] });
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question], heard: None });
     let grant = Pulse::Grant { sequence: 1, mirrors: vec![] };
     assert_eq!(settle(&mut b), [Action::Send(A, grant)]);
     b.set_now(at(300));
@@ -693,4 +693,80 @@ fn a_suspect_without_the_bytes_that_the_record_counts_on_does_not_go_on() {
     };
     assert!(goes_on([Some(TOKEN), None]));
     assert!(!goes_on([Some(Token(8)), None]));
+}
+
+/// The question that a node asks at that time.
+fn question_of(membership: &mut Membership, now: Nanos) -> Pulse {
+    membership.set_now(now);
+    membership.handle_timeout();
+    let ask = settle(membership).into_iter().find_map(|action| match action {
+        Action::Send(_, pulse @ Pulse::Ask { .. }) => Some(pulse),
+        _ => None,
+    });
+    ask.expect("it asks")
+}
+
+/// The standstill that B finds when A asks it 3 s after an answer, while B's clock moves on by this time. Meanwhile,
+/// the pulses have ended, and A has greeted again as this process, if there is one.
+fn found_after(moved: Nanos, greeted_again: Option<u64>) -> Option<Nanos> {
+    let (mut a, mut b) = (membership(A, 1, both()), membership(B, 1, both()));
+    settle(&mut a);
+    settle(&mut b);
+    a.handle_pulse(B, hello(B, 1));
+    b.handle_pulse(A, hello(A, 1));
+    b.set_now(at(5000));
+    b.handle_pulse(A, question_of(&mut a, at(200)));
+    let answer = settle(&mut b).into_iter().find_map(|action| match action {
+        Action::Send(_, pulse @ Pulse::Grant { .. }) => Some(pulse),
+        _ => None,
+    });
+    a.set_now(at(210));
+    a.handle_pulse(B, answer.expect("it answers"));
+    settle(&mut a);
+    b.set_now(at(5000).plus(moved));
+    if let Some(run) = greeted_again {
+        a.handle_pulse_end(B, false);
+        b.handle_pulse_end(A, false);
+        a.handle_pulse(B, hello(B, 1));
+        b.handle_pulse(A, Pulse::Hello { run, slices: vec![slice(A, 1)] });
+        settle(&mut b);
+    }
+    let question = question_of(&mut a, at(3210));
+    let find = |b: &mut Membership, question| {
+        b.handle_pulse(A, question);
+        settle(b).into_iter().find_map(|action| match action {
+            Action::EndHosts(from, lost) => Some((from, lost)),
+            _ => None,
+        })
+    };
+    let found = find(&mut b, question.clone());
+    assert_eq!(find(&mut b, question), None, "it is found once");
+    found.map(|(from, lost)| {
+        assert_eq!(from, A);
+        lost
+    })
+}
+
+#[test]
+fn a_partner_shows_a_node_that_its_clock_stood_still() {
+    let (none, all) = (Nanos(0), Some(Nanos::from_secs(3)));
+    assert_eq!(found_after(none, None), all);
+    assert_eq!(found_after(Nanos::from_millis(2400), None), Some(Nanos::from_millis(600)));
+    // Less is the difference of two clocks, and messages take time.
+    for moved in [2440, 3000, 10_000] {
+        assert_eq!(found_after(Nanos::from_millis(moved), None), None, "{moved}");
+    }
+    // The pulses have ended meanwhile. Another process has not heard the answer.
+    assert_eq!(found_after(none, Some(1)), all);
+    assert_eq!(found_after(none, Some(2)), None);
+}
+
+#[test]
+fn what_a_partner_waited_for_before_it_greeted_proves_nothing() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    let heard = Some(Heard { sequence: 1, ago_ms: 60_000 });
+    b.handle_pulse(A, Pulse::Ask { sequence: 2, questions: Vec::new(), heard });
+    assert!(!settle(&mut b).iter().any(|action| matches!(action, Action::EndHosts(..))));
 }

@@ -463,6 +463,9 @@ impl Run {
                 incarnation,
                 epoch,
             }),
+            Action::EndHosts(..) => {
+                panic!("no clock stands still here, and a pause is no such case")
+            }
             Action::Resync(key, session, Scope::All) => {
                 self.copy(node, MirrorId(key.number), session, None);
             }

@@ -93,7 +93,7 @@ fn hello() -> Pulse {
 fn ask(sequence: u64, questions: usize) -> Pulse {
     let mirror = MirrorKey { volume: [255; 16], number: 1 };
     let question = Question { mirror, term: Term(1), session: 1 };
-    Pulse::Ask { sequence, questions: vec![question; questions] }
+    Pulse::Ask { sequence, questions: vec![question; questions], heard: None }
 }
 
 /// A connection whose opener is in the handshake.
