@@ -190,6 +190,27 @@ impl Node {
         self.process.wait().expect("a killed process is waited for");
     }
 
+    /// Stops the node, as a paused machine or one that swaps stands still.
+    pub fn freeze(&mut self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped node go on.
+    pub fn thaw(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        self.expect_running();
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, signal).expect("a running process takes signals");
+    }
+
+    /// Creates the volume `data` of the cluster, with a replica on each of two nodes.
+    pub fn create_mirrored(&self) {
+        self.order(&["volume", "create", "data", "--size", "256MiB", "--replicas", "2"]);
+    }
+
     /// Creates the volume `data` of the cluster, with all its blocks on the node of this name.
     pub fn create_in_cluster(&self, node: &str) {
         let placement = format!("central:{node}");

@@ -153,6 +153,30 @@ fn a_host_reaches_a_volume_of_a_cluster_over_two_nodes_and_loses_one_of_them() {
     first.terminate();
 }
 
+#[test]
+#[ignore = "boots a virtual machine, which takes minutes: run by make test-guest"]
+fn a_node_that_stood_still_executes_no_write_that_the_kernels_multipath_has_repeated_elsewhere() {
+    if is_self_check() {
+        return; // the guest's own kernel has no such volumes
+    }
+    let scratch = Scratch::of("stale");
+    let cluster = Cluster::new(&scratch);
+    let (mut first, mut second) = (cluster.serve(&scratch, 0), cluster.serve(&scratch, 1));
+    first.create_mirrored();
+    let ((address, port), (_, second_port)) = (first.guest_side(), second.guest_side());
+    let parameters =
+        [("TARGET_ADDRESS", address), ("TARGET_PORT", &port), ("SECOND_PORT", &second_port)];
+    let marks: &[(&str, Act)] = &[
+        ("freeze", Node::freeze),
+        ("thaw", Node::thaw),
+        ("freeze", Node::freeze),
+        ("thaw", Node::thaw),
+    ];
+    run_with("stale", &scratch, &parameters, &mut first, marks);
+    first.terminate();
+    second.terminate();
+}
+
 /// The NQN of the guest.
 const GUEST: &str = "nqn.2014-08.org.nvmexpress:uuid:6e666c61-7368-4e51-8e01-000000000001";
 /// Keys of 32, 48 and 32 bytes; the first two are transformed.

@@ -82,6 +82,11 @@ impl DirectWire {
         (handle, OpenAnswer::read_from_bytes(&payload).expect("an OPEN's answer"))
     }
 
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.0
+    }
+
     /// Sends bytes.
     ///
     /// # Panics

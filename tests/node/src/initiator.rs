@@ -143,6 +143,11 @@ impl Initiator {
         Ok(initiator)
     }
 
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.socket
+    }
+
     /// The status of a login that the node must refuse.
     ///
     /// # Panics

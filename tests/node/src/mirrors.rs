@@ -4,6 +4,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -150,6 +151,17 @@ impl<'a> Mirrored<'a> {
     /// Sends a signal to a node.
     pub fn signal(&self, number: usize, signal: Signal) {
         self.node(number).signal(signal);
+    }
+
+    /// Stops a node, as a paused machine or one that swaps stands still, for this time at least, which `during`
+    /// takes a part of. The time is the fault, so it is not waited for otherwise.
+    pub fn freeze<T>(&self, number: usize, time: Duration, during: impl FnOnce() -> T) -> T {
+        self.node(number).freeze();
+        let begun = Instant::now();
+        let done = during();
+        std::thread::sleep(time.saturating_sub(begun.elapsed()));
+        self.signal(number, Signal::CONT);
+        done
     }
 
     /// A node that runs, other than this one.
