@@ -52,7 +52,19 @@ pub enum ControlError {
 /// # Errors
 /// When no node is running there, or the node refuses the call.
 pub fn ask<C: Call>(data_dir: &Path, call: C) -> Result<C::Answer, ControlError> {
-    exchange_call::<C>(data_dir, Conditional::from(call))
+    exchange_call::<C>(data_dir, Conditional::from(call), ANSWER_TIMEOUT)
+}
+
+/// The same for a caller that goes on without an answer after this time.
+///
+/// # Errors
+/// The same, and when there is no answer in time.
+pub fn ask_within<C: Call>(
+    data_dir: &Path,
+    call: C,
+    timeout: Duration,
+) -> Result<C::Answer, ControlError> {
+    exchange_call::<C>(data_dir, Conditional::from(call), timeout)
 }
 
 /// Sends a call that was decided on this generation of the node's recorded state, as `status` has it.
@@ -67,17 +79,19 @@ pub fn ask_if<C: Call>(
     generation: u64,
 ) -> Result<C::Answer, ControlError> {
     let request = Conditional { if_generation: Some(generation), request: call.into() };
-    exchange_call::<C>(data_dir, request)
+    exchange_call::<C>(data_dir, request, ANSWER_TIMEOUT)
 }
 
 fn exchange_call<C: Call>(
     data_dir: &Path,
     request: Conditional,
+    timeout: Duration,
 ) -> Result<C::Answer, ControlError> {
     let path = socket_path(data_dir);
     let stream = connect(data_dir)?;
     let failed = |source| ControlError::Io { path: path.clone(), source };
     let request = Zeroizing::new(Document::new(request).to_line());
+    stream.set_read_timeout(Some(timeout)).map_err(failed)?;
     let line = exchange(stream, &request).map_err(failed)?;
     let document = serde_json::from_str::<Document<Reply<C::Answer>>>(&line).ok();
     match document.filter(|document| document.schema == SCHEMA).map(|document| document.body) {
@@ -99,7 +113,6 @@ fn connect(data_dir: &Path) -> Result<UnixStream, ControlError> {
 }
 
 fn exchange(mut stream: UnixStream, request: &str) -> io::Result<Zeroizing<String>> {
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(request.as_bytes())?;
     stream.write_all(b"\n")?;
     let mut answer = Zeroizing::new(String::new());

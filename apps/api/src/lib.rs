@@ -60,7 +60,7 @@ pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
     ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, IscsiClash, Ready,
-    Status, StatusShow,
+    Status, StatusShow, WithdrawalInfo,
 };
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,

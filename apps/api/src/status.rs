@@ -165,6 +165,21 @@ pub struct ClusterView {
     /// The mirrors that this node copies to a replica which returns.
     #[serde(default)]
     pub copies: Vec<CopyInfo>,
+    /// What this node serves no more, and what has waited for seconds for the end of older requests: its space
+    /// is not used for anything else before. Absent if there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withdrawals: Vec<WithdrawalInfo>,
+}
+
+/// Volumes, or parts of them, that were removed or moved while requests on them were under way.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct WithdrawalInfo {
+    /// Their names.
+    pub volumes: Vec<String>,
+    /// The devices with their space on this node.
+    pub devices: Vec<String>,
+    /// The time since then, in seconds.
+    pub seconds: u64,
 }
 
 /// A mirror that is compared with a replica which returns, and copied to it.

@@ -850,6 +850,7 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
         verdict: verdict.to_owned(),
         reason: "etcd on c is down".to_owned(),
         copies: vec![],
+        withdrawals: vec![],
     };
     let degraded = Status { cluster: Some(view("degraded")), ..status() };
     let found = Verdict::of(&degraded);
@@ -863,6 +864,13 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
         assert!(said.contains(part), "{said} lacks {part}");
     }
     assert_eq!(Verdict::of(&Status { cluster: Some(view("ok")), ..status() }), Verdict::default());
+    let (volumes, devices) = (vec!["data".to_owned()], vec!["flash".to_owned()]);
+    let withdrawals = vec![WithdrawalInfo { volumes, devices, seconds: 12 }];
+    let waits = ClusterView { withdrawals, ..view("ok") };
+    let found = Verdict::of(&Status { cluster: Some(waits), ..status() });
+    assert_eq!(found.level, Level::Warning);
+    let part = "'data' was removed or moved 12 s ago, and requests on it have not ended";
+    assert!(found.reasons[0].contains(part), "{found:?}");
     assert_eq!(serde_json::to_value(Level::Problem).unwrap(), Level::Problem.as_str());
 }
 

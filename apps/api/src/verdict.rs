@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{DeviceInfo, Status};
+use crate::{ClusterView, DeviceInfo, Status, WithdrawalInfo};
 
 /// The health of a node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -101,9 +101,30 @@ fn names(status: &Status) -> Vec<Finding> {
 fn cluster(status: &Status) -> Vec<Finding> {
     let Some(view) = &status.cluster else { return Vec::new() };
     let level = match view.verdict.as_str() {
-        "ok" => return Vec::new(),
-        "degraded" => Level::Warning,
-        _ => Level::Problem,
+        "ok" => None,
+        "degraded" => Some(Level::Warning),
+        _ => Some(Level::Problem),
     };
-    vec![(level, format!("the cluster is {}: {}", view.verdict, view.reason))]
+    let found = |level| (level, format!("the cluster is {}: {}", view.verdict, view.reason));
+    let waits = view.waits().into_iter().map(|reason| (Level::Warning, reason));
+    level.map(found).into_iter().chain(waits).collect()
+}
+
+impl ClusterView {
+    /// The waits that hold this node up, each in one line with its remedy.
+    pub fn waits(&self) -> Vec<String> {
+        self.withdrawals.iter().map(withdrawal).collect()
+    }
+}
+
+fn withdrawal(it: &WithdrawalInfo) -> String {
+    let (volumes, seconds) = (it.volumes.join(", "), it.seconds);
+    let place = match &it.devices[..] {
+        [] => String::new(),
+        devices => format!(" on {}", devices.join(", ")),
+    };
+    format!(
+        "'{volumes}' was removed or moved {seconds} s ago, and requests on it have not ended: its \
+         space{place} is not used again before; check the log for a device that hangs"
+    )
 }

@@ -236,15 +236,16 @@ fn joined(made: &Joined) -> String {
 }
 
 fn described(status: &ClusterStatus) -> String {
-    let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, is_external, .. } =
-        status;
+    let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, .. } = status;
+    let ClusterStatus { node, is_external, .. } = status;
     let part =
         |name, part: &StatusPart| format!("{name} {}: {}\n", part.verdict.as_str(), part.reason);
     let (which, external) = match is_external {
         true => ("external etcd:", ", whose etcd is external"),
         false => ("etcd:", ""),
     };
-    let parts = part(which, etcd) + &part("data:", data);
+    let node: String = node.iter().map(|it| part("this node:", it)).collect();
+    let parts = part(which, etcd) + &part("data:", data) + &node;
     let table = tables::members(members);
     format!(
         "cluster '{name}' ({cluster}){external}\n{}: {reason}\n\n{parts}\n{table}",

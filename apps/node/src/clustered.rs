@@ -246,14 +246,13 @@ impl Enrolled {
         slices: &[Slice],
         timeout: Duration,
     ) -> Result<(), NodeError> {
-        let is_over = &self.receiver.is_over;
         for slice in slices {
             self.open(slice, timeout)?;
-            node.use_slice(slice.uuid(), is_over);
+            node.use_slice(slice.uuid());
         }
         self.begin_mirrors(node, slices);
         // The volumes are there when the node says that it is ready.
-        node.follow_cluster(compile(&self.follower.state(), self.spec.uuid), is_over);
+        node.follow_cluster(compile(&self.follower.state(), self.spec.uuid));
         self.receiver.hand(Arc::clone(node));
         self.follower.note_seen();
         Ok(())
@@ -386,19 +385,22 @@ impl Clustered {
 }
 
 impl Receiver {
-    /// Takes tables. Waits until the node is there.
-    fn take(&self, tables: Tables) {
+    /// Takes tables, or has the node look again at those that it has. Waits until the node is there. Returns
+    /// whether some of it waits for older requests.
+    fn take(&self, tables: Option<Tables>) -> bool {
         let mut node = self.node();
         while node.is_none() {
             if self.is_over.load(Ordering::SeqCst) {
-                return;
+                return false;
             }
             node = self.is_there.wait(node).unwrap_or_else(PoisonError::into_inner);
         }
         let served = node.clone();
         drop(node);
-        if let Some(node) = served {
-            node.follow_cluster(tables, &self.is_over);
+        match (served, tables) {
+            (Some(node), Some(tables)) => node.follow_cluster(tables),
+            (Some(node), None) => node.show_cluster(),
+            (None, _) => false,
         }
     }
 

@@ -30,6 +30,7 @@ mod status;
 mod tokens;
 mod trace;
 mod usage;
+mod withdrawn;
 mod workers;
 mod zeroing;
 
@@ -85,7 +86,9 @@ pub(crate) struct Node {
     /// The owner of files, if the node has one.
     files: OnceLock<Arc<FilesOwner>>,
     zeroing: zeroing::Zeroing,
-    /// Only the thread that follows the cluster changes it. Taken before `devices`.
+    /// Held while the node serves new tables of the cluster, so that it does so one after the other.
+    showing: Mutex<()>,
+    /// Only the holder of `showing` changes it. Taken before `devices`.
     shared: Mutex<Shared>,
     /// Serializes the decisions: held until every core has adopted a change, and never while older
     /// requests end.
@@ -145,6 +148,7 @@ impl Node {
             cluster: OnceLock::new(),
             files: OnceLock::new(),
             zeroing: zeroing::Zeroing::default(),
+            showing: Mutex::default(),
             shared: Mutex::default(),
             changing,
             served,

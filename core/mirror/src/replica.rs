@@ -78,6 +78,13 @@ pub(crate) struct Accepted {
     failed: Option<DeviceResult>,
 }
 
+#[cfg(test)]
+impl Accepted {
+    pub(crate) fn mirror(&self) -> MirrorId {
+        self.mirror
+    }
+}
+
 impl Mirrors {
     /// Accepts an operation of the primary: the caller says RECEIVED at once, and DONE when
     /// [`Self::poll_replica`] gives the result.

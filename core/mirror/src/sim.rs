@@ -8,8 +8,8 @@
 //!
 //! In some runs, slices are restored from copies of their last run, or the store is restored from an earlier
 //! state while all nodes are down. A start then compares what the slices know with the records. In others, a
-//! planner moves replicas that are out of sync to another node (`planner`), or a store that was restored from
-//! an earlier snapshot gives some of the answers.
+//! planner moves replicas that are out of sync to another node (`planner`), volumes are removed under load
+//! (`removal`), or a store that was restored from an earlier snapshot gives some of the answers.
 //!
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
@@ -30,6 +30,7 @@ mod hosts;
 mod node;
 mod planner;
 mod pulses;
+mod removal;
 mod run;
 mod store;
 mod wire;
@@ -106,6 +107,12 @@ fn run_with_older_store(seed: u64, mutant: Option<Mutant>) -> Result<Counts, Str
     run.map_err(|problem| format!("seed {seed} with an older store: {problem}"))
 }
 
+/// The result of one seed in which volumes are removed.
+fn run_with_removals(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
+    let run = Run::removing(seed, mutant).run();
+    run.map_err(|problem| format!("seed {seed} with removals: {problem}"))
+}
+
 /// Runs seeds, of which none may find anything.
 fn run_all(seeds: std::ops::Range<u64>) -> Counts {
     sum(seeds.map(|seed| run(seed, None)))
@@ -113,6 +120,10 @@ fn run_all(seeds: std::ops::Range<u64>) -> Counts {
 
 fn run_all_with_planner(seeds: std::ops::Range<u64>) -> Counts {
     sum(seeds.map(|seed| run_with_planner(seed, None)))
+}
+
+fn run_all_with_removals(seeds: std::ops::Range<u64>) -> Counts {
+    sum(seeds.map(|seed| run_with_removals(seed, None)))
 }
 
 fn sum(runs: impl Iterator<Item = Result<Counts, String>>) -> Counts {
@@ -212,7 +223,24 @@ fn mirrors_keep_their_promises_while_a_store_that_was_restored_gives_some_of_the
     }
 }
 
-/// `SIM_SEED=17` runs one seed, with a planner, too; `SIM_SEEDS=400..40000` many.
+/// The same of the seeds with removals.
+const FLOOR_WITH_REMOVALS: &[(&str, u64)] = &[
+    ("mirrors removed", 70),
+    ("operations on mirrors that are removed", 1),
+    ("requests on mirrors that are gone", 1),
+    ("takeovers", 1),
+];
+
+#[test]
+fn all_operations_end_while_volumes_are_removed_under_load() {
+    let counts = run_all_with_removals(0..100);
+    for (name, floor) in FLOOR_WITH_REMOVALS {
+        let count = counts.get(name).copied().unwrap_or(0);
+        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
+    }
+}
+
+/// `SIM_SEED=17` runs one seed, with a planner and with removals, too; `SIM_SEEDS=400..40000` many.
 #[test]
 #[ignore = "repeats or searches the seeds of SIM_SEED or SIM_SEEDS; other tests of this file run fixed seeds"]
 fn mirrors_keep_their_promises_for_the_named_seeds() {
@@ -225,7 +253,8 @@ fn mirrors_keep_their_promises_for_the_named_seeds() {
     let seeds = one.or(many).unwrap_or(400..800);
     println!("{:#?}", run_all(seeds.clone()));
     println!("{:#?}", run_all_with_planner(seeds.clone()));
-    println!("{:#?}", sum(seeds.map(|seed| run_with_older_store(seed, None))));
+    println!("{:#?}", sum(seeds.clone().map(|seed| run_with_older_store(seed, None))));
+    println!("{:#?}", run_all_with_removals(seeds));
 }
 
 /// The deliberate bugs, each with the first seed that finds it. Another change of the simulation needs other
@@ -278,6 +307,9 @@ const MUTANTS_TORN: &[(Mutant, u64)] = &[(Mutant::RepairUnnoted, 0)];
 /// The same, with a store that was restored.
 const MUTANTS_WITH_OLDER_STORE: &[(Mutant, u64)] = &[(Mutant::OlderIsAnswer, 0)];
 
+/// The same, with removals.
+const MUTANTS_WITH_REMOVALS: &[(Mutant, u64)] = &[(Mutant::SeatOutlasts, 0)];
+
 #[test]
 fn each_deliberate_bug_is_found() {
     for (mutant, seed) in MUTANTS {
@@ -296,6 +328,13 @@ fn each_deliberate_bug_is_found() {
     for (mutant, seed) in MUTANTS_WITH_OLDER_STORE {
         assert!(run_with_older_store(*seed, Some(*mutant)).is_err(), "{seed}: {mutant:?}");
         run_with_older_store(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+    for (mutant, seed) in MUTANTS_WITH_REMOVALS {
+        assert!(
+            run_with_removals(*seed, Some(*mutant)).is_err(),
+            "{seed} does not find {mutant:?}"
+        );
+        run_with_removals(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
     }
 }
 
@@ -326,5 +365,10 @@ fn seeds_that_find_the_deliberate_bugs() {
         let find = |seed| Some((seed, run_with_older_store(seed, Some(*mutant)).err()?));
         let found = (0..20_000).find_map(find);
         println!("{mutant:?} with an older store: {found:.200?}");
+    }
+    for (mutant, _) in MUTANTS_WITH_REMOVALS {
+        let find = |seed| Some((seed, run_with_removals(seed, Some(*mutant)).err()?));
+        let found = (0..20_000).find_map(find);
+        println!("{mutant:?} with removals: {found:.200?}");
     }
 }

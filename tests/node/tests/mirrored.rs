@@ -2,10 +2,13 @@
 //! restarted under a load that verifies every read.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use nearflash::nvme_tcp::Status;
+use nearflash::{Client, Credentials, Options};
 use nearflash_iscsi::initiator::Status as ScsiStatus;
 use nearflash_node_tests::{
     Door, Host, Initiator, Kind, Load, LoadSize, Machine, Mirrored, Stamp, Who, eventually,
@@ -306,6 +309,60 @@ fn a_mirrored_volume_grows_and_is_removed_and_what_does_not_fit_is_refused() {
     }
     // With one node there is no place for a second replica.
     nodes.crash(1);
+}
+
+/// Writes 64 KiB again and again, until the volume is gone. Returns how often that succeeded.
+fn write_until_gone(address: SocketAddr, place: u64, begun: &Barrier) -> u64 {
+    let url = format!("direct://{address}");
+    let client = Client::connect_with(&url, Credentials::NONE, Options::default()).unwrap();
+    let volume = client.open("data").unwrap();
+    let bytes = vec![0x5A; 64 << 10];
+    volume.write_at(&bytes, place).unwrap();
+    begun.wait();
+    (0..).take_while(|_| volume.write_at(&bytes, place).is_ok()).last().unwrap_or_default()
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_mirrored_volume_that_is_removed_under_load_holds_up_nothing() {
+    let machines = machines(2);
+    let nodes = Mirrored::start(&machines);
+    nodes.node(0).command(&["volume", "create", "other", "--replicas", "2", "--size", "64MiB"]);
+    for round in 0..3 {
+        nodes.create(&["--size", "64MiB", "--width", "1"]);
+        let addresses = nodes.addresses();
+        let begun = Barrier::new(9);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8_u64)
+                .map(|writer| {
+                    let address = addresses[usize::from(writer % 2 == 1)];
+                    let (place, begun) = (writer * MIB, &begun);
+                    scope.spawn(move || write_until_gone(address, place, begun))
+                })
+                .collect();
+            begun.wait();
+            nodes.node(round % 2).command(&["volume", "remove", "data", "--force", "--yes"]);
+            for writer in writers {
+                assert!(writer.join().is_ok(), "round {round}");
+            }
+        });
+        for node in [nodes.node(0), nodes.node(1)] {
+            let listed = || node.command(&["volume", "list"])["volumes"].clone();
+            eventually("the end of the volume", || listed().as_array().unwrap().len() == 1);
+        }
+        // Both nodes serve what is new, in the same space, and what was there before.
+        nodes.node(0).command(&["volume", "resize", "other", &format!("{}MiB", 80 + 16 * round)]);
+    }
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    for node in [nodes.node(0), nodes.node(1)] {
+        let volume = Door::Tcp.anonymous(node).unwrap().open("data").unwrap();
+        let mut bytes = vec![0xA5; 1 << 20];
+        volume.read_at(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0), "it is new");
+        volume.write_at(&bytes, 0).unwrap();
+        let status = node.command(&["status"]);
+        assert!(status["cluster"]["withdrawals"].is_null(), "{status}");
+    }
 }
 
 #[test]

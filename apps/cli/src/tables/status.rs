@@ -42,15 +42,15 @@ pub(crate) fn status(status: &Status) -> String {
 
 /// The node's place in its cluster, and the verdict on it; empty without one.
 fn cluster(status: &Status) -> String {
-    let Some(ClusterView { uuid, node, verdict, reason, copies }) = &status.cluster else {
-        return String::new();
-    };
+    let Some(view) = &status.cluster else { return String::new() };
+    let ClusterView { uuid, node, verdict, reason, copies, .. } = view;
     let copies = copies.iter().map(|CopyInfo { volume, mirror, done_bytes, bytes }| {
         let (done, all) = (size(*done_bytes), size(*bytes));
         format!("mirror {mirror} of '{volume}' is compared and copied: {done} of {all}\n")
     });
     let copies: String = copies.collect();
-    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{copies}")
+    let waits: String = view.waits().into_iter().map(|reason| reason + "\n").collect();
+    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{copies}{waits}")
 }
 
 fn doors(status: &Status) -> String {

@@ -68,8 +68,12 @@ impl From<Inconsistent> for ChangeError {
 /// The state of a node that does not serve its cluster's volumes.
 const NOT_SERVED: &str = "this node does not serve the volumes of its cluster";
 
-/// Takes the node's tables.
-pub(crate) type OnTables = Box<dyn FnMut(Tables) + Send>;
+/// Takes the node's tables, or looks again at those that it has. Returns whether some of it waits for older
+/// requests.
+pub(crate) type OnTables = Box<dyn FnMut(Option<Tables>) -> bool + Send>;
+
+/// The time after which what waits is looked at without a reason, and reported.
+const LOOK_PERIOD: Duration = Duration::from_secs(30);
 
 /// Keeps durably what the node has seen of the store.
 pub(crate) type OnSeen = Arc<dyn Fn(SeenRecord) + Send + Sync>;
@@ -97,12 +101,20 @@ enum Command {
 struct Shared {
     view: Mutex<View>,
     is_read: Condvar,
-    /// The newest tables that have not been taken.
-    tables: Mutex<Option<Tables>>,
+    tables: Mutex<News>,
     has_tables: Condvar,
     is_over: AtomicBool,
     /// Set while this node does not serve the cluster's volumes.
     absence: Mutex<Option<Absence>>,
+}
+
+/// The news for the thread that serves the tables.
+#[derive(Debug, Default)]
+struct News {
+    /// The newest tables that have not been taken.
+    tables: Option<Tables>,
+    /// Requests that those before them wait for have ended.
+    looks_again: bool,
 }
 
 /// The reason why a node that runs does not serve its cluster's volumes.
@@ -256,12 +268,19 @@ impl Follower {
                 Some(failure) => format!("{NOT_SERVED}: {failure}"),
                 None => format!("{NOT_SERVED} yet: {reason}"),
             };
-            let (node, copies) = (node.to_string(), Vec::new());
-            return ClusterView { uuid, node, verdict, reason, copies };
+            let (node, copies, withdrawals) = (node.to_string(), Vec::new(), Vec::new());
+            return ClusterView { uuid, node, verdict, reason, copies, withdrawals };
         }
         let name = state.nodes().get(&node).map(|it| it.name.to_string());
-        let (node, verdict, copies) = (name.unwrap_or_default(), level.to_string(), Vec::new());
-        ClusterView { uuid, node, verdict, reason, copies }
+        let (node, verdict) = (name.unwrap_or_default(), level.to_string());
+        let (copies, withdrawals) = (Vec::new(), Vec::new());
+        ClusterView { uuid, node, verdict, reason, copies, withdrawals }
+    }
+
+    /// Has the node look again at the tables that it has.
+    pub(crate) fn look_again(&self) {
+        lock(&self.shared.tables).looks_again = true;
+        self.shared.has_tables.notify_all();
     }
 
     /// Whether another process counts as alive as this node.
@@ -309,7 +328,7 @@ impl Shared {
     }
 
     fn publish(&self, tables: Tables) {
-        *lock(&self.tables) = Some(tables);
+        lock(&self.tables).tables = Some(tables);
         self.has_tables.notify_all();
     }
 
@@ -323,21 +342,30 @@ impl Shared {
 
     /// Hands the tables to the node, until the end.
     fn tell(&self, mut on_tables: OnTables) {
+        let mut waits = false;
+        while let Some(News { tables, .. }) = self.next_news(waits) {
+            waits = on_tables(tables);
+        }
+    }
+
+    /// Waits for news, and not for long if something `waits` for older requests. `None` at the end.
+    fn next_news(&self, waits: bool) -> Option<News> {
+        let mut news = lock(&self.tables);
         loop {
-            let mut slot = lock(&self.tables);
-            let tables = loop {
-                if self.is_over.load(Ordering::SeqCst) {
-                    return;
-                }
-                match slot.take() {
-                    Some(tables) => break tables,
-                    None => {
-                        slot = self.has_tables.wait(slot).unwrap_or_else(PoisonError::into_inner);
-                    }
-                }
-            };
-            drop(slot);
-            on_tables(tables);
+            if self.is_over.load(Ordering::SeqCst) {
+                return None;
+            }
+            if news.tables.is_some() || news.looks_again {
+                return Some(std::mem::take(&mut *news));
+            }
+            if waits {
+                let waited = self.has_tables.wait_timeout(news, LOOK_PERIOD);
+                let timed;
+                (news, timed) = waited.unwrap_or_else(PoisonError::into_inner);
+                news.looks_again |= timed.timed_out();
+            } else {
+                news = self.has_tables.wait(news).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
+use nearflash_api::StatusShow;
+use nearflash_api::client::ask_within;
 use nearflash_cluster::{Level, Part};
 use nearflash_units::ByteLen;
 use serde::Serialize;
@@ -14,6 +17,9 @@ use super::error::ClusterError;
 use super::full::{REMEDY, is_full};
 use super::join::endpoints;
 use super::member::{Folder, Member, Role};
+
+/// The time for which the node of this machine is waited for.
+const NODE_MAX: Duration = Duration::from_secs(3);
 
 /// The state of the cluster.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -36,6 +42,9 @@ pub struct ClusterStatus {
     pub etcd: StatusPart,
     /// The judgement on the nodes, slices and volumes.
     pub data: StatusPart,
+    /// What holds up the node of this machine. Absent if nothing does, or if no node runs here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<StatusPart>,
     /// The number of members that must answer.
     pub majority: usize,
     /// The members.
@@ -106,11 +115,16 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
             StatusPart { verdict: Level::AtRisk, reason }
         }
     };
-    let worst = if data.verdict > etcd.verdict { &data } else { &etcd };
+    let node = held_up(data_dir);
+    let mut worst = &etcd;
+    for part in [Some(&data), node.as_ref()].into_iter().flatten() {
+        worst = if part.verdict > worst.verdict { part } else { worst };
+    }
     let StatusPart { verdict, reason } = worst.clone();
     Ok(ClusterStatus {
         etcd,
         data,
+        node,
         cluster: member.cluster,
         name: member.name,
         machine: member.machine,
@@ -121,6 +135,14 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
         majority: majority(&members),
         members,
     })
+}
+
+/// What holds up the node of this machine, if it runs.
+fn held_up(data_dir: &Path) -> Option<StatusPart> {
+    let status = ask_within(data_dir, StatusShow {}, NODE_MAX).ok()?;
+    let waits = status.cluster?.waits();
+    let part = StatusPart { verdict: Level::Degraded, reason: waits.join("; ") };
+    (!waits.is_empty()).then_some(part)
 }
 
 impl From<Part> for StatusPart {

@@ -82,7 +82,8 @@ impl Board {
         let _ = shown.recv();
     }
 
-    /// Takes the seats of mirrors that are gone. No volume lies on them any more.
+    /// Takes the seats of mirrors that are gone. No volume lies on them any more; requests on them that are
+    /// under way end.
     pub(crate) fn unseat(&self, is_gone: impl Fn(&MirrorKey) -> bool) {
         let mut state = self.state();
         let gone: Vec<MirrorKey> = state.seats.keys().copied().filter(is_gone).collect();
@@ -97,17 +98,19 @@ impl Board {
         }
     }
 
-    /// Shows the cores new views. The views of mirrors without a seat are kept for later.
+    /// Shows the cores new views. A mirror without a seat is gone.
     pub(crate) fn show(&self, views: Vec<(MirrorKey, View)>, then: Then) {
         let mut state = self.state();
         for (key, view) in views {
-            state.views.insert(key, view);
-            state.enter(key, self.runtime.core_count());
+            if state.seats.contains_key(&key) {
+                state.views.insert(key, view);
+                state.enter(key, self.runtime.core_count());
+            }
         }
         self.publish(&state, then);
     }
 
-    /// The mirrors that have no replica here, and their views.
+    /// The mirrors that have no replica here, and the views that the cores have of them.
     pub(crate) fn elsewhere(&self) -> Vec<(MirrorKey, Option<View>)> {
         let state = self.state();
         let without = state.seats.iter().filter(|(_, seat)| seat.own.is_none());

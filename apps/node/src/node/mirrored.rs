@@ -23,6 +23,8 @@ use super::Node;
 use super::board::{Faces, Seat};
 use super::remotes::Devices;
 use super::shared::Shared;
+use super::withdrawn::Withdrawn;
+use crate::Ticket;
 use crate::cluster::record_of;
 use crate::remote::place_of;
 use crate::runtime_face::PeerAccess;
@@ -41,10 +43,21 @@ struct Seated {
     mirror: DeviceId,
     /// The face of this node's replica.
     replica: Option<DeviceId>,
+    /// The place of this node's replica.
+    own: Option<Extent>,
     /// The replicas that it has.
     places: Vec<ReplicaPlace>,
     /// The faces of the replicas on other nodes.
     faces: Vec<(ReplicaPlace, Faces)>,
+}
+
+impl Mirrored {
+    /// The place of this node's replica of the mirror that is, or whose face is, this device.
+    pub(super) fn own_place(&self, device: DeviceId) -> Option<Extent> {
+        let seated = self.devices.values();
+        let mut seated = seated.filter(|it| it.mirror == device || it.replica == Some(device));
+        seated.next().and_then(|seated| seated.own)
+    }
 }
 
 /// The identity of a mirror for the cores.
@@ -65,12 +78,13 @@ impl Node {
         let one = self.one_change();
         let peers = self.served().recorded.peers.clone();
         let Some(peers) = peers else { return };
-        let seats = {
+        let (seats, left) = {
             let (mut shared, mut outfit) = (self.shared(), self.outfit());
             let new = shared.new_mirrors();
             if new.is_empty() {
                 return;
             }
+            let left: Vec<_> = new.iter().filter_map(|layout| shared.left_place(layout)).collect();
             let mut space = self.copy().space;
             let mut makes = Makes { outfit: &mut outfit, space: &mut space, peers: &peers };
             let seats: Vec<_> = new
@@ -79,10 +93,18 @@ impl Node {
                 .collect();
             outfit.publish(&*self.runtime);
             self.served().recorded.space = space;
-            seats
+            (seats, left)
         };
         drop(one);
         self.board.seat(seats);
+        for (key, name, place) in left {
+            // Requests on the mirror go on without the replica of this node, so its space is free when the device
+            // has done what it was asked.
+            let ticket = Ticket::waiting(1);
+            let drained = ticket.clone();
+            self.board.drain(&core_key(key), Box::new(move || drained.settle()));
+            self.await_older(Withdrawn::replica(name, place, ticket));
+        }
     }
 
     /// Takes the seats of mirrors that are gone.
@@ -136,6 +158,18 @@ impl Shared {
         };
         let mirrors = self.tables.mirrors.iter().filter(is_new);
         mirrors.filter(|it| it.replicas.iter().all(is_reached)).cloned().collect()
+    }
+
+    /// The place that the replica of this node leaves by this layout.
+    fn left_place(&self, layout: &MirrorLayout) -> Option<(MirrorKey, Name, Extent)> {
+        let left = self.mirrored.devices.get(&layout.key)?.own?;
+        let own = self.own(layout).map(|own| self.extent_of(own, layout.len));
+        (own != Some(left)).then(|| (layout.key, self.mirror_name(layout.key), left))
+    }
+
+    /// A replica on a slice of this node, as an extent.
+    fn extent_of(&self, own: &ReplicaPlace, len: ByteLen) -> Extent {
+        Extent { device: self.slices[&own.slice], start: own.start, len }
     }
 
     /// The replica of this node.
@@ -192,7 +226,9 @@ impl Shared {
         let faces: Vec<(ReplicaPlace, Faces)> = faces.collect();
         let of_others = faces.iter().map(|(_, faces)| *faces).collect();
         let places = layout.replicas.clone();
-        self.mirrored.devices.insert(key, Seated { id, mirror, replica, places, faces });
+        let place = own.map(|own| self.extent_of(&own, layout.len));
+        let seated = Seated { id, mirror, replica, own: place, places, faces };
+        self.mirrored.devices.insert(key, seated);
         let (len, deallocates) = (layout.len, properties.deallocates);
         Seat { id, len, own: local, faces: of_others, deallocates }
     }

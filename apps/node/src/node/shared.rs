@@ -3,13 +3,14 @@
 //! node is a device that the cores reach through that node.
 //!
 //! Invariant: when something new lies where something else lay before, no request on the earlier one
-//! is under way any more.
+//! is under way any more (`withdrawn`). Everything else is served meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
 
 use nearflash_access::Secret as PeerSecret;
+use nearflash_api::WithdrawalInfo;
 use nearflash_cluster::compile::{
     MirrorLayout, MirrorPlace, Part, SlicePlace, Tables, VolumeLayout,
 };
@@ -28,6 +29,7 @@ use super::board::Board;
 use super::clock::now;
 use super::mirrored::Mirrored;
 use super::raised::raised_by;
+use super::withdrawn::{Withdrawals, Withdrawn};
 use crate::Ticket;
 use crate::cluster::PEER_KEY;
 use crate::exports::{direct_access, published};
@@ -49,6 +51,7 @@ pub(super) struct Shared {
     /// The connections to each node for each face of mirrors, by their place in the list of peers.
     links: HashMap<(Uuid, Option<Face>), Vec<usize>>,
     pub(super) mirrored: Mirrored,
+    pub(super) withdrawals: Withdrawals,
 }
 
 /// Whether the watcher of the cluster ends.
@@ -56,7 +59,7 @@ pub(crate) type IsOver = AtomicBool;
 
 impl Node {
     /// A slice of this node may be used from now on: the cluster's store knows its incarnation.
-    pub(crate) fn use_slice(&self, slice: Uuid, is_over: &IsOver) {
+    pub(crate) fn use_slice(&self, slice: Uuid) {
         let devices = self.devices();
         let place = devices.iter().position(|device| device.uuid() == slice);
         let place = place.expect("the slices are among the devices since the start");
@@ -64,7 +67,7 @@ impl Node {
             let mut shared = self.shared();
             shared.slices.insert(slice, DeviceId(u32::try_from(place).expect("devices are few")));
         }
-        self.show_cluster(is_over);
+        self.show_cluster();
     }
 
     /// The table of mirrors.
@@ -72,18 +75,21 @@ impl Node {
         Arc::clone(&self.board)
     }
 
-    /// Serves what these tables say from now on. Waits until the requests on what is gone have ended,
-    /// and so must not be called by a thread that has anything else to do.
-    pub(crate) fn follow_cluster(&self, tables: Tables, is_over: &IsOver) {
+    /// Serves what these tables say from now on, except where requests on what was there before are under
+    /// way: see [`Self::show_cluster`].
+    pub(crate) fn follow_cluster(&self, tables: Tables) -> bool {
         {
             let mut shared = self.shared();
             let before = std::mem::take(&mut shared.tables);
             shared.tables = keep_left_out(tables, before);
         }
-        self.show_cluster(is_over);
+        self.show_cluster()
     }
 
-    fn show_cluster(&self, is_over: &IsOver) {
+    /// Serves what the tables say, as far as the requests on what is gone allow it. Returns whether some of
+    /// it has to wait for them: their end has it called again.
+    pub(crate) fn show_cluster(&self) -> bool {
+        let _one = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         self.add_remotes();
         self.add_mirrors();
         if let Some(follower) = self.cluster.get() {
@@ -93,26 +99,65 @@ impl Node {
             let shared = self.shared();
             (shared.volumes(), shared.tables.elsewhere.clone())
         };
-        if self.serves(&wanted) && *self.served().recorded.elsewhere == elsewhere[..] {
+        self.withdraw(&wanted);
+        let served = self.shared_volumes();
+        let (next, waits) = {
+            let mut shared = self.shared();
+            shared.withdrawals.forget_over();
+            (shared.allowed(wanted, &served), !shared.withdrawals.is_empty())
+        };
+        if !self.serves(&next) || *self.served().recorded.elsewhere != elsewhere[..] {
+            // Nothing is gone, so no older request matters.
+            let _ = self.show_shared(next);
+        }
+        self.remove_mirrors();
+        self.report_withdrawals();
+        waits
+    }
+
+    fn report_withdrawals(&self) {
+        for WithdrawalInfo { volumes, devices, seconds } in self.withdrawals() {
+            let (volumes, devices) = (volumes.join(", "), devices.join(", "));
+            tracing::warn!(
+                volumes,
+                devices,
+                "requests on volumes that were removed or moved {seconds} s ago have not ended, and \
+                 their space is not used before: a device does not answer"
+            );
+        }
+    }
+
+    /// Stops serving what is gone.
+    fn withdraw(&self, wanted: &[Volume]) {
+        let kept = self.kept(wanted);
+        let is_kept: BTreeSet<Uuid> = kept.iter().map(|volume| volume.uuid).collect();
+        let mut gone = self.shared_volumes();
+        gone.retain(|volume| !is_kept.contains(&volume.uuid));
+        if gone.is_empty() {
             return;
         }
-        let kept = self.kept(&wanted);
-        let is_less = kept.len() < self.shared_volumes().len();
-        if is_less {
-            let ticket = self.show_shared(kept);
-            while !ticket.wait(super::quiesce::PATIENCE) {
-                if is_over.load(Ordering::SeqCst) {
-                    return;
-                }
-                tracing::warn!(
-                    "volumes of the cluster are gone, and new ones are not served before earlier \
-                     requests have ended: a device or a host does not answer"
-                );
-            }
-        }
-        // Nothing is gone, so no older request matters.
-        let _ = self.show_shared(wanted);
+        let places = {
+            let shared = self.shared();
+            gone.iter().flat_map(|volume| shared.places(volume)).collect()
+        };
+        let ticket = self.show_shared(kept);
+        // The nodes of its replicas refuse requests on a mirror that is gone, and no membership drops them any
+        // more. So its requests end only when the cores do not know it.
         self.remove_mirrors();
+        self.await_older(Withdrawn::new(&gone, places, ticket));
+    }
+
+    /// Does not serve this space as anything else before the older requests have ended.
+    pub(super) fn await_older(&self, withdrawn: Withdrawn) {
+        let ticket = withdrawn.ticket().clone();
+        self.shared().withdrawals.add(withdrawn);
+        let follower = self.cluster.get().map(Arc::downgrade).unwrap_or_default();
+        ticket.when_over(move || {
+            // Nobody serves a cluster any more if it is gone.
+            if let Some(follower) = follower.upgrade() {
+                follower.look_again();
+            }
+        });
     }
 
     /// Whether these volumes and parts are served already.
@@ -218,6 +263,27 @@ impl NewRemote {
 }
 
 impl Shared {
+    /// Of these volumes, those whose space nothing else uses any more. One that may not change yet stays as
+    /// it is served.
+    fn allowed(&self, wanted: Vec<Volume>, served: &[Volume]) -> Vec<Volume> {
+        if self.withdrawals.is_empty() {
+            return wanted;
+        }
+        let allow = |volume: Volume| {
+            if self.withdrawals.allow(&volume, &self.places(&volume)) {
+                return Some(volume);
+            }
+            served.iter().find(|it| it.uuid == volume.uuid).cloned()
+        };
+        wanted.into_iter().filter_map(allow).collect()
+    }
+
+    /// The space under a volume: that of a mirror is the replica of this node.
+    fn places(&self, volume: &Volume) -> Vec<Extent> {
+        let own = |extent: &Extent| self.mirrored.own_place(extent.device);
+        volume.extents.iter().map(|extent| own(extent).unwrap_or(*extent)).collect()
+    }
+
     /// The volumes and the parts that this node can serve.
     fn volumes(&self) -> Vec<Volume> {
         let parts = self.tables.parts.iter().filter_map(|part| self.part(part));

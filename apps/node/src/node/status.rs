@@ -3,6 +3,7 @@
 use nearflash_api::{
     COMMIT, ClientInfo, ClusterView, CopyInfo, CoreInfo, DeviceInfo, EraseBucket, ErasesInfo,
     FlashInfo, HostInfo, InitiatorInfo, IscsiClash, PcmInfo, Status, VERSION, Verdict,
+    WithdrawalInfo,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use nearflash_device::DeviceId;
 use nearflash_media::{Device, FlashWear, Kind, ModelConfig, PcmWear, Wear};
 use nearflash_mirror::MirrorId;
 use nearflash_space::{Space, Volume};
-use nearflash_units::ByteLen;
+use nearflash_units::{ByteLen, index};
 use uuid::Uuid;
 
 use super::Node;
@@ -89,7 +90,18 @@ impl Node {
             let (mirror, done_bytes, bytes) = (key.number, done.0, len.0);
             Some(CopyInfo { volume, mirror, done_bytes, bytes })
         };
-        Some(ClusterView { copies: runtime.copies.iter().filter_map(copy).collect(), ..view })
+        let copies = runtime.copies.iter().filter_map(copy).collect();
+        drop(served);
+        Some(ClusterView { copies, withdrawals: self.withdrawals(), ..view })
+    }
+
+    /// What older requests have held up for seconds.
+    pub(super) fn withdrawals(&self) -> Vec<WithdrawalInfo> {
+        let name = {
+            let devices = self.devices();
+            move |device: DeviceId| Some(devices.get(index(device.0))?.name().to_string())
+        };
+        self.shared().withdrawals.shown(name)
     }
 
     /// Clears the suspicion of a device: its flushes and durable writes can succeed again. `None` for an

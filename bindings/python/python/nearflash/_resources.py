@@ -63,6 +63,7 @@ __all__ = [
     "VolumeIo",
     "VolumeLayout",
     "VolumesOfHost",
+    "WithdrawalInfo",
 ]
 
 EventLevel = Literal["info", "warning", "error"]
@@ -160,6 +161,10 @@ class ClusterView:
 
     verdict: str
     """`ok`, `degraded`, `at risk` or `unavailable`."""
+
+    withdrawals: list[WithdrawalInfo] = field(default_factory=list)
+    """What this node serves no more, and what has waited for seconds for the end of older requests:
+    its space is not used for anything else before. Absent if there is nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1299,3 +1304,18 @@ class VolumesOfHost:
 
     volumes: list[HostVolume]
     """In the order of their names."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WithdrawalInfo:
+    """Volumes, or parts of them, that were removed or moved while requests on them were under
+    way."""
+
+    devices: list[str]
+    """The devices with their space on this node."""
+
+    seconds: int
+    """The time since then, in seconds."""
+
+    volumes: list[str]
+    """Their names."""

@@ -1,6 +1,7 @@
 //! Single rules, step by step. How they work together is the simulation's part.
 
 mod copy;
+mod gone;
 mod handover;
 mod lost;
 mod repair;

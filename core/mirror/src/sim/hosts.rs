@@ -34,6 +34,10 @@ impl Op {
     pub(super) fn is_open(&self) -> bool {
         !self.is_over
     }
+
+    pub(super) fn is_on(&self, mirror: u32) -> bool {
+        self.mirror == mirror
+    }
 }
 
 impl Run {
@@ -53,6 +57,9 @@ impl Run {
         let number = u32::try_from(self.ops.len()).expect("they are few");
         let core = self.draw(self.nodes[node].cores.len());
         let mirror = u32::try_from(self.random.below(MIRRORS.into())).expect("it is small");
+        if self.nodes[node].gone.contains(&mirror) {
+            return self.later(self.now + MILLI, Event::NextOp);
+        }
         let first = self.random.below(BLOCKS);
         let len = 1 + self.random.below((BLOCKS - first).min(3));
         let (buffer, buffer_offset) = (BufferId(number), ByteLen(0));

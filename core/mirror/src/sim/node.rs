@@ -1,6 +1,6 @@
 //! A node of the simulation: its cores, its membership, its clock; and its deaths.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nearflash_device::{DeviceId, Health};
@@ -42,7 +42,7 @@ pub(super) struct Node {
     /// By mirror: whether answered writes may be lost.
     pub(super) health: Vec<Arc<Health>>,
     pub(super) membership: Option<Membership>,
-    table: MirrorTable,
+    pub(super) table: MirrorTable,
     pub(super) views: BTreeMap<u32, View>,
     /// By core: when the last message of the control plane arrives there.
     mail: Vec<Time>,
@@ -68,6 +68,8 @@ pub(super) struct Node {
     pub(super) places: BTreeMap<u32, Places>,
     /// The same, as far as the membership knows, with the records of that time.
     pub(super) told: BTreeMap<u32, (Places, Known)>,
+    /// The mirrors that it knows to be gone.
+    pub(super) gone: BTreeSet<u32>,
     /// When the last operation of the device ends.
     pub(super) busy_until: Time,
 }
@@ -100,6 +102,7 @@ impl Node {
             has_lost_power: false,
             places: BTreeMap::new(),
             told: BTreeMap::new(),
+            gone: BTreeSet::new(),
             busy_until: 0,
         }
     }
@@ -174,6 +177,7 @@ impl Run {
         let it = &mut self.nodes[node];
         it.places = current;
         it.told.clear();
+        it.gone.clone_from(&self.store.removed);
         if node < sharing {
             let (incarnation, power) = (it.incarnation, it.power);
             let slice = SliceState { slice: node_key(node), incarnation, power };
@@ -271,6 +275,7 @@ impl Run {
         let told = (0..).zip(self.store.places.iter().cloned());
         let told = told.map(|(mirror, places)| (mirror, (places, known(index(mirror))))).collect();
         self.nodes[node].told = told;
+        self.nodes[node].gone.clone_from(&self.store.removed);
         self.tell_membership(node);
         let shown = if self.has_planner { MIRRORS } else { 0 };
         for mirror in 0..shown {
@@ -281,7 +286,9 @@ impl Run {
     /// Gives the membership the mirrors that it has been told of.
     pub(super) fn tell_membership(&mut self, node: usize) {
         let it = &self.nodes[node];
-        let own = it.told.iter().filter(|(_, (places, _))| places.has(node));
+        let (told, gone) = (&it.told, &it.gone);
+        let own =
+            told.iter().filter(|(mirror, (places, _))| places.has(node) && !gone.contains(mirror));
         let note = |mirror: &u32| it.device.notes.get(mirror).copied();
         let configs = own.map(|(mirror, (places, known))| MirrorConfig {
             note: note(mirror),
@@ -367,7 +374,7 @@ impl Run {
     }
 
     pub(super) fn watched(&mut self, node: usize, mirror: u32, known: Known) {
-        if !self.nodes[node].is_up {
+        if !self.nodes[node].is_up || self.nodes[node].gone.contains(&mirror) {
             return;
         }
         if self.nodes[node].places[&mirror].has(node) {
@@ -516,8 +523,15 @@ impl Run {
             self.nodes[node].views.insert(key.number, view);
             let entry = self.entry_of(node, key.number, view);
             let it = &mut self.nodes[node];
-            it.table = it.table.with(MirrorId(key.number), Some(entry));
+            if !it.gone.contains(&key.number) {
+                it.table = it.table.with(MirrorId(key.number), Some(entry));
+            }
         }
+        self.send_table(node, number);
+    }
+
+    /// Gives a node's cores its table.
+    pub(super) fn send_table(&mut self, node: usize, number: u64) {
         self.count("tables");
         let (life, cores) = (self.nodes[node].life, self.nodes[node].cores.len());
         let table = Arc::new(self.nodes[node].table.clone());

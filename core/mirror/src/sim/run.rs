@@ -78,6 +78,9 @@ pub(super) enum Event {
     /// The store gets its newest state again.
     StoreForward,
     Plan,
+    /// The volume of a mirror is removed, and a node hears of it.
+    Remove(u32),
+    Gone(usize, u32),
     Moved(usize, u32, Places, Known),
     Follow(usize, u64, u32, (Places, Known)),
     Arrive(usize),
@@ -110,6 +113,8 @@ pub(super) struct Run {
     pub(super) mutant: Option<Mutant>,
     /// Replicas that are out of sync are replaced by new ones on other nodes.
     pub(super) has_planner: bool,
+    /// Volumes are removed under load.
+    pub(super) has_removals: bool,
     pub(super) nodes: Vec<Node>,
     pub(super) store: Store,
     pub(super) pulses: Vec<Vec<PulseLink>>,
@@ -178,6 +183,7 @@ impl Run {
             events: 0,
             mutant,
             has_planner,
+            has_removals: false,
             nodes,
             store: Store::default(),
             pulses: (0..sharing).map(pulses).collect(),
@@ -227,6 +233,11 @@ impl Run {
         let mut run = Self::new(seed, mutant, false);
         (run.store.older, run.store_restores) = (150, 0);
         run
+    }
+
+    /// The run of a seed in which volumes are removed under load.
+    pub(super) fn removing(seed: u64, mutant: Option<Mutant>) -> Self {
+        Self { has_removals: true, ..Self::new(seed, mutant, false) }
     }
 
     /// The run of a seed in which blocks of one node cannot be read, and nothing else fails.
@@ -325,6 +336,9 @@ impl Run {
             let at = 500 * MILLI + self.random.below(CALM - 4_000 * MILLI);
             self.later(at, Event::StoreBack);
         }
+        if self.has_removals {
+            self.begin_removals();
+        }
     }
 
     /// The nodes that may have replicas: the first ones.
@@ -420,7 +434,7 @@ impl Run {
             | Event::Copied(node, life, ..) => (*node, Some(*life)),
             Event::StoreAnswer(call, _) => (call.node, Some(call.life)),
             Event::Pulse(_, to, ..) | Event::PulseEnd(_, to, ..) => (*to, None),
-            Event::Watch(node, ..) | Event::Moved(node, ..) => (*node, None),
+            Event::Watch(node, ..) | Event::Moved(node, ..) | Event::Gone(node, _) => (*node, None),
             Event::Follow(node, life, ..) => (*node, Some(*life)),
             Event::Arrive(sent) => (self.sent[*sent].link.to, None),
             Event::Back(sent, _) => {
@@ -485,6 +499,8 @@ impl Run {
             Event::StoreBack => self.restore_store(),
             Event::StoreForward => self.forward_store(),
             Event::Plan => self.plan(),
+            Event::Remove(mirror) => self.remove(mirror),
+            Event::Gone(node, mirror) => self.gone(node, mirror),
             Event::Moved(node, mirror, places, known) => self.moved(node, mirror, places, known),
             Event::Follow(node, _, mirror, heard) => self.follow(node, mirror, heard),
             Event::Arrive(sent) => self.arrive(sent),
@@ -595,7 +611,7 @@ impl Run {
                 return Err(format!("node {node} is not idle at rest: {:?}", it.cores));
             }
         }
-        for mirror in 0..MIRRORS {
+        for mirror in (0..MIRRORS).filter(|mirror| !self.store.removed.contains(mirror)) {
             let place = usize::try_from(mirror).expect("small");
             let record = &self.store.records[place].record;
             if record.in_sync.len() < REPLICA_NODES {

@@ -1,5 +1,7 @@
 //! The modelled store: one map with revisions. Calls are late, and their answers are lost.
 
+use std::collections::BTreeSet;
+
 use nearflash_units::index;
 
 use super::history::Time;
@@ -16,6 +18,8 @@ pub(super) struct Store {
     pub(super) records: Vec<Known>,
     /// By mirror: where its replicas are.
     pub(super) places: Vec<Places>,
+    /// The mirrors whose volumes were removed.
+    pub(super) removed: BTreeSet<u32>,
     /// By node: the incarnation of its slice.
     pub(super) slices: [u64; NODES],
     pub(super) revision: i64,
@@ -113,7 +117,11 @@ impl Run {
         }
         let place = index(call.mirror);
         let is_alive = self.nodes[call.node].life == call.life && self.nodes[call.node].is_up;
+        let is_removed = self.store.removed.contains(&call.mirror);
         let answer = match &call.proposal {
+            // There is no record any more.
+            None if is_removed => StoreAnswer::Unknown,
+            Some(_) if is_removed => StoreAnswer::Refused(self.store.revision),
             None => StoreAnswer::Read(self.store.records[place].clone()),
             Some(Proposal { revision, places, record }) => {
                 let is_last = self.store.slices[call.node] == call.incarnation;

@@ -241,6 +241,11 @@ impl Run {
         let Submission { request, mirror, tag, digests, .. } = submission;
         let tag = tag.expect("it is for another node");
         let refused = DeviceResult::Remote(Outcome::DeviceUnavailable);
+        if self.nodes[to].gone.contains(&mirror.0) {
+            // Its faces are withdrawn.
+            self.count("requests on mirrors that are gone");
+            return self.answer(number, refused);
+        }
         let io = FORWARDED + u32::try_from(number).expect("they are few");
         // The bytes go into a buffer of this node.
         let buffer = BufferId(io);
