@@ -59,8 +59,8 @@ pub use reservation::{
 pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
-    ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, InitiatorInfo, IscsiClash, Ready,
-    Status, StatusShow, WithdrawalInfo,
+    ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, HungCoreInfo, InitiatorInfo, IscsiClash,
+    Ready, Status, StatusShow, WithdrawalInfo,
 };
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,

@@ -152,7 +152,7 @@ impl IscsiClash {
 }
 
 /// A cluster, as one of its nodes sees it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 pub struct ClusterView {
     /// The cluster's UUID.
     pub uuid: Uuid,
@@ -169,6 +169,19 @@ pub struct ClusterView {
     /// is not used for anything else before. Absent if there is nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withdrawals: Vec<WithdrawalInfo>,
+    /// The cores of this node that do not turn: until they do, it leaves its mirrors to their other nodes. Absent
+    /// if all turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hung_cores: Vec<HungCoreInfo>,
+}
+
+/// A core that does not turn.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct HungCoreInfo {
+    /// The processor.
+    pub core: usize,
+    /// The time since its last turn, in seconds.
+    pub seconds: u64,
 }
 
 /// Volumes, or parts of them, that were removed or moved while requests on them were under way.

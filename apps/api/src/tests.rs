@@ -851,6 +851,7 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
         reason: "etcd on c is down".to_owned(),
         copies: vec![],
         withdrawals: vec![],
+        hung_cores: vec![],
     };
     let degraded = Status { cluster: Some(view("degraded")), ..status() };
     let found = Verdict::of(&degraded);
@@ -871,6 +872,10 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
     assert_eq!(found.level, Level::Warning);
     let part = "'data' was removed or moved 12 s ago, and requests on it have not ended";
     assert!(found.reasons[0].contains(part), "{found:?}");
+    let hung_cores = vec![HungCoreInfo { core: 3, seconds: 7 }];
+    let hangs = ClusterView { hung_cores, ..view("ok") };
+    let found = Verdict::of(&Status { cluster: Some(hangs), ..status() });
+    assert!(found.reasons[0].contains("core 3 has not turned for 7 s"), "{found:?}");
     assert_eq!(serde_json::to_value(Level::Problem).unwrap(), Level::Problem.as_str());
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ClusterView, DeviceInfo, Status, WithdrawalInfo};
+use crate::{ClusterView, DeviceInfo, HungCoreInfo, Status, WithdrawalInfo};
 
 /// The health of a node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -113,7 +113,13 @@ fn cluster(status: &Status) -> Vec<Finding> {
 impl ClusterView {
     /// The waits that hold this node up, each in one line with its remedy.
     pub fn waits(&self) -> Vec<String> {
-        self.withdrawals.iter().map(withdrawal).collect()
+        let cores = self.hung_cores.iter().map(|HungCoreInfo { core, seconds }| {
+            format!(
+                "core {core} has not turned for {seconds} s, and this node leaves its mirrors to their \
+                 other nodes until it does: check the log for a device that hangs, or restart the node"
+            )
+        });
+        cores.chain(self.withdrawals.iter().map(withdrawal)).collect()
     }
 }
 

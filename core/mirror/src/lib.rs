@@ -5,14 +5,15 @@
 //! takes operations on mirrors, and gives operations on local devices and on *remote* ones, which stand
 //! for the replica, or for the mirror, on another node.
 //!
-//! A node has no membership yet: a mirror whose replica is lost waits until a table without that replica
-//! comes, and leases, changes of terms and the copying of returning replicas, which would make that
-//! table, do not exist. Its driver refuses a forwarded operation unless [`Mirrors::role`] is primary
-//! in the term of its [`Tag`], and hands in every result whose `io` number is [`OPERATIONS`] or more.
+//! [`Mirrors`] is the part of one core. It goes by a table, which [`membership`] makes with the other nodes. Its
+//! driver refuses a forwarded operation unless [`Mirrors::role`] is primary in the term of its [`Tag`], and
+//! hands in every result whose `io` number is [`OPERATIONS`] or more. [`Heartbeats`] tell the membership whether
+//! all cores turn.
 //!
 //! Pure. It must not know volumes, hosts, connections or the cluster's store.
 
 mod copy;
+mod heartbeats;
 mod job;
 mod locks;
 pub mod membership;
@@ -26,6 +27,7 @@ mod table;
 mod written;
 
 pub use copy::{Buffers, Copied, DigestKey};
+pub use heartbeats::{Heartbeats, SILENCE_MAX};
 pub use locks::{Range, Ticket};
 pub use mirrors::{
     Asker, HOLD, MirrorMessage, Mirrors, Origin, REDRIVE, REPLICA_TIMEOUT, RETRY_PERIOD, Submission,

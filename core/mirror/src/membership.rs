@@ -19,6 +19,9 @@
 //! is not in sync, and adds one elsewhere. A primary adds a replica to the record only if its transaction
 //! finds the places that the primary knows, so that the record never names a replica without a place.
 //!
+//! A node with a core that does not turn is *stalled*: it neither asks for leases nor gives any, and wants no
+//! change. So the other node of each mirror that is in sync goes on without it.
+//!
 //! Mirrors have two replicas here, or one while there is no room for another. It must not know connections, clients of the store, or threads.
 
 mod join;
@@ -40,7 +43,6 @@ pub use note::{Note, NoteVerdict, Token, Tokens};
 pub use pulse::{Heard, Pulse, Question, SliceState};
 pub use record::{Element, Known, Record};
 
-#[cfg(test)]
 use crate::mutant::Mutant;
 
 /// The identity of a node.
@@ -244,6 +246,7 @@ pub struct Membership {
     ask_at: Nanos,
     sessions: u32,
     is_leaving: bool,
+    is_stalled: bool,
     #[cfg(test)]
     pub(crate) mutant: Option<Mutant>,
 }
@@ -270,6 +273,7 @@ impl Membership {
             ask_at: now,
             sessions: 0,
             is_leaving: false,
+            is_stalled: false,
             #[cfg(test)]
             mutant: None,
         }
@@ -409,6 +413,11 @@ impl Membership {
         self.step_all();
     }
 
+    /// Whether a core of this node does not turn ([`crate::Heartbeats`]).
+    pub fn set_stalled(&mut self, is_stalled: bool) {
+        self.is_stalled = is_stalled && !self.is(Mutant::StallIgnored);
+    }
+
     /// Hands every mirror over to its other replica, if that one is in sync.
     pub fn leave(&mut self) {
         self.is_leaving = true;
@@ -462,13 +471,13 @@ impl Membership {
 
     /// Asks each partner for leases on the mirrors of which this node is primary.
     fn ask(&mut self) {
-        let Self { partners, mirrors, actions, now, .. } = self;
+        let Self { partners, mirrors, actions, now, is_stalled, .. } = self;
         for (node, partner) in partners.iter_mut().filter(|(_, partner)| partner.run.is_some()) {
             let shared = || mirrors.iter().filter(|(_, mirror)| mirror.other.node == *node);
             if shared().next().is_none() {
                 continue;
             }
-            let questions = shared();
+            let questions = shared().filter(|_| !*is_stalled);
             let questions: Vec<Question> =
                 questions.filter_map(|(key, mirror)| mirror.question(*key)).collect();
             self.sequence += 1;
@@ -501,7 +510,7 @@ impl Membership {
             if mirror.other.node != from {
                 continue;
             }
-            if mirror.gives_lease(question) {
+            if !self.is_stalled && mirror.gives_lease(question) {
                 mirror.given = mirror.given.max(until);
                 granted.push(question.mirror);
             } else if mirror.known.record.term > question.term {

@@ -77,6 +77,8 @@ pub(crate) enum Mutant {
     DigestsCollide,
     /// A read is repaired without the lock of its range.
     RepairUnlocked,
+    /// A node with a core that does not turn takes part as before.
+    StallIgnored,
     /// A mirror that is gone stays in the table until the requests on it have ended.
     SeatOutlasts,
     /// A read is repaired from a replica to which everything is still being copied.

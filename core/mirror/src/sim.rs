@@ -9,7 +9,8 @@
 //! In some runs, slices are restored from copies of their last run, or the store is restored from an earlier
 //! state while all nodes are down. A start then compares what the slices know with the records. In others, a
 //! planner moves replicas that are out of sync to another node (`planner`), volumes are removed under load
-//! (`removal`), or a store that was restored from an earlier snapshot gives some of the answers.
+//! (`removal`), a store that was restored from an earlier snapshot gives some of the answers, or cores do not
+//! turn while the rest of their process goes on (`stalls`).
 //!
 //! Checks: what was acknowledged is on every replica in sync (I1), and is durable there after a flush;
 //! reads are linearizable and return nothing that was refused, and what was read once does not revert
@@ -32,6 +33,7 @@ mod planner;
 mod pulses;
 mod removal;
 mod run;
+mod stalls;
 mod store;
 mod wire;
 mod world;
@@ -113,6 +115,12 @@ fn run_with_removals(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String
     run.map_err(|problem| format!("seed {seed} with removals: {problem}"))
 }
 
+/// The result of one seed in which cores do not turn.
+fn run_with_stalls(seed: u64, mutant: Option<Mutant>) -> Result<Counts, String> {
+    let run = Run::stalling(seed, mutant).run();
+    run.map_err(|problem| format!("seed {seed} with stalls: {problem}"))
+}
+
 /// Runs seeds, of which none may find anything.
 fn run_all(seeds: std::ops::Range<u64>) -> Counts {
     sum(seeds.map(|seed| run(seed, None)))
@@ -124,6 +132,10 @@ fn run_all_with_planner(seeds: std::ops::Range<u64>) -> Counts {
 
 fn run_all_with_removals(seeds: std::ops::Range<u64>) -> Counts {
     sum(seeds.map(|seed| run_with_removals(seed, None)))
+}
+
+fn run_all_with_stalls(seeds: std::ops::Range<u64>) -> Counts {
+    sum(seeds.map(|seed| run_with_stalls(seed, None)))
 }
 
 fn sum(runs: impl Iterator<Item = Result<Counts, String>>) -> Counts {
@@ -240,6 +252,24 @@ fn all_operations_end_while_volumes_are_removed_under_load() {
     }
 }
 
+/// The same of the seeds with stalls.
+const FLOOR_WITH_STALLS: &[(&str, u64)] = &[
+    ("cores that did not turn", 60),
+    ("looks at silent cores", 800),
+    ("operations while a core does not turn", 1000),
+    ("replicas dropped", 20),
+    ("takeovers", 20),
+];
+
+#[test]
+fn mirrors_go_on_without_a_node_whose_core_does_not_turn() {
+    let counts = run_all_with_stalls(0..60);
+    for (name, floor) in FLOOR_WITH_STALLS {
+        let count = counts.get(name).copied().unwrap_or(0);
+        assert!(count >= *floor, "{name}: {count} of at least {floor} in {counts:#?}");
+    }
+}
+
 /// `SIM_SEED=17` runs one seed, with a planner and with removals, too; `SIM_SEEDS=400..40000` many.
 #[test]
 #[ignore = "repeats or searches the seeds of SIM_SEED or SIM_SEEDS; other tests of this file run fixed seeds"]
@@ -254,7 +284,8 @@ fn mirrors_keep_their_promises_for_the_named_seeds() {
     println!("{:#?}", run_all(seeds.clone()));
     println!("{:#?}", run_all_with_planner(seeds.clone()));
     println!("{:#?}", sum(seeds.clone().map(|seed| run_with_older_store(seed, None))));
-    println!("{:#?}", run_all_with_removals(seeds));
+    println!("{:#?}", run_all_with_removals(seeds.clone()));
+    println!("{:#?}", run_all_with_stalls(seeds));
 }
 
 /// The deliberate bugs, each with the first seed that finds it. Another change of the simulation needs other
@@ -310,6 +341,9 @@ const MUTANTS_WITH_OLDER_STORE: &[(Mutant, u64)] = &[(Mutant::OlderIsAnswer, 0)]
 /// The same, with removals.
 const MUTANTS_WITH_REMOVALS: &[(Mutant, u64)] = &[(Mutant::SeatOutlasts, 0)];
 
+/// The same, with stalls.
+const MUTANTS_WITH_STALLS: &[(Mutant, u64)] = &[(Mutant::StallIgnored, 0)];
+
 #[test]
 fn each_deliberate_bug_is_found() {
     for (mutant, seed) in MUTANTS {
@@ -335,6 +369,10 @@ fn each_deliberate_bug_is_found() {
             "{seed} does not find {mutant:?}"
         );
         run_with_removals(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
+    }
+    for (mutant, seed) in MUTANTS_WITH_STALLS {
+        assert!(run_with_stalls(*seed, Some(*mutant)).is_err(), "{seed} does not find {mutant:?}");
+        run_with_stalls(*seed, None).unwrap_or_else(|problem| panic!("{problem}"));
     }
 }
 

@@ -142,6 +142,34 @@ fn a_primary_that_stops_for_longer_than_its_lease_returns_as_secondary_and_answe
 }
 
 #[test]
+#[ignore = "needs etcd, and python3 as root: run by make test"]
+fn a_node_with_a_core_that_hangs_is_replaced_as_primary_and_dropped_as_secondary() {
+    let machines = machines(3);
+    let nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "64MiB", "--width", "1"]);
+    let load = load(&nodes);
+    for is_primary in [true, false] {
+        let before = nodes.mirror(0);
+        let hung = if is_primary { before.primary() } else { before.secondary() };
+        let asked = nodes.other(hung);
+        let held = nodes.node(hung).hold("core-0");
+        eventually("a membership without the node", || {
+            let mirror = nodes.mirror(asked);
+            mirror.term > before.term && !mirror.is_whole() && mirror.primary() != hung
+        });
+        (0..3).filter(|it| *it != hung).for_each(|it| goes_on(&load, it));
+        let status = nodes.node(hung).command(&["status"]);
+        let core = &status["cluster"]["hung_cores"][0];
+        assert!(core["seconds"].as_u64().is_some_and(|seconds| seconds >= 3), "{status}");
+        assert!(machines[hung].place.log().contains("has not turned for 3 s"));
+        drop(held);
+        nodes.heals(asked);
+        (0..3).for_each(|it| goes_on(&load, it));
+    }
+    assert_sound(load, &nodes);
+}
+
+#[test]
 #[ignore = "needs etcd: run by make test"]
 fn after_both_replicas_were_killed_the_newest_one_serves_and_the_other_one_alone_does_not() {
     let machines = machines(3);

@@ -43,6 +43,10 @@ const COMPLETIONS_MAX: u32 = 4096;
 /// The most completions of one turn, which bounds its duration.
 const COMPLETIONS_PER_TURN_MAX: usize = 512;
 
+/// The longest sleep. A core that has not turned for longer than a few of these hangs, and the membership of
+/// mirrors goes by that.
+const SLEEP_MAX: Nanos = Nanos::from_secs(1);
+
 /// The maximum number of messages of one turn.
 const MESSAGES_PER_TURN_MAX: usize = 64;
 
@@ -211,7 +215,7 @@ impl Reactor {
         if !self.begin_sleep() {
             return self.end_sleep();
         }
-        let span = deadline.map_or(Nanos::from_secs(60), |at| at.since(self.now));
+        let span = deadline.map_or(SLEEP_MAX, |at| at.since(self.now).min(SLEEP_MAX));
         let timeout = types::Timespec::from(span.to_duration());
         let args = types::SubmitArgs::new().timespec(&timeout);
         // A time-out, a signal and a completion all end the wait, and the next turn finds the

@@ -268,13 +268,12 @@ impl Follower {
                 Some(failure) => format!("{NOT_SERVED}: {failure}"),
                 None => format!("{NOT_SERVED} yet: {reason}"),
             };
-            let (node, copies, withdrawals) = (node.to_string(), Vec::new(), Vec::new());
-            return ClusterView { uuid, node, verdict, reason, copies, withdrawals };
+            let node = node.to_string();
+            return ClusterView { uuid, node, verdict, reason, ..ClusterView::default() };
         }
         let name = state.nodes().get(&node).map(|it| it.name.to_string());
         let (node, verdict) = (name.unwrap_or_default(), level.to_string());
-        let (copies, withdrawals) = (Vec::new(), Vec::new());
-        ClusterView { uuid, node, verdict, reason, copies, withdrawals }
+        ClusterView { uuid, node, verdict, reason, ..ClusterView::default() }
     }
 
     /// Has the node look again at the tables that it has.

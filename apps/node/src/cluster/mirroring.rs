@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nearflash_api::HungCoreInfo;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
 use nearflash_cluster::store::{Compare, ModRevision, Put, StoreId};
@@ -19,7 +20,7 @@ use nearflash_mirror::membership::{
     Action, Element, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse, Record,
     Scope, SliceState, StoreAnswer, Token, View,
 };
-use nearflash_mirror::{MirrorKey as CoreKey, Role, Term, Written};
+use nearflash_mirror::{Heartbeats, MirrorKey as CoreKey, Role, SILENCE_MAX, Term, Written};
 use nearflash_units::{ByteLen, Nanos};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
@@ -89,6 +90,9 @@ pub(super) struct Mirroring {
     endpoint: usize,
     partners: BTreeMap<NodeKey, Vec<SocketAddr>>,
     scopes: BTreeMap<CoreKey, Collected>,
+    heartbeats: Heartbeats,
+    /// The processors of the cores that do not turn.
+    hung: BTreeSet<usize>,
 }
 
 /// The parts of a mirror that the cores have written, for a copy.
@@ -147,6 +151,8 @@ impl Mirroring {
             endpoint: 0,
             partners: BTreeMap::new(),
             scopes: BTreeMap::new(),
+            heartbeats: Heartbeats::default(),
+            hung: BTreeSet::new(),
         })
     }
 
@@ -234,8 +240,38 @@ impl Mirroring {
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         self.membership.set_now(now);
         if now >= self.membership.poll_timeout() {
+            self.look_at_cores(now);
             self.membership.handle_timeout();
         }
+    }
+
+    /// Finds out whether all cores turn.
+    fn look_at_cores(&mut self, now: Nanos) {
+        let turns = self.board.turns();
+        self.heartbeats.look(now, turns.iter().map(|(_, turns)| *turns));
+        let seconds = |still_for: Nanos| still_for.to_duration().as_secs();
+        let silent = self.heartbeats.silent();
+        let hung: Vec<HungCoreInfo> = silent
+            .map(|(core, still_for)| HungCoreInfo {
+                core: turns[core].0,
+                seconds: seconds(still_for),
+            })
+            .collect();
+        self.membership.set_stalled(!hung.is_empty());
+        let before = std::mem::take(&mut self.hung);
+        self.hung = hung.iter().map(|it| it.core).collect();
+        for core in self.hung.difference(&before) {
+            tracing::error!(
+                core,
+                "core {core} has not turned for {} s: this node leaves its mirrors to their other nodes \
+                 until it does; a device may hang",
+                seconds(SILENCE_MAX)
+            );
+        }
+        for core in before.difference(&self.hung) {
+            tracing::info!(core, "core {core} turns again");
+        }
+        self.board.set_hung_cores(hung);
     }
 
     pub(super) fn handle(&mut self, event: MirrorEvent, now: Nanos) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nearflash_api::HungCoreInfo;
 use nearflash_device::DeviceId;
 use nearflash_mirror::membership::View;
 use nearflash_mirror::{
@@ -45,6 +46,7 @@ pub(crate) struct Faces {
 pub(crate) struct Board {
     runtime: Arc<dyn Runtime>,
     state: Mutex<State>,
+    hung_cores: Mutex<Vec<HungCoreInfo>>,
 }
 
 #[derive(Default)]
@@ -57,7 +59,7 @@ struct State {
 
 impl Board {
     pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Self {
-        Self { runtime, state: Mutex::default() }
+        Self { runtime, state: Mutex::default(), hung_cores: Mutex::default() }
     }
 
     /// Gives mirrors their seats, or other devices under them. Returns when every core knows them.
@@ -152,6 +154,22 @@ impl Board {
         if let Some(id) = self.id_of(mirror) {
             self.runtime.copy_mirror(id, session, scope.map(Arc::new));
         }
+    }
+
+    /// The processor of each core, and the turns that it has counted.
+    pub(crate) fn turns(&self) -> Vec<(usize, u64)> {
+        let readings = self.runtime.readings().into_iter();
+        readings.map(|(processor, reading)| (processor, reading.turns)).collect()
+    }
+
+    /// Notes the cores that do not turn.
+    pub(crate) fn set_hung_cores(&self, cores: Vec<HungCoreInfo>) {
+        *self.hung_cores.lock().unwrap_or_else(PoisonError::into_inner) = cores;
+    }
+
+    /// The cores that do not turn, as far as this node takes part in mirrors.
+    pub(crate) fn hung_cores(&self) -> Vec<HungCoreInfo> {
+        self.hung_cores.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The mirror with this number.

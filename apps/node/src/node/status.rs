@@ -92,7 +92,8 @@ impl Node {
         };
         let copies = runtime.copies.iter().filter_map(copy).collect();
         drop(served);
-        Some(ClusterView { copies, withdrawals: self.withdrawals(), ..view })
+        let (withdrawals, hung_cores) = (self.withdrawals(), self.board.hung_cores());
+        Some(ClusterView { copies, withdrawals, hung_cores, ..view })
     }
 
     /// What older requests have held up for seconds.

@@ -29,6 +29,7 @@ __all__ = [
     "HostInfo",
     "HostIo",
     "HostVolume",
+    "HungCoreInfo",
     "InitiatorInfo",
     "Interval",
     "Io",
@@ -149,6 +150,10 @@ class ClusterView:
 
     copies: list[CopyInfo] = field(default_factory=list)
     """The mirrors that this node copies to a replica which returns."""
+
+    hung_cores: list[HungCoreInfo] = field(default_factory=list)
+    """The cores of this node that do not turn: until they do, it leaves its mirrors to their other
+    nodes. Absent if all turn."""
 
     node: str
     """The name of the node in it."""
@@ -499,6 +504,17 @@ class HostVolume:
 
     volume: str
     """The volume."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HungCoreInfo:
+    """A core that does not turn."""
+
+    core: int
+    """The processor."""
+
+    seconds: int
+    """The time since its last turn, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ impl Membership {
     pub(super) fn step_return(&mut self, key: MirrorKey, is_shown: bool, is_due: bool) {
         let joins_undrained = self.is(Mutant::JoinsUndrained);
         let Some(mirror) = self.mirrors.get_mut(&key) else { return };
-        if mirror.standing() != Standing::Out || self.is_leaving {
+        if mirror.standing() != Standing::Out || self.is_leaving || self.is_stalled {
             return;
         }
         match mirror.phase {

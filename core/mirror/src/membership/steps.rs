@@ -223,6 +223,9 @@ impl Membership {
 
     /// The change that this node wants, if any.
     fn wanted_change(&self, key: MirrorKey) -> Option<Change> {
+        if self.is_stalled {
+            return None;
+        }
         let mirror = &self.mirrors[&key];
         let partner = &self.partners[&mirror.other.node];
         let other = mirror.other_element();

@@ -770,3 +770,40 @@ fn what_a_partner_waited_for_before_it_greeted_proves_nothing() {
     b.handle_pulse(A, Pulse::Ask { sequence: 2, questions: Vec::new(), heard });
     assert!(!settle(&mut b).iter().any(|action| matches!(action, Action::EndHosts(..))));
 }
+
+#[test]
+fn a_node_with_a_core_that_does_not_turn_neither_asks_for_leases_nor_drops_the_other_replica() {
+    let mut a = membership(A, 1, both());
+    settle(&mut a);
+    a.handle_pulse(B, hello(B, 1));
+    settle(&mut a);
+    a.set_stalled(true);
+    a.set_now(at(5000));
+    a.handle_timeout();
+    let questions = vec![];
+    assert_eq!(
+        settle(&mut a),
+        [Action::Send(B, Pulse::Ask { sequence: 1, questions, heard: None })]
+    );
+    a.set_stalled(false);
+    a.handle_timeout();
+    assert!(read(&settle(&mut a)).is_some(), "it has lost its lease");
+}
+
+#[test]
+fn a_node_with_a_core_that_does_not_turn_neither_gives_leases_nor_takes_over() {
+    let mut b = membership(B, 1, both());
+    settle(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    b.set_stalled(true);
+    let question = Question { mirror: KEY, term: Term(1), session: 0 };
+    b.handle_pulse(A, Pulse::Ask { sequence: 1, questions: vec![question], heard: None });
+    let grant = Pulse::Grant { sequence: 1, mirrors: vec![] };
+    assert_eq!(settle(&mut b), [Action::Send(A, grant)]);
+    b.set_now(at(5000));
+    b.handle_timeout();
+    assert_eq!(read(&settle(&mut b)), None);
+    b.set_stalled(false);
+    b.handle_timeout();
+    assert!(read(&settle(&mut b)).is_some());
+}

@@ -183,7 +183,7 @@ impl Run {
 
     /// Gives a core the result of one of its operations.
     pub(super) fn result(&mut self, at: At, request: DeviceRequest, result: DeviceResult) {
-        let paused_until = self.nodes[at.0].paused_until;
+        let paused_until = self.nodes[at.0].paused_until.max(self.stalled_until(at));
         if paused_until > self.now {
             let life = self.nodes[at.0].life;
             return self.later(paused_until, Event::Result(at, life, request, result));

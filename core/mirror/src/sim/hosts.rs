@@ -7,13 +7,18 @@ use nearflash_units::{ByteLen, ByteOffset, index};
 use super::device::buffer_of;
 use super::history::{End, Time};
 use super::run::{
-    At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES, Run,
+    At, BLOCK, BLOCKS, Event, FIRST, FORWARDED, LAST_OP, MICRO, MILLI, MIRRORS, NODES,
+    REPLICA_NODES, Run,
 };
 use crate::{MirrorId, REDRIVE, Role};
 
 /// The time after which nothing that a dead node has forwarded arrives. Its hosts must not write the same
 /// blocks by another path before.
 const GHOST: Time = 2_000 * MILLI;
+
+/// The time after which the nodes go on without one whose core does not turn: three seconds, a lease, and the
+/// change of the record.
+const STALL_NOTED: Time = 5_000 * MILLI;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
@@ -56,6 +61,9 @@ impl Run {
         }
         let number = u32::try_from(self.ops.len()).expect("they are few");
         let core = self.draw(self.nodes[node].cores.len());
+        if self.stalled_until((node, core)) > self.now && self.has_many_open_on((node, core)) {
+            return self.later(self.now + MILLI, Event::NextOp);
+        }
         let mirror = u32::try_from(self.random.below(MIRRORS.into())).expect("it is small");
         if self.nodes[node].gone.contains(&mirror) {
             return self.later(self.now + MILLI, Event::NextOp);
@@ -93,9 +101,9 @@ impl Run {
             }
         }
         self.open += 1;
-        if self.nodes[node].paused_until > self.now {
+        let until = self.nodes[node].paused_until.max(self.stalled_until(at));
+        if until > self.now {
             // It waits in the socket.
-            let until = self.nodes[node].paused_until;
             let op = index(number);
             return self.later(until, Event::Submit(op));
         }
@@ -150,6 +158,7 @@ impl Run {
         self.trace(|| format!("ended {number} {op:?} {result:?}"));
         self.ops[number].is_over = true;
         self.open -= 1;
+        self.check_served(op, result);
         let buffer = buffer_of(op.operation).map(|buffer| buffer.0);
         if buffer.is_some_and(|buffer| self.uses.get(&buffer).is_some_and(|uses| *uses > 0)) {
             self.wrong(format!("operation {number} has ended, and its buffer is in use"));
@@ -179,6 +188,26 @@ impl Run {
             _ => {}
         }
         self.think();
+    }
+
+    /// The other replica serves everything soon after a core of this node has ceased to turn. Others may hear
+    /// of it late.
+    fn check_served(&mut self, op: Op, result: DeviceResult) {
+        let Some((node, stall)) = self.stall.clone() else { return };
+        if op.at.0 == node || op.at.0 >= REPLICA_NODES || !stall.contains(&op.start) {
+            return;
+        }
+        self.count("operations while a core does not turn");
+        let noted = stall.start + STALL_NOTED;
+        let has_failed = op.start >= noted && result != DeviceResult::Done;
+        if has_failed || self.now > op.start.max(noted) + 1_000 * MILLI {
+            self.wrong(format!("{op:?} ended with {result:?} while a core of node {node} hangs"));
+        }
+    }
+
+    /// Whether a core that does not turn has its share of the operations.
+    fn has_many_open_on(&self, at: At) -> bool {
+        self.ops.iter().filter(|op| !op.is_over && op.at == at).count() > 2
     }
 
     fn think(&mut self) {

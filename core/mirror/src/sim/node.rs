@@ -19,7 +19,8 @@ use crate::membership::{
 };
 use crate::mutant::Mutant;
 use crate::{
-    Core, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role, Written,
+    Core, Heartbeats, Local, MirrorEntry, MirrorId, MirrorKey, MirrorTable, Mirrors, Remote, Role,
+    Written,
 };
 
 /// The time between two looks at a node that leaves.
@@ -53,6 +54,11 @@ pub(super) struct Node {
     /// Publications that not every core has.
     shown: VecDeque<(u64, usize)>,
     pub(super) paused_until: Time,
+    /// By core: until when it does not turn.
+    pub(super) stalled_until: Vec<Time>,
+    /// By core: its turns, as far as anybody looked at them.
+    pub(super) turns: Vec<u64>,
+    pub(super) heartbeats: Heartbeats,
     /// The clock is fast by so many parts of a thousand.
     rate: u64,
     pub(super) device: Device,
@@ -93,6 +99,9 @@ impl Node {
             scopes: BTreeMap::new(),
             shown: VecDeque::new(),
             paused_until: 0,
+            stalled_until: Vec::new(),
+            turns: Vec::new(),
+            heartbeats: Heartbeats::default(),
             rate,
             device: Device::default(),
             copy: None,
@@ -169,6 +178,8 @@ impl Run {
         it.cores = (0..it.core_count).map(core).collect();
         it.mail = vec![self.now; it.cores.len()];
         it.timeouts = vec![None; it.cores.len()];
+        (it.stalled_until, it.turns) = (vec![0; it.cores.len()], vec![0; it.cores.len()]);
+        it.heartbeats = Heartbeats::default();
         (it.timeout, it.views) = (None, BTreeMap::new());
         it.shown.clear();
         it.scopes.clear();
@@ -422,7 +433,11 @@ impl Run {
 
     pub(super) fn membership_timeout(&mut self, node: usize) {
         self.nodes[node].timeout = None;
-        self.with_membership(node, Membership::handle_timeout);
+        let is_stalled = self.has_stalls && self.look_at_cores(node);
+        self.with_membership(node, |membership| {
+            membership.set_stalled(is_stalled);
+            membership.handle_timeout();
+        });
     }
 
     fn act(&mut self, node: usize, action: Action) {
@@ -559,7 +574,8 @@ impl Run {
 
     pub(super) fn drain(&mut self, node: usize, number: u64, mirror: u32) {
         let id = MirrorId(mirror);
-        if self.nodes[node].cores.iter().all(|core| core.is_drained(id)) {
+        let turns = self.nodes[node].stalled_until.iter().all(|until| *until <= self.now);
+        if turns && self.nodes[node].cores.iter().all(|core| core.is_drained(id)) {
             return self.with_membership(node, |membership| membership.handle_drained(number));
         }
         self.count("changes that waited for the device");

@@ -99,6 +99,8 @@ pub(super) enum Event {
     /// It hands its mirrors over.
     Leave(usize, u64, Time),
     Pause(usize, Time),
+    /// One core of a node does not turn.
+    Stall(At, Time),
     Cut(usize, usize, Time, bool),
     Healed(usize, usize),
     StoreDown(usize, Time),
@@ -113,6 +115,10 @@ pub(super) struct Run {
     pub(super) mutant: Option<Mutant>,
     /// Replicas that are out of sync are replaced by new ones on other nodes.
     pub(super) has_planner: bool,
+    /// Cores do not turn for a while.
+    pub(super) has_stalls: bool,
+    /// The node with the core that does not turn while nothing else fails, and when.
+    pub(super) stall: Option<(usize, std::ops::Range<Time>)>,
     /// Volumes are removed under load.
     pub(super) has_removals: bool,
     pub(super) nodes: Vec<Node>,
@@ -184,6 +190,8 @@ impl Run {
             mutant,
             has_planner,
             has_removals: false,
+            has_stalls: false,
+            stall: None,
             nodes,
             store: Store::default(),
             pulses: (0..sharing).map(pulses).collect(),
@@ -238,6 +246,15 @@ impl Run {
     /// The run of a seed in which volumes are removed under load.
     pub(super) fn removing(seed: u64, mutant: Option<Mutant>) -> Self {
         Self { has_removals: true, ..Self::new(seed, mutant, false) }
+    }
+
+    /// The run of a seed in which cores do not turn for a while; in every second seed, nothing else fails.
+    pub(super) fn stalling(seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut run = Self { has_stalls: true, ..Self::new(seed, mutant, false) };
+        if seed.is_multiple_of(2) {
+            (run.lossy, run.errors, run.scratches, run.slow, run.late) = (0, 0, 0, 0, 0);
+        }
+        run
     }
 
     /// The run of a seed in which blocks of one node cannot be read, and nothing else fails.
@@ -322,6 +339,9 @@ impl Run {
             let (node, at) = (self.draw(REPLICA_NODES), self.random.below(LAST_OP));
             return self.later(at, Event::Stop(node));
         }
+        if self.has_stalls && self.begin_stalls() {
+            return;
+        }
         for _ in 0..self.random.below(6) {
             self.draw_fault();
         }
@@ -392,7 +412,7 @@ impl Run {
     }
 
     pub(super) fn is_calm(&self) -> bool {
-        self.now > CALM
+        self.now > CALM || self.stall.is_some()
     }
 
     pub(super) fn count(&mut self, name: &'static str) {
@@ -454,6 +474,11 @@ impl Run {
             if it.paused_until > self.now {
                 return self.later(it.paused_until, event);
             }
+        }
+        if let Some(at) = self.core_of(&event)
+            && self.stalled_until(at) > self.now
+        {
+            return self.later(self.stalled_until(at), event);
         }
         match event {
             Event::Timeout(at, _) => {
@@ -517,6 +542,7 @@ impl Run {
             Event::Stop(node) => self.stop(node),
             Event::Leave(node, _, until) => self.leave(node, until),
             Event::Pause(node, span) => self.pause(node, span),
+            Event::Stall(at, span) => self.stall(at, span),
             Event::Cut(from, to, span, is_one_way) => self.cut(from, to, span, is_one_way),
             Event::Healed(from, to) => self.healed(from, to),
             Event::StoreDown(node, span) => self.store_down(node, span),

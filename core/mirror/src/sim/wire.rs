@@ -132,7 +132,9 @@ impl Run {
         if !self.nodes[key.at.0].is_up || self.nodes[key.at.0].life != key.life {
             return;
         }
+        let at_target = (key.to, key.at.1 % usize::from(self.nodes[key.to].core_count));
         let is_reached = self.nodes[key.to].is_up
+            && self.stalled_until(at_target) <= self.now
             && self.nodes[key.to].paused_until <= self.now
             && !self.is_cut(key.at.0, key.to)
             && !self.is_cut(key.to, key.at.0);
@@ -147,7 +149,9 @@ impl Run {
         }
         let is_busy =
             self.sent.iter().any(|sent| is_earlier(sent) && sent.state == State::AtTarget);
-        if !is_reached || is_busy || self.nodes[key.at.0].paused_until > self.now {
+        let is_halted =
+            self.nodes[key.at.0].paused_until.max(self.stalled_until(key.at)) > self.now;
+        if !is_reached || is_busy || is_halted {
             let at = self.now + 200 * MICRO + self.random.below(20 * MILLI);
             return self.later(at, Event::Claim(key));
         }
