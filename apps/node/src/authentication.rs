@@ -4,54 +4,110 @@
 //! A connection has at most one message here. The keys are those of the moment, so that a change of the keys
 //! concerns the next message.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use nearflash_nvme::auth::{RANDOM_LEN, Random};
+use nearflash_shard::Peer;
 
 use crate::node::{Node, fill_random};
 use crate::runtime_face::{Authentication, OnAuthentication};
 
-/// The two ends of the queue to the thread.
+/// The messages that wait, by address: the addresses take turns, so that many messages of one delay only
+/// its own.
+#[derive(Debug)]
+struct Turns<T>(VecDeque<(IpAddr, VecDeque<T>)>);
+
+impl<T> Turns<T> {
+    fn push(&mut self, address: IpAddr, message: T) {
+        match self.0.iter_mut().find(|(waiting, _)| *waiting == address) {
+            Some((_, messages)) => messages.push_back(message),
+            None => self.0.push_back((address, [message].into())),
+        }
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let (address, mut messages) = self.0.pop_front()?;
+        let message = messages.pop_front();
+        if !messages.is_empty() {
+            self.0.push_back((address, messages));
+        }
+        message
+    }
+}
+
+/// The state of the queue.
+struct State {
+    waiting: Turns<Authentication>,
+    is_over: bool,
+}
+
+/// The queue to the thread.
 pub(crate) struct Queue {
-    sender: Sender<Option<Authentication>>,
-    receiver: Receiver<Option<Authentication>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, asked: Authentication) {
+        let address = match asked.peer {
+            Peer::Address(address) => address.ip(),
+            Peer::Process { .. } => Ipv4Addr::LOCALHOST.into(),
+        };
+        self.state().waiting.push(address, asked);
+        self.changed.notify_one();
+    }
+
+    /// The next message; `None` once the queue is over.
+    fn next(&self) -> Option<Authentication> {
+        let is_idle = |state: &mut State| !state.is_over && state.waiting.0.is_empty();
+        let waited = self.changed.wait_while(self.state(), is_idle);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.is_over { None } else { state.waiting.pop() }
+    }
+
+    fn end(&self) {
+        self.state().is_over = true;
+        self.changed.notify_one();
+    }
 }
 
 /// The queue from the cores to the thread.
-pub(crate) fn queue() -> (OnAuthentication, Queue) {
-    let (sender, receiver) = channel();
-    let to_thread = sender.clone();
-    let take = move |asked| {
-        // The thread has ended when the node stops.
-        let _ = to_thread.send(Some(asked));
-    };
-    (OnAuthentication::new(take), Queue { sender, receiver })
+pub(crate) fn queue() -> (OnAuthentication, Arc<Queue>) {
+    let state = State { waiting: Turns(VecDeque::new()), is_over: false };
+    let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new() });
+    let to_thread = Arc::clone(&queue);
+    (OnAuthentication::new(move |asked| to_thread.add(asked)), queue)
 }
 
 /// The thread.
 pub(crate) struct Authenticator {
-    sender: Sender<Option<Authentication>>,
+    queue: Arc<Queue>,
     thread: JoinHandle<()>,
 }
 
 impl Authenticator {
-    pub(crate) fn start(node: Arc<Node>, queue: Queue) -> io::Result<Self> {
-        let Queue { sender, receiver } = queue;
+    pub(crate) fn start(node: Arc<Node>, queue: Arc<Queue>) -> io::Result<Self> {
+        let to_thread = Arc::clone(&queue);
         let run = move || {
-            while let Ok(Some(asked)) = receiver.recv() {
+            while let Some(asked) = to_thread.next() {
                 answer(&node, asked);
             }
         };
         let thread = Builder::new().name("authentication".to_owned()).spawn(run)?;
-        Ok(Self { sender, thread })
+        Ok(Self { queue, thread })
     }
 
     /// Ends the thread. Hosts that wait for it are about to be disconnected.
     pub(crate) fn stop(self) {
-        let _ = self.sender.send(None);
+        self.queue.end();
         if self.thread.join().is_err() {
             tracing::error!("the thread for authentications has panicked");
         }
@@ -75,4 +131,21 @@ fn answer(node: &Node, mut asked: Authentication) {
         tracing::info!(%peer, host, "host proved its key");
     }
     node.answer_authentication(asked);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_messages_of_one_address_delay_only_its_own() {
+        let [many, few]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
+        let mut turns = Turns(VecDeque::new());
+        (0..40).for_each(|number| turns.push(many, number));
+        turns.push(few, 100);
+        turns.push(few, 101);
+        let order: Vec<u32> = std::iter::from_fn(|| turns.pop()).collect();
+        assert_eq!(order[..5], [0, 100, 1, 101, 2]);
+        assert_eq!((order.len(), order[41]), (42, 39));
+    }
 }

@@ -332,7 +332,7 @@ fn no_thread(source: io::Error) -> NodeError {
 fn start_desks(
     node: &Arc<Node>,
     events: Receiver<Event>,
-    authentications: Queue,
+    authentications: Arc<Queue>,
 ) -> Result<(Changes, Authenticator, Workers), NodeError> {
     let changes = Changes::start(Arc::clone(node), events).map_err(no_thread)?;
     let authenticator = Authenticator::start(Arc::clone(node), authentications);

@@ -52,11 +52,16 @@ struct Sent {
 pub struct ControllerEnd {
     state: State,
     is_authenticated: bool,
+    /// The transactions that have begun since the host proved its key last.
+    unproved: u8,
 }
+
+/// The most transactions of a queue that begin without a proof: each one costs the node milliseconds.
+const UNPROVED_MAX: u8 = 4;
 
 impl Default for ControllerEnd {
     fn default() -> Self {
-        Self { state: State::Idle, is_authenticated: false }
+        Self { state: State::Idle, is_authenticated: false, unproved: 0 }
     }
 }
 
@@ -99,15 +104,21 @@ impl ControllerEnd {
         let transaction = header.transaction.get();
         let state = std::mem::replace(&mut self.state, State::Idle);
         let handled = match (state, header.kind) {
-            (_, Kind::NEGOTIATE) => challenge(message, keys, random),
+            (_, Kind::NEGOTIATE) if self.unproved >= UNPROVED_MAX => Err(Explanation::FAILED),
+            (_, Kind::NEGOTIATE) => {
+                self.unproved += 1;
+                challenge(message, keys, random)
+            }
             (State::AwaitingReply(sent), Kind::REPLY) if sent.transaction == transaction => {
                 check_reply(message, &sent, names, keys)
             }
             (State::AwaitingReply(_), Kind::REPLY) => Err(Explanation::INCORRECT_PAYLOAD),
             (State::AwaitingSuccess2 { transaction: ours }, Kind::SUCCESS2) => {
-                self.is_authenticated |= ours == transaction;
                 match ours == transaction {
-                    true => Ok(State::Idle),
+                    true => {
+                        self.note_proof();
+                        Ok(State::Idle)
+                    }
                     false => Err(Explanation::INCORRECT_PAYLOAD),
                 }
             }
@@ -122,6 +133,11 @@ impl ControllerEnd {
             Ok(state) => self.state = state,
             Err(explanation) => self.fail(transaction, explanation),
         }
+    }
+
+    fn note_proof(&mut self) {
+        self.is_authenticated = true;
+        self.unproved = 0;
     }
 
     fn fail(&mut self, transaction: u16, explanation: Explanation) {
@@ -144,7 +160,7 @@ impl ControllerEnd {
                 State::AwaitingSuccess2 { transaction }
             }
             State::Succeeding { response: None, .. } => {
-                self.is_authenticated = true;
+                self.note_proof();
                 State::Idle
             }
             State::Idle | State::Failing { .. } => State::Idle,

@@ -47,21 +47,16 @@ pub struct Policy {
     /// The only hash that is selected; by default the first that the host supports of SHA-256, SHA-384 and
     /// SHA-512.
     pub hash: Option<Hash>,
-    /// The only group that is selected; by default the first that the host supports of ffdhe3072, ffdhe4096,
-    /// ffdhe2048, ffdhe6144, ffdhe8192 and NULL.
+    /// The only group that is selected; by default the first that the host supports of ffdhe3072, ffdhe4096
+    /// and ffdhe2048.
     pub group: Option<DhGroup>,
 }
 
 impl Policy {
-    /// The groups by preference: ffdhe3072 costs a few milliseconds, and its strength is that of SHA-256.
-    const GROUPS: [DhGroup; 6] = [
-        DhGroup::Ffdhe3072,
-        DhGroup::Ffdhe4096,
-        DhGroup::Ffdhe2048,
-        DhGroup::Ffdhe6144,
-        DhGroup::Ffdhe8192,
-        DhGroup::Null,
-    ];
+    /// The groups by preference: ffdhe3072 costs a few milliseconds, and its strength is that of SHA-256. A host
+    /// that has proved nothing could make the node compute for tens of milliseconds with the larger ones, and
+    /// NULL adds nothing to the response.
+    const GROUPS: [DhGroup; 3] = [DhGroup::Ffdhe3072, DhGroup::Ffdhe4096, DhGroup::Ffdhe2048];
 
     /// The hash for a host that supports these.
     pub(super) fn hash_of(&self, supported: &[u8]) -> Option<Hash> {
@@ -71,8 +66,8 @@ impl Policy {
 
     /// The group for a host that supports these.
     pub(super) fn group_of(&self, supported: &[u8]) -> Option<DhGroup> {
-        let allowed = |group: &DhGroup| self.group.is_none_or(|only| only == *group);
-        Self::GROUPS.into_iter().filter(allowed).find(|group| supported.contains(&group.id()))
+        let groups = self.group.as_ref().map_or(&Self::GROUPS[..], std::slice::from_ref);
+        groups.iter().copied().find(|group| supported.contains(&group.id()))
     }
 }
 
@@ -166,7 +161,7 @@ mod tests {
         let any = Policy::default();
         assert_eq!(any.hash_of(&[3, 9, 2]), Some(Hash::Sha384));
         assert_eq!(any.group_of(&[0, 1, 2, 3, 4, 5]), Some(DhGroup::Ffdhe3072));
-        assert_eq!(any.group_of(&[0, 5]), Some(DhGroup::Ffdhe8192));
+        assert_eq!(any.group_of(&[0, 4, 5]), None, "only if an operator wants them");
         assert_eq!((any.hash_of(&[]), any.group_of(&[7])), (None, None));
         let only = Policy { hash: Some(Hash::Sha512), group: Some(DhGroup::Null) };
         assert_eq!((only.hash_of(&[1, 2]), only.group_of(&[1, 2])), (None, None));

@@ -113,6 +113,22 @@ fn every_hash_and_every_group_authenticates_in_one_and_in_both_directions() {
     }
 }
 
+#[test]
+fn a_host_that_proves_nothing_begins_few_transactions_and_one_with_proofs_any_number() {
+    let keys = keys(false, NULL);
+    let mut controller = Controller::new(keys.clone());
+    for _ in 0..20 {
+        assert_eq!(controller.authenticate(keys.clone()).1, Ok(()));
+    }
+    let negotiate = HostEnd::new(names(), keys, TRANSACTION).negotiate();
+    for _ in 0..4 {
+        controller.send(&negotiate);
+        assert_eq!(controller.receive()[..2], [0x01, 0x01], "a challenge");
+    }
+    controller.send(&negotiate);
+    assert_eq!(controller.failure(), Explanation::FAILED);
+}
+
 /// The values were computed from the standard's definitions with Python's hmac and pow.
 #[test]
 fn the_responses_are_those_of_another_implementation() {
