@@ -1,6 +1,7 @@
 //! The storage backend: reads that are checked, and writes that keep the checksums.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -120,10 +121,10 @@ impl<B: StorageBackend> Guarded<B> {
             return Ok(());
         }
         let group = place(block).group;
-        if !state.sums.contains_key(&group) {
+        if let Entry::Vacant(unknown) = state.sums.entry(group) {
             let mut bytes = vec![0; BLOCK_LEN];
             self.below.read(sums_offset(group), &mut bytes)?;
-            state.sums.insert(group, Sums::decode(&bytes));
+            unknown.insert(Sums::decode(&bytes));
         }
         Ok(())
     }

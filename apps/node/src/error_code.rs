@@ -64,12 +64,15 @@ fn coded(error: &NodeError) -> Coded {
         | NodeError::Config(_)
         | NodeError::NoCredential { .. }
         | NodeError::NoAccount { .. }
-        | NodeError::NoKeyedHost { .. } => (ErrorCode::Configuration, None),
-        NodeError::FilesUnknown { .. } | NodeError::FilesNotOfNode { .. } => {
-            (ErrorCode::Configuration, None)
-        }
+        | NodeError::NoKeyedHost { .. }
+        | NodeError::FilesUnknown { .. }
+        | NodeError::FilesNotOfNode { .. }
+        | NodeError::Remote { .. }
+        | NodeError::RemoteClash(_)
+        | NodeError::Cluster(_)
+        | NodeError::StoreRolledBack(_)
+        | NodeError::SliceStore { .. } => (ErrorCode::Configuration, None),
         NodeError::ServesFiles { name } => volume(ErrorCode::VolumeInUse, name),
-        NodeError::Remote { .. } | NodeError::RemoteClash(_) => (ErrorCode::Configuration, None),
         NodeError::Bind { .. } | NodeError::PulseSocket { .. } => (ErrorCode::Address, None),
         NodeError::Start(_) | NodeError::Control { .. } | NodeError::System { .. } => {
             (ErrorCode::System, None)
@@ -87,10 +90,6 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::ZeroPart { volume: name, .. } => volume(ErrorCode::ClusterUnreachable, name),
         NodeError::IscsiNameTaken { volume: name, .. } => volume(ErrorCode::VolumeExists, name),
         NodeError::NotServedYet { name } => volume(ErrorCode::ClusterUnreachable, name),
-        NodeError::Cluster(_) => (ErrorCode::Configuration, None),
-        NodeError::StoreRolledBack(_) | NodeError::SliceStore { .. } => {
-            (ErrorCode::Configuration, None)
-        }
     }
 }
 

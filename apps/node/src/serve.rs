@@ -54,6 +54,19 @@ pub struct Running {
     files: Option<(Arc<FilesOwner>, SocketFile)>,
 }
 
+/// Prepares what the configuration and the cluster say. `remotes` are those that were found, and whether they are all.
+fn prepare_by(
+    config: &Config,
+    catalog: Catalog,
+    doors: &Doors,
+    cluster: Option<&Enrolled>,
+    remotes: (&[remote::Remote], bool),
+) -> Result<Prepared, NodeError> {
+    let slices = cluster.zip(config.cluster.as_ref().map(|it| &it.slices[..]));
+    let serves_iscsi = !doors.addresses.of(Protocol::Iscsi).is_empty();
+    prepare(catalog, (&config.devices, slices), (&config.volumes, serves_iscsi), remotes)
+}
+
 impl Running {
     /// Opens everything, and starts the cores with `start`.
     ///
@@ -71,10 +84,7 @@ impl Running {
         let cluster = enrolled(config, &catalog, &doors)?;
         let (remotes, absent) = remote::find(&config.remotes)?;
         let remotes = (&remotes[..], absent.is_empty());
-        let slices = cluster.as_ref().zip(config.cluster.as_ref().map(|it| &it.slices[..]));
-        let serves_iscsi = !doors.addresses.of(Protocol::Iscsi).is_empty();
-        let volumes = (&config.volumes[..], serves_iscsi);
-        let mut prepared = prepare(catalog, (&config.devices, slices), volumes, remotes)?;
+        let mut prepared = prepare_by(config, catalog, &doors, cluster.as_ref(), remotes)?;
         let Doors { mut open, local_socket, addresses, http } = doors;
         let (on_files, files) = configure(config, &mut prepared, &mut open)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
@@ -112,14 +122,14 @@ impl Running {
         // The node has only just started, so there is nothing to report.
         let given_up = |_: &NodeError| _ = runtime.drain_and_join();
         let (control, http, expiry) = start_control(config, http, &node).inspect_err(given_up)?;
-        let (changes, authenticator, workers) =
-            start_desks(&node, events, authentications).inspect_err(given_up)?;
+        let desks = start_desks(&node, events, authentications).inspect_err(given_up)?;
+        let (changes, authenticator, workers) = desks;
         let remotes = RemoteWatch::start(Arc::clone(&node), absent);
         let remotes = remotes.map_err(no_thread).inspect_err(given_up)?;
         let files = files.map(|files| files.start(&node, &runtime)).transpose();
         let files = files.map_err(no_thread).inspect_err(given_up)?;
-        let cluster =
-            cluster.map(|it| it.follow(&node, slices)).transpose().inspect_err(given_up)?;
+        let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
+        let cluster = cluster.inspect_err(given_up)?;
         node.report_iscsi_clashes();
         node.save_health(true);
         Ok(Self {

@@ -347,8 +347,11 @@ const MUTANTS_WITH_STALLS: &[(Mutant, u64)] = &[(Mutant::StallIgnored, 0)];
 /// Runs one seed, perhaps with a deliberate bug.
 type RunSeed = fn(u64, Option<Mutant>) -> Result<Counts, String>;
 
-/// All runs, with the deliberate bugs that they find, and how many seeds a search for others looks at.
-const RUNS: &[(RunSeed, &[(Mutant, u64)], u64)] = &[
+/// A run, with the deliberate bugs that it finds, and how many seeds a search for others looks at.
+type SearchedRun = (RunSeed, &'static [(Mutant, u64)], u64);
+
+/// All runs.
+const RUNS: &[SearchedRun] = &[
     (run, MUTANTS, 60_000),
     (run_with_planner, MUTANTS_WITH_PLANNER, 20_000),
     (run_torn, MUTANTS_TORN, 2000),

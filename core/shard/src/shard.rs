@@ -295,13 +295,11 @@ impl Shard {
             Message::Mirror(message) => self.mirroring.mirrors.handle_message(message),
             Message::Volumes(number, volumes) => {
                 let changed = self.engine.set_volumes(volumes);
-                self.engine.await_older(number, Older::Begun, changed);
-                self.shown(number, world);
+                self.show_and_await(number, changed, world);
             }
             Message::Direct(number, exports) => {
                 let changed = self.set_direct_exports(exports, world);
-                self.engine.await_older(number, Older::Begun, changed);
-                self.shown(number, world);
+                self.show_and_await(number, changed, world);
             }
             Message::Exports(number, exports) => {
                 self.set_exports(exports, world);
@@ -325,19 +323,29 @@ impl Shard {
             }
             Message::Changed(owner, asked, result) => self.changed(owner, asked, &result, world),
             Message::FilesAnswered(owner, answer) => self.files_answered(owner, answer),
-            Message::ReportStatus(number) => {
-                let status = Box::new(self.status(world));
-                world.notice(Notice::Status(self.config.engine.core, number, status));
-            }
-            Message::TellUsers(number, volume) => {
-                let users = self.users_of(volume);
-                world.notice(Notice::Users(self.config.engine.core, number, users));
-            }
+            Message::ReportStatus(number) => self.report_status(number, world),
+            Message::TellUsers(number, volume) => self.tell_users(number, volume, world),
             Message::Trace(order) => self.engine.begin_trace(*order),
             Message::EndTrace(number) => self.end_trace(number, world),
             Message::Drain => self.drain(world),
             Message::Stop => self.stopped = true,
         }
+    }
+
+    /// A table is in use from now on. Requests of changed volumes that began under the former one are awaited.
+    fn show_and_await<W: World>(&mut self, number: u64, changed: Box<[VolumeId]>, world: &mut W) {
+        self.engine.await_older(number, Older::Begun, changed);
+        self.shown(number, world);
+    }
+
+    fn report_status<W: World>(&mut self, number: u64, world: &mut W) {
+        let status = Box::new(self.status(world));
+        world.notice(Notice::Status(self.config.engine.core, number, status));
+    }
+
+    fn tell_users<W: World>(&self, number: u64, volume: VolumeId, world: &mut W) {
+        let users = self.users_of(volume);
+        world.notice(Notice::Users(self.config.engine.core, number, users));
     }
 
     fn quiesce(&mut self, number: u64, volumes: &[VolumeId]) {

@@ -57,7 +57,7 @@ pub struct Path(Inner);
 
 #[derive(Debug)]
 enum Inner {
-    NvmeTcp { admin: Admin, io: Wire },
+    NvmeTcp { admin: Box<Admin>, io: Box<Wire> },
     Iscsi(Box<Initiator>),
     Direct { wire: DirectWire, write: RequestHeader },
 }
@@ -75,7 +75,7 @@ impl Path {
                     nearflash_nvme::fabrics::Connect { keep_alive_ms, ..connect_command(0, 32) };
                 let admin = Admin::join_with(node, "data", connect, Digests::NONE);
                 let io = admin.io(1, 32);
-                Inner::NvmeTcp { admin, io }
+                Inner::NvmeTcp { admin: Box::new(admin), io: Box::new(io) }
             }
             Protocol::Iscsi => {
                 let login = Initiator::login(node, "data", &Who::named(name));

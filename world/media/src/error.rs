@@ -201,7 +201,7 @@ pub enum OpenError {
     /// The device belongs to another installation, and the catalog of this one has no volume on any device: it
     /// may be new because the former one was lost. Nothing that destroys the volumes is proposed.
     #[error(
-        "device '{}' belongs to another nearflash installation (node {node}, which calls it \
+        "device or slice '{}' belongs to another nearflash installation (node {node}, which calls it \
          '{its_name}'), and the catalog in this node's data directory has no volumes: if that \
          installation's catalog.redb was lost, restore it from a backup; if it is elsewhere, name its \
          directory with --data-dir",

@@ -136,8 +136,12 @@ fn tcp_state(socket: SocketId) -> Option<PeerState> {
     if result < 0 {
         return None;
     }
-    let unacked = u32::from_ne_bytes(*info[24..].first_chunk().expect("a constant offset"));
-    let reached = u64::from_ne_bytes(*info[120..].first_chunk().expect("a constant offset"));
+    // The fields tcpi_unacked and tcpi_bytes_acked of tcp(7).
+    #[expect(clippy::host_endian_bytes, reason = "the kernel's own order")]
+    let (unacked, reached) = (
+        u32::from_ne_bytes(*info[24..].first_chunk().expect("a constant offset")),
+        u64::from_ne_bytes(*info[120..].first_chunk().expect("a constant offset")),
+    );
     let is_over = !TCP_LIVING.contains(&info[0]);
     Some(PeerState { is_over, owes: unacked > 0, reached })
 }

@@ -30,7 +30,7 @@ pub(super) fn measure(folder: &Path, cores: FloorCores) -> Result<String, DemoEr
         Node::start(&NodeSpec { binary: own_program(), args: node_args.to_vec(), data_dir })?;
     let timing =
         Timing { ramp: Nanos::from_millis(100), span: Nanos::from_millis(500), rounds: ROUNDS };
-    let arena = Arena { node: &node, cores: cores, range_len: RANGE_LEN, timing };
+    let arena = Arena { node: &node, cores, range_len: RANGE_LEN, timing };
     let targets = DemoTargets {
         null: node.nvme_tcp_target("null"),
         file: node.nvme_tcp_target("data"),

@@ -105,8 +105,11 @@ fn of_node(device: &Device) -> Box<dyn FileCalls> {
     Box::new(RemoteFiles::over(Box::new(connect), "data", Duration::ZERO).unwrap())
 }
 
+/// Opens the files of a device, and whether the kernel caches their pages.
+type Opening = (fn(&Device) -> Box<dyn FileCalls>, Cache);
+
 /// Both kinds of mounts, with and without pages.
-const KINDS: [(fn(&Device) -> Box<dyn FileCalls>, Cache); 4] =
+const KINDS: [Opening; 4] =
     [(own, Cache::None), (own, Cache::Read), (of_node, Cache::None), (of_node, Cache::Read)];
 
 /// A mount with a new file that is open.
@@ -117,7 +120,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new((open, cache): (fn(&Device) -> Box<dyn FileCalls>, Cache)) -> Self {
+    fn new((open, cache): Opening) -> Self {
         let device = Device::formatted();
         let gate = Arc::new(Gate::new(open(&device), channel().0));
         let kept = Kept { cache, is_shared: false, attributes_for: Duration::ZERO };

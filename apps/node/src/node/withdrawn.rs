@@ -134,7 +134,7 @@ mod tests {
         let mut withdrawals = Withdrawals::default();
         let places = vec![extent(0, 0), extent(1, 8192)];
         let gone = volume(1, Home::Cluster, places.clone());
-        withdrawals.add(Withdrawn::new(&[gone.clone()], places.clone(), hung.clone()));
+        withdrawals.add(Withdrawn::new(std::slice::from_ref(&gone), places.clone(), hung.clone()));
         let replica = Withdrawn::replica("data.0".parse().unwrap(), extent(0, 4096), other.clone());
         withdrawals.add(replica);
         let is_allowed = |withdrawals: &Withdrawals, device, start| {

@@ -134,6 +134,14 @@ impl Node {
     pub(super) fn has_lost_power_since(&self, incarnation: u64) -> bool {
         self.has_lost_power || self.power > incarnation
     }
+
+    /// A new process has shown nothing.
+    fn forget_views(&mut self) {
+        self.heartbeats = Heartbeats::default();
+        (self.timeout, self.views) = (None, BTreeMap::new());
+        self.shown.clear();
+        self.scopes.clear();
+    }
 }
 
 impl Run {
@@ -179,10 +187,7 @@ impl Run {
         it.mail = vec![self.now; it.cores.len()];
         it.timeouts = vec![None; it.cores.len()];
         (it.stalled_until, it.turns) = (vec![0; it.cores.len()], vec![0; it.cores.len()]);
-        it.heartbeats = Heartbeats::default();
-        (it.timeout, it.views) = (None, BTreeMap::new());
-        it.shown.clear();
-        it.scopes.clear();
+        it.forget_views();
         let sharing = self.sharing();
         let current = (0..).zip(self.store.places.iter().cloned()).collect();
         let it = &mut self.nodes[node];

@@ -512,6 +512,13 @@ impl Run {
                 self.pulse_ended(from, to, connection, is_proof);
             }
             Event::PulseConnect(from, to) => self.connect_pulse(from, to),
+            event => self.handle_of_world(event),
+        }
+    }
+
+    /// Events of the store, the network, the hosts and the machines.
+    fn handle_of_world(&mut self, event: Event) {
+        match event {
             Event::StoreCall(call) => self.store_call(call),
             Event::StoreAnswer(call, answer) => {
                 let key = mirror_key(call.mirror);
@@ -547,6 +554,7 @@ impl Run {
             Event::Healed(from, to) => self.healed(from, to),
             Event::StoreDown(node, span) => self.store_down(node, span),
             Event::PulseReset(from, to) => self.end_pulse(from, to, false),
+            _ => unreachable!("an event of a core or of a membership"),
         }
     }
 

@@ -214,7 +214,9 @@ fn a_host_with_another_key_or_name_is_refused() {
     let other = HostKeys::new(Key::new(None, &[9; 32]).unwrap(), None, NULL).unwrap();
     assert_eq!(authenticated(keys(false, NULL), other.clone()), refused);
     let mut unknown = Controller { end: ControllerEnd::default(), keys: None };
-    assert_eq!(unknown.authenticate(other).1, refused);
+    let mut any = other;
+    any.policy = Policy::default();
+    assert_eq!(unknown.authenticate(any).1, refused);
     let mut controller = Controller::new(keys(false, NULL));
     let mut impostor = names();
     impostor.host = Nqn::new("nqn.2026-11.test:impostor").unwrap();

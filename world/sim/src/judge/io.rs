@@ -69,6 +69,19 @@ pub(crate) enum What {
 /// its own clock, which may run a little too fast.
 const LONG_WAIT: Nanos = Nanos::from_secs(9);
 
+/// Whether a flush that was sent then, and whether it succeeded, had to fail: the node over which it went has
+/// answered writes of one of these volumes that were lost.
+fn owes_lost_writes(
+    over: NodeId,
+    volumes: &[u32],
+    (sent, is_success): (Tick, bool),
+    checks: &Checks,
+) -> bool {
+    // Each volume is judged.
+    let judge = |volume: &&u32| checks.history.flushed_over(over, **volume, sent, is_success);
+    volumes.iter().filter(judge).count() > 0
+}
+
 /// The blocks whose content an answer has shown, with that content.
 pub(crate) type Seen = Vec<(Block, Vec<u8>)>;
 
@@ -96,9 +109,8 @@ impl Io {
         if self.in_tail {
             self.judge_size(answer, bytes.as_ref().map_or(0, Vec::len), outside);
         }
-        if is_success && !self.repeats.is_empty() {
-            outside.note("repeated over another node", &[]);
-            self.repeats.iter().for_each(|write| checks.history.repeated(*write, now));
+        if is_success {
+            self.judge_repeats(now, checks, outside);
         }
         match self.what {
             What::Read if is_success => {
@@ -133,10 +145,7 @@ impl Io {
             What::Advice(writes) => end_all(&writes, ending(answer, false), now, checks, outside),
             What::Flush(volumes)
                 if over.is_some_and(|over| {
-                    let judge = |volume: &u32| {
-                        checks.history.flushed_over(over, *volume, self.sent, is_success)
-                    };
-                    volumes.iter().filter(|volume| judge(volume)).count() > 0
+                    owes_lost_writes(over, &volumes, (self.sent, is_success), checks)
                 }) =>
             {
                 outside.note("flush failed over lost writes", &[])
@@ -155,6 +164,14 @@ impl Io {
             What::Read | What::Flush(_) | What::Compare(_) => {}
         }
         Vec::new()
+    }
+
+    /// The writes of other nodes that a successful write has repeated have their end.
+    fn judge_repeats(&self, now: Tick, checks: &mut Checks, outside: &mut Outside) {
+        if !self.repeats.is_empty() {
+            outside.note("repeated over another node", &[]);
+        }
+        self.repeats.iter().for_each(|write| checks.history.repeated(*write, now));
     }
 
     /// The parts of devices whose failure may fail the command: `len` bytes of data, or its blocks.
