@@ -165,8 +165,8 @@ pub struct ClusterView {
     /// The mirrors that this node copies to a replica which returns.
     #[serde(default)]
     pub copies: Vec<CopyInfo>,
-    /// What this node serves no more, and what has waited for seconds for the end of older requests: its space
-    /// is not used for anything else before. Absent if there is nothing.
+    /// Volumes that this node no longer serves, and whose older requests have not ended for some seconds. Their
+    /// space is not used again before these requests have ended. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withdrawals: Vec<WithdrawalInfo>,
     /// The cores of this node that do not turn: until they do, it leaves its mirrors to their other nodes. Absent

@@ -211,7 +211,7 @@ pub struct OneVolume {
     /// The job that completes the change. Absent if the change is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobInfo>,
-    /// What the caller should do next, for people. Absent if there is nothing.
+    /// Advice to the operator on the next step. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

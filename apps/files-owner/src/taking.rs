@@ -58,7 +58,7 @@ pub fn take_to_format(
     }
 }
 
-/// Refuses a seal in place of a volume: its object has the bytes of files, and is none.
+/// Refuses a seal where a volume is expected: a sealed object covers bytes of files, and is not a volume.
 pub(crate) fn refuse_seal(client: &Client, volume: &str) -> Result<(), FilesError> {
     match client.is_sealed(volume) {
         true => Err(FilesError::Sealed { volume: volume.to_owned() }),

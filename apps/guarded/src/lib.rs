@@ -37,7 +37,7 @@ pub enum Damage {
     /// A block has other bytes than were written.
     #[error("block {block} has the wrong checksum")]
     Block { block: u64 },
-    /// The length is none that a store can have.
+    /// No store has this length.
     #[error("its length of {len} bytes is not one that was written")]
     Len { len: u64 },
 }

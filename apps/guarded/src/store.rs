@@ -61,7 +61,7 @@ fn wide(len: usize) -> u64 {
     u64::try_from(len).expect("usize is at most 64 bits wide")
 }
 
-/// A part of a range: bytes of the header, of a block, or whole blocks that lie beside each other.
+/// A part of a range: bytes of the header, of a block, or adjacent whole blocks.
 struct Part {
     block: u64,
     /// The first byte of the block.

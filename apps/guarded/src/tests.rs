@@ -32,7 +32,7 @@ enum Operation {
     Sync,
 }
 
-/// What a loss of power leaves of an operation that no sync has covered.
+/// The effect of a loss of power on an operation that no sync has covered.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Kept,

@@ -311,7 +311,7 @@ impl Agent {
         Some(tables)
     }
 
-    /// What the node has seen of the store, if that has changed. It is to be kept durably.
+    /// The newest state of the store that the node has seen, if it has changed. The caller keeps it durably.
     pub fn poll_seen(&mut self) -> Option<Seen> {
         self.seen.filter(|_| std::mem::take(&mut self.is_seen_new))
     }

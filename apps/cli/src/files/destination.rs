@@ -61,7 +61,7 @@ fn write_new(path: &Path, may_replace: bool, copy: Copying<'_>) -> Result<(), Fi
     kept.map(drop).map_err(|error| failed(error.error))
 }
 
-/// The path that a symbolic link leads to. What it names need not exist.
+/// The path that a symbolic link leads to. The path need not exist.
 fn behind_links(path: &Path) -> Result<PathBuf, FilesFailure> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {

@@ -62,7 +62,7 @@ pub(crate) enum FilesFailure {
     /// A file of this machine exists.
     #[error("{} exists already: choose another name, or replace it with --replace", .0.display())]
     Exists(PathBuf),
-    /// What exists in place of a file of this machine is not one.
+    /// The destination on this machine exists and is not a file that can be written.
     #[error("{} is {kind}, which no file replaces: choose another name", .path.display())]
     NoFile { path: PathBuf, kind: &'static str },
     /// A file of the volume exists.

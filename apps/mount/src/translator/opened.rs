@@ -18,7 +18,7 @@ use super::Translator;
 /// The flags that a handle has.
 const KEPT: OFlags = OFlags::ACCMODE.union(OFlags::SYNC);
 
-/// What is durable when a call returns.
+/// The changes that are durable when a call returns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Durable {
     /// Nothing, yet.

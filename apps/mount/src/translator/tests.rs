@@ -1,6 +1,6 @@
-//! What is durable when a call of the kernel has returned: the power is lost at once, and only what a flush of
-//! the volume has covered is there when the files are opened again. Both for a mount that owns its volume and
-//! for one of files that a node owns.
+//! Changes are durable when a synchronous call of the kernel has returned. Each test loses the power at once, so
+//! only changes that a flush of the volume has covered are there when the files are opened again. The tests run
+//! on a mount that owns its volume, and on one of files that a node owns.
 
 use std::io;
 use std::sync::mpsc::channel;

@@ -310,7 +310,7 @@ impl Catalog {
         transaction.commit().map_err(|e| self.failed(e))
     }
 
-    /// What the node has seen of its cluster's store.
+    /// The newest state of its cluster's store that the node has seen.
     pub(crate) fn seen(&self) -> Result<Option<SeenRecord>, CatalogError> {
         let transaction = self.store.begin_read().map_err(|e| self.failed(e))?;
         let table = transaction.open_table(Table::Meta.definition()).map_err(|e| self.failed(e))?;

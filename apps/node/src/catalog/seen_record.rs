@@ -7,7 +7,7 @@ use nearflash_cluster::{ClusterState, Seen};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What the node has seen, and the volumes that there were.
+/// The newest state of the store that the node has seen, with the volumes of that time.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SeenRecord {

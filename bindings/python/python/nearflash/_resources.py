@@ -168,8 +168,9 @@ class ClusterView:
     """`ok`, `degraded`, `at risk` or `unavailable`."""
 
     withdrawals: list[WithdrawalInfo] = field(default_factory=list)
-    """What this node serves no more, and what has waited for seconds for the end of older requests:
-    its space is not used for anything else before. Absent if there is nothing."""
+    """Volumes that this node no longer serves, and whose older requests have not ended for some
+    seconds. Their space is not used again before these requests have ended. Absent if there are
+    none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -876,7 +877,7 @@ class OneVolume:
     """The job that completes the change. Absent if the change is complete."""
 
     note: str | None = None
-    """What the caller should do next, for people. Absent if there is nothing."""
+    """Advice to the operator on the next step. Absent if there is none."""
 
     volume: VolumeInfo
     """The volume."""
