@@ -1,0 +1,13 @@
+//! Clusters of nodes with their etcds: volumes, mirrors, faults. Ignored by default: they start many
+//! processes.
+
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+mod cluster;
+mod cluster_faults;
+mod etcd_away;
+mod external_etcd;
+mod mirrored;
+mod restored;
+mod shared;
+mod stale;
