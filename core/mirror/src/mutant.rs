@@ -71,6 +71,8 @@ pub(crate) enum Mutant {
     AloneUnnoted,
     /// A slice keeps no terms.
     TermsForgotten,
+    /// A primary hands over to a replica whose slice may know nothing of the mirror.
+    HandsOverUnnoted,
     /// A replica is added before its slice has the token.
     NotKept,
     /// Every second pair of different blocks has equal digests.

@@ -326,6 +326,7 @@ const MUTANTS: &[(Mutant, u64)] = {
         (M::NotKept, 1101),
         (M::AloneUnnoted, 513),
         (M::TermsForgotten, 9),
+        (M::HandsOverUnnoted, 7279),
     ]
 };
 

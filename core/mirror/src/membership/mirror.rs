@@ -338,12 +338,22 @@ impl Mirror {
         let is_agreed = question.term == self.known.record.term
             && self.known.record.primary == self.other.ordinal;
         let is_following = match self.standing() {
-            Standing::Secondary => matches!(self.phase, Phase::Idle | Phase::Reading(_)),
+            // Its lease says that its slice knows the bytes: the primary hands over to no other replica.
+            Standing::Secondary => {
+                matches!(self.phase, Phase::Idle | Phase::Reading(_))
+                    && self.has_noted(self.known.record.token)
+            }
             Standing::Out => self.phase == Phase::Syncing && question.session == self.session,
             Standing::Primary | Standing::Suspect => false,
         };
         // The next term begins without the asker as soon as the slice knows it.
         is_agreed && is_following && self.coming.is_none()
+    }
+
+    /// Whether the slice of the other replica in sync is known to vouch for its bytes. It noted the token before
+    /// it was added, or before it gave a lease.
+    pub(super) fn other_has_noted(&self) -> bool {
+        self.held > Nanos(0)
     }
 
     /// The primary has asked, for this mirror or without it.

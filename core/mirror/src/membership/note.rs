@@ -81,7 +81,7 @@ impl Note {
         let own = found.filter(|it| it.ordinal == ordinal);
         let is_vouched_for = match own {
             Some(own) => own.has(record.token) || record.token == Token::FIRST,
-            // A replica notes the first term before it proposes another one.
+            // A replica notes the first term before it proposes another one, and before one is handed over to it.
             None => record.term == FIRST_TERM,
         };
         match is_counted_on && !is_vouched_for {

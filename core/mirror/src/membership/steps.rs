@@ -243,7 +243,10 @@ impl Membership {
                 if is_gone || mirror.other_has_failed {
                     return Some(Change::Drop);
                 }
-                (mirror.has_failed || self.is_leaving).then_some(Change::HandOver)
+                // Otherwise, a loss of power could leave it with a slice that knows nothing of a later term.
+                let may_follow = mirror.other_has_noted() || self.is(Mutant::HandsOverUnnoted);
+                let is_wanted = (mirror.has_failed || self.is_leaving) && may_follow;
+                is_wanted.then_some(Change::HandOver)
             }
             Standing::Secondary => {
                 let is_over = self.now > mirror.given.plus(ADVANTAGE);

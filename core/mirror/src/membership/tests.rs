@@ -310,6 +310,8 @@ fn stopped() -> Membership {
     let mut primary = membership(A, 1, both());
     settle(&mut primary);
     primary.handle_pulse(B, hello(B, 1));
+    let sequence = question(&mut primary, B, 0);
+    grant(&mut primary, B, sequence);
     primary.leave();
     let call = read(&settle(&mut primary)).expect("it asks the store");
     primary.handle_store(KEY, call, StoreAnswer::Read(both()));
@@ -348,6 +350,34 @@ fn a_handover_waits_for_writes_under_way_but_not_for_a_device_that_hangs() {
         let (_, _, proposed) = proposal(&settle(&mut primary)).expect("it hands over");
         assert_eq!(proposed, handed_over);
     }
+}
+
+#[test]
+fn a_mirror_is_handed_over_only_to_a_replica_whose_slice_knows_it() {
+    let mut b = membership(B, 1, both());
+    let (notes, _) = unnoted(&mut b);
+    b.handle_pulse(A, hello(A, 1));
+    let asked = Question { mirror: KEY, term: Term(1), session: 0 };
+    let ask = |sequence| Pulse::Ask { sequence, questions: vec![asked], heard: None };
+    let granted = |b: &mut Membership| {
+        let (_, actions) = unnoted(b);
+        let is_grant = |it: &Action| matches!(it, Action::Send(_, Pulse::Grant { mirrors, .. }) if *mirrors == [KEY]);
+        actions.iter().any(is_grant)
+    };
+    b.handle_pulse(A, ask(1));
+    assert!(!granted(&mut b), "the slice knows nothing of the mirror yet");
+    b.handle_noted(&notes);
+    b.handle_pulse(A, ask(2));
+    assert!(granted(&mut b));
+
+    let mut a = membership(A, 1, both());
+    settle(&mut a);
+    a.handle_pulse(B, hello(B, 1));
+    a.leave();
+    assert_eq!(read(&settle(&mut a)), None, "no lease has shown that the other slice knows it");
+    let sequence = question(&mut a, B, 150);
+    grant(&mut a, B, sequence);
+    assert!(read(&settle(&mut a)).is_some());
 }
 
 #[test]
@@ -571,6 +601,8 @@ fn a_refusal_of_an_older_store_neither_fences_a_primary_nor_leaves_it_stopped() 
     let mut a = membership(A, 1, both());
     settle(&mut a);
     a.handle_pulse(B, hello(B, 1));
+    let sequence = question(&mut a, B, 0);
+    grant(&mut a, B, sequence);
     a.leave();
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
