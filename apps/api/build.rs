@@ -1,5 +1,6 @@
 //! Passes the commit to the crate. `NEARFLASH_COMMIT` names it outside a repository; without
-//! either, only the version is known. The output depends only on the sources.
+//! either, only the version is known. The output depends only on the sources. A debug build does not ask
+//! the repository: each commit would build this crate again, and all that need it.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +12,9 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=NEARFLASH_COMMIT");
     let named = std::env::var("NEARFLASH_COMMIT").ok();
-    let commit = named.filter(|commit| !commit.is_empty()).or_else(checked_out);
+    let commit = named
+        .filter(|commit| !commit.is_empty())
+        .or_else(|| if is_debug() { None } else { checked_out() });
     let commit = commit.map(|commit| commit.chars().take(DIGITS).collect::<String>());
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
     match commit {
@@ -21,6 +24,10 @@ fn main() {
         }
         None => println!("cargo::rustc-env=NEARFLASH_BUILD={version}"),
     }
+}
+
+fn is_debug() -> bool {
+    std::env::var("PROFILE").is_ok_and(|profile| profile == "debug")
 }
 
 /// The commit of the repository that contains these sources. If the sources are from an archive

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[allow(dead_code, reason = "shared with other tests")]
-mod fake_node;
+use crate::fake_node;
 
 use std::io::{IoSlice, IoSliceMut, SeekFrom};
 use std::time::Duration;

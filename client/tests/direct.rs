@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
-mod fake_node;
+use crate::fake_node;
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(dead_code, reason = "the examples' own main functions, and what other tests share")]
 
-mod fake_node;
+use crate::fake_node;
 
 #[path = "../examples/copy.rs"]
 mod copy;

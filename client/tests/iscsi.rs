@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
-mod fake_iscsi;
+use crate::fake_iscsi;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
-mod fake_target;
+use crate::fake_target;
 
 use fake_target::{BLOCK_LEN, BLOCKS, FakeTarget, Script};
 use nearflash::nvme_tcp::{

@@ -13,7 +13,7 @@
 //! space that is reserved within a file; the end of a run moved without its bytes.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Files that grow at the same time in a small volume: space that one holds is there for the others.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::sync::Barrier;
 

@@ -1,7 +1,7 @@
 //! Files that have grown to several runs move to one after they were closed, and no byte is lost on the way.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::collections::BTreeMap;
 use std::io::Read as _;

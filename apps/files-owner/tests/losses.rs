@@ -2,7 +2,7 @@
 //! lost, once, and everything goes on.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use device::{Device, Dice};
 use nearflash::direct::Rights;

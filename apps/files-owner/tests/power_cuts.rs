@@ -3,7 +3,7 @@
 //! byte of every file is its own.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use device::{Device, Dice, Image, Stamped, Tree, path, replay, tree};
 use nearflash_files_owner::{

@@ -2,7 +2,7 @@
 //! the same time.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};

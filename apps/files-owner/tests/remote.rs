@@ -2,7 +2,7 @@
 //! carried out a message.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Clients whose grants are on directories, some of them hostile: they know all numbers of inodes.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

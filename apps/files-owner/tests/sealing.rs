@@ -1,7 +1,7 @@
 //! Seals of files end before anything else happens to the blocks that they map.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use device::Device;
 use nearflash::direct::Rights;

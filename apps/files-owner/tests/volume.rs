@@ -1,7 +1,7 @@
 //! Volumes that are refused by name, and what fills a volume.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod device;
+use crate::device;
 
 use std::io::Read;
 

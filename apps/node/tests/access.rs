@@ -2,7 +2,7 @@
 //! of the control socket's calls, the messages to the cores, and the state after a restart.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod common;
+use crate::common;
 
 use std::path::PathBuf;
 use std::sync::Arc;

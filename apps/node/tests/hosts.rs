@@ -1,7 +1,7 @@
 //! Keys of NVMe hosts and NVMe/TCP doors of a node, with cores that only record their messages.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! meanwhile, and a job that a restart interrupts starts again.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod common;
+use crate::common;
 
 use std::path::PathBuf;
 use std::sync::Arc;

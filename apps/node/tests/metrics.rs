@@ -1,7 +1,7 @@
 //! The metrics of a node, by its control socket.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 

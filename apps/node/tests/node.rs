@@ -2,7 +2,7 @@
 //! state after a restart, and the calls of the control socket.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod common;
+use crate::common;
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! requests have ended.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};

@@ -1,7 +1,7 @@
 //! Initiators, alone and together with hosts and direct clients: cases that chance seldom reaches,
 //! each over a few seeds.
 
-mod shared;
+use crate::shared;
 
 use nearflash_sim::{ClientPlan, InitiatorPlan, Mix, Plan, Report, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};

@@ -1,6 +1,6 @@
 //! Cases that chance seldom reaches, each over a few seeds.
 
-mod shared;
+use crate::shared;
 
 use nearflash_nvme_tcp::Digests;
 use nearflash_sim::{ClientPlan, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};

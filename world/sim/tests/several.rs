@@ -1,7 +1,7 @@
 //! Several nodes, each with its own machine, volumes and hosts: what happens to one does not concern
 //! the others.
 
-mod shared;
+use crate::shared;
 
 use nearflash_sim::{Clock, Cut, NodeId, Plan, Report, Sim, WorkerPlan, run};
 use nearflash_units::Nanos;
