@@ -20,7 +20,7 @@ pub enum ControlError {
     /// No node listens on the socket.
     #[error(
         "no node is running on data directory {}: start one with 'nearflash serve', or name \
-         another directory with --data-dir",
+         another directory with --data-dir or NEARFLASH_DATA_DIR",
         data_dir.display()
     )]
     NotRunning {

@@ -122,8 +122,8 @@ pub struct BenchArgs {
     /// control socket tells its stages; otherwise the node is one part with the network
     #[arg(long)]
     pub breakdown: bool,
-    /// The data directory of the target's node, for --breakdown [default: /var/lib/nearflash for root,
-    /// otherwise $XDG_STATE_HOME/nearflash]
+    /// The data directory of the target's node, for --breakdown [default: $NEARFLASH_DATA_DIR;
+    /// otherwise /var/lib/nearflash for root, $XDG_STATE_HOME/nearflash for others]
     #[arg(long, value_name = "DIR", requires = "breakdown")]
     pub data_dir: Option<PathBuf>,
 

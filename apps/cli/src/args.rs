@@ -18,16 +18,10 @@ use crate::calendar::{Lifetime, parse_lifetime};
 use crate::config_check::CheckArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
+use crate::help::{HELP, NOTES};
 use crate::interpose::RunArgs;
 use crate::mount::MountArgs;
 use crate::trace::TraceArgs;
-
-const EXAMPLES: &str = "\
-Examples:
-  nearflash serve --device flash=file:/srv/flash.img,size=16GiB --volume data=8GiB@flash
-  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.io.nearflash:data
-  nearflash volume list
-  nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randread --bs 4k --iodepth 32";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -74,6 +68,7 @@ Examples:
 const VOLUME_EXAMPLES: &str = "\
 Examples:
   nearflash volume create logs=1GiB@flash
+  nearflash volume create logs --size 1GiB --device flash
   nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
   nearflash volume create archive=1TiB@flash,provisioning=thick --no-wait
   nearflash volume create data --size 100GiB --replicas 2
@@ -98,9 +93,9 @@ Examples:
   nearflash grant add app files --path /models
   nearflash grant list guest
   nearflash grant seal data --range 1GiB..2GiB --for 1h
-  nearflash grant revoke 2
+  nearflash grant remove 2
 
-A revoked grant has no effect once the command has returned.";
+A removed grant has no effect once the command has returned.";
 
 const HOST_EXAMPLES: &str = "\
 Examples:
@@ -284,8 +279,15 @@ All arguments are passed to the program nearflash-study, next to this one or in 
 
 /// Serve flash over NVMe/TCP, iSCSI and nearflash's own protocol, and measure it
 #[derive(Debug, clap::Parser)]
-#[command(name = "nearflash", version = nearflash_api::BUILD, about, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "nearflash", version = nearflash_api::BUILD, about, help_template = HELP, after_help = NOTES, max_term_width = 100)]
 pub(crate) struct Cli {
+    /// The node's data directory, for the commands that take it
+    #[arg(long, value_name = "DIR", global = true, hide = true)]
+    #[allow(
+        dead_code,
+        reason = "clap hands it on to the commands, whose own flag takes precedence"
+    )]
+    data_dir: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) subcommand: Subcommand,
 }
@@ -309,7 +311,7 @@ pub(crate) enum Subcommand {
     /// Create, list and remove the credentials of direct clients
     #[command(subcommand, after_help = CREDENTIAL_EXAMPLES)]
     Credential(CredentialSubcommand),
-    /// Grant credentials access to ranges of volumes, and revoke it
+    /// Grant credentials access to ranges and files of volumes, and take it away
     #[command(subcommand, after_help = GRANT_EXAMPLES)]
     Grant(GrantSubcommand),
     /// Hosts: the volumes that each sees, and the keys with which NVMe/TCP hosts authenticate (DH-HMAC-CHAP)
@@ -439,6 +441,7 @@ pub(crate) enum FilesSubcommand {
         json: bool,
     },
     /// List a directory
+    #[command(visible_alias = "list")]
     Ls {
         #[arg(value_name = "URL", help = PLACE_HELP)]
         place: String,
@@ -473,6 +476,7 @@ pub(crate) enum FilesSubcommand {
         json: bool,
     },
     /// Remove a file, or an empty directory
+    #[command(visible_alias = "remove")]
     Rm {
         #[arg(value_name = "URL", help = PLACE_HELP)]
         place: String,
@@ -528,8 +532,8 @@ pub(crate) enum FilesSubcommand {
 /// The running node, and the form of its answer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodeArgs {
-    /// The node's data directory [default: /var/lib/nearflash for root, otherwise
-    /// $XDG_STATE_HOME/nearflash]
+    /// The node's data directory [default: $NEARFLASH_DATA_DIR; otherwise /var/lib/nearflash for root,
+    /// $XDG_STATE_HOME/nearflash for others]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Print one line of JSON, with "schema":1, for programs
@@ -538,27 +542,34 @@ pub(crate) struct NodeArgs {
 }
 
 const VOLUME_HELP: &str = "\
-NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick] on a device of the \
-node, or NAME with --size and --replicas in the space of the cluster";
+NAME, with --size and --device for a volume on a device of the node, or with --size and --replicas for a \
+volume in the space of the cluster. Short for the former: \
+NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
 
-/// The layout of a volume of the cluster.
+/// The size and the place of a volume whose name stands alone.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ClusterVolumeArgs {
-    /// Size in the space of the cluster, for example 100GiB
-    #[arg(long, value_parser = parse_size, requires = "replicas")]
+pub(crate) struct NewVolumeArgs {
+    /// Size, for example 100GiB
+    #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<ByteLen>,
-    /// Number of nodes that have each byte
-    #[arg(long, value_name = "N", requires = "size")]
+    /// Device of the node that holds the volume
+    #[arg(long, value_name = "NAME", requires = "size")]
+    pub(crate) device: Option<String>,
+    /// Block size of the volume on a device: 512 or 4096 [default: that of the device]
+    #[arg(long, value_name = "SIZE", requires = "device")]
+    pub(crate) block_size: Option<String>,
+    /// Number of nodes of the cluster that have each byte: 1 or 2
+    #[arg(long, value_name = "N", requires = "size", conflicts_with = "device")]
     pub(crate) replicas: Option<u8>,
     /// Bytes on one mirror before the next one follows [default: 64KiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "size")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "replicas")]
     pub(crate) stripe: Option<ByteLen>,
     /// Number of mirrors to stripe over [default: one on each node, at most 8]
-    #[arg(long, value_name = "N", requires = "size")]
+    #[arg(long, value_name = "N", requires = "replicas")]
     pub(crate) width: Option<u32>,
     /// spread: over all nodes; local:NODE: primaries on this node; central:NODE: everything on this
     /// node [default: spread]
-    #[arg(long, requires = "size")]
+    #[arg(long, requires = "replicas")]
     pub(crate) placement: Option<String>,
     /// Subsystem that exports it [default: one with the volume's name]
     #[arg(long, value_name = "NAME", requires = "size")]
@@ -571,12 +582,13 @@ pub(crate) struct ClusterVolumeArgs {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VolumeSubcommand {
     /// Create a volume; connected hosts see it at once
+    #[command(alias = "add")]
     Create {
         /// The volume to create.
         #[arg(help = VOLUME_HELP)]
         volume: String,
         #[command(flatten)]
-        layout: ClusterVolumeArgs,
+        given: NewVolumeArgs,
         /// Return at once if a job has to prepare the volume ('nearflash job wait' waits for it)
         #[arg(long)]
         no_wait: bool,
@@ -584,6 +596,7 @@ pub(crate) enum VolumeSubcommand {
         node: NodeArgs,
     },
     /// List all volumes
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
@@ -619,6 +632,7 @@ pub(crate) enum VolumeSubcommand {
         node: NodeArgs,
     },
     /// Remove a volume and its data
+    #[command(visible_alias = "rm")]
     Remove {
         /// The volume
         name: String,
@@ -637,6 +651,7 @@ pub(crate) enum VolumeSubcommand {
 pub(crate) enum CredentialSubcommand {
     /// Create a credential and show its secret once. As soon as one credential exists, the node
     /// refuses clients without one
+    #[command(alias = "add")]
     Create {
         /// The credential's key ID, which the client presents
         id: String,
@@ -650,12 +665,14 @@ pub(crate) enum CredentialSubcommand {
         node: NodeArgs,
     },
     /// List all credentials
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Remove a credential and its grants; when the command returns, its clients have lost all
     /// rights
+    #[command(visible_alias = "rm")]
     Remove {
         /// The credential
         id: String,
@@ -667,6 +684,7 @@ pub(crate) enum CredentialSubcommand {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GrantSubcommand {
     /// Grant a credential access to a range of a volume, or to a directory of its files
+    #[command(alias = "create")]
     Add {
         /// The credential
         id: String,
@@ -693,7 +711,7 @@ pub(crate) enum GrantSubcommand {
     ///
     /// To the job, the range is a volume of its own, which begins at 0. Everyone with the URL has the
     /// rights, so pass it on as you would pass on a password. 'nearflash grant list' shows the seal, and
-    /// 'nearflash grant revoke' voids it at once.
+    /// 'nearflash grant remove' voids it at once.
     Seal {
         /// The volume
         volume: String,
@@ -715,19 +733,26 @@ pub(crate) enum GrantSubcommand {
         node: NodeArgs,
     },
     /// List all grants, or those of one credential
+    #[command(visible_alias = "ls")]
     List {
         /// List only the grants of this credential
         id: Option<String>,
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Revoke a grant; when the command returns, the grant has no effect
-    Revoke {
+    /// Remove a grant; when the command returns, the grant has no effect
+    #[command(visible_aliases = ["revoke", "rm"])]
+    Remove {
         /// The grant's number, as 'nearflash grant list' shows it
+        #[arg(value_parser = parse_number)]
         number: u64,
         #[command(flatten)]
         node: NodeArgs,
     },
+}
+
+fn parse_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a number, which the list of them shows"))
 }
 
 /// A volume, and the right of a host on it.
@@ -796,6 +821,7 @@ pub(crate) enum HostSubcommand {
     /// Add the keys of a host, which must authenticate, or use TLS, from then on; if it is connected without, it
     /// is disconnected. Without --dhchap-key and --psk-file the node generates a key for DH-HMAC-CHAP and shows it once. An iSCSI initiator
     /// has no keys here, but CHAP (see 'nearflash chap'): it needs --volume
+    #[command(alias = "create")]
     Add {
         /// The host's NQN, or an iSCSI initiator's name
         #[arg(value_name = "NQN|INITIATOR")]
@@ -864,11 +890,13 @@ pub(crate) enum HostSubcommand {
         node: NodeArgs,
     },
     /// List all hosts with keys or a list of volumes
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Remove a host: its list of volumes and its keys. A host with keys is disconnected
+    #[command(visible_alias = "rm")]
     Remove {
         /// The host's NQN, or an iSCSI initiator's name
         #[arg(value_name = "NQN|INITIATOR")]
@@ -881,6 +909,7 @@ pub(crate) enum HostSubcommand {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ChapSubcommand {
     /// Create an account. Without --secret-file the node generates a secret and shows it once
+    #[command(alias = "create")]
     Add {
         /// The initiator's user name
         user: String,
@@ -897,11 +926,13 @@ pub(crate) enum ChapSubcommand {
         node: NodeArgs,
     },
     /// List all accounts
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Remove an account; when the command returns, its sessions have ended
+    #[command(visible_alias = "rm")]
     Remove {
         /// The account's user name
         user: String,
@@ -913,6 +944,7 @@ pub(crate) enum ChapSubcommand {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TokenSubcommand {
     /// Create a token and show it once
+    #[command(alias = "add")]
     Create {
         /// The token's name, which the log shows with each change
         name: String,
@@ -929,11 +961,13 @@ pub(crate) enum TokenSubcommand {
         node: NodeArgs,
     },
     /// List all tokens
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Remove a token; when the command returns, no request is accepted with it
+    #[command(visible_alias = "rm")]
     Remove {
         /// The token
         name: String,
@@ -945,6 +979,7 @@ pub(crate) enum TokenSubcommand {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ReservationSubcommand {
     /// List registrations and reservations
+    #[command(visible_alias = "ls")]
     List {
         /// List only the registrations and reservations of this volume
         volume: Option<String>,
@@ -963,6 +998,7 @@ pub(crate) enum ReservationSubcommand {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum DeviceSubcommand {
     /// List all devices, with their sizes, health and options, and the wear of models
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
@@ -980,27 +1016,31 @@ pub(crate) enum DeviceSubcommand {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum JobSubcommand {
     /// List the running jobs and the most recent ended ones
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Show one job
     Show {
-        /// The number of the job
+        /// The number of the job, as 'nearflash job list' shows it
+        #[arg(value_parser = parse_number)]
         id: u64,
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Cancel a job and undo its change
     Cancel {
-        /// The number of the job
+        /// The number of the job, as 'nearflash job list' shows it
+        #[arg(value_parser = parse_number)]
         id: u64,
         #[command(flatten)]
         node: NodeArgs,
     },
     /// Wait until a job has ended; the exit code is 1 unless it is complete
     Wait {
-        /// The number of the job
+        /// The number of the job, as 'nearflash job list' shows it
+        #[arg(value_parser = parse_number)]
         id: u64,
         #[command(flatten)]
         node: NodeArgs,
@@ -1053,6 +1093,7 @@ pub(crate) enum ClusterSubcommand {
     },
     /// Remove a node that is lost for good; its replicas are replaced by new ones on other nodes. Any
     /// machine of the cluster can run this
+    #[command(visible_alias = "rm")]
     Remove {
         /// The node, which does not run; or the IP or IP:PORT of the etcd of a machine without a node, such as
         /// a witness
@@ -1094,8 +1135,8 @@ pub(crate) enum ClusterSubcommand {
     /// Run this machine's etcd, and start it again when it ends, until SIGTERM; a node does this
     /// itself
     Run {
-        /// The data directory [default: /var/lib/nearflash for root, otherwise
-        /// $XDG_STATE_HOME/nearflash]
+        /// The data directory [default: $NEARFLASH_DATA_DIR; otherwise /var/lib/nearflash for root,
+        /// $XDG_STATE_HOME/nearflash for others]
         #[arg(long, value_name = "DIR")]
         data_dir: Option<PathBuf>,
     },

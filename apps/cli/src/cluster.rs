@@ -15,9 +15,10 @@ use nearflash_space::Name;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{ClusterSubcommand, Leaver, NodeArgs};
+use crate::args::{ClusterSubcommand, Leaver};
 use crate::calendar::show_moment;
 use crate::confirm::confirm;
+use crate::control::data_dir;
 use crate::failure::Failure;
 use crate::output::{print, show};
 use crate::{log_to_stderr, tables};
@@ -97,10 +98,6 @@ fn run(data_dir: Option<PathBuf>) -> Done {
     signals.forever().next();
     drop(supervisor);
     Ok(ExitCode::SUCCESS)
-}
-
-fn data_dir(node: &NodeArgs) -> Result<PathBuf, Failure> {
-    Ok(node.data_dir.clone().map_or_else(default_data_dir, Ok)?)
 }
 
 /// Progress goes to stderr, so that the answer alone is on stdout.

@@ -7,27 +7,25 @@ use nearflash_access::GrantRange;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
-    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ClusterVolumeCreate, ControllerKey,
-    CredentialCreate, CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd,
-    GrantList, GrantRevoke, GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove,
-    HostRotate, HostUnlist, HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow,
-    OneAccount, OneCredential, OneJob, OneKeyedHost, OneToken, OneVolume, ReservationClear,
-    ReservationList, StatusShow, TokenCreate, TokenList, TokenRemove, VolumeCreate, VolumeList,
-    VolumeRemove, VolumeResize, VolumeShow,
+    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, ControllerKey, CredentialCreate,
+    CredentialList, CredentialRemove, DeviceClear, DeviceList, GrantAdd, GrantList, GrantRevoke,
+    GrantSeal, HostAdd, HostAllow, HostDeny, HostList, HostRemove, HostRotate, HostUnlist,
+    HostVolume, JobCancel, JobInfo, JobList, JobShow, JobWait, MetricsShow, OneAccount,
+    OneCredential, OneJob, OneKeyedHost, OneToken, OneVolume, ReservationClear, ReservationList,
+    StatusShow, TokenCreate, TokenList, TokenRemove, VolumeList, VolumeRemove, VolumeResize,
+    VolumeShow,
 };
-use nearflash_node::config::parse_volume;
-use nearflash_space::Provisioning;
-use nearflash_units::BlockSize;
 
 use crate::apply::{NO_ACCOUNT, NO_CREDENTIAL, NO_KEYED_HOST};
 use crate::args::{
-    ChapSubcommand, ClusterVolumeArgs, CredentialSubcommand, DeviceSubcommand, DhchapArgs,
-    GrantSubcommand, HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand,
-    TokenSubcommand, VolumeRight, VolumeSubcommand,
+    ChapSubcommand, CredentialSubcommand, DeviceSubcommand, DhchapArgs, GrantSubcommand,
+    HostSubcommand, JobSubcommand, NodeArgs, PskArgs, ReservationSubcommand, TokenSubcommand,
+    VolumeRight, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::confirm::confirm;
 use crate::failure::Failure;
+use crate::new_volume::NewVolume;
 use crate::output::{self, print, show};
 use crate::seal_url::Minted;
 use crate::secret::{SecretFile, read_secret};
@@ -45,31 +43,15 @@ pub(crate) fn run_metrics(node: &NodeArgs) -> Done {
 
 pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
     match subcommand {
-        VolumeSubcommand::Create { volume, layout, no_wait, node } => {
-            if let ClusterVolumeArgs { size: Some(size), replicas: Some(replicas), .. } = layout {
-                let call = ClusterVolumeCreate {
-                    name: volume,
-                    bytes: size.0,
-                    replicas,
-                    stripe_unit: layout.stripe.map(|unit| unit.0),
-                    width: layout.width,
-                    placement: layout.placement,
-                    subsystem: layout.subsystem,
-                    provisioning: layout.provisioning,
-                };
-                return change((&node, &call.name.clone()), call, no_wait, "created");
+        VolumeSubcommand::Create { volume, given, no_wait, node } => {
+            match NewVolume::of(volume, given)? {
+                NewVolume::OnDevice(call) => {
+                    change((&node, &call.name.clone()), call, no_wait, "created")
+                }
+                NewVolume::InCluster(call) => {
+                    change((&node, &call.name.clone()), call, no_wait, "created")
+                }
             }
-            let volume = parse_volume(&volume).map_err(Failure::Volume)?;
-            let call = VolumeCreate {
-                name: volume.name.to_string(),
-                bytes: volume.len.0,
-                device: volume.device.to_string(),
-                block_size: volume.block_size.map(BlockSize::bytes),
-                subsystem: volume.subsystem.map(|name| name.to_string()),
-                provisioning: (volume.provisioning != Provisioning::Thin)
-                    .then(|| volume.provisioning.to_string()),
-            };
-            change((&node, &call.name.clone()), call, no_wait, "created")
         }
         VolumeSubcommand::Show { name, node } => {
             control(&node, VolumeShow { name }, tables::volume_detail)
@@ -208,9 +190,9 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
             let call = GrantList { credential: id };
             control(&node, call, |answer| tables::grants(&answer.grants))
         }
-        GrantSubcommand::Revoke { number, node } => {
+        GrantSubcommand::Remove { number, node } => {
             let call = GrantRevoke { number };
-            control(&node, call, |revoked| output::grant("revoked", &revoked.grant))
+            control(&node, call, |removed| output::grant("removed", &removed.grant))
         }
     }
 }
@@ -226,11 +208,16 @@ fn allow(node: &NodeArgs, host: String, volumes: &[VolumeRight], only: bool) -> 
     control(node, call, |answer| output::volumes_of(&answer.list))
 }
 
+/// How the name of an initiator begins. RFC 7143, 4.2.7.
+const INITIATORS: [&str; 3] = ["iqn.", "eui.", "naa."];
+
 pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
     match subcommand {
         HostSubcommand::Add { host, volumes, dhchap, psk, node } => {
-            let is_initiator = !host.starts_with("nqn.") && !volumes.is_empty();
-            if is_initiator && !dhchap.is_given() && psk.psk_file.is_none() {
+            if INITIATORS.iter().any(|prefix| host.starts_with(prefix)) {
+                if dhchap.is_given() || psk.psk_file.is_some() || volumes.is_empty() {
+                    return Err(Failure::InitiatorHasNoKeys { initiator: host });
+                }
                 return allow(&node, host, &volumes, true);
             }
             let volumes = (!volumes.is_empty()).then(|| host_volumes(&volumes));

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use nearflash_bench::BenchError;
 use nearflash_units::OneLine;
 
 /// The reason why a command failed.
@@ -69,7 +70,16 @@ pub(crate) enum Failure {
     Declined,
     /// The volume's description is not valid.
     #[error(transparent)]
-    Volume(nearflash_node::config::ValueError),
+    Volume(#[from] crate::new_volume::NewVolumeError),
+    /// Keys are meant for an initiator, which has none.
+    #[error(
+        "initiator '{initiator}' has no keys here: add --volume VOLUME for its list of volumes, and \
+         create its CHAP account with 'nearflash chap add'"
+    )]
+    InitiatorHasNoKeys {
+        /// Its name.
+        initiator: String,
+    },
     /// A secret could not be written to a file.
     #[error(transparent)]
     Secret(#[from] crate::secret::SecretFileError),
@@ -107,7 +117,14 @@ impl Failure {
             Self::Files(error) => error.exit_code().into(),
             Self::Mount(error) => error.exit_code().into(),
             Self::Interpose(error) => error.exit_code().into(),
-            Self::Volume(_) | Self::DataDir(_) | Self::NoTerminal | Self::SealPlace(_) => 2.into(),
+            Self::Bench(
+                BenchError::Options(_) | BenchError::Workload(_) | BenchError::Nqn { .. },
+            )
+            | Self::Volume(_)
+            | Self::InitiatorHasNoKeys { .. }
+            | Self::DataDir(_)
+            | Self::NoTerminal
+            | Self::SealPlace(_) => 2.into(),
             Self::Control(_)
             | Self::Apply(_)
             | Self::Job { .. }

@@ -15,9 +15,12 @@ mod doctor;
 mod events;
 mod failure;
 mod files;
+mod help;
 mod interpose;
 mod job;
+mod manual;
 mod mount;
+mod new_volume;
 mod output;
 mod seal_url;
 mod secret;
@@ -25,6 +28,7 @@ mod study;
 mod tables;
 mod top;
 mod trace;
+mod usage;
 mod waiting;
 mod zeroing;
 
@@ -41,7 +45,11 @@ use failure::Failure;
 use output::print;
 
 fn main() -> ExitCode {
-    match run(Cli::parse().subcommand) {
+    let parsed = match Cli::try_parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return usage::report(&error),
+    };
+    match run(parsed.subcommand) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("nearflash: {}", OneLine(&failure));
@@ -88,7 +96,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Subcommand::ManualPages { dir } => {
-            clap_mangen::generate_to(Cli::command(), dir).map_err(Failure::ManualPages)?;
+            manual::write(Cli::command(), &dir).map_err(Failure::ManualPages)?;
             Ok(ExitCode::SUCCESS)
         }
     }

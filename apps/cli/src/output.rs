@@ -327,8 +327,8 @@ mod tests {
         let path = Some("/models".to_owned());
         let made = super::grant("added", &GrantInfo { path, ..grant(None, "r", None) });
         insta::assert_snapshot!(made, @"added grant 7 of 'app': read the files in /models of volume 'data'");
-        let revoked = super::grant("revoked", &grant(None, "rw", None));
-        insta::assert_snapshot!(revoked, @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
+        let removed = super::grant("removed", &grant(None, "rw", None));
+        insta::assert_snapshot!(removed, @r#"removed grant 7 of 'app': read and write all of volume 'data'"#);
     }
 
     #[test]

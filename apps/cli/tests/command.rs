@@ -94,9 +94,14 @@ fn a_node_serves_answers_and_drains_on_sigterm() {
     assert_eq!(status["devices"][0]["free_bytes"], 56 << 20);
     assert!(said(&["status", "--data-dir", data_dir]).contains("no hosts are connected"));
     node.signal(Signal::TERM);
+    let ready = node.ready.clone();
     let (code, log) = node.end();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("drained"), "{log}");
+    let address = ready["nvme_tcp"][0].as_str().unwrap();
+    let greeting =
+        format!("ready: NVMe/TCP on {address}; next: nearflash status --data-dir {data_dir}\n");
+    assert_eq!(log.matches(&greeting).count(), 1, "{log}");
     let (message, code) = failed(&["status", "--data-dir", data_dir]);
     assert!(message.starts_with("nearflash: no node is running on data directory"), "{message}");
     assert_eq!(code, 1);
@@ -127,8 +132,8 @@ fn credentials_and_grants_are_made_listed_and_taken_away() {
     let granted: Value = serde_json::from_str(&granted).unwrap();
     assert_eq!((&granted["schema"], &granted["grant"]["rights"]), (&1.into(), &"r".into()));
     assert_eq!(run(&["grant", "list", "app"]).lines().count(), 2);
-    let revoked = run(&["grant", "revoke", "1"]);
-    assert_eq!(revoked, "revoked grant 1 of 'app': read and write 0..4MiB of volume 'data'\n");
+    let removed = run(&["grant", "remove", "1"]);
+    assert_eq!(removed, "removed grant 1 of 'app': read and write 0..4MiB of volume 'data'\n");
     let removed = run(&["credential", "remove", "guest"]);
     assert_eq!(removed, "removed credential 'guest' and its grant\n");
     let list: Value = serde_json::from_str(&run(&["credential", "list", "--json"])).unwrap();
@@ -170,9 +175,97 @@ fn what_is_written_wrong_is_said_in_one_line_with_exit_code_2() {
          for example 512, 64KiB or 8GiB"
     );
     assert_eq!(code, 2);
-    let (message, code) = failed(&["volume", "create", "data"]);
-    assert!(message.starts_with("nearflash: 'data' is not a valid volume: write"), "{message}");
-    assert_eq!(code, 2);
+    for (arguments, expected) in [
+        (
+            &["data=1GiB"][..],
+            "nearflash: 'data=1GiB' is not a valid volume: write NAME=SIZE@DEVICE",
+        ),
+        (&["data"], "nearflash: volume 'data' has no size: add --size SIZE, with --device DEVICE"),
+        (&["data", "--size", "1GiB"], "nearflash: volume 'data' has no place: add --device DEVICE"),
+        (&["a=1GiB@r", "--size", "1GiB"], "nearflash: 'a=1GiB@r' has a size and a device already"),
+        (
+            &["a", "--size", "1GiB", "--device", "r", "--block-size", "1k"],
+            "nearflash: '1k' is not a valid block size",
+        ),
+        (&["a", "--device", "r"], "nearflash: the following required arguments were not provided"),
+    ] {
+        let (message, code) = failed(&[&["volume", "create"], arguments].concat());
+        assert!(message.starts_with(expected) && code == 2, "{message}");
+    }
+    for arguments in [
+        &["bench", "floor://", "--rw", "randrw"][..],
+        &["job", "wait", "third"],
+        &["apply", "/does/not/exist"],
+        &["volume"],
+    ] {
+        let output = nearflash(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+    let add = ["host", "add", "iqn.2026-11.test:app"];
+    let (message, code) = failed(&add);
+    let expected =
+        "nearflash: initiator 'iqn.2026-11.test:app' has no keys here: add --volume VOLUME";
+    assert!(message.starts_with(expected) && code == 2, "{message}");
+}
+
+#[test]
+fn the_data_directory_comes_from_a_flag_at_either_place_or_from_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, elsewhere) = (folder.path().join("here"), folder.path().join("elsewhere"));
+    let (here, elsewhere) = (text(&here), text(&elsewhere));
+    let flags = ["--device", "r=ram:64MiB", "--volume", "data=8MiB@r", "--data-dir", here];
+    let _node = Node::start(&flags);
+    let with = |variable: &str, arguments: &[&str]| {
+        let output = nearflash(arguments).env("NEARFLASH_DATA_DIR", variable).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    for arguments in [
+        &["--data-dir", here, "volume", "list"][..],
+        &["volume", "--data-dir", here, "list"],
+        &["volume", "list", "--data-dir", here],
+        &["--data-dir", elsewhere, "volume", "list", "--data-dir", here],
+    ] {
+        assert!(said(arguments).contains("8MiB"));
+        assert_eq!(with(elsewhere, arguments), (true, String::new()));
+    }
+    assert!(!with(here, &["cluster", "status"]).0, "it is no machine of a cluster");
+    assert_eq!(with(here, &["status"]), (true, String::new()));
+    let (success, message) = with(elsewhere, &["status"]);
+    assert!(!success && message.contains(elsewhere), "{message}");
+    assert!(message.contains("--data-dir or NEARFLASH_DATA_DIR"), "{message}");
+    let file = folder.path().join("node.toml");
+    std::fs::write(&file, format!("data-dir = '{elsewhere}'\ndevice = 'r=ram:64MiB'\n")).unwrap();
+    let plan = ["apply", text(&file), "--dry-run"];
+    assert!(!with("", &plan).0);
+    assert_eq!(with(here, &plan), (true, String::new()));
+}
+
+#[test]
+fn the_verbs_of_all_nouns_have_the_same_other_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let node = Node::start(&["--data-dir", data_dir, "--device", "r=ram:64MiB"]);
+    let run = |arguments: &[&str]| said(&[&["--data-dir", data_dir], arguments].concat());
+    let made = run(&["volume", "create", "a", "--size", "1MiB", "--device", "r"]);
+    let short = run(&["volume", "add", "b=1MiB@r"]);
+    assert_eq!(made.replace('a', "b"), short.replace('a', "b"));
+    run(&["credential", "add", "app"]);
+    run(&["grant", "create", "app", "a"]);
+    run(&["grant", "revoke", "1"]);
+    run(&["grant", "add", "app", "a"]);
+    run(&["grant", "rm", "2"]);
+    run(&["chap", "create", "app"]);
+    run(&["token", "add", "app", "--scope", "read"]);
+    for noun in
+        ["volume", "credential", "grant", "host", "chap", "token", "reservation", "device", "job"]
+    {
+        assert_eq!(run(&[noun, "ls"]), run(&[noun, "list"]));
+    }
+    for subject in [["volume", "a"], ["credential", "app"], ["chap", "app"], ["token", "app"]] {
+        assert!(run(&[subject[0], "rm", subject[1]]).starts_with("removed "));
+    }
+    node.signal(Signal::TERM);
+    assert_eq!(node.end().0, Some(0));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 //! ready; on a signal, it ends everything in the reverse order.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use nearflash_access::{SECRET_LEN, Secret};
-use nearflash_api::socket::socket_path;
+use nearflash_api::socket::{default_data_dir, socket_path};
 use nearflash_api::{Document, Ready};
 use nearflash_nvme::serving::ALL_CONTROLLER_IDS;
 use nearflash_request::VolumeId;
@@ -290,6 +291,7 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
         return Err(failed("write the ready line to stdout")(source));
     }
     notify_manager(NotifyState::Ready);
+    greet(&running.ready().body, config);
     let signal = signals.forever().next();
     tracing::info!(signal, "draining");
     notify_manager(NotifyState::Stopping);
@@ -297,6 +299,25 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     running.stop()?;
     tracing::info!("drained");
     Ok(())
+}
+
+/// Says in the log where the node serves, and the next command: the line on stdout is for programs.
+fn greet(ready: &Ready, config: &Config) {
+    let mut doors: Vec<String> = Vec::new();
+    let mut add = |name: &str, addresses: &[SocketAddr]| {
+        doors.extend(addresses.iter().map(|address| format!("{name} on {address}")));
+    };
+    add("NVMe/TCP", &ready.nvme_tcp);
+    add("iSCSI", &ready.iscsi);
+    add("direct", &ready.direct);
+    add("HTTP", ready.http.as_slice());
+    doors.extend(ready.direct_local.iter().map(|path| format!("direct on {}", path.display())));
+    let data_dir = match default_data_dir() {
+        Ok(found) if found == config.data_dir => String::new(),
+        _ => format!(" --data-dir {}", config.data_dir.display()),
+    };
+    let doors = doors.join(", ");
+    tracing::info!("ready: {doors}; next: nearflash status{data_dir}");
 }
 
 /// The health of the node. A loss of volumes of other nodes, or of a cluster, is not one of its own.

@@ -38,7 +38,7 @@ pub enum TokenError {
     #[error("token '{0}' exists already: choose another name, or remove it first")]
     Exists(Name),
     /// No token has the name.
-    #[error("there is no token '{0}': 'nearflash token list' lists the tokens")]
+    #[error("no token '{0}': 'nearflash token list' lists them")]
     NotFound(Name),
     /// The token would be of no use.
     #[error("the time of expiry has passed: choose a later one")]

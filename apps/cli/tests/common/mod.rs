@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub(crate) fn nearflash(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
-    command.args(arguments).stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null()).env_remove("NEARFLASH_DATA_DIR");
     command
 }
 

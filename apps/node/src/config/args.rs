@@ -116,8 +116,8 @@ pub struct ServeArgs {
     /// use]
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
-    /// Directory of the catalog and the control socket [default: /var/lib/nearflash for root,
-    /// otherwise $XDG_STATE_HOME/nearflash]
+    /// Directory of the catalog and the control socket [default: $NEARFLASH_DATA_DIR; otherwise the
+    /// key of the file, then /var/lib/nearflash for root, $XDG_STATE_HOME/nearflash for others]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Memory for data in flight on each core [default: 32MiB]

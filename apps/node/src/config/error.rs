@@ -56,7 +56,7 @@ impl fmt::Display for Key {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("--config {}: {source}: correct the path or its permissions", path.display())]
+    #[error("{}: {source}: correct the path or its permissions", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -284,11 +284,7 @@ impl Reader {
         for (key, value) in table {
             let (start, name) = (key.span().start, key.get_ref());
             let Some(known) = form.keys.iter().find(|known| known.name == *name) else {
-                let near = nearest(name, form.keys.iter().map(|known| known.name));
-                let table = form.name;
-                let message =
-                    format!("unknown key '{name}' of {table}: the nearest key is '{near}'");
-                self.refuse(start, &message);
+                self.refuse(start, &unknown_key(form, name));
                 continue;
             };
             let refused = match self.read_field(known, value, &mut read) {
@@ -305,6 +301,21 @@ impl Reader {
         }
         (self.errors.len() == before).then_some(read)
     }
+}
+
+/// The keys by which a person would declare a volume of the cluster.
+const CLUSTER_VOLUME_KEYS: [&str; 4] = ["replicas", "stripe", "width", "placement"];
+
+fn unknown_key(form: &TableForm, name: &str) -> String {
+    let table = form.name;
+    if table == "volume" && CLUSTER_VOLUME_KEYS.contains(&name) {
+        return format!(
+            "unknown key '{name}' of {table}: the file has volumes on devices of the node; create one of \
+             the cluster with 'nearflash volume create NAME --size SIZE --replicas N'"
+        );
+    }
+    let near = nearest(name, form.keys.iter().map(|known| known.name));
+    format!("unknown key '{name}' of {table}: the nearest key is '{near}'")
 }
 
 impl Reader {

@@ -23,7 +23,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use nearflash_access::Covered;
-use nearflash_api::socket::default_data_dir;
+use nearflash_api::socket::{data_dir_of_environment, default_data_dir};
 use nearflash_media::DeviceSpec;
 use nearflash_reactor::SPIN_MAX;
 use nearflash_request::UnlistedHosts;
@@ -226,7 +226,7 @@ impl Config {
         let named = merge.hosts(args.hosts);
         named.open(&mut doors);
         let http = http::merge_http(&merge, args.http, (args.http_cert, args.http_key));
-        let data_dir = merge.path("data-dir", args.data_dir);
+        let data_dir = merge.path("data-dir", args.data_dir.or_else(data_dir_of_environment));
         let data_dir = match (data_dir, purpose) {
             (Some(data_dir), _) => data_dir,
             // A file alone needs none; an empty path is not one.

@@ -113,7 +113,7 @@ fn a_file_that_is_no_toml_or_not_there_is_refused() {
     let message = with_file("\ndevice = 7\n", &[]).unwrap_err();
     assert_eq!(message, "FILE, line 2: device: expected a string, a table, or a list of these");
     let message = refused(&["--config", "/does/not/exist"]);
-    assert!(message.starts_with("--config /does/not/exist: No such file"), "{message}");
+    assert!(message.starts_with("/does/not/exist: No such file"), "{message}");
 }
 
 #[test]

@@ -225,7 +225,10 @@ impl Serve<DeviceClear> for Node {
     fn serve(&self, DeviceClear { name }: DeviceClear) -> Result<OneDevice, ApiError> {
         let device = self.clear_device(&name)?.ok_or_else(|| ApiError {
             subject: Some(Subject::new("device", &name)),
-            ..ApiError::new(ErrorCode::DeviceNotFound, format!("there is no device '{name}'"))
+            ..ApiError::new(
+                ErrorCode::DeviceNotFound,
+                format!("no device '{name}': 'nearflash device list' lists them"),
+            )
         })?;
         Ok(OneDevice { device })
     }
