@@ -120,6 +120,11 @@ install: install-programs
 	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/nearflash.pc
 	if test -z "$(DESTDIR)" && test "$$(id -u)" = 0; then ldconfig; fi
 
+# In the folders that they have here, so that their links lead somewhere.
+DOCUMENTS = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE-MIT LICENSE-APACHE \
+  $$(find docs client/examples findings -type f) bindings/python/README.md bindings/c/include/nearflash.h bindings/c/examples/example.c \
+  fuzz/README.md tests/interop/README.md tests/model/README.md
+
 # The programs, their manual pages, completions, unit, documents and licences.
 install-programs:
 	@test -x $(BIN)-study || { echo "nothing to install: run 'make all' first" >&2; exit 1; }
@@ -138,9 +143,9 @@ install-programs:
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service >$(DESTDIR)$(UNITDIR)/nearflash.service
 	install -d $(DESTDIR)$(DOC)
-	install -m 644 docs/operations.md docs/applications.md docs/iscsi.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE \
-	  packaging/nearflash.toml packaging/cost.toml packaging/monitoring/alerts.yaml packaging/monitoring/dashboard.json \
-	  $(DESTDIR)$(DOC)/
+	install -m 644 packaging/nearflash.toml packaging/cost.toml packaging/monitoring/alerts.yaml \
+	  packaging/monitoring/dashboard.json $(DESTDIR)$(DOC)/
+	for file in $(DOCUMENTS); do install -D -m 644 $$file $(DESTDIR)$(DOC)/$$file || exit 1; done
 	if test -e $(BUILT)/third-party.txt; then install -m 644 $(BUILT)/third-party.txt $(DESTDIR)$(DOC)/; fi
 
 # A Debian package and an archive of static programs, in target/packages.
