@@ -281,13 +281,9 @@ All arguments are passed to the program nearflash-study, next to this one or in 
 #[derive(Debug, clap::Parser)]
 #[command(name = "nearflash", version = nearflash_api::BUILD, about, help_template = HELP, after_help = NOTES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// The node's data directory, for the commands that take it
+    /// The node's data directory. clap hands it on to the command, whose own flag takes precedence
     #[arg(long, value_name = "DIR", global = true, hide = true)]
-    #[allow(
-        dead_code,
-        reason = "clap hands it on to the commands, whose own flag takes precedence"
-    )]
-    data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) subcommand: Subcommand,
 }
@@ -395,6 +391,25 @@ pub(crate) enum Subcommand {
         /// The folder, which exists
         dir: PathBuf,
     },
+}
+
+impl Subcommand {
+    /// Whether the command uses the data directory of a node.
+    pub(crate) fn takes_data_dir(&self) -> bool {
+        !matches!(
+            self,
+            Self::Config(_)
+                | Self::Files(_)
+                | Self::Mount(_)
+                | Self::Umount { .. }
+                | Self::Run(_)
+                | Self::Study { .. }
+                | Self::Doctor(_)
+                | Self::Demo(_)
+                | Self::Completions { .. }
+                | Self::ManualPages { .. }
+        )
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]

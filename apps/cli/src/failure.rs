@@ -45,6 +45,11 @@ pub(crate) enum Failure {
     /// The data directory is not known.
     #[error(transparent)]
     DataDir(#[from] nearflash_api::socket::NoDataDir),
+    /// The flag is given to a command that does not use it.
+    #[error(
+        "--data-dir names the directory of a node, which this command does not use: leave it out"
+    )]
+    NoUseForDataDir,
     /// A job failed.
     #[error("job {id}: {error}")]
     Job {
@@ -123,6 +128,7 @@ impl Failure {
             | Self::Volume(_)
             | Self::InitiatorHasNoKeys { .. }
             | Self::DataDir(_)
+            | Self::NoUseForDataDir
             | Self::NoTerminal
             | Self::SealPlace(_) => 2.into(),
             Self::Control(_)

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage::report(&error),
     };
-    match run(parsed.subcommand) {
+    match run(parsed) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("nearflash: {}", OneLine(&failure));
@@ -58,7 +58,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
+fn run(Cli { data_dir, subcommand }: Cli) -> Result<ExitCode, Failure> {
+    if data_dir.is_some() && !subcommand.takes_data_dir() {
+        return Err(Failure::NoUseForDataDir);
+    }
     match subcommand {
         Subcommand::Serve(args) => serve(args),
         Subcommand::Apply(args) => apply::run_apply(&args),

@@ -23,7 +23,8 @@ fn write_tree(command: &clap::Command, folder: &Path) -> io::Result<()> {
         write_tree(subcommand, folder)?;
     }
     let after = command.get_after_help().map(ToString::to_string);
-    let page = Man::new(command.clone().after_help(Resettable::Reset));
+    let source = concat!("nearflash ", env!("CARGO_PKG_VERSION"));
+    let page = Man::new(command.clone().after_help(Resettable::Reset)).source(source);
     let mut file = File::create(folder.join(page.get_filename()))?;
     page.render(&mut file)?;
     after.map_or(Ok(()), |text| literal(&text).to_writer(&mut file))?;

@@ -230,6 +230,8 @@ fn the_data_directory_comes_from_a_flag_at_either_place_or_from_the_environment(
     }
     assert!(!with(here, &["cluster", "status"]).0, "it is no machine of a cluster");
     assert_eq!(with(here, &["status"]), (true, String::new()));
+    let (message, code) = failed(&["--data-dir", here, "umount", here]);
+    assert!(message.contains("--data-dir names the directory of a node") && code == 2, "{message}");
     let (success, message) = with(elsewhere, &["status"]);
     assert!(!success && message.contains(elsewhere), "{message}");
     assert!(message.contains("--data-dir or NEARFLASH_DATA_DIR"), "{message}");

@@ -31,6 +31,11 @@ const SLICE_HELP: &str = "\
 Device that is a slice of the cluster's space (repeatable): NAME=file:PATH[,size=SIZE][,page-cache][,wipe], \
 NAME=block:/dev/DISK[,page-cache][,wipe] or NAME=ram:SIZE. The cluster takes the whole device";
 
+const STORAGE: &str = "Devices and volumes";
+const ADDRESSES: &str = "Addresses";
+const ACCESS: &str = "Who may connect";
+const CLUSTER: &str = "Cluster";
+
 /// The flags of `nearflash serve`. The values are unparsed strings: the configuration parses them,
 /// whether they come from a flag or the file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -40,74 +45,74 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Devices to serve from.
-    #[arg(long = "device", value_name = "NAME=KIND:WHAT", help = DEVICE_HELP)]
+    #[arg(long = "device", value_name = "NAME=KIND:WHAT", help = DEVICE_HELP, help_heading = STORAGE)]
     pub devices: Vec<String>,
     /// Volumes to serve.
-    #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE", help = VOLUME_HELP)]
+    #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE", help = VOLUME_HELP, help_heading = STORAGE)]
     pub volumes: Vec<String>,
     /// Volumes of other nodes.
-    #[arg(long = "remote", value_name = "NAME=URL", help = REMOTE_HELP)]
+    #[arg(long = "remote", value_name = "NAME=URL", help = REMOTE_HELP, help_heading = STORAGE)]
     pub remotes: Vec<String>,
     /// The volumes whose files it owns.
-    #[arg(long = "files", value_name = "VOLUME", help = FILES_HELP)]
+    #[arg(long = "files", value_name = "VOLUME", help = FILES_HELP, help_heading = STORAGE)]
     pub files: Vec<String>,
     /// The cluster.
-    #[arg(long, help = CLUSTER_HELP)]
+    #[arg(long, help = CLUSTER_HELP, help_heading = CLUSTER)]
     pub cluster: bool,
     /// Slices of the cluster's space.
-    #[arg(long = "slice", value_name = "NAME=KIND:WHAT", help = SLICE_HELP)]
+    #[arg(long = "slice", value_name = "NAME=KIND:WHAT", help = SLICE_HELP, help_heading = CLUSTER)]
     pub slices: Vec<String>,
     /// Name of this node in the cluster [default: the name of the machine]
-    #[arg(long = "node", value_name = "NAME")]
+    #[arg(long = "node", value_name = "NAME", help_heading = CLUSTER)]
     pub node_name: Option<String>,
     /// Address for the messages of the cluster's other nodes about mirrors [default: port 4422 at the
     /// machine's address in the cluster]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = CLUSTER)]
     pub pulse: Option<String>,
     /// Whether the end of another node's connection to that address proves that the node's process has
     /// ended: on or off. Choose off if a proxy may end connections between the nodes [default: on]
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, value_name = "on|off", help_heading = CLUSTER)]
     pub pulse_proof: Option<String>,
     /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free port. ',auth=required' behind it
     /// admits only hosts that authenticate with keys, see 'nearflash host'. ',tls=required' admits only
     /// connections with TLS, and ',tls=allowed' both kinds [default: 127.0.0.1:4420]
-    #[arg(long, value_name = "ADDR:PORT[,auth=required][,tls=required]")]
+    #[arg(long, value_name = "ADDR:PORT[,auth=required][,tls=required]", help_heading = ADDRESSES)]
     pub nvme_tcp: Vec<String>,
     /// Address that discovery reports instead of the listening address
-    #[arg(long, value_name = "ADDR[:PORT]")]
+    #[arg(long, value_name = "ADDR[:PORT]", help_heading = ADDRESSES)]
     pub advertise: Option<String>,
     /// Address for direct clients (repeatable); port 0 selects a free port. ',tls=required' behind it
     /// admits only connections with TLS, whose clients have a credential or a seal, and ',tls=allowed'
     /// both kinds [default: none; default port: 4421]
-    #[arg(long, value_name = "ADDR:PORT[,tls=required]")]
+    #[arg(long, value_name = "ADDR:PORT[,tls=required]", help_heading = ADDRESSES)]
     pub direct: Vec<String>,
     /// Socket for direct clients on this machine, which share memory with the node [default: none]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = ADDRESSES)]
     pub direct_local: Option<String>,
     /// Address for iSCSI initiators (repeatable); port 0 selects a free port [default: none;
     /// default port: 3260]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = ADDRESSES)]
     pub iscsi: Vec<String>,
     /// Address for HTTP (REST) with TLS and tokens, or none to switch HTTP off; port 0 selects a free
     /// port [default: only the Unix socket http.sock in the data directory; default port: 4423]
-    #[arg(long, value_name = "ADDR:PORT|none")]
+    #[arg(long, value_name = "ADDR:PORT|none", help_heading = ADDRESSES)]
     pub http: Option<String>,
     /// Certificate of --http, with those of its issuers, in PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = ADDRESSES)]
     pub http_cert: Option<PathBuf>,
     /// Private key of --http-cert, in PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = ADDRESSES)]
     pub http_key: Option<PathBuf>,
     /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or
     /// 'any'. Without it, only hosts with keys may connect at an address that can be reached from other
     /// machines. If all addresses are loopback addresses and no host is named, every host may connect; the
     /// same applies to initiators. As long as there is no credential, 'any' also admits every direct client. As
     /// long as there is no CHAP account, it admits every initiator
-    #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
+    #[arg(long = "host", value_name = "NQN|INITIATOR|any", help_heading = ACCESS)]
     pub hosts: Vec<String>,
     /// Volumes of hosts and initiators that have no list of volumes, see 'nearflash host allow': all or
     /// none [default: all]
-    #[arg(long, value_name = "all|none")]
+    #[arg(long, value_name = "all|none", help_heading = ACCESS)]
     pub unlisted_hosts: Option<String>,
     /// Whether the kernel handles the records of TLS, if it can: on or off [default: on]
     #[arg(long, value_name = "on|off")]

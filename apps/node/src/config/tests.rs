@@ -547,6 +547,14 @@ fn every_syntax_error_is_reported_and_nothing_else() {
 }
 
 #[test]
+fn a_volume_of_the_cluster_in_a_file_is_refused_with_the_command_that_creates_it() {
+    let found = errors("[[volume]]\nname = 'a'\nsize = '1GiB'\ndevice = 'r'\nreplicas = 2\n");
+    let expected = "FILE, line 5: unknown key 'replicas' of volume: the file has volumes on devices of the \
+                    node; create one of the cluster with 'nearflash volume create NAME --size SIZE --replicas N'";
+    assert!(found.iter().any(|line| line == expected), "{found:?}");
+}
+
+#[test]
 fn a_key_that_is_there_twice_is_named_with_the_remedy() {
     for text in
         ["volume = 'a=1MiB@r'\n\n[[volume]]\nname = 'b'\n", "pool = '8MiB'\n\npool = '8MiB'"]
