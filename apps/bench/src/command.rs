@@ -95,7 +95,8 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
             if contents::is_due(args) {
                 contents::check_remote(args, &remote, remote.len())?;
             }
-            return measure_remote(args, &remote, remote.len());
+            let report = measure_remote(args, &remote, remote.len())?;
+            return Ok(Report { shared_processor: remote.shared_processor(), ..report });
         }
     };
     Ok(report(args, record, samples))
@@ -125,6 +126,7 @@ fn report(args: &BenchArgs, record: Record, samples: Samples) -> Report {
         percentiles: args.percentile_list.clone().unwrap_or_default(),
         floor: None,
         breakdown: None,
+        shared_processor: false,
     }
 }
 

@@ -355,6 +355,12 @@ impl Link {
         }
     }
 
+    /// Whether the node's core cannot answer while the calling thread spins.
+    #[inline]
+    pub(super) fn shares_processor(&mut self) -> bool {
+        self.ring.as_mut().is_some_and(Ring::shares_processor)
+    }
+
     /// Whether requests use shared memory.
     #[inline]
     pub(super) fn has_rings(&self) -> bool {

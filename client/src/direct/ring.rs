@@ -17,6 +17,7 @@ use nearflash_direct::client::{
 use nearflash_request::BufferId;
 use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Original, Payload, Slice, receive_passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::sched_yield;
 
 use super::buffer::Buffer;
 use super::error::Lost;
@@ -213,8 +214,12 @@ impl Ring {
             return Err(lost);
         }
         self.answers.clear();
-        let taken = self.end.take(ANSWERS_PER_TURN_MAX, &mut self.answers);
-        taken.map_err(|_| Lost::Peer(PeerError::RingBroken))?;
+        self.take_answers()?;
+        if self.answers.is_empty() && connection.memory.in_flight() > 0 && self.shares_processor() {
+            // The node's core answers only if it gets the processor.
+            sched_yield();
+            self.take_answers()?;
+        }
         for answer in &self.answers {
             connection.session.handle_entry(answer).map_err(Lost::Peer)?;
         }
@@ -226,6 +231,18 @@ impl Ring {
             return Ok(connection.turn()? || moved);
         }
         Ok(moved)
+    }
+
+    #[inline]
+    fn take_answers(&mut self) -> Result<(), Lost> {
+        let taken = self.end.take(ANSWERS_PER_TURN_MAX, &mut self.answers);
+        taken.map(drop).map_err(|_| Lost::Peer(PeerError::RingBroken))
+    }
+
+    /// Whether the node's core is on the processor of the calling thread.
+    #[inline]
+    pub(super) fn shares_processor(&mut self) -> bool {
+        self.end.shares_processor()
     }
 
     /// Ends an operation: its buffer takes its slice back, and the data of a read is copied to a

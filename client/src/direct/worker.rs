@@ -389,19 +389,20 @@ impl Worker {
         outcome.error.map_or(Ok(outcome.value), Err)
     }
 
-    /// Waits for completions: spins up to `spin_max`, then sleeps. At the deadline it gives the
-    /// connection up.
+    /// Waits for completions: spins up to `spin_max`, then sleeps. It does not spin on the processor of the
+    /// node's core. At the deadline it gives the connection up.
     fn await_some(&mut self) -> Result<(), Error> {
         let mut spinning_since = None;
         let mut idle = 0u32;
         while self.pair.in_flight() > 0 && self.pair.poll(&mut self.done)? == 0 {
             idle += 1;
-            if idle.is_multiple_of(IDLE_POLLS_PER_CLOCK) {
+            let gives_way = self.pair.shares_processor();
+            if gives_way || idle.is_multiple_of(IDLE_POLLS_PER_CLOCK) {
                 let now = Instant::now();
                 let since = *spinning_since.get_or_insert(now);
                 if self.is_late() {
                     self.pair.lose(Lost::TimedOut);
-                } else if now - since >= self.spin_max {
+                } else if gives_way || now - since >= self.spin_max {
                     let left = |deadline: Instant| deadline.saturating_duration_since(now);
                     let left = self.deadline.map_or(Duration::MAX, left);
                     self.pair.wait(left)?;

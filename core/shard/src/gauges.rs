@@ -55,6 +55,7 @@ pub struct Gauges {
     connections: [AtomicU64; 3],
     answered: [AtomicU64; 3],
     standstills: AtomicU64,
+    gave_way: AtomicU64,
     copies: AtomicU64,
     left_to_copy: AtomicU64,
 }
@@ -74,6 +75,9 @@ pub struct Reading {
     pub answered: [u64; 3],
     /// How often the core took no turn for longer than [`crate::STANDSTILL_MIN`].
     pub standstills: u64,
+    /// How often the core slept instead of spinning, because a client whose memory it shares runs on its
+    /// processor.
+    pub gave_way: u64,
     /// The mirrors that the core copies to a replica that returns.
     pub copies: u64,
     /// The bytes that these copies have not gone through yet.
@@ -91,6 +95,7 @@ impl Gauges {
             connections: self.connections.each_ref().map(load),
             answered: self.answered.each_ref().map(load),
             standstills: load(&self.standstills),
+            gave_way: load(&self.gave_way),
             copies: load(&self.copies),
             left_to_copy: ByteLen(load(&self.left_to_copy)),
         }
@@ -99,7 +104,7 @@ impl Gauges {
     /// Replaces the figures. Only the core calls this.
     pub(crate) fn write(&self, now: &Reading) {
         let Reading { turns, busy, pool_free, connections, answered, .. } = now;
-        let Reading { standstills, copies, left_to_copy, .. } = now;
+        let Reading { standstills, gave_way, copies, left_to_copy, .. } = now;
         let store = |gauge: &AtomicU64, value: u64| gauge.store(value, Ordering::Relaxed);
         store(&self.turns, *turns);
         store(&self.busy, busy.0);
@@ -111,6 +116,7 @@ impl Gauges {
             store(gauge, *value);
         }
         store(&self.standstills, *standstills);
+        store(&self.gave_way, *gave_way);
         store(&self.copies, *copies);
         store(&self.left_to_copy, left_to_copy.0);
     }
@@ -168,6 +174,11 @@ impl Published {
 }
 
 impl Shard {
+    /// The core sleeps now instead of spinning, because a client on its processor waits for that processor.
+    pub fn gives_way(&mut self) {
+        self.published.reading.gave_way += 1;
+    }
+
     /// Shows the figures of the core at the end of a turn.
     #[inline]
     pub(crate) fn publish<W: World>(&mut self, began: Nanos, moved: usize, world: &mut W) {
@@ -206,8 +217,9 @@ mod tests {
             connections: [4, 5, 6],
             answered: [7, 8, 9],
             standstills: 10,
-            copies: 11,
-            left_to_copy: ByteLen(12),
+            gave_way: 11,
+            copies: 12,
+            left_to_copy: ByteLen(13),
         };
         gauges.write(&reading);
         assert_eq!(gauges.read(), reading);

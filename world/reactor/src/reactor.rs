@@ -193,10 +193,13 @@ impl Reactor {
         let mut spinner = Spinner::new(self.now, self.spin_max);
         while !shard.is_stopped() {
             if shard.turn(self) > 0 {
-                spinner.worked(self.now);
+                spinner.worked(self.now, self.rings.take_neighbour());
             } else if spinner.goes_on(self.now) {
                 std::hint::spin_loop();
             } else {
+                if spinner.sleeps() {
+                    shard.gives_way();
+                }
                 shard.prepare_to_sleep(self);
                 self.sleep(shard.poll_timeout());
             }

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use nearflash_engine::{Foreign, Pool};
 use nearflash_request::BufferId;
-use nearflash_ring::{Geometry, Handover, NodeEnd, send_passing};
+use nearflash_ring::{Geometry, Handover, NodeEnd, Processor, send_passing};
 use nearflash_session::Chunk;
 use nearflash_shard::{RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent, SocketId};
 use nearflash_units::ByteLen;
@@ -38,6 +38,10 @@ pub(crate) struct Rings {
     handovers: Vec<(SocketId, Handover)>,
     /// Distinguishes the watch on a bell from an earlier one in the same slot.
     generation: u32,
+    /// The core's processor, as its clients know it.
+    processor: Processor,
+    /// Whether a client that runs on this processor was served since the last look.
+    has_neighbour: bool,
 }
 
 #[derive(Debug)]
@@ -70,6 +74,8 @@ impl Rings {
         }
         let made = NodeEnd::new(geometry).map_err(|error| RingRefused::System(error.kind()))?;
         let (end, handover) = made;
+        self.state_processor();
+        end.state_processor(self.processor);
         self.shared_len.0 += spec.data_len.0;
         self.handovers.push((socket, handover));
         self.generation = self.generation.wrapping_add(1) & GENERATION_MASK;
@@ -104,10 +110,28 @@ impl Rings {
         self.rings.iter().all(|(_, ring)| ring.end.begin_sleep())
     }
 
-    pub(crate) fn end_sleep(&self) {
+    pub(crate) fn end_sleep(&mut self) {
         for (_, ring) in &self.rings {
             ring.end.end_sleep();
         }
+        if !self.rings.is_empty() {
+            self.state_processor();
+        }
+    }
+
+    /// Tells the clients the processor of this core, if it has changed.
+    fn state_processor(&mut self) {
+        let here = Processor::current();
+        if here != self.processor {
+            self.processor = here;
+            self.rings.iter().for_each(|(_, ring)| ring.end.state_processor(here));
+        }
+    }
+
+    /// Whether a client that runs on this core's processor was served since the last call.
+    #[inline]
+    pub(crate) fn take_neighbour(&mut self) -> bool {
+        std::mem::take(&mut self.has_neighbour)
     }
 
     #[inline]
@@ -116,8 +140,10 @@ impl Rings {
         ring: RingId,
         entries: &mut Vec<RingEntry>,
     ) -> Result<(), RingBroken> {
-        let taken = self.rings[slot(ring)].end.take(ENTRIES_PER_TURN_MAX, entries);
-        taken.map(drop).map_err(|_| RingBroken)
+        let end = &mut self.rings[slot(ring)].end;
+        let count = end.take(ENTRIES_PER_TURN_MAX, entries).map_err(|_| RingBroken)?;
+        self.has_neighbour |= count > 0 && end.is_client_on(self.processor);
+        Ok(())
     }
 
     /// The entries that the client has submitted and that were not taken.
@@ -128,7 +154,9 @@ impl Rings {
 
     #[inline]
     pub(crate) fn put(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
-        self.rings[slot(ring)].end.put(entries).map_err(|_| RingBroken)
+        let end = &mut self.rings[slot(ring)].end;
+        self.has_neighbour |= end.is_client_on(self.processor);
+        end.put(entries).map_err(|_| RingBroken)
     }
 
     pub(crate) fn end(&self, ring: RingId) -> &NodeEnd {

@@ -2,8 +2,9 @@
 //!
 //! Waking a sleeping thread costs each side 20 to 25 µs, several times the duration of a request;
 //! spinning costs a core. So a core spins while its next work tends to arrive within [`SPIN_MAX`];
-//! an idle core sleeps almost at once. A core that shares its processor with others never spins
-//! ([`Spinner::new`] with no time).
+//! an idle core sleeps almost at once. A core that shares its processor with other programs never spins
+//! ([`Spinner::new`] with no time). A core that has served a client of its own processor sleeps at once,
+//! because the client can go on only then.
 //!
 //! Pure: the caller supplies the time.
 
@@ -31,25 +32,37 @@ pub(crate) struct Spinner {
     gap: Nanos,
     /// The longest spin of this core.
     longest: Nanos,
+    /// Whether the last work was that of a client on this processor.
+    has_neighbour: bool,
 }
 
 impl Spinner {
     /// A core that never spins longer than `longest`.
     pub(crate) fn new(now: Nanos, longest: Nanos) -> Self {
-        Self { worked_at: now, gap: GAP_MAX, longest }
+        Self { worked_at: now, gap: GAP_MAX, longest, has_neighbour: false }
     }
 
-    /// Records that the turn that ends now had work.
+    /// Records that the turn that ends now had work, and whether some of it was that of a client on this
+    /// processor.
     #[inline]
-    pub(crate) fn worked(&mut self, now: Nanos) {
+    pub(crate) fn worked(&mut self, now: Nanos, for_neighbour: bool) {
         let gap = now.since(self.worked_at).0.min(GAP_MAX.0);
         self.gap.0 = self.gap.0 - (self.gap.0 >> GAP_SHIFT) + (gap >> GAP_SHIFT);
         self.worked_at = now;
+        self.has_neighbour = for_neighbour;
+    }
+
+    /// Records that the core is about to sleep. Returns whether it does so to give way to a client.
+    pub(crate) fn sleeps(&mut self) -> bool {
+        std::mem::take(&mut self.has_neighbour) && self.longest > Nanos(0)
     }
 
     /// Whether to spin on for the next work.
     #[inline]
     pub(crate) fn goes_on(&self, now: Nanos) -> bool {
+        if self.has_neighbour {
+            return false;
+        }
         let budget = if self.gap <= self.longest { self.longest } else { SPIN_MIN };
         now.since(self.worked_at) < budget.min(self.longest)
     }
@@ -63,7 +76,7 @@ mod tests {
         let mut now = from;
         for _ in 0..turns {
             now = now.plus(gap);
-            spinner.worked(now);
+            spinner.worked(now, false);
         }
         now
     }
@@ -87,6 +100,24 @@ mod tests {
         let mut spinner = Spinner::new(Nanos(0), Nanos(0));
         let now = busy(&mut spinner, Nanos(0), Nanos(1), 100);
         assert!(!spinner.goes_on(now));
+    }
+
+    #[test]
+    fn a_core_gives_way_to_a_client_on_its_processor_and_spins_again_for_others() {
+        let mut spinner = Spinner::new(Nanos(0), SPIN_MAX);
+        let now = busy(&mut spinner, Nanos(0), Nanos::from_micros(10), 100);
+        spinner.worked(now, true);
+        assert!(!spinner.goes_on(now) && spinner.sleeps());
+        assert!(!spinner.sleeps(), "one turn gives way once");
+        let now = busy(&mut spinner, now, Nanos::from_micros(10), 1);
+        assert!(spinner.goes_on(now) && !spinner.sleeps());
+    }
+
+    #[test]
+    fn a_core_that_never_spins_has_nothing_to_give_up() {
+        let mut spinner = Spinner::new(Nanos(0), Nanos(0));
+        spinner.worked(Nanos(0), true);
+        assert!(!spinner.sleeps());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::geometry::Entry;
 use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
 use crate::lane::{Broken, Consumer, Producer};
 use crate::memory::{Memory, OpenError};
+use crate::processor::ClientProcessor;
 use crate::sleep::{say_sleeping, wake};
 
 /// The longest time-out that is passed to the system, in effect unlimited.
@@ -28,6 +29,7 @@ pub struct ClientEnd {
     completions: Consumer,
     flights: Flights,
     bell: Bell,
+    processor: ClientProcessor,
 }
 
 impl ClientEnd {
@@ -48,6 +50,7 @@ impl ClientEnd {
             flights: Flights::new(&memory, geometry.entries(), &mut area),
             memory,
             bell: Bell::from_node(bell),
+            processor: ClientProcessor::default(),
         };
         Ok((end, area))
     }
@@ -85,6 +88,8 @@ impl ClientEnd {
     /// Publishes the added requests to the node, and wakes it if it sleeps.
     #[inline]
     pub fn publish(&mut self) {
+        // First, so that the node sees it with the requests.
+        self.processor.state(&self.memory);
         self.submissions.publish(&self.memory);
         wake(&self.memory, NODE_SLEEPS_AT, &self.bell);
     }
@@ -99,6 +104,12 @@ impl ClientEnd {
         let count = self.completions.take(&self.memory, max, entries)?;
         self.flights.land(&entries[before..]);
         Ok(count)
+    }
+
+    /// Whether the node's end runs on the processor of the calling thread. Spinning would delay it.
+    #[inline]
+    pub fn shares_processor(&mut self) -> bool {
+        self.processor.state(&self.memory)
     }
 
     /// Sleeps until there may be answers, `socket` is readable, closed, or, if `is_writing`,

@@ -27,7 +27,10 @@ pub(crate) const VERSION_AT: usize = 8;
 pub(crate) const ENTRIES_AT: usize = 12;
 pub(crate) const DATA_OFFSET_AT: usize = 16;
 pub(crate) const DATA_LEN_AT: usize = 24;
+pub(crate) const NODE_PROCESSOR_AT: usize = 32;
 const SUBMISSION_TAIL_AT: usize = 128;
+// Next to the tail: the node, which polls the tail, has it in its cache.
+pub(crate) const CLIENT_PROCESSOR_AT: usize = 132;
 const SUBMISSION_HEAD_AT: usize = 256;
 const COMPLETION_TAIL_AT: usize = 384;
 const COMPLETION_HEAD_AT: usize = 512;
@@ -155,6 +158,8 @@ mod tests {
             (COMPLETION_HEAD_AT, "4 | completion head"),
             (NODE_SLEEPS_AT, "4 | the node sleeps"),
             (CLIENT_SLEEPS_AT, "4 | the client sleeps"),
+            (NODE_PROCESSOR_AT, "4 | the node's processor"),
+            (CLIENT_PROCESSOR_AT, "4 | the client's processor"),
             (PAGE_LEN, "32 N | submission ring"),
         ];
         for (place, what) in places {

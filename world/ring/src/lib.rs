@@ -45,6 +45,8 @@ mod node;
 mod original;
 #[cfg(not(all(test, loom)))]
 mod passing;
+#[cfg(not(all(test, loom)))]
+mod processor;
 
 pub use geometry::{DATA_LEN_MAX, ENTRIES_MAX, ENTRY_LEN, Entry, Geometry};
 pub use lane::Broken;
@@ -59,4 +61,5 @@ pub use {
     node::{Handover, NodeEnd},
     original::Original,
     passing::{receive_passed, send_passing},
+    processor::Processor,
 };

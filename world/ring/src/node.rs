@@ -10,6 +10,7 @@ use crate::geometry::Entry;
 use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
 use crate::lane::{Broken, Consumer, Producer};
 use crate::memory::Memory;
+use crate::processor::{Processor, is_client_on, state_node};
 use crate::sleep::{say_sleeping, wake};
 
 /// The node's end, unmapped when dropped.
@@ -85,6 +86,17 @@ impl NodeEnd {
         self.completions.publish(&self.memory);
         wake(&self.memory, CLIENT_SLEEPS_AT, &self.bell);
         Ok(())
+    }
+
+    /// States the processor of this end.
+    pub fn state_processor(&self, processor: Processor) {
+        state_node(&self.memory, processor);
+    }
+
+    /// Whether the client says that it runs on this processor.
+    #[inline]
+    pub fn is_client_on(&self, processor: Processor) -> bool {
+        is_client_on(&self.memory, processor)
     }
 
     /// Asks the client to ring the bell on a submission from now on. `false` when there is an entry

@@ -1,5 +1,8 @@
 //! A volume over the direct protocol, through our own client.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use nearflash::direct::{
     Buffer, Client, Completion, Credentials, Error, Handle, Options, QueueOptions, QueuePair, Seal,
     Url, VolumeInfo,
@@ -19,6 +22,15 @@ pub struct DirectRemote {
     info: VolumeInfo,
     /// Each engine opens this seal so many times, and uses the handles in turn.
     handles: Option<(Seal, usize)>,
+    /// Shared with the engines.
+    neighbours: Arc<Neighbours>,
+}
+
+/// How often the engines looked whether the node's core was on their processor, and how often it was.
+#[derive(Debug, Default)]
+struct Neighbours {
+    looks: AtomicU64,
+    found: AtomicU64,
 }
 
 impl DirectRemote {
@@ -31,7 +43,7 @@ impl DirectRemote {
         let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
         let pair = client.queue_pair(&volume, queue_options(needs.depth, needs.op_len))?;
         check(&pair, needs)?;
-        Ok(Self { info: pair.info(), client, volume, handles: None })
+        Ok(Self { info: pair.info(), client, volume, handles: None, neighbours: Arc::default() })
     }
 
     /// The same, over so many handles of the seal in the URL.
@@ -39,6 +51,12 @@ impl DirectRemote {
     pub fn over_handles(self, url: &Url, count: usize) -> Self {
         let handles = url.seal.as_ref().map(|token| (token.seal().clone(), count));
         Self { handles, ..self }
+    }
+
+    /// Whether the engines, which are closed, mostly ran on the processor of the node's core.
+    pub fn shared_processor(&self) -> bool {
+        let Neighbours { looks, found } = &*self.neighbours;
+        found.load(Ordering::Relaxed) > looks.load(Ordering::Relaxed) / 2
     }
 
     /// The volume's size.
@@ -80,6 +98,8 @@ impl Opener for DirectRemote {
         Ok(DirectEngine {
             handles,
             turn: 0,
+            neighbours: Arc::clone(&self.neighbours),
+            polls: 0,
             slots: vec![0; depth],
             refused: Vec::new(),
             completions: Vec::with_capacity(depth),
@@ -99,6 +119,9 @@ fn queue_options(depth: usize, op_len: ByteLen) -> QueueOptions {
 /// A poll takes at most this many completions, or half of the operations in flight if that is more.
 const PART_MIN: usize = 16;
 
+/// The number of polls with completions between two looks at the processor.
+const POLLS_PER_LOOK: u32 = 64;
+
 /// The engine: a queue pair and a buffer for each slot.
 pub struct DirectEngine {
     pair: QueuePair,
@@ -112,9 +135,18 @@ pub struct DirectEngine {
     /// Slots whose operations could not be posted, and the reasons.
     refused: Vec<(Slot, Error)>,
     completions: Vec<Completion>,
+    neighbours: Arc<Neighbours>,
+    /// Polls with completions.
+    polls: u32,
 }
 
 impl DirectEngine {
+    fn look_for_neighbour(&mut self) {
+        let Neighbours { looks, found } = &*self.neighbours;
+        looks.fetch_add(1, Ordering::Relaxed);
+        found.fetch_add(self.pair.shares_processor().into(), Ordering::Relaxed);
+    }
+
     #[inline]
     fn next_handle(&mut self) -> Option<Handle> {
         let handle = *self.handles.get(self.turn)?;
@@ -157,6 +189,12 @@ impl Engine for DirectEngine {
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
         let half = usize::try_from(self.pair.in_flight() / 2).unwrap_or(usize::MAX);
         self.pair.poll_up_to(&mut self.completions, half.max(PART_MIN))?;
+        if !self.completions.is_empty() {
+            if self.polls.is_multiple_of(POLLS_PER_LOOK) {
+                self.look_for_neighbour();
+            }
+            self.polls = self.polls.wrapping_add(1);
+        }
         for completion in self.completions.drain(..) {
             let slot = self.slots[completion.token.index()];
             self.buffers[slot] = completion.buffer;

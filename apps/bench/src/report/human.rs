@@ -11,6 +11,10 @@ use crate::recorder::{Stream, per_second};
 /// The percentiles of the summary.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
+/// Said of a run on the processor of the node's core, with the remedy.
+const SHARED_PROCESSOR: &str = "the client and the node's core ran on the same processor, and waited for each other: \
+    start one of them on another (taskset -c, serve --cores)";
+
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
     let options: Vec<String> =
@@ -31,6 +35,9 @@ pub(super) fn text(report: &Report) -> String {
     }
     if let Some(breakdown) = &report.breakdown {
         text += &breakdown.to_string();
+    }
+    if report.shared_processor {
+        line(&mut text, format_args!("  {SHARED_PROCESSOR}"));
     }
     text
 }

@@ -64,6 +64,9 @@ struct Job<'a> {
     floor: Option<FloorPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     breakdown: Option<BreakdownPart>,
+    /// Only if it is true.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shared_processor: bool,
 }
 
 #[derive(Serialize)]
@@ -205,6 +208,7 @@ impl<'a> Job<'a> {
                 comparable: floor.is_comparable(),
             }),
             breakdown: report.breakdown.as_ref().map(BreakdownPart::of),
+            shared_processor: report.shared_processor,
         }
     }
 }
@@ -380,7 +384,16 @@ mod tests {
                 core_to_core: [Nanos(50), Nanos(52)],
             }),
             breakdown: None,
+            shared_processor: false,
         }
+    }
+
+    #[test]
+    fn a_run_on_the_processor_of_the_node_says_so_with_the_remedy() {
+        let report = Report { shared_processor: true, ..report() };
+        let text = report.to_text();
+        assert!(text.ends_with("on another (taskset -c, serve --cores)\n"), "{text}");
+        assert!(document(&report).contains("\"shared_processor\": true"));
     }
 
     #[test]

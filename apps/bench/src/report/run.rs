@@ -32,6 +32,8 @@ pub struct Report {
     pub floor: Option<FloorComparison>,
     /// The parts of the mean latency, if they were measured.
     pub breakdown: Option<Breakdown>,
+    /// Whether the jobs mostly ran on the processor of the node's core.
+    pub shared_processor: bool,
 }
 
 /// A remote result compared with the floor, measured within the same minute.

@@ -95,6 +95,7 @@ const CHECKS: &[Check] = &[
     Check { name: "io-uring", run: kernel::io_uring },
     Check { name: "open-files", run: kernel::open_files },
     Check { name: "clock", run: processors::clock },
+    Check { name: "clients", run: processors::clients },
     Check { name: "governor", run: processors::governor },
     Check { name: "turbo", run: processors::turbo },
     Check { name: "interrupts", run: network::interrupts },

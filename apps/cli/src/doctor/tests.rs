@@ -16,10 +16,18 @@ const SOUND: &[(&str, &str)] = &[
         "proc/self/limits",
         "Max open files            1024                 65536               files\n",
     ),
+    ("proc/77/comm", "reader\n"),
+    ("proc/77/maps", "7f00-7f01 rw-s 0 00:01 9 /memfd:nearflash-rings (deleted)\n"),
+    ("proc/77/task/77/comm", "reader\n"),
+    ("proc/77/task/77/status", "Name:\treader\nCpus_allowed_list:\t0-1\n"),
+    ("proc/78/maps", "7f00-7f01 rw-s 0 00:01 9 /memfd:nearflash-rings (deleted)\n"),
+    ("proc/78/task/79/comm", "core-0\n"),
+    ("proc/78/task/79/status", "Cpus_allowed_list:\t0\n"),
     ("proc/swaps", "Filename\t\tType\t\tSize\n"),
     ("proc/irq/40/effective_affinity_list", "1\n"),
     ("proc/irq/41/effective_affinity_list", "\n"),
     ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+    ("sys/devices/system/cpu/online", "0-1\n"),
     ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
     ("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate\n"),
     ("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n"),
@@ -91,6 +99,7 @@ fn each_setting_that_costs_something_is_found_by_its_check_alone() {
         ("proc/self/limits", &few, "open-files", Problem),
         ("proc/self/limits", &less, "open-files", Advice),
         (clock, "hpet", "clock", Problem),
+        ("proc/77/task/77/status", "Cpus_allowed_list:\t0", "clients", Advice),
         (&governor, "powersave", "governor", Advice),
         (&turbo, "1", "turbo", Advice),
         ("proc/irq/40/effective_affinity_list", "0-1", "interrupts", Advice),
@@ -116,7 +125,7 @@ fn a_sound_machine_has_no_finding_and_nothing_unknown() {
     let (_folder, machine) = machine(&[]);
     let report = Report::of(&machine);
     assert!(report.checks.iter().all(|it| it.level == Level::Ok), "{report:?}");
-    assert_eq!(report.text(), "13 of 13 checks found nothing\n");
+    assert_eq!(report.text(), "14 of 14 checks found nothing\n");
 }
 
 #[test]
@@ -138,8 +147,16 @@ fn a_governor_that_keeps_the_lowest_frequency_is_a_problem_and_names_its_process
     let report = Report::of(&machine);
     assert_eq!(report.problems, 1);
     let expected = "problem  governor: processor 0 stays at its lowest frequency (powersave)\n         \
-                    remedy: cpupower -c 0 frequency-set -g performance\n12 of 13 checks found nothing\n";
+                    remedy: cpupower -c 0 frequency-set -g performance\n13 of 14 checks found nothing\n";
     assert_eq!(report.text(), expected);
+}
+
+#[test]
+fn a_client_beside_the_node_is_named_with_a_processor_for_it() {
+    let found = found("proc/77/task/77/status", "Cpus_allowed_list:\t0\n");
+    let [(_, _, text)] = &found[..] else { panic!("{found:?}") };
+    assert!(text.starts_with("process 77 (reader) shares memory with a node"), "{text}");
+    assert!(text.ends_with(" taskset -acp 1 77"), "{text}");
 }
 
 #[test]
@@ -180,7 +197,7 @@ fn a_report_has_the_levels_of_each_check_for_programs() {
     let (_folder, machine) = machine(&[("sys/class/net/eth0/mtu", Some("1500"))]);
     let document = serde_json::to_value(Report::of(&machine)).unwrap();
     assert_eq!(document["problems"], 0);
-    let mtu = &document["checks"][7];
+    let mtu = &document["checks"][8];
     assert_eq!((&mtu["check"], &mtu["level"]), (&"mtu".into(), &"advice".into()));
     assert!(mtu["findings"][0]["remedy"].is_string());
 }

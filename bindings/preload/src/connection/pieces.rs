@@ -134,7 +134,10 @@ fn await_some(node: &mut Node) -> Result<(), Error> {
     let mut polls = 0_u32;
     while node.pair.poll(&mut node.done)? == 0 {
         polls = polls.wrapping_add(1);
-        if polls.is_multiple_of(POLLS_PER_CLOCK) {
+        // Spinning would delay the node's core.
+        if node.pair.shares_processor() {
+            node.pair.wait(Duration::MAX)?;
+        } else if polls.is_multiple_of(POLLS_PER_CLOCK) {
             let now = Instant::now();
             if now.duration_since(*spinning_since.get_or_insert(now)) >= SPIN_MAX {
                 node.pair.wait(Duration::MAX)?;

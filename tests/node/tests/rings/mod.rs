@@ -14,6 +14,7 @@ use nearflash::direct::{Lost, Options};
 use nearflash::{Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair};
 use nearflash_node_tests::{Host, Node, Place, Stamp, assert_serves, eventually, nearflash};
 use rustix::process::Signal;
+use rustix::thread::CpuSet;
 use scribbler::{Dice, Scribbler};
 
 const BLOCK_LEN: usize = 4096;
@@ -317,4 +318,43 @@ fn a_late_read_returns_a_buffer_that_the_node_does_not_write_to() {
     assert_eq!(*vectored.buffers[0], [0; BLOCK_LEN]);
     assert_pair_works(&mut pair, Stamp { lba: 1, sequence: 2 });
     node.terminate();
+}
+
+/// Runs the calling thread on these processors.
+fn pin(processors: &[usize]) {
+    let mut set = CpuSet::new();
+    processors.iter().for_each(|it| set.set(*it));
+    rustix::thread::sched_setaffinity(None, &set).unwrap();
+}
+
+/// How often the node's core has given way to a client on its processor.
+fn gave_way(node: &Node<'_>) -> u64 {
+    let metrics = node.command(&["metrics"]);
+    let samples = metrics["text"].as_str().unwrap().lines();
+    let mut samples = samples.filter_map(|it| it.strip_prefix("nearflash_core_gave_way_total{"));
+    samples.next().unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_core_gives_way_to_a_client_on_its_processor_and_to_no_other() {
+    let place = Place::new();
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let processors = (0..CpuSet::MAX_CPU).filter(|it| allowed.is_set(*it));
+    let [core, others @ ..] = &*processors.collect::<Vec<_>>() else { panic!("there is one") };
+    let node = start(
+        &place,
+        &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r", "--cores", &core.to_string()],
+    );
+    if !others.is_empty() {
+        pin(others);
+        let mut pair = pair(&place, "data");
+        (0..100).for_each(|lba| assert_pair_works(&mut pair, Stamp { lba, sequence: 1 }));
+        assert!(!pair.shares_processor());
+        assert_eq!(gave_way(&node), 0);
+    }
+    pin(&[*core]);
+    let mut pair = pair(&place, "data");
+    (0..100).for_each(|lba| assert_pair_works(&mut pair, Stamp { lba, sequence: 2 }));
+    assert!(pair.shares_processor());
+    eventually("the core has given way", || gave_way(&node) > 0);
 }

@@ -34,6 +34,10 @@ const STANDSTILLS: Family = Family::plain(
     "nearflash_core_standstills",
     "Times that the core took no turn for more than a second",
 );
+const GAVE_WAY: Family = Family::plain(
+    "nearflash_core_gave_way",
+    "Times that the core slept instead of spinning, for a client on its own processor",
+);
 const TURNS: Family = Family::plain("nearflash_core_turns", "Turns of the core");
 const BUSY: Family =
     Family::seconds("nearflash_core_busy", "Time of the turns in which the core moved something");
@@ -137,6 +141,7 @@ impl Collector for CoreMetrics {
         LATENCIES.histograms(encoder, latencies)?;
         TURNS.counters(encoder, self.each(|core| core.reading.turns))?;
         STANDSTILLS.counters(encoder, self.each(|core| core.reading.standstills))?;
+        GAVE_WAY.counters(encoder, self.each(|core| core.reading.gave_way))?;
         BUSY.counters(encoder, self.each(|core| seconds(core.reading.busy)))?;
         POOL_FREE.gauges(encoder, self.each(|core| core.reading.pool_free.0))?;
         CONNECTIONS.gauges(encoder, self.protocols(|reading| reading.connections))?;
