@@ -15,6 +15,10 @@ use uuid::Uuid;
 pub(crate) const NOT_LOCAL: &str =
     "it is a volume of a cluster or of another node, and files need one of the node itself";
 
+fn not_local() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, NOT_LOCAL)
+}
+
 /// Error: writes may have been lost together with a connection.
 pub(crate) fn lost() -> io::Error {
     let reason =
@@ -52,6 +56,14 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the volume cannot be written; some of the bytes may have been.
     fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()>;
+
+    /// Looks whether the volume can hold files: a node writes parts of blocks only of its own volumes.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn check_holder(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Writes zeroes.
     ///
@@ -203,9 +215,17 @@ impl Disk for VolumeDisk {
 
     fn write_at(&self, bytes: &[u8], offset: ByteOffset) -> io::Result<()> {
         self.volume.write_at(bytes, offset.0).map_err(|error| match error.status() {
-            Some(Status::UNSUPPORTED) => io::Error::new(io::ErrorKind::Unsupported, NOT_LOCAL),
+            Some(Status::UNSUPPORTED) => not_local(),
             _ => error.into(),
         })
+    }
+
+    fn check_holder(&self) -> io::Result<()> {
+        // A node refuses seals of the same volumes, and looks at nothing else first.
+        match self.volume.seal_key() {
+            Err(error) if error.status() == Some(Status::UNSUPPORTED) => Err(not_local()),
+            _ => Ok(()),
+        }
     }
 
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {

@@ -51,6 +51,8 @@ pub fn format(disk: Arc<dyn Disk>, options: FormatOptions) -> Result<(), FilesEr
     let losses = disk.losses();
     let tail_offset = ByteOffset(len.0 - PROBE_LEN.0);
     let failed = FilesError::disk(name);
+    // Before the contents: a volume that cannot hold files is not to be erased with `force`.
+    disk.check_holder().map_err(&failed)?;
     if !options.force {
         refuse_contents(&*disk, &properties)?;
     }

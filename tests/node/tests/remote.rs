@@ -152,6 +152,28 @@ fn what_only_the_owner_can_do_is_refused_and_changes_nothing() {
     }
 }
 
+#[test]
+fn files_are_refused_on_a_volume_of_another_node_before_its_contents_are_looked_at() {
+    let places = [Place::new(), Place::new()];
+    let large = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
+    let owner = owner(&places[0], ANY_PORT, &large);
+    let entry = entry(&places[1], owner.direct_address(), "", &[]);
+    let own = Door::ALL[0].anonymous(&owner).unwrap().open("data").unwrap();
+    let mut bytes = [0; 8192];
+    // Blank, and then with contents that `--force` would erase.
+    for byte in [0, 0xEE] {
+        own.write_at(&[byte; 8192], 0).unwrap();
+        let url = format!("direct://{}/data", entry.direct_address());
+        for flags in [&[][..], &["--force"]] {
+            let refusal = refused(&[&["files", "format", &url], flags].concat());
+            assert!(refusal.message.ends_with("files need one of the node itself"), "{refusal:?}");
+            assert_eq!(refusal.code, 1);
+            own.read_at(&mut bytes, 0).unwrap();
+            assert_eq!(bytes, [byte; 8192]);
+        }
+    }
+}
+
 /// The owner keeps the other bytes of the blocks.
 #[test]
 fn bytes_within_blocks_are_written_through_another_node() {
