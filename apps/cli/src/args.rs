@@ -56,9 +56,9 @@ Examples:
   nearflash apply /etc/nearflash/nearflash.toml
   nearflash apply nearflash.toml --prune --destroy --yes
 
-The file is that of 'nearflash serve --config'. The command changes nothing that the file does not have,
-except with --prune. It can be repeated, and then finds nothing to change. Changes of devices and addresses
-need a restart of the node, and are shown.";
+The file is that of 'nearflash serve --config'. The command changes nothing that the file does not
+have, except with --prune. It can be repeated, and then finds nothing to change. Changes of devices
+and addresses need a restart of the node, and are shown.";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -115,7 +115,8 @@ const CHAP_EXAMPLES: &str = "\
 Examples:
   nearflash chap add app
   nearflash chap add iqn.2004-10.com.ubuntu:01:9d2e --secret-file app.secret
-  nearflash chap add app --secret-file app.secret --mutual-user node --mutual-secret-file node.secret
+  nearflash chap add app --secret-file app.secret \\
+    --mutual-user node --mutual-secret-file node.secret
   nearflash chap remove app
 
 Once there is an account, every initiator must log in with one.";
@@ -123,12 +124,12 @@ Once there is an account, every initiator must log in with one.";
 const TOKEN_EXAMPLES: &str = "\
 Examples:
   nearflash token create grafana --scope read
-  nearflash token create deploy --scope operate --for 30d --secret-file deploy.token
+  nearflash token create deploy --scope operate --expires 30d --secret-file deploy.token
   nearflash token remove deploy
 
-Scopes: read for queries; operate also for new and larger volumes, jobs, devices and reservations; admin
-for all. A program sends the token as 'Authorization: Bearer TOKEN'. Over the Unix socket http.sock, no
-token is needed.";
+Scopes: read for queries; operate also for new and larger volumes, jobs, devices and reservations;
+admin for all. A program sends the token as 'Authorization: Bearer TOKEN'. Over the Unix socket
+http.sock, no token is needed.";
 
 const RESERVATION_EXAMPLES: &str = "\
 Examples:
@@ -230,8 +231,8 @@ Examples:
   nearflash mount direct+local:/run/nearflash/direct.sock/data /mnt --cache read
   nearflash umount /mnt
 
-The volume is formatted for files. One process at a time changes its files, and that is the mount as
-long as it lasts. Normal users need fusermount3, of the package fuse3. SIGTERM unmounts.";
+The volume is formatted for files. One process at a time changes its files, and that is the mount
+as long as it lasts. Normal users need fusermount3, of the package fuse3. SIGTERM unmounts.";
 
 const UMOUNT_EXAMPLES: &str = "\
 Examples:
@@ -738,7 +739,7 @@ pub(crate) enum GrantSubcommand {
         #[arg(long, default_value_t = Rights::Read)]
         rights: Rights,
         /// How long the seal is good, for example 30m; 24h at most
-        #[arg(long = "for", value_name = "TIME", value_parser = parse_lifetime, default_value = "1h")]
+        #[arg(long = "for", alias = "expires", value_name = "TIME", value_parser = parse_lifetime, default_value = "1h")]
         lifetime: Lifetime,
         /// The address of the node in the URL, as the job reaches it; direct+tls:// in front of it is for an
         /// address with TLS [default: the first TCP address of --direct, or the Unix socket]
@@ -967,8 +968,8 @@ pub(crate) enum TokenSubcommand {
         #[arg(long)]
         scope: TokenScope,
         /// Expire after this time, for example 12h or 30d [default: never]
-        #[arg(long = "for", value_name = "TIME", value_parser = parse_lifetime)]
-        lifetime: Option<Lifetime>,
+        #[arg(long, alias = "for", value_name = "TIME", value_parser = parse_lifetime)]
+        expires: Option<Lifetime>,
         /// Write the token to this new file, readable only by its owner, instead of showing it
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
@@ -1183,7 +1184,7 @@ impl FromStr for Leaver {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ValidArgs {
     /// The time for which machines can join with the token, for example 90m, 12h or 7d
-    #[arg(long, value_name = "TIME", value_parser = parse_lifetime, default_value = "24h")]
+    #[arg(long, alias = "expires", value_name = "TIME", value_parser = parse_lifetime, default_value = "24h")]
     pub(crate) valid: Lifetime,
 }
 

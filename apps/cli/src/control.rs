@@ -284,8 +284,8 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
 
 pub(crate) fn run_token(subcommand: TokenSubcommand) -> Done {
     match subcommand {
-        TokenSubcommand::Create { name, scope, lifetime, secret_file, node } => {
-            let call = TokenCreate { name, scope, expires_at: lifetime.map(Lifetime::end) };
+        TokenSubcommand::Create { name, scope, expires, secret_file, node } => {
+            let call = TokenCreate { name, scope, expires_at: expires.map(Lifetime::end) };
             let Some(path) = secret_file else {
                 return control(&node, call, |made| {
                     output::token_with_secret(&made.token, &made.secret.0)

@@ -72,6 +72,19 @@ mod tests {
     use super::HELP;
     use crate::args::Cli;
 
+    /// A wrapped example cannot be copied.
+    #[test]
+    fn no_line_after_the_options_is_wrapped() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+        }
+    }
+
     #[test]
     fn the_help_has_each_command_once() {
         let listed = HELP.lines().filter_map(|line| line.strip_prefix("  "));

@@ -257,7 +257,7 @@ fn the_verbs_of_all_nouns_have_the_same_other_names() {
     run(&["grant", "add", "app", "a"]);
     run(&["grant", "rm", "2"]);
     run(&["chap", "create", "app"]);
-    run(&["token", "add", "app", "--scope", "read"]);
+    run(&["token", "add", "app", "--scope", "read", "--for", "1d"]);
     for noun in
         ["volume", "credential", "grant", "host", "chap", "token", "reservation", "device", "job"]
     {
