@@ -140,6 +140,17 @@ pub struct Proposal {
     pub record: Record,
 }
 
+/// The state that made a store refuse a proposal, all of one moment.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Conflict {
+    /// The record.
+    pub known: Known,
+    /// The revision of the list of replicas.
+    pub places: i64,
+    /// A later process has opened the slice.
+    pub is_fenced: bool,
+}
+
 /// An answer of the store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum StoreAnswer {
@@ -147,9 +158,8 @@ pub enum StoreAnswer {
     Read(Known),
     /// To [`Action::Propose`]: it is the record now, by this revision.
     Committed(i64),
-    /// To [`Action::Propose`]: the record or the list of replicas was another one, or a later process has
-    /// opened the slice. The revision is that of the store that refuses.
-    Refused(i64),
+    /// To [`Action::Propose`]: something is not as the proposal needs it.
+    Refused(Conflict),
     /// There is no answer. A proposal may still take effect.
     Unknown,
 }

@@ -337,7 +337,7 @@ const MUTANTS_WITH_PLANNER: &[(Mutant, u64)] = &[(Mutant::PlacesIgnored, 5)];
 const MUTANTS_TORN: &[(Mutant, u64)] = &[(Mutant::RepairUnnoted, 2)];
 
 /// The same, with a store that was restored.
-const MUTANTS_WITH_OLDER_STORE: &[(Mutant, u64)] = &[(Mutant::OlderIsAnswer, 10)];
+const MUTANTS_WITH_OLDER_STORE: &[(Mutant, u64)] = &[(Mutant::OlderIsAnswer, 366)];
 
 /// The same, with removals.
 const MUTANTS_WITH_REMOVALS: &[(Mutant, u64)] = &[(Mutant::SeatOutlasts, 1)];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etcd_client::{
     AlarmAction, AlarmType, Client, Compare, CompareOp, Error, EventType, GetOptions, KeyValue,
-    Member, PutOptions, Txn, TxnOp, WatchOptions, WatchResponse,
+    Member, PutOptions, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
 };
 use nearflash_cluster::store::{
     Answer, Found, ModRevision, Operation, RequestId, StoreId, StoreStatus,
@@ -41,6 +41,14 @@ pub(super) struct Calls {
     pub(super) named: Arc<[Endpoint]>,
     pub(super) clients: Arc<Mutex<HashMap<Endpoint, Client>>>,
     pub(super) events: UnboundedSender<StoreEvent>,
+}
+
+/// The outcome of a transaction.
+pub(super) enum Swap {
+    /// It took effect, with this revision.
+    Done(u64),
+    /// It did not: these are the keys that it compares, in their order, at that moment.
+    Refused(Vec<Option<Found>>),
 }
 
 /// An event, or news about the members.
@@ -149,17 +157,24 @@ impl Calls {
             .then(|| read.kvs().first().map(|pair| found(&self.way, pair, true)))
     }
 
-    /// Carries out a transaction. Returns whether the comparisons held, and the revision of the store after
-    /// it; `None` if another store than this one answers, or nothing does.
+    /// Carries out a transaction. `None` if another store than this one answers, or nothing does.
     pub(super) async fn swap(
         &self,
         (endpoint, store): (&Endpoint, StoreId),
         txn: &ClusterTxn,
-    ) -> Option<(bool, u64)> {
+    ) -> Option<Swap> {
         let mut client = self.client(endpoint).await.ok()?;
-        let answer = client.txn(self.txn(txn)).await;
+        let reads = txn.compares.iter().map(|it| TxnOp::get(self.name(&it.key), None));
+        let answer = client.txn(self.txn(txn).or_else(reads.collect::<Vec<_>>())).await;
         let answer = answer.inspect_err(|_| self.forget(endpoint)).ok()?;
-        is_of(store, answer.header()).then(|| (answer.succeeded(), newest(answer.header())))
+        let read = |it| match it {
+            TxnOpResponse::Get(read) => read.kvs().first().map(|it| found(&self.way, it, true)),
+            _ => None,
+        };
+        is_of(store, answer.header()).then(|| match answer.succeeded() {
+            true => Swap::Done(newest(answer.header())),
+            false => Swap::Refused(answer.op_responses().into_iter().map(read).collect()),
+        })
     }
 
     /// Asks all members for their state.

@@ -13,12 +13,12 @@ use std::time::Duration;
 use nearflash_api::HungCoreInfo;
 use nearflash_cluster::compile::Tables;
 use nearflash_cluster::record::{Door, InSyncRecord, MirrorRecord, Record as _, Schema};
-use nearflash_cluster::store::{Compare, ModRevision, Put, StoreId};
+use nearflash_cluster::store::{Compare, Found, ModRevision, Put, StoreId};
 use nearflash_cluster::{ClusterState, Key, MirrorKey, Txn};
 use nearflash_media::SliceNotes;
 use nearflash_mirror::membership::{
-    Action, Element, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse, Record,
-    Scope, SliceState, StoreAnswer, Token, View,
+    Action, Conflict, Element, Known, Membership, MirrorConfig, NodeKey, Note, Proposal, Pulse,
+    Record, Scope, SliceState, StoreAnswer, Token, View,
 };
 use nearflash_mirror::{Heartbeats, MirrorKey as CoreKey, Role, SILENCE_MAX, Term, Written};
 use nearflash_units::{ByteLen, Nanos};
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use uuid::Uuid;
 
-use super::calls::Calls;
+use super::calls::{Calls, Swap};
 use super::endpoint::Endpoint;
 use super::noting::Noting;
 use super::pulse::{PulseConfig, PulseEvent, Pulses};
@@ -454,7 +454,7 @@ impl Mirroring {
         let txn = Txn { compares, puts, deletes: Vec::new() };
         let endpoints = endpoints.to_vec();
         tokio::task::spawn_local(async move {
-            let (answer, at) = propose((&calls, store), &endpoints, first, txn).await;
+            let (answer, at) = propose((&calls, store), &endpoints, first, (txn, opened)).await;
             let _ = events.send(MirrorEvent::Store(key, call, answer, at));
         });
     }
@@ -472,35 +472,50 @@ async fn read(
         let (calls, key) = (calls.clone(), Key::Mirror(store_key(key)));
         async move {
             let found = calls.get((&endpoint, store), &key).await?;
-            let answer = found.and_then(|found| {
-                let record = MirrorRecord::decode(&found.value?).ok()?;
-                let revision = i64::try_from(found.mod_revision.0).unwrap_or(i64::MAX);
-                Some(StoreAnswer::Read(Known { record: record_of(&record), revision }))
-            });
-            Some(answer.unwrap_or(StoreAnswer::Unknown))
+            let known = found.and_then(known_of);
+            Some(known.map_or(StoreAnswer::Unknown, StoreAnswer::Read))
         }
     })
     .await
 }
 
+fn known_of(found: Found) -> Option<Known> {
+    let record = MirrorRecord::decode(&found.value?).ok()?;
+    Some(Known { record: record_of(&record), revision: signed(found.mod_revision.0) })
+}
+
+fn signed(revision: u64) -> i64 {
+    i64::try_from(revision).unwrap_or(i64::MAX)
+}
+
+/// The reason of a refusal. `found` has the record, the slice, and perhaps the list of replicas.
+fn conflict(found: Vec<Option<Found>>, opened: ModRevision) -> Option<Conflict> {
+    let mut found = found.into_iter();
+    let known = found.next().flatten().and_then(known_of)?;
+    let mut revision = || found.next().flatten().map(|it| it.mod_revision);
+    let is_fenced = revision().is_some_and(|it| it > opened);
+    let places = signed(revision().unwrap_or_default().0);
+    Some(Conflict { known, places, is_fenced })
+}
+
 /// Proposes a transaction, at one endpoint after the other until one answers. It takes effect at most once, because
 /// it compares the revision of the record that it replaces; if another copy has taken effect, the refusal
-/// makes the caller read the record.
+/// has the record.
 async fn propose(
     (calls, store): (&Calls, StoreId),
     endpoints: &[Endpoint],
     first: usize,
-    txn: Txn,
+    (txn, opened): (Txn, ModRevision),
 ) -> (StoreAnswer, usize) {
     let txn = Rc::new(txn);
     ask(endpoints, first, 1, |endpoint| {
         let (calls, txn) = (calls.clone(), Rc::clone(&txn));
         async move {
-            let (succeeded, revision) = calls.swap((&endpoint, store), &txn).await?;
-            let revision = i64::try_from(revision).unwrap_or(i64::MAX);
-            Some(match succeeded {
-                true => StoreAnswer::Committed(revision),
-                false => StoreAnswer::Refused(revision),
+            Some(match calls.swap((&endpoint, store), &txn).await? {
+                Swap::Done(revision) => StoreAnswer::Committed(signed(revision)),
+                Swap::Refused(found) => {
+                    conflict(found, opened).map_or(StoreAnswer::Unknown, StoreAnswer::Refused)
+                }
             })
         }
     })

@@ -83,8 +83,6 @@ pub(super) enum Phase {
     Proposing(Record),
     /// To be proposed again at [`Mirror::retry_at`], since there was no answer.
     Again(Record),
-    /// The proposal was refused, and the store is asked for the reason.
-    Refused(Record),
     /// A later process has opened the slice.
     Fenced,
     /// A primary of this term opens: what was accepted before reaches the device.
@@ -313,7 +311,7 @@ impl Mirror {
     fn is_stopped(&self) -> bool {
         match &self.phase {
             Phase::Stopping(_) | Phase::Draining(..) => true,
-            Phase::Proposing(record) | Phase::Again(record) | Phase::Refused(record) => {
+            Phase::Proposing(record) | Phase::Again(record) => {
                 record.primary != self.known.record.primary
             }
             _ => false,

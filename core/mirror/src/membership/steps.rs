@@ -3,8 +3,8 @@
 use super::mirror::{Change, Mirror, Phase, Stage, Standing};
 use super::record::{Known, Record};
 use super::{
-    ADVANTAGE, Action, HANDOVER_MAX, Membership, NodeKey, Partner, Proposal, Pulse, RETRY, Replica,
-    StoreAnswer, longer,
+    ADVANTAGE, Action, Conflict, HANDOVER_MAX, Membership, NodeKey, Partner, Proposal, Pulse,
+    RETRY, Replica, StoreAnswer, longer,
 };
 use crate::Role;
 use crate::mutant::Mutant;
@@ -38,9 +38,7 @@ impl Membership {
         let before = mirror.standing();
         let had_stopped = mirror.view.is_some_and(|view| view.role == Role::Nobody);
         let proposal = match &mirror.phase {
-            Phase::Proposing(record) | Phase::Again(record) | Phase::Refused(record) => {
-                Some(record.clone())
-            }
+            Phase::Proposing(record) | Phase::Again(record) => Some(record.clone()),
             _ => None,
         };
         mirror.known = known;
@@ -102,25 +100,11 @@ impl Membership {
         }
         let is_older = !believes_older && is_older(&answer, &mirror.known);
         let answer = if is_older { StoreAnswer::Unknown } else { answer };
-        let is_unchanged = match &answer {
-            StoreAnswer::Read(known) => known.revision == mirror.known.revision,
-            _ => false,
-        };
         match (mirror.phase.clone(), answer) {
-            (Phase::Reading(change), StoreAnswer::Read(_)) if is_unchanged => {
-                self.begin(key, change);
-            }
-            (Phase::Refused(_), StoreAnswer::Read(_))
-                if is_unchanged && mirror.compared.take().is_some() =>
+            (Phase::Reading(change), StoreAnswer::Read(known))
+                if known.revision == mirror.known.revision =>
             {
-                // Perhaps the list of replicas has changed. No copy of the proposal can take effect.
-                mirror.phase = Phase::Idle;
-                mirror.joiner = None;
-                mirror.retry_at = retry_at;
-            }
-            (Phase::Refused(_), StoreAnswer::Read(_)) if is_unchanged => {
-                // Not the record but the slice has changed: another process has it.
-                mirror.phase = Phase::Fenced;
+                self.begin(key, change);
             }
             (_, StoreAnswer::Read(known)) => self.adopt(key, known),
             (Phase::Reading(_), _) => {
@@ -133,21 +117,40 @@ impl Membership {
                     self.tell(key);
                 }
             }
-            (Phase::Proposing(record), StoreAnswer::Refused(_)) => {
-                mirror.phase = Phase::Refused(record);
-                self.read(key);
+            (Phase::Proposing(record), StoreAnswer::Refused(conflict)) => {
+                self.refused(key, record, conflict);
             }
             (Phase::Proposing(_), _) if believes_failure => {
                 mirror.phase = Phase::Idle;
                 mirror.retry_at = retry_at;
             }
-            (Phase::Proposing(record) | Phase::Refused(record), _) => {
+            (Phase::Proposing(record), _) => {
                 // It may still take effect, so the same one is sent until a copy is answered.
                 mirror.phase = Phase::Again(record);
                 mirror.retry_at = retry_at;
             }
             _ => {}
         }
+    }
+
+    /// A proposal was refused. A refusal that shows no reason is that of another store.
+    fn refused(&mut self, key: MirrorKey, record: Record, conflict: Conflict) {
+        let retry_at = self.now.plus(RETRY);
+        let Some(mirror) = self.mirrors.get_mut(&key) else { return };
+        if conflict.known.revision != mirror.known.revision {
+            return self.adopt(key, conflict.known);
+        }
+        let has_moved = |compared: i64| conflict.places > compared;
+        mirror.phase = if conflict.is_fenced {
+            Phase::Fenced
+        } else if mirror.compared.is_some_and(has_moved) {
+            // No copy of the proposal can take effect.
+            (mirror.compared, mirror.joiner) = (None, None);
+            Phase::Idle
+        } else {
+            Phase::Again(record)
+        };
+        mirror.retry_at = retry_at;
     }
 
     /// Tells the other node the record.
@@ -403,11 +406,10 @@ impl Membership {
 /// address is that of another one. Such an answer tells nothing of the cluster's store, so it is asked again.
 fn is_older(answer: &StoreAnswer, known: &Known) -> bool {
     match answer {
-        StoreAnswer::Read(found) => {
+        StoreAnswer::Read(found) | StoreAnswer::Refused(Conflict { known: found, .. }) => {
             found.revision < known.revision
                 || found.revision == known.revision && found.record != known.record
         }
-        StoreAnswer::Refused(revision) => *revision < known.revision,
         StoreAnswer::Committed(_) | StoreAnswer::Unknown => false,
     }
 }

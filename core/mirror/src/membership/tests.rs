@@ -85,6 +85,15 @@ fn proposal(actions: &[Action]) -> Option<(u64, i64, Record)> {
     })
 }
 
+/// A store that has this record refuses a proposal.
+fn refused(known: Known) -> StoreAnswer {
+    StoreAnswer::Refused(Conflict { known, places: 5, is_fenced: false })
+}
+
+fn fenced(known: Known) -> StoreAnswer {
+    StoreAnswer::Refused(Conflict { known, places: 5, is_fenced: true })
+}
+
 fn hello(node: NodeKey, incarnation: u64) -> Pulse {
     Pulse::Hello { run: incarnation, slices: vec![slice(node, incarnation)] }
 }
@@ -244,9 +253,7 @@ fn a_process_whose_slice_another_one_has_opened_serves_nothing_any_more() {
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
     let (call, ..) = proposal(&settle(&mut a)).expect("it drops the other one");
-    a.handle_store(KEY, call, StoreAnswer::Refused(10));
-    let call = read(&settle(&mut a)).expect("the reason is read");
-    a.handle_store(KEY, call, StoreAnswer::Read(both()));
+    a.handle_store(KEY, call, fenced(both()));
     assert_eq!(views(&settle(&mut a)).pop().map(|view| view.role), Some(Role::Nobody));
 }
 
@@ -513,9 +520,20 @@ fn an_addition_that_is_refused_with_the_record_unchanged_is_tried_from_the_start
     a.handle_pulse(B, hello(B, 1));
     is_copied(&mut a, B, 1);
     let (call, _) = addition(&mut a, B, 200);
-    a.handle_store(KEY, call, StoreAnswer::Refused(12));
-    let call = read(&settle(&mut a)).expect("the reason is read");
-    a.handle_store(KEY, call, StoreAnswer::Read(alone()));
+    a.handle_store(KEY, call, refused(alone()));
+    assert_eq!(
+        views(&settle(&mut a)),
+        [],
+        "perhaps a copy of it takes effect: another store has refused"
+    );
+    a.set_now(at(1000));
+    a.handle_timeout();
+    let (call, ..) = proposal(&settle(&mut a)).expect("the same is sent again");
+    a.handle_store(
+        KEY,
+        call,
+        StoreAnswer::Refused(Conflict { known: alone(), places: 6, is_fenced: false }),
+    );
     let view = views(&settle(&mut a)).pop().expect("a view");
     assert_eq!((view.role, view.remote, view.needs_lease), (Role::Primary, None, false));
     is_copied(&mut a, B, 2);
@@ -606,17 +624,18 @@ fn a_refusal_of_an_older_store_neither_fences_a_primary_nor_leaves_it_stopped() 
     a.leave();
     let call = read(&settle(&mut a)).expect("the record is read");
     a.handle_store(KEY, call, StoreAnswer::Read(both()));
-    let (call, ..) = proposal(&settle(&mut a)).expect("it hands over");
-    a.handle_store(KEY, call, StoreAnswer::Refused(9));
-    a.set_now(at(1000));
-    a.handle_timeout();
-    let (call, ..) = proposal(&settle(&mut a)).expect("the same is sent again");
-    a.handle_store(KEY, call, StoreAnswer::Refused(11));
-    let call = read(&settle(&mut a)).expect("the reason is read");
-    a.handle_store(KEY, call, StoreAnswer::Read(Known { revision: 9, ..both() }));
-    a.set_now(at(2000));
-    a.handle_timeout();
-    let (call, ..) = proposal(&settle(&mut a)).expect("the same is sent again");
+    let (mut call, ..) = proposal(&settle(&mut a)).expect("it hands over");
+    // Its record is older; its record is the same, and it shows no reason; it has fenced another process.
+    let older = Known { revision: 9, ..both() };
+    for (answer, millis) in
+        [(refused(older.clone()), 1000), (refused(both()), 2000), (fenced(older), 3000)]
+    {
+        a.handle_store(KEY, call, answer);
+        assert_eq!(views(&settle(&mut a)), []);
+        a.set_now(at(millis));
+        a.handle_timeout();
+        (call, ..) = proposal(&settle(&mut a)).expect("the same is sent again");
+    }
     a.handle_store(KEY, call, StoreAnswer::Committed(12));
     let view = views(&settle(&mut a)).pop().expect("a view");
     assert_eq!((view.role, view.term), (Role::Elsewhere, Term(2)));

@@ -7,7 +7,7 @@ use nearflash_units::index;
 use super::history::Time;
 use super::planner::Places;
 use super::run::{Event, MICRO, MILLI, NODES, Run};
-use crate::membership::{Element, Known, Proposal, Record, StoreAnswer, Token};
+use crate::membership::{Conflict, Element, Known, Proposal, Record, StoreAnswer, Token};
 use crate::table::Term;
 
 /// The time after which a caller gives a call up.
@@ -23,8 +23,6 @@ pub(super) struct Store {
     /// By node: the incarnation of its slice.
     pub(super) slices: [u64; NODES],
     pub(super) revision: i64,
-    /// By mirror: the records that it had before.
-    earlier: Vec<Vec<Known>>,
     /// So many of a thousand answers come from a store that was restored from an earlier snapshot.
     pub(super) older: u64,
     /// By node: it does not reach the store until then.
@@ -71,7 +69,6 @@ impl Store {
         let record = Record { term, primary, in_sync, kept_since, token };
         self.records.push(Known { record, revision: self.revision });
         self.places.push(Places::first(self.revision));
-        self.earlier.push(Vec::new());
     }
 
     /// Whether it does not have its newest state.
@@ -120,8 +117,7 @@ impl Run {
         let is_removed = self.store.removed.contains(&call.mirror);
         let answer = match &call.proposal {
             // There is no record any more.
-            None if is_removed => StoreAnswer::Unknown,
-            Some(_) if is_removed => StoreAnswer::Refused(self.store.revision),
+            _ if is_removed => StoreAnswer::Unknown,
             None => StoreAnswer::Read(self.store.records[place].clone()),
             Some(Proposal { revision, places, record }) => {
                 let is_last = self.store.slices[call.node] == call.incarnation;
@@ -134,7 +130,11 @@ impl Run {
                     StoreAnswer::Committed(self.commit(call.mirror, record.clone()))
                 } else {
                     self.count("transactions refused");
-                    StoreAnswer::Refused(self.store.revision)
+                    StoreAnswer::Refused(Conflict {
+                        known: self.store.records[place].clone(),
+                        places: has_places,
+                        is_fenced: self.store.slices[call.node] > call.incarnation,
+                    })
                 }
             }
         };
@@ -147,18 +147,21 @@ impl Run {
 
     /// The answer of a store that was restored from a snapshot of an earlier time. Nothing that it does stays.
     fn older_answer(&mut self, call: &Call) -> Option<StoreAnswer> {
-        let earlier = self.store.earlier[index(call.mirror)].len();
-        if self.store.older == 0 || earlier == 0 || self.is_calm() {
+        let states = self.store.history.len();
+        if self.store.older == 0 || states == 0 || self.is_calm() {
             return None;
         }
         if !self.random.permille(self.store.older) {
             return None;
         }
-        let chosen = self.draw(earlier);
-        let known = self.store.earlier[index(call.mirror)][chosen].clone();
+        let chosen = self.draw(states);
+        let Snapshot { records, slices, .. } = &self.store.history[chosen];
+        let known = records[index(call.mirror)].clone();
+        let places = self.store.places[index(call.mirror)].revision;
+        let is_fenced = slices[call.node] > call.incarnation;
         Some(match call.proposal {
             None => StoreAnswer::Read(known),
-            Some(_) => StoreAnswer::Refused(known.revision),
+            Some(_) => StoreAnswer::Refused(Conflict { known, places, is_fenced }),
         })
     }
 
@@ -198,8 +201,7 @@ impl Run {
         }
         self.store.revision += 1;
         let known = Known { record, revision: self.store.revision };
-        let before = std::mem::replace(&mut self.store.records[index(mirror)], known.clone());
-        self.store.earlier[index(mirror)].push(before);
+        self.store.records[index(mirror)] = known.clone();
         if let Some(newest) = &mut self.store.newest {
             newest.records[index(mirror)] = known.clone();
         }
