@@ -28,8 +28,8 @@ use uuid::Uuid;
 use crate::continuity::RolledBack;
 use crate::key::{Key, ORDINAL_MAX};
 use crate::record::{
-    AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record, Schema,
-    WIDTH_MAX,
+    ADDRESSES_MAX, AddressTls, ClusterRecord, Door, FEATURE_LEVEL, OwnerRecord, Placement, Record,
+    RecordError, Schema, WIDTH_MAX,
 };
 use crate::state::{ClusterState, Inconsistent};
 use crate::store::{Compare, Put, Txn};
@@ -182,6 +182,15 @@ pub enum Refusal {
     /// No ordinal is left.
     #[error("the cluster has {ORDINAL_MAX} nodes, the most that are possible")]
     NodesFull,
+    /// A node listens at more addresses than its record has room for.
+    #[error(
+        "the node has {count} addresses for {door}, and a node of a cluster has at most {ADDRESSES_MAX}: name \
+         fewer, or all at once as 0.0.0.0 or [::]"
+    )]
+    Addresses { door: Door, count: usize },
+    /// A record exceeds a limit of those that read it.
+    #[error("this would write a record that no node can read again: {key} {error}")]
+    Unreadable { key: Box<str>, error: RecordError },
     /// A node is not registered.
     #[error("the cluster has no node {0}: `nearflash node list` lists them")]
     NoNode(Uuid),
@@ -387,10 +396,13 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Writes a record.
+    /// Writes a record. One that no node could read again is refused.
     fn put(&mut self, key: Key, record: &impl Record) -> Result<(), Refusal> {
         self.decided_on(key.clone())?;
-        self.txn.puts.push(Put { key, value: record.encode(), lease: None });
+        let unreadable =
+            |error| Refusal::Unreadable { key: key.path(self.state.uuid()).into(), error };
+        let value = record.encode_readable().map_err(unreadable)?;
+        self.txn.puts.push(Put { key, value, lease: None });
         Ok(())
     }
 

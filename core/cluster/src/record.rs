@@ -9,8 +9,8 @@ mod slice;
 mod volume;
 
 pub use node::{
-    AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord, NodeRecord,
-    RemovedRecord, SeenRecord,
+    ADDRESSES_MAX, AddressTls, AliveRecord, ClusterRecord, Door, FEATURE_LEVEL, HistoryRecord,
+    NodeRecord, RemovedRecord, SeenRecord,
 };
 pub use slice::{
     DATA_START, MIRROR_LEN_MAX, MIRRORS_PER_SLICE_MAX, RoomRecord, RoomState, SliceRecord,
@@ -76,6 +76,19 @@ pub trait Record: Serialize + DeserializeOwned {
     /// The rule that a field breaks.
     fn check(&self) -> Result<(), &'static str> {
         Ok(())
+    }
+
+    /// The record as a value of the store, if every node can read it again.
+    ///
+    /// # Errors
+    /// The limit that it exceeds.
+    fn encode_readable(&self) -> Result<Vec<u8>, RecordError> {
+        self.check().map_err(RecordError::Range)?;
+        let value = self.encode();
+        match value.len() > VALUE_LEN_MAX {
+            true => Err(RecordError::TooLong(value.len())),
+            false => Ok(value),
+        }
     }
 
     /// The record as a value of the store.

@@ -3,7 +3,7 @@
 use crate::change::{Draft, NodeSpec, Refusal, SliceSpec, Step};
 use crate::key::{Key, ORDINAL_MAX};
 use crate::record::{
-    ClusterRecord, NodeRecord, RoomRecord, RoomState, Schema, SliceRecord, TRACT_LEN,
+    ADDRESSES_MAX, ClusterRecord, NodeRecord, RoomRecord, RoomState, Schema, SliceRecord, TRACT_LEN,
 };
 use crate::state::ClusterState;
 use crate::store::Txn;
@@ -27,6 +27,11 @@ pub(super) fn create_cluster(
 
 /// See [`super::Change::RegisterNode`].
 pub(super) fn register(state: &ClusterState, spec: &NodeSpec) -> Result<Step, Refusal> {
+    for (door, addresses) in &spec.addresses {
+        if addresses.len() > ADDRESSES_MAX {
+            return Err(Refusal::Addresses { door: *door, count: addresses.len() });
+        }
+    }
     let mut draft = Draft::new(state)?;
     draft.decided_on(Key::Removed(spec.uuid))?;
     if let Some(removed) = state.removed().get(&spec.uuid) {

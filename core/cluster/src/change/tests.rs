@@ -14,7 +14,7 @@ use crate::model::{
     CLUSTER, GIB, Model, check_store, cluster_of, create_cluster, node, open_slice, register,
     slice, volume,
 };
-use crate::record::{TRACT_LEN, VolumeRecord};
+use crate::record::{RemovedRecord, TRACT_LEN, VolumeRecord};
 
 fn create(model: &mut Model, spec: &VolumeSpec) -> Result<(), Refusal> {
     model.carry_out(&Change::CreateVolume(spec.clone()))?;
@@ -161,6 +161,33 @@ fn a_damaged_record_stops_changes_on_top_of_it_and_nothing_else() {
     let refused = remove.plan(&state, false).unwrap_err().to_string();
     assert!(refused.contains(&format!("volume/{}", spec.uuid)), "{refused}");
     assert!(register(3).plan(&state, false).is_ok(), "other changes go on");
+}
+
+fn register_at(addresses: u16, machine: &str) -> Result<Step, Refusal> {
+    let Change::RegisterNode(mut spec) = register(3) else { unreachable!() };
+    let address = |port| SocketAddr::new([192, 0, 2, 3].into(), port);
+    spec.addresses.insert(Door::Iscsi, (1..=addresses).map(address).collect());
+    spec.machine = machine.into();
+    Change::RegisterNode(spec).plan(&cluster_of(2, ByteLen(40 * GIB)).state(), false)
+}
+
+#[test]
+fn a_record_that_no_node_could_read_again_is_not_written() {
+    assert!(matches!(register_at(8, "m3"), Ok(Step::Submit(_))));
+    let refused = register_at(9, "m3").unwrap_err();
+    assert_eq!(refused, Refusal::Addresses { door: Door::Iscsi, count: 9 });
+    assert!(refused.to_string().contains("9 addresses for --iscsi"), "{refused}");
+    let refused = register_at(8, &"m".repeat(257)).unwrap_err();
+    assert!(matches!(refused, Refusal::Unreadable { .. }), "{refused}");
+    // Each rule of the reader.
+    let long = RemovedRecord {
+        schema: Schema,
+        name: "n3".parse().unwrap(),
+        machine: String::new(),
+        slices: vec![node(3); 2000],
+    };
+    assert!(RemovedRecord::decode(&long.encode()).is_err());
+    assert!(matches!(long.encode_readable(), Err(RecordError::TooLong(_))));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The records of the cluster and of its nodes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 
 use nearflash_space::Name;
@@ -14,7 +15,7 @@ use crate::key::ORDINAL_MAX;
 pub const FEATURE_LEVEL: u32 = 1;
 
 /// Most addresses of one door.
-const ADDRESSES_MAX: usize = 8;
+pub const ADDRESSES_MAX: usize = 8;
 
 /// Longest text of a version, in bytes.
 const VERSION_LEN_MAX: usize = 64;
@@ -74,6 +75,18 @@ pub enum Door {
     Direct,
     /// The pulses of other nodes, which have leases and memberships of mirrors.
     Pulse,
+}
+
+/// As the option is called with which a node gets its addresses.
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NvmeTcp => "--nvme-tcp",
+            Self::Iscsi => "--iscsi",
+            Self::Direct => "--direct",
+            Self::Pulse => "--pulse",
+        })
+    }
 }
 
 /// Whether the connections to an address use TLS.
