@@ -314,7 +314,16 @@ fn contradiction(
         let volume = volume.unwrap_or_else(|| key.volume.to_string());
         match Note::verdict(note.as_ref(), ordinal, &record_of(record)) {
             NoteVerdict::Good => None,
-            NoteVerdict::RecordIsOlder(_) if is_accepted => None,
+            NoteVerdict::RecordIsOlder(Term(term)) if is_accepted => {
+                tracing::warn!(
+                    "of mirror {} of volume {volume}, the restored etcd that was accepted has term {}, and the \
+                     slice term {term}: if this node does not become its primary, the writes of the terms \
+                     between are lost",
+                    key.number,
+                    record.term
+                );
+                None
+            }
             NoteVerdict::RecordIsOlder(Term(term)) => Some(format!(
                 "etcd has been restored from an older snapshot: of mirror {} of volume {volume}, it has \
                  term {}, and the slice term {term}, whose writes other slices may lack. The slice is \

@@ -69,6 +69,9 @@ const HANDOVER_MAX: Nanos = Nanos::from_millis(300);
 /// The time between two attempts to reach the store, or to join.
 const RETRY: Nanos = Nanos::from_millis(200);
 
+/// The mirrors whose later terms a greeting tells, so that the message is not too long.
+const AHEAD_MAX: usize = 4096;
+
 /// The answers whose times a node remembers for each partner. The last one that has come is among them: at the usual
 /// rate, they are those of 9 s, and after 5 s of silence no further question is answered.
 const ANSWERS_MAX: usize = 64;
@@ -210,6 +213,8 @@ struct Partner {
     /// Its pulse has ended in an orderly way: no thread of that process runs any more.
     is_dead: bool,
     slices: Vec<SliceState>,
+    /// The later terms that its slices know, although the records lack them.
+    ahead: Vec<(MirrorKey, Term)>,
     /// When the last questions were sent.
     asked: VecDeque<(u64, Nanos)>,
     /// When the last answers were sent, by the numbers of their questions.
@@ -332,7 +337,9 @@ impl Membership {
 
     /// The first message of a pulse of this node.
     pub fn hello(&self) -> Pulse {
-        Pulse::Hello { run: self.run, slices: self.slices.clone() }
+        let ahead = self.mirrors.iter().filter_map(|(key, it)| Some((*key, it.ahead()?)));
+        let ahead = ahead.take(AHEAD_MAX).collect();
+        Pulse::Hello { run: self.run, slices: self.slices.clone(), ahead }
     }
 
     /// A record of the store, however it came.
@@ -347,7 +354,7 @@ impl Membership {
             return;
         }
         match pulse {
-            Pulse::Hello { run, slices } => self.hear(from, run, slices),
+            Pulse::Hello { run, slices, ahead } => self.hear(from, run, (slices, ahead)),
             Pulse::Ask { sequence, questions, heard } => {
                 self.judge_own_clock(from, heard);
                 self.answer(from, sequence, &questions);
@@ -467,7 +474,12 @@ impl Membership {
 
 /// Leases.
 impl Membership {
-    fn hear(&mut self, from: NodeKey, run: u64, slices: Vec<SliceState>) {
+    fn hear(
+        &mut self,
+        from: NodeKey,
+        run: u64,
+        (slices, ahead): (Vec<SliceState>, Vec<(MirrorKey, Term)>),
+    ) {
         let partner = self.partners.entry(from).or_default();
         // What one process has asked and answered stays true when its pulse begins anew: the pulses of a machine
         // that stood still have ended meanwhile.
@@ -476,7 +488,7 @@ impl Membership {
             false => (VecDeque::new(), None),
         };
         let (run, process) = (Some(run), Some(run));
-        *partner = Partner { run, process, slices, answered, heard, ..Partner::default() };
+        *partner = Partner { run, process, slices, ahead, answered, heard, ..Partner::default() };
     }
 
     /// Asks each partner for leases on the mirrors of which this node is primary.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nearflash_node_tests::{Door, Machine, Mirrored, Node, Stamp, eventually};
@@ -115,13 +115,11 @@ fn a_slice_that_was_restored_from_a_copy_of_its_present_run_gets_everything_it_l
     assert!(fs::read(&slice).unwrap() == fs::read(&copy).unwrap());
 }
 
-#[test]
-#[ignore = "needs etcd: run by make test"]
-fn nodes_that_start_on_a_restored_etcd_do_not_let_the_older_replica_win() {
-    let (machines, mut etcd) = machines();
+/// One replica is alone in sync, and has later writes. Then all nodes end, and etcd goes back to the time before.
+/// Returns the nodes of the older replica and of the newer one, and the newest state of etcd.
+fn let_etcd_go_back(nodes: &mut Mirrored<'_>, etcd: &mut Machine) -> (usize, usize, PathBuf) {
     let data = etcd.etcd("data");
     let (older, newest) = (etcd.etcd("older"), etcd.etcd("newest"));
-    let mut nodes = Mirrored::start(&machines);
     nodes.create(&["--size", "64MiB", "--width", "1"]);
     let mirror = nodes.mirror(0);
     let (one, two) = (mirror.primary(), mirror.secondary());
@@ -139,6 +137,16 @@ fn nodes_that_start_on_a_restored_etcd_do_not_let_the_older_replica_win() {
     fs::rename(&data, &newest).unwrap();
     copy_folder(&older, &data);
     etcd.supervise();
+    (one, two, newest)
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn nodes_that_start_on_a_restored_etcd_do_not_let_the_older_replica_win() {
+    let (machines, mut etcd) = machines();
+    let data = etcd.etcd("data");
+    let mut nodes = Mirrored::start(&machines);
+    let (one, two, newest) = let_etcd_go_back(&mut nodes, &mut etcd);
     let slice = nodes.machine(two).place.path("slice.img");
     let before = fs::read(&slice).unwrap();
     let said = nodes.refused(two);
@@ -160,4 +168,20 @@ fn nodes_that_start_on_a_restored_etcd_do_not_let_the_older_replica_win() {
     etcd.supervise();
     nodes.serve(two);
     assert_eq!(read(nodes.node(two)), [2; 16]);
+}
+
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn on_a_restored_etcd_that_was_accepted_the_newer_replica_wins() {
+    let (machines, mut etcd) = machines();
+    let mut nodes = Mirrored::start(&machines);
+    let (one, two, _) = let_etcd_go_back(&mut nodes, &mut etcd);
+    // In the older state, both nodes run until their leases are over.
+    let accept = ["accept-restored", "--force", "--yes"];
+    eventually("the state is accepted", || nodes.machine(one).run(&accept).status.success());
+    nodes.serve(one);
+    nodes.serve(two);
+    assert_eq!(read(nodes.node(one)), [2; 16]);
+    eventually("both replicas", || nodes.is_whole(two));
+    nodes.assert_replicas_agree(two);
 }

@@ -7,7 +7,7 @@ use super::record::{Element, Known, Record};
 use super::{LEASE, Membership, Question, Replica, SliceState, View, longer};
 use crate::Role;
 use crate::mutant::Mutant;
-use crate::table::MirrorKey;
+use crate::table::{MirrorKey, Term};
 
 /// The time in sync after which a replica is taken back at once the next time.
 const STAYS: Nanos = Nanos::from_secs(60);
@@ -41,6 +41,8 @@ pub(super) struct Mirror {
     pub(super) covered: Option<Token>,
     /// What the slice knows, durably.
     pub(super) note: Option<Note>,
+    /// The highest term that the slice knew when this process began.
+    pub(super) found_term: Term,
     /// The last note that was asked for.
     pub(super) asked_note: Option<Note>,
     /// A record in which this replica is alone in sync. Its term begins when the slice knows it.
@@ -185,6 +187,7 @@ impl Membership {
             joiner: None,
             covered: self.is(Mutant::CoversAtStart).then_some(known_token),
             note,
+            found_term: note.map_or(Term(0), |note| note.term),
             asked_note: note,
             coming: None,
             keeps: None,
@@ -248,6 +251,13 @@ impl Mirror {
     fn has_lost_power(&self) -> bool {
         let recorded = self.known.record.element(self.own.ordinal);
         recorded.is_none_or(|it| it.incarnation < self.slice.power)
+    }
+
+    /// The term up to which this suspect has the bytes, if the record is of an earlier one: the state of a
+    /// restored store was accepted.
+    pub(super) fn ahead(&self) -> Option<Term> {
+        let is_ahead = self.found_term > self.known.record.term;
+        (is_ahead && self.standing() == Standing::Suspect).then_some(self.found_term)
     }
 
     /// When both replicas are in sync, nothing that was written before needs to be known.

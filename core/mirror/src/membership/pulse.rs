@@ -54,6 +54,10 @@ pub enum Pulse {
         run: u64,
         /// Its slices.
         slices: Vec<SliceState>,
+        /// The mirrors of which a slice knows this later term than the record, because an operator has accepted
+        /// the state of a restored store.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ahead: Vec<(MirrorKey, Term)>,
     },
     /// A primary asks for leases.
     Ask {

@@ -1,14 +1,16 @@
 //! The changes of a mirror's membership, step by step.
 
+use std::cmp::Reverse;
+
 use super::mirror::{Change, Mirror, Phase, Stage, Standing};
-use super::record::{Known, Record};
+use super::record::{Element, Known, Record};
 use super::{
     ADVANTAGE, Action, Conflict, HANDOVER_MAX, Membership, NodeKey, Partner, Proposal, Pulse,
     RETRY, Replica, StoreAnswer, longer,
 };
 use crate::Role;
 use crate::mutant::Mutant;
-use crate::table::MirrorKey;
+use crate::table::{MirrorKey, Term};
 
 impl Membership {
     /// Whether a deliberate bug is on.
@@ -257,7 +259,7 @@ impl Membership {
                 let is_wanted = self.is_gone(mirror, partner) || is_over;
                 is_wanted.then_some(Change::TakeOver)
             }
-            Standing::Suspect => self.recovers(mirror, partner).then_some(Change::Recover),
+            Standing::Suspect => self.recovers(key, partner).then_some(Change::Recover),
             Standing::Out => None,
         }
     }
@@ -270,7 +272,8 @@ impl Membership {
     }
 
     /// Whether this suspect may go on alone: no element can hold more than it does.
-    fn recovers(&self, mirror: &Mirror, partner: &Partner) -> bool {
+    fn recovers(&self, key: MirrorKey, partner: &Partner) -> bool {
+        let mirror = &self.mirrors[&key];
         let record = &mirror.known.record;
         let Some(own) = record.element(mirror.own.ordinal) else { return false };
         if self.is(Mutant::SuspectTakesOver) {
@@ -282,12 +285,13 @@ impl Membership {
         if now.incarnation == other.incarnation {
             return false;
         }
-        // Rather one that kept its power, then the primary, then the lower ordinal.
-        let rank = |ordinal: u32, recorded: u64, power: u64| {
-            (recorded < power, ordinal != record.primary, ordinal)
+        let ahead = partner.ahead.iter().find(|(mirror, _)| *mirror == key).map(|(_, term)| *term);
+        // Rather one with bytes of a later term, then one that kept its power, then the primary, then the lower
+        // ordinal.
+        let rank = |Element { replica, incarnation }, ahead: Option<Term>, power: u64| {
+            (Reverse(ahead), incarnation < power, replica != record.primary, replica)
         };
-        let mine = rank(own.replica, own.incarnation, mirror.slice.power);
-        mine < rank(other.replica, other.incarnation, now.power)
+        rank(own, mirror.ahead(), mirror.slice.power) < rank(other, ahead, now.power)
     }
 
     /// The store has answered, so the change begins.

@@ -95,7 +95,7 @@ fn fenced(known: Known) -> StoreAnswer {
 }
 
 fn hello(node: NodeKey, incarnation: u64) -> Pulse {
-    Pulse::Hello { run: incarnation, slices: vec![slice(node, incarnation)] }
+    Pulse::Hello { run: incarnation, slices: vec![slice(node, incarnation)], ahead: Vec::new() }
 }
 
 fn at(millis: u64) -> Nanos {
@@ -746,6 +746,30 @@ fn a_suspect_without_the_bytes_that_the_record_counts_on_does_not_go_on() {
     assert!(!goes_on([Some(Token(8)), None]));
 }
 
+#[test]
+fn on_a_restored_store_that_was_accepted_the_replica_with_the_later_term_goes_on() {
+    // A was the primary then; B was alone in term 3 before both nodes ended.
+    let start = |node: NodeKey, ordinal, term| {
+        let mut it = Membership::new(node, 2, vec![slice(node, 2)], at(0));
+        let replicas = vec![
+            Replica { ordinal: 0, slice: A, node: A },
+            Replica { ordinal: 1, slice: B, node: B },
+        ];
+        let note = Some(Note { ordinal, term: Term(term), tokens: [Some(Token::FIRST), None] });
+        it.set_mirrors(vec![MirrorConfig { key: KEY, replicas, places: 5, known: both(), note }]);
+        settle(&mut it);
+        it
+    };
+    for (terms, winner) in [((1, 3), B), ((2, 3), B), ((3, 2), A), ((1, 1), A)] {
+        let (mut a, mut b) = (start(A, 0, terms.0), start(B, 1, terms.1));
+        let (of_a, of_b) = (a.hello(), b.hello());
+        a.handle_pulse(B, of_b);
+        b.handle_pulse(A, of_a);
+        let goes_on = [read(&settle(&mut a)).is_some(), read(&settle(&mut b)).is_some()];
+        assert_eq!(goes_on, [winner == A, winner == B], "{terms:?}");
+    }
+}
+
 /// The question that a node asks at that time.
 fn question_of(membership: &mut Membership, now: Nanos) -> Pulse {
     membership.set_now(now);
@@ -779,7 +803,7 @@ fn found_after(moved: Nanos, greeted_again: Option<u64>) -> Option<Nanos> {
         a.handle_pulse_end(B, false);
         b.handle_pulse_end(A, false);
         a.handle_pulse(B, hello(B, 1));
-        b.handle_pulse(A, Pulse::Hello { run, slices: vec![slice(A, 1)] });
+        b.handle_pulse(A, Pulse::Hello { run, slices: vec![slice(A, 1)], ahead: Vec::new() });
         settle(&mut b);
     }
     let question = question_of(&mut a, at(3210));

@@ -87,7 +87,7 @@ impl Node {
 
 fn hello() -> Pulse {
     let slice = SliceState { slice: [1; 16], incarnation: 2, power: 1 };
-    Pulse::Hello { run: RUN, slices: vec![slice] }
+    Pulse::Hello { run: RUN, slices: vec![slice], ahead: Vec::new() }
 }
 
 fn ask(sequence: u64, questions: usize) -> Pulse {
@@ -388,7 +388,9 @@ fn an_acceptor_that_does_not_know_the_secret_gets_no_proof() {
 fn the_hello_of_the_same_process_is_the_first_message() {
     run(async {
         let mut node = Node::start(25);
-        for first in [ask(1, 0), Pulse::Hello { run: RUN + 1, slices: Vec::new() }] {
+        for first in
+            [ask(1, 0), Pulse::Hello { run: RUN + 1, slices: Vec::new(), ahead: Vec::new() }]
+        {
             let mut pulse = open(&node, key(1)).await;
             say(&mut pulse, &first).await;
             node.expect_end(key(1), false).await;
