@@ -18,6 +18,7 @@ mod io;
 mod job;
 mod metrics;
 pub mod process;
+mod refusal;
 mod reservation;
 mod rules;
 mod secret;
@@ -52,6 +53,7 @@ pub use host::{
 pub use io::{HostIo, Io, Latency, VolumeIo};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
 pub use metrics::{Metrics, MetricsShow};
+pub use refusal::{RefusalReason, RefusedLogins};
 pub use reservation::{
     OneReservation, RegistrantInfo, ReservationClear, ReservationInfo, ReservationList,
     Reservations,

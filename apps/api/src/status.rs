@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::{DeviceInfo, JobInfo, Verdict, VolumeInfo, VolumeIo};
+use crate::{DeviceInfo, JobInfo, RefusedLogins, Verdict, VolumeInfo, VolumeIo};
 
 /// The node is ready. Printed on stdout once hosts can connect.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -71,6 +71,10 @@ pub struct Status {
     /// The addresses bound for NVMe/TCP.
     #[schema(value_type = Vec<String>)]
     pub nvme_tcp: Vec<SocketAddr>,
+    /// Those of them that require TLS. Absent if none does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub nvme_tcp_tls: Vec<SocketAddr>,
     /// The TCP addresses bound for the direct protocol.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
@@ -87,6 +91,14 @@ pub struct Status {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub iscsi: Vec<SocketAddr>,
+    /// The address bound for HTTP, which is always with TLS. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub http: Option<SocketAddr>,
+    /// The Unix socket for HTTP. Absent with `--http none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub http_local: Option<PathBuf>,
     /// The iSCSI names that several subsystems would have. Absent if there are none, and without an iSCSI
     /// address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,6 +124,9 @@ pub struct Status {
     /// Counters of each volume and of each of its hosts. Absent if there are no volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_io: Vec<VolumeIo>,
+    /// The logins that were refused lately. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_logins: Option<RefusedLogins>,
     /// Jobs that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobInfo>,

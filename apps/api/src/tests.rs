@@ -30,9 +30,12 @@ fn status() -> Status {
         cluster: None,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        nvme_tcp_tls: vec![],
         direct_tls: vec![],
         direct_local: None,
         iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        http: None,
+        http_local: None,
         iscsi_clashes: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
@@ -84,6 +87,7 @@ fn status() -> Status {
             core: 0,
         }],
         volume_io: vec![],
+        refused_logins: None,
         jobs: vec![],
     }
 }

@@ -1215,8 +1215,11 @@ pub(crate) struct EventsArgs {
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Only warnings and errors
-    #[arg(long)]
+    #[arg(long, conflicts_with = "changes")]
     pub(crate) warnings: bool,
+    /// The changes that the data directory has recorded, with who made each; also while no node runs
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) changes: bool,
     /// Only the events after the one with this number
     #[arg(long, value_name = "NUMBER")]
     pub(crate) after: Option<u64>,

@@ -1,5 +1,6 @@
 //! The commands to a running node: each makes a call and shows its answer.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -120,7 +121,7 @@ pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
         CredentialSubcommand::Create { id, expires, secret_file, node } => {
             let call = CredentialCreate { id, expires_at: expires.map(Lifetime::end) };
             match secret_file {
-                None => control(&node, call, |made| {
+                None => control_secret(&node, call, |made| {
                     output::with_secret(&made.credential, &made.secret.0)
                 }),
                 Some(path) => create_with_file(&node, call, &path),
@@ -183,7 +184,7 @@ pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
                 expires_at: lifetime.end(),
             };
             let minted = Minted::at(&place, &volume, answer(&node, call)?);
-            print(&show(&minted, node.json, Minted::text))?;
+            print_secret(&show(&minted, node.json, Minted::text))?;
             Ok(ExitCode::SUCCESS)
         }
         GrantSubcommand::List { id, node } => {
@@ -222,13 +223,13 @@ pub(crate) fn run_host(subcommand: HostSubcommand) -> Done {
             }
             let volumes = (!volumes.is_empty()).then(|| host_volumes(&volumes));
             let call = HostAdd { volumes, ..host_add(host, dhchap, psk)? };
-            control(&node, call, output::host_made)
+            control_secret(&node, call, output::host_made)
         }
         HostSubcommand::Rotate { nqn, dhchap_key, psk_file, overlap, node } => {
             let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
             let (key, psk) = (read(dhchap_key)?, read(psk_file)?);
             let call = HostRotate { nqn, key, psk, previous_until: overlap.map(Lifetime::end) };
-            control(&node, call, output::host_rotated)
+            control_secret(&node, call, output::host_rotated)
         }
         HostSubcommand::Allow { host, volumes, only, node } => allow(&node, host, &volumes, only),
         HostSubcommand::Deny { host, volumes, node } => {
@@ -267,7 +268,7 @@ pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
             let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
             let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
             let call = ChapAdd { user, secret, mutual, replace: false };
-            control(&node, call, output::chap_made)
+            control_secret(&node, call, output::chap_made)
         }
         ChapSubcommand::List { node } => {
             control(&node, ChapList {}, |answer| tables::accounts(&answer.accounts))
@@ -287,7 +288,7 @@ pub(crate) fn run_token(subcommand: TokenSubcommand) -> Done {
         TokenSubcommand::Create { name, scope, expires, secret_file, node } => {
             let call = TokenCreate { name, scope, expires_at: expires.map(Lifetime::end) };
             let Some(path) = secret_file else {
-                return control(&node, call, |made| {
+                return control_secret(&node, call, |made| {
                     output::token_with_secret(&made.token, &made.secret.0)
                 });
             };
@@ -360,6 +361,22 @@ pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {
 fn control<C: Call>(node: &NodeArgs, call: C, text: impl FnOnce(&C::Answer) -> String) -> Done {
     print(&show(&answer(node, call)?, node.json, text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same for a call that creates a secret, which nobody can ask for again.
+fn control_secret<C: Call>(
+    node: &NodeArgs,
+    call: C,
+    text: impl FnOnce(&C::Answer) -> String,
+) -> Done {
+    print_secret(&show(&answer(node, call)?, node.json, text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a secret, also to a reader that has gone: it is lost then.
+fn print_secret(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::SecretLost)
 }
 
 fn answer<C: Call>(node: &NodeArgs, call: C) -> Result<C::Answer, Failure> {

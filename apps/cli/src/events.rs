@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{Document, EventInfo, EventLevel, EventList};
+use nearflash_node::events::recorded_changes;
 
 use crate::args::EventsArgs;
 use crate::calendar::show_time;
@@ -19,21 +20,35 @@ const PERIOD: Duration = Duration::from_millis(500);
 pub(crate) fn run_events(args: &EventsArgs) -> Result<ExitCode, Failure> {
     let data_dir = data_dir(&args.node)?;
     let mut after = args.after;
+    if args.changes {
+        return print_changes(args, &data_dir);
+    }
     // A node that does not run is reported at once; one that ends later may be started again.
     let mut events = ask(&data_dir, EventList { after })?.events;
     loop {
         after = events.last().map(|it| it.number).or(after);
         events.retain(|it| it.level >= level(args));
-        match print(&events, args.node.json) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(ExitCode::SUCCESS);
-            }
-            printed => printed?,
-        }
-        if !args.follow {
+        let is_read = print_all(&events, args)?;
+        if !args.follow || !is_read {
             return Ok(ExitCode::SUCCESS);
         }
         events = next(&data_dir, after)?;
+    }
+}
+
+fn print_changes(args: &EventsArgs, data_dir: &Path) -> Result<ExitCode, Failure> {
+    let failed = |source| Failure::Changes { data_dir: data_dir.to_owned(), source };
+    let mut changes = recorded_changes(data_dir).map_err(failed)?;
+    changes.retain(|it| args.after.is_none_or(|after| it.number > after));
+    print_all(&changes, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints events. Returns whether somebody still reads them.
+fn print_all(events: &[EventInfo], args: &EventsArgs) -> io::Result<bool> {
+    match print(events, args.node.json) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        printed => printed.map(|()| true),
     }
 }
 

@@ -105,9 +105,23 @@ pub(crate) enum Failure {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The file of changes could not be read.
+    #[error("cannot read the changes that {} has recorded: {source}", data_dir.display())]
+    Changes {
+        /// The data directory.
+        data_dir: std::path::PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The manual pages could not be written.
     #[error("cannot write the manual pages: {0}")]
     ManualPages(std::io::Error),
+    /// The answer to a change, which has a secret, could not be printed.
+    #[error(
+        "cannot write to stdout: {0}: the change is made, and a secret in its answer is lost: \
+         remove what was created, and create it again"
+    )]
+    SecretLost(std::io::Error),
     /// The answer could not be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[from] std::io::Error),
@@ -136,6 +150,8 @@ impl Failure {
             | Self::Job { .. }
             | Self::JobCancelled { .. }
             | Self::Declined
+            | Self::Changes { .. }
+            | Self::SecretLost(_)
             | Self::NoDirectDoor
             | Self::Bench(_)
             | Self::Study(_)

@@ -120,6 +120,8 @@ const LOG_LINES_MAX: usize = 4096;
 fn log_to_stderr(level: impl Into<tracing_subscriber::filter::LevelFilter>) -> WorkerGuard {
     let lines = NonBlockingBuilder::default().buffered_lines_limit(LOG_LINES_MAX);
     let (writer, guard) = lines.finish(std::io::stderr());
+    let dropped = writer.error_counter();
+    nearflash_node::events::count_dropped(move || dropped.dropped_lines());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))

@@ -351,3 +351,20 @@ fn help_version_and_completions_are_there() {
     assert!(completions.contains("_nearflash()") && completions.contains("--secret-file"));
     assert!(completions.contains("--dry-run") && completions.contains("--prune"));
 }
+
+#[test]
+fn a_secret_that_cannot_be_printed_is_said_to_be_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let _node = Node::start(&["--data-dir", data_dir, "--device", "r=ram:64MiB"]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = nearflash(&["credential", "create", "app", "--data-dir", data_dir]);
+    let done = command.stdout(full).output().unwrap();
+    let message = String::from_utf8(done.stderr).unwrap();
+    assert!(
+        message.contains("the change is made, and a secret in its answer is lost"),
+        "{message}"
+    );
+    assert_eq!(done.status.code(), Some(1));
+    assert!(said(&["credential", "list", "--data-dir", data_dir]).contains("app"));
+}

@@ -10,10 +10,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use nearflash_nvme::auth::{RANDOM_LEN, Random};
-use nearflash_shard::Peer;
+use nearflash_api::RefusalReason;
+use nearflash_nvme::auth::{RANDOM_LEN, Random, Step};
+use nearflash_shard::{Claim, Peer, Protocol};
 
 use crate::node::{Node, fill_random};
+use crate::peer_lines::Kind;
+use crate::refusals::{PEERS, Refusal, may_write};
 use crate::runtime_face::{Authentication, OnAuthentication};
 
 /// The messages that wait, by address: the addresses take turns, so that many messages of one delay only
@@ -122,15 +125,30 @@ fn answer(node: &Node, mut asked: Authentication) {
     }
     let keys = node.host_keys(&asked.step.names.host);
     asked.step.run(keys.as_ref(), &random);
-    let (host, peer) = (asked.step.names.host.as_str(), asked.peer);
-    if let Some(reason) = asked.step.end.failure() {
-        tracing::warn!(%peer, host, "host not authenticated: {reason}");
-    } else if asked.step.end.has_previous_key() {
-        tracing::info!(%peer, host, "host proved its previous key, which a new one replaces");
-    } else if asked.step.end.has_proof() {
-        tracing::info!(%peer, host, "host proved its key");
-    }
+    report(&asked.step, asked.peer);
     node.answer_authentication(asked);
+}
+
+fn report(step: &Step, peer: Peer) {
+    let host = step.names.host.as_str();
+    if let Some(explanation) = step.end.failure() {
+        let claim = Claim {
+            name: Some(host.into()),
+            account: None,
+            object: Some(step.names.subsystem.as_str().into()),
+        };
+        let (protocol, reason) = (Protocol::NvmeTcp.name(), RefusalReason::NotProved);
+        let (source, text) = (peer.into(), &format!("host not authenticated: {explanation}"));
+        Refusal { protocol, peer: &peer, source, claim: &claim, reason, text }.log();
+    } else if step.end.has_proof() && may_write(peer, Kind::Connected) {
+        match step.end.has_previous_key() {
+            true => {
+                let text = "host proved its previous key, which a new one replaces";
+                tracing::info!(target: PEERS, %peer, host, "{text}");
+            }
+            false => tracing::info!(target: PEERS, %peer, host, "host proved its key"),
+        }
+    }
 }
 
 #[cfg(test)]

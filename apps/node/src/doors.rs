@@ -16,7 +16,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
-use crate::http::NetworkDoor;
+use crate::http::{NetworkDoor, socket_path};
 use crate::{DoorSocket, NodeError, OpenDoor};
 
 /// The backlog of a listening socket: connections that wait for a core to accept them.
@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Addresses {
     bound: Vec<Bound>,
     pub(crate) direct_local: Option<PathBuf>,
+    /// The address for HTTP, and its Unix socket.
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) http_local: Option<PathBuf>,
 }
 
 /// An address of a node.
@@ -123,7 +126,10 @@ impl Doors {
             admits: Admits::Unproven,
             tls: DoorTls::Off,
         }));
-        Ok(Self { open, local_socket, addresses, http: NetworkDoor::open(config)? })
+        let http = NetworkDoor::open(config)?;
+        addresses.http = http.as_ref().and_then(NetworkDoor::address);
+        addresses.http_local = config.http.is_on.then(|| socket_path(&config.data_dir));
+        Ok(Self { open, local_socket, addresses, http })
     }
 }
 

@@ -1,11 +1,16 @@
-//! The last events of the node, for those who ask: the lines of its log from level `info` on.
+//! The last events of the node, for those who ask: the lines of its log from level `info` on. Changes are recorded in a
+//! file, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nearflash_api::{EventInfo, EventLevel};
+use nearflash_rest::CHANGES;
 use nearflash_units::OneLine;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -13,8 +18,11 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The number of events of level `info` that are kept, and that of the more severe ones. Hosts that
-/// come and go therefore do not displace a failure.
+use crate::changes::Trail;
+use crate::refusals::PEERS;
+
+/// The number of events of each kind that are kept. Peers that come and go, or are refused, therefore displace
+/// neither a failure nor a change.
 const EVENTS_MAX: usize = 1024;
 
 /// The length in bytes of the longest text or field that is kept; the rest is cut off.
@@ -22,6 +30,46 @@ const TEXT_LEN_MAX: usize = 2048;
 
 /// The events of this process, which runs one node.
 static EVENTS: LazyLock<Arc<EventLog>> = LazyLock::new(Arc::default);
+
+/// The lines of the log that were dropped because its reader is slow, as far as somebody counts them.
+static DROPPED: OnceLock<Box<dyn Fn() -> usize + Send + Sync>> = OnceLock::new();
+
+/// Sets the function that counts the lines of the log that were dropped because its reader is slow.
+pub fn count_dropped(count: impl Fn() -> usize + Send + Sync + 'static) {
+    // A process has one log.
+    let _ = DROPPED.set(Box::new(count));
+}
+
+/// The number of lines that were dropped.
+pub(crate) fn dropped() -> usize {
+    DROPPED.get().map_or(0, |count| count())
+}
+
+/// Records changes in a file of that data directory from now on.
+pub(crate) fn record_changes_in(data_dir: &Path) -> io::Result<()> {
+    *EVENTS.trail() = Some(Trail::open(data_dir)?);
+    Ok(())
+}
+
+/// Reports the faults of the log itself. To be called every few seconds.
+pub(crate) fn report_faults() {
+    let (dropped, fault) = (dropped(), EVENTS.kept().fault.take());
+    let before = EVENTS.reported.swap(dropped, Ordering::Relaxed);
+    if let Some(lines) = dropped.checked_sub(before).filter(|lines| *lines > 0) {
+        tracing::warn!("{lines} lines of the log were dropped: its reader is too slow");
+    }
+    if let Some(error) = fault {
+        tracing::error!("a change is not in the file of changes: {error}");
+    }
+}
+
+/// The changes that a data directory has recorded, also while no node runs.
+///
+/// # Errors
+/// When a file of the directory cannot be read.
+pub fn recorded_changes(data_dir: &Path) -> io::Result<Vec<EventInfo>> {
+    crate::changes::recorded(data_dir)
+}
 
 /// The events of this process after that number.
 pub(crate) fn after(number: Option<u64>) -> Vec<EventInfo> {
@@ -37,13 +85,38 @@ pub fn recorder<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
 #[derive(Debug)]
 struct EventLog {
     kept: Mutex<Kept>,
+    trail: Mutex<Option<Trail>>,
+    /// The number of dropped lines that was reported last.
+    reported: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Kept {
     last_number: u64,
-    notices: VecDeque<EventInfo>,
-    failures: VecDeque<EventInfo>,
+    /// By [`Ring`].
+    rings: [VecDeque<EventInfo>; 4],
+    /// The last change that could not be recorded.
+    fault: Option<io::Error>,
+}
+
+/// The events that are kept together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ring {
+    Notices,
+    Failures,
+    Peers,
+    Changes,
+}
+
+impl Ring {
+    fn of(target: &str, level: EventLevel) -> Self {
+        match target {
+            CHANGES => Self::Changes,
+            PEERS => Self::Peers,
+            _ if level == EventLevel::Info => Self::Notices,
+            _ => Self::Failures,
+        }
+    }
 }
 
 impl Default for EventLog {
@@ -51,8 +124,8 @@ impl Default for EventLog {
         // A node that is started again begins with a higher number: no node has a million events a
         // second. The numbers stay below 2^53, so that every program can read them.
         let last_number = since_1970().as_secs() * 1_000_000;
-        let (notices, failures) = (VecDeque::new(), VecDeque::new());
-        Self { kept: Mutex::new(Kept { last_number, notices, failures }) }
+        let kept = Mutex::new(Kept { last_number, rings: Default::default(), fault: None });
+        Self { kept, trail: Mutex::default(), reported: AtomicUsize::new(0) }
     }
 }
 
@@ -61,21 +134,38 @@ fn since_1970() -> Duration {
 }
 
 impl EventLog {
-    fn push(&self, level: EventLevel, text: String, fields: BTreeMap<String, String>) {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trail(&self) -> MutexGuard<'_, Option<Trail>> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, ring: Ring, level: EventLevel, Fields { text, fields }: Fields) {
+        // First, so that the file has the changes in their order. Cores make no changes.
+        let mut trail = (ring == Ring::Changes).then(|| self.trail());
         let at_ms = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         kept.last_number += 1;
         let event = EventInfo { number: kept.last_number, at_ms, level, text, fields };
-        let queue = if level == EventLevel::Info { &mut kept.notices } else { &mut kept.failures };
+        let queue = &mut kept.rings[ring as usize];
         if queue.len() == EVENTS_MAX {
             queue.pop_front();
         }
+        let change = trail.is_some().then(|| event.clone());
         queue.push_back(event);
+        drop(kept);
+        let trail = trail.as_mut().and_then(|trail| trail.as_mut());
+        if let Some(Err(error)) = trail.zip(change).map(|(trail, change)| trail.append(&change)) {
+            // No line of the log can be written from here.
+            self.kept().fault = Some(error);
+        }
     }
 
     fn after(&self, number: Option<u64>) -> Vec<EventInfo> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = kept.notices.iter().chain(&kept.failures);
+        let kept = self.kept();
+        let all = kept.rings.iter().flatten();
         let mut events: Vec<EventInfo> =
             all.filter(|it| number.is_none_or(|number| it.number > number)).cloned().collect();
         drop(kept);
@@ -101,7 +191,7 @@ impl<S: Subscriber> Layer<S> for Recorder {
         };
         let mut read = Fields::default();
         event.record(&mut read);
-        self.0.push(level, read.text, read.fields);
+        self.0.push(Ring::of(metadata.target(), level), level, read);
     }
 }
 
@@ -174,16 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn many_notices_displace_no_failure_and_the_rest_is_bounded() {
+    fn many_notices_and_refusals_displace_no_failure_and_no_change() {
         let log = recorded(|| {
             warn!("a failure");
+            info!(target: CHANGES, "change");
             (0..3 * EVENTS_MAX).for_each(|at| info!("notice {at}"));
+            (0..3 * EVENTS_MAX).for_each(|at| warn!(target: PEERS, "refused {at}"));
             warn!("{}", "ü".repeat(TEXT_LEN_MAX));
         });
         let events = log.after(None);
-        assert_eq!(events.len(), EVENTS_MAX + 2);
+        assert_eq!(events.len(), 2 * EVENTS_MAX + 3);
         assert_eq!(events[0].text, "a failure");
-        assert_eq!(events[EVENTS_MAX].text, format!("notice {}", 3 * EVENTS_MAX - 1));
+        assert_eq!(events[1].text, "change");
+        assert_eq!(events[EVENTS_MAX + 1].text, format!("notice {}", 3 * EVENTS_MAX - 1));
         assert!(events.iter().all(|it| it.text.len() <= TEXT_LEN_MAX));
         assert!(events.is_sorted_by_key(|it| it.number));
     }

@@ -28,11 +28,16 @@ impl NetworkDoor {
     }
 }
 
+impl NetworkDoor {
+    /// The address, as bound.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+}
+
 /// The running HTTP interface of a node.
 pub(crate) struct Http {
     server: HttpServer,
-    /// The address, as bound.
-    pub(crate) address: Option<SocketAddr>,
     /// Dropping it removes the file.
     socket: SocketFile,
 }
@@ -49,13 +54,12 @@ impl Http {
             return Ok(None);
         }
         let (local, socket) = open_private("data-dir", &socket_path(&config.data_dir))?;
-        let address = network.as_ref().and_then(|door| door.listener.local_addr().ok());
         let network = network.map(|door| (door.listener, door.tls));
         let listeners = Listeners { local: Some(local), network };
         let face = Arc::<Node>::clone(node);
         let failed = |source| NodeError::System { action: "start the HTTP interface", source };
         let server = HttpServer::start(listeners, face).map_err(failed)?;
-        Ok(Some(Self { server, address, socket }))
+        Ok(Some(Self { server, socket }))
     }
 
     pub(crate) fn stop(self) {

@@ -6,6 +6,7 @@
 mod authentication;
 mod boot;
 mod catalog;
+mod changes;
 pub mod check;
 pub mod cluster;
 mod clustered;
@@ -25,8 +26,10 @@ mod joining;
 mod ledger;
 mod node;
 mod owner;
+mod peer_lines;
 mod prepare;
 mod records;
+mod refusals;
 mod remote;
 pub mod runtime;
 mod runtime_face;

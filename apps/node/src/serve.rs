@@ -29,7 +29,7 @@ use crate::doors::{Addresses, Doors, SocketFile, absolute, open_for_owner};
 use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
-use crate::http::{self, Http, NetworkDoor};
+use crate::http::{Http, NetworkDoor};
 use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
@@ -81,6 +81,10 @@ impl Running {
         // been touched yet.
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
+        crate::events::record_changes_in(&config.data_dir).map_err(|source| NodeError::System {
+            action: "open the file of changes in the data directory",
+            source,
+        })?;
         check_proofs(config, &catalog)?;
         let cluster = enrolled(config, &catalog, &doors)?;
         let (remotes, absent) = remote::find(&config.remotes)?;
@@ -159,8 +163,8 @@ impl Running {
             direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
             iscsi: self.addresses.of(Protocol::Iscsi),
-            http: self.http.as_ref().and_then(|http| http.address),
-            http_local: self.http.as_ref().map(|_| http::socket_path(&self.data_dir)),
+            http: self.addresses.http,
+            http_local: self.addresses.http_local.clone(),
             control: socket_path(&self.data_dir),
             volumes: self.node.volumes(),
             pid: std::process::id(),
@@ -193,6 +197,7 @@ impl Running {
         self.changes.join();
         self.node.record_suspects();
         self.node.save_health(false);
+        crate::refusals::write_due(true);
         if are_idle {
             self.node.release();
         }
@@ -330,7 +335,10 @@ fn open_health(config: &Config, prepared: &Prepared) -> Health {
 /// volumes without it.
 fn supervise_etcd(data_dir: &Path) -> Option<Supervisor> {
     Supervisor::start(data_dir).unwrap_or_else(|error| {
-        tracing::error!("cannot supervise etcd: {error}");
+        // The start of the node reports a directory that it cannot read.
+        if std::fs::read_dir(data_dir).is_ok() {
+            tracing::error!("cannot supervise etcd: {error}");
+        }
         None
     })
 }

@@ -1,23 +1,37 @@
 //! The callers: this machine's operator, or a token.
 
+use std::fmt;
+use std::net::SocketAddr;
+
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use nearflash_api::{ApiError, ErrorCode, TokenScope};
 
 use crate::Face;
+use crate::calling::{Audit, HTTP};
 use crate::origin;
 use crate::refusal::Refusal;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Peer {
+pub enum Peer {
     /// A process of this machine, which could open the Unix socket: its user may make every call.
     Local {
         /// Absent if the system does not tell.
         uid: Option<u32>,
     },
     /// A machine of the network, which needs a token.
-    Remote,
+    Remote(SocketAddr),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { uid: Some(uid) } => write!(f, "user {uid}"),
+            Self::Local { uid: None } => f.write_str("this machine"),
+            Self::Remote(address) => address.fmt(f),
+        }
+    }
 }
 
 /// Who makes a request.
@@ -25,6 +39,7 @@ pub(crate) enum Peer {
 pub(crate) struct Caller {
     /// Its name in the audit.
     pub(crate) name: String,
+    pub(crate) peer: Peer,
     pub(crate) scope: TokenScope,
 }
 
@@ -36,7 +51,7 @@ pub(crate) fn caller(face: &dyn Face, peer: Peer, headers: &HeaderMap) -> Result
     if let Peer::Local { uid } = peer {
         origin::check(headers)?;
         let uid = uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
-        return Ok(Caller { name: format!("uid {uid}"), scope: TokenScope::Admin });
+        return Ok(Caller { name: format!("uid {uid}"), peer, scope: TokenScope::Admin });
     }
     let bearer = secret(headers).and_then(|secret| face.bearer(secret));
     let bearer = bearer.ok_or_else(|| {
@@ -44,7 +59,7 @@ pub(crate) fn caller(face: &dyn Face, peer: Peer, headers: &HeaderMap) -> Result
                        a token that 'nearflash token create' printed";
         ApiError::new(ErrorCode::TokenRefused, message)
     })?;
-    Ok(Caller { name: format!("token {}", bearer.name), scope: bearer.scope })
+    Ok(Caller { name: format!("token {}", bearer.name), peer, scope: bearer.scope })
 }
 
 /// The secret of `Authorization: Bearer SECRET`. RFC 6750, 2.1; the scheme's case is free.
@@ -56,6 +71,15 @@ fn secret(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Caller {
+    /// Logs a change that it has asked for.
+    pub(crate) fn audit(&self, call: &str, subject: &str, done: Result<(), &ApiError>) {
+        let peer = match self.peer {
+            Peer::Local { .. } => String::new(),
+            Peer::Remote(address) => address.to_string(),
+        };
+        Audit { through: HTTP, who: &self.name, peer: &peer }.log(call, subject, done);
+    }
+
     /// Checks that a call is in the caller's scope.
     ///
     /// # Errors

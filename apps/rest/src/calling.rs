@@ -82,10 +82,8 @@ fn execute(face: &dyn Face, asked: Asked) -> Result<Answered, ApiError> {
     let is_query = nearflash_api::rule(&request).0 == TokenScope::Read;
     let done = repeat::serve(face, request, expected);
     if !is_query {
-        let result = done.as_ref().err().map_or("ok", |error| error.code.as_str());
-        audit((HTTP, &caller.name), call, &subject, result);
-    }
-    if let Err(error) = &done {
+        caller.audit(call, &subject, done.as_ref().map(drop));
+    } else if let Err(error) = &done {
         tracing::debug!("refused: {error}");
     }
     done
@@ -94,10 +92,34 @@ fn execute(face: &dyn Face, asked: Asked) -> Result<Answered, ApiError> {
 /// The name of this interface in the log.
 pub(crate) const HTTP: &str = "http";
 
-/// The line in the log of a change: over which interface, by whom, which call, its subject and the
-/// result.
-pub fn audit((through, who): (&str, &str), call: &str, subject: &str, result: &str) {
-    // A subject is a peer's text.
-    let subject = OneLine(subject).to_string();
-    tracing::info!(who, call, subject, result, through, "change");
+/// The target of the lines about changes. The node keeps them apart from all others.
+pub const CHANGES: &str = "nearflash::changes";
+
+/// Who asks for a change, and over which interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Audit<'a> {
+    /// The interface.
+    pub through: &'a str,
+    /// The user or the token.
+    pub who: &'a str,
+    /// The address; empty if the user tells enough.
+    pub peer: &'a str,
+}
+
+impl Audit<'_> {
+    /// The line in the log of a change: which call, its subject and the result.
+    pub fn log(&self, call: &str, subject: &str, done: Result<(), &ApiError>) {
+        let Self { through, who, peer } = self;
+        // A subject is a peer's text, which an error may quote.
+        let subject = OneLine(subject).to_string();
+        match done {
+            Ok(()) => {
+                tracing::info!(target: CHANGES, who, call, subject, result = "ok", through, peer, "change");
+            }
+            Err(error) => {
+                let (result, error) = (error.code.as_str(), OneLine(error).to_string());
+                tracing::info!(target: CHANGES, who, call, subject, result, through, peer, error, "change");
+            }
+        }
+    }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Peer};
 use crate::calling::Asked;
 use crate::handler::Shared;
 use crate::refusal::Refusal;
@@ -87,7 +87,11 @@ async fn news(shared: &Shared, generation: &mut Option<u64>, jobs: &mut Vec<JobI
         events += &event("state", State { generation: now });
     }
     let asked = Asked {
-        caller: Caller { name: "events".to_owned(), scope: TokenScope::Read },
+        caller: Caller {
+            name: "events".to_owned(),
+            peer: Peer::Local { uid: None },
+            scope: TokenScope::Read,
+        },
         request: Request::JobList(JobList {}),
         subject: String::new(),
         expected: None,

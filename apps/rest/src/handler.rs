@@ -8,17 +8,20 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, RawPathParams};
 use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
-use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get, on};
-use nearflash_api::{JobShow, OneGrant, OneJob, OneVolume, Request, rule};
+use nearflash_api::{
+    ErrorCode, JobShow, OneGrant, OneJob, OneVolume, RefusalReason, Request, rule,
+};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::RefusedCaller;
 use crate::body;
 use crate::caller::{Caller, caller};
-use crate::calling::{Answered, Asked, Calls, HTTP, audit};
+use crate::calling::{Answered, Asked, Calls};
 use crate::events;
 use crate::openapi;
 use crate::page;
@@ -71,8 +74,8 @@ where
     F: Future<Output = Response> + Send,
 {
     let shared = Arc::clone(shared);
-    get(move |Extension(seat): Extension<Arc<Seat>>, headers: HeaderMap| async move {
-        match admitted(&shared, &seat, &headers) {
+    get(move |Extension(seat): Extension<Arc<Seat>>, uri: Uri, headers: HeaderMap| async move {
+        match admitted(&shared, &seat, uri.path(), &headers) {
             Ok(_) => answer(shared).await,
             Err(refusal) => refusal.into_response(),
         }
@@ -80,13 +83,31 @@ where
 }
 
 /// The caller of a request, whose connection counts as one of a known caller from then on.
-fn admitted(shared: &Shared, seat: &Seat, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let caller = caller(&*shared.calls.face, seat.peer, headers)?;
+fn admitted(
+    shared: &Shared,
+    seat: &Seat,
+    what: &str,
+    headers: &HeaderMap,
+) -> Result<Caller, Refusal> {
+    let face = &*shared.calls.face;
+    let refuse = |who: &str, reason, refusal: &Refusal| {
+        let text = &refusal.error.message;
+        face.refused(&RefusedCaller { peer: seat.peer, who, what, reason, text });
+    };
+    let caller = caller(face, seat.peer, headers).inspect_err(|refusal| {
+        let reason = match refusal.error.code {
+            ErrorCode::TokenRefused => RefusalReason::NotProved,
+            _ => RefusalReason::NotAdmitted,
+        };
+        refuse("", reason, refusal);
+    })?;
     if seat.prove() {
         return Ok(caller);
     }
     let message = "all connections for callers with a token are in use: close some, or try again";
-    Err(Refusal::of_http(StatusCode::SERVICE_UNAVAILABLE, message))
+    let refusal = Refusal::of_http(StatusCode::SERVICE_UNAVAILABLE, message);
+    refuse(&caller.name, RefusalReason::Limit, &refusal);
+    Err(refusal)
 }
 
 /// The media type of OpenMetrics 1.0.
@@ -131,7 +152,7 @@ async fn answer(
     let (mut parts, body) = request.into_parts();
     let seat = parts.extensions.get::<Arc<Seat>>().expect("every connection has a seat");
     // Before the body is read: a peer without a token costs no memory.
-    let caller = admitted(shared, seat, &parts.headers)?;
+    let caller = admitted(shared, seat, parts.uri.path(), &parts.headers)?;
     let in_path = match route.field {
         None => None,
         Some(_) => {
@@ -146,7 +167,11 @@ async fn answer(
     drop(body);
     let (scope, subject) = rule(&request);
     if let Err(refusal) = caller.check(scope) {
-        audit((HTTP, &caller.name), request.name(), &subject, refusal.error.code.as_str());
+        let what = format!("{} {subject}", request.name());
+        let (peer, who) = (caller.peer, caller.name.as_str());
+        let (reason, text) = (RefusalReason::Scope, refusal.error.message.as_str());
+        let refused = RefusedCaller { peer, who, what: what.trim_end(), reason, text };
+        shared.calls.face.refused(&refused);
         return Err(refusal);
     }
     let expected = if route.is_query() { None } else { body::expected(&parts.headers)? };

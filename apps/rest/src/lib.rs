@@ -30,10 +30,11 @@ mod server;
 mod timed;
 mod tls;
 
-use nearflash_api::{ApiError, Request, TokenScope};
+use nearflash_api::{ApiError, RefusalReason, Request, TokenScope};
 use zeroize::Zeroizing;
 
-pub use calling::{CALLS_MAX, audit};
+pub use caller::Peer;
+pub use calling::{Audit, CALLS_MAX, CHANGES};
 pub use openapi::document as openapi_document;
 pub use server::{HttpServer, Listeners};
 pub use tls::{Certified, TlsError};
@@ -58,9 +59,27 @@ pub trait Face: Send + Sync + 'static {
     /// The token with this secret, if there is one that has not expired. It does not block.
     fn bearer(&self, secret: &str) -> Option<Bearer>;
 
+    /// Notes a caller that was refused. It does not block.
+    fn refused(&self, refused: &RefusedCaller<'_>);
+
     /// Sets the function to call after each change of the state or of a job. The function does not
     /// block.
     fn on_change(&self, tell: Box<dyn Fn() + Send + Sync>);
+}
+
+/// A caller that was refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RefusedCaller<'a> {
+    /// The other end of its connection.
+    pub peer: Peer,
+    /// Its token's name; empty without a valid token.
+    pub who: &'a str,
+    /// What it asked for; empty if that is not known.
+    pub what: &'a str,
+    /// The reason.
+    pub reason: RefusalReason,
+    /// The reason in words.
+    pub text: &'a str,
 }
 
 /// A token that a request presented.

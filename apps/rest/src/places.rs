@@ -2,7 +2,7 @@
 //! their own, and a new one takes the place of the oldest: a stranger cannot keep callers with a token out.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -40,7 +40,8 @@ impl Places {
     }
 
     /// A place for a new connection of the network. It may end that of an earlier connection.
-    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Seat {
+    pub(crate) fn take(self: &Arc<Self>, from: SocketAddr) -> Seat {
+        let address = from.ip();
         let evicted = Arc::new(Notify::new());
         let (waiting, next) = &mut *self.unproved();
         let number = *next;
@@ -55,7 +56,7 @@ impl Places {
         }
         waiting.push_back(Unproved { number, address, evicted: Arc::clone(&evicted) });
         let proof = Proof { places: Arc::clone(self), number, permit: OnceLock::new() };
-        Seat { peer: Peer::Remote, evicted, proof: Some(proof) }
+        Seat { peer: Peer::Remote(from), evicted, proof: Some(proof) }
     }
 
     fn unproved(&self) -> MutexGuard<'_, (VecDeque<Unproved>, u64)> {
@@ -130,8 +131,8 @@ mod tests {
         pin!(seat.is_evicted()).poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
-    fn address(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    fn address(last: u8) -> SocketAddr {
+        ([192, 0, 2, last], 5).into()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The thread of the HTTP interface, its listeners and its connections, each with a bound.
 
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -16,13 +16,13 @@ use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nearflash_api::RefusalReason;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::Face;
 use crate::caller::Peer;
 use crate::calling::{CALLS_MAX, Calls};
 use crate::events::STREAMS_MAX;
@@ -31,6 +31,7 @@ use crate::host;
 use crate::places::{PROVED_MAX, Places, Seat, UNPROVED_MAX};
 use crate::timed::Timed;
 use crate::tls::Certified;
+use crate::{Face, RefusedCaller};
 
 /// The maximum number of connections of a listener at a time. A further one waits until another
 /// closes. One place more than the callers have: the connection that takes the place of another.
@@ -126,7 +127,7 @@ async fn run(listeners: Bound, face: Arc<dyn Face>, ending: watch::Receiver<bool
     let (tell, changes) = watch::channel(0_u64);
     face.on_change(Box::new(move || tell.send_modify(|count| *count = count.wrapping_add(1))));
     let shared = Arc::new(Shared {
-        calls: Calls::new(face),
+        calls: Calls::new(Arc::clone(&face)),
         changes,
         ending: ending.clone(),
         streams: Arc::new(Semaphore::new(STREAMS_MAX)),
@@ -134,7 +135,12 @@ async fn run(listeners: Bound, face: Arc<dyn Face>, ending: watch::Receiver<bool
     let router = router(&shared);
     drop(shared);
     let Bound { local, network } = listeners;
-    let serving = |router| Door { router, ending: ending.clone(), open: Door::places() };
+    let serving = |router| Door {
+        router,
+        ending: ending.clone(),
+        open: Door::places(),
+        face: Arc::clone(&face),
+    };
     let (at_local, at_network) = (serving(router.clone()), serving(router));
     tokio::join!(
         async {
@@ -161,6 +167,7 @@ struct Door {
     router: Router,
     ending: watch::Receiver<bool>,
     open: Arc<Semaphore>,
+    face: Arc<dyn Face>,
 }
 
 impl Door {
@@ -181,7 +188,7 @@ impl Door {
         let places = Arc::new(Places::new());
         while let Some((accepted, place)) = self.next(|| listener.accept()).await {
             let (stream, from) = accepted;
-            let seat = places.take(from.ip());
+            let seat = places.take(from);
             let serving = self.another();
             let tls = TlsAcceptor::from(tls.current(Instant::now()));
             let handshake = tls.accept(stream);
@@ -194,8 +201,13 @@ impl Door {
                 };
                 match shaken {
                     Ok(Ok(stream)) => serving.serve(stream, seat, place).await,
-                    Ok(Err(error)) => tracing::debug!("http: {from}: no TLS: {error}"),
-                    Err(_) => tracing::debug!("http: {from}: the handshake of TLS takes too long"),
+                    Ok(Err(error)) => {
+                        serving.refuse(from, RefusalReason::Tls, &format!("no TLS: {error}"));
+                    }
+                    Err(_) => {
+                        let text = "the handshake of TLS takes too long";
+                        serving.refuse(from, RefusalReason::TimedOut, text);
+                    }
                 }
             });
         }
@@ -229,8 +241,14 @@ impl Door {
     }
 
     fn another(&self) -> Self {
-        let Self { router, ending, open } = self;
-        Self { router: router.clone(), ending: ending.clone(), open: Arc::clone(open) }
+        let Self { router, ending, open, face } = self;
+        let (router, ending) = (router.clone(), ending.clone());
+        Self { router, ending, open: Arc::clone(open), face: Arc::clone(face) }
+    }
+
+    fn refuse(&self, from: SocketAddr, reason: RefusalReason, text: &str) {
+        let peer = Peer::Remote(from);
+        self.face.refused(&RefusedCaller { peer, who: "", what: "", reason, text });
     }
 
     fn begin(
@@ -295,7 +313,7 @@ async fn checked(Extension(seat): Extension<Arc<Seat>>, request: Request, next: 
     if !seat.is_proved() {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if seat.peer == Peer::Remote {
+    if matches!(seat.peer, Peer::Remote(_)) {
         headers.insert(STRICT_TRANSPORT_SECURITY, TLS_ONLY);
     }
     response

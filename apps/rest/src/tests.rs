@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nearflash_api::{
     ApiError, CredentialInfo, Document, ErrorCode, JobInfo, JobState, Jobs, NewCredential, OneJob,
@@ -35,6 +35,7 @@ struct Fake {
     generation: AtomicU64,
     is_over: AtomicU64,
     tell: Mutex<Option<Tell>>,
+    refused: Mutex<Vec<String>>,
 }
 
 impl Fake {
@@ -145,6 +146,12 @@ impl Face for Fake {
     fn bearer(&self, secret: &str) -> Option<Bearer> {
         let scope: TokenScope = secret.parse().ok()?;
         Some(Bearer { name: format!("t-{scope}"), scope })
+    }
+
+    fn refused(&self, refused: &crate::RefusedCaller<'_>) {
+        let crate::RefusedCaller { who, what, reason, .. } = refused;
+        let line = format!("{} '{who}' '{what}'", reason.as_str());
+        self.refused.lock().unwrap().push(line);
     }
 
     fn on_change(&self, tell: Tell) {
@@ -643,4 +650,28 @@ fn every_reference_of_the_document_leads_to_its_component() {
     for operation in paths.flat_map(|path| path.as_object().unwrap().values()) {
         assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
     }
+}
+
+#[test]
+fn a_refused_caller_is_told_with_what_it_asked_for_and_why() {
+    let served = Served::over_tls();
+    let token = |secret: &str| format!("Authorization: Bearer {secret}\r\n");
+    assert_eq!(served.securely("GET", "/v1/volumes", &token("wrong"), "").status(), 401);
+    assert_eq!(served.securely("GET", "/metrics", "", "").status(), 401);
+    assert_eq!(served.securely("POST", "/v1/volumes", &token("read"), DATA).status(), 403);
+    assert_eq!(served.securely("GET", "/v1/volumes", &token("read"), "").status(), 200);
+    let (address, _) = served.network.clone().unwrap();
+    let _ = exchange(TcpStream::connect(address).unwrap(), "GET / HTTP/1.1\r\n\r\n");
+    let refused = || served.fake.refused.lock().unwrap().join("\n");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !refused().contains("tls") && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let expected = [
+        "not-proved '' '/v1/volumes'",
+        "not-proved '' '/metrics'",
+        "scope 'token t-read' 'volume-create data'",
+        "tls '' ''",
+    ];
+    assert_eq!(refused(), expected.join("\n"));
 }

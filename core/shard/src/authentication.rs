@@ -34,6 +34,8 @@ impl Shard {
             return;
         }
         let Some(session) = connection.session.nvme_tcp_mut() else { return };
+        // The control side has reported a failure.
+        connection.is_refused |= step.end.failure().is_some();
         session.handle_authentication(step);
         // Its input may have waited for the answer.
         self.take_demands(key, world);

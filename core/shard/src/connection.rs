@@ -105,6 +105,8 @@ pub struct Connection {
     pub(crate) changes: usize,
     /// No output is sent before this time, because the answer to a failed login is delayed.
     pub(crate) quiet_until: Option<Nanos>,
+    /// Its peer was refused, and that was reported.
+    pub(crate) is_refused: bool,
     /// The faces of mirrors that its peer uses, if it is another node.
     pub(crate) face: Option<Face>,
     /// Its account in the pool of its core.
@@ -179,6 +181,7 @@ impl Connection {
             requests: 0,
             changes: 0,
             quiet_until: None,
+            is_refused: false,
             face: None,
             account: None,
             received_at: now,

@@ -14,6 +14,7 @@ use nearflash_units::Nanos;
 
 use crate::associations::{Associations, Host};
 use crate::changes::tag_of;
+use crate::claim::Claim;
 use crate::connection::{Connection, Role};
 use crate::connections::Key;
 use crate::life::Life;
@@ -149,7 +150,9 @@ impl Shard {
             Err(refusal) => {
                 let (peer, status) = (connection.peer, refusal.status);
                 session.handle_connected(refusal.completion(cid), None);
-                world.notice(Notice::ConnectRefused { peer, status });
+                connection.is_refused = true;
+                let claim = Box::new(Claim::of_connect(&demand.data));
+                world.notice(Notice::ConnectRefused { peer, status, claim });
             }
         }
         self.mark_dirty(key);

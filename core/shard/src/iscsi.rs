@@ -24,6 +24,7 @@ use nearflash_iscsi::serving::{
 use nearflash_request::Raised;
 use nearflash_units::Nanos;
 
+use crate::claim::Claim;
 use crate::connection::{Connection, Phase, Role};
 use crate::connections::Key;
 use crate::message::Message;
@@ -158,8 +159,9 @@ impl Shard {
             }
             Err(status) => {
                 session.handle_login(Err(status));
-                let initiator = demand.initiator.as_str().into();
-                world.notice(Notice::LoginRefused { peer, initiator, status });
+                connection.is_refused = true;
+                let claim = Box::new(Claim::of_login(&demand));
+                world.notice(Notice::LoginRefused { peer, status, claim });
                 self.mark_dirty(key);
             }
         }

@@ -11,6 +11,7 @@ mod arrival;
 mod associations;
 mod authentication;
 mod changes;
+mod claim;
 mod connection;
 mod connections;
 mod controllers;
@@ -41,6 +42,7 @@ mod world;
 
 pub use arrival::AGE_MAX;
 pub use changes::CHANGES_PER_VOLUME_MAX;
+pub use claim::Claim;
 pub use connection::Connection;
 pub use direct::{DirectConfig, USERS_MAX};
 pub use door::{Door, Peer};

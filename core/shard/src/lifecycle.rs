@@ -162,6 +162,11 @@ impl Shard {
         }
         self.withdraw(key, world);
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if !self.draining
+            && let Some(notice) = connection.abandoned_notice()
+        {
+            world.notice(notice);
+        }
         connection.phase = Phase::Dead;
         self.ended += 1;
         connection.release(&mut self.leftovers, self.engine.accounts(), world.pool());

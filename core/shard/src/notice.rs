@@ -16,7 +16,9 @@ use nearflash_nvme::{ControllerId, HostName, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
+use crate::claim::Claim;
 use crate::door::Peer;
+use crate::gauges::Protocol;
 use crate::message::ClientPlace;
 use crate::peers::LinkError;
 use crate::session::PeerError;
@@ -30,8 +32,15 @@ pub enum Notice {
     AcceptFailed(String),
     /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
     TooManyConnections(Peer),
-    /// The peer violated the protocol; only its connection is being closed.
-    PeerError { peer: Peer, error: PeerError },
+    /// The peer violated the protocol, or was refused; only its connection is being closed.
+    PeerError {
+        peer: Peer,
+        error: PeerError,
+        /// The claims of a peer that was not let in; `None` for one that was.
+        claim: Option<Box<Claim>>,
+    },
+    /// A peer has given its name, and has gone before it was let in or refused.
+    Abandoned { peer: Peer, protocol: Protocol, claim: Box<Claim> },
     /// A peer neither took answers nor sent the data it owes; its connection is closed.
     Stalled(Peer),
     /// The core took no turn for this time: its machine or its process stood still, or one of its calls did.
@@ -39,6 +48,7 @@ pub enum Notice {
     /// A connection to an address with TLS failed; it is closed.
     TlsFailed {
         peer: Peer,
+        protocol: Protocol,
         /// The identity that the peer has sent, escaped; `None` if it has sent none.
         identity: Option<Box<str>>,
         /// The hash that the identity names; only those of NVMe hosts do.
@@ -48,7 +58,7 @@ pub enum Notice {
     /// A connection with TLS uses the PSK that a new one of the host has replaced.
     PreviousPsk { peer: Peer, host: Nqn },
     /// A host's Connect was refused.
-    ConnectRefused { peer: Peer, status: Status },
+    ConnectRefused { peer: Peer, status: Status, claim: Box<Claim> },
     /// A controller's host is connected.
     ControllerConnected {
         controller: ControllerId,
@@ -134,7 +144,7 @@ pub enum Notice {
         account: Option<Box<str>>,
     },
     /// The login of an authenticated initiator was refused.
-    LoginRefused { peer: Peer, initiator: Box<str>, status: LoginStatus },
+    LoginRefused { peer: Peer, status: LoginStatus, claim: Box<Claim> },
     /// An initiator's session and all its requests have ended.
     SessionOver { nexus: Nexus, identity: Identity },
     /// A session asks for a change of a volume. Answered by [`crate::Message::Changed`].

@@ -12,7 +12,6 @@ use crate::arrival::YOUNG;
 use crate::connection::{Awaits, Connection, Phase};
 use crate::connections::Key;
 use crate::leftover::Leftover;
-use crate::notice::Notice;
 use crate::session::{PeerError, Session};
 use crate::shard::Shard;
 use crate::trace;
@@ -399,7 +398,7 @@ impl Shard {
             connection.quiet_until = Some(world.now().plus(PROOF_DELAY));
         }
         if !error.is_goodbye() {
-            world.notice(Notice::PeerError { peer: connection.peer, error });
+            world.notice(connection.error_notice(error));
         }
         self.begin_closing(key, world);
     }

@@ -143,6 +143,11 @@ impl Session {
         if let Self::Iscsi(session) = self { Some(session) } else { None }
     }
 
+    /// The refusal that its peer is still to receive, because a failed login is answered late.
+    pub(crate) fn delayed_refusal(&self) -> Option<PeerError> {
+        self.iscsi().and_then(iscsi::TargetSession::delayed_refusal).map(PeerError::Iscsi)
+    }
+
     /// Whether it can ever proceed without a buffer for the next payload of its stream.
     pub(crate) const fn may_give_way(&self) -> bool {
         matches!(self, Self::Iscsi(_))

@@ -475,7 +475,7 @@ impl Shard {
             match connection.phase {
                 Phase::Open | Phase::Closing => {
                     if let Err(error) = connection.session.handle_timeout(now) {
-                        world.notice(Notice::PeerError { peer: connection.peer, error });
+                        world.notice(connection.error_notice(error));
                     }
                     let is_stalled = connection.is_stalled(now, stall, self.engine.accounts());
                     let is_over = connection.session.is_closing();

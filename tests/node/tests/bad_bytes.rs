@@ -366,7 +366,7 @@ fn a_subsystem_or_host_that_is_not_known_is_refused() {
     assert_eq!((status, result), (Status::CONNECT_INVALID_PARAMETERS.dnr(), 1 << 16 | 256));
     let (status, result, _) = connect(&subsystem("data"), stranger);
     assert_eq!((status, result), (Status::CONNECT_INVALID_HOST.dnr(), 1 << 16 | 512));
-    eventually("the log says who was refused", || place.log().contains("connect refused"));
+    eventually("the log says who was refused", || place.log().contains("reason=\"not-admitted\""));
     let (status, _, mut wire) = connect(&subsystem("data"), friend);
     assert_eq!(status, Status::SUCCESS);
     let get = Command::property_get(offset::VERSION, PropertyAccess::SIZE_4);

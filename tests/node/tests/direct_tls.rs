@@ -220,7 +220,7 @@ fn a_credential_that_is_removed_or_has_expired_is_over_for_those_who_are_in_over
         let refused = short.connect_with_tls(&node).err().and_then(|it| it.status());
         refused == Some(Status::AUTHENTICATION_FAILED)
     });
-    assert!(place.log().contains("its credential has expired"), "the log has the reason");
+    eventually("the log has the reason", || place.log().contains("its credential has expired"));
     node.terminate();
 }
 

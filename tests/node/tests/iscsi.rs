@@ -343,7 +343,7 @@ fn bytes_that_no_initiator_sends_end_their_own_connection_alone() {
     assert_eq!(bystander.write(0, &[1; 4096]), Status::GOOD);
     assert_serves_iscsi(&node);
     assert_serves(&node);
-    eventually("the log says so", || place.log().contains("connection closed:"));
+    eventually("the log says so", || place.log().contains("reason=\"invalid\""));
     node.terminate();
 }
 

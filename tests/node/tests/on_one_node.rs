@@ -22,6 +22,7 @@ mod models;
 mod own_initiator;
 mod ownership;
 mod page;
+mod refusals;
 mod remote;
 mod reservations;
 mod rest;

@@ -194,9 +194,10 @@ fn the_network_needs_tls_and_a_token_until_the_token_is_removed() {
     node.terminate();
     let log = place.log();
     assert!(log.contains("who=\"token deploy\" call=\"volume-create\" subject=\"web\""), "{log}");
-    assert!(log.contains(
-        "who=\"token viewer\" call=\"volume-create\" subject=\"web\" result=\"scope-missing\""
-    ));
+    assert!(
+        log.contains("who=\"token viewer\" user=\"\" what=\"volume-create web\" reason=\"scope\"")
+    );
+    assert!(log.contains("what=\"/v1/volumes\" reason=\"not-proved\""), "{log}");
     assert!(!log.contains(&viewer) && !log.contains(&deploy), "{log}");
     // A token outlives a restart, and its hash alone is recorded.
     let node = Node::start(&place, &[&RAM[..], &door].concat());

@@ -183,8 +183,9 @@ impl Secured {
     fn report(&self, offered: Option<&[u8]>, fault: TlsFault, notices: &mut dyn FnMut(Notice)) {
         let identity = offered.and_then(|bytes| self.acceptor.identities().read(bytes));
         let hash = identity.and_then(|identity| identity.hash());
+        let protocol = self.acceptor.identities().protocol();
         let identity = offered.map(|it| it.escape_ascii().to_string().into());
-        notices(Notice::TlsFailed { peer: self.peer, identity, hash, fault });
+        notices(Notice::TlsFailed { peer: self.peer, protocol, identity, hash, fault });
     }
 
     fn fail(&mut self) -> Look {

@@ -12,7 +12,7 @@ use nearflash_direct::wire::{PROOF_LEN, SALT_LEN};
 use nearflash_direct::{Secret, TlsIdentity as ClientIdentity, TlsKey as ClientKey};
 use nearflash_nvme::Nqn;
 use nearflash_nvme::tls::{KeyRefused, PskIdentity, Suite as PskSuite, TlsHosts, TlsKey};
-use nearflash_shard::{Door, TlsFault, TlsIdentity, TlsKeyRefused};
+use nearflash_shard::{Door, Protocol, TlsFault, TlsIdentity, TlsKeyRefused};
 use nearflash_tls::{KeySource, PskKey, Server, StartError, Stream, Suite};
 use nearflash_units::UnixTime;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -52,6 +52,8 @@ impl Records {
 
 /// The identities of a protocol, and their keys.
 pub(crate) trait Identities: KeySource {
+    /// Their protocol.
+    fn protocol(&self) -> Protocol;
     /// The identity that a peer has sent.
     fn read(&self, offered: &[u8]) -> Option<TlsIdentity>;
     /// Why an identity has no key; `None` if it has one.
@@ -113,6 +115,10 @@ impl KeySource for Hosts {
 }
 
 impl Identities for Hosts {
+    fn protocol(&self) -> Protocol {
+        Protocol::NvmeTcp
+    }
+
     fn read(&self, offered: &[u8]) -> Option<TlsIdentity> {
         PskIdentity::parse(offered).ok().map(TlsIdentity::Nvme)
     }
@@ -170,6 +176,10 @@ impl KeySource for Clients {
 }
 
 impl Identities for Clients {
+    fn protocol(&self) -> Protocol {
+        Protocol::Direct
+    }
+
     fn read(&self, offered: &[u8]) -> Option<TlsIdentity> {
         ClientIdentity::parse(offered).ok().map(TlsIdentity::Direct)
     }

@@ -129,7 +129,8 @@ impl fmt::Display for Breakdown {
             let share = 100.0 * nanos / self.mean_ns.max(1.0);
             // No "-0.0".
             let share = if share.abs() < 0.05 { 0.0 } else { share };
-            let sign = if nanos < 0.0 { "-" } else { "" };
+            // No "-0 ns".
+            let sign = if nanos <= -0.5 { "-" } else { "" };
             let time = format!("{sign}{}", micros(nanos.abs()));
             writeln!(f, "        {name:<31} {time:>10} {share:>6.1} %")?;
         }
@@ -202,6 +203,10 @@ mod tests {
         assert!(part(&breakdown, "not explained") < -10_000.0);
         assert!((sum(&breakdown) - breakdown.mean_ns()).abs() < 1e-6);
         assert!(breakdown.to_string().contains(" -13."), "{breakdown}");
+        // A rest that rounds to zero has no sign.
+        let explained = breakdown.mean_ns() - part(&breakdown, "not explained");
+        let whole = Breakdown { mean_ns: explained - 0.2, ..breakdown };
+        assert!(!whole.to_string().contains("-0"), "{whole}");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The state of a node as text.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::wear;
 use super::{rendered, size, table, volumes};
 use comfy_table::Table;
 use nearflash_api::{
-    ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, VolumeIo,
+    ClusterView, CopyInfo, CoreInfo, DeviceInfo, HostInfo, Io, JobInfo, Latency, Status, Verdict,
+    VolumeIo,
 };
 
 /// The state of a node.
@@ -19,8 +22,8 @@ pub(crate) fn status(status: &Status) -> String {
         text,
         "node {node}, version {version}{commit}, process {pid}, serving for {}\n{}{}",
         uptime(*uptime_seconds),
-        cluster(status),
-        doors(status)
+        verdict(&status.verdict),
+        [cluster(status), doors(status)].concat()
     );
     for part in [
         devices(&status.devices),
@@ -40,6 +43,12 @@ pub(crate) fn status(status: &Status) -> String {
     text
 }
 
+/// The health of the node, and the findings, each in a line.
+fn verdict(Verdict { level, reasons }: &Verdict) -> String {
+    let reasons: String = reasons.iter().map(|reason| format!("  {reason}\n")).collect();
+    format!("health: {}\n{reasons}", level.as_str())
+}
+
 /// The node's place in its cluster, and the verdict on it; empty without one.
 fn cluster(status: &Status) -> String {
     let Some(view) = &status.cluster else { return String::new() };
@@ -49,17 +58,25 @@ fn cluster(status: &Status) -> String {
         format!("mirror {mirror} of '{volume}' is compared and copied: {done} of {all}\n")
     });
     let copies: String = copies.collect();
-    let waits: String = view.waits().into_iter().map(|reason| reason + "\n").collect();
-    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{copies}{waits}")
+    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{copies}")
 }
 
 fn doors(status: &Status) -> String {
-    let nvme_tcp: Vec<String> = status.nvme_tcp.iter().map(ToString::to_string).collect();
-    let direct = status.direct.iter().map(ToString::to_string);
-    let local = status.direct_local.iter().map(|path| path.display().to_string());
-    let direct: Vec<String> = direct.chain(local).collect();
-    let iscsi: Vec<String> = status.iscsi.iter().map(ToString::to_string).collect();
-    let doors = [("NVMe/TCP", nvme_tcp), ("direct", direct), ("iSCSI", iscsi)];
+    let shown = |all: &[SocketAddr], only_tls: &[SocketAddr], local: Option<&PathBuf>| {
+        let address = |address: &SocketAddr| match only_tls.contains(address) {
+            true => format!("{address} (TLS required)"),
+            false => address.to_string(),
+        };
+        let local = local.map(|path| path.display().to_string());
+        all.iter().map(address).chain(local).collect::<Vec<String>>()
+    };
+    let http = status.http.as_slice();
+    let doors = [
+        ("NVMe/TCP", shown(&status.nvme_tcp, &status.nvme_tcp_tls, None)),
+        ("direct", shown(&status.direct, &status.direct_tls, status.direct_local.as_ref())),
+        ("iSCSI", shown(&status.iscsi, &[], None)),
+        ("HTTP", shown(http, http, status.http_local.as_ref())),
+    ];
     let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
     open.map(|(name, addresses)| format!("{name} on {}\n", addresses.join(", "))).collect()
 }

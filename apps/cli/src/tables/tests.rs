@@ -2,7 +2,7 @@
 
 use nearflash_api::{
     ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, HostIo, InitiatorInfo, Io, JobState,
-    Latency, RegistrantInfo, Status, VolumeIo,
+    Latency, Level, RegistrantInfo, Status, Verdict, VolumeIo,
 };
 use uuid::Uuid;
 
@@ -92,14 +92,20 @@ fn whole_status() -> Status {
         node: Uuid::from_u128(1),
         pid: 77,
         generation: 1,
-        verdict: nearflash_api::Verdict::default(),
+        verdict: Verdict {
+            level: Level::Warning,
+            reasons: vec!["device 'flash' is nearly worn out: replace it".to_owned()],
+        },
         uptime_seconds: 3_700,
         cluster: None,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        nvme_tcp_tls: vec!["[::1]:4420".parse().unwrap()],
         direct_tls: vec![],
         direct_local: Some("/run/nearflash/direct.sock".into()),
         iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        http: Some("192.0.2.1:8443".parse().unwrap()),
+        http_local: Some("/run/nearflash/http.sock".into()),
         iscsi_clashes: vec![],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
@@ -145,6 +151,7 @@ fn whole_status() -> Status {
         ],
         silent_cores: vec![],
         volume_io: vec![],
+        refused_logins: None,
         jobs: vec![],
     }
 }
@@ -154,9 +161,12 @@ fn a_status_shows_devices_volumes_cores_hosts_and_clients() {
     let status = whole_status();
     insta::assert_snapshot!(super::status(&status), @r#"
         node 00000000-0000-0000-0000-000000000001, version 0.1.0, process 77, serving for 1h 1m
-        NVMe/TCP on 127.0.0.1:4420, [::1]:4420
+        health: warning
+          device 'flash' is nearly worn out: replace it
+        NVMe/TCP on 127.0.0.1:4420, [::1]:4420 (TLS required)
         direct on 127.0.0.1:4421, /run/nearflash/direct.sock
         iSCSI on 127.0.0.1:3260
+        HTTP on 192.0.2.1:8443 (TLS required), /run/nearflash/http.sock
 
         DEVICE  KIND   SIZE     FREE  BLOCK  CACHE
         flash   file  16GiB  8191MiB    512  volatile

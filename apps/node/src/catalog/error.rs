@@ -8,14 +8,25 @@ use nearflash_space::Name;
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
+fn data_dir_remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        // In another directory, the node would be another one, and its devices would refuse it.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make space in its file system"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "make its file system writable",
+        _ => "correct its path or permissions, or choose another with --data-dir",
+    }
+}
+
 /// An error of the catalog. Every message is one line that names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The data directory cannot be created or used.
     #[error(
-        "data directory {}: {source}: correct its path or permissions, or choose another with \
-         --data-dir",
-        path.display()
+        "data directory {}: {source}: {}",
+        path.display(),
+        data_dir_remedy(source.kind())
     )]
     DataDir {
         /// The directory.

@@ -52,11 +52,19 @@ impl fmt::Display for Key {
     }
 }
 
+fn file_remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::InvalidData => "save it as UTF-8",
+        io::ErrorKind::FileTooLarge => "split it, or name the right file",
+        _ => "correct the path or its permissions",
+    }
+}
+
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{}: {source}: correct the path or its permissions", path.display())]
+    #[error("{}: {source}: {}", path.display(), file_remedy(source.kind()))]
     Unreadable {
         /// The file.
         path: PathBuf,

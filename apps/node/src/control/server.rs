@@ -12,7 +12,7 @@ use nearflash_api::socket::{REQUEST_LEN_MAX, ShortPath, socket_path};
 use nearflash_api::{
     ApiError, Conditional, Document, ErrorCode, Reply, TokenScope, parse_request, rule,
 };
-use nearflash_rest::audit;
+use nearflash_rest::Audit;
 use rustix::net::sockopt::socket_peercred;
 use zeroize::Zeroizing;
 
@@ -160,8 +160,8 @@ fn audited(stream: &UnixStream, handler: &Handler, asked: Conditional) -> Done {
     if scope != TokenScope::Read {
         let uid = socket_peercred(stream).map(|peer| peer.uid.as_raw().to_string());
         let who = format!("uid {}", uid.as_deref().unwrap_or("unknown"));
-        let result = done.as_ref().err().map_or("ok", |error| error.code.as_str());
-        audit(("control socket", &who), call, &subject, result);
+        let audit = Audit { through: "control socket", who: &who, peer: "" };
+        audit.log(call, &subject, done.as_ref().map(drop));
     }
     done
 }
@@ -198,7 +198,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Conditional, ApiError> {
 
 fn write_answer(stream: &mut UnixStream, done: Done) -> io::Result<()> {
     let line = done.unwrap_or_else(|error| {
-        tracing::warn!("refused: {error}");
+        tracing::debug!("refused: {error}");
         Zeroizing::new(Document::new(Reply::<()>::Error(error)).to_line())
     });
     stream.write_all(line.as_bytes())?;

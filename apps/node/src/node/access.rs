@@ -34,7 +34,7 @@ impl Node {
             let made = grants.create(&id, secret, expires, now())?.clone();
             Ok(credential_info(&made, grants, now()))
         })?;
-        tracing::info!(credential = credential.id, "credential created");
+        tracing::debug!(credential = credential.id, "credential created");
         Ok(NewCredential { credential, secret: text })
     }
 
@@ -51,7 +51,7 @@ impl Node {
             let removed = grants.remove(&id)?;
             Ok(CredentialInfo { grants: had, ..credential_info(&removed, grants, now()) })
         })?;
-        tracing::info!(credential = credential.id, "credential removed");
+        tracing::debug!(credential = credential.id, "credential removed");
         Ok(credential)
     }
 
@@ -77,7 +77,7 @@ impl Node {
             let made = grants.add(asked, volume, now())?;
             Ok(grant_info(made, space, now()))
         })?;
-        tracing::info!(
+        tracing::debug!(
             grant = grant.number,
             credential = grant.credential,
             volume = grant.volume,
@@ -112,7 +112,7 @@ impl Node {
                 grants.add(GrantRequest { holder, covers, rights, expires }, volume, now())?;
             Ok((grant_info(made, space, now()), token(made, &secret)))
         })?;
-        tracing::info!(grant = grant.number, volume = grant.volume, "seal minted");
+        tracing::debug!(grant = grant.number, volume = grant.volume, "seal minted");
         Ok(NewSeal { grant, token: SecretText(token.to_string()) })
     }
 
@@ -130,7 +130,7 @@ impl Node {
             let revoked = grants.revoke(GrantNumber(number))?;
             Ok(grant_info(&revoked, space, now()))
         })?;
-        tracing::info!(grant = grant.number, credential = grant.credential, "grant revoked");
+        tracing::debug!(grant = grant.number, credential = grant.credential, "grant revoked");
         Ok(grant)
     }
 

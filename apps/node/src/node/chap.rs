@@ -33,7 +33,7 @@ impl Node {
             accounts.add(account.clone())?;
             Ok(account)
         })?;
-        tracing::info!(user = account.user.as_str(), "CHAP user added");
+        tracing::debug!(user = account.user.as_str(), "CHAP user added");
         let mutual_secret = mutual_drawn.flatten();
         Ok(OneAccount { account: chap_info(&account), secret: drawn, mutual_secret })
     }
@@ -45,7 +45,7 @@ impl Node {
     pub(super) fn chap_remove(&self, user: &str) -> Result<ChapInfo, NodeError> {
         let user = parse_user(user)?;
         let account = self.change_accounts(|accounts| Ok(accounts.remove(&user)?))?;
-        tracing::info!(user = account.user.as_str(), "CHAP user removed");
+        tracing::debug!(user = account.user.as_str(), "CHAP user removed");
         Ok(chap_info(&account))
     }
 

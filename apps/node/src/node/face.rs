@@ -1,10 +1,13 @@
 //! The node as the HTTP interface and the control socket use it.
 
 use nearflash_api::{ApiError, Conditional, Request};
-use nearflash_rest::{Bearer, Face};
+use nearflash_rest::{Bearer, Face, Peer, RefusedCaller};
+use nearflash_shard::Claim;
 use zeroize::Zeroizing;
 
 use super::{Node, condition, now};
+use crate::peer_lines::Source;
+use crate::refusals::Refusal;
 
 impl Face for Node {
     fn serve(
@@ -27,6 +30,17 @@ impl Face for Node {
         let served = self.served();
         let token = served.recorded.tokens.find(secret, now())?;
         Some(Bearer { name: token.name.to_string(), scope: token.scope })
+    }
+
+    fn refused(&self, refused: &RefusedCaller<'_>) {
+        let RefusedCaller { peer, who, what, reason, text } = *refused;
+        let source = match peer {
+            Peer::Local { uid } => uid.map_or(Source::Unknown, Source::User),
+            Peer::Remote(address) => address.into(),
+        };
+        let given = |text: &str| (!text.is_empty()).then(|| text.into());
+        let claim = &Claim { name: given(who), account: None, object: given(what) };
+        Refusal { protocol: "http", peer: &peer, source, claim, reason, text: &text }.log();
     }
 
     fn on_change(&self, tell: Box<dyn Fn() + Send + Sync>) {

@@ -26,7 +26,7 @@ impl Node {
             }
             Ok(shown(&host, fresh))
         })?;
-        tracing::info!(host = host.as_str(), volumes = list.volumes.len(), "host has volumes");
+        tracing::debug!(host = host.as_str(), volumes = list.volumes.len(), "host has volumes");
         Ok(list)
     }
 
@@ -38,7 +38,7 @@ impl Node {
             fresh.deny(&host, &gone)?;
             Ok(shown(&host, fresh))
         })?;
-        tracing::info!(host = host.as_str(), volumes = list.volumes.len(), "host lost volumes");
+        tracing::debug!(host = host.as_str(), volumes = list.volumes.len(), "host lost volumes");
         Ok(list)
     }
 
@@ -48,7 +48,7 @@ impl Node {
             let list = fresh.host_volumes.unlist(&host).unwrap_or_default();
             Ok(volumes_of_host(&host, &list, &fresh.space))
         })?;
-        tracing::info!(host = host.as_str(), "host has no list of volumes any more");
+        tracing::debug!(host = host.as_str(), "host has no list of volumes any more");
         Ok(list)
     }
 }

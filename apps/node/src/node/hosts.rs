@@ -76,7 +76,7 @@ impl Node {
                 None => Ok(()),
             }
         })?;
-        tracing::info!(host = host.as_str(), "keys of a host added");
+        tracing::debug!(host = host.as_str(), "keys of a host added");
         Ok(OneKeyedHost { host: info, key, controller_key })
     }
 
@@ -94,7 +94,7 @@ impl Node {
             fresh.hosts.rotate(&host, new, until, now())?;
             Ok(keyed_host(&host, fresh.hosts.get(&host).expect("it has got new keys")))
         })?;
-        tracing::info!(host = host.as_str(), "keys of a host replaced");
+        tracing::debug!(host = host.as_str(), "keys of a host replaced");
         Ok(OneKeyedHost { host: info, key: drawn, controller_key: None })
     }
 
@@ -116,7 +116,7 @@ impl Node {
                 _ => Ok(keys),
             }
         })?;
-        tracing::info!(host = name.as_str(), "host removed");
+        tracing::debug!(host = name.as_str(), "host removed");
         let without_keys = || KeyedHost { nqn: name.to_string(), ..KeyedHost::default() };
         let keyed = keyed.zip(keys).map(|(host, keys)| keyed_host(&host, &keys));
         Ok(keyed.unwrap_or_else(without_keys))

@@ -16,6 +16,7 @@ mod family;
 mod histogram;
 mod jobs;
 mod label;
+mod logins;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ impl Node {
             Box::new(self.device_metrics()),
             Box::new(self.core_metrics()),
             Box::new(self.job_metrics()),
+            Box::new(logins::LoginMetrics::now()),
         ])
     }
 }

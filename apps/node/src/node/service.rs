@@ -292,8 +292,8 @@ fn volume_block_size(bytes: Option<u32>) -> Result<Option<BlockSize>, ValueError
 fn changed(change: &str, done: OneVolume) -> OneVolume {
     let OneVolume { volume, job, .. } = &done;
     match job {
-        None => tracing::info!(volume = volume.name, bytes = volume.bytes, "{change}"),
-        Some(job) => tracing::info!(volume = volume.name, "job {} prepares it", job.id),
+        None => tracing::debug!(volume = volume.name, bytes = volume.bytes, "{change}"),
+        Some(job) => tracing::debug!(volume = volume.name, "job {} prepares it", job.id),
     }
     done
 }

@@ -37,10 +37,13 @@ impl Node {
             uptime_seconds: self.started.elapsed().as_secs(),
             cluster: self.cluster_view(&runtime),
             nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
+            nvme_tcp_tls: self.addresses.only_tls(Protocol::NvmeTcp),
             direct: self.addresses.of(Protocol::Direct),
             direct_tls: self.addresses.only_tls(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
             iscsi: self.addresses.of(Protocol::Iscsi),
+            http: self.addresses.http,
+            http_local: self.addresses.http_local.clone(),
             iscsi_clashes: self.iscsi_clashes(),
             devices: self.device_infos(),
             volumes: self.volumes(),
@@ -50,6 +53,7 @@ impl Node {
             clients: runtime.clients.into_iter().map(client_info).collect(),
             initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
             volume_io: self.volume_io(),
+            refused_logins: crate::refusals::recent(),
             jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
         };
         Status { verdict: Verdict::of(&status), ..status }

@@ -28,7 +28,7 @@ impl Node {
             tokens.add(token.clone(), now())?;
             Ok(token)
         })?;
-        tracing::info!(token = token.name.as_str(), %scope, "token created");
+        tracing::debug!(token = token.name.as_str(), %scope, "token created");
         Ok(NewToken { token: token_info(&token), secret: SecretText(secret.to_string()) })
     }
 
@@ -39,7 +39,7 @@ impl Node {
     pub(super) fn token_remove(&self, name: &str) -> Result<TokenInfo, NodeError> {
         let name: Name = name.parse().map_err(ValueError::from)?;
         let token = self.change_tokens(|tokens| Ok(tokens.remove(&name)?))?;
-        tracing::info!(token = token.name.as_str(), "token removed");
+        tracing::debug!(token = token.name.as_str(), "token removed");
         Ok(token_info(&token))
     }
 

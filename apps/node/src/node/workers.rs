@@ -160,7 +160,7 @@ impl Node {
         let finish = |space: &mut Space| space.finish(id).cloned().ok_or(NodeError::NoJob { id });
         match self.change_as(self.one_change(), finish) {
             Ok(volume) => {
-                tracing::info!(volume = volume.name, bytes = volume.bytes, "volume prepared");
+                tracing::debug!(volume = volume.name, bytes = volume.bytes, "volume prepared");
                 self.jobs.end(id, JobState::Done, None);
             }
             // The change is made. Older requests take long to end, but they cannot address the new

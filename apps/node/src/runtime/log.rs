@@ -3,11 +3,15 @@
 
 use std::time::Instant;
 
+use nearflash_nvme::tls::Suite;
 use nearflash_request::Identity;
 use nearflash_shard::Notice;
 use tracing::{error, info, warn};
 
 use super::faults::Faults;
+use super::refused;
+use crate::peer_lines::{Kind, Source};
+use crate::refusals::{PEERS, may_write, may_write_client};
 
 /// Logs a notice for the operator; returns a notice for the control side.
 pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
@@ -31,12 +35,10 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
                 "cannot accept a connection: {reason} (is the limit of open files, LimitNOFILE, high enough?)"
             );
         }
-        Notice::TooManyConnections(peer) => {
-            warn!(%peer, "connection refused: this core has too many connections");
-        }
-        Notice::PeerError { peer, error } => warn!(%peer, "connection closed: {error}"),
         Notice::Stalled(peer) => {
-            warn!(%peer, "connection closed: the host neither reads answers nor sends the data it announced");
+            if may_write(peer, Kind::Closed) {
+                warn!(target: PEERS, %peer, "connection closed: the host neither reads answers nor sends the data it announced");
+            }
         }
         Notice::StoodStill(core, span) => {
             let seconds = span.to_duration().as_secs_f64();
@@ -45,29 +47,44 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
                 "stood still for {seconds:.1} s: the machine or the process was stopped, or is overloaded"
             );
         }
+        Notice::NodeReached(node) => info!(%node, "connected to another node"),
+        Notice::NodeLost { address, error } => warn!(node = %address, "another node: {error}"),
+        other => return refused::log(other).and_then(log_peer),
+    }
+    None
+}
+
+/// Logs a notice about a peer that has come or gone; returns any other one.
+fn log_peer(notice: Notice) -> Option<Notice> {
+    match notice {
         Notice::ClientConnected { peer, key, is_secured } => {
             let key = key.unwrap_or_default();
+            if !may_write_client(peer, &key, Kind::Connected) {
+                return None;
+            }
             match is_secured {
-                true => info!(%peer, key = &*key, "client connected with TLS"),
-                false => info!(%peer, key = &*key, "client connected"),
+                true => info!(target: PEERS, %peer, key = &*key, "client connected with TLS"),
+                false => info!(target: PEERS, %peer, key = &*key, "client connected"),
             }
         }
         Notice::ClientGone { peer, key } => {
             let key = key.unwrap_or_default();
-            info!(%peer, key = &*key, "client gone");
+            if may_write_client(peer, &key, Kind::Gone) {
+                info!(target: PEERS, %peer, key = &*key, "client gone");
+            }
         }
-        Notice::NodeReached(node) => info!(%node, "connected to another node"),
-        Notice::NodeLost { address, error } => warn!(node = %address, "another node: {error}"),
-        Notice::LoggedIn { peer, initiator, target, account } => {
+        Notice::LoggedIn { peer, initiator, target, account }
+            if may_write(peer, Kind::Connected) =>
+        {
             let (target, user) = (target.unwrap_or_default(), account.unwrap_or_default());
-            info!(%peer, initiator = &*initiator, target = &*target, user = &*user, "initiator logged in");
+            info!(target: PEERS, %peer, initiator = &*initiator, target = &*target, user = &*user, "initiator logged in");
         }
-        Notice::LoginRefused { peer, initiator, status } => {
-            warn!(%peer, initiator = &*initiator, "login refused: {status}");
-        }
+        Notice::LoggedIn { .. } => {}
         Notice::SessionOver { nexus, identity } => {
-            if let Identity::Iscsi { initiator, .. } = &identity {
-                info!(initiator = &**initiator, "initiator gone");
+            if let Identity::Iscsi { initiator, .. } = &identity
+                && may_write(Source::Unknown, Kind::Gone)
+            {
+                info!(target: PEERS, initiator = &**initiator, "initiator gone");
             }
             return Some(Notice::SessionOver { nexus, identity });
         }
@@ -79,32 +96,34 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
 /// Logs a notice about an NVMe host; returns any other one.
 fn log_host(notice: Notice) -> Option<Notice> {
     match notice {
-        Notice::ConnectRefused { peer, status } => {
-            warn!(%peer, "connect refused: {status}");
-        }
-        Notice::ControllerConnected { controller, peer, host, suite: None } => {
-            info!(%peer, controller = controller.0, %host, "host connected");
-        }
-        Notice::ControllerConnected { controller, peer, host, suite: Some(suite) } => {
-            let hash = suite.hash();
-            info!(%peer, controller = controller.0, %host, %hash, "host connected with TLS");
-        }
-        Notice::TlsFailed { peer, identity, hash, fault } => {
-            let identity = identity.unwrap_or_default();
-            let hash = hash.map(|hash| hash.to_string()).unwrap_or_default();
-            warn!(%peer, identity = &*identity, hash, "connection refused: {fault}");
+        Notice::ControllerConnected { controller, peer, host, suite }
+            if may_write(peer, Kind::Connected) =>
+        {
+            let (controller, hash) = (controller.0, suite.map(Suite::hash));
+            match hash {
+                None => info!(target: PEERS, %peer, controller, %host, "host connected"),
+                Some(hash) => {
+                    info!(target: PEERS, %peer, controller, %host, %hash, "host connected with TLS");
+                }
+            }
         }
         Notice::PreviousPsk { peer, host } => {
-            info!(%peer, host = host.as_str(), "host uses its previous PSK, which a new one replaces");
+            let host = host.as_str();
+            info!(target: PEERS, %peer, host, "host uses its previous PSK, which a new one replaces");
         }
-        Notice::ControllerGone { controller, host } => {
+        Notice::ControllerGone { controller, host } if may_write(Source::Unknown, Kind::Gone) => {
             let host = host.map(|host| host.to_string()).unwrap_or_default();
-            info!(controller = controller.0, host, "host gone");
+            info!(target: PEERS, controller = controller.0, host, "host gone");
         }
-        Notice::Disconnecting { controller, host, reason } => {
+        Notice::Disconnecting { controller, host, reason }
+            if may_write(Source::Unknown, Kind::Gone) =>
+        {
             let host = host.map(|host| host.to_string()).unwrap_or_default();
-            info!(controller = controller.0, host, "host disconnected: {reason}");
+            info!(target: PEERS, controller = controller.0, host, "host disconnected: {reason}");
         }
+        Notice::ControllerConnected { .. }
+        | Notice::ControllerGone { .. }
+        | Notice::Disconnecting { .. } => {}
         for_control => return Some(for_control),
     }
     None

@@ -8,6 +8,7 @@ mod faults;
 mod log;
 mod notices;
 mod post;
+mod refused;
 mod replies;
 mod trace;
 

@@ -35,6 +35,9 @@ function fill(table, columns, rows, empty) {
   table.replaceChildren(element("thead", element("tr", head)), element("tbody", body));
 }
 
+// A name that may be longer than a line.
+const longName = (name) => element("span", name, { class: "name" });
+
 /* Numbers */
 
 function count(value) {
@@ -222,6 +225,7 @@ function showVolumes() {
     ["Name", (it) => it.name],
     ["Size", (it) => bytes(it.bytes), true],
     ["Device", (it) => it.device],
+    ["Subsystem NQN", (it) => longName(it.nqn)],
     ...ioColumns((it) => busy.get(it.name)),
     ["", (it) => element("button", "Remove", { click: () => removeVolume(it) })],
   ], state.status.volumes, "No volumes.");
@@ -230,21 +234,48 @@ function showVolumes() {
 function showHosts() {
   const { hosts, initiators, clients } = state.status;
   const last = state.intervals[state.intervals.length - 1];
-  // Clients without a name are counted together.
-  const named = (state.activity ? state.activity.hosts : []).filter((it) => it.host);
-  const busy = new Map(named.map((it) => [it.host, { ...it, millis: last ? last.millis : 1000 }]));
+  // Clients without a name are counted together, and have one row.
+  const counted = (state.activity ? state.activity.hosts : []).filter((it) => !it.several);
+  const busy = new Map(counted.map((it) => [it.host || null, { ...it, millis: last ? last.millis : 1000 }]));
+  const isAnonymous = (it) => it.is_in && !it.credential;
+  const anonymous = clients.filter(isAnonymous);
+  const inFlight = anonymous.reduce((sum, it) => sum + it.in_flight, 0);
+  const from = anonymous.length === 1 ? anonymous[0].from : `${anonymous.length} connections`;
   const rows = [
-    ...hosts.map((it) => ({ name: it.host, door: "NVMe/TCP", from: it.address, about: `${it.io_queues} I/O queues` })),
-    ...initiators.map((it) => ({ name: it.initiator, door: "iSCSI", from: it.address, about: `${it.connections} connections` })),
-    ...clients.map((it) => ({ name: it.credential, door: "direct", from: it.from, about: it.is_in ? `${it.in_flight} in flight` : "logging in" })),
+    ...hosts.map((it) => ({ name: it.host, door: "NVMe/TCP", from: it.address, to: it.nqn, about: `${it.io_queues} I/O queues` })),
+    ...initiators.map((it) => ({ name: it.initiator, door: "iSCSI", from: it.address, to: it.target || "discovery", about: `${it.connections} connections` })),
+    ...clients.filter((it) => !isAnonymous(it)).map((it) => (
+      { name: it.credential, door: "direct", from: it.from, about: it.is_in ? `${it.in_flight} in flight` : "logging in" })),
+    ...(anonymous.length ? [{ name: null, door: "direct", from, about: `${inFlight} in flight` }] : []),
   ];
   fill($("hosts"), [
-    ["Host", (it) => it.name || "anonymous"],
+    ["Host", (it) => it.name ? longName(it.name) : it.about === "logging in" ? "–" : "anonymous"],
     ["Protocol", (it) => it.door],
     ["From", (it) => it.from],
+    ["To", (it) => it.to ? longName(it.to) : "–"],
     ["", (it) => it.about],
-    ...ioColumns((it) => busy.get(it.name)),
+    ...ioColumns((it) => it.about === "logging in" ? undefined : busy.get(it.name)),
   ], rows, "No hosts are connected.");
+}
+
+function showAddresses() {
+  const status = state.status;
+  const of = (door, addresses, onlyTls) => (addresses || []).map((it) => (
+    { door, address: it, tls: (onlyTls || []).includes(it) ? "required" : "not required" }));
+  const socket = (door, path) => path ? [{ door, address: path, tls: "–" }] : [];
+  const http = status.http ? [status.http] : [];
+  fill($("addresses"), [
+    ["Protocol", (it) => it.door],
+    ["Address", (it) => longName(it.address)],
+    ["TLS", (it) => it.tls],
+  ], [
+    ...of("NVMe/TCP", status.nvme_tcp, status.nvme_tcp_tls),
+    ...of("direct", status.direct, status.direct_tls),
+    ...socket("direct", status.direct_local),
+    ...of("iSCSI", status.iscsi),
+    ...of("HTTP", http, http),
+    ...socket("HTTP", status.http_local),
+  ], "No addresses.");
 }
 
 function showDevices() {
@@ -307,7 +338,7 @@ function showStatus() {
   if (names.join() !== [...select.options].map((it) => it.value).join()) {
     select.replaceChildren(...names.map((name) => element("option", name)));
   }
-  for (const show of [showDevices, showCluster, showCores]) show();
+  for (const show of [showAddresses, showDevices, showCluster, showCores]) show();
 }
 
 /* Actions */

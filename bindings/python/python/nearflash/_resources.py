@@ -48,6 +48,7 @@ __all__ = [
     "OneKeyedHost",
     "OneVolume",
     "PcmInfo",
+    "RefusedLogins",
     "RegistrantInfo",
     "ReplicaInfo",
     "ReservationInfo",
@@ -919,6 +920,17 @@ class PcmInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RefusedLogins:
+    """The logins that the node has refused lately."""
+
+    last_10_minutes: int
+    """Those of the last ten minutes."""
+
+    last_from: str
+    """The address or the user of the last one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RegistrantInfo:
     """A registrant."""
 
@@ -1033,6 +1045,12 @@ class Status:
     hosts: list[HostInfo]
     """All connected hosts."""
 
+    http: str | None = None
+    """The address bound for HTTP, which is always with TLS. Absent without one."""
+
+    http_local: str | None = None
+    """The Unix socket for HTTP. Absent with `--http none`."""
+
     initiators: list[InitiatorInfo] = field(default_factory=list)
     """iSCSI sessions."""
 
@@ -1052,8 +1070,14 @@ class Status:
     nvme_tcp: list[str]
     """The addresses bound for NVMe/TCP."""
 
+    nvme_tcp_tls: list[str] = field(default_factory=list)
+    """Those of them that require TLS. Absent if none does."""
+
     pid: int
     """The process ID."""
+
+    refused_logins: RefusedLogins | None = None
+    """The logins that were refused lately. Absent if there are none."""
 
     silent_cores: list[int] = field(default_factory=list)
     """The processors of the cores that did not answer in time. They, their clients, and the hosts

@@ -58,6 +58,9 @@ impl TargetSession {
                 offset: offset!(RequestHeader, len),
             });
         }
+        // Bytes that are not valid UTF-8 cannot match any key id.
+        let key_id: Box<str> = String::from_utf8_lossy(key).into();
+        self.claimed_key = (!key.is_empty()).then(|| key_id.clone());
         if !self.is_proved_by_tls(key) {
             return Err(PeerError::OtherTlsKey);
         }
@@ -78,9 +81,7 @@ impl TargetSession {
         if is_anonymous {
             self.let_in(Who::Anonymous);
         } else {
-            // Bytes that are not valid UTF-8 cannot match any key id.
-            let key = String::from_utf8_lossy(key).into();
-            self.state = State::AwaitingProof(Box::new(Hello { key, transcript }));
+            self.state = State::AwaitingProof(Box::new(Hello { key: key_id, transcript }));
         }
         Ok(())
     }

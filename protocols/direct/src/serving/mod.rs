@@ -121,6 +121,8 @@ pub struct TargetSession {
     state: State,
     /// The id of the key that TLS has proved; `None` without TLS.
     tls_key_id: Option<Box<str>>,
+    /// The key of HELLO; `None` before HELLO, and without a key.
+    claimed_key: Option<Box<str>>,
     /// When the client must be in.
     handshake_until: Option<Nanos>,
     stream: Stream,
@@ -162,6 +164,7 @@ impl TargetSession {
             generation: 0,
             state: State::AwaitingHello,
             tls_key_id: None,
+            claimed_key: None,
             handshake_until: Some(now.plus(config.handshake_timeout)),
             stream: stream::new(),
             incoming: Incoming::default(),
@@ -209,6 +212,11 @@ impl TargetSession {
     /// one.
     pub fn key(&self) -> Option<&str> {
         self.state.who()?.key()
+    }
+
+    /// The key that the client has named, proved or not.
+    pub fn claimed_key(&self) -> Option<&str> {
+        self.claimed_key.as_deref()
     }
 
     /// Whether the client has a volume open, or a sealed object of one.

@@ -55,13 +55,15 @@ pub(super) struct Authenticator {
     state: State,
     challenge: Challenge,
     user: Option<String>,
+    /// The user of CHAP_N, whether known or not.
+    claimed_user: Option<String>,
 }
 
 const FAILURE: LoginStatus = LoginStatus::AUTHENTICATION_FAILURE;
 
 impl Authenticator {
     pub(super) const fn new(challenge: Challenge) -> Self {
-        Self { state: State::Begun, challenge, user: None }
+        Self { state: State::Begun, challenge, user: None, claimed_user: None }
     }
 
     /// Whether this initiator may enter the next stage.
@@ -82,6 +84,11 @@ impl Authenticator {
     /// The user as which the initiator authenticated.
     pub(super) fn user(&self) -> Option<String> {
         self.user.clone()
+    }
+
+    /// The user as which the initiator wants to log in.
+    pub(super) fn claimed_user(&self) -> Option<&str> {
+        self.claimed_user.as_deref()
     }
 
     /// Handles the keys of one text, which must be the expected ones.
@@ -143,6 +150,7 @@ impl Authenticator {
         keys: &Keys<'_>,
         out: &mut Outgoing,
     ) -> Result<(), LoginStatus> {
+        self.claimed_user = keys.name.map(str::to_owned);
         let (user, response) = keys.name.zip(keys.response).ok_or(FAILURE)?;
         let response = decode(response).ok_or(FAILURE)?;
         let account = access.account(user);

@@ -38,6 +38,11 @@ impl Names {
         if is_whole { Ok(()) } else { Err(LoginStatus::MISSING_PARAMETER) }
     }
 
+    /// Initiator and target, as far as they are given.
+    pub(super) fn given(&self) -> (Option<&str>, Option<&str>) {
+        (self.initiator.as_deref(), self.target.as_deref())
+    }
+
     pub(super) fn is_discovery(&self) -> bool {
         self.kind == Some(Kind::Discovery)
     }

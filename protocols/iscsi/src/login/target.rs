@@ -107,6 +107,12 @@ impl TargetLogin {
         self.stat_sn
     }
 
+    /// The names that the initiator has given: its own, the user of CHAP, and the target.
+    pub fn claimed_names(&self) -> [Option<&str>; 3] {
+        let (initiator, target) = self.names.given();
+        [initiator, self.authenticator.claimed_user(), target]
+    }
+
     /// A request with all its data.
     pub fn handle(
         &mut self,

@@ -31,6 +31,17 @@ impl TargetSession {
         }
     }
 
+    /// The names that the initiator has given: its own, the user of CHAP, and the target.
+    pub fn claimed_names(&self) -> [Option<&str>; 3] {
+        self.login.exchange.claimed_names()
+    }
+
+    /// The refusal of a failed authentication, while its answer is delayed.
+    pub fn delayed_refusal(&self) -> Option<PeerError> {
+        let is_delayed = self.state == State::Refusing;
+        is_delayed.then_some(PeerError::Login(LoginStatus::AUTHENTICATION_FAILURE))
+    }
+
     /// Refuses a login. After a failed authentication, a delay before it slows down guessing.
     pub(super) fn refuse(&mut self, status: LoginStatus) -> PeerError {
         self.login.exchange.refuse(status, &mut self.link.output);

@@ -4,7 +4,7 @@
 //! authentication, because its handling takes milliseconds. The Authentication Send completes when both
 //! are back. A queue whose host must authenticate accepts no other command before that.
 
-use nearflash_nvme::auth::Step;
+use nearflash_nvme::auth::{ControllerEnd, Names, Step};
 use nearflash_nvme::{Command, CompletionEntry, FabricsType, Status};
 
 use super::commands::{FUSE_BITS, Prepared};
@@ -18,6 +18,13 @@ impl TargetSession {
     pub(super) fn is_authentication(&self, command: &Command) -> bool {
         let queue = self.queue.as_ref();
         command.is_authentication() && queue.is_some_and(|queue| queue.authentication.is_some())
+    }
+
+    /// The names of a queue whose host must authenticate, and has not.
+    pub fn unproved_names(&self) -> Option<&Names> {
+        let is_proved = self.authentication.as_ref().is_some_and(ControllerEnd::is_authenticated);
+        let names = self.queue.as_ref()?.authentication.as_ref()?;
+        (!is_proved && !matches!(self.state, State::Admin | State::Io)).then_some(names)
     }
 
     /// Handles a command of a queue that is not authenticated.

@@ -52,6 +52,7 @@ fn the_page_shows_the_node_live_at_every_width_in_the_light_and_in_the_dark() {
     page.await_true("document.getElementById('verdict').textContent === 'ok'");
     page.await_true(&row("volumes", "data\\t8 MiB\\tr"));
     page.await_true(&row("devices", "r\\tram\\t64 MiB"));
+    page.await_true(&row("addresses", "HTTP\\t127.0.0.1:"));
     page.await_true("document.querySelectorAll('.chart').length === 4");
     for (width, is_dark) in [(360, false), (360, true), (1200, false), (1200, true)] {
         page.resize(width, is_dark);

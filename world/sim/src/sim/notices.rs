@@ -88,7 +88,7 @@ impl Sim {
             self.notices_judged += 1;
             let (node, speaker) = (noted.node, noted.core);
             match noted.notice.clone() {
-                Notice::PeerError { peer, error } => self.judge_peer_error(peer, error),
+                Notice::PeerError { peer, error, .. } => self.judge_peer_error(peer, error),
                 Notice::Stalled(peer) => self.judge_stall(peer),
                 Notice::Disconnecting {
                     controller,
@@ -129,6 +129,7 @@ impl Sim {
                     self.outside.note("node lost", &[]);
                 }
                 Notice::ConnectRefused { .. } => self.outside.note("connect refused", &[]),
+                Notice::Abandoned { .. } => self.outside.note("login abandoned", &[]),
                 Notice::LoginRefused { .. } => self.outside.note("login refused", &[]),
                 other => self.nodes[node.0].confirmed.take(&other),
             }

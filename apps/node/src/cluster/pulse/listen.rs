@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nearflash_api::RefusalReason;
 use nearflash_mirror::membership::{NodeKey, Pulse};
+use nearflash_shard::Claim;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -17,6 +19,7 @@ use uuid::Uuid;
 
 use super::wire::{self, End, HELLO_LEN, Hello, PREFIX_LEN, PROOF_LEN, PulseError, Transcript};
 use super::{HANDSHAKE_TIMEOUT, PulseEvent, Shared};
+use crate::refusals::Refusal;
 
 /// The connections that have not proved anything yet. Further ones wait in the kernel.
 const UNPROVED_MAX: usize = 64;
@@ -117,8 +120,23 @@ async fn take(
     drop(permit);
     match shaken.unwrap_or(Err(PulseError::Slow)) {
         Ok(came) => came.follow(&shared, stream).await,
-        Err(error) => shared.log.warn(&format!("no pulse from {}", peer.ip()), &error),
+        Err(error) => refuse(peer, &error),
     }
+}
+
+/// Logs a connection that becomes no pulse.
+fn refuse(peer: SocketAddr, error: &PulseError) {
+    let reason = match error {
+        PulseError::Slow => RefusalReason::TimedOut,
+        PulseError::Secret => RefusalReason::NotProved,
+        PulseError::Cluster(_) | PulseError::Node(_) | PulseError::Itself => {
+            RefusalReason::NotAdmitted
+        }
+        _ => RefusalReason::Invalid,
+    };
+    let (source, claim) = (peer.into(), &Claim::default());
+    let text = &format!("no pulse: {error}");
+    Refusal { protocol: "pulse", peer: &peer, source, claim, reason, text }.log();
 }
 
 /// A pulse whose opener has proved that it belongs to the cluster.
