@@ -28,7 +28,7 @@ pub enum ControlError {
         data_dir: PathBuf,
     },
     /// The socket cannot be used.
-    #[error("control socket {}: {source}", path.display())]
+    #[error("control socket {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The socket.
         path: PathBuf,
@@ -45,6 +45,18 @@ pub enum ControlError {
     /// The node refused the call or failed.
     #[error(transparent)]
     Refused(#[from] ApiError),
+}
+
+/// The remedy of an error of the socket, if there is one.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ": it is for the user that runs the node and for root: repeat the command as one of them"
+        }
+        io::ErrorKind::UnexpectedEof => ": the node has ended, or is ending: see its log",
+        io::ErrorKind::WouldBlock => ": the node does not answer: see its log",
+        _ => "",
+    }
 }
 
 /// Sends a call to the node of that data directory.
@@ -120,5 +132,24 @@ fn exchange(mut stream: UnixStream, request: &str) -> io::Result<Zeroizing<Strin
     match answer.is_empty() {
         true => Err(io::ErrorKind::UnexpectedEof.into()),
         false => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_socket_names_the_remedy() {
+        for (kind, remedy) in [
+            (io::ErrorKind::PermissionDenied, "repeat the command as one of them"),
+            (io::ErrorKind::UnexpectedEof, "the node has ended, or is ending: see its log"),
+            (io::ErrorKind::WouldBlock, "the node does not answer: see its log"),
+        ] {
+            let error = ControlError::Io { path: "/run/control.sock".into(), source: kind.into() };
+            let message = error.to_string();
+            assert!(message.starts_with("control socket /run/control.sock: "), "{message}");
+            assert!(message.ends_with(remedy), "{message}");
+        }
     }
 }
