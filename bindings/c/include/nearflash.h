@@ -209,6 +209,14 @@ int nearflash_write_zeroes(const nearflash_volume *volume, uint64_t offset, uint
 /* Makes every operation whose call has returned durable on stable media. */
 int nearflash_flush(const nearflash_volume *volume);
 
+/*
+ * `count` receives the number of connections that were lost and replaced since the volume was
+ * opened. If it is the same before the first write and after a flush, the flush covers all writes
+ * between them. Otherwise the node's machine may have lost writes together with the connection:
+ * write them again.
+ */
+int nearflash_replaced_connections(const nearflash_volume *volume, uint64_t *count);
+
 /* Deallocates `len` bytes at `offset`, whose contents are no longer needed. */
 int nearflash_discard(const nearflash_volume *volume, uint64_t offset, uint64_t len);
 

@@ -241,6 +241,17 @@ pub unsafe extern "C" fn nearflash_flush(volume: *const NearflashVolume) -> c_in
 /// # Safety
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_replaced_connections(
+    volume: *const NearflashVolume,
+    count: *mut u64,
+) -> c_int {
+    // SAFETY: the header requires a volume and a writable place.
+    unsafe { with(volume, |volume| put(count, volume.replaced_connections())) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_discard(
     volume: *const NearflashVolume,
     offset: u64,

@@ -3,11 +3,12 @@
  *   every_function URL [KEY SECRET]
  *   every_function URL lost
  *   every_function URL late
+ *   every_function URL replaced
  *
  * tests/functions.rs generates counted.h, which includes the header and records each call, and runs
  * this program. The program prints the name of each function that it has called. With `lost`, it
  * prints `asleep` instead, and the test ends the node. With `late`, the node's device does not
- * answer.
+ * answer. With `replaced`, the test replaces the node after the word `written`.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "counted.h"
@@ -133,6 +134,9 @@ static void blocking(nearflash_client *client)
     memset(read, 0, len);
     EXPECT_OK(nearflash_write(volume, written, len, offset));
     EXPECT_OK(nearflash_flush(volume));
+    uint64_t replaced = 7;
+    EXPECT_OK(nearflash_replaced_connections(volume, &replaced));
+    EXPECT(replaced == 0);
     EXPECT_OK(nearflash_read(volume, read, len, offset));
     EXPECT(is_filled(read, len, 1));
     EXPECT_OK(nearflash_read(volume, NULL, 0, 0));
@@ -583,6 +587,33 @@ static void be_late(const char *url)
     nearflash_client_free(client);
 }
 
+/* The test ends the node between the write and the flush, and starts it again. */
+static void replace(const char *url)
+{
+    nearflash_client *client = NULL;
+    nearflash_volume *volume = NULL;
+    uint64_t before = 7, after = 7;
+    char word[8];
+    EXPECT_OK(nearflash_connect(url, NULL, NULL, &client));
+    EXPECT_OK(nearflash_volume_open(client, NULL, &volume));
+    EXPECT_OK(nearflash_replaced_connections(volume, &before));
+    EXPECT_OK(nearflash_write(volume, "flash", 5, 0));
+    EXPECT_OK(nearflash_flush(volume));
+    EXPECT_OK(nearflash_replaced_connections(volume, &after));
+    EXPECT(before == 0 && after == 0);
+    EXPECT_OK(nearflash_write(volume, "other", 5, 0));
+    puts("written");
+    fflush(stdout);
+    EXPECT(fgets(word, sizeof word, stdin) != NULL);
+    /* A read is repeated over a new connection, and a flush over that one succeeds. */
+    EXPECT_OK(nearflash_read(volume, word, 1, 0));
+    EXPECT_OK(nearflash_flush(volume));
+    EXPECT_OK(nearflash_replaced_connections(volume, &after));
+    EXPECT(after > before);
+    nearflash_volume_free(volume);
+    nearflash_client_free(client);
+}
+
 /* The object of the seal in the environment, as hexadecimal digits: 8 KiB from 1 MiB on. */
 static void sealed(nearflash_client *client)
 {
@@ -620,12 +651,14 @@ int main(int argc, char **argv)
     if (argc == 3) {
         if (strcmp(argv[2], "late") == 0)
             be_late(argv[1]);
+        else if (strcmp(argv[2], "replaced") == 0)
+            replace(argv[1]);
         else
             lose(argv[1]);
         return EXIT_SUCCESS;
     }
     if (argc != 2 && argc != 4) {
-        fprintf(stderr, "usage: %s URL [KEY SECRET | lost | late]\n", argv[0]);
+        fprintf(stderr, "usage: %s URL [KEY SECRET | lost | late | replaced]\n", argv[0]);
         return EXIT_FAILURE;
     }
     EXPECT(nearflash_last_error()[0] == '\0');

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -120,6 +120,27 @@ fn a_program_that_sleeps_in_its_event_loop_wakes_up_when_the_node_dies() {
         node.crash();
         assert!(sleeper.wait().unwrap().success(), "{url}");
     }
+}
+
+#[test]
+fn a_flush_over_a_new_connection_shows_that_it_says_nothing_of_earlier_writes() {
+    let place = Place::new();
+    let program = program(&place);
+    let device = place.flash("64MiB");
+    let flags = ["--device", &device, "--volume", "data=8MiB@flash"];
+    let node = Node::with_direct(&place, &flags);
+    let url = format!("{}/data", Door::Local.url(&node));
+    let mut writer = Command::new(&program);
+    let writer = writer.args([&url, "replaced"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut writer = writer.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(writer.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "written\n");
+    node.crash();
+    let node = Node::with_direct(&place, &flags);
+    writer.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert!(writer.wait().unwrap().success());
+    node.terminate();
 }
 
 #[test]

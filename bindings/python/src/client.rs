@@ -24,9 +24,9 @@ pub(crate) struct Client {
 
 /// Connects to a node and authenticates.
 ///
-/// `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node on this
-/// machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`, or as
-/// `nearflash grant seal` prints it. `key`
+/// `url` is `direct://HOST:PORT[/VOLUME]`, `direct+tls://HOST:PORT[/VOLUME]` for TLS with the key of the
+/// credential, or `direct+local:PATH.sock[/VOLUME]` for a node on this machine, optionally followed by
+/// `?digest=header,data`, `key=ID` and `secret-file=PATH`, or as `nearflash grant seal` prints it. `key`
 /// and `secret`, as printed by `nearflash credential create`, take precedence over those of the
 /// URL. `secret_file`, the path of a file that holds the secret, replaces `secret`; this
 /// call reads it.

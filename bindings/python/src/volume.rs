@@ -99,6 +99,14 @@ impl Volume {
         Ok(self.info()?.is_writable)
     }
 
+    /// The number of connections that were lost and replaced since the volume was opened. If it is the
+    /// same before the first write and after a flush, the flush covers all writes between them.
+    /// Otherwise the node's machine may have lost writes together with the connection.
+    #[getter]
+    fn replaced_connections(&self) -> PyResult<u64> {
+        Ok(self.inner()?.replaced_connections())
+    }
+
     /// Whether the volume is closed.
     #[getter]
     fn closed(&self) -> PyResult<bool> {

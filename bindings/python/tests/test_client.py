@@ -1,7 +1,7 @@
 """Connecting to a node, and authentication."""
 
 import pytest
-from conftest import MIB
+from conftest import MIB, Node
 
 import nearflash
 
@@ -44,6 +44,37 @@ def test_options_are_spans_in_seconds(node):
     for option in ["silence_max", "reconnect_max", "spin_max"]:
         with pytest.raises(ValueError, match=option):
             nearflash.connect(node.url, **{option: -1})
+
+
+@pytest.fixture
+def secured(tmp_path):
+    """A node that requires TLS."""
+    node = Node(tmp_path, "127.0.0.1:0,tls=required")
+    yield node
+    node.end()
+
+
+def test_tls_is_used_with_the_key_of_the_credential(secured, tmp_path):
+    key = secured.grant("app", "--rights", "rw")
+    url = f"direct+tls://{secured.address}/files"
+    with nearflash.open(url, key.key, key.secret) as volume:
+        volume.write(4000, b"secret")
+        assert volume.read(4000, 6) == b"secret"
+    file = tmp_path / "secret"
+    file.write_text(key.secret)
+    client = nearflash.connect(f"{url}?key=app&secret-file={file}")
+    with client.queue_pair() as pair:
+        pair.post_read(4000, 6)
+        while not (done := pair.poll()):
+            pair.wait()
+        assert done[0][1] == b"secret"
+    assert "client connected with TLS" in (tmp_path / "node.log").read_text()
+    with pytest.raises(nearflash.Error, match="secret is another one"):
+        nearflash.connect(url, key.key, "00" * 32)
+    with pytest.raises(nearflash.Error, match="credential"):
+        nearflash.connect(url)
+    with pytest.raises(nearflash.Error, match="direct\\+tls"):
+        nearflash.connect(url.replace("+tls", ""), key.key, key.secret, reconnect_max=0)
 
 
 def test_digests_are_asked_for_by_the_url(node):

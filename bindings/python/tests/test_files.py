@@ -4,6 +4,7 @@ import contextlib
 import errno
 import gc
 import io
+import json
 import multiprocessing
 import os
 import pickle
@@ -312,6 +313,47 @@ def test_a_write_that_fails_leaves_nothing(place, client, table):
         with files.open(f"{path}/f", "wb") as file:
             file.write(b"1")
     assert files.cat_file(f"{path}/f") == b"1"
+
+
+def test_a_dataset_that_fails_leaves_the_former_file(place):
+    files, path = opened(place)
+    table = pyarrow.table({"number": list(range(1000))})
+    pyarrow.dataset.write_dataset(table, f"{path}/t", format="parquet", filesystem=files)
+    [name] = files.ls(f"{path}/t", detail=False)
+    former = files.cat_file(name)
+    # In a process of its own, which pyarrow may end with SIGABRT: it still closes its file on a
+    # thread, for which it waits at the end, when no thread can enter Python any more.
+    program = """
+import json
+import os
+import sys
+import fsspec
+import pyarrow
+import pyarrow.dataset
+
+files, path = fsspec.url_to_fs(sys.argv[1], **json.loads(sys.argv[2]))
+schema = pyarrow.schema([("number", pyarrow.int64())])
+
+def batches():
+    for number in range(64):
+        yield pyarrow.record_batch([list(range(100_000))], schema=schema)
+        if number == 20:
+            raise ValueError("the source is broken")
+
+try:
+    pyarrow.dataset.write_dataset(
+        batches(), f"{path}/t", schema=schema, format="parquet", filesystem=files,
+        existing_data_behavior="overwrite_or_ignore", max_rows_per_group=100_000,
+    )
+except ValueError as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program, place, json.dumps(credential())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert "the source is broken" in done.stdout + done.stderr, done
+    assert files.ls(f"{path}/t", detail=False) == [name]
+    assert files.cat_file(name) == former
 
 
 def test_a_file_that_is_replaced_is_whole_or_refused_for_who_reads_it(place):

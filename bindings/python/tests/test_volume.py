@@ -232,6 +232,21 @@ def test_a_lost_connection_is_made_again_for_reads(start):
         assert volume.read(0, 10) == b"still here"
 
 
+def test_a_flush_over_a_new_connection_is_told_from_one_that_covers_the_writes(start):
+    node = start()
+    with nearflash.open(node.url) as volume:
+        volume.write(0, b"flash")
+        volume.flush()
+        assert volume.replaced_connections == 0
+        volume.write(0, b"other")
+        node.end(signal.SIGKILL)
+        start(node.address)
+        # A read is repeated over a new connection, and a flush over that one succeeds.
+        volume.read(0, 1)
+        volume.flush()
+        assert volume.replaced_connections > 0
+
+
 def test_a_child_opens_volumes_of_its_own(volume):
     volume.write(0, b"parent")
     child = os.fork()

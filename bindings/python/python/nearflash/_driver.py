@@ -29,6 +29,7 @@ class Driver:
     def __init__(self, pair: QueuePair) -> None:
         self.pair = pair
         self.is_closed = False
+        self.replaced_connections = 0
         self._loop = asyncio.get_running_loop()
         self._ends: dict[int, asyncio.Future[Any]] = {}  # results to come, by token
         self._line: deque[asyncio.Future[None]] = deque()  # callers that wait to post
@@ -221,6 +222,7 @@ class Driver:
     async def _reconnect(self) -> None:
         try:
             await asyncio.to_thread(self.pair.reconnect)
+            self.replaced_connections += 1
             self._watch()
         finally:
             self._reconnecting = None

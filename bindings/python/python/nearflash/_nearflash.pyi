@@ -134,6 +134,15 @@ class Volume:
         """Whether some of the volume may be written."""
 
     @property
+    def replaced_connections(self) -> int:
+        """The number of connections that were lost and replaced since the volume was opened.
+
+        If it is the same before the first write and after a flush, the flush covers all writes
+        between them. Otherwise the node's machine may have lost writes together with the
+        connection.
+        """
+
+    @property
     def closed(self) -> bool:
         """Whether the volume is closed."""
 

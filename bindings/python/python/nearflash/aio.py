@@ -141,6 +141,13 @@ class Volume:
         """The volume's UUID, which another volume of the same name does not have."""
         return self._driver.pair.uuid
 
+    @property
+    def replaced_connections(self) -> int:
+        """The number of connections that were lost and replaced since the volume was opened. If it
+        is the same before the first write and after a flush, the flush covers all writes between
+        them. Otherwise the node's machine may have lost writes together with the connection."""
+        return self._driver.replaced_connections
+
     async def read(self, offset: int, length: int) -> bytes:
         """Reads the `length` bytes at `offset`, both of any alignment."""
         if 0 < length <= PIECE_LENGTH:

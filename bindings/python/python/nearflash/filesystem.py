@@ -132,14 +132,14 @@ class Range(NamedTuple):
             length=None if length is None else int(length),
         )
 
-    @property
-    def url(self) -> str:
-        """The URL of the volume."""
-        return _url(self.node, self.volume)
+    def url(self, tls: bool = False) -> str:
+        """The URL of the volume, with TLS if `tls` and the node has an address."""
+        return _url(self.node, self.volume, tls)
 
 
-def _url(node: str, volume: str) -> str:
-    scheme = "direct+local:" if node.startswith("/") else "direct://"
+def _url(node: str, volume: str, tls: bool) -> str:
+    of_address = "direct+tls://" if tls else "direct://"
+    scheme = "direct+local:" if node.startswith("/") else of_address
     return f"{scheme}{node}/{volume}"
 
 
@@ -165,6 +165,16 @@ class Place(NamedTuple):
         self.check_room(start, data)
         return self.volume.write(self.offset + start, data)
 
+    def flush_since(self, replaced: int) -> None:
+        """Makes the writes durable since the volume had replaced `replaced` connections. A flush
+        over a new connection says nothing of writes over the one that it replaces."""
+        self.volume.flush()
+        if self.volume.replaced_connections != replaced:
+            raise nearflash.OutcomeUnknown(
+                f"'{self.path}': the connection was lost between its writes and the flush, and the "
+                "node's machine may have lost some of them: write it again"
+            )
+
     def check_room(self, start: int, data: "Buffer") -> None:
         """Checks that there is room for `data` from `start` on."""
         if start + memoryview(data).nbytes > self.length:
@@ -178,7 +188,8 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
     `take_timeout` is the time in seconds for which a writer waits for another process (30). `key`,
     `secret`, `secret_file`, `silence_max`, `reconnect_max` and `spin_max` are those of
     `nearflash.connect`. `digest` names the digests of the connection: "header", "data" or
-    "header,data". The other options are those of `fsspec.asyn.AsyncFileSystem`.
+    "header,data". `tls` uses TLS for nodes at an address, with the key of the credential. The other
+    options are those of `fsspec.asyn.AsyncFileSystem`.
     """
 
     protocol = "nearflash"
@@ -192,6 +203,7 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         secret: str | None = None,
         *,
         digest: str | None = None,
+        tls: bool = False,
         take: bool = False,
         take_timeout: float = TAKE_TIMEOUT,
         **options: Any,
@@ -219,7 +231,7 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
 
         self._volume, self._bucket, self._threads = volume, bucket, threads
         self._holds_files: dict[tuple[int, str], bool] = {}
-        self._take, self._take_timeout = take, take_timeout
+        self._take, self._take_timeout, self._tls = take, take_timeout, tls
         self._kept: dict[_named.Bucket, _named.Lease] = {}
 
     @property
@@ -239,7 +251,7 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         found = _NAMED.fullmatch(path)
         if not found:
             return None
-        url = _url(found["node"], found["volume"])
+        url = _url(found["node"], found["volume"], self._tls)
         place = (os.getpid(), url)
         # A volume may be formatted after its ranges were read. They are not written from then on.
         if place not in self._holds_files or (is_written and not self._holds_files[place]):
@@ -299,7 +311,7 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
     def _range(self, path: str, *, is_written: bool = False) -> Place:
         """The place of a range. Its volume is opened once for all of them."""
         wanted = Range.parse(path)
-        volume = self._volume(os.getpid(), wanted.url)
+        volume = self._volume(os.getpid(), wanted.url(self._tls))
         left = volume.size - wanted.offset
         length = left if wanted.length is None else wanted.length
         if length > left or left < 0:
@@ -481,9 +493,10 @@ class VolumeFileSystem(AsyncFileSystem):  # type: ignore[misc] # fsspec has no t
         named = self._find_named(path, is_written=True)
         if named is None:
             place, start = self._range(path, is_written=True), 0
+            replaced = place.volume.replaced_connections
             for part in parts:
                 start += place.write(start, part)
-            place.volume.flush()
+            place.flush_since(replaced)
             return
         how = "xb" if mode == "create" else "wb"
         with NamedFile(self, named, how, self._lease(named.bucket), size=size) as file:
@@ -626,6 +639,8 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
         self, fs: VolumeFileSystem, place: Place | NamedPlace, mode: str, **options: Any
     ) -> None:
         self._place = place
+        # Of the volume, before the first write.
+        self._replaced = place.volume.replaced_connections if isinstance(place, Place) else 0
         self._sought: dict[int, int] = {}  # positions for the next read, by thread
         self._last = (0, 0)  # the previous read
         self._caching = threading.Lock()
@@ -703,7 +718,7 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
         with self.buffer.getbuffer() as data:
             self._place.write(self.offset, data)
         if final:
-            self._place.volume.flush()
+            self._place.flush_since(self._replaced)
         return True
 
 
@@ -714,6 +729,7 @@ class AsyncVolumeFile(AbstractAsyncStreamedFile):  # type: ignore[misc] # fsspec
         self, fs: VolumeFileSystem, place: Place | NamedPlace, mode: str, **options: Any
     ) -> None:
         self._place = place
+        self._replaced = place.volume.replaced_connections if isinstance(place, Place) else 0
         super().__init__(fs, place.path, **_options(mode, place, options))
 
     async def _fetch_range(self, start: int, end: int) -> bytes:
