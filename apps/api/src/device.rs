@@ -1,8 +1,11 @@
 //! Devices.
 
+use nearflash_units::ByteLen;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
+
+use crate::Level;
 
 /// A device.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
@@ -32,12 +35,108 @@ pub struct DeviceInfo {
     /// fail until an operator clears it. Absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
+    /// Whether its file ends before the device does: writes fail, and so do reads behind the end. Absent if
+    /// false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// The file system below a device that is a file. Absent for other devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<BackingInfo>,
     /// The wear of a model of flash. Absent for other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flash: Option<FlashInfo>,
     /// The wear of a model of phase-change memory. Absent for other devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcm: Option<PcmInfo>,
+}
+
+/// The file system below a device that is a file.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct BackingInfo {
+    /// Whether it is enough.
+    pub state: BackingState,
+    /// The bytes that are free in the file system.
+    pub free_bytes: u64,
+    /// The bytes of the device that have no storage in the file system yet.
+    pub unallocated_bytes: u64,
+}
+
+/// Whether the file system has room for the devices that are files in it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackingState {
+    /// It has room for all that they have not allocated yet.
+    #[default]
+    Enough,
+    /// It has less: writes will fail once it is full.
+    Overcommitted,
+    /// It has none: writes to blocks without storage fail.
+    Full,
+}
+
+impl DeviceInfo {
+    /// Its health in a word.
+    pub fn health(&self) -> &'static str {
+        let worn_out = self.flash.as_ref().is_some_and(|it| it.worn_out)
+            || self.pcm.as_ref().is_some_and(|it| it.worn_out);
+        let backing = self.backing.map(|it| it.state).unwrap_or_default();
+        match (backing, worn_out) {
+            _ if self.truncated => "truncated",
+            _ if self.suspect => "suspect",
+            (_, true) => "worn-out",
+            (BackingState::Full, _) => "full",
+            (BackingState::Overcommitted, _) => "overcommitted",
+            (BackingState::Enough, false) => "good",
+        }
+    }
+
+    /// What is wrong with its contents and its file, each in one line with the remedy.
+    pub fn faults(&self) -> Vec<(Level, String)> {
+        let name = &self.name;
+        let truncated = self.truncated.then(|| {
+            let fault = format!(
+                "device '{name}' is truncated: its file ends before the device does, and all writes fail: \
+                 stop the node, and restore the file from a backup"
+            );
+            (Level::Problem, fault)
+        });
+        // Clearing does not help a device whose file lacks a part.
+        let suspect = (self.suspect && !self.truncated).then(|| {
+            let fault = format!(
+                "device '{name}' failed a flush or a durable write: both fail until 'nearflash device \
+                 clear {name}'"
+            );
+            (Level::Problem, fault)
+        });
+        let backing = self.backing.and_then(|it| it.fault(name));
+        truncated.into_iter().chain(suspect).chain(backing).collect()
+    }
+}
+
+impl BackingInfo {
+    /// What is wrong with it, for the device of this name.
+    pub fn fault(&self, name: &str) -> Option<(Level, String)> {
+        // Rounded down, for people.
+        let mib = |bytes: u64| ByteLen(bytes >> 20 << 20);
+        let (free, unallocated) = (mib(self.free_bytes), mib(self.unallocated_bytes));
+        match self.state {
+            BackingState::Enough => None,
+            BackingState::Overcommitted => {
+                let fault = format!(
+                    "device '{name}' is overcommitted: its file system has {free} free, less than its files \
+                     may still need ({unallocated} for this one): free space there before writes fail"
+                );
+                Some((Level::Warning, fault))
+            }
+            BackingState::Full => {
+                let fault = format!(
+                    "device '{name}' has no room: its file system is full ({free} free, {unallocated} not \
+                     allocated), and writes fail: free space there"
+                );
+                Some((Level::Problem, fault))
+            }
+        }
+    }
 }
 
 /// The wear of a model of flash since the start of the node.

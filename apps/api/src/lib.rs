@@ -40,8 +40,8 @@ pub use activity::{Activity, ActivityShow, Interval};
 pub use call::{Call, Conditional, Reply, Request, Serve, parse_request};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
 pub use device::{
-    DeviceClear, DeviceInfo, DeviceList, Devices, EraseBucket, ErasesInfo, FlashInfo, OneDevice,
-    PcmInfo,
+    BackingInfo, BackingState, DeviceClear, DeviceInfo, DeviceList, Devices, EraseBucket,
+    ErasesInfo, FlashInfo, OneDevice, PcmInfo,
 };
 pub use document::{Document, SCHEMA};
 pub use error::{ApiError, ErrorCode, Subject};
@@ -61,8 +61,8 @@ pub use reservation::{
 pub use rules::rule;
 pub use secret::SecretText;
 pub use status::{
-    ClientInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, HungCoreInfo, InitiatorInfo, IscsiClash,
-    Ready, Status, StatusShow, WithdrawalInfo,
+    ClientInfo, ClusterNodeInfo, ClusterView, CopyInfo, CoreInfo, HostInfo, HungCoreInfo,
+    InitiatorInfo, IscsiClash, Ready, Status, StatusShow, WithdrawalInfo,
 };
 pub use token::{
     NewToken, OneToken, ParseTokenScopeError, TokenCreate, TokenInfo, TokenList, TokenRemove,

@@ -177,6 +177,9 @@ pub struct ClusterView {
     pub verdict: String,
     /// The reason and the remedy.
     pub reason: String,
+    /// The nodes, in the order of their numbers; empty while they are unknown.
+    #[serde(default)]
+    pub nodes: Vec<ClusterNodeInfo>,
     /// The mirrors that this node copies to a replica which returns.
     #[serde(default)]
     pub copies: Vec<CopyInfo>,
@@ -188,6 +191,35 @@ pub struct ClusterView {
     /// if all turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hung_cores: Vec<HungCoreInfo>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
+pub struct ClusterNodeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Whether it counts as running. It does for some seconds after it was killed.
+    pub is_running: bool,
+    /// The version of its program.
+    pub version: String,
+    /// The bytes of its slices for volumes, used and free.
+    pub data_bytes: u64,
+    /// The bytes of these that new volumes can use.
+    pub free_bytes: u64,
+    /// The replicas on its slices.
+    pub replicas: u64,
+    /// The mirrors whose primary is one of them.
+    pub primaries: u64,
+}
+
+impl ClusterView {
+    /// The bytes of all slices for volumes, and those of them that are free.
+    pub fn space(&self) -> (u64, u64) {
+        let sum = |of: fn(&ClusterNodeInfo) -> u64| self.nodes.iter().map(of).sum();
+        (sum(|it| it.data_bytes), sum(|it| it.free_bytes))
+    }
 }
 
 /// A core that does not turn.

@@ -48,6 +48,8 @@ fn status() -> Status {
             block_size: 512,
             volatile_cache: true,
             suspect: false,
+            truncated: false,
+            backing: None,
             flash: None,
             pcm: None,
         }],
@@ -853,6 +855,7 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
         node: "a".to_owned(),
         verdict: verdict.to_owned(),
         reason: "etcd on c is down".to_owned(),
+        nodes: vec![],
         copies: vec![],
         withdrawals: vec![],
         hung_cores: vec![],
@@ -869,6 +872,24 @@ fn a_verdict_is_the_worst_finding_with_every_reason() {
         assert!(said.contains(part), "{said} lacks {part}");
     }
     assert_eq!(Verdict::of(&Status { cluster: Some(view("ok")), ..status() }), Verdict::default());
+    let backing =
+        |state| Some(BackingInfo { state, free_bytes: 3 << 19, unallocated_bytes: 40 << 20 });
+    let with = |truncated, state| {
+        let mut status = status();
+        let device = &mut status.devices[0];
+        (device.truncated, device.backing) = (truncated, backing(state));
+        let health = device.health();
+        (health, Verdict::of(&status))
+    };
+    assert_eq!(with(false, BackingState::Enough), ("good", Verdict::default()));
+    let (health, found) = with(false, BackingState::Overcommitted);
+    assert_eq!((health, found.level), ("overcommitted", Level::Warning));
+    let said = "has 1MiB free, less than its files may still need (40MiB for this one)";
+    assert!(found.reasons[0].contains(said), "{found:?}");
+    let (health, found) = with(false, BackingState::Full);
+    assert_eq!((health, found.level), ("full", Level::Problem));
+    let (health, found) = with(true, BackingState::Full);
+    assert_eq!((health, found.level, found.reasons.len()), ("truncated", Level::Problem, 2));
     let (volumes, devices) = (vec!["data".to_owned()], vec!["flash".to_owned()]);
     let withdrawals = vec![WithdrawalInfo { volumes, devices, seconds: 12 }];
     let waits = ClusterView { withdrawals, ..view("ok") };

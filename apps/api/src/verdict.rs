@@ -71,14 +71,7 @@ fn devices(status: &Status) -> Vec<Finding> {
 
 fn device(device: &DeviceInfo) -> Vec<Finding> {
     let name = &device.name;
-    let mut findings = Vec::new();
-    if device.suspect {
-        let reason = format!(
-            "device '{name}' failed a flush or a durable write: both fail until 'nearflash device \
-             clear {name}'"
-        );
-        findings.push((Level::Problem, reason));
-    }
+    let mut findings = device.faults();
     let flash = device.flash.as_ref().map(|wear| (wear.worn_out, wear.life_used));
     let pcm = device.pcm.as_ref().map(|wear| (wear.worn_out, wear.life_used));
     match flash.or(pcm) {

@@ -234,7 +234,7 @@ fn joined(made: &Joined) -> String {
 
 fn described(status: &ClusterStatus) -> String {
     let ClusterStatus { cluster, name, verdict, reason, members, etcd, data, .. } = status;
-    let ClusterStatus { node, is_external, .. } = status;
+    let ClusterStatus { node, nodes, is_external, .. } = status;
     let part =
         |name, part: &StatusPart| format!("{name} {}: {}\n", part.verdict.as_str(), part.reason);
     let (which, external) = match is_external {
@@ -243,9 +243,13 @@ fn described(status: &ClusterStatus) -> String {
     };
     let node: String = node.iter().map(|it| part("this node:", it)).collect();
     let parts = part(which, etcd) + &part("data:", data) + &node;
+    let nodes = match tables::nodes(nodes) {
+        table if table.is_empty() => table,
+        table => table + "\n",
+    };
     let table = tables::members(members);
     format!(
-        "cluster '{name}' ({cluster}){external}\n{}: {reason}\n\n{parts}\n{table}",
+        "cluster '{name}' ({cluster}){external}\n{}: {reason}\n\n{parts}\n{nodes}{table}",
         verdict.as_str()
     )
 }

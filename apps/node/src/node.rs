@@ -4,6 +4,7 @@
 
 mod access;
 mod activity;
+mod backing;
 mod bell;
 pub(crate) mod board;
 mod change;
@@ -24,6 +25,7 @@ mod quiesce;
 mod quiescing;
 mod raised;
 mod remotes;
+
 mod service;
 mod shared;
 mod status;
@@ -58,6 +60,8 @@ use crate::{Asker, DirectAccess, Runtime, Ticket};
 
 pub(crate) use access::fill_random;
 use activity::Watched;
+pub(crate) use backing::BackingWatch;
+use backing::Backings;
 use bell::Bell;
 use board::Board;
 pub(crate) use change::Changes;
@@ -115,6 +119,8 @@ pub(crate) struct Node {
     /// The same moment as a time of day.
     ready_at: UnixTime,
     health: Health,
+    /// What was found of devices that are files.
+    backings: Backings,
 }
 
 /// The recorded and served state.
@@ -166,6 +172,7 @@ impl Node {
             started,
             ready_at: now(),
             health,
+            backings: Backings::default(),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::exports::{direct_access, published};
 use crate::files::{self, FilesOwner, Queues};
 use crate::health::Health;
 use crate::http::{Http, NetworkDoor};
-use crate::node::{Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
+use crate::node::{BackingWatch, Changes, ExpiryWatch, Node, RemoteWatch, Workers, now};
 use crate::prepare::{Prepared, Slices, prepare};
 use crate::runtime_face::{Event, FilesAccess, OnFiles, OpenDoor};
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, remote, runtime};
@@ -48,6 +48,7 @@ pub struct Running {
     authenticator: Authenticator,
     workers: Workers,
     remotes: RemoteWatch,
+    backings: Option<BackingWatch>,
     cluster: Option<Clustered>,
     /// The Unix socket for direct clients on this machine; dropping it removes the file.
     local_socket: Option<SocketFile>,
@@ -131,6 +132,8 @@ impl Running {
         let (changes, authenticator, workers) = desks;
         let remotes = RemoteWatch::start(Arc::clone(&node), absent);
         let remotes = remotes.map_err(no_thread).inspect_err(given_up)?;
+        let backings = BackingWatch::start(&node, cluster.is_some());
+        let backings = backings.map_err(no_thread).inspect_err(given_up)?;
         let files = files.map(|files| files.start(&node, &runtime)).transpose();
         let files = files.map_err(no_thread).inspect_err(given_up)?;
         let cluster = cluster.map(|it| it.follow(&node, slices)).transpose();
@@ -149,6 +152,7 @@ impl Running {
             authenticator,
             workers,
             remotes,
+            backings,
             cluster,
             local_socket,
             files,
@@ -184,6 +188,7 @@ impl Running {
         // Requests that wait for a job or trace are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.remotes.stop();
+        self.backings.into_iter().for_each(BackingWatch::stop);
         self.http.into_iter().for_each(Http::stop);
         self.control.stop();
         self.cluster.into_iter().for_each(Clustered::stop);

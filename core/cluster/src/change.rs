@@ -192,7 +192,7 @@ pub enum Refusal {
     #[error("this would write a record that no node can read again: {key} {error}")]
     Unreadable { key: Box<str>, error: RecordError },
     /// A node is not registered.
-    #[error("the cluster has no node {0}: `nearflash node list` lists them")]
+    #[error("the cluster has no node {0}: `nearflash cluster status` lists them")]
     NoNode(Uuid),
     /// A node comes back that was removed.
     #[error(
@@ -202,8 +202,8 @@ pub enum Refusal {
     NodeRemoved(Name),
     /// A node that is to be removed runs.
     #[error(
-        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when it has been \
-         down for 10 seconds"
+        "{0} is up, or was up to a few seconds ago: stop it first, and repeat this when `nearflash cluster \
+         status` shows it as down"
     )]
     NodeUp(Name),
     /// The other nodes have not dropped it yet.

@@ -16,6 +16,7 @@ mod model;
 pub mod record;
 pub mod state;
 pub mod store;
+pub mod summary;
 pub mod verdict;
 
 pub use agent::{Agent, AgentConfig, ChangeId, Outcome, StoreHealth};
@@ -28,4 +29,5 @@ pub use state::{ClusterState, Inconsistent};
 pub use store::{
     Answer, Compare, Found, ModRevision, Operation, Put, RequestId, StoreEvent, StoreRequest, Txn,
 };
+pub use summary::{NodeSummary, SliceSpace, slice_spaces, summary};
 pub use verdict::{Level, Part, Verdict, data, mirrors_by_copies, verdict};

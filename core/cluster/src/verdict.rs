@@ -55,9 +55,10 @@ impl Level {
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Ok => 0,
-            Self::Degraded => 1,
-            Self::AtRisk => 2,
-            Self::Unavailable => 3,
+            // 1 is a command that failed, and 2 one that was not understood.
+            Self::Degraded => 3,
+            Self::AtRisk => 4,
+            Self::Unavailable => 5,
         }
     }
 

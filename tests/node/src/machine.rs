@@ -110,8 +110,8 @@ impl Machine {
         let output = self.run(&["status", "--json"]);
         let status: Value = serde_json::from_slice(&output.stdout).expect("the status is JSON");
         let verdict = status["verdict"].as_str().expect("the status has a verdict");
-        let code =
-            ["ok", "degraded", "at-risk", "unavailable"].iter().position(|it| *it == verdict);
+        let codes = [("ok", 0), ("degraded", 3), ("at-risk", 4), ("unavailable", 5)];
+        let code = codes.iter().find(|(it, _)| *it == verdict).map(|(_, code)| *code);
         assert_eq!((status["schema"].as_u64(), code), (Some(1), code_of(&output)), "{status}");
         if verdict != "ok" {
             eprintln!("{}: {verdict}: {}", self.address, status["reason"]); // for a test that fails

@@ -54,6 +54,73 @@ fn a_full_device_answers_capacity_exceeded_and_serves_what_it_has() {
     assert_eq!(host.read_stamp(0), Some(second));
     assert_eq!(host.flush(), Status::SUCCESS);
     assert_serves(&node);
+    let room = || node.command(&["status"])["devices"][0]["backing"]["state"].clone();
+    eventually("the device is full", || room() == "full");
+    let status = node.command(&["status"]);
+    assert_eq!(status["verdict"]["level"], "problem", "{status}");
+    assert!(metrics(&node).contains("nearflash_device_full{device=\"flash\"} 1"));
+    assert!(place.log().contains("device 'flash' has no room"), "{}", place.log());
+    node.terminate();
+}
+
+fn metrics(node: &Node<'_>) -> String {
+    node.command(&["metrics"])["text"].as_str().unwrap().to_owned()
+}
+
+/// The device is a sparse file, twice as long as its file system has room.
+#[test]
+fn a_device_that_its_file_system_has_no_room_for_is_overcommitted_before_writes_fail() {
+    let place = Place::new();
+    let system = rustix::fs::statvfs(place.path(".")).unwrap();
+    let size = (system.f_bavail * system.f_frsize * 2) >> 20;
+    let node = Node::start(&place, &["--device", &place.flash(&format!("{size}MiB"))]);
+    let status = node.command(&["status"]);
+    let device = &status["devices"][0];
+    assert_eq!(device["backing"]["state"], "overcommitted", "{status}");
+    assert!(
+        device["backing"]["unallocated_bytes"].as_u64() > device["backing"]["free_bytes"].as_u64()
+    );
+    assert_eq!(status["verdict"]["level"], "warning", "{status}");
+    assert!(metrics(&node).contains("nearflash_device_overcommitted{device=\"flash\"} 1"));
+    assert!(place.log().contains("device 'flash' is overcommitted"), "{}", place.log());
+    node.terminate();
+}
+
+#[test]
+fn no_write_to_a_truncated_device_succeeds_and_no_gap_reads_as_zeroes() {
+    let place = Place::new();
+    let node = flash_node(&place, &[]);
+    let mut host = Host::connect(&node, "data");
+    let (first, later) = (Stamp { lba: 0, sequence: 1 }, Stamp { lba: 100, sequence: 1 });
+    assert_eq!(host.write_stamp(first), Status::SUCCESS);
+    assert_eq!(host.write_stamp(later), Status::SUCCESS);
+    assert_eq!(host.flush(), Status::SUCCESS);
+    let cut = place_of(first, &place) + 50 * 4096;
+    let file = OpenOptions::new().write(true).open(place.path("flash.img")).unwrap();
+    file.set_len(cut).unwrap();
+    let fault = Status::WRITE_FAULT;
+    // Linux would extend the file, and leave a gap.
+    assert_eq!(host.write(2047, &[7; 4096]), fault);
+    assert_eq!(host.write(1, &[7; 4096]), fault);
+    assert_eq!(host.flush(), fault, "what was flushed is lost");
+    assert_eq!(file.metadata().unwrap().len(), cut, "no write has extended the file");
+    file.set_len(64 * MIB).unwrap();
+    assert_eq!(host.read(100, 1).0, Status::UNRECOVERED_READ, "the gap");
+    assert_eq!(host.read_stamp(0), Some(first), "the rest is served");
+    let admin = Admin::join(&node, "data");
+    let zeroes = Command::write_zeroes(NamespaceId(1), Lba(128), 63);
+    assert_eq!(admin.io(1, 8).run(&zeroes).status(), fault);
+    drop((host, admin));
+    let status = node.command(&["status"]);
+    assert_eq!(status["devices"][0]["truncated"], true, "{status}");
+    assert_eq!(status["verdict"]["level"], "problem", "{status}");
+    assert!(metrics(&node).contains("nearflash_device_truncated{device=\"flash\"} 1"));
+    let recorded = "device 'flash' is truncated: its file ends before the device does";
+    eventually("a log line", || place.log().contains(recorded));
+    node.terminate();
+    let node = flash_node(&place, &[]);
+    let status = node.command(&["status"]);
+    assert_eq!(status["devices"][0]["suspect"], true, "although the file is long again: {status}");
     node.terminate();
 }
 
@@ -76,7 +143,7 @@ fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
     eventually("the log names the device", || place.log().contains(said));
     assert_eq!(place.log().matches("failed a request").count(), 1, "not for each request");
     assert_eq!(host.read_stamp(0), Some(first), "the rest is served");
-    assert_serves(&node);
+    assert_eq!(host.write(0, &[7; 4096]), Status::WRITE_FAULT, "and not written");
     drop(host);
     node.terminate();
     let device = format!("flash=file:{}", place.text("flash.img"));

@@ -90,6 +90,68 @@ fn a_volume_with_two_replicas_is_the_same_on_every_node_over_every_protocol_and_
     nodes.assert_replicas_agree(2);
 }
 
+/// A request of a host counts at the volume that it names, and nowhere else; the copies have metrics of their own.
+#[test]
+#[ignore = "needs etcd: run by make test"]
+fn a_mirrored_volume_counts_once_in_metrics_and_the_space_of_the_cluster_is_shown_for_each_node() {
+    let machines = machines(3);
+    let mut nodes = Mirrored::start(&machines);
+    nodes.create(&["--size", "96MiB", "--width", "1"]);
+    let mirror = nodes.mirror(0);
+    let (primary, secondary) = (mirror.primary(), mirror.secondary());
+    let third = (0..3).find(|it| ![primary, secondary].contains(it)).unwrap();
+    let mut host = Host::connect(nodes.node(third), "data");
+    assert_eq!(host.write_stamp(Stamp { lba: 1, sequence: 1 }), Status::SUCCESS);
+    let metrics =
+        |node: usize| nodes.node(node).command(&["metrics"])["text"].as_str().unwrap().to_owned();
+    let writes = |node: usize, family: &str, labels: &str| {
+        let text = metrics(node);
+        let is_meant = |line: &&str| {
+            line.starts_with(&format!("nearflash_{family}_operations_total{{"))
+                && line.contains(labels)
+                && line.contains("op=\"write\"")
+        };
+        let value = |line: &str| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+        text.lines().filter(is_meant).map(value).sum::<f64>()
+    };
+    let volume = "volume=\"data\"";
+    assert_eq!([0, 1, 2].map(|node| writes(node, "volume", "")).iter().sum::<f64>(), 1.0);
+    assert_eq!(writes(third, "volume", volume), 1.0);
+    eventually("the primary counts", || writes(primary, "slice", "role=\"primary\"") >= 1.0);
+    eventually("the replica counts", || writes(secondary, "slice", "role=\"replica\"") >= 1.0);
+    for node in 0..3 {
+        let text = metrics(node);
+        let sizes = text.lines().filter(|it| it.starts_with("nearflash_volume_size_bytes{"));
+        assert_eq!(sizes.count(), 1, "{text}");
+        let free = |family: &str| text.lines().filter(|it| it.starts_with(family)).count();
+        assert_eq!(free("nearflash_cluster_free_bytes{"), 3, "{text}");
+        let status = nodes.node(node).command(&["status"]);
+        let devices = status["devices"].as_array().unwrap();
+        let slice = devices.iter().find(|it| it["kind"] == "file").unwrap();
+        assert!(slice["free_bytes"].as_u64().unwrap() > 300 * MIB, "{slice}");
+        assert_eq!(status["volume_io"].as_array().unwrap().len(), 1, "{status}");
+        let of_cluster = &status["cluster"]["nodes"][node];
+        assert_eq!(of_cluster["name"], format!("n{node}"), "{status}");
+        assert_eq!(of_cluster["free_bytes"], slice["free_bytes"], "{status}");
+        let used = if node == third { 0 } else { 96 * MIB };
+        let taken =
+            of_cluster["data_bytes"].as_u64().unwrap() - slice["free_bytes"].as_u64().unwrap();
+        assert_eq!(taken, used, "{status}");
+    }
+    drop(host);
+    let shown = machines[0].run(&["status"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for row in ["n0    runs", "n1    runs", "n2    runs", "n0       127."] {
+        assert!(shown.contains(row), "no '{row}' in\n{shown}");
+    }
+    nodes.crash(third);
+    let is_down = || {
+        let output = machines[primary].run(&["status"]);
+        String::from_utf8(output.stdout).unwrap().contains(&format!("n{third}    is down"))
+    };
+    eventually("the node is shown as down", is_down);
+}
+
 #[test]
 #[ignore = "needs etcd: run by make test"]
 fn a_primary_and_a_secondary_that_are_killed_under_load_lose_nothing_and_return() {

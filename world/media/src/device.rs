@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::file::{Storage, file_run, read_at, zero_range};
+use crate::file_state::{FileState, truncated};
 use crate::spec::NullDelays;
 use crate::{ModelDevice, RamRegion};
 
@@ -31,6 +32,7 @@ pub struct Device {
     pub(crate) data_start: ByteOffset,
     pub(crate) data_len: ByteLen,
     pub(crate) kind: Kind,
+    pub(crate) file: FileState,
     pub(crate) source: Option<Box<str>>,
 }
 
@@ -72,7 +74,8 @@ impl Device {
     ) -> Self {
         let data_len = ByteLen(properties.len.0 / GRANULE.0 * GRANULE.0);
         let (data_start, health) = (ByteOffset(0), Arc::default());
-        Self { name, uuid, properties, health, data_start, data_len, kind, source: None }
+        let file = FileState::default();
+        Self { name, uuid, properties, health, data_start, data_len, kind, file, source: None }
     }
 
     /// Zeroes a range of whole blocks durably, before it becomes part of a volume, so that a volume
@@ -81,7 +84,7 @@ impl Device {
     /// call, and stops the work by returning `false`. Returns whether the whole range is zeroed.
     ///
     /// # Errors
-    /// When the device cannot be written, or has no room for storage that must be kept.
+    /// When the device cannot be written, is truncated, or has no room for storage that must be kept.
     pub fn zero(
         &self,
         offset: ByteOffset,
@@ -89,6 +92,21 @@ impl Device {
         storage: Storage,
         goes_on: &mut dyn FnMut(ByteLen) -> bool,
     ) -> io::Result<bool> {
+        self.zero_steps(offset, len, storage, goes_on).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::StorageFull {
+                self.note_refusal();
+            }
+        })
+    }
+
+    fn zero_steps(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        storage: Storage,
+        goes_on: &mut dyn FnMut(ByteLen) -> bool,
+    ) -> io::Result<bool> {
+        self.check_whole()?;
         for (offset, len) in steps(offset, len) {
             let is_whole = match &self.kind {
                 // A block device has storage for all of its blocks anyway.
@@ -113,6 +131,7 @@ impl Device {
                 return Ok(false);
             }
         }
+        self.check_whole()?;
         match &self.kind {
             Kind::Uring(device) => self.sync(&device.fd, goes_on),
             Kind::Ram(_) | Kind::Null(_) | Kind::Model(_) | Kind::Remote => Ok(true),
@@ -124,6 +143,9 @@ impl Device {
     /// # Errors
     /// When the device cannot be read, or is on another node.
     pub fn read(&self, offset: ByteOffset, into: &mut [u8]) -> io::Result<()> {
+        if !self.has(offset, ByteLen::from_usize(into.len())) {
+            return Err(truncated());
+        }
         match &self.kind {
             Kind::Uring(device) => {
                 into.copy_from_slice(&read_at(&device.fd, offset, into.len())?);
@@ -178,6 +200,8 @@ impl Device {
     pub fn allocation(&self, offset: ByteOffset, len: ByteLen) -> DeviceResult {
         match &self.kind {
             Kind::Uring(device) if device.is_block => DeviceResult::Unsupported,
+            // Behind its end, a file has no storage either.
+            Kind::Uring(_) if !self.look() && !self.has(offset, len) => DeviceResult::MediumError,
             Kind::Uring(device) => match file_run(&device.fd, offset, len) {
                 Ok((mapped, len)) => DeviceResult::run(mapped, len),
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => DeviceResult::Unsupported,

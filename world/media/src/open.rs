@@ -14,6 +14,7 @@ use crate::NullDelays;
 use crate::device::{Device, Kind, UringDevice};
 use crate::error::OpenError;
 use crate::file::{Asked, OpenFile, block_discards, punches, releases, write_at};
+use crate::file_state::FileState;
 use crate::probe::what_it_holds;
 use crate::{Backing, DeviceSpec, ModelDevice, RamRegion};
 
@@ -474,6 +475,7 @@ fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {
         data_start: label.data_start,
         data_len: label.data_len,
         kind: Kind::Uring(UringDevice { fd, is_block, direct }),
+        file: FileState::default(),
         source: None,
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
-use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_media::{Device, Kind, NullDelays, RamRegion};
 use nearflash_request::BufferId;
 use nearflash_shard::{Notice, Submitted};
@@ -32,13 +32,15 @@ static ZEROES: Aligned = Aligned([0; ZEROES_LEN as usize]);
 pub(crate) struct Devices {
     devices: Vec<Arc<Device>>,
     in_flight: Slab<InFlight>,
+    /// When each device's file was looked at.
+    looked_at: Vec<Nanos>,
     /// Operations of the null device and of models, by the time of their end.
     delayed: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
 impl Devices {
     pub(crate) fn new(devices: Vec<Arc<Device>>) -> Self {
-        Self { devices, in_flight: Slab::new(), delayed: BinaryHeap::new() }
+        Self { devices, in_flight: Slab::new(), looked_at: Vec::new(), delayed: BinaryHeap::new() }
     }
 
     /// The number of operations in flight.
@@ -68,6 +70,9 @@ impl Devices {
         buffers: Buffers<'_>,
         push: impl FnOnce(Entry),
     ) -> Submitted {
+        if !self.reaches(&request, now) {
+            return Submitted::Done(DeviceResult::MediumError);
+        }
         let device = &self.devices[index(request.device.0)];
         match device.kind() {
             Kind::Null(delays) => {
@@ -134,12 +139,68 @@ impl Devices {
         match self.in_flight[index(slot)].progress(result) {
             Some(result) => {
                 let ended = self.in_flight.remove(index(slot));
+                if result == DeviceResult::NoSpace {
+                    self.devices[index(ended.request.device.0)].note_refusal();
+                }
                 Some((ended.request.id, result))
             }
             None => {
                 push(self.entry(slot, &buffers));
                 None
             }
+        }
+    }
+
+    /// Whether the device still has what an operation concerns. A write behind the end of a file that another
+    /// process has truncated would succeed, and leave a gap that reads as zeroes.
+    #[inline]
+    fn reaches(&mut self, request: &DeviceRequest, now: Nanos) -> bool {
+        match request.operation {
+            DeviceOperation::Read { .. } | DeviceOperation::Allocation => {
+                self.devices[index(request.device.0)].has(request.offset, request.len)
+            }
+            _ => self.is_whole(request.device, now),
+        }
+    }
+
+    /// Whether the file of the device was seen shorter than the device.
+    pub(crate) fn is_truncated(&self, device: DeviceId) -> bool {
+        self.devices[index(device.0)].is_truncated()
+    }
+
+    /// Whether the file of the device has its length. The file is looked at once in each turn.
+    #[inline]
+    fn is_whole(&mut self, device: DeviceId, now: Nanos) -> bool {
+        let number = index(device.0);
+        let device = &self.devices[number];
+        if !matches!(device.kind(), Kind::Uring(file) if !file.is_block()) {
+            return true;
+        }
+        if self.looked_at.len() <= number {
+            self.looked_at.resize(self.devices.len(), Nanos(0));
+        }
+        if std::mem::replace(&mut self.looked_at[number], now) == now {
+            return !device.is_truncated();
+        }
+        device.look()
+    }
+
+    /// The ring's result for the operation in this slot, or 0, as behind the end of the file, for a write during
+    /// which the file was truncated.
+    #[inline]
+    pub(crate) fn weighed(&mut self, slot: u32, result: i32, now: Nanos) -> i32 {
+        let request = self.in_flight[index(slot)].request;
+        match request.operation {
+            DeviceOperation::Write { .. } | DeviceOperation::WriteZeroes { .. }
+                if result > 0 && !self.is_whole(request.device, now) =>
+            {
+                0
+            }
+            DeviceOperation::Read { .. } if result == 0 => {
+                self.devices[index(request.device.0)].look();
+                0
+            }
+            _ => result,
         }
     }
 

@@ -280,7 +280,8 @@ impl Reactor {
     fn take_completion(&mut self, token: Token, result: i32, events: &mut Vec<Event>) {
         match token {
             Token::Device { slot, generation } => {
-                let Self { devices, ring, pool, arena, rings, notices, .. } = self;
+                let Self { devices, ring, pool, arena, rings, notices, now, .. } = self;
+                let result = devices.weighed(slot, result, *now);
                 let buffers = Buffers { pool, arena, rings };
                 // Only a result without progress can be a fault.
                 let fault = (result <= 0).then(|| devices.fault(slot, result.saturating_neg()));

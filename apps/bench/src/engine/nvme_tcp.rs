@@ -9,6 +9,7 @@ use nearflash::nvme_tcp::{
 };
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use rustix::event::PollFd;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{Done, Engine, EngineError, Opener, Slot, waker};
@@ -171,6 +172,22 @@ fn slots_per_pair(depth: usize, pairs: u16) -> usize {
     depth.div_ceil(usize::from(pairs))
 }
 
+/// The name of a bench as a host, before the machine's identifier: one host in metrics, however often it runs.
+const HOST_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:bench:";
+
+/// The identifier of this machine as a host, which does not reveal the machine-id; a random one without that.
+fn host_id() -> Uuid {
+    match std::fs::read("/etc/machine-id") {
+        Ok(machine) if !machine.is_empty() => {
+            let hash =
+                Sha256::new().chain_update(b"nearflash bench").chain_update(machine).finalize();
+            let bytes = hash.first_chunk::<16>().expect("a hash has 32 bytes");
+            uuid::Builder::from_random_bytes(*bytes).into_uuid()
+        }
+        _ => Uuid::new_v4(),
+    }
+}
+
 fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
     let resolved = nearflash::resolve(&target.host, target.port);
     let failed = |source| HostError::Resolve { host: target.host.clone(), source };
@@ -178,10 +195,9 @@ fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
     let nqn = |name: &str| {
         Nqn::new(name).map_err(|source| BenchError::Nqn { name: name.to_owned(), source })
     };
-    let mut identity = HostIdentity::from_uuid(Uuid::new_v4());
-    if let Some(name) = &target.host_nqn {
-        identity.nqn = nqn(name)?;
-    }
+    let id = host_id();
+    let name = target.host_nqn.clone().unwrap_or_else(|| format!("{HOST_NQN_PREFIX}{id}"));
+    let identity = HostIdentity { nqn: nqn(&name)?, id };
     let tls = target.tls.as_ref().map(|PskFile { path, derivation }| {
         Tls::from_file(path).map(|tls| tls.derivation(*derivation))
     });
@@ -289,5 +305,25 @@ impl Engine for NvmeTcpEngine {
             }
             QueuePair::wait_any(std::slice::from_ref(pair), Nanos::from_secs(1))?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bench_is_one_host_however_often_it_runs() {
+        let target = |text: &str| match text.parse::<crate::subject::Target>().unwrap() {
+            crate::subject::Target::NvmeTcp(target) => target,
+            other => panic!("{other:?}"),
+        };
+        let of = |text| options(&target(text)).unwrap().host;
+        let (one, other) = (of("nvme-tcp://127.0.0.1/data"), of("nvme-tcp://127.0.0.1:4421/other"));
+        if std::fs::read("/etc/machine-id").is_ok_and(|it| !it.is_empty()) {
+            assert_eq!((&one.nqn, one.id), (&other.nqn, other.id));
+        }
+        assert!(one.nqn.to_string().starts_with("nqn.2026-11.io.nearflash:bench:"), "{}", one.nqn);
+        assert_eq!(of("nvme-tcp://127.0.0.1/data?host-nqn=nqn.x:h").nqn.to_string(), "nqn.x:h");
     }
 }

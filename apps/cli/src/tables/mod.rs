@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_access::GrantRange;
 use nearflash_api::{
-    ChapInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, KeyedHosts, ReservationInfo,
-    TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout,
+    ChapInfo, ClusterNodeInfo, CredentialInfo, GrantInfo, JobInfo, KeyedHost, KeyedHosts,
+    ReservationInfo, TokenInfo, VolumeDetail, VolumeInfo, VolumeLayout,
 };
 use nearflash_node::cluster::MemberStatus;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -93,7 +93,7 @@ pub(crate) fn volume_detail(detail: &VolumeDetail) -> String {
 
 /// The members of etcd.
 pub(crate) fn members(members: &[MemberStatus]) -> String {
-    let mut table = table(&["MEMBER", "ADDRESS", "ROLE", "STATE", "ETCD", "STORED"], &[5]);
+    let mut table = table(&["ETCD OF", "ADDRESS", "ROLE", "STATE", "VERSION", "STORED"], &[5]);
     for member in members {
         let role = if member.is_voter { "voter" } else { "learner" };
         let state = match (member.is_reachable, member.is_leader) {
@@ -102,14 +102,35 @@ pub(crate) fn members(members: &[MemberStatus]) -> String {
             (true, false) => "answers",
         };
         // The rest of the name is the address.
-        let host = member.name.split('@').next().unwrap_or_default();
+        let machine = || member.name.split('@').next().unwrap_or_default().to_owned();
         table.add_row([
-            host.to_owned(),
+            member.node.clone().unwrap_or_else(machine),
             member.address.as_ref().map(ToString::to_string).unwrap_or_default(),
             role.to_owned(),
             state.to_owned(),
             member.version.clone().unwrap_or_default(),
             member.db_bytes.map(size).unwrap_or_default(),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// The nodes of a cluster; empty if they are unknown.
+pub(crate) fn nodes(nodes: &[ClusterNodeInfo]) -> String {
+    if nodes.is_empty() {
+        return String::new();
+    }
+    let header = ["NODE", "STATE", "SPACE", "FREE", "REPLICAS", "PRIMARIES", "VERSION"];
+    let mut table = table(&header, &[2, 3, 4, 5]);
+    for node in nodes {
+        table.add_row([
+            node.name.clone(),
+            if node.is_running { "runs" } else { "is down" }.to_owned(),
+            size(node.data_bytes),
+            size(node.free_bytes),
+            node.replicas.to_string(),
+            node.primaries.to_string(),
+            node.version.clone(),
         ]);
     }
     rendered(&table)

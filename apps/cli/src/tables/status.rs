@@ -58,7 +58,11 @@ fn cluster(status: &Status) -> String {
         format!("mirror {mirror} of '{volume}' is compared and copied: {done} of {all}\n")
     });
     let copies: String = copies.collect();
-    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{copies}")
+    let space = match view.space() {
+        (0, _) => String::new(),
+        (data, free) => format!("space: {} of {} free\n", size(free), size(data)),
+    };
+    format!("node '{node}' of cluster {uuid}\n{verdict}: {reason}\n{space}{copies}")
 }
 
 fn doors(status: &Status) -> String {
@@ -104,20 +108,13 @@ pub(crate) fn device_list(devices: &[DeviceInfo]) -> String {
     let header = ["DEVICE", "SIZE", "FREE", "BLOCK", "CACHE", "HEALTH", "SOURCE"];
     let mut table = table(&header, &[1, 2, 3]);
     for device in devices {
-        let worn_out = device.flash.as_ref().is_some_and(|it| it.worn_out)
-            || device.pcm.as_ref().is_some_and(|it| it.worn_out);
-        let health = match (device.suspect, worn_out) {
-            (true, _) => "suspect",
-            (false, true) => "worn-out",
-            (false, false) => "good",
-        };
         table.add_row([
             device.name.clone(),
             size(device.bytes),
             size(device.free_bytes),
             device.block_size.to_string(),
             cache(device).to_owned(),
-            health.to_owned(),
+            device.health().to_owned(),
             device.source.clone().unwrap_or_else(|| device.kind.clone()),
         ]);
     }
@@ -128,17 +125,11 @@ fn cache(device: &DeviceInfo) -> &'static str {
     if device.volatile_cache { "volatile" } else { "none" }
 }
 
-/// The devices that are suspect, and the wear of the models.
+/// What is wrong with the devices, and the wear of the models.
 fn conditions(devices: &[DeviceInfo]) -> String {
-    let suspect = devices.iter().filter(|device| device.suspect).map(|device| {
-        let name = &device.name;
-        format!(
-            "device '{name}' failed a flush or a durable write: both fail until 'nearflash device \
-             clear {name}'\n"
-        )
-    });
+    let faults = devices.iter().flat_map(DeviceInfo::faults).map(|(_, fault)| fault + "\n");
     let worn = devices.iter().map(wear::of);
-    suspect.collect::<String>() + &worn.collect::<String>()
+    faults.collect::<String>() + &worn.collect::<String>()
 }
 
 /// Counters of the volumes that had requests, and of each of their hosts; empty if none had any.

@@ -66,6 +66,7 @@ fn the_state_of_the_files_of_a_volume_names_the_volume_once() {
 fn members_are_shown_with_their_state() {
     let member = |name: &str, is_reachable: bool| MemberStatus {
         name: format!("{name}@192.0.2.1:2379"),
+        node: (name != "c").then(|| format!("node-{name}")),
         address: Some("192.0.2.1:2379".parse().unwrap()),
         is_voter: true,
         is_reachable,
@@ -78,10 +79,26 @@ fn members_are_shown_with_their_state() {
     };
     let learner = MemberStatus { is_voter: false, is_leader: false, ..member("c", true) };
     insta::assert_snapshot!(members(&[member("a", true), member("b", false), learner]), @r#"
-        MEMBER  ADDRESS         ROLE     STATE            ETCD    STORED
-        a       192.0.2.1:2379  voter    leads            3.4.23   20KiB
-        b       192.0.2.1:2379  voter    does not answer
-        c       192.0.2.1:2379  learner  answers          3.4.23   20KiB
+        ETCD OF  ADDRESS         ROLE     STATE            VERSION  STORED
+        node-a   192.0.2.1:2379  voter    leads            3.4.23    20KiB
+        node-b   192.0.2.1:2379  voter    does not answer
+        c        192.0.2.1:2379  learner  answers          3.4.23    20KiB
+        "#);
+    assert_eq!(nodes(&[]), "");
+    let node = |name: &str, is_running| ClusterNodeInfo {
+        name: name.to_owned(),
+        uuid: Uuid::nil(),
+        is_running,
+        version: "0.1.0".to_owned(),
+        data_bytes: 12 << 30,
+        free_bytes: 5 << 30,
+        replicas: 3,
+        primaries: u64::from(is_running),
+    };
+    insta::assert_snapshot!(nodes(&[node("n1", true), node("n2", false)]), @r#"
+        NODE  STATE    SPACE  FREE  REPLICAS  PRIMARIES  VERSION
+        n1    runs     12GiB  5GiB         3          1  0.1.0
+        n2    is down  12GiB  5GiB         3          0  0.1.0
         "#);
 }
 
@@ -118,6 +135,8 @@ fn whole_status() -> Status {
             block_size: 512,
             volatile_cache: true,
             suspect: false,
+            truncated: false,
+            backing: None,
             flash: None,
             pcm: None,
         }],

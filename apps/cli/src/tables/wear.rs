@@ -86,6 +86,8 @@ mod tests {
             block_size: 512,
             volatile_cache: false,
             suspect: false,
+            truncated: false,
+            backing: None,
             flash: None,
             pcm: None,
         }

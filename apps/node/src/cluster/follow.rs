@@ -32,6 +32,7 @@ use super::calls::{Calls, Members};
 use super::endpoint::Endpoint;
 use super::error::ClusterError;
 use super::mirroring::{MirrorEvent, MirrorSetup, Mirroring};
+use super::status::node_infos;
 use crate::OnMirrors;
 use crate::catalog::SeenRecord;
 use crate::end_of_panic::EndOfPanic;
@@ -273,7 +274,8 @@ impl Follower {
         }
         let name = state.nodes().get(&node).map(|it| it.name.to_string());
         let (node, verdict) = (name.unwrap_or_default(), level.to_string());
-        ClusterView { uuid, node, verdict, reason, ..ClusterView::default() }
+        let nodes = node_infos(&state);
+        ClusterView { uuid, node, verdict, reason, nodes, ..ClusterView::default() }
     }
 
     /// Has the node look again at the tables that it has.

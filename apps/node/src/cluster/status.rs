@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use nearflash_api::StatusShow;
 use nearflash_api::client::ask_within;
-use nearflash_cluster::{Level, Part};
+use nearflash_api::{ClusterNodeInfo, StatusShow};
+use nearflash_cluster::{ClusterState, Level, Part, summary};
 use nearflash_units::ByteLen;
 use serde::Serialize;
 use uuid::Uuid;
@@ -45,6 +45,8 @@ pub struct ClusterStatus {
     /// What holds up the node of this machine. Absent if nothing does, or if no node runs here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<StatusPart>,
+    /// The nodes, in the order of their numbers; empty if they are unknown.
+    pub nodes: Vec<ClusterNodeInfo>,
     /// The number of members that must answer.
     pub majority: usize,
     /// The members.
@@ -65,6 +67,9 @@ pub struct StatusPart {
 pub struct MemberStatus {
     /// Its name; empty before its first start.
     pub name: String,
+    /// The node of its machine. Absent for a witness, and if the nodes are unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Its address for clients, if known.
     pub address: Option<Endpoint>,
     /// Whether it votes; a learner is about to.
@@ -101,8 +106,10 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
         }
         Err(_) => member.endpoints.iter().map(unlisted).collect(),
     };
-    let members = ask_all(&folder, &member, &listed)?;
+    let mut members = ask_all(&folder, &member, &listed)?;
     let state = store.state(member.cluster);
+    let nodes = state.as_ref().map(node_infos).unwrap_or_default();
+    name_nodes(&mut members, state.as_ref().ok());
     let (verdict, reason) = match &member.external {
         Some(_) => judge_external(&members, &member.endpoints, state.as_ref().err()),
         None => judge(&members),
@@ -132,9 +139,33 @@ pub fn status(data_dir: &Path) -> Result<ClusterStatus, ClusterError> {
         is_external: member.external.is_some(),
         verdict,
         reason,
+        nodes,
         majority: majority(&members),
         members,
     })
+}
+
+/// The nodes; none if a record is damaged, which the verdict names.
+pub(crate) fn node_infos(state: &ClusterState) -> Vec<ClusterNodeInfo> {
+    let info = |node: nearflash_cluster::NodeSummary| ClusterNodeInfo {
+        name: node.name.to_string(),
+        uuid: node.uuid,
+        is_running: node.is_running,
+        version: node.version,
+        data_bytes: node.space.data.0,
+        free_bytes: node.space.free.0,
+        replicas: node.replicas,
+        primaries: node.primaries,
+    };
+    summary(state).unwrap_or_default().into_iter().map(info).collect()
+}
+
+/// Names the node of each member's machine.
+fn name_nodes(members: &mut [MemberStatus], state: Option<&ClusterState>) {
+    for member in members.iter_mut().filter(|it| !it.name.is_empty()) {
+        let mut nodes = state.into_iter().flat_map(|state| state.nodes().values());
+        member.node = nodes.find(|it| it.machine == member.name).map(|it| it.name.to_string());
+    }
 }
 
 /// What holds up the node of this machine, if it runs.
@@ -239,6 +270,7 @@ fn ask_one(
     let state = reported.as_ref().ok();
     Ok(MemberStatus {
         name: listed.name.clone(),
+        node: None,
         address: listed.clients.first().cloned(),
         is_voter: !listed.is_learner,
         is_reachable: state.is_some(),
@@ -388,6 +420,7 @@ mod tests {
     fn members(states: &[(bool, bool)]) -> Vec<MemberStatus> {
         let member = |(number, &(is_voter, is_reachable)): (usize, &(bool, bool))| MemberStatus {
             name: format!("n{number}"),
+            node: None,
             address: None,
             is_voter,
             is_reachable,
@@ -422,13 +455,13 @@ mod tests {
         let lines: Vec<String> = table.into_iter().map(judged).collect();
         insta::assert_snapshot!(lines.join("\n"), @r#"
             ok (0): all 3 members of etcd answer
-            degraded (1): 2 of 3 voters answer: start n1
-            at risk (2): etcd has lost its majority (1 of 3 answer), and no changes are possible: start n1, n2
-            unavailable (3): no member of etcd answers: start n0, n1, n2
-            degraded (1): etcd survives no failure: join a third (a witness needs no flash)
-            at risk (2): etcd has lost its majority (1 of 2 answer), and no changes are possible: start n1
-            degraded (1): etcd survives no failure: join a second and a third (a witness needs no flash)
-            degraded (1): a member does not vote yet: repeat its 'join'
+            degraded (3): 2 of 3 voters answer: start n1
+            at risk (4): etcd has lost its majority (1 of 3 answer), and no changes are possible: start n1, n2
+            unavailable (5): no member of etcd answers: start n0, n1, n2
+            degraded (3): etcd survives no failure: join a third (a witness needs no flash)
+            at risk (4): etcd has lost its majority (1 of 2 answer), and no changes are possible: start n1
+            degraded (3): etcd survives no failure: join a second and a third (a witness needs no flash)
+            degraded (3): a member does not vote yet: repeat its 'join'
             "#);
     }
 
@@ -470,6 +503,9 @@ mod tests {
         let mut all = members(&[(true, true); 3]);
         all[1].errors.push("memberID:1 alarm:NOSPACE".to_owned());
         assert_eq!(judge(&all).0, Level::AtRisk);
+        // `etcdctl endpoint health` calls such members healthy, and a read succeeds.
+        let (level, reason) = judge_external(&all, &[], None);
+        assert!(level == Level::AtRisk && reason.contains("etcd's database is full"), "{reason}");
         let mut all = members(&[(true, true); 3]);
         all.iter_mut().for_each(|it| it.has_leader = false);
         assert_eq!(judge(&all).0, Level::AtRisk);

@@ -11,7 +11,8 @@ impl Node {
     pub(super) fn volume_io(&self) -> Vec<VolumeIo> {
         let mut counted = self.health.ledger().of_volumes();
         let served = self.served();
-        let volumes = served.recorded.space.volumes();
+        // What other nodes do to the parts of volumes here counts in the metrics of slices.
+        let volumes = served.recorded.space.volumes().filter(|volume| volume.home.is_public());
         let io = |volume: &nearflash_space::Volume| {
             volume_io(volume.name.to_string(), counted.remove(&volume.id).unwrap_or_default())
         };

@@ -18,6 +18,7 @@ mod jobs;
 mod label;
 mod logins;
 mod process;
+mod slices;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -38,6 +39,7 @@ impl Node {
             Box::new(self.process_metrics()),
             Box::new(self.cluster_metrics()),
             Box::new(self.volume_metrics()),
+            Box::new(self.slice_metrics()),
             Box::new(self.device_metrics()),
             Box::new(self.core_metrics()),
             Box::new(self.job_metrics()),

@@ -5,9 +5,10 @@ use nearflash_api::{
     FlashInfo, HostInfo, InitiatorInfo, IscsiClash, PcmInfo, Status, VERSION, Verdict,
     WithdrawalInfo,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use nearflash_cluster::{SliceSpace, slice_spaces};
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, FlashWear, Kind, ModelConfig, PcmWear, Wear};
 use nearflash_mirror::MirrorId;
@@ -125,9 +126,16 @@ impl Node {
         Ok(self.device_infos().into_iter().find(|device| device.name == name))
     }
 
+    /// The space of the cluster's slices, if it is known.
+    fn slice_spaces(&self) -> BTreeMap<Uuid, SliceSpace> {
+        let state = self.cluster.get().map(|cluster| cluster.state());
+        state.and_then(|state| slice_spaces(&state).ok()).unwrap_or_default()
+    }
+
     pub(super) fn device_infos(&self) -> Vec<DeviceInfo> {
         let mirrors = self.outfit().mirrors.clone();
         let mirrors: BTreeSet<DeviceId> = mirrors.into_iter().map(|(device, _)| device).collect();
+        let (backings, slices) = (self.backings.found(), self.slice_spaces());
         let served = self.served();
         let used = served.recorded.space.volumes().filter(|it| it.home.is_public());
         let used: BTreeSet<DeviceId> = used.flat_map(Volume::devices).collect();
@@ -144,6 +152,10 @@ impl Node {
                 // A volume of another node may have grown since it was attached.
                 let remote = served.recorded.space.volume(device.name());
                 let remote = remote.filter(|_| matches!(device.kind(), Kind::Remote));
+                // The node's own space has nothing free on a slice, which is the cluster's.
+                let own = (place.free.len().0, place.free.free_len().0);
+                let slice = slices.get(&device.uuid()).map(|it| (it.data.0, it.free.0));
+                let (data_bytes, free_bytes) = slice.unwrap_or(own);
                 DeviceInfo {
                     name: device.name().to_string(),
                     kind: match mirrors.contains(&DeviceId(number)) {
@@ -153,11 +165,13 @@ impl Node {
                     source: device.source().map(str::to_owned),
                     uuid: device.uuid(),
                     bytes: remote.map_or(properties.len.0, |volume| volume.len().0),
-                    data_bytes: place.free.len().0,
-                    free_bytes: place.free.free_len().0,
+                    data_bytes,
+                    free_bytes,
                     block_size: properties.block_size.bytes(),
                     volatile_cache: properties.volatile_cache,
                     suspect: device.health().is_suspect(),
+                    truncated: device.is_truncated(),
+                    backing: backings.get(&device.uuid()).copied(),
                     flash,
                     pcm,
                 }

@@ -281,7 +281,12 @@ function showAddresses() {
 function showDevices() {
   const used = (it) => it.data_bytes - it.free_bytes;
   const health = (it) => {
-    if (!it.suspect) return (it.flash || it.pcm || {}).worn_out ? "worn out" : "ok";
+    const room = it.backing ? it.backing.state : "enough";
+    const free = it.backing ? `: ${bytes(it.backing.free_bytes)} free in its file system` : "";
+    if (it.truncated) return element("span", "truncated", { class: "problem" });
+    if (!it.suspect && (it.flash || it.pcm || {}).worn_out) return "worn out";
+    if (!it.suspect && room !== "enough") return element("span", room + free, { class: "problem" });
+    if (!it.suspect) return "ok";
     return [element("span", "suspect ", { class: "problem" }), element("button", "Clear", { click: () => clearDevice(it) })];
   };
   fill($("devices"), [
@@ -314,6 +319,15 @@ function showCluster() {
   if (!cluster) return;
   $("cluster").querySelector("p").textContent = `Node '${cluster.node}'. ${cluster.verdict}: ${cluster.reason}`;
   const progress = (it) => [element("progress", null, { max: it.bytes, value: it.done_bytes }), ` ${bytes(it.done_bytes)} of ${bytes(it.bytes)}`];
+  fill($("nodes"), [
+    ["Node", (it) => it.name],
+    ["State", (it) => element("span", it.is_running ? "runs" : "is down", { class: it.is_running ? "" : "problem" })],
+    ["Space", (it) => bytes(it.data_bytes), true],
+    ["Free", (it) => bytes(it.free_bytes), true],
+    ["Replicas", (it) => String(it.replicas), true],
+    ["Primaries", (it) => String(it.primaries), true],
+    ["Version", (it) => it.version],
+  ], cluster.nodes, "The nodes are unknown.");
   fill($("copies"), [["Volume", (it) => it.volume], ["Mirror", (it) => String(it.mirror), true], ["Copied", progress]],
     cluster.copies, "No mirror is being copied.");
 }

@@ -13,8 +13,11 @@ from typing import Literal
 __all__ = [
     "Activity",
     "ApiError",
+    "BackingInfo",
+    "BackingState",
     "ChapInfo",
     "ClientInfo",
+    "ClusterNodeInfo",
     "ClusterView",
     "CopyInfo",
     "CoreInfo",
@@ -68,6 +71,9 @@ __all__ = [
     "WithdrawalInfo",
 ]
 
+BackingState = Literal["enough", "overcommitted", "full"]
+"""Whether the file system has room for the devices that are files in it."""
+
 EventLevel = Literal["info", "warning", "error"]
 """The level of an event."""
 
@@ -115,6 +121,20 @@ class ApiError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BackingInfo:
+    """The file system below a device that is a file."""
+
+    free_bytes: int
+    """The bytes that are free in the file system."""
+
+    state: BackingState
+    """Whether it is enough."""
+
+    unallocated_bytes: int
+    """The bytes of the device that have no storage in the file system yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChapInfo:
     """A CHAP account, without its secrets."""
 
@@ -146,6 +166,35 @@ class ClientInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterNodeInfo:
+    """A node of a cluster."""
+
+    data_bytes: int
+    """The bytes of its slices for volumes, used and free."""
+
+    free_bytes: int
+    """The bytes of these that new volumes can use."""
+
+    is_running: bool
+    """Whether it counts as running. It does for some seconds after it was killed."""
+
+    name: str
+    """Its name."""
+
+    primaries: int
+    """The mirrors whose primary is one of them."""
+
+    replicas: int
+    """The replicas on its slices."""
+
+    uuid: str
+    """Its UUID."""
+
+    version: str
+    """The version of its program."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterView:
     """A cluster, as one of its nodes sees it."""
 
@@ -158,6 +207,9 @@ class ClusterView:
 
     node: str
     """The name of the node in it."""
+
+    nodes: list[ClusterNodeInfo] = field(default_factory=list)
+    """The nodes, in the order of their numbers; empty while they are unknown."""
 
     reason: str
     """The reason and the remedy."""
@@ -247,6 +299,9 @@ class CredentialInfo:
 class DeviceInfo:
     """A device."""
 
+    backing: BackingInfo | None = None
+    """The file system below a device that is a file. Absent for other devices."""
+
     block_size: int
     """The smallest unit that it writes atomically, in bytes."""
 
@@ -279,6 +334,10 @@ class DeviceInfo:
     suspect: bool = False
     """Whether it is suspect, since a flush or durable write has failed: flushes and durable writes
     fail until an operator clears it. Absent if false."""
+
+    truncated: bool = False
+    """Whether its file ends before the device does: writes fail, and so do reads behind the end.
+    Absent if false."""
 
     uuid: str
     """Its UUID."""

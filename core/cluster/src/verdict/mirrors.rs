@@ -100,7 +100,12 @@ pub(super) fn lacking(state: &ClusterState, tables: &Tables) -> Option<Part> {
             "start a further node with --slice if there is no room, and `nearflash cluster repair`"
                 .to_owned()
         }
-        (0, 0) => "wait, copying is under way".to_owned(),
+        // A node counts as running for seconds after it was killed, and nothing is copied then.
+        (0, 0) => {
+            "wait until the others are compared and copied; a node that has just ended is named \
+                   within seconds"
+                .to_owned()
+        }
         (0, _) => "wait, the copies are compared since their nodes have restarted".to_owned(),
         _ => format!("start {}", away.join(", ")),
     };

@@ -191,6 +191,13 @@ impl World for Reactor {
             Submitted::Done(DeviceResult::WornOut) => {
                 (self.notices)(Notice::DeviceWornOut(request.device));
             }
+            Submitted::Done(result @ DeviceResult::MediumError)
+                if self.devices.is_truncated(request.device) =>
+            {
+                let DeviceRequest { device, operation, offset, .. } = request;
+                let loses = operation.loses(result);
+                (self.notices)(Notice::DeviceFailed { device, offset, errno: 0, loses });
+            }
             Submitted::Done(_) => {}
         }
         submitted

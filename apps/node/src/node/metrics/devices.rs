@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nearflash_api::{DeviceInfo, FlashInfo, PcmInfo};
+use nearflash_api::{BackingInfo, BackingState, DeviceInfo, FlashInfo, PcmInfo};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -18,6 +18,26 @@ const FREE: Family =
 const SUSPECT: Family = Family::plain(
     "nearflash_device_suspect",
     "1 if a flush or a durable write failed: all of them fail until an operator clears the device",
+);
+const TRUNCATED: Family = Family::plain(
+    "nearflash_device_truncated",
+    "1 if the file of the device ends before the device does: all writes fail",
+);
+const UNALLOCATED: Family = Family::bytes(
+    "nearflash_device_unallocated",
+    "Bytes of the device that have no storage in the file system of its file yet",
+);
+const ROOM: Family = Family::bytes(
+    "nearflash_device_file_system_free",
+    "Bytes that are free in the file system of the device's file",
+);
+const OVERCOMMITTED: Family = Family::plain(
+    "nearflash_device_overcommitted",
+    "1 if less is free in the file system than the devices in it have not allocated yet",
+);
+const FULL: Family = Family::plain(
+    "nearflash_device_full",
+    "1 if the file system of the device's file is full: writes to blocks without storage fail",
 );
 const VOLATILE: Family = Family::plain(
     "nearflash_device_volatile_cache",
@@ -109,6 +129,18 @@ impl DeviceMetrics {
         self.some(move |it| Some(value(&it.info)))
     }
 
+    fn backings<V>(
+        &self,
+        value: impl Fn(&BackingInfo) -> V,
+    ) -> impl Iterator<Item = (Labels<'_, 1>, V)> {
+        self.some(move |it| it.info.backing.as_ref().map(&value))
+    }
+
+    /// For each device that is a file, whether its file system is in this state.
+    fn are(&self, state: BackingState) -> impl Iterator<Item = (Labels<'_, 1>, u32)> {
+        self.backings(move |it| u32::from(it.state == state))
+    }
+
     fn worn<V>(&self, value: impl Fn(&Wear) -> V) -> impl Iterator<Item = (Labels<'_, 1>, V)> {
         self.some(move |it| it.wear.as_ref().map(&value))
     }
@@ -137,6 +169,11 @@ impl Collector for DeviceMetrics {
         DATA.gauges(encoder, self.each(|it| it.data_bytes))?;
         FREE.gauges(encoder, self.each(|it| it.free_bytes))?;
         SUSPECT.gauges(encoder, self.each(|it| u32::from(it.suspect)))?;
+        TRUNCATED.gauges(encoder, self.each(|it| u32::from(it.truncated)))?;
+        UNALLOCATED.gauges(encoder, self.backings(|it| it.unallocated_bytes))?;
+        ROOM.gauges(encoder, self.backings(|it| it.free_bytes))?;
+        OVERCOMMITTED.gauges(encoder, self.are(BackingState::Overcommitted))?;
+        FULL.gauges(encoder, self.are(BackingState::Full))?;
         VOLATILE.gauges(encoder, self.each(|it| u32::from(it.volatile_cache)))?;
         WRITTEN.counters(encoder, self.worn(|it| it.written))?;
         MOVED.counters(encoder, self.worn(|it| it.moved))?;

@@ -95,7 +95,7 @@ impl Distributions {
 impl Node {
     pub(super) fn volume_metrics(&self) -> VolumeMetrics {
         let served = self.served();
-        let volumes = served.recorded.space.volumes();
+        let volumes = served.recorded.space.volumes().filter(|volume| volume.home.is_public());
         let of =
             |volume: &nearflash_space::Volume| (volume.id, volume.name.to_string(), volume.len());
         let volumes: Vec<_> = volumes.map(of).collect();
@@ -154,18 +154,23 @@ fn is_used(kind: &KindTotals) -> bool {
 
 impl OneVolume {
     fn of((name, size): (&str, ByteLen), meters: &[Entry]) -> Self {
-        let (mut all, mut hosts) = (Figures::default(), BTreeMap::<Label, Totals>::new());
-        // The meters of a host follow each other, so its name is cleaned once.
-        for of_host in meters.chunk_by(|one, other| one.host == other.host) {
-            let label = of_host.first().map_or(OTHERS, |entry| label_of(&entry.host));
-            let totals = hosts.entry(label).or_default();
-            for Entry { meter, .. } in of_host {
-                all.read(meter);
-                totals.read(meter);
-            }
-        }
+        let mut all = Figures::default();
+        meters.iter().for_each(|Entry { meter, .. }| all.read(meter));
+        let hosts = hosts_of(meters);
         Self { label: Label::of(name), size, hosts, times: Distributions::of(&all) }
     }
+}
+
+/// The totals of each host of these meters, which are in the order of their hosts.
+pub(super) fn hosts_of(meters: &[Entry]) -> BTreeMap<Label, Totals> {
+    let mut hosts = BTreeMap::<Label, Totals>::new();
+    // The meters of a host follow each other, so its name is cleaned once.
+    for of_host in meters.chunk_by(|one, other| one.host == other.host) {
+        let label = of_host.first().map_or(OTHERS, |entry| label_of(&entry.host));
+        let totals = hosts.entry(label).or_default();
+        of_host.iter().for_each(|Entry { meter, .. }| totals.read(meter));
+    }
+    hosts
 }
 
 fn label_of(host: &Asking) -> Label {
