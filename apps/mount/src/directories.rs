@@ -1,8 +1,8 @@
 //! Open directories. The kernel continues a listing at a number; the file system, behind a name.
 //!
 //! Number 0 is the start, 1 follows `.`, 2 follows `..`, and each later one a name that was returned.
-//! A listing remembers the names that it has returned, so that seekdir(3) finds its place whatever was
-//! created or removed meanwhile.
+//! A name keeps its number while its directory is open, so that seekdir(3) finds each place that telldir(3)
+//! gave, in any order, whatever was created or removed meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +16,10 @@ pub(crate) const PAGE_LEN: usize = 256;
 
 /// The number of the first name.
 const FIRST: u64 = 2;
+
+/// The names whose numbers outlive rewinddir(3). A program that lists a changing directory again and again
+/// would otherwise fill the memory. Every number of a single listing is valid.
+const NAMES_KEPT_MAX: usize = 1 << 20;
 
 /// The directories that are open.
 #[derive(Debug, Default)]
@@ -59,15 +63,20 @@ pub(crate) struct Listing {
     directory: InodeNumber,
     /// The directory above it, when it was opened.
     parent: InodeNumber,
-    /// The names that were returned, in their order.
-    returned: Vec<Name>,
-    /// The entries that were read behind them.
+    /// The names that were returned, in the order of their numbers.
+    numbered: Vec<Name>,
+    /// The indices of `numbered`, in the order of the names.
+    sorted: Vec<u32>,
+    /// The index in `numbered` of the name behind which the listing continues; `None` at the start.
+    after: Option<usize>,
+    /// The entries that were read behind it.
     ahead: VecDeque<Entry>,
 }
 
 impl Listing {
     fn new(directory: InodeNumber, parent: InodeNumber) -> Self {
-        Self { directory, parent, returned: Vec::new(), ahead: VecDeque::new() }
+        let (numbered, sorted) = (Vec::new(), Vec::new());
+        Self { directory, parent, numbered, sorted, after: None, ahead: VecDeque::new() }
     }
 
     /// Continues at `offset`, and passes items with the number that follows each to `add`, until it
@@ -91,25 +100,49 @@ impl Listing {
         }
         loop {
             if self.ahead.is_empty() {
-                self.ahead = list(self.directory, self.returned.last())?.into();
+                let after = self.after.map(|index| &self.numbered[index]);
+                self.ahead = list(self.directory, after)?.into();
             }
             let Some(entry) = self.ahead.front() else { return Ok(()) };
-            let next = FIRST + self.returned.len() as u64 + 1;
+            let place = self.place_of(&entry.name);
+            let index = place.unwrap_or_else(|_| self.numbered.len());
+            let next = FIRST + index as u64 + 1;
             if add(next, Item::Entry(entry.clone())) {
                 return Ok(());
             }
-            self.returned.extend(self.ahead.pop_front().map(|entry| entry.name));
+            if let Err(place) = place {
+                let index = u32::try_from(index).map_err(|_| Errno::EOVERFLOW)?;
+                self.sorted.insert(place, index);
+                self.numbered.push(entry.name.clone());
+            }
+            self.ahead.pop_front();
+            self.after = Some(index);
         }
+    }
+
+    /// The index of a name that was returned; otherwise, its place in `sorted`.
+    fn place_of(&self, name: &Name) -> Result<usize, usize> {
+        let numbered = |index: u32| &self.numbered[index as usize];
+        // Most names follow all others.
+        if self.sorted.last().is_none_or(|last| numbered(*last) < name) {
+            return Err(self.sorted.len());
+        }
+        let found = self.sorted.binary_search_by(|index| numbered(*index).cmp(name));
+        found.map(|place| self.sorted[place] as usize)
     }
 
     /// From the start, entries are read again; from another place, those behind its name.
     fn seek(&mut self, offset: u64) -> Result<(), Errno> {
         let place = usize::try_from(offset.saturating_sub(FIRST)).map_err(|_| Errno::EINVAL)?;
-        if place > self.returned.len() {
+        if place > self.numbered.len() {
             return Err(Errno::EINVAL);
         }
-        if offset == 0 || place < self.returned.len() {
-            self.returned.truncate(place);
+        if offset == 0 && self.numbered.len() > NAMES_KEPT_MAX {
+            (self.numbered, self.sorted) = (Vec::new(), Vec::new());
+        }
+        let after = place.checked_sub(1);
+        if offset == 0 || after != self.after {
+            self.after = after;
             self.ahead.clear();
         }
         Ok(())
@@ -200,6 +233,38 @@ mod tests {
         names.insert(name("0"));
         assert_eq!(read(&mut listing, &names, place, 99).0, ["3", "4", "5"]);
         assert_eq!(read(&mut listing, &names, 0, 3).0, [".", "..", "0"]);
+    }
+
+    #[test]
+    fn every_place_that_was_returned_is_found_again_in_any_order() {
+        let mut names: BTreeSet<Name> = (1..20).map(|at| name(&format!("{:02}", 2 * at))).collect();
+        let mut listing = Listing::new(DIRECTORY, DIRECTORY);
+        let mut places = vec![0];
+        while let (found, place) = read(&mut listing, &names, *places.last().unwrap(), 1)
+            && !found.is_empty()
+        {
+            places.push(place);
+        }
+        let all = read(&mut listing, &names, 0, 99).0;
+        assert_eq!(all.len(), places.len() - 1);
+        for step in [1, 7, 13, 20] {
+            for at in (0..all.len()).map(|at| at * step % all.len()) {
+                let (found, next) = read(&mut listing, &names, places[at], 1);
+                assert_eq!((&found[0], next), (&all[at], places[at + 1]), "{step}");
+            }
+        }
+        // New names move no place, and have places of their own.
+        names.extend([name("01"), name("05")]);
+        assert_eq!(read(&mut listing, &names, places[3], 3).0, ["04", "05", "06"]);
+        let (found, between) = read(&mut listing, &names, places[4], 1);
+        assert_eq!(
+            (found, read(&mut listing, &names, between, 1).0),
+            (vec!["05".to_owned()], vec!["06".to_owned()])
+        );
+        names.remove(&name("06"));
+        assert_eq!(read(&mut listing, &names, places[5], 2).0, ["08", "10"]);
+        assert_eq!(read(&mut listing, &names, places[9], 1).0, [all[9].clone()]);
+        assert_eq!(read(&mut listing, &names, between, 1).0, ["08"]);
     }
 
     #[test]
