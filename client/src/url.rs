@@ -176,11 +176,20 @@ pub fn split_options(text: &str) -> Result<(&str, Options<'_>), UrlError> {
     Ok((body, options.collect::<Result<_, _>>()?))
 }
 
-/// Decodes a part of a URL: RFC 3986, 2.1.
+/// Decodes a part of a URL that is text: RFC 3986, 2.1.
 ///
 /// # Errors
 /// When it is not percent-encoded UTF-8.
 pub fn decode(part: &str) -> Result<String, UrlError> {
+    let bytes = decode_bytes(part)?;
+    String::from_utf8(bytes).map_err(|_| UrlError::Encoding { part: part.to_owned() })
+}
+
+/// Decodes a part of a URL that need not be text: `%FF` is a byte.
+///
+/// # Errors
+/// When a percent sign is not followed by two hexadecimal digits.
+pub fn decode_bytes(part: &str) -> Result<Vec<u8>, UrlError> {
     let wrong = || UrlError::Encoding { part: part.to_owned() };
     let mut pieces = part.split('%');
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
@@ -191,7 +200,21 @@ pub fn decode(part: &str) -> Result<String, UrlError> {
         bytes.push(byte.ok_or_else(wrong)?);
         bytes.extend(rest.bytes());
     }
-    String::from_utf8(bytes).map_err(|_| wrong())
+    Ok(bytes)
+}
+
+/// Encodes a path of any bytes, so that only unreserved characters and slashes are left: RFC 3986, 2.3.
+pub fn encode_bytes(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                text.push(char::from(*byte));
+            }
+            _ => text += &format!("%{byte:02X}"),
+        }
+    }
+    text
 }
 
 /// A part of a URL, encoded where it would not be read as it is written.
@@ -318,6 +341,16 @@ mod tests {
         for text in ["%", "a%2", "%zz", "%+1", "%é0", "%ff", "100%.sock"] {
             let message = decode(text).unwrap_err().to_string();
             assert!(message.contains(text) && message.contains("%25"), "{message}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_encoded_and_decoded_to_themselves() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(decode_bytes(&encode_bytes(&all)).unwrap(), all);
+        assert_eq!(encode_bytes(b"/a b/\xFF\n%?~"), "/a%20b/%FF%0A%25%3F~");
+        for text in ["%", "a%2", "%zz", "%+1"] {
+            assert!(decode_bytes(text).unwrap_err().to_string().contains(text));
         }
     }
 

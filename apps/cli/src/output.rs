@@ -18,7 +18,20 @@ pub(crate) fn show<A: Serialize>(
     json: bool,
     text: impl FnOnce(&A) -> String,
 ) -> String {
-    if json { Document::new(answer).to_line() + "\n" } else { text(answer) }
+    if json { escaped(&Document::new(answer).to_line()) + "\n" } else { text(answer) }
+}
+
+/// A document without control characters, which a terminal would obey. JSON leaves only DEL and those beyond
+/// ASCII as they are, and only in strings.
+fn escaped(document: &str) -> String {
+    let mut text = String::with_capacity(document.len());
+    for letter in document.chars() {
+        match letter.is_control() {
+            true => text += &format!("\\u{:04x}", u32::from(letter)),
+            false => text.push(letter),
+        }
+    }
+    text
 }
 
 /// The result of a change to a volume.
@@ -351,5 +364,9 @@ mod tests {
         let json = show(&made, true, |_| unreachable!("no text for programs"));
         assert!(json.starts_with("{\"schema\":1,\"id\":\"app\"") && json.ends_with("}\n"));
         assert_eq!(show(&made, false, |made| made.id.clone()), "app");
+        let name = "\u{9b}2J\u{7f}";
+        let json = show(&serde_json::json!({ "name": name }), true, |_| unreachable!());
+        assert!(json.contains(r#""name":"\u009b2J\u007f""#), "{json}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["name"], name);
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output, Stdio};
 
 use nearflash::direct::{OwnerOptions, Ownership};
@@ -101,6 +102,72 @@ fn files_are_copied_renamed_and_removed_and_outlive_the_node() {
     done(&["rm", &at("models")]);
     assert_eq!(names(&url), [""; 0]);
     node.terminate();
+}
+
+#[test]
+fn names_that_are_not_text_are_bytes_in_urls_and_never_reach_a_terminal() {
+    for more in [&["--files", "data"][..], &[]] {
+        let place = Place::new();
+        let volume = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
+        let node = Node::with_direct(&place, &[&volume[..], more].concat());
+        let url = format!("{}/data", Door::Tcp.url(&node));
+        let source = place.text("source");
+        std::fs::write(&source, "contents").unwrap();
+        done(&["format", &url]);
+        done(&["mkdir", &format!("{url}/%FF%FE")]);
+        done(&["put", &source, &format!("{url}/%FF%FE/%1B[31mred%0A%80")]);
+        let listed = done(&["ls", &url]);
+        assert_eq!(listed["entries"][0]["path"], Value::Null);
+        assert_eq!(listed["entries"][0]["encoded_path"], "/%FF%FE");
+        let listed = done(&["ls", &format!("{url}/%FF%FE")]);
+        let path = listed["entries"][0]["encoded_path"].as_str().unwrap().to_owned();
+        assert_eq!(path, "/%FF%FE/%1B%5B31mred%0A%80");
+        let file = format!("{url}{path}");
+        let shown = r"$'/\xFF\xFE/\x1B[31mred\n\x80'";
+        for command in [&["stat", &file][..], &["ls", &format!("{url}/%FF%FE")]] {
+            let output = run(command);
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.contains(shown) && !text.contains('\x1b'), "{text:?}");
+        }
+        let folder = place.text("folder");
+        std::fs::create_dir(&folder).unwrap();
+        done(&["get", &file, &folder]);
+        let name = std::ffi::OsStr::from_bytes(b"\x1B[31mred\n\x80");
+        assert_eq!(std::fs::read(place.path("folder").join(name)).unwrap(), b"contents");
+        let output = run(&["get", &file, &folder, "--replace"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && !text.contains('\x1b'), "{text:?}");
+        refused(&["get", &file, &folder], 1, &["exists already"]);
+        refused(&["stat", &format!("{url}/%1B%FF")], 1, &["\\u{1b}"]);
+        let moved = done(&["mv", &file, &format!("{url}/%80")]);
+        assert_eq!(
+            (&moved["encoded_from"], &moved["encoded_path"]),
+            (&path.into(), &"/%80".into())
+        );
+        done(&["rm", &format!("{url}/%80")]);
+        done(&["rm", &format!("{url}/%FF%FE")]);
+        node.terminate();
+    }
+}
+
+#[test]
+fn files_without_a_true_length_are_copied_to_their_end() {
+    for more in [&["--files", "data"][..], &[]] {
+        let place = Place::new();
+        let volume = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
+        let node = Node::with_direct(&place, &[&volume[..], more].concat());
+        let url = format!("{}/data", Door::Tcp.url(&node));
+        done(&["format", &url]);
+        let sources =
+            ["/proc/version", "/proc/filesystems", "/sys/kernel/mm/transparent_hugepage/enabled"];
+        for source in sources.into_iter().filter(|source| std::path::Path::new(source).exists()) {
+            let put = done(&["put", source, &format!("{url}/f"), "--replace"]);
+            let contents = std::fs::read(source).unwrap();
+            assert_eq!(put["bytes"], contents.len());
+            assert!(run(&["get", &format!("{url}/f"), "-"]).stdout == contents);
+        }
+        node.terminate();
+    }
 }
 
 #[test]

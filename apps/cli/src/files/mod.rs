@@ -6,8 +6,10 @@ mod progress;
 mod show;
 mod volume;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path as LocalPath, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -105,13 +107,15 @@ pub(crate) fn run_files(subcommand: FilesSubcommand) -> Result<ExitCode, Failure
             let place: Place = place.parse()?;
             changing(&place, owner)?.mkdir(&place.path).map_err(FilesFailure::from)?;
             output::show(&show::Done::new(&place.path), json, |it| {
-                format!("created {}/\n", it.path)
+                format!("created {}/\n", it.shown())
             })
         }
         FilesSubcommand::Rm { place, owner, json } => {
             let place: Place = place.parse()?;
             changing(&place, owner)?.remove(&place.path).map_err(FilesFailure::from)?;
-            output::show(&show::Done::new(&place.path), json, |it| format!("removed {}\n", it.path))
+            output::show(&show::Done::new(&place.path), json, |it| {
+                format!("removed {}\n", it.shown())
+            })
         }
         FilesSubcommand::Mv { from, to, replace, owner, json } => {
             rename(&from, &to, &replace, owner, json)?
@@ -225,7 +229,9 @@ fn put(
         if metadata.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
         }
-        (Box::new(source), metadata.is_file().then_some(ByteLen(metadata.len())))
+        // Files of /proc and /sys have no length, or an invented one, so it is only expected.
+        let is_known = metadata.is_file() && metadata.len() > 0;
+        (Box::new(source), is_known.then_some(ByteLen(metadata.len())))
     };
     let owner = changing(&place, owner)?;
     let path = destination(&owner, &place, file)?;
@@ -266,9 +272,8 @@ fn get(
         files.get(&place.path, &mut io::stdout().lock(), &mut advance)?;
         return Ok(String::new());
     }
-    let name = place.path.names().last().map(ToString::to_string);
-    let file = match name {
-        Some(name) if file.is_dir() => file.join(name),
+    let file = match place.path.names().last() {
+        Some(name) if file.is_dir() => file.join(OsStr::from_bytes(name.as_bytes())),
         _ => file.to_owned(),
     };
     let mut copy = |sink: &mut dyn Write| files.get(&place.path, sink, &mut advance).map(drop);
@@ -289,8 +294,7 @@ fn rename(
     let to = from.sibling(to)?;
     let renamed = changing(&from, owner)?.rename(&from.path, &to, may_replace(replace));
     renamed.map_err(named_remedy)?;
-    let renamed = show::Renamed { from: from.path.to_string(), path: to.to_string() };
-    Ok(output::show(&renamed, json, |it| format!("renamed {} to {}\n", it.from, it.path)))
+    Ok(output::show(&show::Renamed::new(&from.path, &to), json, show::renamed))
 }
 
 fn check(volume: &str, json: bool) -> Result<ExitCode, Failure> {

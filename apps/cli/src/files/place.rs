@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use nearflash::direct::Url;
-use nearflash::url::decode;
+use nearflash::url::decode_bytes;
 use nearflash_files_owner::{NameError, PATH_LEN_MAX, Path};
 
 use super::FilesFailure;
@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 /// `direct://HOST:PORT/VOLUME[/PATH][?OPTIONS]`, or the same with `direct+tls` or `direct+local:PATH.sock`. The path
-/// is percent-encoded.
+/// is percent-encoded; its bytes need not be UTF-8.
 impl FromStr for Place {
     type Err = FilesFailure;
 
@@ -74,7 +74,7 @@ fn parsed(path: &str) -> Result<Path, FilesFailure> {
         return Err(NameError::PathTooLong(path.len()).into());
     }
     let path = path.strip_prefix('/').unwrap_or(path);
-    Ok(Path::parse(decode(path)?.as_bytes())?)
+    Ok(Path::parse(&decode_bytes(path)?)?)
 }
 
 /// The end of the volume's name: the second slash behind the node's address.
@@ -113,6 +113,8 @@ mod tests {
         ] {
             assert_eq!(divided(text), (url.to_owned(), path.to_owned()), "{text}");
         }
+        let place: Place = "direct://n/data/%FF/%0A".parse().unwrap();
+        assert_eq!(place.path, Path::parse(b"/\xFF/\n").unwrap());
         let place: Place = "direct://n/data/a?key=app&secret-file=/s".parse().unwrap();
         assert_eq!(place.url.key.as_deref(), Some("app"));
     }

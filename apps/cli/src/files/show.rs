@@ -1,7 +1,10 @@
 //! The answers of `nearflash files`: documents for programs, and their text for people.
 
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path as LocalPath;
 
+use nearflash::url::encode_bytes;
 use nearflash_files_owner::{CheckReport, Inode, InodeNumber, Kind, Path};
 use nearflash_units::Nanos;
 use serde::Serialize;
@@ -9,23 +12,96 @@ use serde::Serialize;
 use crate::calendar::show_moment;
 use crate::tables;
 
+/// The characters, apart from control characters, that a terminal does not show as they are: marks and
+/// overrides of the direction of text, and separators of lines.
+const HIDDEN: [RangeInclusive<char>; 3] =
+    ['\u{200E}'..='\u{200F}', '\u{2028}'..='\u{202E}', '\u{2066}'..='\u{2069}'];
+
+/// A path for people: as it is, or, if a terminal would not show it so, in quotes that a shell reads, as
+/// `$'/a\nb\xFF'`. A path begins with a slash, so the two are not mistaken for each other.
+fn quoted(path: &[u8]) -> String {
+    let is_shown = |letter: char| {
+        !letter.is_control() && !HIDDEN.iter().any(|hidden| hidden.contains(&letter))
+    };
+    if let Ok(text) = std::str::from_utf8(path)
+        && text.chars().all(is_shown)
+    {
+        return text.to_owned();
+    }
+    let mut text = "$'".to_owned();
+    let escaped =
+        |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02X}")).collect::<String>();
+    for chunk in path.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\n' => text += "\\n",
+                '\t' => text += "\\t",
+                '\'' | '\\' => text.extend(['\\', letter]),
+                _ if is_shown(letter) => text.push(letter),
+                _ => text += &escaped(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        text += &escaped(chunk.invalid());
+    }
+    text + "'"
+}
+
+/// The bytes of a path from the root.
+fn bytes_of(path: &Path) -> Vec<u8> {
+    match path.is_root() {
+        true => b"/".to_vec(),
+        false => path.names().iter().flat_map(|name| [b"/", name.as_bytes()].concat()).collect(),
+    }
+}
+
 /// A path that was changed.
 #[derive(Serialize)]
 pub(super) struct Done {
-    pub(super) path: String,
+    /// The path, if it is UTF-8.
+    path: Option<String>,
+    /// The path as it is written in a URL.
+    encoded_path: String,
+    #[serde(skip)]
+    bytes: Vec<u8>,
 }
 
 impl Done {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_string() }
+        let bytes = bytes_of(path);
+        Self {
+            path: String::from_utf8(bytes.clone()).ok(),
+            encoded_path: encode_bytes(&bytes),
+            bytes,
+        }
+    }
+
+    /// The path for people.
+    pub(super) fn shown(&self) -> String {
+        quoted(&self.bytes)
     }
 }
 
 /// A new name.
 #[derive(Serialize)]
 pub(super) struct Renamed {
-    pub(super) from: String,
-    pub(super) path: String,
+    from: Option<String>,
+    encoded_from: String,
+    #[serde(skip)]
+    former: Done,
+    #[serde(flatten)]
+    new: Done,
+}
+
+impl Renamed {
+    pub(super) fn new(from: &Path, to: &Path) -> Self {
+        let former = Done::new(from);
+        let (from, encoded_from) = (former.path.clone(), former.encoded_path.clone());
+        Self { from, encoded_from, former, new: Done::new(to) }
+    }
+}
+
+pub(super) fn renamed(renamed: &Renamed) -> String {
+    format!("renamed {} to {}\n", renamed.former.shown(), renamed.new.shown())
 }
 
 /// A formatted volume.
@@ -45,7 +121,8 @@ pub(super) fn formatted(formatted: &Formatted) -> String {
 /// A file or a directory.
 #[derive(Serialize)]
 pub(super) struct Node {
-    path: String,
+    #[serde(flatten)]
+    path: Done,
     kind: &'static str,
     inode: u64,
     links: u32,
@@ -78,7 +155,7 @@ impl Node {
             bytes: run.len().0,
         };
         Self {
-            path: path.to_string(),
+            path: Done::new(path),
             kind,
             inode: number.0,
             links: inode.links,
@@ -108,6 +185,7 @@ fn seconds(time: Nanos) -> u64 {
 
 pub(super) fn node(node: &Node) -> String {
     let Node { path, kind, inode, links, bytes, created_at, modified_at, .. } = node;
+    let path = path.shown();
     let mut text = format!("{path}: {kind}, inode {inode}, links {links}\n");
     text +=
         &format!("created {}, modified {}\n", show_moment(*created_at), show_moment(*modified_at));
@@ -121,11 +199,12 @@ pub(super) fn node(node: &Node) -> String {
 }
 
 pub(super) fn put(node: &Node) -> String {
-    format!("put {}: {} in {}\n", node.path, tables::size(node.bytes), node.runs())
+    format!("put {}: {} in {}\n", node.path.shown(), tables::size(node.bytes), node.runs())
 }
 
 pub(super) fn got(node: &Node, file: &LocalPath) -> String {
-    format!("got {}: {} in {}\n", node.path, tables::size(node.bytes), file.display())
+    let (path, file) = (node.path.shown(), quoted(file.as_os_str().as_bytes()));
+    format!("got {path}: {} in {file}\n", tables::size(node.bytes))
 }
 
 /// The entries of a directory, or a file.
@@ -138,7 +217,7 @@ pub(super) fn listing(listing: &Listing) -> String {
     let line = |node: &Node| {
         let size = if node.kind == "file" { tables::size(node.bytes) } else { String::new() };
         let slash = if node.kind == "directory" { "/" } else { "" };
-        format!("{size:>9}  {}  {}{slash}\n", show_moment(node.modified_at), node.path)
+        format!("{size:>9}  {}  {}{slash}\n", show_moment(node.modified_at), node.path.shown())
     };
     listing.entries.iter().map(line).collect()
 }
@@ -208,7 +287,7 @@ mod tests {
     fn node(path: &str, kind: &'static str, runs: &[(u64, u64)]) -> Node {
         let runs = runs.iter().map(|(start, bytes)| RunOfFile { start: *start, bytes: *bytes });
         Node {
-            path: path.to_owned(),
+            path: Done::new(&Path::parse(path.as_bytes()).unwrap()),
             kind,
             inode: 7,
             links: 1,
@@ -235,6 +314,36 @@ mod tests {
         2026-11-21 13:55Z  /a/d/
             5000B  2026-11-21 13:55Z  /a/g
         ");
+    }
+
+    #[test]
+    fn no_control_character_of_a_name_reaches_a_terminal() {
+        for (name, shown) in [
+            (&b"/a 'b' \\ \xC3\xA9"[..], "/a 'b' \\ é"),
+            (b"/\x1B[31mred", r"$'/\x1B[31mred'"),
+            (b"/a\nb\tc", r"$'/a\nb\tc'"),
+            (b"/\xFF'\\", r"$'/\xFF\'\\'"),
+            ("/\u{9B}2J\u{7F}".as_bytes(), r"$'/\xC2\x9B2J\x7F'"),
+            ("/a\u{202E}b".as_bytes(), r"$'/a\xE2\x80\xAEb'"),
+        ] {
+            assert_eq!(quoted(name), shown);
+            let path = Path::parse(name).unwrap();
+            assert_eq!(Done::new(&path).shown(), shown);
+        }
+    }
+
+    #[test]
+    fn programs_get_every_name_in_a_form_for_urls() {
+        let path = |bytes: &[u8]| Path::parse(bytes).unwrap();
+        let renamed = Renamed::new(&path(b"/a b"), &path(b"/\xFE"));
+        assert_eq!(
+            serde_json::to_value(renamed).unwrap(),
+            serde_json::json!({
+                "from": "/a b", "encoded_from": "/a%20b", "path": null, "encoded_path": "/%FE"
+            })
+        );
+        let root = Done::new(&path(b"/"));
+        assert_eq!((root.path.as_deref(), &*root.encoded_path), (Some("/"), "/"));
     }
 
     #[test]
