@@ -25,11 +25,11 @@ pub enum FilesError {
     /// The metadata cannot grow.
     #[error("volume '{volume}' has no space for more names: remove files, or resize the volume")]
     MetadataFull { volume: String },
-    /// The source of a file ended early.
-    #[error("the source ended after {read} of {expected}: repeat the command when it is complete")]
+    /// The file ended early.
+    #[error("the file has {read}, and {expected} were announced: give its size, or none")]
     SourceShort { expected: ByteLen, read: ByteLen },
-    /// The source of a file is longer than was said.
-    #[error("the source is longer than {expected}: repeat the command with its length")]
+    /// The file is longer than was said.
+    #[error("the file is longer than {expected}, which were announced: give its size, or none")]
     SourceLong { expected: ByteLen },
     /// The source of a file could not be read.
     #[error("cannot read the source: {0}")]

@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 
-use nearflash_files::{BLOCK, Grower, Inode, InodeNumber, Kind, Path, Replace, Run, Spare, locate};
+use nearflash_files::{
+    BLOCK, Grower, Inode, InodeNumber, Kind, Path, Replace, Run, Spare, locate, trim,
+};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::file_system::Grown;
@@ -14,7 +16,8 @@ use crate::{FilesError, Owner};
 /// How a file is created.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Upload {
-    /// The length of the source, if it is known: the file then gets exactly the space it needs.
+    /// The length of the file, if it is known: it then gets exactly the space that it needs. A source that
+    /// is read to its end, as by [`Owner::put`], may turn out longer or shorter.
     pub size: Option<ByteLen>,
     /// Whether an existing file is replaced.
     pub replace: Replace,
@@ -186,25 +189,29 @@ impl Pending {
         owner.system().give_back(self.grower, self.runs);
     }
 
-    /// Appends the bytes of a source, up to the size if it is known.
+    /// Appends the bytes of a source, to its end. It may have changed since its length was found.
     fn copy(
         &mut self,
         owner: &Owner,
         source: &mut dyn Read,
         progress: &mut dyn FnMut(ByteLen),
     ) -> Result<(), FilesError> {
-        let size = self.options.size.map_or(u64::MAX, |size| size.0);
-        let piece_len = usize::try_from(size).map_or(PIECE_LEN, |size| size.min(PIECE_LEN));
-        let mut piece = vec![0; piece_len];
-        let mut source = source.take(size);
+        let expected = self.options.size.take();
+        let mut piece = vec![0; PIECE_LEN];
         loop {
-            let len = fill(&mut source, &mut piece).map_err(FilesError::Source)?;
+            let len = fill(source, &mut piece).map_err(FilesError::Source)?;
             if len == 0 {
-                return Ok(());
+                break;
             }
             self.write(owner, &piece[..len])?;
             progress(self.len());
         }
+        if expected.is_some_and(|size| size > self.len()) {
+            let (kept, lost) = trim(&self.runs, self.len());
+            self.runs = kept;
+            owner.system().give_back_former(lost, None);
+        }
+        Ok(())
     }
 }
 

@@ -19,7 +19,8 @@ const KINDS: [Kind; 7] = [
     Kind::CharDevice,
     Kind::BlockDevice,
 ];
-const RENAMINGS: [Renaming; 3] = [Renaming::Replace, Renaming::NoReplace, Renaming::Exchange];
+const RENAMINGS: [Renaming; 4] =
+    [Renaming::Replace, Renaming::NoReplace, Renaming::Exchange, Renaming::Whiteout];
 const LINKINGS: [Linking; 3] =
     [Linking::Named, Linking::Open(Replace::Never), Linking::Open(Replace::Allowed)];
 const ATTRIBUTE_WRITES: [AttributeWrite; 3] =

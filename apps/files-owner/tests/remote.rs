@@ -428,9 +428,20 @@ fn a_file_that_is_put_gets_its_name_when_it_is_complete() {
     files.get(&path("/d/f"), &mut got, &mut |_| {}).unwrap();
     assert!(got == bytes);
     assert_eq!(put(b"x", None, Replace::Never).unwrap_err().errno(), Errno::EXIST);
-    let short = put(b"x", len, Replace::Allowed).unwrap_err();
+    // The source may have changed since its length was found.
+    for (expected, len) in [(Some(ByteLen(9)), bytes.len()), (len, 5000), (len, 0), (None, 1)] {
+        put(&bytes[..len], expected, Replace::Allowed).unwrap();
+        let mut got = Vec::new();
+        let inode = files.get(&path("/d/f"), &mut got, &mut |_| {}).unwrap();
+        assert!(got == bytes[..len]);
+        let space: u64 = inode.runs.iter().map(|run| run.len().0).sum();
+        assert_eq!(space, ByteLen::from_usize(len).0.next_multiple_of(4096), "{expected:?}");
+    }
+    let options = Upload { size: Some(ByteLen(2)), replace: Replace::Allowed };
+    let mut short = RemotePending::begin(&files, &path("/d/f"), options).unwrap();
+    short.write(&files, b"x").unwrap();
+    let short = short.finish(&files).unwrap_err();
     assert!(matches!(short, FilesError::SourceShort { .. }));
-    put(b"x", None, Replace::Allowed).unwrap();
     let entries = files.list_path(&path("/d"), None, 9).unwrap();
     assert_eq!(entries.len(), 1, "no part is left: {entries:?}");
     assert_eq!(files.remove(&path("/d")).unwrap_err().errno(), Errno::NOTEMPTY);

@@ -8,7 +8,7 @@ use std::io::Read;
 use device::{Device, Operation, Stamped, Tree, path, tree};
 use nearflash_files_owner::{
     FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
-    Permissions, Reader, Refusal, Replace, Upload, format,
+    Pending, Permissions, Reader, Refusal, Replace, Upload, format,
 };
 use nearflash_units::{ByteLen, MIB};
 use uuid::Uuid;
@@ -184,13 +184,39 @@ fn a_source_of_unknown_length_gets_the_blocks_that_hold_it() {
 }
 
 #[test]
-fn a_source_that_ends_early_or_fails_creates_no_file() {
+fn a_source_is_read_to_its_end_whatever_length_was_expected() {
+    let device = formatted(LEN);
+    let owner = Owner::open(device.disk()).unwrap();
+    let (before, bytes) = (owner.free_len().unwrap(), vec![7; ByteLen(9 * MIB + 5).to_usize()]);
+    for (expected, len) in
+        [(0, 5), (4096, 23), (10 * MIB, 9 * MIB + 5), (10, 9 * MIB + 5), (MIB, 0)]
+    {
+        let options = Upload { size: Some(ByteLen(expected)), replace: Replace::Never };
+        let source = &bytes[..usize::try_from(len).unwrap()];
+        let (_, inode) = owner.put(&path("f"), &mut &*source, options, &mut |_| {}).unwrap();
+        assert_eq!(inode.size, ByteLen(len), "{expected}");
+        let used = len.next_multiple_of(4096);
+        assert_eq!(owner.free_len().unwrap().0, before.0 - used, "no space is left behind its end");
+        let mut got = Vec::new();
+        owner.files().get(&path("f"), &mut got, &mut |_| {}).unwrap();
+        assert!(got == source);
+        owner.remove(&path("f")).unwrap();
+        assert_eq!(owner.free_len().unwrap(), before);
+    }
+}
+
+#[test]
+fn a_source_that_fails_or_a_file_of_another_size_than_announced_creates_no_file() {
     let device = formatted(LEN);
     let owner = Owner::open(device.disk()).unwrap();
     let before = owner.free_len().unwrap();
     let options = Upload { size: Some(ByteLen(10)), replace: Replace::Never };
-    let short = owner.put(&path("f"), &mut &b"12345"[..], options, &mut |_| {});
-    assert!(message(short).contains("ended after 5B of 10B"));
+    let begin = || Pending::begin(&owner, &path("f"), options).unwrap();
+    let (mut short, mut long) = (begin(), begin());
+    short.write(&owner, b"12345").unwrap();
+    assert!(message(short.finish(&owner)).contains("has 5B, and 10B were announced"));
+    assert!(message(long.write(&owner, &[0; 11])).contains("longer than 10B"));
+    long.abandon(&owner);
     struct Failing;
     impl Read for Failing {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {

@@ -130,11 +130,14 @@ impl FileSystem {
         }
     }
 
-    /// Sets the length of a file: truncate(2).
+    /// Sets the length of a file: truncate(2). Space that was reserved behind the end is free then, also if the
+    /// length stays the same.
     pub(super) fn truncate(&self, file: &Arc<OpenFile>, size: ByteLen) -> Result<(), FilesError> {
         end_of(ByteOffset(0), size)?;
         let mut extending = self.extending(file)?;
-        match size < extending.contents.size {
+        let contents = &extending.contents;
+        let is_reserved = size == contents.size && !trim(&contents.runs, size).1.is_empty();
+        match size < contents.size || is_reserved {
             true => extending.cut(size),
             false => extending.extend(size.0),
         }?;

@@ -3,7 +3,7 @@
 //! Such a file has no name before it is complete, and the owner has it open for this client. It is
 //! therefore removed when the client ends, however that happens.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use nearflash_files::{Inode, InodeNumber, Kind, Name, Path, Refusal, Replace};
 use nearflash_files_calls::{Operation, Request};
@@ -16,7 +16,7 @@ use super::paths::{named, new};
 use super::{RemoteFiles, Repeat};
 use crate::owner::FILE_MODE;
 use crate::wire::{self, Linking};
-use crate::{Allocation, FileCalls as _, FilesError, Upload};
+use crate::{Allocation, AttributeChanges, FileCalls as _, FilesError, Upload};
 
 /// The bytes of a file that are in memory at a time.
 pub(super) const PIECE_LEN: ByteLen = ByteLen(MIB);
@@ -94,7 +94,9 @@ impl RemotePending {
 
     fn store_piece(&mut self, files: &RemoteFiles) -> Result<(), FilesError> {
         let mut piece = std::mem::take(&mut self.piece);
-        self.store(files, &piece)?;
+        if !piece.is_empty() {
+            self.store(files, &piece)?;
+        }
         piece.clear();
         self.piece = piece;
         Ok(())
@@ -125,9 +127,7 @@ impl RemotePending {
         if let Some(expected) = self.options.size.filter(|expected| *expected != read) {
             return Err(FilesError::SourceShort { expected, read });
         }
-        if !self.piece.is_empty() {
-            self.store_piece(files)?;
-        }
+        self.store_piece(files)?;
         files.sync(self.number, false)
     }
 
@@ -149,22 +149,34 @@ impl RemotePending {
         files.release(self.number);
     }
 
-    /// Appends the bytes of a source.
+    /// Appends the bytes of a source, to its end. It may have changed since its length was found.
     fn copy(
         &mut self,
         files: &RemoteFiles,
         source: &mut dyn Read,
         progress: &mut dyn FnMut(ByteLen),
     ) -> Result<(), FilesError> {
+        let expected = self.options.size.take();
         let mut bytes = vec![0; PIECE_LEN.to_usize()];
         loop {
-            let len = source.read(&mut bytes).map_err(FilesError::Source)?;
+            let len = match source.read(&mut bytes) {
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(FilesError::Source(error)),
+            };
             if len == 0 {
-                return Ok(());
+                break;
             }
             self.write(files, &bytes[..len])?;
             progress(self.len());
         }
+        if expected.is_some_and(|size| size > self.len()) {
+            self.store_piece(files)?;
+            // The owner frees the space behind the end.
+            let size = Some(self.done);
+            files.change(self.number, AttributeChanges { size, ..AttributeChanges::default() })?;
+        }
+        Ok(())
     }
 }
 

@@ -98,6 +98,7 @@ fn renaming(flags: RenameFlags) -> Option<Renaming> {
     match flags {
         RenameFlags::RENAME_NOREPLACE => Some(Renaming::NoReplace),
         RenameFlags::RENAME_EXCHANGE => Some(Renaming::Exchange),
+        RenameFlags::RENAME_WHITEOUT => Some(Renaming::Whiteout),
         _ => flags.is_empty().then_some(Renaming::Replace),
     }
 }

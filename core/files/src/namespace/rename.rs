@@ -2,7 +2,7 @@
 
 use super::access::{Place, directory, entry, inode, named_inode};
 use super::{Change, Damage, Entry, Error, Refusal};
-use crate::{InodeNumber, Kind, TablesMut};
+use crate::{Inode, InodeNumber, Kind, Permissions, Replace, TablesMut};
 
 /// The deepest directory that a rename follows to the root: `PATH_MAX` allows for no deeper ones.
 const DEPTH_MAX: usize = 1 << 16;
@@ -16,7 +16,13 @@ pub enum Renaming {
     NoReplace,
     /// `RENAME_EXCHANGE`: both must exist, and exchange their names.
     Exchange,
+    /// `RENAME_WHITEOUT`: as [`Self::Replace`], and the old name becomes that of a whiteout, with which
+    /// overlayfs hides a name of the layers below.
+    Whiteout,
 }
+
+/// A whiteout is a character device without a number, which no program can open.
+const WHITEOUT: Permissions = Permissions { mode: 0, uid: 0, gid: 0 };
 
 impl<T: TablesMut> Change<'_, T> {
     /// Renames an inode.
@@ -38,6 +44,11 @@ impl<T: TablesMut> Change<'_, T> {
             (Some(_), Renaming::NoReplace) => Err(Refusal::Exists(to.path()).into()),
             (Some(target), _) if target.inode == moved.inode => Ok(()),
             (Some(target), Renaming::Exchange) => self.exchange((from, &moved), (to, &target)),
+            (target, Renaming::Whiteout) => {
+                self.replace((from, &moved), (to, target.as_ref()))?;
+                let whiteout = Inode::new(Kind::CharDevice, WHITEOUT, self.now);
+                self.create(from, whiteout, Replace::Never).map(drop)
+            }
             (target, _) => self.replace((from, &moved), (to, target.as_ref())),
         }
     }
