@@ -5,9 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nearflash_ring::ShortPath;
 use zeroize::Zeroizing;
 
-use crate::socket::{ANSWER_LEN_MAX, ShortPath, socket_path};
+use crate::socket::{ANSWER_LEN_MAX, socket_path};
 use crate::{ApiError, Call, Conditional, Document, Reply, SCHEMA};
 
 /// Timeout of an answer. A change waits for cores and for older requests, at most half a minute for

@@ -1,11 +1,6 @@
 //! The control socket and its path.
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::Errno;
 
 /// Maximum length of a request, including its line terminator.
 pub const REQUEST_LEN_MAX: usize = 64 << 10;
@@ -13,9 +8,6 @@ pub const REQUEST_LEN_MAX: usize = 64 << 10;
 /// Maximum length of an answer, including its line terminator. The longest answers are the metrics of
 /// a thousand volumes.
 pub const ANSWER_LEN_MAX: u64 = 64 << 20;
-
-/// Maximum length of a path in `sun_path`, without its NUL.
-const ADDRESS_LEN_MAX: usize = 107;
 
 /// The control socket of a data directory.
 pub fn socket_path(data_dir: &Path) -> PathBuf {
@@ -56,35 +48,4 @@ pub fn default_data_dir() -> Result<PathBuf, NoDataDir> {
     let state = folder("XDG_STATE_HOME").filter(|path| path.is_absolute());
     let state = state.or_else(|| folder("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("nearflash")).ok_or(NoDataDir)
-}
-
-/// A path of a socket that fits into `sun_path`: the path itself or, if that is too long, one
-/// through the open folder's entry in /proc.
-#[derive(Debug)]
-pub struct ShortPath {
-    path: PathBuf,
-    /// Kept open as long as `path` uses it.
-    _folder: Option<OwnedFd>,
-}
-
-impl ShortPath {
-    /// A short path of a socket.
-    ///
-    /// # Errors
-    /// When its folder cannot be opened.
-    pub fn to(socket: &Path) -> io::Result<Self> {
-        if socket.as_os_str().len() <= ADDRESS_LEN_MAX {
-            return Ok(Self { path: socket.to_owned(), _folder: None });
-        }
-        let (folder, name) = socket.parent().zip(socket.file_name()).ok_or(Errno::INVAL)?;
-        let folder =
-            open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let path = Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
-        Ok(Self { path, _folder: Some(folder) })
-    }
-
-    /// The path, which is valid as long as this exists.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nearflash_api::socket::ShortPath;
+use nearflash_ring::ShortPath;
 use nearflash_session::DoorTls;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};

@@ -18,6 +18,7 @@ use nearflash_direct::client::{
 use nearflash_direct::wire::IDENTITY_LEN;
 use nearflash_direct::{Digests, PeerError, Seal, Status, segments};
 use nearflash_request::BufferId;
+use nearflash_ring::ShortPath;
 use nearflash_units::Nanos;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -463,7 +464,7 @@ fn open_socket(place: &Place, timeout: Duration) -> Result<OwnedFd, Error> {
 }
 
 fn open_local(path: &Path) -> io::Result<OwnedFd> {
-    let stream = UnixStream::connect(path)?;
+    let stream = UnixStream::connect(ShortPath::to(path)?.path())?;
     stream.set_nonblocking(true)?;
     Ok(stream.into())
 }

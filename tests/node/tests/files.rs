@@ -171,6 +171,21 @@ fn files_without_a_true_length_are_copied_to_their_end() {
 }
 
 #[test]
+fn a_node_is_reached_at_a_socket_whose_path_is_longer_than_an_address() {
+    let place = Place::new();
+    let folder = place.path(&"x".repeat(120));
+    std::fs::create_dir(&folder).unwrap();
+    let socket = folder.join("d.sock").to_str().unwrap().to_owned();
+    let volume = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
+    let node = Node::start(&place, &[&volume[..], &["--direct-local", &socket]].concat());
+    let url = format!("direct+local:{socket}/data");
+    done(&["format", &url]);
+    done(&["mkdir", &format!("{url}/d")]);
+    assert_eq!(names(&url), ["/d"]);
+    node.terminate();
+}
+
+#[test]
 fn a_pipe_is_a_source() {
     let place = Place::new();
     let node = Node::with_direct(&place, &["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"]);

@@ -47,6 +47,8 @@ mod original;
 mod passing;
 #[cfg(not(all(test, loom)))]
 mod processor;
+#[cfg(not(all(test, loom)))]
+mod short_path;
 
 pub use geometry::{DATA_LEN_MAX, ENTRIES_MAX, ENTRY_LEN, Entry, Geometry};
 pub use lane::Broken;
@@ -62,4 +64,5 @@ pub use {
     original::Original,
     passing::{receive_passed, send_passing},
     processor::Processor,
+    short_path::ShortPath,
 };

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nearflash_api::socket::{REQUEST_LEN_MAX, ShortPath, socket_path};
+use nearflash_api::socket::{REQUEST_LEN_MAX, socket_path};
 use nearflash_api::{
     ApiError, Conditional, Document, ErrorCode, Reply, TokenScope, parse_request, rule,
 };
 use nearflash_rest::Audit;
+use nearflash_ring::ShortPath;
 use rustix::net::sockopt::socket_peercred;
 use zeroize::Zeroizing;
 
