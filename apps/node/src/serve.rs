@@ -286,7 +286,7 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     // A write past the limit of the file size fails, and the host gets the error; without this
     // handler, SIGXFSZ would end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
-    raise_open_files_limit();
+    raise_limits();
     if config.cluster.is_some() {
         forbid_core_dumps();
     }
@@ -411,12 +411,18 @@ fn check_proofs(config: &Config, catalog: &Catalog) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Raises the limit of open files to its hard limit, since every connection is an open file.
-fn raise_open_files_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!("cannot raise the limit of open files, RLIMIT_NOFILE: {error}");
+/// Raises the soft limit of open files to the hard one, since every connection is an open file, and that of
+/// locked memory, since the kernel counts the rings of the cores.
+fn raise_limits() {
+    for (resource, name) in [
+        (Resource::Nofile, "open files, RLIMIT_NOFILE"),
+        (Resource::Memlock, "locked memory, RLIMIT_MEMLOCK"),
+    ] {
+        let limit = getrlimit(resource);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if let Err(error) = setrlimit(resource, raised) {
+            tracing::warn!("cannot raise the limit of {name}: {error}");
+        }
     }
 }
 

@@ -141,31 +141,35 @@ fn a_door_that_others_can_reach_is_refused_until_told_who_may_come_in() {
     let _node = Node::start(&place, &[&flags[..], &["--host", "any"]].concat());
 }
 
-/// The default of containers. The filter applies to this thread and its children, and needs no
-/// privileges.
+/// The default of containers, and profiles that allow a part. The filter applies to this thread and its
+/// children, and needs no privileges.
 #[test]
-fn a_system_that_forbids_io_uring_is_named_with_how_to_allow_it() {
-    let refused_calls = [libc_numbers::IO_URING_SETUP].map(|number| (number, Vec::new()));
-    let filter = SeccompFilter::new(
-        refused_calls.into_iter().collect(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc_numbers::EPERM),
-        std::env::consts::ARCH.try_into().unwrap(),
-    );
-    let program: BpfProgram = filter.unwrap().try_into().unwrap();
-    let forbidden = std::thread::spawn(move || {
-        apply_filter(&program).unwrap();
-        refused_start(&Place::new(), &RAM)
-    });
+fn a_system_that_forbids_io_uring_or_a_part_of_it_is_named_with_how_to_allow_it() {
     let expected = "io_uring is not allowed here (Operation not permitted (os error 1)): nearflash \
                     needs it to reach its devices. In a container, allow the system calls \
                     io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile; on \
                     a host, set the sysctl kernel.io_uring_disabled to 0";
-    assert_eq!(forbidden.join().unwrap(), refusal(1, expected));
+    for number in libc_numbers::IO_URING {
+        let filter = SeccompFilter::new(
+            [(number, Vec::new())].into_iter().collect(),
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc_numbers::EPERM),
+            std::env::consts::ARCH.try_into().unwrap(),
+        );
+        let program: BpfProgram = filter.unwrap().try_into().unwrap();
+        let forbidden = std::thread::spawn(move || {
+            apply_filter(&program).unwrap();
+            let place = Place::new();
+            let device = place.flash("16MiB");
+            refused_start(&place, &["--device", &device, "--volume", "data=8MiB@flash"])
+        });
+        assert_eq!(forbidden.join().unwrap(), refusal(1, expected), "system call {number}");
+    }
 }
 
 /// The numbers in the filter, which are the same on every architecture.
 mod libc_numbers {
-    pub(super) const IO_URING_SETUP: i64 = 425;
+    /// io_uring_setup, io_uring_enter and io_uring_register.
+    pub(super) const IO_URING: [i64; 3] = [425, 426, 427];
     pub(super) const EPERM: u32 = 1;
 }

@@ -69,6 +69,18 @@ pub enum StartError {
     /// The kernel's io_uring lacks a required feature.
     #[error("io_uring of this kernel lacks what nearflash needs ({0}): use Linux 6.1 or newer")]
     RingTooOld(io::Error),
+    /// The kernel counts the memory of a ring against a limit.
+    #[error(
+        "cannot lock memory for io_uring ({error}): a core needs about 128KiB, and the limit of locked \
+         memory (RLIMIT_MEMLOCK) of this user is {limit}; raise it with LimitMEMLOCK=infinity in the \
+         systemd unit, --ulimit memlock=-1 for a container, or 'ulimit -l unlimited' in a shell"
+    )]
+    LockedMemory {
+        /// The kernel's error.
+        error: io::Error,
+        /// The limit.
+        limit: String,
+    },
     /// Any other error.
     #[error("cannot start a core: {0}")]
     Other(#[from] io::Error),
@@ -140,7 +152,7 @@ impl Reactor {
         let ring = make_ring()?;
         let fds: Vec<RawFd> = config.devices.iter().map(|d| device_fd(d)).collect();
         if !fds.is_empty() {
-            ring.submitter().register_files(&fds)?;
+            ring.submitter().register_files(&fds).map_err(start_error)?;
         }
         let arena = Mapped::new(Pool::arena_len(config.pool_len))?;
         let mut reactor = Self {
@@ -430,11 +442,28 @@ fn make_ring() -> Result<IoUring, StartError> {
         .setup_submit_all()
         .setup_cqsize(COMPLETIONS_MAX)
         .build(SUBMISSIONS_MAX);
-    built.map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => StartError::RingForbidden(error),
+    let ring = built.map_err(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => StartError::RingTooOld(error),
+        _ => start_error(error),
+    })?;
+    // A security policy may forbid this call alone. A core that cannot enter its ring answers nobody.
+    ring.submit().map_err(start_error)?;
+    Ok(ring)
+}
+
+/// The reason why the kernel refuses a call of io_uring.
+fn start_error(error: io::Error) -> StartError {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => StartError::RingForbidden(error),
+        Some(libc::ENOMEM) => StartError::LockedMemory { error, limit: limit_text() },
         _ => StartError::Other(error),
-    })
+    }
+}
+
+/// The soft limit of locked memory.
+fn limit_text() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    limit.map_or_else(|| "unlimited".to_owned(), |bytes| ByteLen(bytes).to_string())
 }
 
 /// The descriptor to register for a device, or -1, which leaves a gap for a device without one.
@@ -466,5 +495,20 @@ fn is_fault(result: DeviceResult) -> bool {
         | DeviceResult::MediumError
         | DeviceResult::WornOut
         | DeviceResult::Gone => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_locked_memory_is_named_with_how_to_raise_it() {
+        let message = start_error(io::Error::from_raw_os_error(libc::ENOMEM)).to_string();
+        for part in ["RLIMIT_MEMLOCK", "LimitMEMLOCK=infinity", "--ulimit memlock=-1", "ulimit -l"]
+        {
+            assert!(message.contains(part), "{message} names {part}");
+        }
+        assert!(!message.contains('\n'));
     }
 }
