@@ -358,6 +358,9 @@ pub(crate) enum Subcommand {
     Umount {
         /// The directory on which the volume is mounted
         dir: PathBuf,
+        /// Unmount also if it is in use, and wait 2 s at most for a node that does not answer
+        #[arg(long)]
+        force: bool,
     },
     /// Run a program whose reads and writes of mounted files go to the node without the mount
     #[command(after_help = RUN_EXAMPLES)]

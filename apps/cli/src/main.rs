@@ -83,7 +83,7 @@ fn run(Cli { data_dir, subcommand }: Cli) -> Result<ExitCode, Failure> {
         Subcommand::Cluster(cluster) => cluster::run_cluster(cluster),
         Subcommand::Files(files) => files::run_files(files),
         Subcommand::Mount(args) => mount::run_mount(&args),
-        Subcommand::Umount { dir } => mount::run_unmount(&dir),
+        Subcommand::Umount { dir, force } => mount::run_unmount(&dir, force),
         Subcommand::Run(args) => Err(interpose::become_program(&args).into()),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Study { arguments } => Err(study::become_study(&arguments).into()),

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 
 use nearflash::direct::Url;
 use nearflash::url::UrlError;
-use nearflash_mount::{Cache, Mount, MountError, MountOptions, UnmountError};
+use nearflash_mount::{Cache, Mount, MountError, MountOptions, Unmount, UnmountError};
 use nearflash_units::{Nanos, OneLine};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -23,7 +23,7 @@ use tracing_subscriber::prelude::*;
 use crate::args::OwnerArgs;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::waiting::waiting_for;
+use crate::waiting::{saying_what_for, waiting_for};
 
 /// The daemon's line when the volume is mounted.
 const READY: &str = "ready";
@@ -121,9 +121,15 @@ pub(crate) fn run_mount(args: &MountArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn run_unmount(dir: &Path) -> Result<ExitCode, Failure> {
-    let reason = "until everything is durable";
-    waiting_for(reason, || nearflash_mount::unmount(dir)).map_err(MountFailure::from)?;
+pub(crate) fn run_unmount(dir: &Path, force: bool) -> Result<ExitCode, Failure> {
+    let unmount = Unmount::of(dir).map_err(MountFailure::from)?;
+    let reason = format!(
+        "for the node of {} until everything is durable, {} s at most; Ctrl-C ends this command alone, and with \
+         --force it waits 2 s",
+        unmount.source(),
+        unmount.time_max().as_secs()
+    );
+    saying_what_for(&reason, || unmount.run(force)).map_err(MountFailure::from)?;
     Ok(ExitCode::SUCCESS)
 }
 

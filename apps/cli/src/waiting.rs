@@ -8,10 +8,15 @@ use std::time::Duration;
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Does something that may wait, and says for what, on a terminal, if it takes longer than a second.
-pub(crate) fn waiting_for<T>(reason: &'static str, act: impl FnOnce() -> T) -> T {
-    if !io::stderr().is_terminal() {
-        return act();
+pub(crate) fn waiting_for<T>(reason: &str, act: impl FnOnce() -> T) -> T {
+    match io::stderr().is_terminal() {
+        true => saying_what_for(reason, act),
+        false => act(),
     }
+}
+
+/// The same, with or without a terminal: the wait depends on something that an operator can end.
+pub(crate) fn saying_what_for<T>(reason: &str, act: impl FnOnce() -> T) -> T {
     let (alive, is_over) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {

@@ -43,6 +43,12 @@ pub enum MountError {
     /// Another process has taken the volume over, or changes cannot be made durable.
     #[error("the mount has ended: {0}; 'nearflash umount' removes its mount point")]
     Failed(String),
+    /// The mount has ended without its node.
+    #[error(
+        "the node of {url} does not answer, and the mount has ended: changes that no program has synchronised \
+         may be lost"
+    )]
+    NoAnswer { url: String },
     /// The session with the kernel failed.
     #[error("the connection to the kernel failed: {0}")]
     Kernel(io::Error),
@@ -67,8 +73,16 @@ pub enum UnmountError {
     /// Another user's mount.
     #[error("cannot unmount {}: {source}; run the command as the user who mounted it", .dir.display())]
     NotOurs { dir: PathBuf, source: io::Error },
+    /// The process of the mount is stopped, or cannot be reached.
+    #[error(
+        "cannot unmount {dir}: its process does not answer ({source}); 'nearflash umount --force {dir}' does not \
+         wait for it", dir = .dir.display()
+    )]
+    NoProcess { dir: PathBuf, source: io::Error },
     /// Files or directories are in use.
-    #[error("cannot unmount {dir}: it is in use; 'fuser -vm {dir}' lists the processes", dir = .0.display())]
+    #[error(
+        "cannot unmount {dir}: it is in use; 'fuser -vm {dir}' lists the processes, and 'nearflash umount --force \
+         {dir}' makes their calls fail", dir = .0.display())]
     Busy(PathBuf),
     /// A normal user needs a helper.
     #[error(

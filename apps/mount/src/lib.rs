@@ -1,7 +1,7 @@
 //! A volume of files as a file system of this machine, through FUSE.
 //!
 //! [`Mount::new`] takes the volume for this process, and mounts it. [`Mount::run`] answers the kernel
-//! until the file system is unmounted. [`unmount`] unmounts one and waits until everything is durable.
+//! until the file system is unmounted. [`Unmount`] unmounts one and waits until everything is durable.
 //!
 //! The crate translates: each operation of the kernel is one call of [`FileSystem`], by inode number,
 //! on the thread that read it. It keeps no state of files. Its own are the open directories, whose
@@ -26,4 +26,4 @@ mod unmounting;
 
 pub use error::{MountError, UnmountError};
 pub use session::{Cache, Mount, MountOptions};
-pub use unmounting::unmount;
+pub use unmounting::Unmount;

@@ -22,9 +22,13 @@ const SOURCES: [&str; 3] = ["direct://", "direct+tls://", "direct+local:"];
 /// A mounted file system, as proc(5) describes it in `mountinfo`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Mounted {
+    /// The number of the device.
+    pub(crate) device: String,
     pub(crate) dir: PathBuf,
     pub(crate) file_system: String,
     pub(crate) source: String,
+    /// The user who has mounted it, if it is a FUSE file system.
+    pub(crate) user: Option<u32>,
 }
 
 impl Mounted {
@@ -38,12 +42,17 @@ impl Mounted {
     /// name as they are, whether they are UTF-8 or not.
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
-        let dir = unescaped(fields.by_ref().nth(4)?);
+        let device = String::from_utf8_lossy(fields.by_ref().nth(2)?).into_owned();
+        let dir = unescaped(fields.by_ref().nth(1)?);
         // Optional fields end with a hyphen.
         fields.by_ref().find(|field| *field == b"-")?;
         let file_system = fields.next()?;
         let source = unescaped(fields.next()?);
+        let options = fields.next().unwrap_or_default().split(|byte| *byte == b',');
+        let user = options.filter_map(|option| option.strip_prefix(b"user_id=")).next();
         Some(Self {
+            device,
+            user: user.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok()),
             dir: PathBuf::from(OsString::from_vec(dir)),
             file_system: String::from_utf8_lossy(file_system).into_owned(),
             source: String::from_utf8_lossy(&source).into_owned(),
@@ -164,6 +173,7 @@ mod tests {
         );
         assert_eq!(ours.dir, Path::new("/mnt/a b"));
         assert!(ours.is_ours());
+        assert_eq!((&*ours.device, ours.user), ("0:42", Some(0)));
         let local = "36 35 0:42 / /m rw shared:1 - fuse.nearflash direct+local:/run/n.sock/d rw";
         assert!(parsed(local).is_ours());
         assert!(!parsed("36 35 0:42 / /m rw - fuse.sshfs host:/ rw").is_ours());

@@ -4,14 +4,14 @@ use std::mem::{self, ManuallyDrop};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Config, MountOption, Session, SessionACL};
 use nearflash::direct::{Options, Place, Url};
 use nearflash::{Client, Credentials};
-use nearflash_files_owner::{FileCalls, FileSystem, RemoteFiles};
+use nearflash_files_owner::{FileCalls, FileSystem, FilesError, RemoteFiles};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,6 +32,13 @@ const TELL_PERIOD: Duration = Duration::from_secs(1);
 /// time is safe; this one bounds how long the number of blocks is that before the space behind a file's
 /// end was returned, and costs one request a second for each file that is in use.
 const ATTRIBUTES_FOR: Duration = Duration::from_secs(1);
+
+/// The time in which everything becomes durable after the file system was unmounted. A node that takes longer
+/// does not answer any more.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The same after `nearflash umount --force` and a second signal.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The contents that the kernel keeps.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -70,6 +77,12 @@ pub(crate) enum Event {
     Unmounted(std::io::Result<()>),
     /// SIGTERM or SIGINT.
     Signal,
+    /// `nearflash umount` has unmounted the file system.
+    Detached,
+    /// `nearflash umount --force` has unmounted it, although it may be in use.
+    Forced,
+    /// Everything is durable, or is not.
+    Closed(Result<(), FilesError>),
     /// Nothing can be changed any more, since another process has taken the volume over, for example.
     Failed(String),
 }
@@ -78,6 +91,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub struct Mount {
     dir: PathBuf,
+    source: String,
     files: Arc<Gate>,
     waiting: Waiting,
     own_events: Sender<Event>,
@@ -105,13 +119,17 @@ impl Mount {
         });
         let kept = Kept { cache: options.cache, is_shared, attributes_for };
         let (sender, events) = channel();
-        let waiting = Waiting::listen().map_err(MountError::Listen)?;
         let files = Arc::new(Gate::new(files, sender.clone()));
         watch_signals(sender.clone()).map_err(MountError::Signals)?;
-        let place = waiting.place().to_owned();
-        let translator = Translator::new(Arc::clone(&files), kept, place, &url);
+        let translator = Translator::new(Arc::clone(&files), kept, &url);
+        let waiting_place = translator.waiting_place();
         let refused = |source| MountError::Refused { dir: dir.clone(), source };
-        let session = Session::new(translator, &dir, &config(source, options)).map_err(refused)?;
+        let config = config(source.clone(), options);
+        let session = Session::new(translator, &dir, &config).map_err(refused)?;
+        let mounted = mount_point::mounted_on(&dir).map_err(MountError::Listen)?;
+        let device = mounted.map(|mounted| mounted.device).unwrap_or_default();
+        let waiting = Waiting::listen(&device, sender.clone()).map_err(MountError::Listen)?;
+        waiting_place.get_or_init(|| waiting.place().to_owned());
         let guard = serve(session).map_err(MountError::Kernel)?;
         sync_by_and_by(&files);
         tidy_by_and_by(&files);
@@ -124,7 +142,7 @@ impl Mount {
             // The receiver is gone when the process ends.
             let _ = sender.send(Event::Unmounted(ended));
         });
-        Ok(Self { dir, files, waiting, own_events, events })
+        Ok(Self { dir, source, files, waiting, own_events, events })
     }
 
     /// The directory on which the volume is mounted.
@@ -139,42 +157,85 @@ impl Mount {
     }
 
     /// Answers the kernel until the file system is unmounted, which SIGTERM and SIGINT also do. Then
-    /// waits for the calls under way, and makes everything durable.
+    /// waits for the calls under way, and makes everything durable. Gives up on a node that does not answer.
     ///
     /// # Errors
     /// When changes cannot be made durable, or another process has taken the volume over. The mount
     /// point of such a mount stays, and every call fails, so that no program writes to the directory
     /// below.
     pub fn run(self) -> Result<(), MountError> {
-        let mut ended = self.wait();
-        let closed = self.files.close().map_err(MountError::from);
-        ended = ended.and(closed);
+        let mut until = None;
+        let ended = self.wait(&mut until);
+        let ended = match ended {
+            Err(MountError::NoAnswer { .. }) => ended,
+            ended => ended.and(self.close(until.unwrap_or_else(|| Instant::now() + PATIENCE))),
+        };
         let failure = ended.as_ref().err().map(ToString::to_string);
         self.waiting.answer(failure.as_deref());
         ended
     }
 
-    fn wait(&self) -> Result<(), MountError> {
+    /// Waits for the end of the file system, which must come at the time `until`, once that is set.
+    fn wait(&self, until: &mut Option<Instant>) -> Result<(), MountError> {
         loop {
-            // A sender exists as long as the mount.
-            match self.events.recv().unwrap_or(Event::Signal) {
+            match self.event(*until)? {
                 Event::Unmounted(ended) => return ended.map_err(MountError::Kernel),
                 Event::Failed(reason) => return Err(MountError::Failed(reason)),
-                Event::Signal => match detach(&self.dir, false) {
-                    // The kernel then ends the session.
-                    Ok(()) => {}
-                    Err(UnmountError::Busy(dir)) => {
-                        tracing::warn!("{} is in use: its open files fail now", dir.display());
-                        let _ = detach(&dir, true);
+                Event::Detached => *until = until.or(Some(Instant::now() + PATIENCE)),
+                Event::Signal if until.is_none() => {
+                    *until = Some(Instant::now() + PATIENCE);
+                    if !self.is_detached() {
                         return Ok(());
                     }
-                    Err(error) => {
-                        tracing::warn!("{error}");
-                        return Ok(());
-                    }
-                },
+                }
+                // The session ends with this process.
+                Event::Forced | Event::Signal => {
+                    *until = Some(Instant::now() + LITTLE_PATIENCE);
+                    return Ok(());
+                }
+                Event::Closed(_) => {}
             }
         }
+    }
+
+    /// Unmounts the file system. The kernel then ends the session, unless the file system is in use.
+    fn is_detached(&self) -> bool {
+        match detach(&self.dir, false) {
+            Ok(()) => return true,
+            Err(UnmountError::Busy(dir)) => {
+                tracing::warn!("{} is in use: its open files fail now", dir.display());
+                let _ = detach(&dir, true);
+            }
+            Err(error) => tracing::warn!("{error}"),
+        }
+        false
+    }
+
+    /// Makes everything durable, until this time.
+    fn close(&self, mut until: Instant) -> Result<(), MountError> {
+        let (files, events) = (Arc::clone(&self.files), self.own_events.clone());
+        thread::spawn(move || events.send(Event::Closed(files.close())));
+        loop {
+            match self.event(Some(until))? {
+                Event::Closed(closed) => return Ok(closed?),
+                Event::Forced | Event::Signal => {
+                    until = until.min(Instant::now() + LITTLE_PATIENCE);
+                }
+                Event::Unmounted(_) | Event::Failed(_) | Event::Detached => {}
+            }
+        }
+    }
+
+    /// The next event, at the time `until` at the latest.
+    fn event(&self, until: Option<Instant>) -> Result<Event, MountError> {
+        let event = match until {
+            None => self.events.recv().map_err(RecvTimeoutError::from),
+            Some(until) => {
+                self.events.recv_timeout(until.saturating_duration_since(Instant::now()))
+            }
+        };
+        // A sender exists as long as the mount.
+        event.map_err(|_| MountError::NoAnswer { url: self.source.clone() })
     }
 }
 

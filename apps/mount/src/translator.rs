@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -59,8 +59,8 @@ pub(crate) struct Translator {
     is_shared: bool,
     /// The time for which the kernel keeps names and attributes without asking.
     attributes_for: Duration,
-    /// The value of the attribute that `nearflash umount` reads.
-    waiting_place: String,
+    /// The value of the attribute that `nearflash umount` reads, once it is known.
+    waiting_place: Arc<OnceLock<String>>,
     directories: Directories,
     /// The inodes that the kernel knows and that had a set-user-ID or set-group-ID bit when it learnt
     /// their attributes: a write looks for these bits at no others.
@@ -70,10 +70,11 @@ pub(crate) struct Translator {
 }
 
 impl Translator {
-    pub(crate) fn new(files: Arc<Gate>, kept: Kept, waiting_place: String, url: &Url) -> Self {
+    pub(crate) fn new(files: Arc<Gate>, kept: Kept, url: &Url) -> Self {
         let (directories, privileged) = (Directories::default(), RwLock::default());
         let Kept { cache, is_shared, attributes_for } = kept;
         let sealing_place = sealing::place(url, cache);
+        let waiting_place = Arc::default();
         Self {
             files,
             cache,
@@ -84,6 +85,11 @@ impl Translator {
             privileged,
             sealing_place,
         }
+    }
+
+    /// Where the name of the socket is put at which `nearflash umount` waits.
+    pub(crate) fn waiting_place(&self) -> Arc<OnceLock<String>> {
+        Arc::clone(&self.waiting_place)
     }
 
     /// The attributes of an inode, for the kernel.

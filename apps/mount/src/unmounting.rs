@@ -1,44 +1,88 @@
 //! Unmounting, as root or as the user who mounted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::UnmountError;
-use crate::ending::Wait;
-use crate::mount_point::{HELPER, has_helper, mounted_on, resolved};
+use crate::ending::{Wait, place_of};
+use crate::mount_point::{HELPER, Mounted, has_helper, mounted_on, resolved};
+use crate::session::PATIENCE;
 use crate::translator::WAITING_PLACE;
 
 /// The longest name of the place at which the command waits.
 const PLACE_LEN_MAX: usize = 108;
 
-/// Unmounts a volume of files, and waits until all its changes are durable.
-///
-/// # Errors
-/// When no volume of files is mounted there, it is in use, or its last changes may be lost.
-pub fn unmount(dir: &Path) -> Result<(), UnmountError> {
-    let failed = |source| UnmountError::MountPoint { dir: dir.to_owned(), source };
-    let dir = resolved(dir).map_err(failed)?;
-    match mounted_on(&dir).map_err(failed)? {
-        Some(mounted) if mounted.is_ours() => {}
-        _ => return Err(UnmountError::NotMounted(dir)),
-    }
-    let mut place = [0; PLACE_LEN_MAX];
-    let wait = match rustix::fs::getxattr(&dir, WAITING_PLACE, &mut place) {
-        // The process of the mount has ended: nothing becomes durable any more.
-        Err(Errno::NOTCONN) => None,
-        found => {
-            let not_ours = |source| UnmountError::NotOurs { dir: dir.clone(), source };
-            let len = found.map_err(|error| not_ours(error.into()))?;
-            Some(Wait::connect(&place[..len]).map_err(not_ours)?)
+/// A mount of a volume of files, to be unmounted.
+#[derive(Debug)]
+pub struct Unmount {
+    dir: PathBuf,
+    mounted: Mounted,
+}
+
+impl Unmount {
+    /// Finds the mount on this directory. No call goes to its process.
+    ///
+    /// # Errors
+    /// When no volume of files is mounted there.
+    pub fn of(dir: &Path) -> Result<Self, UnmountError> {
+        let failed = |source| UnmountError::MountPoint { dir: dir.to_owned(), source };
+        let dir = resolved(dir).map_err(failed)?;
+        match mounted_on(&dir).map_err(failed)? {
+            Some(mounted) if mounted.is_ours() => Ok(Self { dir, mounted }),
+            _ => Err(UnmountError::NotMounted(dir)),
         }
-    };
-    detach(&dir, false)?;
-    match wait.map(Wait::finish) {
-        None | Some(Ok(())) => Ok(()),
-        Some(Err(reason)) => Err(UnmountError::Lost { dir, reason }),
+    }
+
+    /// The URL of the volume.
+    pub fn source(&self) -> &str {
+        &self.mounted.source
+    }
+
+    /// The longest time that it takes for changes to become durable, or to be given up.
+    pub fn time_max(&self) -> Duration {
+        PATIENCE
+    }
+
+    /// Unmounts the volume, and waits until all its changes are durable. With `force`, it may be in use, and a
+    /// node or a process that does not answer is given up soon.
+    ///
+    /// # Errors
+    /// When it is in use, or its last changes may be lost.
+    pub fn run(self, force: bool) -> Result<(), UnmountError> {
+        let connected = self.connect();
+        let wait = match connected {
+            Err(_) if force => Err("its process does not answer; see its log".to_owned()),
+            connected => Ok(connected?),
+        };
+        let Self { dir, .. } = self;
+        detach(&dir, force)?;
+        match wait.and_then(|wait| wait.map_or(Ok(()), |wait| wait.finish(force))) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(UnmountError::Lost { dir, reason }),
+        }
+    }
+
+    /// Connects to the process of the mount; `None` if it has ended: nothing becomes durable any more.
+    fn connect(&self) -> Result<Option<Wait>, UnmountError> {
+        let dir = &self.dir;
+        let no_process = |source| UnmountError::NoProcess { dir: dir.clone(), source };
+        if let Some(place) = place_of(&self.mounted).map_err(no_process)? {
+            return Wait::connect(&place, self.mounted.user).map(Some).map_err(no_process);
+        }
+        // A process of an earlier version, or none.
+        let mut place = [0; PLACE_LEN_MAX];
+        match rustix::fs::getxattr(dir, WAITING_PLACE, &mut place) {
+            Err(Errno::NOTCONN) => Ok(None),
+            found => {
+                let not_ours = |source| UnmountError::NotOurs { dir: dir.clone(), source };
+                let len = found.map_err(|error| not_ours(error.into()))?;
+                Wait::connect(&place[..len], self.mounted.user).map(Some).map_err(no_process)
+            }
+        }
     }
 }
 

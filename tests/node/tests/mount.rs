@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nearflash_node_tests::{Door, MountBench, Place, done, eventually, refused_command as refused};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, RawDir, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -189,6 +190,102 @@ fn a_directory_of_ten_thousand_files_is_listed_and_emptied_while_it_is_read() {
     bench.terminate();
 }
 
+/// Both kinds of volume: the mount owns it, or the node does.
+const BENCHES: [for<'a> fn(&'a Place, Door) -> MountBench<'a>; 2] =
+    [|place, door| MountBench::new(place, door), |place, door| MountBench::shared(place, door)];
+
+/// The names that getdents64(2) returns next, each with the place behind it (telldir(3)).
+fn names_from(directory: &File, place: u64) -> Vec<(Vec<u8>, u64)> {
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    rustix::fs::seek(directory, rustix::fs::SeekFrom::Start(place)).unwrap();
+    let mut listing = RawDir::new(directory, &mut buffer);
+    let mut names = Vec::new();
+    while let Some(entry) = listing.next() {
+        let entry = entry.unwrap();
+        names.push((entry.file_name().to_bytes().to_vec(), entry.next_entry_cookie()));
+        if listing.is_buffer_empty() {
+            break;
+        }
+    }
+    names
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn seekdir_finds_every_place_that_telldir_gave_in_any_order() {
+    for new in BENCHES {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        (0..150).for_each(|at| drop(File::create(bench.at(&format!("file {at}"))).unwrap()));
+        let directory = File::open(bench.dir()).unwrap();
+        let (mut all, mut places) = (Vec::new(), vec![0]);
+        loop {
+            let found = names_from(&directory, *places.last().unwrap());
+            if found.is_empty() {
+                break;
+            }
+            places.extend(found.iter().map(|(_, next)| *next));
+            all.extend(found.into_iter().map(|(name, _)| name));
+        }
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 152);
+        for at in (0..all.len()).map(|at| at * 71 % all.len()) {
+            assert_eq!(names_from(&directory, places[at])[0].0, all[at], "place {at}");
+        }
+        drop(directory);
+        mount.unmount();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn overlayfs_has_its_upper_layer_on_a_mount() {
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    for new in BENCHES {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        fs::write(bench.at("old"), "moved").unwrap();
+        rustix::fs::renameat_with(
+            CWD,
+            bench.at("old"),
+            CWD,
+            bench.at("new"),
+            RenameFlags::WHITEOUT,
+        )
+        .unwrap();
+        let whiteout = fs::metadata(bench.at("old")).unwrap();
+        assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
+        assert_eq!(fs::read_to_string(bench.at("new")).unwrap(), "moved");
+        if known.contains("overlay") {
+            ["lower", "upper", "work", "merged"]
+                .map(|name| fs::create_dir(bench.at(name)).unwrap());
+            fs::write(bench.at("lower/hidden"), "x").unwrap();
+            fs::write(bench.at("lower/kept"), "below").unwrap();
+            let dir = bench.dir_text();
+            let layers = format!("lowerdir={dir}/lower,upperdir={dir}/upper,workdir={dir}/work");
+            let merged = bench.at("merged");
+            let overlay = Command::new("mount")
+                .args(["-t", "overlay", "overlay", "-o", &layers])
+                .arg(&merged)
+                .status();
+            assert!(overlay.unwrap().success());
+            fs::remove_file(merged.join("hidden")).unwrap();
+            fs::rename(merged.join("kept"), merged.join("renamed")).unwrap();
+            let names: BTreeSet<_> =
+                fs::read_dir(&merged).unwrap().map(|it| it.unwrap().file_name()).collect();
+            assert_eq!(names, ["renamed"].map(Into::into).into());
+            assert_eq!(fs::read_to_string(merged.join("renamed")).unwrap(), "below");
+            assert!(Command::new("umount").arg(&merged).status().unwrap().success());
+            assert!(fs::metadata(bench.at("upper/hidden")).unwrap().file_type().is_char_device());
+        }
+        mount.unmount();
+        bench.check();
+        bench.terminate();
+    }
+}
+
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
 fn synchronised_files_are_whole_after_the_process_of_the_mount_was_killed() {
@@ -288,9 +385,7 @@ sys.stdin.read()
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
 fn what_a_program_wrote_synchronously_is_whole_after_mount_and_node_were_killed() {
-    let benches: [for<'a> fn(&'a Place, Door) -> MountBench<'a>; 2] =
-        [|place, door| MountBench::new(place, door), |place, door| MountBench::shared(place, door)];
-    for (new, cache) in benches.iter().flat_map(|new| [(new, "none"), (new, "read")]) {
+    for (new, cache) in BENCHES.iter().flat_map(|new| [(new, "none"), (new, "read")]) {
         let place = Place::new();
         let bench = new(&place, Door::Local);
         let mount = bench.mount(&["--cache", cache]);
@@ -393,6 +488,86 @@ fn sigterm_unmounts_and_everything_is_durable() {
     assert!(mount.log().contains("is in use"), "{}", mount.log());
     drop(mount);
     bench.terminate();
+}
+
+/// A node that does not answer until this is dropped.
+struct Silent(Pid);
+
+impl Silent {
+    fn new(bench: &MountBench<'_>) -> Self {
+        let pid = bench.node().pid().to_string().parse().ok().and_then(Pid::from_raw).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
+fn umount_says_for_which_node_it_waits_and_can_be_told_not_to_wait() {
+    for new in BENCHES {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let dir = bench.dir_text();
+        let mount = bench.mount(&[]);
+        fs::write(bench.at("file"), bytes(10_000)).unwrap();
+        let silent = Silent::new(&bench);
+        let mut command = Command::new(nearflash_node_tests::nearflash());
+        let mut umount = command.args(["umount", dir]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(umount.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains(bench.url()) && said.contains("--force"), "{said}");
+        drop(silent);
+        assert!(umount.wait().unwrap().success());
+        drop(mount);
+        assert!(bench.direct("file") == bytes(10_000));
+
+        // Nobody answers.
+        let mount = bench.mount(&[]);
+        fs::write(bench.at("lost"), "lost").unwrap();
+        let pid = mount.pid();
+        let silent = Silent::new(&bench);
+        let given_up = ["does not answer", "may be lost", "waiting for the node"];
+        let umount = Command::new(nearflash_node_tests::nearflash())
+            .args(["umount", "--force", dir])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(umount.stderr).unwrap();
+        assert_eq!(umount.status.code(), Some(1), "{said}");
+        assert!(given_up.iter().all(|part| said.contains(part)), "{said}");
+        eventually("the process ends", || has_ended(pid));
+        assert_eq!(fs::read_dir(bench.dir()).unwrap().count(), 0, "the folder below");
+        drop((silent, mount));
+
+        // A second signal does not wait either.
+        let mount = bench.mount(&["--take-over"]);
+        fs::write(bench.at("lost"), "lost").unwrap();
+        let pid = mount.pid();
+        let silent = Silent::new(&bench);
+        kill_process(pid, Signal::TERM).unwrap();
+        // A call on the directory would wait for the node.
+        let is_mounted = || fs::read_to_string("/proc/self/mountinfo").unwrap().contains(dir);
+        eventually("it is unmounted", || !is_mounted());
+        kill_process(pid, Signal::TERM).unwrap();
+        eventually("the process ends", || has_ended(pid));
+        drop((silent, mount));
+
+        // A node that answers gets everything, also from a mount that is in use.
+        let mount = bench.mount(&["--take-over"]);
+        let open = File::create(bench.at("open")).unwrap();
+        open.write_all_at(b"written", 0).unwrap();
+        done(&["umount", "--force", dir]);
+        open.write_all_at(b"late", 0).unwrap_err();
+        drop((open, mount));
+        assert_eq!(bench.direct("open"), b"written");
+        bench.check();
+        bench.terminate();
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Translator {
                 Ok(inode.runs.len().to_string().into_bytes())
             }
             _ if name == WAITING_PLACE.as_bytes() && number == InodeNumber::ROOT => {
-                Ok(self.waiting_place.clone().into_bytes())
+                self.waiting_place.get().cloned().map(String::into_bytes).ok_or(Errno::ENODATA)
             }
             _ => {
                 check_namespace(name)?;

@@ -125,7 +125,7 @@ impl Bench {
         let gate = Arc::new(Gate::new(open(&device), channel().0));
         let kept = Kept { cache, is_shared: false, attributes_for: Duration::ZERO };
         let url = "direct://127.0.0.1:4421/data".parse().unwrap();
-        let translator = Translator::new(Arc::clone(&gate), kept, String::new(), &url);
+        let translator = Translator::new(Arc::clone(&gate), kept, &url);
         let permissions = Permissions { mode: 0o644, uid: 0, gid: 0 };
         let new = NewInode { kind: Kind::File, permissions, device: 0, target: Vec::new() };
         let name = Name::new(b"file").unwrap();
