@@ -10,7 +10,7 @@ use nearflash_files_owner::{
     FileSystem, Files, FilesError, FormatOptions, InodeNumber, Kind, Name, NewInode, Owner,
     Pending, Permissions, Reader, Refusal, Replace, Upload, format,
 };
-use nearflash_units::{ByteLen, MIB};
+use nearflash_units::{ByteLen, ByteOffset, MIB};
 use uuid::Uuid;
 
 const LEN: ByteLen = ByteLen(16 * MIB);
@@ -255,6 +255,31 @@ fn a_put_that_may_not_replace_is_refused_before_its_source_is_read() {
     assert_eq!(refused("f/g", Replace::Allowed), Refusal::NotADirectory(path("f")));
     assert_eq!(refused("e/g", Replace::Allowed), Refusal::NotFound(path("e")));
     assert_eq!(refused("", Replace::Allowed), Refusal::Root);
+}
+
+#[test]
+fn a_volume_that_grows_while_it_is_open_has_more_space_after_the_next_sync() {
+    let device = formatted(LEN);
+    let files = FileSystem::open(device.disk()).unwrap();
+    let before = files.usage().unwrap();
+    device.change(|properties| properties.len = ByteLen(3 * LEN.0));
+    files.sync_all().unwrap();
+    let after = files.usage().unwrap();
+    assert_eq!(after.total.0 - before.total.0, 2 * LEN.0);
+    assert_eq!(after.free.0 - before.free.0, 2 * LEN.0);
+    let permissions = Permissions { mode: 0o600, uid: 0, gid: 0 };
+    let new = NewInode { kind: Kind::File, permissions, device: 0, target: Vec::new() };
+    let name = Name::new(b"long").unwrap();
+    let (number, _) = files.create(InodeNumber::ROOT, &name, new).unwrap();
+    files.retain(number).unwrap();
+    let bytes = vec![7; ByteLen(2 * LEN.0).to_usize()];
+    files.write(number, &bytes, ByteOffset(0)).unwrap();
+    files.release(number);
+    files.sync_all().unwrap();
+    assert_eq!(files.usage().unwrap().free.0, after.free.0 - 2 * LEN.0);
+    files.close().unwrap();
+    let report = Files::open(device.disk()).unwrap().check().unwrap();
+    assert!(report.is_sound(), "{report:?}");
 }
 
 #[test]

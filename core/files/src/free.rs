@@ -71,6 +71,16 @@ impl FreeRuns {
         Ok(())
     }
 
+    /// The area has grown to this one. The further blocks are free.
+    pub fn extend(&mut self, area: Run) {
+        assert_eq!(area.start, self.area.start, "an area grows at its end");
+        let (former, end) = (self.area.end().0, area.end().0);
+        if former < end {
+            self.area = area;
+            self.release(Run::between(former, end));
+        }
+    }
+
     /// Returns blocks.
     ///
     /// # Panics

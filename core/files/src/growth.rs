@@ -52,6 +52,11 @@ impl Space {
         &self.free
     }
 
+    /// The volume has grown to this area.
+    pub fn extend(&mut self, area: Run) {
+        self.free.extend(area);
+    }
+
     /// Returns blocks of a file.
     ///
     /// # Panics

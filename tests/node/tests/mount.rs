@@ -240,6 +240,27 @@ fn seekdir_finds_every_place_that_telldir_gave_in_any_order() {
 
 #[test]
 #[ignore = "needs root and /dev/fuse: run by make test"]
+fn a_mount_sees_that_its_volume_has_grown() {
+    for new in BENCHES {
+        let place = Place::new();
+        let bench = new(&place, Door::Local);
+        let mount = bench.mount(&[]);
+        let size = || {
+            let space = rustix::fs::statvfs(bench.dir()).unwrap();
+            space.f_blocks * space.f_frsize
+        };
+        assert!(size() < 128 << 20);
+        bench.node().command(&["volume", "resize", "data", "256MiB"]);
+        eventually("the mount has more space", || size() > 200 << 20);
+        fs::write(bench.at("long"), bytes(150 << 20)).unwrap();
+        mount.unmount();
+        bench.check();
+        bench.terminate();
+    }
+}
+
+#[test]
+#[ignore = "needs root and /dev/fuse: run by make test"]
 fn overlayfs_has_its_upper_layer_on_a_mount() {
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     for new in BENCHES {
@@ -259,8 +280,9 @@ fn overlayfs_has_its_upper_layer_on_a_mount() {
         assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
         assert_eq!(fs::read_to_string(bench.at("new")).unwrap(), "moved");
         if known.contains("overlay") {
-            ["lower", "upper", "work", "merged"]
-                .map(|name| fs::create_dir(bench.at(name)).unwrap());
+            for name in ["lower", "upper", "work", "merged"] {
+                fs::create_dir(bench.at(name)).unwrap();
+            }
             fs::write(bench.at("lower/hidden"), "x").unwrap();
             fs::write(bench.at("lower/kept"), "below").unwrap();
             let dir = bench.dir_text();

@@ -60,6 +60,7 @@ impl FileSystem {
         let written = self.written_files();
         let closed = self.state()?.losses.closed.clone();
         self.sync_through(|| self.gather())?;
+        self.take_growth()?;
         let losses = self.disk().losses();
         for (file, it) in written {
             file.handle_swept(it, losses);
@@ -70,6 +71,25 @@ impl FileSystem {
             true => Ok(()),
             false => Err(self.lost()),
         }
+    }
+
+    /// Uses the blocks by which the volume has grown since it was opened. The disk knows its length as of the last
+    /// answer of the node.
+    fn take_growth(&self) -> Result<(), FilesError> {
+        let len = self.disk().properties().len;
+        let metadata = self.files.metadata();
+        if metadata.superblock().volume_len < len {
+            let changed = metadata.change(|superblock| superblock.volume_len = len);
+            if let Err(error) = changed.map_err(FilesError::disk(self.volume())) {
+                if !error.is_connection_lost() {
+                    self.state()?.fail(&error);
+                }
+                return Err(error);
+            }
+        }
+        let area = Superblock::area(metadata.superblock().volume_len);
+        self.state()?.space.extend(area.expect("it was checked when opened"));
+        Ok(())
     }
 
     /// Makes a group durable, unless writes may have been lost.
