@@ -32,7 +32,7 @@ const FORCED: u8 = b'f';
 /// The answer when everything is durable.
 const DURABLE: &str = "durable";
 /// The longest answer.
-const ANSWER_LEN_MAX: u64 = 4096;
+const ANSWER_LEN_MAX: usize = 4096;
 /// The time in which a process notices a command, unless it is stopped.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// The start of the sockets' names.
@@ -44,8 +44,11 @@ const SOCKETS: &str = "/proc/net/unix";
 #[derive(Debug)]
 pub(crate) struct Waiting {
     place: String,
-    connections: Arc<Mutex<Vec<UnixStream>>>,
+    connections: Connections,
 }
+
+/// The connections of the commands, each with its number.
+type Connections = Arc<Mutex<Vec<(u64, UnixStream)>>>;
 
 impl Waiting {
     /// Accepts commands from now on, on threads that end with the process. `device` is the number of the
@@ -54,15 +57,21 @@ impl Waiting {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let place = format!("{PREFIX}{}-{}-{device}", std::process::id(), now.as_nanos());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&place)?)?;
-        let connections = Arc::new(Mutex::new(Vec::new()));
+        let connections = Connections::default();
         let accepted = Arc::clone(&connections);
         thread::Builder::new().name("umount".to_owned()).spawn(move || {
-            for mut connection in listener.incoming().flatten() {
-                let mut accepted = accepted.lock().unwrap_or_else(PoisonError::into_inner);
+            for (number, mut connection) in (0..).zip(listener.incoming().flatten()) {
                 let Ok(words) = connection.try_clone() else { continue };
-                if accepted.len() < WAITING_MAX && connection.write_all(&[NOTICED]).is_ok() {
-                    accepted.push(connection);
-                    hear(words, events.clone());
+                let mut waiting = accepted.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_heard = waiting.len() < WAITING_MAX && is_obeyed(&connection);
+                if is_heard && connection.write_all(&[NOTICED]).is_ok() {
+                    waiting.push((number, connection));
+                    let (accepted, events) = (Arc::clone(&accepted), events.clone());
+                    thread::spawn(move || {
+                        hear(words, &events);
+                        let mut waiting = accepted.lock().unwrap_or_else(PoisonError::into_inner);
+                        waiting.retain(|(other, _)| *other != number);
+                    });
                 }
             }
         })?;
@@ -77,7 +86,7 @@ impl Waiting {
     /// Answers every command that waits. A command that has gone is not an error.
     pub(crate) fn answer(&self, failure: Option<&str>) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        for mut connection in connections.drain(..) {
+        for (_, mut connection) in connections.drain(..) {
             let _ = connection.write_all(failure.unwrap_or(DURABLE).as_bytes());
             // The other end of the thread that hears the command.
             let _ = connection.shutdown(std::net::Shutdown::Both);
@@ -85,25 +94,24 @@ impl Waiting {
     }
 }
 
-/// Passes on what a command says. Only commands of this user and of root are obeyed.
-fn hear(mut words: UnixStream, events: Sender<Event>) {
+/// Whether it is a command of this user or of root.
+fn is_obeyed(connection: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
-    let is_obeyed = socket_peercred(&words).is_ok_and(|peer| peer.uid == own || peer.uid.is_root());
-    if !is_obeyed {
-        return;
+    socket_peercred(connection).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+}
+
+/// Passes on what a command says, until it has gone.
+fn hear(mut words: UnixStream, events: &Sender<Event>) {
+    let mut word = [0];
+    while words.read_exact(&mut word).is_ok() {
+        let event = match word[0] {
+            DETACHED => Event::Detached,
+            FORCED => Event::Forced,
+            _ => return,
+        };
+        // The receiver is gone when the process ends.
+        let _ = events.send(event);
     }
-    thread::spawn(move || {
-        let mut word = [0];
-        while words.read_exact(&mut word).is_ok() {
-            let event = match word[0] {
-                DETACHED => Event::Detached,
-                FORCED => Event::Forced,
-                _ => return,
-            };
-            // The receiver is gone when the process ends.
-            let _ = events.send(event);
-        }
-    });
 }
 
 /// The name of the socket of the process that serves this file system.
@@ -143,18 +151,26 @@ impl Wait {
     /// Tells the process that its file system was unmounted, and waits until everything is durable; otherwise
     /// returns the reason.
     pub(crate) fn finish(mut self, is_forced: bool) -> Result<(), String> {
-        let mut answer = String::new();
-        let word = if is_forced { FORCED } else { DETACHED };
-        let read = (self.0.write_all(&[word]))
-            .and_then(|()| self.0.set_read_timeout(Some(PATIENCE + NOTICED_WITHIN)))
-            .and_then(|()| self.0.take(ANSWER_LEN_MAX).read_to_string(&mut answer));
-        match read {
-            Ok(_) if answer == DURABLE => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                Err("its process does not answer; see its log, and kill it".to_owned())
+        let failed = |source: io::Error| source.to_string();
+        self.0.set_read_timeout(Some(PATIENCE + NOTICED_WITHIN)).map_err(failed)?;
+        // The process may have answered, and ended, before it is told.
+        let _ = self.0.write_all(&[if is_forced { FORCED } else { DETACHED }]);
+        let (mut answer, mut part) = (Vec::new(), [0; ANSWER_LEN_MAX]);
+        while answer.len() < ANSWER_LEN_MAX {
+            match self.0.read(&mut part) {
+                Ok(0) => break,
+                Ok(len) => answer.extend_from_slice(&part[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err("its process does not answer; see its log, and kill it".to_owned());
+                }
+                // The end of a process that has not read the word.
+                Err(_) => break,
             }
-            Ok(0) | Err(_) => Err("its process ended without an answer; see its log".to_owned()),
-            Ok(_) => Err(answer),
+        }
+        match &*answer {
+            b"" => Err("its process ended without an answer; see its log".to_owned()),
+            answer if answer == DURABLE.as_bytes() => Ok(()),
+            answer => Err(String::from_utf8_lossy(answer).into_owned()),
         }
     }
 }
@@ -193,6 +209,17 @@ mod tests {
     }
 
     #[test]
+    fn commands_that_have_gone_keep_no_place() {
+        let (waiting, _events) = listen();
+        for _ in 0..3 * WAITING_MAX {
+            drop(Wait::connect(waiting.place().as_bytes(), None).unwrap());
+            while !waiting.connections.lock().unwrap().is_empty() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
     fn the_latest_socket_of_a_device_is_found_in_the_table() {
         let table = b"Num RefCount Protocol Flags Type St Inode Path\n\
             0: 2 0 10000 1 01 7 @nearflash-mount-9-1000-0:42\n\
@@ -216,7 +243,11 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_without_an_answer_is_not_success() {
-        let ended = waited(|waiting| waiting.connections.lock().unwrap().clear());
+        let ended = waited(|waiting| {
+            for (_, connection) in &*waiting.connections.lock().unwrap() {
+                connection.shutdown(std::net::Shutdown::Both).unwrap();
+            }
+        });
         assert!(ended.unwrap_err().contains("without an answer"));
     }
 }

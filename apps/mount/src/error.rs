@@ -44,10 +44,7 @@ pub enum MountError {
     #[error("the mount has ended: {0}; 'nearflash umount' removes its mount point")]
     Failed(String),
     /// The mount has ended without its node.
-    #[error(
-        "the node of {url} does not answer, and the mount has ended: changes that no program has synchronised \
-         may be lost"
-    )]
+    #[error("the node of {url} does not answer, and the mount has ended without it")]
     NoAnswer { url: String },
     /// The session with the kernel failed.
     #[error("the connection to the kernel failed: {0}")]

@@ -164,33 +164,33 @@ impl Mount {
     /// point of such a mount stays, and every call fails, so that no program writes to the directory
     /// below.
     pub fn run(self) -> Result<(), MountError> {
-        let mut until = None;
-        let ended = self.wait(&mut until);
-        let ended = match ended {
-            Err(MountError::NoAnswer { .. }) => ended,
-            ended => ended.and(self.close(until.unwrap_or_else(|| Instant::now() + PATIENCE))),
+        let mut ending = Ending::default();
+        let ended = match self.wait(&mut ending) {
+            Err(error @ MountError::NoAnswer { .. }) => Err(error),
+            ended => ended.and(self.close(ending)),
         };
         let failure = ended.as_ref().err().map(ToString::to_string);
         self.waiting.answer(failure.as_deref());
         ended
     }
 
-    /// Waits for the end of the file system, which must come at the time `until`, once that is set.
-    fn wait(&self, until: &mut Option<Instant>) -> Result<(), MountError> {
+    /// Waits for the end of the file system.
+    fn wait(&self, ending: &mut Ending) -> Result<(), MountError> {
         loop {
-            match self.event(*until)? {
+            match self.event(ending.until)? {
                 Event::Unmounted(ended) => return ended.map_err(MountError::Kernel),
                 Event::Failed(reason) => return Err(MountError::Failed(reason)),
-                Event::Detached => *until = until.or(Some(Instant::now() + PATIENCE)),
-                Event::Signal if until.is_none() => {
-                    *until = Some(Instant::now() + PATIENCE);
-                    if !self.is_detached() {
+                Event::Detached => ending.begin(PATIENCE),
+                Event::Signal if ending.is_first_signal() => {
+                    let is_detached = ending.until.is_some();
+                    ending.begin(PATIENCE);
+                    if !is_detached && !self.is_detached() {
                         return Ok(());
                     }
                 }
                 // The session ends with this process.
                 Event::Forced | Event::Signal => {
-                    *until = Some(Instant::now() + LITTLE_PATIENCE);
+                    ending.begin(LITTLE_PATIENCE);
                     return Ok(());
                 }
                 Event::Closed(_) => {}
@@ -211,16 +211,16 @@ impl Mount {
         false
     }
 
-    /// Makes everything durable, until this time.
-    fn close(&self, mut until: Instant) -> Result<(), MountError> {
+    /// Makes everything durable, in time.
+    fn close(&self, mut ending: Ending) -> Result<(), MountError> {
+        ending.begin(PATIENCE);
         let (files, events) = (Arc::clone(&self.files), self.own_events.clone());
         thread::spawn(move || events.send(Event::Closed(files.close())));
         loop {
-            match self.event(Some(until))? {
+            match self.event(ending.until)? {
                 Event::Closed(closed) => return Ok(closed?),
-                Event::Forced | Event::Signal => {
-                    until = until.min(Instant::now() + LITTLE_PATIENCE);
-                }
+                Event::Signal if ending.is_first_signal() => {}
+                Event::Forced | Event::Signal => ending.begin(LITTLE_PATIENCE),
                 Event::Unmounted(_) | Event::Failed(_) | Event::Detached => {}
             }
         }
@@ -236,6 +236,27 @@ impl Mount {
         };
         // A sender exists as long as the mount.
         event.map_err(|_| MountError::NoAnswer { url: self.source.clone() })
+    }
+}
+
+/// How a mount ends.
+#[derive(Debug, Default)]
+struct Ending {
+    /// The time at which it gives up, once it is ending.
+    until: Option<Instant>,
+    is_signalled: bool,
+}
+
+impl Ending {
+    /// It gives up after this time, if not sooner.
+    fn begin(&mut self, patience: Duration) {
+        let at = Instant::now() + patience;
+        self.until = Some(self.until.map_or(at, |until| until.min(at)));
+    }
+
+    /// Notes a signal. The first one asks for the end, and a second one for less patience.
+    fn is_first_signal(&mut self) -> bool {
+        !mem::replace(&mut self.is_signalled, true)
     }
 }
 

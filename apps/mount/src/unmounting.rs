@@ -70,6 +70,11 @@ impl Unmount {
     fn connect(&self) -> Result<Option<Wait>, UnmountError> {
         let dir = &self.dir;
         let no_process = |source| UnmountError::NoProcess { dir: dir.clone(), source };
+        let own = rustix::process::geteuid();
+        if !own.is_root() && self.mounted.user.is_some_and(|user| user != own.as_raw()) {
+            let source = std::io::ErrorKind::PermissionDenied.into();
+            return Err(UnmountError::NotOurs { dir: dir.clone(), source });
+        }
         if let Some(place) = place_of(&self.mounted).map_err(no_process)? {
             return Wait::connect(&place, self.mounted.user).map(Some).map_err(no_process);
         }
