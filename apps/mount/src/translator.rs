@@ -176,7 +176,7 @@ fn named(item: &Item) -> (&OsStr, InodeNumber) {
 
 impl Filesystem for Translator {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        init::configure(config);
+        init::configure(config, self.cache);
         Ok(())
     }
 

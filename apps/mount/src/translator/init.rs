@@ -4,6 +4,8 @@ use std::time::UNIX_EPOCH;
 
 use fuser::{FileAttr, FileType, INodeNo, InitFlags, KernelConfig};
 
+use crate::session::Cache;
+
 /// The longest read and write.
 pub(crate) const REQUEST_LEN_MAX: u32 = 1 << 20;
 
@@ -27,7 +29,14 @@ const CAPABILITIES: [InitFlags; 7] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
 ];
 
-pub(super) fn configure(config: &mut KernelConfig) {
+pub(super) fn configure(config: &mut KernelConfig, cache: Cache) {
+    let has_mappings = config.capabilities().contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+    if cache == Cache::None && !has_mappings {
+        tracing::warn!(
+            "Linux before 6.6 has no shared mappings of files without a page cache: programs that need them, such \
+             as SQLite with journal_mode=WAL, need a mount with --cache read"
+        );
+    }
     for capability in CAPABILITIES {
         if config.add_capabilities(capability).is_err() {
             tracing::debug!("this kernel has no {capability:?}");
