@@ -250,6 +250,29 @@ fn a_session_hears_first_of_the_nodes_start_or_of_the_end_of_the_one_before() {
 }
 
 #[test]
+fn requests_of_odd_lengths_are_served_and_those_beyond_the_maximum_transfer_length_are_refused() {
+    let place = Place::new();
+    let volume = "data=64MiB@r,block-size=512";
+    let node = Node::with_iscsi(&place, &["--device", "r=ram:96MiB", "--volume", volume]);
+    let mut initiator = login(&node, "iqn.2026-11.test:long");
+    // The last one is the length in VPD page B0h, which Linux keeps to.
+    for blocks in [1_u32, 2047, 2049, 16_384] {
+        let bytes: Vec<u8> =
+            (0..blocks * 512).map(|at| u8::try_from(at / 512 % 251).unwrap()).collect();
+        let written = CommandData::SmallOutgoing(bytes.clone());
+        assert!(initiator.command(&cdb::write(0, 3, blocks), &written).is_good(), "{blocks}");
+        let asked = CommandData::SmallIncoming(blocks * 512);
+        let read = initiator.command(&cdb::read(3, blocks), &asked);
+        assert!(read.is_good() && read.data == bytes, "{blocks}");
+    }
+    for blocks in [16_385, 65_537] {
+        let asked = CommandData::SmallIncoming(blocks * 512);
+        let sense = initiator.command(&cdb::read(3, blocks), &asked).sense.unwrap();
+        assert_eq!((sense.key, sense.asc, sense.ascq), (5, 0x24, 0), "invalid field in CDB");
+    }
+}
+
+#[test]
 fn an_initiator_hears_of_a_resize() {
     let place = Place::new();
     let node = in_memory(&place, &[]);

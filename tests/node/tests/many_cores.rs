@@ -7,7 +7,9 @@ use nearflash_node_tests::{
     Admin, Host, Node, Place, Stamp, Wire, assert_serves, connect_command, eventually, numbered,
     two_cores,
 };
+use nearflash_nvme::fabrics::PropertyAccess;
 use nearflash_nvme::log::{GetLogPage, LogId};
+use nearflash_nvme::property::{Configuration, offset};
 use nearflash_nvme::{AsyncEvent, Command, Fused, NamespaceId};
 use nearflash_nvme_tcp::Digests;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
@@ -20,6 +22,36 @@ fn node_on_two_cores<'a>(place: &'a Place, device: &str) -> Node<'a> {
     let cores = two_cores();
     let cores = cores.as_deref().map_or(vec![], |cores| vec!["--cores", cores]);
     Node::start(place, &[&["--device", device, "--volume", &volume][..], &cores].concat())
+}
+
+/// SPDK's perf tool, for example, ends its I/O queues before it reads CC and shuts the controller down.
+#[test]
+fn an_admin_queue_answers_after_its_io_queues_have_ended_in_any_way() {
+    let place = Place::new();
+    let node = node_on_two_cores(&place, "r=ram:16MiB");
+    let mut admin = Admin::join(&node, "data");
+    let get = |offset| Command::property_get(offset, PropertyAccess::SIZE_4);
+    for first in [1, 5, 9] {
+        let mut queues: Vec<Wire> = (first..first + 4).map(|queue| admin.io(queue, 8)).collect();
+        for io in &mut queues {
+            let read = Command::read(NSID, Lba(0), 0, 4096);
+            match first {
+                1 => assert!(io.run(&Command::disconnect()).status().is_success()),
+                5 => assert!(io.read(&read).0.is_success()),
+                // The answer is not read: the connection is reset.
+                _ => io.submit(&read, &[]),
+            }
+        }
+        drop(queues);
+        let entry = admin.wire.run(&get(offset::CONFIGURATION));
+        assert!(entry.status().is_success(), "{}", entry.status());
+        assert_eq!(entry.dw0.get() & 1, 1, "CC.EN");
+    }
+    let shut_down = Configuration::ENABLE.0 | 1 << 14;
+    let set = Command::property_set(offset::CONFIGURATION, shut_down);
+    assert!(admin.wire.run(&set).status().is_success());
+    let status = admin.wire.run(&get(offset::STATUS)).dw0.get();
+    assert_eq!(status & 0b1100, 0b1000, "CSTS.SHST: shutdown complete");
 }
 
 /// Writes and reads a connection's own blocks in turn, eight at a time, and checks all data.
