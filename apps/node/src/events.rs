@@ -121,9 +121,9 @@ impl Ring {
 
 impl Default for EventLog {
     fn default() -> Self {
-        // A node that is started again begins with a higher number: no node has a million events a
-        // second. The numbers stay below 2^53, so that every program can read them.
-        let last_number = since_1970().as_secs() * 1_000_000;
+        // A node that is started again begins with a higher number, also within a second: no node has a million
+        // events a second. The numbers stay below 2^53, so that every program can read them.
+        let last_number = u64::try_from(since_1970().as_micros()).unwrap_or(u64::MAX);
         let kept = Mutex::new(Kept { last_number, rings: Default::default(), fault: None });
         Self { kept, trail: Mutex::default(), reported: AtomicUsize::new(0) }
     }

@@ -202,29 +202,51 @@ impl Rates {
     }
 }
 
-/// The direct clients that are connected, by machine or process and by key. A program has several connections, and the
-/// log has one line for all of them.
+/// The direct clients that are connected, by machine or process and by key. A program makes several connections, also
+/// one after the other, and the log has one line for all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Present(BTreeMap<(IpAddr, u32, Box<str>), usize>);
+pub(crate) struct Present(BTreeMap<ClientName, Client>);
+
+type ClientName = (IpAddr, u32, Box<str>);
+
+#[derive(Debug, Default)]
+struct Client {
+    connections: usize,
+    /// When the last connection ended, and its peer.
+    left: Option<(Instant, Peer)>,
+}
+
+/// A client is gone when it has had no connection for this time.
+const LINGER: Duration = Duration::from_secs(5);
 
 impl Present {
-    /// A connection has come. Returns whether it is the first one of its client.
+    /// A connection has come. Returns whether it is that of a new client.
     pub(crate) fn came(&mut self, peer: Peer, key: &str) -> bool {
-        let count = self.0.entry(client(peer, key)).or_default();
-        *count += 1;
-        *count == 1
+        let client = self.0.entry(client(peer, key)).or_default();
+        let is_new = client.connections == 0 && client.left.is_none();
+        client.connections += 1;
+        client.left = None;
+        is_new
     }
 
-    /// A connection has gone. Returns whether it was the last one of its client.
-    pub(crate) fn went(&mut self, peer: Peer, key: &str) -> bool {
-        let client = client(peer, key);
-        let Some(count) = self.0.get_mut(&client) else { return true };
-        *count -= 1;
-        let is_last = *count == 0;
-        if is_last {
-            self.0.remove(&client);
+    /// A connection has gone.
+    pub(crate) fn went(&mut self, now: Instant, peer: Peer, key: &str) {
+        let Some(client) = self.0.get_mut(&client(peer, key)) else { return };
+        client.connections = client.connections.saturating_sub(1);
+        if client.connections == 0 {
+            client.left = Some((now, peer));
         }
-        is_last
+    }
+
+    /// The clients that are gone, each with its last peer and its key.
+    pub(crate) fn gone(&mut self, now: Instant, is_last: bool) -> Vec<(Peer, Box<str>)> {
+        let mut gone = Vec::new();
+        self.0.retain(|(.., key), client| {
+            let left = client.left.filter(|(at, _)| is_last || now >= *at + LINGER);
+            gone.extend(left.map(|(_, peer)| (peer, key.clone())));
+            left.is_none()
+        });
+        gone
     }
 }
 
@@ -281,18 +303,25 @@ mod tests {
     }
 
     #[test]
-    fn the_connections_of_one_client_are_one_client() {
-        let mut present = Present::default();
+    fn the_connections_of_one_client_are_one_client_also_one_after_the_other() {
+        let (now, mut present) = (Instant::now(), Present::default());
         let peer = |port| Peer::Address(SocketAddr::from(([192, 0, 2, 7], port)));
         assert!(present.came(peer(1), "app"));
         assert!(!present.came(peer(2), "app"));
         assert!(present.came(peer(3), "other"));
         assert!(present.came(Peer::Process { pid: 7, uid: 1 }, "app"));
         assert!(present.came(Peer::Process { pid: 8, uid: 1 }, "app"));
-        assert!(!present.went(peer(1), "app"));
-        assert!(present.went(peer(2), "app"));
+        present.went(now, peer(1), "app");
+        present.went(now, peer(2), "app");
+        assert!(!present.came(peer(4), "app"), "it comes back at once");
+        assert_eq!(present.gone(now + LINGER, false), []);
+        present.went(now, peer(4), "app");
+        assert_eq!(present.gone(now + LINGER / 2, false), []);
+        assert_eq!(present.gone(now + LINGER, false), [(peer(4), "app".into())]);
+        assert!(present.came(peer(5), "app"), "it is a new one");
+        present.went(now, peer(3), "other");
+        assert_eq!(present.gone(now, true), [(peer(3), "other".into())]);
         assert_eq!(present.0.len(), 3);
-        assert!(present.came(peer(4), "app"));
     }
 
     #[test]

@@ -62,17 +62,25 @@ pub(crate) fn may_write(source: impl Into<Source>, kind: Kind) -> bool {
 }
 
 /// Whether a line about a direct client that has come may be written: one for all of its connections.
-pub(crate) fn may_write_client(peer: Peer, key: &str, kind: Kind) -> bool {
-    let is_news = match kind {
-        Kind::Gone => PEER_LOG.state().present.went(peer, key),
-        _ => PEER_LOG.state().present.came(peer, key),
-    };
-    is_news && may_write(peer, kind)
+pub(crate) fn may_write_client(peer: Peer, key: &str) -> bool {
+    let is_new = PEER_LOG.state().present.came(peer, key);
+    is_new && may_write(peer, Kind::Connected)
 }
 
-/// Writes the lines that are due: the numbers of those that were held back. To be called every few seconds, and
-/// once with `is_last`.
+/// A connection of a direct client has gone. The line follows once the client is gone.
+pub(crate) fn client_went(peer: Peer, key: &str) {
+    PEER_LOG.state().present.went(Instant::now(), peer, key);
+}
+
+/// Writes the lines that are due: the direct clients that are gone, and the numbers of the lines that were held back. To
+/// be called every few seconds, and once with `is_last`.
 pub(crate) fn write_due(is_last: bool) {
+    let gone = PEER_LOG.state().present.gone(Instant::now(), is_last);
+    for (peer, key) in gone {
+        if may_write(peer, Kind::Gone) {
+            info!(target: PEERS, %peer, key = &*key, "client gone");
+        }
+    }
     let due = PEER_LOG.state().rates.due(Instant::now(), is_last);
     due.into_iter().for_each(write_held);
 }

@@ -247,6 +247,11 @@ fn a_data_directory_that_cannot_be_made_is_refused() {
     let message = Catalog::open(Path::new("/dev/null/x"), FRESH).unwrap_err().to_string();
     assert!(message.starts_with("data directory /dev/null/x: "), "{message}");
     assert!(message.ends_with("choose another with --data-dir"), "{message}");
+    // Another directory would be another node.
+    let path = std::path::PathBuf::from("full");
+    let full = CatalogError::DataDir { path, source: std::io::ErrorKind::StorageFull.into() };
+    let message = full.to_string();
+    assert!(message.ends_with("make space in its file system"), "{message}");
 }
 
 #[test]

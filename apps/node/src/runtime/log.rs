@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use super::faults::Faults;
 use super::refused;
 use crate::peer_lines::{Kind, Source};
-use crate::refusals::{PEERS, may_write, may_write_client};
+use crate::refusals::{PEERS, client_went, may_write, may_write_client};
 
 /// Logs a notice for the operator; returns a notice for the control side.
 pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
@@ -59,7 +59,7 @@ fn log_peer(notice: Notice) -> Option<Notice> {
     match notice {
         Notice::ClientConnected { peer, key, is_secured } => {
             let key = key.unwrap_or_default();
-            if !may_write_client(peer, &key, Kind::Connected) {
+            if !may_write_client(peer, &key) {
                 return None;
             }
             match is_secured {
@@ -67,12 +67,7 @@ fn log_peer(notice: Notice) -> Option<Notice> {
                 false => info!(target: PEERS, %peer, key = &*key, "client connected"),
             }
         }
-        Notice::ClientGone { peer, key } => {
-            let key = key.unwrap_or_default();
-            if may_write_client(peer, &key, Kind::Gone) {
-                info!(target: PEERS, %peer, key = &*key, "client gone");
-            }
-        }
+        Notice::ClientGone { peer, key } => client_went(peer, &key.unwrap_or_default()),
         Notice::LoggedIn { peer, initiator, target, account }
             if may_write(peer, Kind::Connected) =>
         {
