@@ -172,6 +172,10 @@ impl Plan {
         if plan.faults.disk.write_error_permille > 0 {
             plan.clearings = Dice::new(seed ^ 0xC1EA).pick(&[0, 1, 3]);
         }
+        // The history assumes that an answer from before a clearing arrives before it; pauses delay answers.
+        if plan.clearings == 0 {
+            plan.machine_faults.pauses = Dice::new(seed ^ 0x9A05E).pick(&[0, 0, 1, 2]);
+        }
         let mut latent = Dice::new(seed ^ 0x1A7E);
         plan.faults.disk.latent_permille = latent.pick(&[0, 0, 0, 5]);
         plan

@@ -56,7 +56,7 @@ const MANY: u64 = 64;
 /// How often each event must occur in this many runs: far less often than it does, so that no set
 /// of seeds falls short by chance, and often enough that no missing check, protocol or fault goes
 /// unnoticed.
-const FLOOR: [(&str, u64); 54] = [
+const FLOOR: [(&str, u64); 55] = [
     ("reads judged", 10_000),
     ("writes acknowledged to hosts", 900),
     ("writes acknowledged to initiators", 100),
@@ -94,6 +94,7 @@ const FLOOR: [(&str, u64); 54] = [
     ("host leaves", 100),
     ("initiator leaves", 40),
     ("client leaves", 30),
+    ("pause", 10),
     ("power lost", 10),
     ("torn block", 4),
     ("resize", 9),
